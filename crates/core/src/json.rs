@@ -1,0 +1,124 @@
+//! JSON mode: a body becomes messages, messages become an array again.
+//!
+//! A message is stored as its raw bytes followed by one comma. A range of a JSON stream is thus
+//! wire-ready: `[`, the stored bytes without their last comma, `]`.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use serde_json::value::RawValue;
+
+/// The body cannot be stored in a JSON stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum JsonError {
+    /// Not JSON, or more than one value.
+    #[error("the body is not valid JSON")]
+    Invalid,
+    /// An array of no messages has nothing to append.
+    #[error("an empty array appends nothing; send at least one message")]
+    EmptyArray,
+}
+
+/// Frames a body for storage: an array is flattened by one level, anything else is one message.
+/// Message bytes are kept as they were sent.
+pub fn frame(body: &[u8]) -> Result<Bytes, JsonError> {
+    let first = body.iter().find(|byte| !byte.is_ascii_whitespace());
+    if first == Some(&b'[') {
+        let messages: Vec<&RawValue> =
+            serde_json::from_slice(body).map_err(|_| JsonError::Invalid)?;
+        if messages.is_empty() {
+            return Err(JsonError::EmptyArray);
+        }
+        let mut framed = BytesMut::with_capacity(body.len() + 1);
+        for message in messages {
+            put(&mut framed, message);
+        }
+        Ok(framed.freeze())
+    } else {
+        let message: &RawValue = serde_json::from_slice(body).map_err(|_| JsonError::Invalid)?;
+        let mut framed = BytesMut::with_capacity(body.len() + 1);
+        put(&mut framed, message);
+        Ok(framed.freeze())
+    }
+}
+
+fn put(framed: &mut BytesMut, message: &RawValue) {
+    framed.put_slice(message.get().as_bytes());
+    framed.put_u8(b',');
+}
+
+/// The length of the first `count` messages of framed bytes, `None` if there are fewer.
+pub fn prefix_len(framed: &[u8], count: u64) -> Option<u64> {
+    let mut at = 0usize;
+    for _ in 0..count {
+        let rest = framed.get(at..)?;
+        let mut values = serde_json::Deserializer::from_slice(rest).into_iter::<&RawValue>();
+        values.next()?.ok()?;
+        at += values.byte_offset() + 1;
+    }
+    u64::try_from(at).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn check(body: &str, expected: Result<&str, JsonError>) {
+        let framed = frame(body.as_bytes());
+        assert_eq!(
+            framed.as_deref(),
+            expected.map(str::as_bytes).as_deref(),
+            "{body}"
+        );
+    }
+
+    #[test]
+    fn arrays_are_flattened_once() {
+        check(r#"{"a": 1}"#, Ok(r#"{"a": 1},"#));
+        check("[1, [2, 3] , \"x\"]", Ok("1,[2, 3],\"x\","));
+        check(" [[]] ", Ok("[],"));
+        check("null", Ok("null,"));
+    }
+
+    #[test]
+    fn what_is_not_json_is_refused() {
+        check("", Err(JsonError::Invalid));
+        check("{", Err(JsonError::Invalid));
+        check("1 2", Err(JsonError::Invalid));
+        check("[1,]", Err(JsonError::Invalid));
+        check("[1", Err(JsonError::Invalid));
+        check("[]", Err(JsonError::EmptyArray));
+        check(" [ ] ", Err(JsonError::EmptyArray));
+        assert_eq!(frame(b"\"\xff\""), Err(JsonError::Invalid));
+    }
+
+    #[test]
+    fn a_deeply_nested_value_is_no_danger() {
+        let deep = "[".repeat(1_000_000);
+        check(&deep, Err(JsonError::Invalid));
+    }
+
+    #[test]
+    fn prefixes_are_counted_in_messages() {
+        let framed = frame(br#"["a,b", {"x":[1,2]}, 3]"#).unwrap();
+        assert_eq!(prefix_len(&framed, 0), Some(0));
+        assert_eq!(prefix_len(&framed, 1), Some(6));
+        assert_eq!(prefix_len(&framed, 2), Some(18));
+        assert_eq!(prefix_len(&framed, 3), Some(20));
+        assert_eq!(prefix_len(&framed, 4), None);
+    }
+
+    proptest! {
+        #[test]
+        fn framed_messages_read_back_as_the_same_array(words in prop::collection::vec(".*", 1..8)) {
+            let body = serde_json::to_vec(&words).unwrap();
+            let framed = frame(&body).unwrap();
+            let mut wire = vec![b'['];
+            wire.extend_from_slice(&framed[..framed.len() - 1]);
+            wire.push(b']');
+            prop_assert_eq!(serde_json::from_slice::<Vec<String>>(&wire).unwrap(), words.clone());
+            let count = u64::try_from(words.len()).unwrap();
+            prop_assert_eq!(prefix_len(&framed, count), u64::try_from(framed.len()).ok());
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! Vocabulary and laws of reveille: what may happen to a stream, and what it means.
+//!
+//! Nothing in here does I/O, waits, reads a clock or draws a random number. Time, identifiers and
+//! randomness arrive as arguments, so that unit tests, property tests, the simulator and the
+//! server all run the very same code.
+
+#![warn(missing_docs)]
+
+pub mod cursor;
+pub mod json;
+pub mod limits;
+pub mod media;
+pub mod offset;
+pub mod path;
+pub mod producer;
+pub mod stream;
+pub mod tenant;
+pub mod time;
+
+pub use media::ContentType;
+pub use offset::{Offset, ReadFrom};
+pub use path::StreamPath;
+pub use tenant::Tenant;
+pub use time::Millis;

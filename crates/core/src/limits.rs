@@ -1,0 +1,35 @@
+//! Every limit of the laws, each with its reason.
+
+/// Longest stream path in bytes: it is part of a key, and keys should stay small.
+pub const PATH_BYTES_MAX: usize = 2048;
+
+/// Longest tenant name in bytes: it is the first part of every stream's key.
+pub const TENANT_BYTES_MAX: usize = 128;
+
+/// Longest `Content-Type` in bytes: it is stored in every stream's record.
+pub const CONTENT_TYPE_BYTES_MAX: usize = 256;
+
+/// Longest `Producer-Id` in bytes: it is part of a key.
+pub const PRODUCER_ID_BYTES_MAX: usize = 256;
+
+/// Longest `Stream-Seq` in bytes: it is stored in the stream's record.
+pub const STREAM_SEQ_BYTES_MAX: usize = 256;
+
+/// Largest integer that a JavaScript client can send exactly (2^53 - 1).
+pub const PRODUCER_INTEGER_MAX: u64 = 9_007_199_254_740_991;
+
+/// Highest position of a stream: sixteen decimal digits, the width of an offset on the wire.
+pub const POSITION_MAX: u64 = 9_999_999_999_999_999;
+
+/// Longest sliding lifetime in seconds (about 3,000 years): larger values are a client's mistake
+/// and would overflow the due index.
+pub const TTL_SECONDS_MAX: u64 = 100_000_000_000;
+
+/// Longest chain of forks of forks: every read walks it.
+pub const FORK_DEPTH_MAX: u32 = 64;
+
+const _: () = assert!(
+    PATH_BYTES_MAX + TENANT_BYTES_MAX + 64 < 65_536,
+    "must fit in a table key"
+);
+const _: () = assert!(PRODUCER_INTEGER_MAX < POSITION_MAX);

@@ -1,0 +1,55 @@
+//! The tenant that everything belongs to.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::limits::TENANT_BYTES_MAX;
+
+/// The name of a tenant; `default` when the server runs without keys.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tenant(Arc<str>);
+
+/// The name is not one that a tenant can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a tenant's name is 1 to {TENANT_BYTES_MAX} letters, digits, `-`, `_` or `.`")]
+pub struct TenantError;
+
+impl Tenant {
+    /// Reads a tenant's name.
+    pub fn parse(name: &str) -> Result<Tenant, TenantError> {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        if name.is_empty() || name.len() > TENANT_BYTES_MAX || !name.bytes().all(allowed) {
+            return Err(TenantError);
+        }
+        Ok(Tenant(name.into()))
+    }
+
+    /// The tenant of a server without keys.
+    pub fn default_tenant() -> Tenant {
+        Tenant("default".into())
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Tenant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_plain_words() {
+        assert!(Tenant::parse("acme-1.eu_west").is_ok());
+        for bad in ["", "a/b", "a b", "é", &"x".repeat(129)] {
+            assert_eq!(Tenant::parse(bad), Err(TenantError), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The load generator behind `reveille bench`: one thread, raw sockets, any Durable Streams server.
+//!
+//! ```text
+//! work     what to do, as the command line says it        (append, read, latency, create, idle, soak)
+//! crew     N connections in a closed loop, one request in flight on each
+//! wire     bytes of an HTTP/1.1 answer  -> status, framing, the few headers that matter
+//! tally    what happened: answers, latencies, errors by status
+//! usage    what it cost: CPU and memory of the server, of this process, of everything else
+//! report   all of it, for people and as JSON
+//! ```
+//!
+//! **Invariant:** no answer is dropped. Whatever is not the expected status is counted under its
+//! status or under the kind of failure, and the report says so when it is more than one in a
+//! thousand.
+
+mod append;
+mod create;
+mod idle;
+mod latency;
+mod read;
+mod soak;
+
+mod crew;
+mod live;
+mod message;
+mod target;
+
+mod connection;
+mod sse;
+mod wire;
+
+mod clock;
+mod histogram;
+mod report;
+mod tally;
+mod usage;
+
+use anyhow::Context as _;
+use clap::Subcommand;
+
+pub use crate::append::Append;
+pub use crate::create::Create;
+pub use crate::histogram::Latency;
+pub use crate::idle::{Fanout, Idle};
+pub use crate::latency::{LiveLatency, Mode};
+pub use crate::read::Read;
+pub use crate::report::{ERROR_RATE_MAX, Report};
+pub use crate::soak::{Sample, Soak};
+pub use crate::target::{Output, Target};
+pub use crate::usage::Used;
+
+/// What to measure.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Work {
+    /// Durable appends per second: every connection sends its next append when the last is answered
+    #[command(
+        after_help = "Example: reveille bench append --connections 64 --streams 1000 --seconds 5"
+    )]
+    Append(Append),
+    /// Catch-up reads of one stream, in megabytes per second; fills the stream first
+    #[command(after_help = "Example: reveille bench read --bytes 10000000 --seconds 5")]
+    Read(Read),
+    /// Time from sending an append to a live reader holding it
+    #[command(after_help = "Example: reveille bench latency --mode sse --count 1000")]
+    Latency(LiveLatency),
+    /// Streams created per second, each with its first message
+    #[command(after_help = "Example: reveille bench create --count 1000000 --connections 64")]
+    Create(Create),
+    /// Idle SSE readers: how many stay up, what they cost, how fast one message reaches the last
+    #[command(after_help = "Example: reveille bench idle --readers 1000 --pid 4711")]
+    Idle(Idle),
+    /// Appends for a long time, with a line of rate, latency, memory and disk every ten seconds
+    #[command(
+        after_help = "Example: reveille bench soak --seconds 600 --pid 4711 --data-dir ./reveille-data"
+    )]
+    Soak(Soak),
+}
+
+impl Work {
+    /// Where the load goes and how the report is printed.
+    pub fn target(&self) -> &Target {
+        match self {
+            Work::Append(work) => &work.target,
+            Work::Read(work) => &work.target,
+            Work::Latency(work) => &work.target,
+            Work::Create(work) => &work.target,
+            Work::Idle(work) => &work.target,
+            Work::Soak(work) => &work.target,
+        }
+    }
+}
+
+/// Runs the work to its end on one thread and says what happened.
+pub fn run(work: &Work) -> anyhow::Result<Report> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let tasks = tokio::task::LocalSet::new();
+    runtime.block_on(tasks.run_until(async {
+        match work {
+            Work::Append(work) => append::run(work).await,
+            Work::Read(work) => read::run(work).await,
+            Work::Latency(work) => latency::run(work).await,
+            Work::Create(work) => create::run(work).await,
+            Work::Idle(work) => idle::run(work).await,
+            Work::Soak(work) => soak::run(work).await,
+        }
+    }))
+}
