@@ -9,6 +9,8 @@ import { createInterface } from "node:readline"
 
 export class Server {
   readonly url: string
+  /** How often it was started. */
+  starts = 0
   readonly #bin: string
   readonly #port: number
   readonly #dataDir: string
@@ -52,6 +54,7 @@ export class Server {
         if (line.startsWith("listening on ")) resolve()
       })
     })
+    this.starts++
   }
 
   /** kill -9; resolves when the process is gone. Fails if it had gone by itself. */

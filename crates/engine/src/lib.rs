@@ -1,1 +1,33 @@
-//! engine.
+//! The shell around the laws: partitions that decide, commit, apply, and act on what they decided.
+//!
+//! ```text
+//! caller ─ command ─► partition (decides under its lock, never waits)
+//!                        │ batch
+//!                     committer (its own thread: log, sync)
+//!                        │ published to readers, answers leave, effects run
+//!                     keeper (its own thread: overlay into the table, checkpoint, trim)
+//! ```
+//!
+//! Nothing here knows status codes or JSON field names.
+
+mod budget;
+pub mod command;
+pub mod committer;
+pub mod doors;
+pub mod due;
+pub mod effect;
+mod engine;
+pub mod failure;
+pub mod keeper;
+pub mod limits;
+pub mod live;
+pub mod metrics;
+pub mod partition;
+pub mod reading;
+mod task;
+pub mod touches;
+mod txn;
+
+pub use budget::Permit;
+pub use engine::{Config, Engine, OpenError, StreamItem};
+pub use failure::{Failure, Unavailable};

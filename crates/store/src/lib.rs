@@ -1,1 +1,18 @@
-//! store.
+//! Durable bytes: the log, the key table, and the overlay between them.
+//!
+//! [`log`] makes batches durable, [`state`] is what readers see of them, [`table`] holds what is
+//! old, and [`keys`] documents every key. Nothing here knows HTTP or an async runtime.
+
+mod apply;
+pub mod batch;
+pub mod checkpoint;
+pub mod chunk;
+pub mod directory;
+pub mod disk;
+pub mod keys;
+pub mod log;
+pub mod open;
+pub mod record;
+pub mod run;
+pub mod state;
+pub mod table;

@@ -1,0 +1,61 @@
+//! Appending to a stream.
+
+use reveille_core::stream::Rejected;
+use reveille_core::stream::append::{Accepted, Append, Receipt, append};
+use reveille_core::{StreamPath, Tenant};
+
+use super::Answer;
+use crate::effect::Effect;
+use crate::txn::{Missing, Txn};
+
+pub(super) fn decide(
+    txn: &mut Txn<'_>,
+    tenant: &Tenant,
+    path: &StreamPath,
+    request: &Append,
+) -> Result<Result<Answer, Rejected>, Missing> {
+    let Some(head) = txn.live_head(tenant, path)? else {
+        return Ok(Err(Rejected::NotFound));
+    };
+    let known = match &request.producer {
+        Some(tag) => txn.producer(head.id, &tag.id)?,
+        None => None,
+    };
+    let accepted = match append(&head, known, request, txn.now()) {
+        Ok(accepted) => accepted,
+        Err(rejected) => return Ok(Err(rejected)),
+    };
+    let receipt = match accepted {
+        Accepted::Duplicate { producer } => Receipt {
+            tail: head.tail,
+            closed: head.closed.is_some(),
+            producer,
+            duplicate: true,
+        },
+        Accepted::Appended {
+            head: next,
+            data,
+            producer,
+        } => {
+            if let (Some(tag), Some(state)) = (&request.producer, producer) {
+                txn.set_producer(next.id, &tag.id, state);
+            }
+            let closed = next.closed.is_some();
+            txn.append(next.id, head.tail, &data);
+            txn.effect(Effect::Grown {
+                id: next.id,
+                from: head.tail,
+                data,
+                closed,
+            });
+            txn.set_head(tenant, path, &next);
+            Receipt {
+                tail: next.tail,
+                closed,
+                producer,
+                duplicate: false,
+            }
+        }
+    };
+    Ok(Ok(Answer::Appended(receipt)))
+}

@@ -1,0 +1,78 @@
+//! Creating a stream, alone or as a fork.
+
+use reveille_core::stream::create::{
+    Anchor, Create, Creation, ForkRequest, Source, create, matches,
+};
+use reveille_core::stream::{Expiry, Head, Rejected};
+use reveille_core::{StreamPath, Tenant};
+use reveille_store::keys::Due;
+
+use super::{Answer, FetchedAnchor};
+use crate::txn::{Missing, Txn};
+
+pub(super) fn decide(
+    txn: &mut Txn<'_>,
+    tenant: &Tenant,
+    path: &StreamPath,
+    request: &Create,
+    fetched: Option<&FetchedAnchor>,
+) -> Result<Result<Answer, Rejected>, Missing> {
+    if let Some(head) = txn.live_head(tenant, path)? {
+        let same = matches(&head, request);
+        return Ok(same.map(|_| Answer::Created {
+            head: Box::new(head),
+            new: false,
+        }));
+    }
+    let mut source = None;
+    if let Some(asked) = &request.fork {
+        let Some(head) = txn.live_head(tenant, &asked.source)? else {
+            return Ok(Err(Rejected::SourceNotFound));
+        };
+        source = Some((asked, head));
+    }
+    let with_anchor = source.as_ref().map(|(asked, head)| Source {
+        head,
+        anchor: anchor_at(asked, head, fetched),
+    });
+    match create(
+        request,
+        with_anchor.as_ref(),
+        txn.next_stream_id(),
+        txn.now(),
+    ) {
+        Err(rejected) => Ok(Err(rejected)),
+        Ok(Creation::Exists) => unreachable!("the path is free"),
+        Ok(Creation::New { head, data }) => {
+            txn.take_stream_id();
+            let mut at = head.own_start();
+            for append in data {
+                txn.append(head.id, at, &append);
+                at = at.plus(u64::try_from(append.len()).unwrap_or(u64::MAX));
+            }
+            if head.expiry != Expiry::Never {
+                let due = Due::Expire(tenant.clone(), path.clone());
+                txn.set_due(head.expires_at(txn.now()), &due);
+            }
+            txn.set_head(tenant, path, &head);
+            if let Some((asked, from)) = source {
+                let from = Head {
+                    forks: from.forks + 1,
+                    ..from
+                };
+                txn.set_head(tenant, &asked.source, &from);
+            }
+            Ok(Ok(Answer::Created { head, new: true }))
+        }
+    }
+}
+
+/// What stands at the fork's offset, from what the caller read of this very source.
+fn anchor_at(asked: &ForkRequest, head: &Head, fetched: Option<&FetchedAnchor>) -> Anchor {
+    let at = asked.at.unwrap_or(head.tail);
+    if at == head.tail {
+        return Anchor::Tail;
+    }
+    let same = fetched.filter(|fetched| fetched.source_id == head.id && fetched.at == at);
+    same.map_or(Anchor::Nowhere, |fetched| fetched.anchor.clone())
+}

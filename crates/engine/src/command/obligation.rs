@@ -1,0 +1,95 @@
+//! What the due index asks for: expiry, clean-up, and letting go of a fork's source.
+
+use bytes::Bytes;
+use reveille_core::stream::delete::{Deletion, Release, delete, release};
+use reveille_core::stream::{Expiry, Head, StreamId};
+use reveille_core::{Millis, StreamPath, Tenant};
+use reveille_store::keys::Due;
+
+use super::Answer;
+use crate::txn::{Missing, Txn};
+
+/// Writes down that a stream was read, if it is still the one that was.
+pub(super) fn touch(
+    txn: &mut Txn<'_>,
+    tenant: &Tenant,
+    path: &StreamPath,
+    id: StreamId,
+    at: Millis,
+) -> Result<Answer, Missing> {
+    if let Some(head) = txn.live_head(tenant, path)?
+        && head.id == id
+        && head.touched_at < at
+    {
+        txn.set_head(
+            tenant,
+            path,
+            &Head {
+                touched_at: at,
+                ..head
+            },
+        );
+    }
+    Ok(Answer::Done)
+}
+
+/// Does what an entry of the due index asks for, and takes the entry out.
+pub(super) fn fulfil(
+    txn: &mut Txn<'_>,
+    key: &Bytes,
+    due: &Due,
+    found: &[Bytes],
+) -> Result<Answer, Missing> {
+    match due {
+        Due::Expire(tenant, path) => {
+            expire(txn, tenant, path)?;
+            txn.remove(key);
+        }
+        Due::Release(tenant, source) => {
+            // Doing it twice would count a fork off twice: the entry must still be there.
+            if txn.is_set(key)? {
+                release_source(txn, tenant, source)?;
+                txn.remove(key);
+            }
+        }
+        Due::Purge(_) => {
+            for key in found {
+                txn.remove(key);
+            }
+            // The entry stays until a look finds nothing more.
+            if found.is_empty() {
+                txn.remove(key);
+            }
+        }
+    }
+    Ok(Answer::Done)
+}
+
+/// Ends the stream if its time has come, else comes back when it will have.
+fn expire(txn: &mut Txn<'_>, tenant: &Tenant, path: &StreamPath) -> Result<(), Missing> {
+    // An expired stream is ended by looking at it.
+    if let Some(head) = txn.live_head(tenant, path)?
+        && head.expiry != Expiry::Never
+        && !head.soft_deleted
+    {
+        let due = Due::Expire(tenant.clone(), path.clone());
+        txn.set_due(txn.expires_at(&head), &due);
+    }
+    Ok(())
+}
+
+fn release_source(txn: &mut Txn<'_>, tenant: &Tenant, path: &StreamPath) -> Result<(), Missing> {
+    let Some(head) = txn.live_head(tenant, path)? else {
+        return Ok(());
+    };
+    match release(&head) {
+        Release::Kept(head) => txn.set_head(tenant, path, &head),
+        Release::Ended => txn.end(tenant, path, &head, Deletion::Hard),
+    }
+    Ok(())
+}
+
+/// What becomes of a stream whose time has come.
+pub(crate) fn expired(head: &Head) -> Option<Deletion> {
+    delete(head).ok()
+}

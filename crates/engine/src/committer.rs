@@ -1,0 +1,203 @@
+//! The committer: makes batches durable, one after another, and lets out what waited for them.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use reveille_core::stream::StreamId;
+use reveille_store::log::{CommitError, Log};
+use reveille_store::state::State;
+use tokio::sync::Notify;
+
+use crate::effect::Effect;
+use crate::live::Live;
+use crate::metrics::Metrics;
+use crate::partition::{Partition, Taken};
+use crate::touches::Touches;
+
+/// What the threads and callers of one partition share.
+pub struct Shared {
+    /// Decides.
+    pub partition: Mutex<Partition>,
+    /// Everything durable.
+    pub state: Arc<State>,
+    /// Live readers.
+    pub live: Live,
+    /// Reads that keep streams alive.
+    pub touches: Arc<Touches>,
+    /// Wakes the committer: there is something to commit.
+    pub work: Condvar,
+    /// Wakes callers: there is room again.
+    pub room: Notify,
+    /// Wakes the keeper of the due index: something is due sooner than it thinks.
+    pub due: Notify,
+    /// Wakes the keeper of the table: the overlay has grown.
+    pub keep: (Mutex<bool>, Condvar),
+    /// The batch up to which the log may be recycled.
+    pub checkpoint: std::sync::atomic::AtomicU64,
+    /// Bytes of log segments in use.
+    pub log_bytes: std::sync::atomic::AtomicU64,
+    /// Counters.
+    pub metrics: Metrics,
+}
+
+impl Shared {
+    /// Everything that a partition over this state needs.
+    pub fn new(state: Arc<State>, touches: Arc<Touches>) -> Result<Shared, String> {
+        let partition = Partition::open(state.clone(), touches.clone())?;
+        Ok(Shared {
+            partition: Mutex::new(partition),
+            state,
+            live: Live::default(),
+            touches,
+            work: Condvar::new(),
+            room: Notify::new(),
+            due: Notify::new(),
+            keep: (Mutex::new(false), Condvar::new()),
+            checkpoint: std::sync::atomic::AtomicU64::new(0),
+            log_bytes: std::sync::atomic::AtomicU64::new(0),
+            metrics: Metrics::default(),
+        })
+    }
+
+    /// The partition's lock. A panic while it was held has already ended the process.
+    pub fn lock(&self) -> MutexGuard<'_, Partition> {
+        self.partition
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the keeper that there is work.
+    pub fn wake_keeper(&self) {
+        let (flag, condvar) = &self.keep;
+        *flag.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        condvar.notify_one();
+    }
+}
+
+/// The log cannot be trusted any more: the process must stop.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Fatal(pub String);
+
+/// The one writer of a partition's log.
+pub struct Committer {
+    log: Log,
+    shared: Arc<Shared>,
+    trimmed: u64,
+}
+
+impl Committer {
+    /// The committer of this log.
+    pub fn new(log: Log, shared: Arc<Shared>) -> Committer {
+        Committer {
+            log,
+            shared,
+            trimmed: 0,
+        }
+    }
+
+    /// Commits until the partition stops and everything decided is durable.
+    pub fn run(mut self) -> Result<(), Fatal> {
+        while let Some(taken) = self.next()? {
+            self.commit(taken)?;
+            self.trim()?;
+        }
+        self.seal()
+    }
+
+    /// Waits for the next batch; `None` when there will be none.
+    fn next(&mut self) -> Result<Option<Taken>, Fatal> {
+        let shared = self.shared.clone();
+        let mut partition = shared.lock();
+        let mut sealed = false;
+        loop {
+            if let Some(taken) = partition.take() {
+                return Ok(Some(taken));
+            }
+            if partition.stopping {
+                return Ok(None);
+            }
+            if sealed {
+                partition = shared
+                    .work
+                    .wait(partition)
+                    .unwrap_or_else(PoisonError::into_inner);
+            } else {
+                // Idle: the end mark proves that everything before it was durable.
+                drop(partition);
+                self.seal()?;
+                sealed = true;
+                partition = shared.lock();
+            }
+        }
+    }
+
+    /// Makes a batch durable; then readers see it, answers leave, effects run.
+    pub fn commit(&mut self, mut taken: Taken) -> Result<(), Fatal> {
+        let batch = std::mem::take(&mut taken.batch);
+        if !batch.is_empty() {
+            let (payload, run) = batch.encode();
+            match self.log.commit(&[&payload]) {
+                Ok(seq) => self.shared.state.publish(seq, run, payload.len()),
+                Err(CommitError::NoSpace) => {
+                    tracing::warn!("the disk is full: the server is read-only until there is room");
+                    self.shared.lock().give_up(taken);
+                    self.shared.room.notify_waiters();
+                    return Ok(());
+                }
+                Err(error) => return Err(Fatal(error.to_string())),
+            }
+            self.shared
+                .metrics
+                .committed(taken.commands(), payload.len());
+        }
+        self.shared.lock().settle(&taken);
+        self.perform(std::mem::take(&mut taken.effects));
+        taken.answer();
+        self.shared.room.notify_waiters();
+        let (active, frozen) = self.shared.state.overlay_bytes();
+        if active >= crate::limits::APPLY_BYTES && frozen == 0 {
+            self.shared.wake_keeper();
+        }
+        Ok(())
+    }
+
+    fn perform(&self, effects: Vec<Effect>) {
+        let mut due = false;
+        let mut ended: Vec<StreamId> = Vec::new();
+        for effect in &effects {
+            match effect {
+                Effect::Due(_) => due = true,
+                Effect::Ended(id) => ended.push(*id),
+                Effect::Grown { .. } => {}
+            }
+        }
+        self.shared.live.publish(effects);
+        for id in ended {
+            self.shared.touches.forget(id, reveille_core::Millis::NEVER);
+        }
+        if due {
+            self.shared.due.notify_one();
+        }
+    }
+
+    /// Recycles the segments that the table's checkpoint has made superfluous.
+    pub fn trim(&mut self) -> Result<(), Fatal> {
+        use std::sync::atomic::Ordering;
+        self.shared
+            .log_bytes
+            .store(self.log.bytes(), Ordering::Relaxed);
+        let checkpoint = self.shared.checkpoint.load(Ordering::Acquire);
+        if checkpoint > self.trimmed {
+            self.log
+                .trim(checkpoint)
+                .map_err(|error| Fatal(error.to_string()))?;
+            self.trimmed = checkpoint;
+        }
+        Ok(())
+    }
+
+    /// Marks the end of the log as synced.
+    pub fn seal(&mut self) -> Result<(), Fatal> {
+        self.log.seal().map_err(|error| Fatal(error.to_string()))
+    }
+}

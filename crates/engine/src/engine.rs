@@ -1,0 +1,527 @@
+//! The engine: partitions with their threads, and what the faces may ask of them.
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use bytes::Bytes;
+use reveille_core::stream::append::{Append, Receipt};
+use reveille_core::stream::create::Create;
+use reveille_core::stream::{Head, Rejected, StreamId};
+use reveille_core::{Millis, Offset, ReadFrom, StreamPath, Tenant};
+use reveille_store::directory::{Directory, DirectoryError};
+use reveille_store::disk::{Disk, RealDisk};
+use reveille_store::keys;
+use reveille_store::log;
+use reveille_store::open::{self, Opened};
+use reveille_store::record;
+use reveille_store::table::LsmTable;
+use tokio::sync::oneshot;
+
+use crate::budget::{Budget, Permit};
+use crate::command::{Answer, Command, FetchedAnchor};
+use crate::committer::{Committer, Fatal, Shared};
+use crate::doors::{Clock, Entropy};
+use crate::failure::{Failure, Unavailable};
+use crate::keeper::Keeper;
+use crate::limits::{FETCH_ROUNDS_MAX, LIST_PAGE_MAX, OVERLAY_BYTES_MAX, ROOM_WAIT};
+use crate::live::Watch;
+use crate::metrics::Snapshot;
+use crate::partition::{Fetched, Outcome, Submitted};
+use crate::reading::{self, Reading};
+use crate::touches::Touches;
+use crate::{due, task};
+
+/// What an engine needs to know.
+pub struct Config {
+    /// Everything is kept here.
+    pub data_dir: PathBuf,
+    /// Fixed when the data directory is created; `None` takes what it has.
+    pub partitions: Option<u32>,
+    /// Whether an answer means that it is on disk.
+    pub sync: bool,
+    /// Below this the server is read-only.
+    pub min_free_bytes: u64,
+    /// Length of a log segment.
+    pub segment_bytes: u64,
+    /// Called when the disk has failed and the process must stop.
+    pub on_fatal: Arc<dyn Fn(&str) + Send + Sync>,
+}
+
+/// The data directory cannot be opened; nothing in it was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The directory is somebody else's.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
+    /// A partition's store is damaged or unreadable.
+    #[error("{path}: {source}")]
+    Store {
+        /// The partition's directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: open::OpenError,
+    },
+    /// The rest.
+    #[error("{path}: {problem}")]
+    Other {
+        /// The partition's directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+/// All partitions. Clones are the same engine.
+#[derive(Clone)]
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    partitions: Vec<Arc<Shared>>,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
+    budget: Budget,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Keeps the lock on the data directory until the last clone is gone.
+    _directory: Directory,
+}
+
+/// A stream in a listing.
+#[derive(Debug, Clone)]
+pub struct StreamItem {
+    /// Where it is.
+    pub path: StreamPath,
+    /// What it is.
+    pub head: Head,
+}
+
+impl Engine {
+    /// Opens the data directory, replays what was not applied yet, and starts to work.
+    /// Must be called within a tokio runtime.
+    pub fn open(
+        config: &Config,
+        clock: Arc<dyn Clock>,
+        entropy: Arc<dyn Entropy>,
+    ) -> Result<Engine, OpenError> {
+        let directory = Directory::open(&config.data_dir, config.partitions)?;
+        let mut partitions = Vec::new();
+        let mut threads = Vec::new();
+        for number in 0..directory.partitions() {
+            let shared =
+                start_partition(config, &directory, number, &clock, &entropy, &mut threads)?;
+            partitions.push(shared);
+        }
+        for shared in &partitions {
+            tokio::spawn(due::run(shared.clone(), clock.clone()));
+        }
+        let inner = Inner {
+            partitions,
+            clock,
+            entropy,
+            budget: Budget::default(),
+            threads: Mutex::new(threads),
+            _directory: directory,
+        };
+        Ok(Engine {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// Finishes what was decided, brings the table up, and stops. Later commands are refused.
+    pub async fn shutdown(&self) {
+        for shared in &self.inner.partitions {
+            shared.lock().stopping = true;
+            shared.work.notify_all();
+            shared.due.notify_one();
+            shared.wake_keeper();
+        }
+        let mut threads = self
+            .inner
+            .threads
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let threads: Vec<_> = threads.drain(..).collect();
+        task::blocking(move || {
+            for thread in threads {
+                // A thread that panicked has reported it.
+                let _ = thread.join();
+            }
+        })
+        .await;
+    }
+
+    /// The engine's time.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.inner.clock
+    }
+
+    /// The engine's randomness.
+    pub fn entropy(&self) -> &Arc<dyn Entropy> {
+        &self.inner.entropy
+    }
+
+    /// Waits for the right to hold a body of this size in memory.
+    pub async fn admit(&self, bytes: usize) -> Result<Permit, Unavailable> {
+        self.inner
+            .budget
+            .admit(bytes, self.inner.clock.as_ref())
+            .await
+    }
+
+    /// Makes a stream, or finds that it is there as asked for.
+    pub async fn create(
+        &self,
+        tenant: &Tenant,
+        path: &StreamPath,
+        request: Create,
+    ) -> Result<(Head, bool), Failure> {
+        let shared = self.partition(tenant);
+        let anchor = self.fetch_anchor(tenant, &request)?;
+        let command = Command::Create {
+            tenant: tenant.clone(),
+            path: path.clone(),
+            request,
+            anchor,
+        };
+        match run(shared, self.inner.clock.as_ref(), &command).await? {
+            Answer::Created { head, new } => Ok((*head, new)),
+            Answer::Appended(_) | Answer::Done => unreachable!("a create is answered as one"),
+        }
+    }
+
+    /// Appends to a stream, or closes it.
+    pub async fn append(
+        &self,
+        tenant: &Tenant,
+        path: &StreamPath,
+        request: Append,
+    ) -> Result<Receipt, Failure> {
+        let command = Command::Append {
+            tenant: tenant.clone(),
+            path: path.clone(),
+            request,
+        };
+        match run(self.partition(tenant), self.inner.clock.as_ref(), &command).await? {
+            Answer::Appended(receipt) => Ok(receipt),
+            Answer::Created { .. } | Answer::Done => unreachable!("an append is answered as one"),
+        }
+    }
+
+    /// Ends a stream.
+    pub async fn delete(&self, tenant: &Tenant, path: &StreamPath) -> Result<(), Failure> {
+        let command = Command::Delete {
+            tenant: tenant.clone(),
+            path: path.clone(),
+        };
+        run(self.partition(tenant), self.inner.clock.as_ref(), &command).await?;
+        Ok(())
+    }
+
+    /// Walks the whole way of a write, in every partition.
+    pub async fn probe(&self) -> Result<(), Failure> {
+        for shared in &self.inner.partitions {
+            run(shared, self.inner.clock.as_ref(), &Command::Probe).await?;
+        }
+        Ok(())
+    }
+
+    /// The stream at a path, as readers see it now.
+    pub fn head(&self, tenant: &Tenant, path: &StreamPath) -> Result<Head, Failure> {
+        let shared = self.partition(tenant);
+        let head = reading::head(&shared.state.reader(), tenant, path)?;
+        let head = head.ok_or(Rejected::NotFound)?;
+        if head.soft_deleted {
+            return Err(Rejected::Gone.into());
+        }
+        if self.inner.clock.now() >= shared.touches.expires_at(&head) {
+            return Err(if head.forks > 0 {
+                Rejected::Gone
+            } else {
+                Rejected::NotFound
+            }
+            .into());
+        }
+        Ok(head)
+    }
+
+    /// Remembers that a stream was read, if that prolongs its life. Nobody waits for it.
+    pub fn touch(&self, tenant: &Tenant, path: &StreamPath, head: &Head) {
+        let shared = self.partition(tenant);
+        let now = self.inner.clock.now();
+        if shared.touches.touch(head, now) {
+            let (tenant, path) = (tenant.clone(), path.clone());
+            let command = Command::Touch {
+                tenant,
+                path,
+                id: head.id,
+                at: now,
+            };
+            let (shared, clock) = (shared.clone(), self.inner.clock.clone());
+            tokio::spawn(async move {
+                if let Err(error) = run(&shared, clock.as_ref(), &command).await {
+                    tracing::debug!(%error, "a read was not written down");
+                }
+            });
+        }
+    }
+
+    /// The bytes of a stream from a place up to its tail.
+    pub fn read(&self, tenant: &Tenant, head: &Head, from: ReadFrom) -> Result<Reading, Failure> {
+        let from = match from {
+            ReadFrom::Start => Offset::ZERO,
+            ReadFrom::Now => head.tail,
+            ReadFrom::At(offset) => offset,
+        };
+        Reading::open(&self.partition(tenant).state, tenant, head, from, head.tail)
+    }
+
+    /// Watches a stream: whatever becomes durable after this call is heard.
+    pub fn watch(&self, tenant: &Tenant, id: StreamId) -> Watch {
+        self.partition(tenant).live.watch(id)
+    }
+
+    /// Streams whose path begins with `prefix`, in order, after a path; one page of them.
+    pub fn streams(
+        &self,
+        tenant: &Tenant,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<StreamItem>, Failure> {
+        let shared = self.partition(tenant);
+        let first = keys::stream_prefix(tenant, prefix);
+        let end = keys::after_prefix(&first);
+        let mut from = first;
+        if let Some(after) = after {
+            // The smallest key above a key is the key with a zero byte behind it.
+            let mut above = keys::stream_prefix(tenant, after).to_vec();
+            above.push(0);
+            from = from.max(above.into());
+        }
+        let limit = limit.min(LIST_PAGE_MAX);
+        let pairs = shared
+            .state
+            .reader()
+            .range(&from, &end, limit)
+            .map_err(reading::damaged)?;
+        let now = self.inner.clock.now();
+        let mut items = Vec::with_capacity(pairs.len());
+        for (key, value) in pairs {
+            let head =
+                record::decode_head(&value).map_err(|error| Failure::Damaged(error.to_string()))?;
+            let Some((_, path)) = keys::parse_stream(&key) else {
+                continue;
+            };
+            if !head.soft_deleted && now < shared.touches.expires_at(&head) {
+                items.push(StreamItem { path, head });
+            }
+        }
+        Ok(items)
+    }
+
+    /// Every partition at this moment.
+    pub fn snapshots(&self) -> Vec<Snapshot> {
+        self.inner
+            .partitions
+            .iter()
+            .map(|shared| snapshot(shared))
+            .collect()
+    }
+
+    /// A tenant lives in one partition.
+    fn partition(&self, tenant: &Tenant) -> &Arc<Shared> {
+        let partitions = &self.inner.partitions;
+        let count = u32::try_from(partitions.len()).unwrap_or(u32::MAX);
+        let index = keys::partition_of(tenant, count);
+        partitions
+            .get(usize::try_from(index).unwrap_or(0))
+            .expect("there is a partition")
+    }
+
+    /// Reads what a fork's decision will need of its source's bytes.
+    fn fetch_anchor(
+        &self,
+        tenant: &Tenant,
+        request: &Create,
+    ) -> Result<Option<FetchedAnchor>, Failure> {
+        let Some(asked) = &request.fork else {
+            return Ok(None);
+        };
+        let Some(at) = asked.at else { return Ok(None) };
+        let reader = self.partition(tenant).state.reader();
+        let Some(source) = reading::head(&reader, tenant, &asked.source)? else {
+            return Ok(None);
+        };
+        let anchor = reading::anchor(&reader, tenant, &source, at)?;
+        Ok(Some(FetchedAnchor {
+            source_id: source.id,
+            at,
+            anchor,
+        }))
+    }
+}
+
+fn snapshot(shared: &Shared) -> Snapshot {
+    let (active, frozen) = shared.state.overlay_bytes();
+    let metrics = &shared.metrics;
+    Snapshot {
+        batches: metrics.batches.load(Ordering::Relaxed),
+        commands: metrics.commands.load(Ordering::Relaxed),
+        bytes: metrics.bytes.load(Ordering::Relaxed),
+        disk_free: metrics.disk_free.load(Ordering::Relaxed),
+        log_bytes: shared.log_bytes.load(Ordering::Relaxed),
+        overlay_bytes: u64::try_from(active + frozen).unwrap_or(u64::MAX),
+        watched: u64::try_from(shared.live.len()).unwrap_or(u64::MAX),
+        read_only: shared.lock().read_only,
+    }
+}
+
+/// Opens one partition and starts its threads.
+fn start_partition(
+    config: &Config,
+    directory: &Directory,
+    number: u32,
+    clock: &Arc<dyn Clock>,
+    entropy: &Arc<dyn Entropy>,
+    threads: &mut Vec<JoinHandle<()>>,
+) -> Result<Arc<Shared>, OpenError> {
+    let path = directory.log_path(number);
+    let other = |problem: String| OpenError::Other {
+        path: path.clone(),
+        problem,
+    };
+    let disk = RealDisk::open(&path).map_err(|error| other(error.to_string()))?;
+    let disk: Arc<dyn Disk> = Arc::new(disk);
+    let store = |source| OpenError::Store {
+        path: path.clone(),
+        source,
+    };
+    let table = LsmTable::open(&directory.table_path(number)).map_err(|e| store(e.into()))?;
+    let entropy = entropy.clone();
+    let salt = Box::new(move || entropy.number());
+    let log_config = log::Config {
+        segment_bytes: config.segment_bytes,
+        sync: config.sync,
+    };
+    let opened = open::open(
+        disk.clone(),
+        Arc::new(table),
+        log_config,
+        OVERLAY_BYTES_MAX / 2,
+        salt,
+    );
+    let Opened {
+        log,
+        state,
+        checkpoint,
+        recovered,
+    } = opened.map_err(store)?;
+    report(number, &recovered);
+    let touches = Arc::new(Touches::new(clock.now()));
+    let shared = Arc::new(Shared::new(state, touches).map_err(other)?);
+    shared.log_bytes.store(log.bytes(), Ordering::Relaxed);
+    let min_free = config.min_free_bytes;
+    let keeper = Keeper::new(shared.clone(), disk, log.spares(), min_free, checkpoint);
+    // Before the first command: a server that starts on a full disk starts read-only.
+    keeper.watch_disk();
+    let committer = Committer::new(log, shared.clone());
+    let on_fatal = &config.on_fatal;
+    threads.push(spawn(format!("commit-{number}"), on_fatal, move || {
+        committer.run()
+    }));
+    threads.push(spawn(format!("keep-{number}"), on_fatal, move || {
+        keeper.run()
+    }));
+    Ok(shared)
+}
+
+fn report(partition: u32, recovered: &log::Recovered) {
+    if let Some(torn) = &recovered.torn {
+        tracing::warn!(
+            partition,
+            file = torn.file,
+            position = torn.position,
+            bytes = torn.bytes,
+            "the last write before the crash was incomplete, was never acknowledged, and is dropped"
+        );
+    }
+    tracing::info!(partition, replayed = recovered.records, "the log is open");
+}
+
+/// A thread whose failure, or panic, stops the process.
+fn spawn(
+    name: String,
+    on_fatal: &Arc<dyn Fn(&str) + Send + Sync>,
+    work: impl FnOnce() -> Result<(), Fatal> + Send + 'static,
+) -> JoinHandle<()> {
+    struct Guard(Arc<dyn Fn(&str) + Send + Sync>);
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            if std::thread::panicking() {
+                (self.0)("a storage thread panicked");
+            }
+        }
+    }
+    let guard = Guard(on_fatal.clone());
+    let body = move || {
+        if let Err(error) = work() {
+            (guard.0)(&error.0);
+        }
+    };
+    std::thread::Builder::new()
+        .name(name)
+        .spawn(body)
+        .expect("a thread can be started")
+}
+
+/// Brings a command to its decision, fetching what it needs, and waits for its outcome.
+pub(crate) async fn run(shared: &Arc<Shared>, clock: &dyn Clock, command: &Command) -> Outcome {
+    let mut wanted: Vec<Bytes> = Vec::new();
+    let mut fetched = Fetched::default();
+    let mut deadline = None;
+    for _ in 0..FETCH_ROUNDS_MAX {
+        let (reply, answer) = oneshot::channel();
+        let submitted = shared.lock().submit(command, &fetched, clock.now(), reply);
+        match submitted {
+            Submitted::Decided => {
+                shared.work.notify_one();
+                return answer.await.unwrap_or(Err(Unavailable::Stopping.into()));
+            }
+            Submitted::Missing(key, _) => {
+                if !wanted.contains(&key) {
+                    wanted.push(key);
+                }
+                let reader = shared.state.reader();
+                fetched = Fetched::read(&reader, &wanted).map_err(reading::damaged)?;
+            }
+            Submitted::NoRoom(_) => {
+                let wait = u64::try_from(ROOM_WAIT.as_millis()).unwrap_or(u64::MAX);
+                let until = *deadline.get_or_insert(clock.now() + wait);
+                wait_for_room(shared, clock, until).await?;
+            }
+        }
+    }
+    Err(Unavailable::Busy.into())
+}
+
+/// Waits until something was committed or applied; gives up at the deadline.
+async fn wait_for_room(
+    shared: &Arc<Shared>,
+    clock: &dyn Clock,
+    until: Millis,
+) -> Result<(), Unavailable> {
+    if clock.now() >= until {
+        return Err(Unavailable::Busy);
+    }
+    // Room made between the refusal and this wait is noticed a moment later.
+    let soon = clock.now() + 20;
+    tokio::select! {
+        biased;
+        () = shared.room.notified() => {}
+        () = clock.sleep_until(soon.min(until)) => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,162 @@
+//! The keeper: brings the table up, checkpoints it, and watches the room on the disk.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use reveille_store::checkpoint;
+use reveille_store::disk::{Disk, is_full};
+use reveille_store::log::SparePool;
+use reveille_store::table::TableError;
+
+use crate::committer::{Fatal, Shared};
+use crate::limits::{APPLY_EVERY, CHECKPOINT_LOG_BYTES};
+
+/// Looks after one partition's table.
+pub struct Keeper {
+    shared: Arc<Shared>,
+    disk: Arc<dyn Disk>,
+    spares: SparePool,
+    /// Below this the partition is read-only.
+    min_free_bytes: u64,
+    /// Everything up to here is in the table.
+    applied: u64,
+    /// Everything up to here survives a crash of the table.
+    checkpointed: u64,
+    /// What the log held when the last checkpoint was made.
+    log_bytes: u64,
+}
+
+impl Keeper {
+    /// The keeper of a store that was just opened.
+    pub fn new(
+        shared: Arc<Shared>,
+        disk: Arc<dyn Disk>,
+        spares: SparePool,
+        min_free_bytes: u64,
+        checkpointed: u64,
+    ) -> Keeper {
+        let log_bytes = shared.log_bytes.load(Ordering::Relaxed);
+        let applied = checkpointed;
+        Keeper {
+            shared,
+            disk,
+            spares,
+            min_free_bytes,
+            applied,
+            checkpointed,
+            log_bytes,
+        }
+    }
+
+    /// Works until told to stop, then applies and checkpoints what is left.
+    pub fn run(mut self) -> Result<(), Fatal> {
+        loop {
+            let stopping = self.wait();
+            self.watch_disk();
+            self.prepare_spare();
+            self.apply()?;
+            let log_bytes = self.shared.log_bytes.load(Ordering::Relaxed);
+            if stopping || log_bytes >= self.log_bytes + CHECKPOINT_LOG_BYTES {
+                self.checkpoint()?;
+            }
+            if stopping {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits until there is reason to work; true if it is the last time.
+    fn wait(&self) -> bool {
+        let (flag, condvar) = &self.shared.keep;
+        let mut asked = flag.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*asked {
+            let woken = condvar.wait_timeout(asked, APPLY_EVERY);
+            asked = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        *asked = false;
+        drop(asked);
+        let partition = self.shared.lock();
+        partition.stopping && partition.is_idle()
+    }
+
+    /// Moves the overlay into the table. A full disk is waited out: the overlay keeps it.
+    pub fn apply(&mut self) -> Result<(), Fatal> {
+        let Some(frozen) = self.shared.state.freeze() else {
+            return Ok(());
+        };
+        match self.shared.state.apply(&frozen) {
+            Ok(()) => {
+                self.applied = frozen.through;
+                self.shared.room.notify_waiters();
+                Ok(())
+            }
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    /// Makes the table safe, says so, and lets the log be recycled up to there.
+    pub fn checkpoint(&mut self) -> Result<(), Fatal> {
+        if self.applied == self.checkpointed {
+            return Ok(());
+        }
+        if let Err(error) = self.shared.state.checkpoint() {
+            return self.failed(&error);
+        }
+        match checkpoint::write(self.disk.as_ref(), self.applied) {
+            Ok(()) => {
+                self.checkpointed = self.applied;
+                self.log_bytes = self.shared.log_bytes.load(Ordering::Relaxed);
+                self.shared
+                    .checkpoint
+                    .store(self.applied, Ordering::Release);
+                Ok(())
+            }
+            Err(error) if is_full(&error) => self.failed(&TableError::NoSpace),
+            Err(error) => Err(Fatal(format!("the checkpoint cannot be written: {error}"))),
+        }
+    }
+
+    fn failed(&self, error: &TableError) -> Result<(), Fatal> {
+        match error {
+            TableError::NoSpace => {
+                self.shared.lock().read_only = true;
+                tracing::warn!("the disk is full: the table waits for room");
+                Ok(())
+            }
+            TableError::Corrupt(_) | TableError::Failed(_) => Err(Fatal(error.to_string())),
+        }
+    }
+
+    /// Read-only below the watermark, writable again above it.
+    pub fn watch_disk(&self) {
+        let free = match self.disk.free_bytes() {
+            Ok(free) => free,
+            Err(error) => {
+                tracing::warn!(%error, "cannot tell how much room the disk has");
+                return;
+            }
+        };
+        self.shared.metrics.disk_free.store(free, Ordering::Relaxed);
+        let low = free < self.min_free_bytes;
+        let mut partition = self.shared.lock();
+        if partition.read_only != low {
+            partition.read_only = low;
+            drop(partition);
+            if low {
+                tracing::warn!(free, "the disk is nearly full: the server is read-only");
+            } else {
+                tracing::info!(free, "the disk has room again: the server accepts writes");
+            }
+        }
+    }
+
+    /// Has a log segment ready before the committer needs it.
+    fn prepare_spare(&self) {
+        if self.shared.lock().read_only {
+            return;
+        }
+        if let Err(error) = self.spares.fill() {
+            tracing::warn!(%error, "cannot prepare the next log segment");
+        }
+    }
+}

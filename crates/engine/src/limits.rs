@@ -1,0 +1,47 @@
+//! Limits of the engine: nothing that waits or is held in memory is without one.
+
+use std::time::Duration;
+
+/// A batch closes at this size; the next one is collected meanwhile.
+pub const BATCH_BYTES_MAX: usize = 12 << 20;
+
+/// The overlay is applied to the table when it has grown this far.
+pub const APPLY_BYTES: usize = 8 << 20;
+
+/// Writes wait, and then are refused, while the overlay is larger than this.
+pub const OVERLAY_BYTES_MAX: usize = 64 << 20;
+
+/// The log's length at which the table is checkpointed, so that its segments can be recycled.
+pub const CHECKPOINT_LOG_BYTES: u64 = 48 << 20;
+
+/// How long anything stays in the overlay of an idle server before it is applied.
+pub const APPLY_EVERY: Duration = Duration::from_millis(500);
+
+/// Bodies of requests that are held in memory at once: small ones, and large ones, so that a
+/// crowd of large uploads never keeps small appends out.
+pub const SMALL_BODIES_BYTES: usize = 16 << 20;
+/// See [`SMALL_BODIES_BYTES`].
+pub const LARGE_BODIES_BYTES: usize = 48 << 20;
+/// What counts as small.
+pub const SMALL_BODY_BYTES: usize = 64 << 10;
+
+/// How long a request waits for room before it is told to come back.
+pub const ROOM_WAIT: Duration = Duration::from_secs(2);
+
+/// How often a decision may ask for more keys before something is wrong.
+pub const FETCH_ROUNDS_MAX: usize = 128;
+
+/// Obligations that are worked off between two looks at the due index.
+pub const DUE_SLICE: usize = 256;
+
+/// Keys of an ended stream that are removed in one batch.
+pub const PURGE_SLICE: usize = 512;
+
+/// Batches that a live reader may fall behind before it reads by offset again.
+pub const LIVE_BACKLOG: usize = 16;
+
+/// Streams in one page of a listing.
+pub const LIST_PAGE_MAX: usize = 1_000;
+
+const _: () = assert!(APPLY_BYTES * 4 <= OVERLAY_BYTES_MAX);
+const _: () = assert!(SMALL_BODY_BYTES * 16 <= SMALL_BODIES_BYTES);

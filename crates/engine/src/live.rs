@@ -1,0 +1,234 @@
+//! Live readers: whoever waits at a stream's tail is told once the new bytes are durable.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use bytes::{Bytes, BytesMut};
+use reveille_core::Offset;
+use reveille_core::stream::StreamId;
+use tokio::sync::broadcast;
+
+use crate::effect::Effect;
+use crate::limits::LIVE_BACKLOG;
+
+/// What a live reader hears.
+#[derive(Debug, Clone)]
+pub enum News {
+    /// The stream has grown, or was closed.
+    Grown(Arc<Growth>),
+    /// The stream is no more.
+    Ended,
+}
+
+/// What one batch added to a stream. All its readers share it.
+#[derive(Debug)]
+pub struct Growth {
+    /// The tail before.
+    pub from: Offset,
+    /// The tail after.
+    pub to: Offset,
+    /// The stored bytes in between.
+    pub data: Bytes,
+    /// Whether the stream is closed at `to`.
+    pub closed: bool,
+    /// A face's encoding of the bytes, made by the first reader that needs it.
+    pub encoded: OnceLock<Bytes>,
+}
+
+/// The streams that somebody watches.
+#[derive(Debug, Default)]
+pub struct Live {
+    watched: Mutex<HashMap<StreamId, broadcast::Sender<News>>>,
+}
+
+/// A watch on one stream.
+#[derive(Debug)]
+pub struct Watch {
+    news: broadcast::Receiver<News>,
+}
+
+/// What a watch brings next.
+#[derive(Debug, Clone)]
+pub enum Heard {
+    /// The next news.
+    News(News),
+    /// Some was missed: read on by offset.
+    Behind,
+}
+
+impl Live {
+    /// Begins to watch: everything that is published from now on is heard.
+    pub fn watch(&self, id: StreamId) -> Watch {
+        let mut watched = self.lock();
+        let sender = watched
+            .entry(id)
+            .or_insert_with(|| broadcast::Sender::new(LIVE_BACKLOG));
+        Watch {
+            news: sender.subscribe(),
+        }
+    }
+
+    /// The number of streams that somebody watches.
+    pub fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Whether nobody watches anything.
+    pub fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    /// Tells the readers of every stream that a batch touched.
+    pub(crate) fn publish(&self, effects: Vec<Effect>) {
+        let mut watched = self.lock();
+        if watched.is_empty() {
+            return;
+        }
+        for (id, news) in gather(effects, |id| watched.contains_key(&id)) {
+            let nobody = watched
+                .get(&id)
+                .is_none_or(|sender| sender.send(news).is_err());
+            if nobody {
+                watched.remove(&id);
+            }
+        }
+    }
+
+    /// Lets go of streams that nobody watches any more.
+    pub fn sweep(&self) {
+        self.lock().retain(|_, sender| sender.receiver_count() > 0);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<StreamId, broadcast::Sender<News>>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The effects of a batch as news, one for each stream that grew.
+fn gather(effects: Vec<Effect>, watched: impl Fn(StreamId) -> bool) -> Vec<(StreamId, News)> {
+    let mut grown: HashMap<StreamId, (Offset, Vec<Bytes>, bool)> = HashMap::new();
+    let mut order = Vec::new();
+    let mut ended = Vec::new();
+    for effect in effects {
+        match effect {
+            Effect::Grown {
+                id,
+                from,
+                data,
+                closed,
+            } if watched(id) => {
+                let entry = grown.entry(id).or_insert_with(|| {
+                    order.push(id);
+                    (from, Vec::new(), false)
+                });
+                entry.1.push(data);
+                entry.2 |= closed;
+            }
+            Effect::Ended(id) => ended.push((id, News::Ended)),
+            Effect::Grown { .. } | Effect::Due(_) => {}
+        }
+    }
+    let mut news = Vec::with_capacity(order.len() + ended.len());
+    for id in order {
+        if let Some((from, pieces, closed)) = grown.remove(&id) {
+            let data = join(pieces);
+            let to = from.plus(u64::try_from(data.len()).unwrap_or(u64::MAX));
+            let growth = Growth {
+                from,
+                to,
+                data,
+                closed,
+                encoded: OnceLock::new(),
+            };
+            news.push((id, News::Grown(Arc::new(growth))));
+        }
+    }
+    news.extend(ended);
+    news
+}
+
+fn join(mut pieces: Vec<Bytes>) -> Bytes {
+    if pieces.len() == 1 {
+        return pieces.pop().unwrap_or_default();
+    }
+    let mut joined = BytesMut::with_capacity(pieces.iter().map(Bytes::len).sum());
+    for piece in pieces {
+        joined.extend_from_slice(&piece);
+    }
+    joined.freeze()
+}
+
+impl Watch {
+    /// Waits for the next news.
+    pub async fn next(&mut self) -> Heard {
+        match self.news.recv().await {
+            Ok(news) => Heard::News(news),
+            Err(broadcast::error::RecvError::Lagged(_)) => Heard::Behind,
+            Err(broadcast::error::RecvError::Closed) => Heard::News(News::Ended),
+        }
+    }
+
+    /// The next news if there is some already.
+    pub fn try_next(&mut self) -> Option<Heard> {
+        match self.news.try_recv() {
+            Ok(news) => Some(Heard::News(news)),
+            Err(broadcast::error::TryRecvError::Lagged(_)) => Some(Heard::Behind),
+            Err(broadcast::error::TryRecvError::Closed) => Some(Heard::News(News::Ended)),
+            Err(broadcast::error::TryRecvError::Empty) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grown(id: u64, from: u64, data: &'static str, closed: bool) -> Effect {
+        let data = Bytes::from_static(data.as_bytes());
+        Effect::Grown {
+            id: StreamId(id),
+            from: Offset::new(from),
+            data,
+            closed,
+        }
+    }
+
+    #[test]
+    fn one_batch_is_one_piece_of_news_for_a_stream() {
+        let live = Live::default();
+        let mut watch = live.watch(StreamId(1));
+        live.publish(vec![
+            grown(1, 0, "ab", false),
+            grown(2, 0, "x", false),
+            grown(1, 2, "c", true),
+        ]);
+        let Some(Heard::News(News::Grown(growth))) = watch.try_next() else {
+            panic!("no news")
+        };
+        assert_eq!((growth.from, growth.to), (Offset::new(0), Offset::new(3)));
+        assert_eq!(growth.data, "abc");
+        assert!(growth.closed);
+        assert!(watch.try_next().is_none());
+    }
+
+    #[test]
+    fn a_slow_reader_is_told_that_it_is_behind() {
+        let live = Live::default();
+        let mut watch = live.watch(StreamId(1));
+        for at in 0..40 {
+            live.publish(vec![grown(1, at, "x", false)]);
+        }
+        assert!(matches!(watch.try_next(), Some(Heard::Behind)));
+    }
+
+    #[test]
+    fn unwatched_streams_cost_nothing() {
+        let live = Live::default();
+        drop(live.watch(StreamId(1)));
+        live.publish(vec![grown(1, 0, "x", false)]);
+        assert!(live.is_empty());
+        drop(live.watch(StreamId(2)));
+        live.sweep();
+        assert!(live.is_empty());
+    }
+}

@@ -1,0 +1,299 @@
+//! A partition: the one place where its part of the state is decided.
+//!
+//! Whoever brings a command decides it, under the partition's lock, in a few microseconds and
+//! without waiting for anything. What is decided collects in the *open* batch; the committer takes
+//! it, makes it durable, and meanwhile the next one is collected on top of it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use reveille_core::Millis;
+use reveille_core::stream::StreamId;
+use reveille_store::batch::Batch;
+use reveille_store::keys::{self, Meta};
+use reveille_store::record;
+use reveille_store::state::{Reader, State};
+use reveille_store::table::TableError;
+use tokio::sync::oneshot;
+
+use crate::command::{self, Answer, Command};
+use crate::effect::Effect;
+use crate::failure::{Failure, Unavailable};
+use crate::limits::{BATCH_BYTES_MAX, OVERLAY_BYTES_MAX};
+use crate::touches::Touches;
+use crate::txn::{Given, Missing, Txn};
+
+/// What a command comes to.
+pub type Outcome = Result<Answer, Failure>;
+/// Where the outcome is awaited.
+pub type Reply = oneshot::Sender<Outcome>;
+
+/// Values that were read from the table on the caller's side.
+#[derive(Debug, Default)]
+pub struct Fetched {
+    /// They were true when this batch was the newest.
+    pub seq: u64,
+    values: Vec<(Bytes, Option<Bytes>)>,
+}
+
+impl Fetched {
+    /// Reads keys that a decision asked for.
+    pub fn read(reader: &Reader, keys: &[Bytes]) -> Result<Fetched, TableError> {
+        let mut values = Vec::with_capacity(keys.len());
+        for key in keys {
+            values.push((key.clone(), reader.get(key)?));
+        }
+        Ok(Fetched {
+            seq: reader.seq(),
+            values,
+        })
+    }
+
+    pub(crate) fn get(&self, key: &Bytes) -> Option<&Option<Bytes>> {
+        self.values
+            .iter()
+            .find(|(known, _)| known == key)
+            .map(|(_, value)| value)
+    }
+}
+
+/// Changes that are decided but not durable yet, newest first known.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    values: HashMap<Bytes, (u64, Option<Bytes>), foldhash::fast::RandomState>,
+}
+
+impl Pending {
+    pub(crate) fn get(&self, key: &Bytes) -> Option<&Option<Bytes>> {
+        self.values.get(key).map(|(_, value)| value)
+    }
+
+    fn set(&mut self, batch: u64, key: Bytes, value: Option<Bytes>) {
+        self.values.insert(key, (batch, value));
+    }
+
+    /// Forgets a batch that readers see now.
+    fn settle(&mut self, batch: u64, keys: &[Bytes]) {
+        for key in keys {
+            if self.values.get(key).is_some_and(|(last, _)| *last <= batch) {
+                self.values.remove(key);
+            }
+        }
+    }
+}
+
+/// The owner of a part of the state.
+pub struct Partition {
+    state: Arc<State>,
+    touches: Arc<Touches>,
+    pending: Pending,
+    open: Taken,
+    /// Batches that were taken and are neither settled nor given up.
+    in_flight: usize,
+    next_stream_id: u64,
+    /// Set while the disk has no room.
+    pub read_only: bool,
+    /// Set when no more commands are accepted.
+    pub stopping: bool,
+}
+
+/// A batch with what follows from it, on its way to the log.
+#[derive(Default)]
+pub struct Taken {
+    number: u64,
+    /// The changes.
+    pub batch: Batch,
+    keys: Vec<Bytes>,
+    /// What is to happen when it is durable.
+    pub effects: Vec<Effect>,
+    answers: Vec<(Reply, Outcome)>,
+}
+
+impl Taken {
+    /// Whether there is nothing to commit and nobody to answer.
+    pub fn is_empty(&self) -> bool {
+        self.batch.is_empty() && self.answers.is_empty()
+    }
+
+    /// Commands that are answered with this batch.
+    pub fn commands(&self) -> usize {
+        self.answers.len()
+    }
+
+    /// Tells everybody what was decided.
+    pub fn answer(&mut self) {
+        for (reply, outcome) in self.answers.drain(..) {
+            // Whoever asked may be gone; what was decided stands.
+            let _ = reply.send(outcome);
+        }
+    }
+
+    /// Tells everybody that nothing was done.
+    fn refuse(&mut self, why: Unavailable) {
+        for (reply, _) in self.answers.drain(..) {
+            let _ = reply.send(Err(why.into()));
+        }
+    }
+}
+
+/// What became of an attempt to decide a command.
+pub enum Submitted {
+    /// It is decided; the reply comes when it may.
+    Decided,
+    /// These keys are to be read first.
+    Missing(Bytes, Reply),
+    /// There is no room now.
+    NoRoom(Reply),
+}
+
+impl Partition {
+    /// A partition over a store that was just opened.
+    pub fn open(state: Arc<State>, touches: Arc<Touches>) -> Result<Partition, String> {
+        let stored = state.reader().get(&keys::meta(Meta::NextStreamId));
+        let stored = stored.map_err(|error| error.to_string())?;
+        let next_stream_id = match stored {
+            Some(value) => record::decode_u64(&value).map_err(|error| error.to_string())?,
+            None => 1,
+        };
+        Ok(Partition {
+            state,
+            touches,
+            pending: Pending::default(),
+            open: Taken {
+                number: 1,
+                ..Taken::default()
+            },
+            in_flight: 0,
+            next_stream_id,
+            read_only: false,
+            stopping: false,
+        })
+    }
+
+    /// Decides a command, if everything that it needs is known and there is room.
+    pub fn submit(
+        &mut self,
+        command: &Command,
+        fetched: &Fetched,
+        now: Millis,
+        reply: Reply,
+    ) -> Submitted {
+        if self.stopping {
+            let _ = reply.send(Err(Unavailable::Stopping.into()));
+            return Submitted::Decided;
+        }
+        if self.read_only && command::is_write(command) {
+            let _ = reply.send(Err(Unavailable::DiskFull.into()));
+            return Submitted::Decided;
+        }
+        if !self.has_room(command::weight(command)) {
+            return Submitted::NoRoom(reply);
+        }
+        let recent = self.state.reader();
+        let mut txn = Txn::new(Given {
+            now,
+            next_stream_id: StreamId(self.next_stream_id),
+            pending: &self.pending,
+            recent: &recent,
+            fetched,
+            touches: &self.touches,
+        });
+        match command::decide(command, &mut txn) {
+            Err(Missing::Key(key)) => return Submitted::Missing(key, reply),
+            Err(Missing::Damaged(what)) => {
+                let _ = reply.send(Err(Failure::Damaged(what)));
+            }
+            Ok(Err(rejected)) => {
+                let saw_pending = txn.saw_pending;
+                self.reply_when_durable(reply, Err(rejected.into()), saw_pending);
+            }
+            Ok(Ok(answer)) => {
+                let Txn {
+                    writes,
+                    appends,
+                    effects,
+                    saw_pending,
+                    took_stream_id,
+                    ..
+                } = txn;
+                let changes = !writes.is_empty() || !appends.is_empty();
+                self.next_stream_id += u64::from(took_stream_id);
+                self.collect(writes, appends, effects);
+                self.reply_when_durable(reply, Ok(answer), changes || saw_pending);
+            }
+        }
+        Submitted::Decided
+    }
+
+    fn has_room(&self, bytes: usize) -> bool {
+        let (active, frozen) = self.state.overlay_bytes();
+        let open = self.open.batch.bytes();
+        let fits = self.open.batch.is_empty() || open + bytes <= BATCH_BYTES_MAX;
+        fits && active + frozen + open <= OVERLAY_BYTES_MAX
+    }
+
+    fn collect(
+        &mut self,
+        writes: Vec<(Bytes, Option<Bytes>)>,
+        appends: Vec<(StreamId, u64, Bytes)>,
+        effects: Vec<Effect>,
+    ) {
+        for (key, value) in writes {
+            self.pending
+                .set(self.open.number, key.clone(), value.clone());
+            self.open.keys.push(key.clone());
+            self.open.batch.set(key, value);
+        }
+        for (id, start, data) in appends {
+            self.open.batch.append(id, start, data);
+        }
+        self.open.effects.extend(effects);
+    }
+
+    /// An answer that rests on something not durable yet waits for it, be it a rejection.
+    fn reply_when_durable(&mut self, reply: Reply, outcome: Outcome, waits: bool) {
+        if waits {
+            self.open.answers.push((reply, outcome));
+        } else {
+            let _ = reply.send(outcome);
+        }
+    }
+
+    /// Hands the open batch to the committer.
+    pub fn take(&mut self) -> Option<Taken> {
+        if self.open.is_empty() {
+            return None;
+        }
+        let next = Taken {
+            number: self.open.number + 1,
+            ..Taken::default()
+        };
+        self.in_flight += 1;
+        Some(std::mem::replace(&mut self.open, next))
+    }
+
+    /// Whether everything that was decided has been settled.
+    pub fn is_idle(&self) -> bool {
+        self.open.is_empty() && self.in_flight == 0
+    }
+
+    /// A batch is durable and readers see it: it is no longer pending.
+    pub fn settle(&mut self, taken: &Taken) {
+        self.in_flight -= 1;
+        self.pending.settle(taken.number, &taken.keys);
+    }
+
+    /// The log had no room for a batch: it, and everything decided on top of it, is undone.
+    pub fn give_up(&mut self, mut taken: Taken) {
+        self.in_flight -= 1;
+        self.pending = Pending::default();
+        self.read_only = true;
+        taken.refuse(Unavailable::DiskFull);
+        let next = Taken {
+            number: self.open.number + 1,
+            ..Taken::default()
+        };
+        std::mem::replace(&mut self.open, next).refuse(Unavailable::DiskFull);
+    }
+}

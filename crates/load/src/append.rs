@@ -1,0 +1,96 @@
+//! `append`: how many durable appends per second.
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use anyhow::ensure;
+use clap::Args;
+
+use crate::clock;
+use crate::crew::{self, Crew, Requests};
+use crate::message::Messages;
+use crate::report::Report;
+use crate::target::{Streams, Target};
+use crate::usage::Meter;
+
+/// Durable appends per second.
+#[derive(Debug, Clone, Args)]
+pub struct Append {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub target: Target,
+    /// Connections, each with one append in flight
+    #[arg(long, default_value_t = 64)]
+    pub connections: usize,
+    /// Streams that the appends go to, in turn
+    #[arg(long, default_value_t = 1)]
+    pub streams: u64,
+    /// Measured time
+    #[arg(long, default_value_t = 5.0)]
+    pub seconds: f64,
+    /// Time before it that is not measured
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    pub warmup: f64,
+    /// Bytes of each message, one JSON object
+    #[arg(long, value_name = "BYTES", default_value_t = 100)]
+    pub body: usize,
+}
+
+pub(crate) async fn run(work: &Append) -> anyhow::Result<Report> {
+    let warmup = seconds("--warmup", work.warmup)?;
+    let measured_time = seconds("--seconds", work.seconds)?;
+    ensure!(work.connections > 0, "--connections must be at least 1");
+    let streams = work.target.resolve().await?;
+    let requests = appends(&streams, work.streams, work.body)?;
+    crew::create_empty(&streams, work.connections, work.streams).await?;
+
+    let crew = Crew::start(streams.address, work.connections, requests);
+    clock::sleep(warmup).await;
+    let mut elsewhere = crew.take();
+    let start = Meter::read(work.target.pid);
+    clock::sleep(measured_time).await;
+    let measured = crew.take();
+    let end = Meter::read(work.target.pid);
+    elsewhere.absorb(&crew.stop().await);
+
+    let Append {
+        connections,
+        streams,
+        body,
+        ..
+    } = work;
+    let settings = format!("{body} B over {connections} connections to {streams} streams");
+    Ok(Report::new(
+        "append",
+        settings,
+        &measured,
+        &elsewhere,
+        (start, end),
+    ))
+}
+
+/// Appends without end, to the streams in turn.
+pub(crate) fn appends(streams: &Streams, count: u64, bytes: usize) -> anyhow::Result<Requests> {
+    ensure!(count > 0, "--streams must be at least 1");
+    let messages = Messages::new(bytes)?;
+    let streams = streams.clone();
+    let body = RefCell::new(Vec::new());
+    let write = Box::new(move |number, request: &mut Vec<u8>| {
+        let mut body = body.borrow_mut();
+        body.clear();
+        messages.write(number, &mut body);
+        streams.post(number % count, &body, request);
+    });
+    Ok(Requests {
+        limit: None,
+        expect: 204,
+        bytes: u64::try_from(bytes)?,
+        write,
+    })
+}
+
+/// A duration given on the command line.
+pub(crate) fn seconds(flag: &str, seconds: f64) -> anyhow::Result<Duration> {
+    let duration = Duration::try_from_secs_f64(seconds);
+    duration.map_err(|error| anyhow::anyhow!("{flag} {seconds}: {error}"))
+}

@@ -1,0 +1,273 @@
+//! Bringing the table up: a frozen run becomes table changes, its appends become larger chunks.
+//!
+//! A stream's consecutive appends of one run become one value. A chunk that is no longer than
+//! what follows it is merged with it, so that every byte is rewritten at most a logarithmic number
+//! of times and a read finds few large values. Applying a run again changes nothing: bytes that
+//! the table has already are left out.
+
+use bytes::{Bytes, BytesMut};
+use reveille_core::stream::StreamId;
+
+use crate::chunk::Chunk;
+use crate::keys;
+use crate::run::{Entry, Run};
+use crate::state::read_chunk;
+use crate::table::{Table, TableError};
+
+/// A chunk of this many bytes is full.
+const CHUNK_BYTES: u64 = 256 << 10;
+/// Chunks this small are merged whatever follows.
+const CHUNK_SMALL_BYTES: u64 = 1 << 10;
+/// The table takes the changes in portions of about this size.
+const PORTION_BYTES: usize = 1 << 20;
+
+/// Writes everything in the run to the table.
+pub(crate) fn apply(table: &dyn Table, run: &Run) -> Result<(), TableError> {
+    let mut portion = Portion {
+        table,
+        changes: Vec::new(),
+        bytes: 0,
+    };
+    let mut rest = run.entries();
+    while let Some(entry) = rest.first() {
+        let taken = match appends_of_one_stream(rest)? {
+            Some((id, chunks)) => {
+                portion.put_chunks(id, &chunks)?;
+                chunks.len()
+            }
+            None => {
+                portion.set(entry.key.clone(), entry.value.clone());
+                1
+            }
+        };
+        rest = rest.get(taken..).unwrap_or_default();
+        portion.write_if_full()?;
+    }
+    portion.write()
+}
+
+/// The chunks at the beginning of `entries` that follow each other in one stream.
+fn appends_of_one_stream(entries: &[Entry]) -> Result<Option<(StreamId, Vec<Chunk>)>, TableError> {
+    let mut stream = None;
+    let mut chunks: Vec<Chunk> = Vec::new();
+    for entry in entries {
+        let (Some((id, start)), Some(value)) = (keys::parse_chunk(&entry.key), &entry.value) else {
+            break;
+        };
+        let follows = chunks.last().is_none_or(|last| last.end() == start);
+        if *stream.get_or_insert(id) != id || !follows {
+            break;
+        }
+        chunks.push(read_chunk(&entry.key, value)?);
+    }
+    Ok(stream.filter(|_| !chunks.is_empty()).map(|id| (id, chunks)))
+}
+
+/// Changes that are collected for one atomic write.
+struct Portion<'a> {
+    table: &'a dyn Table,
+    changes: Vec<(Bytes, Option<Bytes>)>,
+    bytes: usize,
+}
+
+impl Portion<'_> {
+    fn set(&mut self, key: Bytes, value: Option<Bytes>) {
+        self.bytes += key.len() + value.as_ref().map_or(0, Bytes::len) + 32;
+        self.changes.push((key, value));
+    }
+
+    fn write_if_full(&mut self) -> Result<(), TableError> {
+        if self.bytes >= PORTION_BYTES {
+            self.write()
+        } else {
+            Ok(())
+        }
+    }
+
+    fn write(&mut self) -> Result<(), TableError> {
+        self.bytes = 0;
+        if self.changes.is_empty() {
+            return Ok(());
+        }
+        self.table.apply(std::mem::take(&mut self.changes))
+    }
+
+    /// Writes new chunks of a stream, merged with the end of what the table has.
+    fn put_chunks(&mut self, id: StreamId, new: &[Chunk]) -> Result<(), TableError> {
+        let Some(first) = new.first() else {
+            return Ok(());
+        };
+        // What the table has of a stream is always its beginning: its last chunk says how much.
+        let known = first.start() > 0 || self.table.get(&keys::chunk(id, 0))?.is_some();
+        let mut before = if known {
+            self.last_chunk(id, u64::MAX)?
+        } else {
+            None
+        };
+        let mut pile = Vec::with_capacity(new.len() + 1);
+        let held = before.as_ref().map_or(0, Chunk::end);
+        pile.extend(new.iter().filter_map(|chunk| unseen_part(chunk, held)));
+        let mut total: u64 = pile.iter().map(Chunk::len).sum();
+        if total == 0 {
+            return Ok(());
+        }
+        let mut removed = Vec::new();
+        while let Some(chunk) = before.take() {
+            let adjacent = pile.first().is_some_and(|next| next.start() == chunk.end());
+            let worth = chunk.len() <= total.max(CHUNK_SMALL_BYTES) && chunk.len() < CHUNK_BYTES;
+            if !adjacent || !worth {
+                break;
+            }
+            total += chunk.len();
+            removed.push(keys::chunk(id, chunk.start()));
+            before = match chunk.start().checked_sub(1) {
+                Some(below) => self.last_chunk(id, below)?,
+                None => None,
+            };
+            pile.insert(0, chunk);
+        }
+        let written = cut(&pile);
+        for key in removed {
+            if !written
+                .iter()
+                .any(|(start, _)| keys::chunk(id, *start) == key)
+            {
+                self.set(key, None);
+            }
+        }
+        for (start, value) in written {
+            self.set(keys::chunk(id, start), Some(value));
+        }
+        Ok(())
+    }
+
+    /// The last chunk in the table that begins at `position` or before.
+    fn last_chunk(&self, id: StreamId, position: u64) -> Result<Option<Chunk>, TableError> {
+        let (first, last) = (keys::chunk(id, 0), keys::chunk(id, position));
+        let found = self.table.floor(&first, &last)?;
+        found
+            .map(|(key, value)| read_chunk(&key, &value))
+            .transpose()
+    }
+}
+
+/// The part of a chunk from `held` on: what the table has is not written again.
+fn unseen_part(chunk: &Chunk, held: u64) -> Option<Chunk> {
+    if chunk.start() >= held {
+        Some(chunk.clone())
+    } else {
+        chunk.split_from(held).filter(|part| !part.is_empty())
+    }
+}
+
+/// Cuts adjacent chunks anew, at boundaries between appends, into values of the full size.
+fn cut(pile: &[Chunk]) -> Vec<(u64, Bytes)> {
+    let mut written = Vec::new();
+    let mut piece: Vec<Bytes> = Vec::new();
+    let mut start = pile.first().map_or(0, Chunk::start);
+    let mut len = 0;
+    for append in pile.iter().flat_map(Chunk::appends) {
+        len += u64::try_from(append.len()).unwrap_or(u64::MAX);
+        piece.push(append);
+        if len >= CHUNK_BYTES {
+            written.push((start, encode(&piece, len)));
+            piece.clear();
+            start += len;
+            len = 0;
+        }
+    }
+    if !piece.is_empty() {
+        written.push((start, encode(&piece, len)));
+    }
+    written
+}
+
+fn encode(piece: &[Bytes], len: u64) -> Bytes {
+    let capacity = 4 + 4 * piece.len() + usize::try_from(len).unwrap_or(0);
+    let mut value = BytesMut::with_capacity(capacity);
+    Chunk::encode(&mut value, piece.iter());
+    value.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::batch::Batch;
+    use crate::table::MemoryTable;
+
+    const ID: StreamId = StreamId(1);
+
+    fn run_of(start: u64, appends: &[Vec<u8>]) -> Run {
+        let mut batch = Batch::default();
+        let mut at = start;
+        for append in appends {
+            batch.append(ID, at, Bytes::copy_from_slice(append));
+            at += u64::try_from(append.len()).unwrap();
+        }
+        batch.encode().1
+    }
+
+    fn stored(table: &MemoryTable) -> (Vec<u8>, Vec<u64>) {
+        let (mut bytes, mut boundaries) = (Vec::new(), vec![0]);
+        for (key, value) in table.pairs() {
+            let chunk = read_chunk(&key, &value).unwrap();
+            assert_eq!(
+                chunk.start(),
+                u64::try_from(bytes.len()).unwrap(),
+                "chunks are adjacent"
+            );
+            bytes.extend_from_slice(&chunk.slice(0, u64::MAX));
+            boundaries
+                .extend((chunk.start() + 1..=chunk.end()).filter(|at| chunk.is_boundary(*at)));
+        }
+        (bytes, boundaries)
+    }
+
+    proptest! {
+        /// However appends are grouped into runs, and however often a run is applied again after a
+        /// crash, the table holds the same bytes with the same boundaries.
+        #[test]
+        fn grouping_and_repeating_change_nothing(
+            appends in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..700), 1..40),
+            cuts in prop::collection::vec(0usize..40, 0..6),
+            again in prop::collection::vec(0usize..40, 0..6),
+        ) {
+            let ends: Vec<u64> = appends.iter().scan(0, |at, append| {
+                *at += u64::try_from(append.len()).unwrap();
+                Some(*at)
+            }).collect();
+            let start_of = |index: usize| if index == 0 { 0 } else { ends[index - 1] };
+            let table = MemoryTable::default();
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut % appends.len()).collect();
+            cuts.extend([0, appends.len()]);
+            cuts.sort_unstable();
+            for pair in cuts.windows(2) {
+                apply(&table, &run_of(start_of(pair[0]), &appends[pair[0]..pair[1]])).unwrap();
+                for from in &again {
+                    let from = from % appends.len();
+                    if from < pair[1] {
+                        apply(&table, &run_of(start_of(from), &appends[from..pair[1]])).unwrap();
+                    }
+                }
+            }
+            let (bytes, boundaries) = stored(&table);
+            prop_assert_eq!(bytes, appends.concat());
+            let mut expected = vec![0];
+            expected.extend(&ends);
+            prop_assert_eq!(boundaries, expected);
+        }
+    }
+
+    #[test]
+    fn many_small_appends_become_few_chunks() {
+        let table = MemoryTable::default();
+        let append = vec![7u8; 100];
+        for index in 0..20_000u64 {
+            apply(&table, &run_of(index * 100, std::slice::from_ref(&append))).unwrap();
+        }
+        assert!(table.pairs().len() < 30, "{} chunks", table.pairs().len());
+        assert_eq!(stored(&table).0.len(), 2_000_000);
+    }
+}

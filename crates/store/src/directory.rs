@@ -1,0 +1,258 @@
+//! The data directory: whose it is, which format it has, and that only one server uses it.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a door: the lock and the format file"
+)]
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// What this server writes. A directory with a higher number is left alone.
+pub const FORMAT: u32 = 1;
+
+const FORMAT_FILE: &str = "format";
+const LOCK_FILE: &str = "lock";
+
+/// A data directory that this process alone uses.
+#[derive(Debug)]
+pub struct Directory {
+    path: PathBuf,
+    partitions: u32,
+    /// Held for as long as the directory is in use; the operating system lets go of it with us.
+    _lock: File,
+}
+
+/// The directory cannot be used; nothing in it was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum DirectoryError {
+    /// Another process has it.
+    #[error("another reveille server uses {0}; stop that one, or give this one its own --data-dir")]
+    Locked(PathBuf),
+    /// A newer server wrote it.
+    #[error(
+        "{path} was written by a newer reveille (format {found}; this one reads up to {FORMAT}); \
+         start the newer version"
+    )]
+    Newer {
+        /// The directory.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+    },
+    /// It has another number of partitions.
+    #[error(
+        "{path} was created with {found} partitions, which cannot be changed; \
+         leave --partitions out or set it to {found}"
+    )]
+    Partitions {
+        /// The directory.
+        path: PathBuf,
+        /// Its number of partitions.
+        found: u32,
+    },
+    /// The format file is not what was written.
+    #[error("{0} is damaged; restore it, or the whole data directory, from a backup")]
+    Corrupt(PathBuf),
+    /// It holds something else.
+    #[error("{0} is not empty and not a reveille data directory; choose another --data-dir")]
+    Foreign(PathBuf),
+    /// The file system failed.
+    #[error("cannot use {path} as data directory: {source}")]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl Directory {
+    /// Opens or creates a data directory. `partitions` is checked against what it was created
+    /// with; `None` takes whatever that was, or one.
+    pub fn open(path: &Path, partitions: Option<u32>) -> Result<Directory, DirectoryError> {
+        let io = |source| DirectoryError::Io {
+            path: path.to_owned(),
+            source,
+        };
+        fs::create_dir_all(path).map_err(io)?;
+        let lock = lock(path)?;
+        let format_path = path.join(FORMAT_FILE);
+        let found = match fs::read_to_string(&format_path) {
+            Ok(text) => read_format(path, &text)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                refuse_foreign(path)?;
+                let partitions = partitions.unwrap_or(1);
+                write_format(path, partitions).map_err(io)?;
+                partitions
+            }
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                return Err(DirectoryError::Corrupt(format_path));
+            }
+            Err(source) => {
+                return Err(DirectoryError::Io {
+                    path: format_path,
+                    source,
+                });
+            }
+        };
+        if partitions.is_some_and(|asked| asked != found) {
+            return Err(DirectoryError::Partitions {
+                path: path.to_owned(),
+                found,
+            });
+        }
+        Ok(Directory {
+            path: path.to_owned(),
+            partitions: found,
+            _lock: lock,
+        })
+    }
+
+    /// The number of partitions that it was created with.
+    pub fn partitions(&self) -> u32 {
+        self.partitions
+    }
+
+    /// Where a partition's log is.
+    pub fn log_path(&self, partition: u32) -> PathBuf {
+        self.path
+            .join(format!("partition-{partition:04}"))
+            .join("log")
+    }
+
+    /// Where a partition's table is.
+    pub fn table_path(&self, partition: u32) -> PathBuf {
+        self.path
+            .join(format!("partition-{partition:04}"))
+            .join("table")
+    }
+}
+
+fn lock(path: &Path) -> Result<File, DirectoryError> {
+    let lock_path = path.join(LOCK_FILE);
+    let io = |source| DirectoryError::Io {
+        path: lock_path.clone(),
+        source,
+    };
+    let mut options = OpenOptions::new();
+    let file = options
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&lock_path)
+        .map_err(io)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(DirectoryError::Locked(path.to_owned())),
+        Err(TryLockError::Error(source)) => Err(io(source)),
+    }
+}
+
+fn refuse_foreign(path: &Path) -> Result<(), DirectoryError> {
+    let io = |source| DirectoryError::Io {
+        path: path.to_owned(),
+        source,
+    };
+    for entry in fs::read_dir(path).map_err(io)? {
+        let name = entry.map_err(io)?.file_name();
+        // A crash between creating and renaming the format file leaves its first name behind.
+        if name != LOCK_FILE && name != "lost+found" && name != "format.new" {
+            return Err(DirectoryError::Foreign(path.to_owned()));
+        }
+    }
+    Ok(())
+}
+
+fn content(format: u32, partitions: u32) -> String {
+    format!("reveille data directory\nformat {format}\npartitions {partitions}\n")
+}
+
+fn write_format(path: &Path, partitions: u32) -> io::Result<()> {
+    let content = content(FORMAT, partitions);
+    let crc = crc32c::crc32c(content.as_bytes());
+    let new = path.join("format.new");
+    let mut file = File::create(&new)?;
+    file.write_all(format!("{content}checksum {crc:08x}\n").as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&new, path.join(FORMAT_FILE))?;
+    File::open(path)?.sync_all()
+}
+
+/// The number of partitions, if the format is one that this server knows.
+fn read_format(path: &Path, text: &str) -> Result<u32, DirectoryError> {
+    let corrupt = || DirectoryError::Corrupt(path.join(FORMAT_FILE));
+    let mut lines = text.lines();
+    let mut number = |prefix: &str| {
+        lines
+            .next()
+            .and_then(|line| line.strip_prefix(prefix))
+            .and_then(|n| n.parse().ok())
+    };
+    let (first, format) = (number("reveille data directory"), number("format "));
+    let _: Option<u32> = first;
+    let format: u32 = format.ok_or_else(corrupt)?;
+    if format > FORMAT {
+        return Err(DirectoryError::Newer {
+            path: path.to_owned(),
+            found: format,
+        });
+    }
+    let partitions: u32 = number("partitions ").ok_or_else(corrupt)?;
+    let content = content(format, partitions);
+    let crc = crc32c::crc32c(content.as_bytes());
+    if text != format!("{content}checksum {crc:08x}\n") {
+        return Err(corrupt());
+    }
+    Ok(partitions)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_keeps_its_partitions_and_one_owner() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("data");
+        let first = Directory::open(&path, Some(3)).unwrap();
+        assert_eq!(first.partitions(), 3);
+        assert!(matches!(
+            Directory::open(&path, None),
+            Err(DirectoryError::Locked(_))
+        ));
+        drop(first);
+        assert_eq!(Directory::open(&path, None).unwrap().partitions(), 3);
+        let other = Directory::open(&path, Some(1));
+        assert!(matches!(
+            other,
+            Err(DirectoryError::Partitions { found: 3, .. })
+        ));
+    }
+
+    #[test]
+    fn newer_foreign_and_damaged_directories_are_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path();
+        fs::write(path.join("letter.txt"), "dear").unwrap();
+        assert!(matches!(
+            Directory::open(path, None),
+            Err(DirectoryError::Foreign(_))
+        ));
+        fs::remove_file(path.join("letter.txt")).unwrap();
+        drop(Directory::open(path, None).unwrap());
+        let text = fs::read_to_string(path.join("format")).unwrap();
+        fs::write(path.join("format"), text.replace("format 1", "format 2")).unwrap();
+        let newer = Directory::open(path, None);
+        assert!(matches!(newer, Err(DirectoryError::Newer { found: 2, .. })));
+        for byte in 0..text.len() {
+            let mut bent = text.clone().into_bytes();
+            bent[byte] ^= 1;
+            fs::write(path.join("format"), &bent).unwrap();
+            assert!(Directory::open(path, None).is_err(), "byte {byte}");
+        }
+        fs::write(path.join("format"), &text).unwrap();
+        assert!(Directory::open(path, None).is_ok());
+    }
+}

@@ -1,0 +1,73 @@
+//! Opening one partition's store: the table as its checkpoint says, the log replayed over it.
+
+use std::sync::Arc;
+
+use crate::batch;
+use crate::checkpoint::{self, CheckpointError};
+use crate::disk::Disk;
+use crate::log::{self, Log, Recovered};
+use crate::state::State;
+use crate::table::{Table, TableError};
+
+/// A store that is ready for its partition.
+pub struct Opened {
+    /// Takes the next batches.
+    pub log: Log,
+    /// Holds everything that was durable.
+    pub state: Arc<State>,
+    /// The batch up to which the log may be recycled.
+    pub checkpoint: u64,
+    /// What was found in the log.
+    pub recovered: Recovered,
+}
+
+/// The store cannot be opened; nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The log is damaged or unreadable.
+    #[error(transparent)]
+    Log(#[from] log::OpenError),
+    /// The checkpoint is.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// The table is.
+    #[error(transparent)]
+    Table(#[from] TableError),
+}
+
+/// Opens or creates a store. While the log is replayed, at most about `overlay_bytes` of it are
+/// held in memory; the rest goes into the table.
+pub fn open(
+    disk: Arc<dyn Disk>,
+    table: Arc<dyn Table>,
+    config: log::Config,
+    overlay_bytes: usize,
+    salt: Box<dyn FnMut() -> u64 + Send>,
+) -> Result<Opened, OpenError> {
+    let checkpoint = checkpoint::read(disk.as_ref())?;
+    let state = Arc::new(State::new(table, checkpoint));
+    let mut failed = None;
+    let replayed = Log::open(disk, config, salt, checkpoint, &mut |seq, payload| {
+        let run = batch::decode(&payload).map_err(|error| error.to_string())?;
+        state.publish(seq, run, payload.len());
+        if state.overlay_bytes().0 > overlay_bytes
+            && let Some(frozen) = state.freeze()
+            && let Err(error) = state.apply(&frozen)
+        {
+            let reason = error.to_string();
+            failed = Some(error);
+            return Err(reason);
+        }
+        Ok(())
+    });
+    match (replayed, failed) {
+        (_, Some(error)) => Err(error.into()),
+        (Err(error), None) => Err(error.into()),
+        (Ok((log, recovered)), None) => Ok(Opened {
+            log,
+            state,
+            checkpoint,
+            recovered,
+        }),
+    }
+}

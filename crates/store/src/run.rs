@@ -1,0 +1,144 @@
+//! A run: changes sorted by key, never changed once made. The overlay is a short list of them.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+/// A key's newest change: a value, or its removal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The key.
+    pub key: Bytes,
+    /// Its value; `None` removes it.
+    pub value: Option<Bytes>,
+}
+
+/// Changes sorted by key, each key once.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Run {
+    entries: Vec<Entry>,
+}
+
+impl Run {
+    /// A run of entries that are sorted and distinct.
+    pub fn from_sorted(entries: Vec<Entry>) -> Run {
+        debug_assert!(entries.is_sorted_by(|left, right| left.key < right.key));
+        Run { entries }
+    }
+
+    /// The entries in order.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// What this run says of a key: nothing, its removal, or its value.
+    pub fn get(&self, key: &[u8]) -> Option<Option<Bytes>> {
+        let at = self
+            .entries
+            .binary_search_by(|entry| entry.key.as_ref().cmp(key))
+            .ok()?;
+        self.entries.get(at).map(|entry| entry.value.clone())
+    }
+
+    /// The entries from `from` to before `to`.
+    pub fn range(&self, from: &[u8], to: &[u8]) -> &[Entry] {
+        let begin = self
+            .entries
+            .partition_point(|entry| entry.key.as_ref() < from);
+        let end = self
+            .entries
+            .partition_point(|entry| entry.key.as_ref() < to);
+        self.entries.get(begin..end).unwrap_or_default()
+    }
+
+    /// The last entry from `from` up to and including `last`.
+    pub fn floor(&self, from: &[u8], last: &[u8]) -> Option<&Entry> {
+        let end = self
+            .entries
+            .partition_point(|entry| entry.key.as_ref() <= last);
+        let entry = self.entries.get(end.checked_sub(1)?)?;
+        (entry.key.as_ref() >= from).then_some(entry)
+    }
+
+    /// Both runs as one; where both have a key, the newer one's entry stays.
+    pub fn merge(older: &Run, newer: &Run) -> Run {
+        let mut entries = Vec::with_capacity(older.entries.len() + newer.entries.len());
+        let (mut old, mut new) = (
+            older.entries.iter().peekable(),
+            newer.entries.iter().peekable(),
+        );
+        loop {
+            let order = match (old.peek(), new.peek()) {
+                (Some(left), Some(right)) => left.key.cmp(&right.key),
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (None, None) => break,
+            };
+            match order {
+                Ordering::Less => entries.extend(old.next().cloned()),
+                Ordering::Greater => entries.extend(new.next().cloned()),
+                Ordering::Equal => {
+                    old.next();
+                    entries.extend(new.next().cloned());
+                }
+            }
+        }
+        Run { entries }
+    }
+
+    /// Many runs, oldest first, as one.
+    pub fn merge_all(runs: &[Arc<Run>]) -> Arc<Run> {
+        match runs {
+            [] => Arc::new(Run::default()),
+            [only] => only.clone(),
+            _ => {
+                let (left, right) = runs.split_at(runs.len() / 2);
+                Arc::new(Run::merge(&Run::merge_all(left), &Run::merge_all(right)))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn run(map: &BTreeMap<u8, Option<u8>>) -> Arc<Run> {
+        let one = |byte: u8| Bytes::copy_from_slice(&[byte]);
+        let entries = map.iter().map(|(k, v)| Entry {
+            key: one(*k),
+            value: v.map(one),
+        });
+        Arc::new(Run::from_sorted(entries.collect()))
+    }
+
+    proptest! {
+        #[test]
+        fn merged_runs_say_what_the_newest_says(
+            maps in prop::collection::vec(
+                prop::collection::btree_map(0u8..40, prop::option::of(any::<u8>()), 0..20), 0..6)
+        ) {
+            let mut model = BTreeMap::new();
+            for map in &maps {
+                model.extend(map.clone());
+            }
+            let runs: Vec<_> = maps.iter().map(run).collect();
+            let merged = Run::merge_all(&runs);
+            prop_assert_eq!(&merged, &run(&model));
+            for key in 0..40u8 {
+                let expected = model.get(&key).map(|v| v.map(|v| Bytes::copy_from_slice(&[v])));
+                prop_assert_eq!(merged.get(&[key]), expected);
+                let floor = model.range(5..=key.max(5)).next_back().map(|(k, _)| *k);
+                prop_assert_eq!(merged.floor(&[5], &[key.max(5)]).map(|e| e.key[0]), floor);
+            }
+            let middle: Vec<u8> = model.range(10..30).map(|(k, _)| *k).collect();
+            let got: Vec<u8> = merged.range(&[10], &[30]).iter().map(|e| e.key[0]).collect();
+            prop_assert_eq!(got, middle);
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! The state as readers see it: the table, and over it the overlay of what the table lacks.
+//!
+//! ```text
+//!   pending   batches still syncing            only the partition sees them (engine)
+//!   ───────────────────────────────────────────────────────────────────────────────
+//!   active    runs of durable batches, newest last   ┐
+//!   frozen    one run that is being applied          ├─ a View, published whole
+//!   table     everything older                       ┘
+//! ```
+//!
+//! A view is published after every commit by one pointer swap: readers take no lock that the
+//! writer holds, and see each batch entirely or not at all.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use reveille_core::stream::StreamId;
+
+use crate::apply;
+use crate::chunk::Chunk;
+use crate::keys;
+use crate::run::{Entry, Run};
+use crate::table::{Pair, Table, TableError};
+
+/// Runs beyond this length are not merged any further on the commit path.
+const RUN_ENTRIES_MAX: usize = 8_192;
+/// What an entry costs in memory beside its bytes.
+const ENTRY_OVERHEAD: usize = 96;
+
+/// Everything durable, for readers and for the partition.
+pub struct State {
+    table: Arc<dyn Table>,
+    view: ArcSwap<View>,
+    /// Serialises the two that publish views: the committer and the applier.
+    publishing: Mutex<()>,
+}
+
+/// The overlay at one moment.
+#[derive(Debug, Clone, Default)]
+pub struct View {
+    /// The newest batch in it.
+    seq: u64,
+    /// Everything up to here is in the table alone.
+    dropped: u64,
+    /// Oldest first.
+    active: Vec<Arc<Run>>,
+    active_bytes: usize,
+    frozen: Option<Arc<Run>>,
+    frozen_seq: u64,
+    frozen_bytes: usize,
+}
+
+/// A part of the overlay on its way into the table.
+pub struct Frozen {
+    run: Arc<Run>,
+    /// The newest batch in it.
+    pub through: u64,
+}
+
+impl State {
+    /// The state over a table that holds everything up to `applied`.
+    pub fn new(table: Arc<dyn Table>, applied: u64) -> State {
+        let view = View {
+            seq: applied,
+            dropped: applied,
+            ..View::default()
+        };
+        State {
+            table,
+            view: ArcSwap::from_pointee(view),
+            publishing: Mutex::new(()),
+        }
+    }
+
+    /// What can be read now.
+    pub fn reader(&self) -> Reader {
+        Reader {
+            view: self.view.load_full(),
+            table: self.table.clone(),
+        }
+    }
+
+    /// Shows a durable batch to readers.
+    pub fn publish(&self, seq: u64, run: Run, bytes: usize) {
+        let _guard = self.lock();
+        let mut view = View::clone(&self.view.load());
+        assert!(seq > view.seq, "batches are published in order");
+        view.seq = seq;
+        view.active_bytes += bytes + run.entries().len() * ENTRY_OVERHEAD;
+        push_run(&mut view.active, Arc::new(run));
+        self.view.store(Arc::new(view));
+    }
+
+    /// Bytes of the overlay: active, and on their way into the table.
+    pub fn overlay_bytes(&self) -> (usize, usize) {
+        let view = self.view.load();
+        (view.active_bytes, view.frozen_bytes)
+    }
+
+    /// Sets the active part aside to be applied; `None` if there is nothing.
+    /// A part that could not be applied is returned again, before anything newer.
+    pub fn freeze(&self) -> Option<Frozen> {
+        let (runs, through) = {
+            let view = self.view.load();
+            if let Some(run) = &view.frozen {
+                return Some(Frozen {
+                    run: run.clone(),
+                    through: view.frozen_seq,
+                });
+            }
+            if view.active.is_empty() {
+                return None;
+            }
+            (view.active.clone(), view.seq)
+        };
+        // Merging happens outside the lock: the committer goes on publishing meanwhile.
+        let run = Run::merge_all(&runs);
+        let bytes: usize = run.entries().iter().map(entry_bytes).sum();
+        let _guard = self.lock();
+        let mut view = View::clone(&self.view.load());
+        // Runs published meanwhile may have been merged with ours: they hold newer entries of the
+        // same keys, so keeping a merged run active beside the frozen one changes nothing.
+        view.active
+            .retain(|run| !runs.iter().any(|old| Arc::ptr_eq(old, run)));
+        view.active_bytes = view.active.iter().map(|run| run_bytes(run)).sum();
+        view.frozen = Some(run.clone());
+        view.frozen_seq = through;
+        view.frozen_bytes = bytes;
+        self.view.store(Arc::new(view));
+        Some(Frozen { run, through })
+    }
+
+    /// Writes a frozen part into the table and takes it out of the overlay.
+    pub fn apply(&self, frozen: &Frozen) -> Result<(), TableError> {
+        apply::apply(self.table.as_ref(), &frozen.run)?;
+        let _guard = self.lock();
+        let mut view = View::clone(&self.view.load());
+        view.frozen = None;
+        view.frozen_bytes = 0;
+        view.dropped = frozen.through;
+        self.view.store(Arc::new(view));
+        Ok(())
+    }
+
+    /// Makes everything applied so far survive a crash of the table.
+    pub fn checkpoint(&self) -> Result<(), TableError> {
+        self.table.checkpoint()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ()> {
+        self.publishing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Adds a run and merges neighbours of similar size, so that their number stays logarithmic.
+fn push_run(runs: &mut Vec<Arc<Run>>, run: Arc<Run>) {
+    runs.push(run);
+    while let [.., older, newer] = runs.as_slice() {
+        let (old, new) = (older.entries().len(), newer.entries().len());
+        if old > 2 * new || old + new > RUN_ENTRIES_MAX {
+            break;
+        }
+        let merged = Arc::new(Run::merge(older, newer));
+        runs.truncate(runs.len() - 2);
+        runs.push(merged);
+    }
+}
+
+fn entry_bytes(entry: &Entry) -> usize {
+    ENTRY_OVERHEAD + entry.key.len() + entry.value.as_ref().map_or(0, Bytes::len)
+}
+
+fn run_bytes(run: &Run) -> usize {
+    run.entries().iter().map(entry_bytes).sum()
+}
+
+impl View {
+    /// What the overlay says of a key: nothing, its removal, or its value.
+    fn get(&self, key: &[u8]) -> Option<Option<Bytes>> {
+        let newest_first = self.active.iter().rev().chain(&self.frozen);
+        newest_first
+            .map(|run| run.get(key))
+            .find(Option::is_some)
+            .flatten()
+    }
+}
+
+/// A consistent look at everything durable.
+#[derive(Clone)]
+pub struct Reader {
+    view: Arc<View>,
+    table: Arc<dyn Table>,
+}
+
+impl Reader {
+    /// The newest batch that this reader sees in full.
+    pub fn seq(&self) -> u64 {
+        self.view.seq
+    }
+
+    /// Changes up to this batch are in the table alone: what was read from the table earlier than
+    /// that may be stale.
+    pub fn dropped(&self) -> u64 {
+        self.view.dropped
+    }
+
+    /// What memory says of a key, without touching the table.
+    pub fn get_recent(&self, key: &[u8]) -> Option<Option<Bytes>> {
+        self.view.get(key)
+    }
+
+    /// The value of a key.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>, TableError> {
+        match self.view.get(key) {
+            Some(known) => Ok(known),
+            None => self.table.get(key),
+        }
+    }
+
+    /// At most `limit` pairs from `from` to before `to`, in order.
+    pub fn range(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<Pair>, TableError> {
+        self.merged(from, to, limit, self.table.range(from, to))
+    }
+
+    /// At most `limit` keys from `from` to before `to`, in order; their values are not read.
+    pub fn keys(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<Bytes>, TableError> {
+        let table = self
+            .table
+            .keys(from, to)
+            .map(|key| key.map(|key| (key, Bytes::new())));
+        let pairs = self.merged(from, to, limit, Box::new(table))?;
+        Ok(pairs.into_iter().map(|(key, _)| key).collect())
+    }
+
+    fn merged(
+        &self,
+        from: &[u8],
+        to: &[u8],
+        limit: usize,
+        mut table: Box<dyn Iterator<Item = Result<Pair, TableError>>>,
+    ) -> Result<Vec<Pair>, TableError> {
+        let newest_first = self.view.active.iter().rev().chain(&self.view.frozen);
+        let mut overlay: Vec<&[Entry]> = newest_first.map(|run| run.range(from, to)).collect();
+        let mut from_table = table.next().transpose()?;
+        let mut found = Vec::new();
+        while found.len() < limit {
+            let smallest = overlay
+                .iter()
+                .filter_map(|run| run.first())
+                .map(|entry| &entry.key);
+            let Some(key) = smallest
+                .chain(from_table.as_ref().map(|(key, _)| key))
+                .min()
+                .cloned()
+            else {
+                break;
+            };
+            let mut value = None;
+            for run in &mut overlay {
+                if let Some((entry, rest)) = run.split_first()
+                    && entry.key == key
+                {
+                    value = value.or(Some(entry.value.clone()));
+                    *run = rest;
+                }
+            }
+            if let Some((_, stored)) = from_table.take_if(|(stored, _)| *stored == key) {
+                value = value.or(Some(Some(stored)));
+                from_table = table.next().transpose()?;
+            }
+            if let Some(Some(value)) = value {
+                found.push((key, value));
+            }
+        }
+        Ok(found)
+    }
+
+    /// The chunk of a stream that holds a position.
+    pub fn chunk_at(&self, id: StreamId, position: u64) -> Result<Option<Chunk>, TableError> {
+        match self.recent_chunk_at(id, position)? {
+            Some(chunk) => Ok(Some(chunk)),
+            None => {
+                let (first, last) = (keys::chunk(id, 0), keys::chunk(id, position));
+                let found = self.table.floor(&first, &last)?;
+                let chunk = found
+                    .map(|(key, value)| read_chunk(&key, &value))
+                    .transpose()?;
+                Ok(chunk.filter(|chunk| chunk.end() > position))
+            }
+        }
+    }
+
+    /// The same, from memory alone.
+    pub fn recent_chunk_at(
+        &self,
+        id: StreamId,
+        position: u64,
+    ) -> Result<Option<Chunk>, TableError> {
+        let (first, last) = (keys::chunk(id, 0), keys::chunk(id, position));
+        for run in self.view.active.iter().rev().chain(&self.view.frozen) {
+            let Some(entry) = run.floor(&first, &last) else {
+                continue;
+            };
+            let Some(value) = &entry.value else { continue };
+            let chunk = read_chunk(&entry.key, value)?;
+            if chunk.end() > position {
+                return Ok(Some(chunk));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Reads a stored chunk; one that cannot be read is damage.
+pub(crate) fn read_chunk(key: &[u8], value: &Bytes) -> Result<Chunk, TableError> {
+    let (id, start) = keys::parse_chunk(key)
+        .ok_or_else(|| TableError::Corrupt("a chunk's key cannot be read".into()))?;
+    Chunk::decode(start, value)
+        .map_err(|error| TableError::Corrupt(format!("stream {} at {start}: {error}", id.0)))
+}

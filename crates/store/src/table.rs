@@ -1,0 +1,50 @@
+//! The key table: the state on disk, which lags behind the log and is brought up from it.
+
+pub mod lsm;
+pub mod memory;
+
+use bytes::Bytes;
+
+pub use lsm::LsmTable;
+pub use memory::MemoryTable;
+
+/// A key and its value.
+pub type Pair = (Bytes, Bytes);
+
+/// An ordered map of keys to values. Written by one thread, read by many.
+///
+/// Nothing that is applied needs to survive a crash before [`Table::checkpoint`] returns: what the
+/// last checkpoint held is the least that is found again, anything newer may or may not be.
+pub trait Table: Send + Sync + 'static {
+    /// The value of a key.
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, TableError>;
+
+    /// The pairs from `from` to before `to`, in order; a consistent view of the moment of the call.
+    fn range(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Pair, TableError>>>;
+
+    /// The keys from `from` to before `to`, in order; likewise.
+    fn keys(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Bytes, TableError>>>;
+
+    /// The last pair from `from` up to and including `last`.
+    fn floor(&self, from: &[u8], last: &[u8]) -> Result<Option<Pair>, TableError>;
+
+    /// Makes all these changes or none.
+    fn apply(&self, changes: Vec<(Bytes, Option<Bytes>)>) -> Result<(), TableError>;
+
+    /// Makes everything applied so far survive a crash.
+    fn checkpoint(&self) -> Result<(), TableError>;
+}
+
+/// The table cannot do its work.
+#[derive(Debug, thiserror::Error)]
+pub enum TableError {
+    /// The file system is full: it can go on when there is room again.
+    #[error("the disk is full")]
+    NoSpace,
+    /// Bytes on disk are not what was written.
+    #[error("the table is damaged: {0}")]
+    Corrupt(String),
+    /// Anything else.
+    #[error("the table failed: {0}")]
+    Failed(String),
+}

@@ -1,0 +1,254 @@
+//! What is measured: the arguments of the generator, and the figures taken from its report.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::subject::Subject;
+
+/// One kind of run, made with every subject in every round.
+pub(super) struct Cell {
+    pub(super) key: &'static str,
+    /// The name under `--only`, and the generator's word for it.
+    pub(super) work: &'static str,
+    pub(super) title: String,
+    /// The first is the one that is compared.
+    pub(super) figures: Vec<Figure>,
+    /// After this the generator is killed.
+    pub(super) limit: Duration,
+    arguments: String,
+    /// What a slow subject gets instead; `None` leaves it out.
+    slow_arguments: Option<String>,
+}
+
+/// A number in a report.
+pub(super) struct Figure {
+    pub(super) name: &'static str,
+    /// Where it stands.
+    pointer: &'static str,
+    scale: f64,
+    pub(super) better: Better,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Better {
+    More,
+    Less,
+}
+
+impl Cell {
+    /// The generator's arguments for a subject, if it takes part.
+    pub(super) fn arguments(&self, subject: &Subject) -> Option<Vec<String>> {
+        let arguments = if subject.fast {
+            &self.arguments
+        } else {
+            self.slow_arguments.as_ref()?
+        };
+        Some(
+            arguments
+                .split_ascii_whitespace()
+                .map(str::to_owned)
+                .collect(),
+        )
+    }
+
+    pub(super) fn main(&self) -> Option<&Figure> {
+        self.figures.first()
+    }
+}
+
+impl Figure {
+    pub(super) fn of(&self, report: &Value) -> Option<f64> {
+        Some(report.pointer(self.pointer)?.as_f64()? * self.scale)
+    }
+}
+
+pub(super) const ERRORS: Figure = less("errors %", "/error_rate", 100.0);
+pub(super) const OTHERS: Figure = less("others, cores", "/used/others_cores", 1.0);
+
+const fn more(name: &'static str, pointer: &'static str, scale: f64) -> Figure {
+    Figure {
+        name,
+        pointer,
+        scale,
+        better: Better::More,
+    }
+}
+
+const fn less(name: &'static str, pointer: &'static str, scale: f64) -> Figure {
+    Figure {
+        name,
+        pointer,
+        scale,
+        better: Better::Less,
+    }
+}
+
+/// The figures of every cell: after its own come cost and errors.
+fn figures(own: impl IntoIterator<Item = Figure>) -> Vec<Figure> {
+    let cost = [
+        less("CPU µs each", "/used/server_cpu_us_per_operation", 1.0),
+        less("cores", "/used/server_cores", 1.0),
+        less("RSS MB", "/used/server_rss_bytes", 1e-6),
+        ERRORS,
+    ];
+    own.into_iter().chain(cost).collect()
+}
+
+fn rate(name: &'static str) -> Vec<Figure> {
+    figures([
+        more(name, "/per_second", 1.0),
+        less("p50 ms", "/latency_us/p50", 1e-3),
+        less("p99 ms", "/latency_us/p99", 1e-3),
+        less("p99.9 ms", "/latency_us/p999", 1e-3),
+    ])
+}
+
+/// The cells, in the order in which they are run and reported.
+pub(super) fn all(quick: bool) -> Vec<Cell> {
+    let seconds = if quick { 2 } else { 5 };
+    let mut cells: Vec<Cell> = [1, 1000].map(|streams| append(streams, seconds)).into();
+    cells.extend([read(100, seconds), read(1, seconds)]);
+    cells.extend(["sse", "long-poll"].map(|mode| latency(mode, quick)));
+    cells.extend([create(quick), idle(quick)]);
+    cells
+}
+
+fn append(streams: u32, seconds: u32) -> Cell {
+    let arguments = format!("append --connections 64 --streams {streams} --seconds {seconds}");
+    Cell {
+        key: if streams == 1 {
+            "append-1"
+        } else {
+            "append-1000"
+        },
+        work: "append",
+        title: format!("Durable appends of 100 B, 64 connections, streams: {streams}"),
+        figures: rate("appends/s"),
+        limit: Duration::from_secs(120),
+        slow_arguments: Some(arguments.clone()),
+        arguments,
+    }
+}
+
+fn read(batch: u32, seconds: u32) -> Cell {
+    let arguments = format!("read --bytes 10000000 --batch {batch} --seconds {seconds}");
+    Cell {
+        key: if batch == 1 { "read-small" } else { "read" },
+        work: "read",
+        title: format!(
+            "Catch-up read of 10 MB, one connection, appended in pieces of {}",
+            if batch == 1 { "100 B" } else { "10 kB" }
+        ),
+        figures: figures([
+            more("MB/s", "/megabytes_per_second", 1.0),
+            less("p50 ms", "/latency_us/p50", 1e-3),
+            less("p99 ms", "/latency_us/p99", 1e-3),
+        ]),
+        limit: Duration::from_secs(360),
+        // A hundred thousand appends would take a slow subject minutes.
+        slow_arguments: (batch > 1).then(|| arguments.clone()),
+        arguments,
+    }
+}
+
+fn latency(mode: &str, quick: bool) -> Cell {
+    let count = if quick { 200 } else { 1000 };
+    let arguments = format!("latency --mode {mode} --count {count} --seconds 20");
+    let (key, name) = match mode {
+        "sse" => ("latency-sse", "SSE"),
+        _ => ("latency-long-poll", "long-poll"),
+    };
+    Cell {
+        key,
+        work: "latency",
+        title: format!("From sending an append to a live {name} reader holding it"),
+        figures: figures([
+            less("p50 ms", "/latency_us/p50", 1e-3),
+            less("p99 ms", "/latency_us/p99", 1e-3),
+            less("answer p50 ms", "/answer_us/p50", 1e-3),
+        ]),
+        limit: Duration::from_secs(60),
+        slow_arguments: Some(arguments.clone()),
+        arguments,
+    }
+}
+
+/// At most 19,000: a server with an open file per stream stops at the usual limit of 20,000.
+fn create(quick: bool) -> Cell {
+    let count = if quick { 2_000 } else { 19_000 };
+    let with_limit = |seconds| format!("create --count {count} --seconds {seconds}");
+    Cell {
+        key: "create",
+        work: "create",
+        title: format!("Streams created with one message of 100 B, 64 connections, up to {count}"),
+        figures: rate("streams/s"),
+        limit: Duration::from_secs(180),
+        arguments: with_limit(60),
+        slow_arguments: Some(with_limit(20)),
+    }
+}
+
+fn idle(quick: bool) -> Cell {
+    let (readers, seconds) = if quick { (200, 1) } else { (1000, 5) };
+    let arguments = format!("idle --readers {readers} --seconds {seconds}");
+    Cell {
+        key: "idle",
+        work: "idle",
+        title: format!("{readers} idle SSE readers, then one message to all"),
+        figures: vec![
+            less("last reader ms", "/fanout/arrival_us/max", 1e-3),
+            less("median reader ms", "/fanout/arrival_us/p50", 1e-3),
+            more("up", "/fanout/up", 1.0),
+            more("received", "/fanout/received", 1.0),
+            less("RSS kB each", "/fanout/rss_per_reader_bytes", 1e-3),
+            less("idle cores", "/used/server_cores", 1.0),
+            less("RSS MB", "/fanout/rss_up_bytes", 1e-6),
+            ERRORS,
+        ],
+        limit: Duration::from_secs(240),
+        slow_arguments: Some(arguments.clone()),
+        arguments,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::subject;
+
+    #[test]
+    fn a_slow_subject_is_left_out_where_it_would_take_minutes() {
+        let cells = all(false);
+        for subject in &subject::ALL {
+            let keys: Vec<&str> = cells
+                .iter()
+                .filter(|cell| cell.arguments(subject).is_some())
+                .map(|cell| cell.key)
+                .collect();
+            assert_eq!(
+                keys.contains(&"read-small"),
+                subject.fast,
+                "{}",
+                subject.name
+            );
+            assert_eq!(
+                keys.len(),
+                if subject.fast { 8 } else { 7 },
+                "{}",
+                subject.name
+            );
+        }
+    }
+
+    #[test]
+    fn a_figure_is_read_and_scaled() {
+        let report = serde_json::json!({ "latency_us": { "p50": 1500 }, "error_rate": 0.25 });
+        assert_eq!(
+            less("p50 ms", "/latency_us/p50", 1e-3).of(&report),
+            Some(1.5)
+        );
+        assert_eq!(ERRORS.of(&report), Some(25.0));
+        assert_eq!(OTHERS.of(&report), None);
+    }
+}

@@ -1,0 +1,186 @@
+//! What was measured, and its medians.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::cell::{Cell, Figure};
+use super::goal;
+use super::subject::{self, Subject};
+
+pub(super) struct Results {
+    /// In the order of the report.
+    pub(super) subjects: Vec<(&'static str, &'static str, &'static str)>,
+    pub(super) machine: Value,
+    /// The generator's reports, one per round, by cell and subject.
+    reports: BTreeMap<(&'static str, &'static str), Vec<Value>>,
+    pub(super) failures: Vec<String>,
+    pub(super) million: Option<Value>,
+    pub(super) soak: Option<Value>,
+}
+
+/// A figure over the rounds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Spread {
+    pub(super) median: f64,
+    pub(super) min: f64,
+    pub(super) max: f64,
+}
+
+impl Results {
+    pub(super) fn new(subjects: &[&Subject], machine: Value) -> Results {
+        Results {
+            subjects: subjects
+                .iter()
+                .map(|s| (s.name, s.title, s.color))
+                .collect(),
+            machine,
+            reports: BTreeMap::new(),
+            failures: Vec::new(),
+            million: None,
+            soak: None,
+        }
+    }
+
+    pub(super) fn add(&mut self, cell: &'static str, subject: &'static str, report: Value) {
+        if let Some(warning) = report.get("warning").and_then(Value::as_str) {
+            eprintln!("  WARNING: {warning}");
+        }
+        self.reports
+            .entry((cell, subject))
+            .or_default()
+            .push(report);
+    }
+
+    pub(super) fn fail(&mut self, cell: &str, subject: &str, error: &anyhow::Error) {
+        let text = format!("{cell}, {subject}: {error:#}");
+        eprintln!("  FAILED: {text}");
+        self.failures.push(text);
+    }
+
+    /// `None` when the subject took no part or never gave the figure.
+    pub(super) fn spread(&self, cell: &str, subject: &str, figure: &Figure) -> Option<Spread> {
+        let reports = self
+            .reports
+            .iter()
+            .find(|((c, s), _)| *c == cell && *s == subject)?
+            .1;
+        spread(
+            reports
+                .iter()
+                .filter_map(|report| figure.of(report))
+                .collect(),
+        )
+    }
+
+    /// Ours over theirs, of the cell's main figure.
+    pub(super) fn ratio(&self, cell: &Cell, peer: &str) -> Option<f64> {
+        let median = |subject| Some(self.spread(cell.key, subject, cell.main()?)?.median);
+        let (ours, theirs) = (median(subject::OURS)?, median(peer)?);
+        (theirs > 0.0).then(|| ours / theirs)
+    }
+
+    /// The figure in every run, whoever was measured.
+    pub(super) fn everywhere(&self, figure: &Figure) -> Option<Spread> {
+        spread(
+            self.reports
+                .values()
+                .flatten()
+                .filter_map(|report| figure.of(report))
+                .collect(),
+        )
+    }
+
+    pub(super) fn json(&self, cells: &[Cell]) -> Value {
+        let cells: Vec<Value> = cells.iter().map(|cell| self.cell_json(cell)).collect();
+        json!({
+            "machine": self.machine,
+            "cells": cells,
+            "million": self.million,
+            "soak": self.soak,
+            "failures": self.failures,
+        })
+    }
+
+    fn cell_json(&self, cell: &Cell) -> Value {
+        let mut subjects = serde_json::Map::new();
+        for (name, ..) in &self.subjects {
+            let medians: serde_json::Map<String, Value> = cell
+                .figures
+                .iter()
+                .filter_map(|figure| {
+                    let spread = self.spread(cell.key, name, figure)?;
+                    Some((figure.name.to_owned(), json!(spread.median)))
+                })
+                .collect();
+            let rounds = self
+                .reports
+                .iter()
+                .find(|((c, s), _)| c == &cell.key && s == name);
+            let value = json!({
+                "medians": medians,
+                "reveille_over_this": self.ratio(cell, name),
+                "rounds": rounds.map(|(_, reports)| reports),
+            });
+            subjects.insert((*name).to_owned(), value);
+        }
+        json!({ "key": cell.key, "title": cell.title, "subjects": subjects })
+    }
+
+    /// The goals that this run can judge.
+    pub(super) fn verdicts(&self, cells: &[Cell]) -> Vec<goal::Verdict> {
+        goal::ALL
+            .iter()
+            .filter_map(|goal| goal.judge(cells, self))
+            .collect()
+    }
+}
+
+pub(super) fn spread(mut values: Vec<f64>) -> Option<Spread> {
+    values.sort_by(f64::total_cmp);
+    let (min, max) = (*values.first()?, *values.last()?);
+    let middle = values.len() / 2;
+    let upper = *values.get(middle)?;
+    let lower = if values.len().is_multiple_of(2) {
+        *values.get(middle - 1)?
+    } else {
+        upper
+    };
+    Some(Spread {
+        median: f64::midpoint(lower, upper),
+        min,
+        max,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::cell;
+
+    #[test]
+    fn the_median_is_the_middle() {
+        let median = |values: &[f64]| spread(values.to_vec()).map(|spread| spread.median);
+        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
+        assert_eq!(median(&[7.0]), Some(7.0));
+        assert_eq!(median(&[]), None);
+    }
+
+    #[test]
+    fn ratios_are_ours_over_theirs_of_the_medians() {
+        let mut results = Results::new(&subject::ALL.iter().collect::<Vec<_>>(), Value::Null);
+        let cells = cell::all(true);
+        for (ours, theirs) in [(10, 5), (30, 4), (20, 100)] {
+            results.add("append-1", "reveille", json!({ "per_second": ours }));
+            results.add(
+                "append-1",
+                "durable-streams",
+                json!({ "per_second": theirs }),
+            );
+        }
+        assert_eq!(results.ratio(&cells[0], "durable-streams"), Some(4.0));
+        assert_eq!(results.ratio(&cells[0], "npm"), None);
+        assert_eq!(results.ratio(&cells[1], "durable-streams"), None);
+    }
+}
