@@ -19,28 +19,30 @@ const MESSAGES_PER_KILL = 600
 type Message = { n: number; text: string }
 type Fetch = typeof fetch
 
-let server: Server | undefined
-afterEach(async () => {
-  await server?.dispose()
-  server = undefined
-})
+let running: Server | undefined
+afterEach(() => running?.dispose())
 
 for (const mode of ["sse", "long-poll"] as const) {
-  test(`a ${mode} reader misses and repeats nothing across ${KILLS} kills`, async () => {
+  test(`a ${mode} reader misses and repeats nothing across ${KILLS} kills`, async ({ onTestFailed }) => {
     const random = seeded(`client ${mode}`)
-    server = await Server.start()
+    const server = (running = await Server.start())
     const url = `${server.url}/agents/${mode}`
     const handle = await DurableStream.create({ url, contentType: "application/json" })
 
     const writer = new Writer(handle)
     const reader = new Reader(url, mode, server)
     const finished = reader.run()
-    // A reader that failed must end the test at once, not leave it waiting for a message.
-    const unless = <T>(event: Promise<T>) => Promise.race([event, finished.then(() => event)])
+    onTestFailed(() => {
+      const [starts, read, sent] = [server.starts, reader.read.count, writer.sent.count]
+      console.log(`start ${starts} of the server: ${sent} requests sent, ${read} messages read`)
+    })
+    // A reader or a writer that failed ends the test at once: what it waits for will not come.
+    const unlessFailed = <T>(event: Promise<T>) =>
+      Promise.race([event, finished.then(() => event), writer.failed])
 
     for (let kill = 0; kill < KILLS; kill++) {
       // Only a reader that is live again can have its connection cut.
-      await unless(reader.liveIn.reaches(server.starts))
+      await unlessFailed(reader.liveIn.reaches(server.starts))
       const last = kill === KILLS - 1
       const offered = MESSAGES_PER_KILL - (last ? 1 : 0)
       const sent = writer.sent.count
@@ -48,19 +50,18 @@ for (const mode of ["sse", "long-poll"] as const) {
       if (last) {
         // The final message and the close are one request; it is cut off in the middle.
         void writer.close()
-        await unless(writer.closing.reaches(1))
+        await unlessFailed(writer.closing.reaches(1))
       } else if (kill % 2 === 0) {
-        await unless(reader.read.reaches(kill * MESSAGES_PER_KILL + between(random, 1, offered)))
+        await unlessFailed(reader.read.reaches(kill * MESSAGES_PER_KILL + between(random, 1, offered)))
       } else {
-        await unless(writer.sent.reaches(sent + between(random, 1, offered / Writer.PER_REQUEST)))
+        await unlessFailed(writer.sent.reaches(sent + between(random, 1, offered / Writer.PER_REQUEST)))
       }
       await server.kill()
       await server.restart()
     }
 
-    await writer.close()
-    await finished
-    expect(writer.errors).toEqual([])
+    await unlessFailed(writer.close())
+    await unlessFailed(finished)
     const numbers = reader.messages.map((message) => message.n)
     expect(numbers).toEqual(Array.from({ length: KILLS * MESSAGES_PER_KILL }, (_, n) => n))
     for (const message of reader.messages) expect(message).toEqual(writer.message(message.n))
@@ -70,7 +71,7 @@ for (const mode of ["sse", "long-poll"] as const) {
 
     const again = await stream<Message>({ url, offset: "-1", live: false })
     expect(await again.json()).toEqual(reader.messages)
-  }, 180_000)
+  }, 90_000)
 }
 
 /** A number that only grows, and that others can wait for. */
@@ -101,20 +102,34 @@ class Writer {
 
   readonly sent = new Counter()
   readonly closing = new Counter()
-  readonly errors: Array<Error> = []
+  /** Never resolves; rejects when the producer gives a batch up. */
+  readonly failed: Promise<never>
   readonly #producer: IdempotentProducer
   #offered = 0
   #closed: Promise<unknown> | undefined
 
   constructor(handle: DurableStream) {
-    const watched: Fetch = (input, init) => {
+    let fail: (error: Error) => void
+    this.failed = new Promise((_, reject) => (fail = reject))
+    this.failed.catch(() => {})
+    let answered = -1
+    const watched: Fetch = async (input, init) => {
+      const headers = new Headers(init?.headers)
       this.sent.add()
-      if (new Headers(init?.headers).has("stream-closed")) this.closing.add()
-      return persistent(input, init)
+      if (headers.has("stream-closed")) this.closing.add()
+      const before = answered
+      const response = await persistent(input, init)
+      if (response.ok) answered = Math.max(answered, Number(headers.get("producer-seq")))
+      const expected = response.headers.get("producer-expected-seq")
+      if (expected && Number(expected) <= before) {
+        // The producer would wait for ever: it will not send again what was answered.
+        fail(new Error(`${before} was acknowledged, and then the server expected ${expected}`))
+      }
+      return response
     }
     this.#producer = new IdempotentProducer(handle, "writer", {
       fetch: watched,
-      onError: (error) => this.errors.push(error),
+      onError: (error) => fail(error),
       maxBatchBytes: JSON.stringify(this.message(0)).length * Writer.PER_REQUEST,
       maxInFlight: 5,
     })

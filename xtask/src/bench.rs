@@ -28,7 +28,6 @@ mod server;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
-use serde_json::json;
 
 use cell::Cell;
 use generator::Generator;
@@ -97,6 +96,9 @@ pub(crate) fn run(args: Vec<String>) -> anyhow::Result<()> {
         quick: options.quick,
     };
 
+    for subject in &subjects {
+        server::forget_log(&place.root, subject)?;
+    }
     let mut results = Results::new(&subjects, machine::describe(&place.root));
     let wanted = |work: &str| options.only.iter().any(|name| name == work);
     let cells: Vec<Cell> = cell::all(options.quick)
@@ -112,10 +114,10 @@ pub(crate) fn run(args: Vec<String>) -> anyhow::Result<()> {
     }
     if let Some(ours) = alone {
         if wanted("million") {
-            results.million = Some(alone_result("million", million::run(&place, ours)));
+            results.million = results.checked("million", million::run(&place, ours));
         }
         if wanted("soak") {
-            results.soak = Some(alone_result("soak", soak::run(&place, ours)));
+            results.soak = results.checked("soak", soak::run(&place, ours));
         }
     }
     write(&place.root, &cells, &results)?;
@@ -138,16 +140,9 @@ fn measure(place: &Place, cell: &Cell, subject: &Subject, round: usize, results:
         place.generator.run(&arguments, &server, cell.limit)
     });
     match report {
-        Ok(report) => results.add(cell.key, subject.name, report),
-        Err(error) => results.fail(cell.key, subject.name, &error),
+        Ok(report) => results.add(cell, subject, report),
+        Err(error) => results.fail(&format!("{}, {}", cell.key, subject.name), &error),
     }
-}
-
-fn alone_result(work: &str, result: anyhow::Result<serde_json::Value>) -> serde_json::Value {
-    result.unwrap_or_else(|error| {
-        eprintln!("{work}: {error:#}");
-        json!({ "failed": format!("{error:#}") })
-    })
 }
 
 fn write(root: &Path, cells: &[Cell], results: &Results) -> anyhow::Result<()> {

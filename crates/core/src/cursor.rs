@@ -13,10 +13,7 @@ const JITTER_INTERVALS_MAX: u64 = 3_600_000 / INTERVAL_MS;
 pub fn next(now: Millis, client: Option<&str>, jitter: u64) -> u64 {
     let current = now.0.saturating_sub(EPOCH_MS) / INTERVAL_MS;
     let plain = |text: &&str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    match client
-        .filter(plain)
-        .and_then(|text| text.parse::<u64>().ok())
-    {
+    match client.filter(plain).and_then(|text| text.parse::<u64>().ok()) {
         Some(ahead) if ahead >= current => ahead.saturating_add(1 + jitter % JITTER_INTERVALS_MAX),
         Some(_) | None => current,
     }

@@ -65,11 +65,7 @@ mod tests {
 
     fn check(body: &str, expected: Result<&str, JsonError>) {
         let framed = frame(body.as_bytes());
-        assert_eq!(
-            framed.as_deref(),
-            expected.map(str::as_bytes).as_deref(),
-            "{body}"
-        );
+        assert_eq!(framed.as_deref(), expected.map(str::as_bytes).as_deref(), "{body}");
     }
 
     #[test]

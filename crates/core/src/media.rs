@@ -55,9 +55,7 @@ impl ContentType {
     /// How bytes of this type are framed.
     pub fn framing(&self) -> Framing {
         let essence = essence(&self.0);
-        let text = essence
-            .get(..5)
-            .is_some_and(|start| start.eq_ignore_ascii_case("text/"));
+        let text = essence.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("text/"));
         if essence.eq_ignore_ascii_case("application/json") {
             Framing::Json
         } else if text {
@@ -89,28 +87,13 @@ mod tests {
         assert!(plain.same_media(&charset));
         assert_eq!(charset.as_str(), "Text/Plain; charset=utf-8");
         assert_eq!(charset.framing(), Framing::Text);
-        assert_eq!(
-            ContentType::parse("application/JSON;x=1")
-                .unwrap()
-                .framing(),
-            Framing::Json
-        );
+        assert_eq!(ContentType::parse("application/JSON;x=1").unwrap().framing(), Framing::Json);
         assert_eq!(ContentType::octet_stream().framing(), Framing::Binary);
     }
 
     #[test]
     fn malformed_types_are_none() {
-        for bad in [
-            "",
-            " ",
-            "text",
-            "/",
-            "text/",
-            "/plain",
-            "te xt/plain",
-            "a/b/c",
-            ";charset=x",
-        ] {
+        for bad in ["", " ", "text", "/", "text/", "/plain", "te xt/plain", "a/b/c", ";charset=x"] {
             assert_eq!(ContentType::parse(bad), None, "{bad:?}");
         }
     }

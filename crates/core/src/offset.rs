@@ -52,11 +52,7 @@ impl FromStr for Offset {
         let high = digits(high).ok_or(OffsetError)?;
         let low = digits(low).ok_or(OffsetError)?;
         // A well-formed offset with a first group is beyond every stream of ours.
-        Ok(if high == 0 {
-            Offset(low)
-        } else {
-            Offset(POSITION_MAX)
-        })
+        Ok(if high == 0 { Offset(low) } else { Offset(POSITION_MAX) })
     }
 }
 
@@ -98,14 +94,8 @@ mod tests {
     fn sentinels_and_positions() {
         assert_eq!("-1".parse(), Ok(ReadFrom::Start));
         assert_eq!("now".parse(), Ok(ReadFrom::Now));
-        assert_eq!(
-            Offset::ZERO.to_string(),
-            "0000000000000000_0000000000000000"
-        );
-        assert_eq!(
-            "9999999999999999_9999999999999999".parse(),
-            Ok(Offset(POSITION_MAX))
-        );
+        assert_eq!(Offset::ZERO.to_string(), "0000000000000000_0000000000000000");
+        assert_eq!("9999999999999999_9999999999999999".parse(), Ok(Offset(POSITION_MAX)));
     }
 
     #[test]

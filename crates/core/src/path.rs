@@ -32,10 +32,7 @@ impl StreamPath {
         if raw.len() > PATH_BYTES_MAX {
             return Err(PathError::TooLong);
         }
-        if !raw
-            .bytes()
-            .all(|byte| byte.is_ascii_graphic() && byte != b'?' && byte != b'#')
-        {
+        if !raw.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'?' && byte != b'#') {
             return Err(PathError::BadByte);
         }
         Ok(StreamPath(raw.into()))
@@ -69,9 +66,6 @@ mod tests {
         assert_eq!(StreamPath::parse("a"), Err(PathError::Empty));
         assert_eq!(StreamPath::parse("/a b"), Err(PathError::BadByte));
         assert_eq!(StreamPath::parse("/a\u{e9}"), Err(PathError::BadByte));
-        assert_eq!(
-            StreamPath::parse(&format!("/{}", "x".repeat(2048))),
-            Err(PathError::TooLong)
-        );
+        assert_eq!(StreamPath::parse(&format!("/{}", "x".repeat(2048))), Err(PathError::TooLong));
     }
 }

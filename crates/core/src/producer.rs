@@ -84,33 +84,20 @@ impl ProducerTag {
         if id.is_empty() || id.len() > PRODUCER_ID_BYTES_MAX {
             return Err(TagError::Id);
         }
-        Ok(Some(ProducerTag {
-            id: id.into(),
-            epoch: integer(epoch)?,
-            seq: integer(seq)?,
-        }))
+        Ok(Some(ProducerTag { id: id.into(), epoch: integer(epoch)?, seq: integer(seq)? }))
     }
 
     /// Judges this tag against what the stream knows of its producer.
     pub fn judge(&self, known: Option<ProducerState>) -> Result<Verdict, ProducerRejected> {
-        let accepted = Verdict::Next(ProducerState {
-            epoch: self.epoch,
-            seq: self.seq,
-        });
+        let accepted = Verdict::Next(ProducerState { epoch: self.epoch, seq: self.seq });
         let Some(known) = known else {
             return self.expect(0).map(|()| accepted);
         };
         if self.epoch < known.epoch {
-            return Err(ProducerRejected::Fenced {
-                current: known.epoch,
-            });
+            return Err(ProducerRejected::Fenced { current: known.epoch });
         }
         if self.epoch > known.epoch {
-            return if self.seq == 0 {
-                Ok(accepted)
-            } else {
-                Err(ProducerRejected::EpochStart)
-            };
+            return if self.seq == 0 { Ok(accepted) } else { Err(ProducerRejected::EpochStart) };
         }
         if self.seq <= known.seq {
             return Ok(Verdict::Duplicate(known));
@@ -122,10 +109,7 @@ impl ProducerTag {
         if self.seq == expected {
             Ok(())
         } else {
-            Err(ProducerRejected::Gap {
-                expected,
-                received: self.seq,
-            })
+            Err(ProducerRejected::Gap { expected, received: self.seq })
         }
     }
 }
@@ -147,52 +131,25 @@ mod tests {
     use super::*;
 
     fn tag(epoch: u64, seq: u64) -> ProducerTag {
-        ProducerTag {
-            id: "p".into(),
-            epoch,
-            seq,
-        }
+        ProducerTag { id: "p".into(), epoch, seq }
     }
 
     #[test]
     fn headers_come_together() {
         assert_eq!(ProducerTag::parse(None, None, None), Ok(None));
-        assert_eq!(
-            ProducerTag::parse(Some("p"), None, Some("0")),
-            Err(TagError::Incomplete)
-        );
-        assert_eq!(
-            ProducerTag::parse(Some(""), Some("0"), Some("0")),
-            Err(TagError::Id)
-        );
-        for bad in [
-            "",
-            "-1",
-            "+1",
-            "1.5",
-            "x",
-            "9007199254740992",
-            "99999999999999999999",
-        ] {
-            assert_eq!(
-                ProducerTag::parse(Some("p"), Some(bad), Some("0")),
-                Err(TagError::Integer)
-            );
+        assert_eq!(ProducerTag::parse(Some("p"), None, Some("0")), Err(TagError::Incomplete));
+        assert_eq!(ProducerTag::parse(Some(""), Some("0"), Some("0")), Err(TagError::Id));
+        for bad in ["", "-1", "+1", "1.5", "x", "9007199254740992", "99999999999999999999"] {
+            assert_eq!(ProducerTag::parse(Some("p"), Some(bad), Some("0")), Err(TagError::Integer));
         }
-        assert_eq!(
-            ProducerTag::parse(Some("p"), Some("3"), Some("4")),
-            Ok(Some(tag(3, 4)))
-        );
+        assert_eq!(ProducerTag::parse(Some("p"), Some("3"), Some("4")), Ok(Some(tag(3, 4))));
     }
 
     #[test]
     fn a_new_producer_starts_at_zero_in_any_epoch() {
         let state = ProducerState { epoch: 5, seq: 0 };
         assert_eq!(tag(5, 0).judge(None), Ok(Verdict::Next(state)));
-        let gap = ProducerRejected::Gap {
-            expected: 0,
-            received: 1,
-        };
+        let gap = ProducerRejected::Gap { expected: 0, received: 1 };
         assert_eq!(tag(0, 1).judge(None), Err(gap));
     }
 
@@ -203,22 +160,10 @@ mod tests {
         assert_eq!(judge(1, 8), Err(ProducerRejected::Fenced { current: 2 }));
         assert_eq!(judge(2, 7), Ok(Verdict::Duplicate(known)));
         assert_eq!(judge(2, 0), Ok(Verdict::Duplicate(known)));
-        assert_eq!(
-            judge(2, 8),
-            Ok(Verdict::Next(ProducerState { epoch: 2, seq: 8 }))
-        );
-        assert_eq!(
-            judge(2, 9),
-            Err(ProducerRejected::Gap {
-                expected: 8,
-                received: 9
-            })
-        );
+        assert_eq!(judge(2, 8), Ok(Verdict::Next(ProducerState { epoch: 2, seq: 8 })));
+        assert_eq!(judge(2, 9), Err(ProducerRejected::Gap { expected: 8, received: 9 }));
         assert_eq!(judge(3, 1), Err(ProducerRejected::EpochStart));
-        assert_eq!(
-            judge(3, 0),
-            Ok(Verdict::Next(ProducerState { epoch: 3, seq: 0 }))
-        );
+        assert_eq!(judge(3, 0), Ok(Verdict::Next(ProducerState { epoch: 3, seq: 0 })));
     }
 
     proptest! {

@@ -6,6 +6,7 @@
 pub mod append;
 pub mod create;
 pub mod delete;
+pub mod expiry;
 
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use crate::offset::Offset;
 use crate::path::StreamPath;
 use crate::producer::{ProducerRejected, ProducerTag};
 use crate::time::Millis;
+pub use expiry::Expiry;
 
 /// One incarnation of a stream. A path that is deleted and created again gets a new one, so that
 /// nothing of the old stream can appear in the new.
@@ -57,18 +59,6 @@ pub struct Head {
 pub struct Closed {
     /// The producer's request that closed it: its repetition is answered as a success.
     pub by: Option<ProducerTag>,
-}
-
-/// When a stream ends by itself.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Expiry {
-    /// Never.
-    #[default]
-    Never,
-    /// A number of seconds after it was last read or written.
-    Ttl(u64),
-    /// At a moment; the text is what the creator sent.
-    At(Millis, Arc<str>),
 }
 
 /// Where a fork's first bytes are.

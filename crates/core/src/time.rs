@@ -67,11 +67,7 @@ impl Cursor<'_> {
         if self.one_of(b".").is_none() {
             return Some(0);
         }
-        let count = self
-            .rest
-            .iter()
-            .take_while(|byte| byte.is_ascii_digit())
-            .count();
+        let count = self.rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
         if count == 0 {
             return None;
         }
@@ -130,9 +126,7 @@ fn parse_rfc3339(text: &[u8]) -> Option<Millis> {
     }
     let days = days_from_civil(year, month, day);
     let seconds = days * 86_400 + hour * 3_600 + minute * 60 + second - zone * 60;
-    Some(Millis(
-        u64::try_from(seconds * 1_000 + fraction).unwrap_or(0),
-    ))
+    Some(Millis(u64::try_from(seconds * 1_000 + fraction).unwrap_or(0)))
 }
 
 fn days_in_month(year: i64, month: i64) -> i64 {
@@ -162,11 +156,7 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expected: Option<u64>) {
-        assert_eq!(
-            Millis::parse_rfc3339(text).map(|at| at.0),
-            expected,
-            "{text}"
-        );
+        assert_eq!(Millis::parse_rfc3339(text).map(|at| at.0), expected, "{text}");
     }
 
     #[test]

@@ -121,24 +121,14 @@ pub(crate) fn decide(
     txn: &mut Txn<'_>,
 ) -> Result<Result<Answer, Rejected>, Missing> {
     match command {
-        Command::Create {
-            tenant,
-            path,
-            request,
-            anchor,
-        } => create::decide(txn, tenant, path, request, anchor.as_ref()),
-        Command::Append {
-            tenant,
-            path,
-            request,
-        } => append::decide(txn, tenant, path, request),
+        Command::Create { tenant, path, request, anchor } => {
+            create::decide(txn, tenant, path, request, anchor.as_ref())
+        }
+        Command::Append { tenant, path, request } => append::decide(txn, tenant, path, request),
         Command::Delete { tenant, path } => delete::decide(txn, tenant, path),
-        Command::Touch {
-            tenant,
-            path,
-            id,
-            at,
-        } => obligation::touch(txn, tenant, path, *id, *at).map(Ok),
+        Command::Touch { tenant, path, id, at } => {
+            obligation::touch(txn, tenant, path, *id, *at).map(Ok)
+        }
         Command::Obligation { key, due, found } => obligation::fulfil(txn, key, due, found).map(Ok),
         Command::Probe => {
             txn.probe();

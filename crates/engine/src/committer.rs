@@ -60,9 +60,7 @@ impl Shared {
 
     /// The partition's lock. A panic while it was held has already ended the process.
     pub fn lock(&self) -> MutexGuard<'_, Partition> {
-        self.partition
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.partition.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tells the keeper that there is work.
@@ -88,11 +86,7 @@ pub struct Committer {
 impl Committer {
     /// The committer of this log.
     pub fn new(log: Log, shared: Arc<Shared>) -> Committer {
-        Committer {
-            log,
-            shared,
-            trimmed: 0,
-        }
+        Committer { log, shared, trimmed: 0 }
     }
 
     /// Commits until the partition stops and everything decided is durable.
@@ -117,10 +111,7 @@ impl Committer {
                 return Ok(None);
             }
             if sealed {
-                partition = shared
-                    .work
-                    .wait(partition)
-                    .unwrap_or_else(PoisonError::into_inner);
+                partition = shared.work.wait(partition).unwrap_or_else(PoisonError::into_inner);
             } else {
                 // Idle: the end mark proves that everything before it was durable.
                 drop(partition);
@@ -146,9 +137,7 @@ impl Committer {
                 }
                 Err(error) => return Err(Fatal(error.to_string())),
             }
-            self.shared
-                .metrics
-                .committed(taken.commands(), payload.len());
+            self.shared.metrics.committed(taken.commands(), payload.len());
         }
         self.shared.lock().settle(&taken);
         self.perform(std::mem::take(&mut taken.effects));
@@ -183,14 +172,10 @@ impl Committer {
     /// Recycles the segments that the table's checkpoint has made superfluous.
     pub fn trim(&mut self) -> Result<(), Fatal> {
         use std::sync::atomic::Ordering;
-        self.shared
-            .log_bytes
-            .store(self.log.bytes(), Ordering::Relaxed);
+        self.shared.log_bytes.store(self.log.bytes(), Ordering::Relaxed);
         let checkpoint = self.shared.checkpoint.load(Ordering::Acquire);
         if checkpoint > self.trimmed {
-            self.log
-                .trim(checkpoint)
-                .map_err(|error| Fatal(error.to_string()))?;
+            self.log.trim(checkpoint).map_err(|error| Fatal(error.to_string()))?;
             self.trimmed = checkpoint;
         }
         Ok(())

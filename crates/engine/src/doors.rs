@@ -52,22 +52,13 @@ const SLEW_PARTS: u64 = 200;
 
 impl Default for SystemClock {
     fn default() -> SystemClock {
-        let correction = Mutex::new(Correction {
-            offset_ms: 0,
-            checked_ms: 0,
-        });
-        SystemClock {
-            started: Instant::now(),
-            started_at: wall(),
-            correction,
-        }
+        let correction = Mutex::new(Correction { offset_ms: 0, checked_ms: 0 });
+        SystemClock { started: Instant::now(), started_at: wall(), correction }
     }
 }
 
 fn wall() -> Millis {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
@@ -80,10 +71,8 @@ fn slewed(offset_ms: i64, wanted_ms: i64, elapsed_ms: u64) -> i64 {
 impl Clock for SystemClock {
     fn now(&self) -> Millis {
         let elapsed = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let mut correction = self
-            .correction
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut correction =
+            self.correction.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         // Once a second is often enough: the step is a two-hundredth of the time passed, so the
         // answer never goes backwards.
         if elapsed >= correction.checked_ms + 1_000 {
@@ -94,11 +83,7 @@ impl Clock for SystemClock {
             correction.offset_ms = slewed(correction.offset_ms, wanted, passed);
             correction.checked_ms = elapsed;
         }
-        Millis(
-            (self.started_at + elapsed)
-                .0
-                .saturating_add_signed(correction.offset_ms),
-        )
+        Millis((self.started_at + elapsed).0.saturating_add_signed(correction.offset_ms))
     }
 
     fn sleep_until(&self, at: Millis) -> Sleep {

@@ -16,11 +16,11 @@ use crate::failure::{Failure, Unavailable};
 use crate::limits::{DUE_SLICE, PURGE_SLICE};
 
 /// However quiet it is, the index is looked at this often.
-const LOOK_EVERY_MS: u64 = 60_000;
+pub const LOOK_EVERY_MS: u64 = 60_000;
 /// A decision may be this much older than the look that should have found it.
-const OVERLAP_MS: u64 = 60_000;
+pub const OVERLAP_MS: u64 = 60_000;
 /// After a failure, and while the server is read-only, the work is tried again this much later.
-const PAUSE_MS: u64 = 1_000;
+pub const PAUSE_MS: u64 = 1_000;
 
 /// Works until the partition stops.
 pub(crate) async fn run(shared: Arc<Shared>, clock: Arc<dyn Clock>) {
@@ -53,7 +53,11 @@ pub(crate) async fn run(shared: Arc<Shared>, clock: Arc<dyn Clock>) {
 }
 
 /// The next entries of the index.
-fn look(reader: &Reader, since: Millis, now: Millis) -> Result<Vec<(Bytes, Bytes)>, TableError> {
+pub fn look(
+    reader: &Reader,
+    since: Millis,
+    now: Millis,
+) -> Result<Vec<(Bytes, Bytes)>, TableError> {
     let from = keys::due_from(since);
     let (_, due) = keys::due_until(now);
     let found = reader.range(&from, &due, DUE_SLICE)?;
@@ -73,20 +77,14 @@ async fn work(
     let mut worked = false;
     for (key, _) in found {
         let Some((at, due)) = keys::parse_due(&key) else {
-            return Err(Failure::Damaged(
-                "an entry of the due index cannot be read".into(),
-            ));
+            return Err(Failure::Damaged("an entry of the due index cannot be read".into()));
         };
         if at > now {
             return Ok(if worked { None } else { Some(at) });
         }
         worked = true;
         let remains = remains(&shared.state.reader(), &due).map_err(crate::reading::damaged)?;
-        let command = Command::Obligation {
-            key,
-            due,
-            found: remains,
-        };
+        let command = Command::Obligation { key, due, found: remains };
         engine::run(shared, clock, &command).await?;
     }
     Ok(if worked { None } else { Some(Millis::NEVER) })

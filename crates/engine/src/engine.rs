@@ -89,6 +89,15 @@ struct Inner {
     _directory: Directory,
 }
 
+/// A page of a listing.
+#[derive(Debug, Clone)]
+pub struct StreamPage {
+    /// The streams, in order.
+    pub items: Vec<StreamItem>,
+    /// The path after which the next page begins; `None` at the end.
+    pub next: Option<String>,
+}
+
 /// A stream in a listing.
 #[derive(Debug, Clone)]
 pub struct StreamItem {
@@ -125,9 +134,7 @@ impl Engine {
             threads: Mutex::new(threads),
             _directory: directory,
         };
-        Ok(Engine {
-            inner: Arc::new(inner),
-        })
+        Ok(Engine { inner: Arc::new(inner) })
     }
 
     /// Finishes what was decided, brings the table up, and stops. Later commands are refused.
@@ -138,12 +145,8 @@ impl Engine {
             shared.due.notify_one();
             shared.wake_keeper();
         }
-        let mut threads = self
-            .inner
-            .threads
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let threads: Vec<_> = threads.drain(..).collect();
+        let threads =
+            std::mem::take(&mut *self.inner.threads.lock().unwrap_or_else(PoisonError::into_inner));
         task::blocking(move || {
             for thread in threads {
                 // A thread that panicked has reported it.
@@ -165,10 +168,7 @@ impl Engine {
 
     /// Waits for the right to hold a body of this size in memory.
     pub async fn admit(&self, bytes: usize) -> Result<Permit, Unavailable> {
-        self.inner
-            .budget
-            .admit(bytes, self.inner.clock.as_ref())
-            .await
+        self.inner.budget.admit(bytes, self.inner.clock.as_ref()).await
     }
 
     /// Makes a stream, or finds that it is there as asked for.
@@ -180,12 +180,8 @@ impl Engine {
     ) -> Result<(Head, bool), Failure> {
         let shared = self.partition(tenant);
         let anchor = self.fetch_anchor(tenant, &request)?;
-        let command = Command::Create {
-            tenant: tenant.clone(),
-            path: path.clone(),
-            request,
-            anchor,
-        };
+        let command =
+            Command::Create { tenant: tenant.clone(), path: path.clone(), request, anchor };
         match run(shared, self.inner.clock.as_ref(), &command).await? {
             Answer::Created { head, new } => Ok((*head, new)),
             Answer::Appended(_) | Answer::Done => unreachable!("a create is answered as one"),
@@ -199,11 +195,7 @@ impl Engine {
         path: &StreamPath,
         request: Append,
     ) -> Result<Receipt, Failure> {
-        let command = Command::Append {
-            tenant: tenant.clone(),
-            path: path.clone(),
-            request,
-        };
+        let command = Command::Append { tenant: tenant.clone(), path: path.clone(), request };
         match run(self.partition(tenant), self.inner.clock.as_ref(), &command).await? {
             Answer::Appended(receipt) => Ok(receipt),
             Answer::Created { .. } | Answer::Done => unreachable!("an append is answered as one"),
@@ -212,10 +204,7 @@ impl Engine {
 
     /// Ends a stream.
     pub async fn delete(&self, tenant: &Tenant, path: &StreamPath) -> Result<(), Failure> {
-        let command = Command::Delete {
-            tenant: tenant.clone(),
-            path: path.clone(),
-        };
+        let command = Command::Delete { tenant: tenant.clone(), path: path.clone() };
         run(self.partition(tenant), self.inner.clock.as_ref(), &command).await?;
         Ok(())
     }
@@ -237,12 +226,7 @@ impl Engine {
             return Err(Rejected::Gone.into());
         }
         if self.inner.clock.now() >= shared.touches.expires_at(&head) {
-            return Err(if head.forks > 0 {
-                Rejected::Gone
-            } else {
-                Rejected::NotFound
-            }
-            .into());
+            return Err(if head.forks > 0 { Rejected::Gone } else { Rejected::NotFound }.into());
         }
         Ok(head)
     }
@@ -253,12 +237,7 @@ impl Engine {
         let now = self.inner.clock.now();
         if shared.touches.touch(head, now) {
             let (tenant, path) = (tenant.clone(), path.clone());
-            let command = Command::Touch {
-                tenant,
-                path,
-                id: head.id,
-                at: now,
-            };
+            let command = Command::Touch { tenant, path, id: head.id, at: now };
             let (shared, clock) = (shared.clone(), self.inner.clock.clone());
             tokio::spawn(async move {
                 if let Err(error) = run(&shared, clock.as_ref(), &command).await {
@@ -290,7 +269,7 @@ impl Engine {
         prefix: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<StreamItem>, Failure> {
+    ) -> Result<StreamPage, Failure> {
         let shared = self.partition(tenant);
         let first = keys::stream_prefix(tenant, prefix);
         let end = keys::after_prefix(&first);
@@ -302,33 +281,26 @@ impl Engine {
             from = from.max(above.into());
         }
         let limit = limit.min(LIST_PAGE_MAX);
-        let pairs = shared
-            .state
-            .reader()
-            .range(&from, &end, limit)
-            .map_err(reading::damaged)?;
+        let pairs = shared.state.reader().range(&from, &end, limit).map_err(reading::damaged)?;
         let now = self.inner.clock.now();
         let mut items = Vec::with_capacity(pairs.len());
+        let mut next = None;
+        let full = pairs.len() == limit;
         for (key, value) in pairs {
             let head =
                 record::decode_head(&value).map_err(|error| Failure::Damaged(error.to_string()))?;
-            let Some((_, path)) = keys::parse_stream(&key) else {
-                continue;
-            };
+            let Some((_, path)) = keys::parse_stream(&key) else { continue };
+            next = full.then(|| path.as_str().to_owned());
             if !head.soft_deleted && now < shared.touches.expires_at(&head) {
                 items.push(StreamItem { path, head });
             }
         }
-        Ok(items)
+        Ok(StreamPage { items, next })
     }
 
     /// Every partition at this moment.
     pub fn snapshots(&self) -> Vec<Snapshot> {
-        self.inner
-            .partitions
-            .iter()
-            .map(|shared| snapshot(shared))
-            .collect()
+        self.inner.partitions.iter().map(|shared| snapshot(shared)).collect()
     }
 
     /// A tenant lives in one partition.
@@ -336,9 +308,7 @@ impl Engine {
         let partitions = &self.inner.partitions;
         let count = u32::try_from(partitions.len()).unwrap_or(u32::MAX);
         let index = keys::partition_of(tenant, count);
-        partitions
-            .get(usize::try_from(index).unwrap_or(0))
-            .expect("there is a partition")
+        partitions.get(usize::try_from(index).unwrap_or(0)).expect("there is a partition")
     }
 
     /// Reads what a fork's decision will need of its source's bytes.
@@ -356,11 +326,7 @@ impl Engine {
             return Ok(None);
         };
         let anchor = reading::anchor(&reader, tenant, &source, at)?;
-        Ok(Some(FetchedAnchor {
-            source_id: source.id,
-            at,
-            anchor,
-        }))
+        Ok(Some(FetchedAnchor { source_id: source.id, at, anchor }))
     }
 }
 
@@ -389,36 +355,16 @@ fn start_partition(
     threads: &mut Vec<JoinHandle<()>>,
 ) -> Result<Arc<Shared>, OpenError> {
     let path = directory.log_path(number);
-    let other = |problem: String| OpenError::Other {
-        path: path.clone(),
-        problem,
-    };
+    let other = |problem: String| OpenError::Other { path: path.clone(), problem };
     let disk = RealDisk::open(&path).map_err(|error| other(error.to_string()))?;
     let disk: Arc<dyn Disk> = Arc::new(disk);
-    let store = |source| OpenError::Store {
-        path: path.clone(),
-        source,
-    };
+    let store = |source| OpenError::Store { path: path.clone(), source };
     let table = LsmTable::open(&directory.table_path(number)).map_err(|e| store(e.into()))?;
     let entropy = entropy.clone();
     let salt = Box::new(move || entropy.number());
-    let log_config = log::Config {
-        segment_bytes: config.segment_bytes,
-        sync: config.sync,
-    };
-    let opened = open::open(
-        disk.clone(),
-        Arc::new(table),
-        log_config,
-        OVERLAY_BYTES_MAX / 2,
-        salt,
-    );
-    let Opened {
-        log,
-        state,
-        checkpoint,
-        recovered,
-    } = opened.map_err(store)?;
+    let log_config = log::Config { segment_bytes: config.segment_bytes, sync: config.sync };
+    let opened = open::open(disk.clone(), Arc::new(table), log_config, OVERLAY_BYTES_MAX / 2, salt);
+    let Opened { log, state, checkpoint, recovered } = opened.map_err(store)?;
     report(number, &recovered);
     let touches = Arc::new(Touches::new(clock.now()));
     let shared = Arc::new(Shared::new(state, touches).map_err(other)?);
@@ -429,12 +375,8 @@ fn start_partition(
     keeper.watch_disk();
     let committer = Committer::new(log, shared.clone());
     let on_fatal = &config.on_fatal;
-    threads.push(spawn(format!("commit-{number}"), on_fatal, move || {
-        committer.run()
-    }));
-    threads.push(spawn(format!("keep-{number}"), on_fatal, move || {
-        keeper.run()
-    }));
+    threads.push(spawn(format!("commit-{number}"), on_fatal, move || committer.run()));
+    threads.push(spawn(format!("keep-{number}"), on_fatal, move || keeper.run()));
     Ok(shared)
 }
 
@@ -471,10 +413,7 @@ fn spawn(
             (guard.0)(&error.0);
         }
     };
-    std::thread::Builder::new()
-        .name(name)
-        .spawn(body)
-        .expect("a thread can be started")
+    std::thread::Builder::new().name(name).spawn(body).expect("a thread can be started")
 }
 
 /// Brings a command to its decision, fetching what it needs, and waits for its outcome.

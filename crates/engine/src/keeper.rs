@@ -37,15 +37,7 @@ impl Keeper {
     ) -> Keeper {
         let log_bytes = shared.log_bytes.load(Ordering::Relaxed);
         let applied = checkpointed;
-        Keeper {
-            shared,
-            disk,
-            spares,
-            min_free_bytes,
-            applied,
-            checkpointed,
-            log_bytes,
-        }
+        Keeper { shared, disk, spares, min_free_bytes, applied, checkpointed, log_bytes }
     }
 
     /// Works until told to stop, then applies and checkpoints what is left.
@@ -106,9 +98,7 @@ impl Keeper {
             Ok(()) => {
                 self.checkpointed = self.applied;
                 self.log_bytes = self.shared.log_bytes.load(Ordering::Relaxed);
-                self.shared
-                    .checkpoint
-                    .store(self.applied, Ordering::Release);
+                self.shared.checkpoint.store(self.applied, Ordering::Release);
                 Ok(())
             }
             Err(error) if is_full(&error) => self.failed(&TableError::NoSpace),

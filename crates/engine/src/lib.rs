@@ -29,5 +29,5 @@ pub mod touches;
 mod txn;
 
 pub use budget::Permit;
-pub use engine::{Config, Engine, OpenError, StreamItem};
+pub use engine::{Config, Engine, OpenError, StreamItem, StreamPage};
 pub use failure::{Failure, Unavailable};

@@ -60,12 +60,8 @@ impl Live {
     /// Begins to watch: everything that is published from now on is heard.
     pub fn watch(&self, id: StreamId) -> Watch {
         let mut watched = self.lock();
-        let sender = watched
-            .entry(id)
-            .or_insert_with(|| broadcast::Sender::new(LIVE_BACKLOG));
-        Watch {
-            news: sender.subscribe(),
-        }
+        let sender = watched.entry(id).or_insert_with(|| broadcast::Sender::new(LIVE_BACKLOG));
+        Watch { news: sender.subscribe() }
     }
 
     /// The number of streams that somebody watches.
@@ -85,9 +81,7 @@ impl Live {
             return;
         }
         for (id, news) in gather(effects, |id| watched.contains_key(&id)) {
-            let nobody = watched
-                .get(&id)
-                .is_none_or(|sender| sender.send(news).is_err());
+            let nobody = watched.get(&id).is_none_or(|sender| sender.send(news).is_err());
             if nobody {
                 watched.remove(&id);
             }
@@ -111,12 +105,7 @@ fn gather(effects: Vec<Effect>, watched: impl Fn(StreamId) -> bool) -> Vec<(Stre
     let mut ended = Vec::new();
     for effect in effects {
         match effect {
-            Effect::Grown {
-                id,
-                from,
-                data,
-                closed,
-            } if watched(id) => {
+            Effect::Grown { id, from, data, closed } if watched(id) => {
                 let entry = grown.entry(id).or_insert_with(|| {
                     order.push(id);
                     (from, Vec::new(), false)
@@ -133,13 +122,7 @@ fn gather(effects: Vec<Effect>, watched: impl Fn(StreamId) -> bool) -> Vec<(Stre
         if let Some((from, pieces, closed)) = grown.remove(&id) {
             let data = join(pieces);
             let to = from.plus(u64::try_from(data.len()).unwrap_or(u64::MAX));
-            let growth = Growth {
-                from,
-                to,
-                data,
-                closed,
-                encoded: OnceLock::new(),
-            };
+            let growth = Growth { from, to, data, closed, encoded: OnceLock::new() };
             news.push((id, News::Grown(Arc::new(growth))));
         }
     }
@@ -185,12 +168,7 @@ mod tests {
 
     fn grown(id: u64, from: u64, data: &'static str, closed: bool) -> Effect {
         let data = Bytes::from_static(data.as_bytes());
-        Effect::Grown {
-            id: StreamId(id),
-            from: Offset::new(from),
-            data,
-            closed,
-        }
+        Effect::Grown { id: StreamId(id), from: Offset::new(from), data, closed }
     }
 
     #[test]
@@ -202,9 +180,7 @@ mod tests {
             grown(2, 0, "x", false),
             grown(1, 2, "c", true),
         ]);
-        let Some(Heard::News(News::Grown(growth))) = watch.try_next() else {
-            panic!("no news")
-        };
+        let Some(Heard::News(News::Grown(growth))) = watch.try_next() else { panic!("no news") };
         assert_eq!((growth.from, growth.to), (Offset::new(0), Offset::new(3)));
         assert_eq!(growth.data, "abc");
         assert!(growth.closed);

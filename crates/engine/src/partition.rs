@@ -44,17 +44,11 @@ impl Fetched {
         for key in keys {
             values.push((key.clone(), reader.get(key)?));
         }
-        Ok(Fetched {
-            seq: reader.seq(),
-            values,
-        })
+        Ok(Fetched { seq: reader.seq(), values })
     }
 
     pub(crate) fn get(&self, key: &Bytes) -> Option<&Option<Bytes>> {
-        self.values
-            .iter()
-            .find(|(known, _)| known == key)
-            .map(|(_, value)| value)
+        self.values.iter().find(|(known, _)| known == key).map(|(_, value)| value)
     }
 }
 
@@ -160,10 +154,7 @@ impl Partition {
             state,
             touches,
             pending: Pending::default(),
-            open: Taken {
-                number: 1,
-                ..Taken::default()
-            },
+            open: Taken { number: 1, ..Taken::default() },
             in_flight: 0,
             next_stream_id,
             read_only: false,
@@ -209,14 +200,7 @@ impl Partition {
                 self.reply_when_durable(reply, Err(rejected.into()), saw_pending);
             }
             Ok(Ok(answer)) => {
-                let Txn {
-                    writes,
-                    appends,
-                    effects,
-                    saw_pending,
-                    took_stream_id,
-                    ..
-                } = txn;
+                let Txn { writes, appends, effects, saw_pending, took_stream_id, .. } = txn;
                 let changes = !writes.is_empty() || !appends.is_empty();
                 self.next_stream_id += u64::from(took_stream_id);
                 self.collect(writes, appends, effects);
@@ -240,8 +224,7 @@ impl Partition {
         effects: Vec<Effect>,
     ) {
         for (key, value) in writes {
-            self.pending
-                .set(self.open.number, key.clone(), value.clone());
+            self.pending.set(self.open.number, key.clone(), value.clone());
             self.open.keys.push(key.clone());
             self.open.batch.set(key, value);
         }
@@ -265,10 +248,7 @@ impl Partition {
         if self.open.is_empty() {
             return None;
         }
-        let next = Taken {
-            number: self.open.number + 1,
-            ..Taken::default()
-        };
+        let next = Taken { number: self.open.number + 1, ..Taken::default() };
         self.in_flight += 1;
         Some(std::mem::replace(&mut self.open, next))
     }
@@ -290,10 +270,7 @@ impl Partition {
         self.pending = Pending::default();
         self.read_only = true;
         taken.refuse(Unavailable::DiskFull);
-        let next = Taken {
-            number: self.open.number + 1,
-            ..Taken::default()
-        };
+        let next = Taken { number: self.open.number + 1, ..Taken::default() };
         std::mem::replace(&mut self.open, next).refuse(Unavailable::DiskFull);
     }
 }

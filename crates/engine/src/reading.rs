@@ -41,8 +41,7 @@ pub fn head(reader: &Reader, tenant: &Tenant, path: &StreamPath) -> Result<Optio
         return Ok(None);
     };
     let head = record::decode_head(&value);
-    head.map(Some)
-        .map_err(|error| Failure::Damaged(format!("{path}: {error}")))
+    head.map(Some).map_err(|error| Failure::Damaged(format!("{path}: {error}")))
 }
 
 /// Something on disk is not what it was.
@@ -74,13 +73,7 @@ impl Reading {
         {
             return Err(Rejected::ReadOffset { tail: stream.tail }.into());
         }
-        Ok(Reading {
-            state: state.clone(),
-            spans,
-            ready: VecDeque::new(),
-            from,
-            to,
-        })
+        Ok(Reading { state: state.clone(), spans, ready: VecDeque::new(), from, to })
     }
 
     /// Where it begins.
@@ -105,29 +98,53 @@ impl Reading {
 
     /// The next piece; `None` after the last.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
+        if let Some(piece) = self.at_hand()? {
+            return Ok(Some(piece));
+        }
+        let Some(span) = self.spans.front().copied() else {
+            return Ok(None);
+        };
+        let state = self.state.clone();
+        let pieces = task::blocking(move || read_ahead(&state, span)).await?;
+        Ok(self.take_ahead(pieces))
+    }
+
+    /// The same on the caller's thread, which may wait for the disk.
+    pub fn next_blocking(&mut self) -> Result<Option<Bytes>, Failure> {
+        if let Some(piece) = self.at_hand()? {
+            return Ok(Some(piece));
+        }
+        let Some(span) = self.spans.front().copied() else {
+            return Ok(None);
+        };
+        let pieces = read_ahead(&self.state, span)?;
+        Ok(self.take_ahead(pieces))
+    }
+
+    /// The next piece if it is in memory.
+    fn at_hand(&mut self) -> Result<Option<Bytes>, Failure> {
         if let Some(piece) = self.ready.pop_front() {
             return Ok(Some(piece));
         }
-        let Some(span) = self.spans.front_mut() else {
+        let Some(span) = self.spans.front() else {
             return Ok(None);
         };
-        let recent = self
-            .state
-            .reader()
-            .recent_chunk_at(span.id, span.from)
-            .map_err(damaged)?;
-        if let Some(chunk) = recent {
-            let piece = chunk.slice(span.from, span.to);
-            self.advance(&piece);
-            return Ok(Some(piece));
+        let reader = self.state.reader();
+        let recent = reader.recent_chunk_at(span.id, span.from).map_err(damaged)?;
+        let piece = recent.map(|chunk| chunk.slice(span.from, span.to));
+        if let Some(piece) = &piece {
+            self.advance(piece);
         }
-        let (state, span) = (self.state.clone(), *span);
-        self.ready = task::blocking(move || read_ahead(&state, span)).await?;
-        for piece in std::mem::take(&mut self.ready) {
-            self.advance(&piece);
-            self.ready.push_back(piece);
+        Ok(piece)
+    }
+
+    /// Keeps pieces that were read ahead, and returns the first.
+    fn take_ahead(&mut self, pieces: VecDeque<Bytes>) -> Option<Bytes> {
+        for piece in &pieces {
+            self.advance(piece);
         }
-        Ok(self.ready.pop_front())
+        self.ready = pieces;
+        self.ready.pop_front()
     }
 
     /// Everything at once, for a range that is known to be small.
@@ -173,10 +190,7 @@ fn read_ahead(state: &State, span: Span) -> Result<VecDeque<Bytes>, Failure> {
 
 /// The bytes are not there: the stream was ended and cleaned up meanwhile, or they are lost.
 fn lost(id: StreamId, at: u64) -> Failure {
-    Failure::Damaged(format!(
-        "stream {} has no bytes at {at}; it may have been deleted",
-        id.0
-    ))
+    Failure::Damaged(format!("stream {} has no bytes at {at}; it may have been deleted", id.0))
 }
 
 /// The streams of a fork's chain that hold a range, oldest first.
@@ -193,11 +207,7 @@ fn spans(
     loop {
         let own = current.own_start().position();
         if to > own {
-            spans.push_front(Span {
-                id: current.id,
-                from: from.max(own),
-                to,
-            });
+            spans.push_front(Span { id: current.id, from: from.max(own), to });
         }
         let Some(fork) = current.fork.filter(|_| from < own) else {
             return Ok(spans);
@@ -214,13 +224,11 @@ fn spans(
 /// Whether a span begins where an append begins.
 fn is_boundary(reader: &Reader, span: &Span) -> Result<bool, Failure> {
     let chunk = reader.chunk_at(span.id, span.from).map_err(damaged)?;
-    Ok(chunk
-        .ok_or_else(|| lost(span.id, span.from))?
-        .is_boundary(span.from))
+    Ok(chunk.ok_or_else(|| lost(span.id, span.from))?.is_boundary(span.from))
 }
 
 /// What stands at an offset of a stream, for a fork that is to leave it there.
-pub(crate) fn anchor(
+pub fn anchor(
     reader: &Reader,
     tenant: &Tenant,
     source: &Head,
@@ -242,9 +250,7 @@ pub(crate) fn anchor(
     Ok(match append {
         // A source that is itself a fork may end in the middle of its ancestor's append.
         Some(append) => {
-            let len = usize::try_from(span.to - position)
-                .unwrap_or(usize::MAX)
-                .min(append.len());
+            let len = usize::try_from(span.to - position).unwrap_or(usize::MAX).min(append.len());
             Anchor::Append(append.slice(..len))
         }
         None => Anchor::Nowhere,

@@ -1,9 +1,6 @@
 //! Blocking work off the async threads, with the caller's tracing span kept.
 
-#![allow(
-    clippy::disallowed_methods,
-    reason = "the one place that may spawn blocking work"
-)]
+#![allow(clippy::disallowed_methods, reason = "the one place that may spawn blocking work")]
 
 /// Runs a closure where it may block.
 pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {

@@ -16,10 +16,7 @@ pub struct Touches {
 impl Touches {
     /// Nothing read yet; the server starts now.
     pub fn new(started: Millis) -> Touches {
-        Touches {
-            started,
-            last: Mutex::new(HashMap::new()),
-        }
+        Touches { started, last: Mutex::new(HashMap::new()) }
     }
 
     /// When the stream was last read, as far as it is remembered.

@@ -121,9 +121,7 @@ impl<'a> Txn<'a> {
             return Ok(None);
         };
         let state = record::decode_producer(&value);
-        state
-            .map(Some)
-            .map_err(|error| Missing::Damaged(error.to_string()))
+        state.map(Some).map_err(|error| Missing::Damaged(error.to_string()))
     }
 
     pub(crate) fn is_set(&mut self, key: &Bytes) -> Result<bool, Missing> {
@@ -137,19 +135,16 @@ impl<'a> Txn<'a> {
     pub(crate) fn take_stream_id(&mut self) {
         self.took_stream_id = true;
         let next = record::encode_u64(self.given.next_stream_id.0 + 1);
-        self.writes
-            .push((keys::meta(Meta::NextStreamId), Some(next)));
+        self.writes.push((keys::meta(Meta::NextStreamId), Some(next)));
     }
 
     pub(crate) fn set_head(&mut self, tenant: &Tenant, path: &StreamPath, head: &Head) {
-        self.writes
-            .push((keys::stream(tenant, path), Some(record::encode_head(head))));
+        self.writes.push((keys::stream(tenant, path), Some(record::encode_head(head))));
     }
 
     pub(crate) fn set_producer(&mut self, id: StreamId, producer: &str, state: ProducerState) {
         let value = record::encode_producer(state);
-        self.writes
-            .push((keys::producer(id, producer), Some(value)));
+        self.writes.push((keys::producer(id, producer), Some(value)));
     }
 
     pub(crate) fn set_due(&mut self, at: Millis, due: &Due) {

@@ -17,7 +17,6 @@ use crate::usage::Meter;
 #[derive(Debug, Clone, Args)]
 pub struct Append {
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub target: Target,
     /// Connections, each with one append in flight
     #[arg(long, default_value_t = 64)]

@@ -16,7 +16,6 @@ use crate::usage::Meter;
 #[derive(Debug, Clone, Args)]
 pub struct Create {
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub target: Target,
     /// Streams to create
     #[arg(long, default_value_t = 10_000)]

@@ -37,7 +37,6 @@ const MESSAGE_BYTES: usize = 100;
 #[derive(Debug, Clone, Args)]
 pub struct Idle {
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub target: Target,
     /// SSE readers of one stream, a connection each
     #[arg(long, default_value_t = 1000)]

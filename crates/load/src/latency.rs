@@ -24,7 +24,6 @@ const ARRIVAL_MAX: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, Args)]
 pub struct LiveLatency {
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub target: Target,
     /// How the reader follows the stream
     #[arg(long, value_enum, default_value_t = Mode::Sse)]
@@ -62,7 +61,7 @@ impl Reader {
     async fn ready(&mut self) -> Result<(), Refused> {
         match self {
             Reader::Sse(reader) => reader.connect().await,
-            Reader::LongPoll(reader) => Ok(reader.ask().await?),
+            Reader::LongPoll(reader) => reader.ask().await,
         }
     }
 

@@ -128,7 +128,8 @@ fn next_offset(control: &[u8]) -> Result<String, Failure> {
 pub(crate) struct LongPoll {
     streams: Streams,
     link: Link,
-    offset: String,
+    /// Unknown until the tail was asked for.
+    offset: Option<String>,
     cursor: Option<String>,
     asked: bool,
 }
@@ -139,26 +140,43 @@ impl LongPoll {
         LongPoll {
             streams,
             link,
-            offset: "now".to_owned(),
+            offset: None,
             cursor: None,
             asked: false,
         }
     }
 
     /// Sends the question whose answer is the next message.
-    pub(crate) async fn ask(&mut self) -> Result<(), Failure> {
+    pub(crate) async fn ask(&mut self) -> Result<(), Refused> {
         if self.asked {
             return Ok(());
         }
-        let mut query = format!("?offset={}&live=long-poll", self.offset);
+        let offset = match &self.offset {
+            Some(offset) => offset.clone(),
+            None => self.tail().await?,
+        };
+        let mut query = format!("?offset={offset}&live=long-poll");
         if let Some(cursor) = &self.cursor {
             query += &format!("&cursor={cursor}");
         }
         let mut request = Vec::new();
         self.streams.get(0, &query, &mut request);
         self.link.send(&request).await?;
+        self.offset = Some(offset);
         self.asked = true;
         Ok(())
+    }
+
+    /// Where the stream ends now. A poll from `now` would begin wherever the stream ends when the
+    /// poll arrives, and a message that overtook it would never come.
+    async fn tail(&mut self) -> Result<String, Refused> {
+        let mut request = Vec::new();
+        self.streams.get(0, "?offset=now", &mut request);
+        let answer = self.link.fetch(&request, |_| {}).await?;
+        if answer.status != 200 {
+            return Err(Refused::Status(answer.status));
+        }
+        Ok(answer.next_offset.ok_or(Failure::Malformed)?)
     }
 
     /// Waits for the message that holds `mark`, asking again after every answer without it.
@@ -174,7 +192,7 @@ impl LongPoll {
             if !matches!(answer.status, 200 | 204) {
                 return Err(Refused::Status(answer.status));
             }
-            self.offset = answer.next_offset.ok_or(Failure::Malformed)?;
+            self.offset = Some(answer.next_offset.ok_or(Failure::Malformed)?);
             self.cursor = answer.cursor;
             if holds(&body, mark) {
                 return Ok(());

@@ -28,7 +28,6 @@ const WRITERS: usize = 64;
 #[derive(Debug, Clone, Args)]
 pub struct Read {
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub target: Target,
     /// Size of the stream
     #[arg(long, default_value_t = 10_000_000)]

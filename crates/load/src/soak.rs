@@ -21,7 +21,6 @@ use crate::usage::{self, Meter};
 #[derive(Debug, Clone, Args)]
 pub struct Soak {
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub target: Target,
     /// Connections, each with one append in flight
     #[arg(long, default_value_t = 64)]

@@ -1,1 +1,27 @@
-fn main() {}
+//! The `reveille` program: reads the command line and hands over.
+
+mod cli;
+
+mod config;
+mod logs;
+mod serve;
+
+mod client;
+
+mod clock;
+mod failure;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+#[cfg(feature = "mimalloc")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    match cli::Cli::parse().command.run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failure::report(&error),
+    }
+}

@@ -1,10 +1,28 @@
 //! The HTTP faces: each turns a request into a command and an outcome into an answer.
+//!
+//! [`listen`] owns sockets, [`route`] decides which face a request is for, [`streams`] is the
+//! Durable Streams face. Only this crate knows status codes and JSON field names; no face reaches
+//! into the state, spawns work or holds a lock.
 
-use std::future::Future;
+mod admin;
+mod clock;
+mod error;
+mod health;
+mod inbound;
+mod listen;
+mod metrics;
+mod query;
+mod reply;
+mod route;
+mod streams;
+
 use std::sync::Arc;
 
+use reveille_core::Tenant;
 use reveille_engine::Engine;
-use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+pub use listen::serve;
 
 /// How the server answers.
 #[derive(Debug, Clone)]
@@ -17,13 +35,14 @@ pub struct Config {
     pub public_url: Option<Arc<str>>,
 }
 
-/// Serves until `shutdown` ends, then finishes the requests that were begun.
-pub async fn serve(
-    _listener: TcpListener,
-    _engine: Engine,
-    _config: Config,
-    shutdown: impl Future<Output = ()> + Send,
-) -> std::io::Result<()> {
-    shutdown.await;
-    Ok(())
+/// What every request has at hand.
+struct Server {
+    engine: Engine,
+    config: Config,
+    /// Whose streams they are; without keys there is one tenant.
+    tenant: Tenant,
+    metrics: metrics::Metrics,
+    readiness: health::Readiness,
+    /// True once the server is going down: whoever waits for news stops waiting.
+    stopping: watch::Receiver<bool>,
 }

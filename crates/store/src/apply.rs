@@ -23,11 +23,7 @@ const PORTION_BYTES: usize = 1 << 20;
 
 /// Writes everything in the run to the table.
 pub(crate) fn apply(table: &dyn Table, run: &Run) -> Result<(), TableError> {
-    let mut portion = Portion {
-        table,
-        changes: Vec::new(),
-        bytes: 0,
-    };
+    let mut portion = Portion { table, changes: Vec::new(), bytes: 0 };
     let mut rest = run.entries();
     while let Some(entry) = rest.first() {
         let taken = match appends_of_one_stream(rest)? {
@@ -77,11 +73,7 @@ impl Portion<'_> {
     }
 
     fn write_if_full(&mut self) -> Result<(), TableError> {
-        if self.bytes >= PORTION_BYTES {
-            self.write()
-        } else {
-            Ok(())
-        }
+        if self.bytes >= PORTION_BYTES { self.write() } else { Ok(()) }
     }
 
     fn write(&mut self) -> Result<(), TableError> {
@@ -99,11 +91,7 @@ impl Portion<'_> {
         };
         // What the table has of a stream is always its beginning: its last chunk says how much.
         let known = first.start() > 0 || self.table.get(&keys::chunk(id, 0))?.is_some();
-        let mut before = if known {
-            self.last_chunk(id, u64::MAX)?
-        } else {
-            None
-        };
+        let mut before = if known { self.last_chunk(id, u64::MAX)? } else { None };
         let mut pile = Vec::with_capacity(new.len() + 1);
         let held = before.as_ref().map_or(0, Chunk::end);
         pile.extend(new.iter().filter_map(|chunk| unseen_part(chunk, held)));
@@ -128,10 +116,7 @@ impl Portion<'_> {
         }
         let written = cut(&pile);
         for key in removed {
-            if !written
-                .iter()
-                .any(|(start, _)| keys::chunk(id, *start) == key)
-            {
+            if !written.iter().any(|(start, _)| keys::chunk(id, *start) == key) {
                 self.set(key, None);
             }
         }
@@ -145,9 +130,7 @@ impl Portion<'_> {
     fn last_chunk(&self, id: StreamId, position: u64) -> Result<Option<Chunk>, TableError> {
         let (first, last) = (keys::chunk(id, 0), keys::chunk(id, position));
         let found = self.table.floor(&first, &last)?;
-        found
-            .map(|(key, value)| read_chunk(&key, &value))
-            .transpose()
+        found.map(|(key, value)| read_chunk(&key, &value)).transpose()
     }
 }
 
@@ -213,11 +196,7 @@ mod tests {
         let (mut bytes, mut boundaries) = (Vec::new(), vec![0]);
         for (key, value) in table.pairs() {
             let chunk = read_chunk(&key, &value).unwrap();
-            assert_eq!(
-                chunk.start(),
-                u64::try_from(bytes.len()).unwrap(),
-                "chunks are adjacent"
-            );
+            assert_eq!(chunk.start(), u64::try_from(bytes.len()).unwrap(), "chunks are adjacent");
             bytes.extend_from_slice(&chunk.slice(0, u64::MAX));
             boundaries
                 .extend((chunk.start() + 1..=chunk.end()).filter(|at| chunk.is_boundary(*at)));

@@ -51,8 +51,7 @@ impl Batch {
     /// Gives a key a value, or removes it.
     pub fn set(&mut self, key: Bytes, value: Option<Bytes>) {
         self.bytes += CHANGE_HEADER + key.len() + value.as_ref().map_or(0, Bytes::len);
-        self.changes
-            .insert(key, value.map_or(Change::Remove, Change::Put));
+        self.changes.insert(key, value.map_or(Change::Remove, Change::Put));
     }
 
     /// Appends to a stream whose tail is at `start`.
@@ -92,11 +91,7 @@ impl Batch {
         out.put_u32_le(u32::try_from(self.changes.len()).expect("a batch is bounded in bytes"));
         for (key, change) in &self.changes {
             let header = out.len();
-            out.put_u8(if matches!(change, Change::Remove) {
-                REMOVE
-            } else {
-                PUT
-            });
+            out.put_u8(if matches!(change, Change::Remove) { REMOVE } else { PUT });
             out.put_u16_le(u16::try_from(key.len()).expect("keys are short"));
             out.put_u32_le(0);
             out.put_slice(key);
@@ -129,9 +124,7 @@ pub fn decode(payload: &Bytes) -> Result<Run, BatchError> {
     let mut entries = Vec::with_capacity(count.min(payload.len() / CHANGE_HEADER));
     let mut at = 4;
     for _ in 0..count {
-        let header = payload
-            .get(at..)
-            .and_then(<[u8]>::first_chunk::<CHANGE_HEADER>);
+        let header = payload.get(at..).and_then(<[u8]>::first_chunk::<CHANGE_HEADER>);
         let [tag, k0, k1, v0, v1, v2, v3] = *header.ok_or(BatchError)?;
         let key_len = usize::from(u16::from_le_bytes([k0, k1]));
         let value_len = u32::from_le_bytes([v0, v1, v2, v3]);
@@ -147,10 +140,7 @@ pub fn decode(payload: &Bytes) -> Result<Run, BatchError> {
             REMOVE => None,
             _ => return Err(BatchError),
         };
-        entries.push(Entry {
-            key: payload.slice(key_at..value_at),
-            value,
-        });
+        entries.push(Entry { key: payload.slice(key_at..value_at), value });
     }
     let sorted = entries.is_sorted_by(|left, right| left.key < right.key);
     if at != payload.len() || !sorted {
@@ -166,14 +156,8 @@ mod tests {
     #[test]
     fn a_batch_reads_back_with_appends_joined() {
         let mut batch = Batch::default();
-        batch.set(
-            Bytes::from_static(b"\x02b"),
-            Some(Bytes::from_static(b"old")),
-        );
-        batch.set(
-            Bytes::from_static(b"\x02b"),
-            Some(Bytes::from_static(b"new")),
-        );
+        batch.set(Bytes::from_static(b"\x02b"), Some(Bytes::from_static(b"old")));
+        batch.set(Bytes::from_static(b"\x02b"), Some(Bytes::from_static(b"new")));
         batch.set(Bytes::from_static(b"\x02a"), None);
         batch.append(StreamId(1), 5, Bytes::from_static(b"xy"));
         batch.append(StreamId(1), 7, Bytes::from_static(b"z"));
@@ -193,18 +177,11 @@ mod tests {
     #[test]
     fn a_cut_or_bent_payload_is_refused() {
         let mut batch = Batch::default();
-        batch.set(
-            Bytes::from_static(b"\x02b"),
-            Some(Bytes::from_static(b"value")),
-        );
+        batch.set(Bytes::from_static(b"\x02b"), Some(Bytes::from_static(b"value")));
         batch.set(Bytes::from_static(b"\x02c"), None);
         let (payload, _) = batch.encode();
         for cut in 0..payload.len() {
-            assert_eq!(
-                decode(&payload.slice(..cut)),
-                Err(BatchError),
-                "cut at {cut}"
-            );
+            assert_eq!(decode(&payload.slice(..cut)), Err(BatchError), "cut at {cut}");
         }
         let mut bent = payload.to_vec();
         bent[4] = 9;

@@ -38,16 +38,10 @@ pub fn read(disk: &dyn Disk) -> Result<u64, CheckpointError> {
     let file = disk.open(FILE)?;
     let mut bytes = [0; LEN + 1];
     let len = file.read_at(&mut bytes, 0)?;
-    let whole = bytes
-        .first_chunk::<LEN>()
-        .filter(|_| len == LEN)
-        .ok_or(CheckpointError::Corrupt)?;
-    let (content, crc) = whole
-        .split_last_chunk::<4>()
-        .ok_or(CheckpointError::Corrupt)?;
-    let (magic, seq) = content
-        .split_first_chunk::<8>()
-        .ok_or(CheckpointError::Corrupt)?;
+    let whole =
+        bytes.first_chunk::<LEN>().filter(|_| len == LEN).ok_or(CheckpointError::Corrupt)?;
+    let (content, crc) = whole.split_last_chunk::<4>().ok_or(CheckpointError::Corrupt)?;
+    let (magic, seq) = content.split_first_chunk::<8>().ok_or(CheckpointError::Corrupt)?;
     if magic != MAGIC || crc32c::crc32c(content) != u32::from_le_bytes(*crc) {
         return Err(CheckpointError::Corrupt);
     }
@@ -85,10 +79,7 @@ mod tests {
         assert_eq!(read(&disk).unwrap(), 1 << 40);
         for byte in 0..20 {
             disk.flip_bit(FILE, byte, 3);
-            assert!(
-                matches!(read(&disk), Err(CheckpointError::Corrupt)),
-                "byte {byte}"
-            );
+            assert!(matches!(read(&disk), Err(CheckpointError::Corrupt)), "byte {byte}");
             disk.flip_bit(FILE, byte, 3);
         }
     }
@@ -103,10 +94,7 @@ mod tests {
                 let done = write(&disk, 2).is_ok();
                 disk.crash();
                 let found = read(&disk).unwrap();
-                assert!(
-                    found == 2 || (found == 1 && !done),
-                    "seed {seed}, operation {operation}"
-                );
+                assert!(found == 2 || (found == 1 && !done), "seed {seed}, operation {operation}");
             }
         }
     }

@@ -29,18 +29,12 @@ impl Chunk {
     pub fn decode(start: u64, value: &Bytes) -> Result<Chunk, ChunkError> {
         let count = value.first_chunk::<4>().ok_or(ChunkError)?;
         let count = usize::try_from(u32::from_le_bytes(*count)).map_err(|_| ChunkError)?;
-        let payload_at = count
-            .checked_mul(4)
-            .and_then(|n| n.checked_add(4))
-            .ok_or(ChunkError)?;
+        let payload_at = count.checked_mul(4).and_then(|n| n.checked_add(4)).ok_or(ChunkError)?;
         if payload_at > value.len() {
             return Err(ChunkError);
         }
-        let chunk = Chunk {
-            start,
-            lens: value.slice(4..payload_at),
-            payload: value.slice(payload_at..),
-        };
+        let chunk =
+            Chunk { start, lens: value.slice(4..payload_at), payload: value.slice(payload_at..) };
         let total: u64 = chunk.append_lens().sum();
         if total != chunk.len() {
             return Err(ChunkError);
@@ -89,11 +83,7 @@ impl Chunk {
             usize::try_from(at).unwrap_or(usize::MAX)
         };
         let (from, to) = (clamp(from), clamp(to));
-        if from >= to {
-            Bytes::new()
-        } else {
-            self.payload.slice(from..to)
-        }
+        if from >= to { Bytes::new() } else { self.payload.slice(from..to) }
     }
 
     /// Whether an append begins or ends at this position.
@@ -126,19 +116,11 @@ impl Chunk {
     pub fn split_from(&self, position: u64) -> Option<Chunk> {
         let before = self.boundaries().position(|end| end == position)?;
         let lens = self.lens.slice((before + 1) * 4..);
-        Some(Chunk {
-            start: position,
-            lens,
-            payload: self.slice(position, self.end()),
-        })
+        Some(Chunk { start: position, lens, payload: self.slice(position, self.end()) })
     }
 
     fn append_lens(&self) -> impl Iterator<Item = u64> + '_ {
-        self.lens
-            .as_chunks::<4>()
-            .0
-            .iter()
-            .map(|len| u64::from(u32::from_le_bytes(*len)))
+        self.lens.as_chunks::<4>().0.iter().map(|len| u64::from(u32::from_le_bytes(*len)))
     }
 
     /// Where each append ends.
@@ -155,10 +137,8 @@ mod tests {
     use super::*;
 
     fn chunk(start: u64, appends: &[&str]) -> Chunk {
-        let appends: Vec<Bytes> = appends
-            .iter()
-            .map(|text| Bytes::copy_from_slice(text.as_bytes()))
-            .collect();
+        let appends: Vec<Bytes> =
+            appends.iter().map(|text| Bytes::copy_from_slice(text.as_bytes())).collect();
         let mut value = BytesMut::new();
         Chunk::encode(&mut value, appends.iter());
         Chunk::decode(start, &value.freeze()).unwrap()
@@ -189,17 +169,9 @@ mod tests {
 
     #[test]
     fn damaged_values_are_refused() {
-        for bad in [
-            &b""[..],
-            b"\x01\0\0",
-            b"\x01\0\0\0",
-            b"\x01\0\0\0\x05\0\0\0ab",
-        ] {
+        for bad in [&b""[..], b"\x01\0\0", b"\x01\0\0\0", b"\x01\0\0\0\x05\0\0\0ab"] {
             assert_eq!(Chunk::decode(0, &Bytes::from_static(bad)), Err(ChunkError));
         }
-        assert_eq!(
-            Chunk::decode(0, &Bytes::from_static(b"\xff\xff\xff\xff")),
-            Err(ChunkError)
-        );
+        assert_eq!(Chunk::decode(0, &Bytes::from_static(b"\xff\xff\xff\xff")), Err(ChunkError));
     }
 }

@@ -1,9 +1,6 @@
 //! The data directory: whose it is, which format it has, and that only one server uses it.
 
-#![allow(
-    clippy::disallowed_methods,
-    reason = "a door: the lock and the format file"
-)]
+#![allow(clippy::disallowed_methods, reason = "a door: the lock and the format file")]
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -72,10 +69,7 @@ impl Directory {
     /// Opens or creates a data directory. `partitions` is checked against what it was created
     /// with; `None` takes whatever that was, or one.
     pub fn open(path: &Path, partitions: Option<u32>) -> Result<Directory, DirectoryError> {
-        let io = |source| DirectoryError::Io {
-            path: path.to_owned(),
-            source,
-        };
+        let io = |source| DirectoryError::Io { path: path.to_owned(), source };
         fs::create_dir_all(path).map_err(io)?;
         let lock = lock(path)?;
         let format_path = path.join(FORMAT_FILE);
@@ -91,23 +85,13 @@ impl Directory {
                 return Err(DirectoryError::Corrupt(format_path));
             }
             Err(source) => {
-                return Err(DirectoryError::Io {
-                    path: format_path,
-                    source,
-                });
+                return Err(DirectoryError::Io { path: format_path, source });
             }
         };
         if partitions.is_some_and(|asked| asked != found) {
-            return Err(DirectoryError::Partitions {
-                path: path.to_owned(),
-                found,
-            });
+            return Err(DirectoryError::Partitions { path: path.to_owned(), found });
         }
-        Ok(Directory {
-            path: path.to_owned(),
-            partitions: found,
-            _lock: lock,
-        })
+        Ok(Directory { path: path.to_owned(), partitions: found, _lock: lock })
     }
 
     /// The number of partitions that it was created with.
@@ -117,32 +101,20 @@ impl Directory {
 
     /// Where a partition's log is.
     pub fn log_path(&self, partition: u32) -> PathBuf {
-        self.path
-            .join(format!("partition-{partition:04}"))
-            .join("log")
+        self.path.join(format!("partition-{partition:04}")).join("log")
     }
 
     /// Where a partition's table is.
     pub fn table_path(&self, partition: u32) -> PathBuf {
-        self.path
-            .join(format!("partition-{partition:04}"))
-            .join("table")
+        self.path.join(format!("partition-{partition:04}")).join("table")
     }
 }
 
 fn lock(path: &Path) -> Result<File, DirectoryError> {
     let lock_path = path.join(LOCK_FILE);
-    let io = |source| DirectoryError::Io {
-        path: lock_path.clone(),
-        source,
-    };
+    let io = |source| DirectoryError::Io { path: lock_path.clone(), source };
     let mut options = OpenOptions::new();
-    let file = options
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(&lock_path)
-        .map_err(io)?;
+    let file = options.create(true).truncate(false).write(true).open(&lock_path).map_err(io)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(DirectoryError::Locked(path.to_owned())),
@@ -151,10 +123,7 @@ fn lock(path: &Path) -> Result<File, DirectoryError> {
 }
 
 fn refuse_foreign(path: &Path) -> Result<(), DirectoryError> {
-    let io = |source| DirectoryError::Io {
-        path: path.to_owned(),
-        source,
-    };
+    let io = |source| DirectoryError::Io { path: path.to_owned(), source };
     for entry in fs::read_dir(path).map_err(io)? {
         let name = entry.map_err(io)?.file_name();
         // A crash between creating and renaming the format file leaves its first name behind.
@@ -185,19 +154,13 @@ fn read_format(path: &Path, text: &str) -> Result<u32, DirectoryError> {
     let corrupt = || DirectoryError::Corrupt(path.join(FORMAT_FILE));
     let mut lines = text.lines();
     let mut number = |prefix: &str| {
-        lines
-            .next()
-            .and_then(|line| line.strip_prefix(prefix))
-            .and_then(|n| n.parse().ok())
+        lines.next().and_then(|line| line.strip_prefix(prefix)).and_then(|n| n.parse().ok())
     };
     let (first, format) = (number("reveille data directory"), number("format "));
     let _: Option<u32> = first;
     let format: u32 = format.ok_or_else(corrupt)?;
     if format > FORMAT {
-        return Err(DirectoryError::Newer {
-            path: path.to_owned(),
-            found: format,
-        });
+        return Err(DirectoryError::Newer { path: path.to_owned(), found: format });
     }
     let partitions: u32 = number("partitions ").ok_or_else(corrupt)?;
     let content = content(format, partitions);
@@ -218,17 +181,11 @@ mod tests {
         let path = dir.path().join("data");
         let first = Directory::open(&path, Some(3)).unwrap();
         assert_eq!(first.partitions(), 3);
-        assert!(matches!(
-            Directory::open(&path, None),
-            Err(DirectoryError::Locked(_))
-        ));
+        assert!(matches!(Directory::open(&path, None), Err(DirectoryError::Locked(_))));
         drop(first);
         assert_eq!(Directory::open(&path, None).unwrap().partitions(), 3);
         let other = Directory::open(&path, Some(1));
-        assert!(matches!(
-            other,
-            Err(DirectoryError::Partitions { found: 3, .. })
-        ));
+        assert!(matches!(other, Err(DirectoryError::Partitions { found: 3, .. })));
     }
 
     #[test]
@@ -236,10 +193,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path();
         fs::write(path.join("letter.txt"), "dear").unwrap();
-        assert!(matches!(
-            Directory::open(path, None),
-            Err(DirectoryError::Foreign(_))
-        ));
+        assert!(matches!(Directory::open(path, None), Err(DirectoryError::Foreign(_))));
         fs::remove_file(path.join("letter.txt")).unwrap();
         drop(Directory::open(path, None).unwrap());
         let text = fs::read_to_string(path.join("format")).unwrap();

@@ -29,10 +29,7 @@ pub trait Disk: Send + Sync + 'static {
 }
 
 /// An open file. Handles may be shared between threads; nobody keeps a cursor.
-#[allow(
-    clippy::len_without_is_empty,
-    reason = "nobody asks whether a file is empty"
-)]
+#[allow(clippy::len_without_is_empty, reason = "nobody asks whether a file is empty")]
 pub trait DiskFile: Send + Sync {
     /// Fills `buf` from `at`; returns fewer bytes only at the end of the file.
     fn read_at(&self, buf: &mut [u8], at: u64) -> io::Result<usize>;
@@ -45,8 +42,5 @@ pub trait DiskFile: Send + Sync {
 
 /// Whether an error says that the disk is full, which passes, rather than broken, which does not.
 pub fn is_full(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-    )
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

@@ -123,10 +123,7 @@ pub fn is_chunk(key: &[u8]) -> bool {
 /// The stream and first position of a chunk's key.
 pub fn parse_chunk(key: &[u8]) -> Option<(StreamId, u64)> {
     let (id, start) = key.strip_prefix(&[CHUNK])?.split_first_chunk::<8>()?;
-    Some((
-        StreamId(u64::from_be_bytes(*id)),
-        u64::from_be_bytes(start.try_into().ok()?),
-    ))
+    Some((StreamId(u64::from_be_bytes(*id)), u64::from_be_bytes(start.try_into().ok()?)))
 }
 
 fn tagged(tag: u8, id: u64) -> Bytes {
@@ -220,35 +217,20 @@ mod tests {
     use super::*;
 
     fn subject() -> (Tenant, StreamPath) {
-        (
-            Tenant::parse("acme").unwrap(),
-            StreamPath::parse("/a/b").unwrap(),
-        )
+        (Tenant::parse("acme").unwrap(), StreamPath::parse("/a/b").unwrap())
     }
 
     #[test]
     fn keys_read_back() {
         let (tenant, path) = subject();
-        assert_eq!(
-            parse_stream(&stream(&tenant, &path)),
-            Some((tenant.clone(), path.clone()))
-        );
-        assert_eq!(
-            parse_chunk(&chunk(StreamId(7), 42)),
-            Some((StreamId(7), 42))
-        );
-        for obligation in [
-            Due::Expire(tenant.clone(), path.clone()),
-            Due::Purge(StreamId(9)),
-        ] {
+        assert_eq!(parse_stream(&stream(&tenant, &path)), Some((tenant.clone(), path.clone())));
+        assert_eq!(parse_chunk(&chunk(StreamId(7), 42)), Some((StreamId(7), 42)));
+        for obligation in [Due::Expire(tenant.clone(), path.clone()), Due::Purge(StreamId(9))] {
             let key = due(Millis(5), &obligation);
             assert_eq!(parse_due(&key), Some((Millis(5), obligation)));
         }
         let key = due_release(Millis(5), &tenant, &path, StreamId(3));
-        assert_eq!(
-            parse_due(&key),
-            Some((Millis(5), Due::Release(tenant, path)))
-        );
+        assert_eq!(parse_due(&key), Some((Millis(5), Due::Release(tenant, path))));
     }
 
     #[test]

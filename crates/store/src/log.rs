@@ -49,10 +49,7 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Config {
-        Config {
-            segment_bytes: 64 << 20,
-            sync: true,
-        }
+        Config { segment_bytes: 64 << 20, sync: true }
     }
 }
 
@@ -109,14 +106,7 @@ impl Log {
             closed: opened.closed,
             must_rotate: behind || other_mode,
             sealed: opened.sealed,
-            ..Log::new(
-                disk,
-                config,
-                salt,
-                spares,
-                opened.active,
-                opened.next_seq.max(after + 1),
-            )
+            ..Log::new(disk, config, salt, spares, opened.active, opened.next_seq.max(after + 1))
         };
         Ok((log, recovered))
     }
@@ -133,10 +123,9 @@ impl Log {
         recover::expect_none(&*disk)?;
         let spares = open_spares(&disk, &config)?;
         let segment = config.segment(1, after + 1, salt());
-        let file = spares.begin(&segment).map_err(|failed| OpenError::Io {
-            file: failed.file,
-            source: failed.source,
-        })?;
+        let file = spares
+            .begin(&segment)
+            .map_err(|failed| OpenError::Io { file: failed.file, source: failed.source })?;
         let active = Active::new(file, segment, BLOCK_BYTES as u64);
         Ok(Log::new(disk, config, salt, spares, active, after + 1))
     }
@@ -194,10 +183,7 @@ impl Log {
         let payload = parts.iter().map(|part| part.len() as u64).sum();
         let max = self.max_record();
         if payload > max {
-            return Err(CommitError::TooLarge {
-                bytes: payload,
-                max,
-            });
+            return Err(CommitError::TooLarge { bytes: payload, max });
         }
         let bytes = frame::frame_bytes(payload);
         if self.must_rotate || !segment::fits(self.active.tail, bytes, self.active.segment.bytes) {
@@ -222,14 +208,8 @@ impl Log {
         if self.sealed || self.must_rotate || !self.config.sync {
             return Ok(());
         }
-        let mark = Header {
-            seq: self.next_seq,
-            kind: Kind::Mark { continued: false },
-        };
-        let written = self
-            .active
-            .file
-            .write_at(&mark.encode(self.active.keys), self.active.tail);
+        let mark = Header { seq: self.next_seq, kind: Kind::Mark { continued: false } };
+        let written = self.active.file.write_at(&mark.encode(self.active.keys), self.active.tail);
         written.map_err(|error| self.fail_at_tail(error))?;
         self.sealed = true;
         Ok(())
@@ -283,11 +263,7 @@ impl Log {
     /// back after a restart although it was refused. Without its header it cannot; if the full disk
     /// does not take even that, then the next record overwrites it.
     fn erase_unfinished(&mut self) -> Result<(), CommitError> {
-        match self
-            .active
-            .file
-            .write_at(&[0; HEADER_BYTES], self.active.tail)
-        {
+        match self.active.file.write_at(&[0; HEADER_BYTES], self.active.tail) {
             Ok(()) => self.sync_tail(),
             Err(error) if is_full(&error) => Ok(()),
             Err(error) => Err(self.fail_at_tail(error)),
@@ -322,14 +298,8 @@ impl Log {
         };
         // Tells later, if this segment is the last one found, that another one is missing. It is
         // good to have and not needed: a full disk may refuse it, and nobody syncs it.
-        let mark = Header {
-            seq: self.next_seq,
-            kind: Kind::Mark { continued: true },
-        };
-        let written = self
-            .active
-            .file
-            .write_at(&mark.encode(self.active.keys), self.active.tail);
+        let mark = Header { seq: self.next_seq, kind: Kind::Mark { continued: true } };
+        let written = self.active.file.write_at(&mark.encode(self.active.keys), self.active.tail);
         if let Err(source) = written
             && !is_full(&source)
         {
@@ -337,22 +307,14 @@ impl Log {
         }
         let active = Active::new(file, segment, BLOCK_BYTES as u64);
         let Segment { number, bytes, .. } = std::mem::replace(&mut self.active, active).segment;
-        self.closed.push_back(Closed {
-            number,
-            last: self.next_seq - 1,
-            bytes,
-        });
+        self.closed.push_back(Closed { number, last: self.next_seq - 1, bytes });
         self.must_rotate = false;
         self.sealed = false;
         Ok(())
     }
 
     fn check_running(&self) -> Result<(), CommitError> {
-        if self.stopped {
-            Err(CommitError::Stopped)
-        } else {
-            Ok(())
-        }
+        if self.stopped { Err(CommitError::Stopped) } else { Ok(()) }
     }
 
     /// The error for a write at the tail: a full disk passes, everything else stops the log.
@@ -365,42 +327,24 @@ impl Log {
 
     fn stop(&mut self, file: String, position: u64, source: io::Error) -> CommitError {
         self.stopped = true;
-        CommitError::Fatal {
-            file,
-            position,
-            source,
-        }
+        CommitError::Fatal { file, position, source }
     }
 }
 
 impl Config {
     fn check(&self) {
         let bytes = self.segment_bytes;
-        assert!(
-            bytes.is_multiple_of(BLOCK_BYTES as u64),
-            "a segment is made of whole blocks"
-        );
-        assert!(
-            bytes >= 2 * BLOCK_BYTES as u64,
-            "a segment has room for records"
-        );
+        assert!(bytes.is_multiple_of(BLOCK_BYTES as u64), "a segment is made of whole blocks");
+        assert!(bytes >= 2 * BLOCK_BYTES as u64, "a segment has room for records");
         assert!(bytes < 1 << 32, "the length of a record has 32 bits");
     }
 
     fn segment(&self, number: u64, first_seq: u64, salt: u64) -> Segment {
-        Segment {
-            number,
-            first_seq,
-            salt,
-            bytes: self.segment_bytes,
-            unsynced: !self.sync,
-        }
+        Segment { number, first_seq, salt, bytes: self.segment_bytes, unsynced: !self.sync }
     }
 }
 
 fn open_spares(disk: &Arc<dyn Disk>, config: &Config) -> Result<SparePool, OpenError> {
-    SparePool::open(Arc::clone(disk), config.segment_bytes).map_err(|source| OpenError::Io {
-        file: "a spare segment".to_owned(),
-        source,
-    })
+    SparePool::open(Arc::clone(disk), config.segment_bytes)
+        .map_err(|source| OpenError::Io { file: "a spare segment".to_owned(), source })
 }

@@ -63,11 +63,6 @@ pub fn open(
     match (replayed, failed) {
         (_, Some(error)) => Err(error.into()),
         (Err(error), None) => Err(error.into()),
-        (Ok((log, recovered)), None) => Ok(Opened {
-            log,
-            state,
-            checkpoint,
-            recovered,
-        }),
+        (Ok((log, recovered)), None) => Ok(Opened { log, state, checkpoint, recovered }),
     }
 }

@@ -46,21 +46,15 @@ pub fn encode_head(head: &Head) -> Bytes {
 
 /// Reads a stream's head.
 pub fn decode_head(value: &[u8]) -> Result<Head, RecordError> {
-    let whole = |why: minicbor::decode::Error| RecordError {
-        what: "stream head",
-        why: why.to_string(),
-    };
+    let whole =
+        |why: minicbor::decode::Error| RecordError { what: "stream head", why: why.to_string() };
     read_head(&mut Decoder::new(value)).map_err(whole)
 }
 
 /// Writes a producer's state.
 pub fn encode_producer(state: ProducerState) -> Bytes {
     finish(24, |out| {
-        out.map(2)?
-            .u32(0)?
-            .u64(state.epoch)?
-            .u32(1)?
-            .u64(state.seq)?;
+        out.map(2)?.u32(0)?.u64(state.epoch)?.u32(1)?.u64(state.seq)?;
         Ok(())
     })
 }
@@ -76,10 +70,7 @@ pub fn decode_producer(value: &[u8]) -> Result<ProducerState, RecordError> {
         }
         Ok(())
     })
-    .map_err(|why| RecordError {
-        what: "producer",
-        why: why.to_string(),
-    })?;
+    .map_err(|why| RecordError { what: "producer", why: why.to_string() })?;
     Ok(state)
 }
 
@@ -116,8 +107,7 @@ fn write_head(out: &mut Writer, head: &Head) -> Written {
     let count = optional.iter().filter(|there| **there).count();
     out.map(5 + u64::try_from(count).unwrap_or(0))?;
     out.u32(head::ID)?.u64(head.id.0)?;
-    out.u32(head::CONTENT_TYPE)?
-        .str(head.content_type.as_str())?;
+    out.u32(head::CONTENT_TYPE)?.str(head.content_type.as_str())?;
     out.u32(head::TAIL)?.u64(head.tail.position())?;
     out.u32(head::CREATED_AT)?.u64(head.created_at.0)?;
     out.u32(head::TOUCHED_AT)?.u64(head.touched_at.0)?;
@@ -234,11 +224,7 @@ fn read_closed(input: &mut Decoder<'_>) -> Read<Closed> {
         return Ok(Closed { by: None });
     }
     let id = Arc::from(input.str()?);
-    let by = ProducerTag {
-        id,
-        epoch: input.u64()?,
-        seq: input.u64()?,
-    };
+    let by = ProducerTag { id, epoch: input.u64()?, seq: input.u64()? };
     Ok(Closed { by: Some(by) })
 }
 
@@ -259,14 +245,7 @@ fn read_fork(input: &mut Decoder<'_>) -> Read<Fork> {
         Ok(())
     })?;
     let source = source.ok_or_else(|| minicbor::decode::Error::message("no fork source"))?;
-    Ok(Fork {
-        source,
-        source_id,
-        at,
-        requested_at,
-        sub_offset,
-        depth,
-    })
+    Ok(Fork { source, source_id, at, requested_at, sub_offset, depth })
 }
 
 /// Walks over a map with integer keys.
@@ -274,9 +253,7 @@ fn fields<'b>(
     input: &mut Decoder<'b>,
     mut each: impl FnMut(u32, &mut Decoder<'b>) -> Read<()>,
 ) -> Read<()> {
-    let count = input
-        .map()?
-        .ok_or_else(|| minicbor::decode::Error::message("open-ended map"))?;
+    let count = input.map()?.ok_or_else(|| minicbor::decode::Error::message("open-ended map"))?;
     for _ in 0..count {
         let field = input.u32()?;
         each(field, input)?;
@@ -289,11 +266,7 @@ mod tests {
     use super::*;
 
     fn full_head() -> Head {
-        let tag = ProducerTag {
-            id: "p".into(),
-            epoch: 3,
-            seq: 4,
-        };
+        let tag = ProducerTag { id: "p".into(), epoch: 3, seq: 4 };
         Head {
             id: StreamId(u64::MAX),
             content_type: ContentType::parse("text/plain; charset=utf-8").unwrap(),
@@ -336,10 +309,7 @@ mod tests {
 
     #[test]
     fn producers_and_counters_read_back() {
-        let state = ProducerState {
-            epoch: 7,
-            seq: u64::MAX,
-        };
+        let state = ProducerState { epoch: 7, seq: u64::MAX };
         assert_eq!(decode_producer(&encode_producer(state)), Ok(state));
         assert_eq!(decode_u64(&encode_u64(42)), Ok(42));
         assert!(decode_u64(b"short").is_err());
@@ -349,19 +319,9 @@ mod tests {
     fn unknown_fields_are_skipped_and_damage_is_an_error() {
         let mut out = Encoder::new(Vec::new());
         out.map(3).unwrap().u32(0).unwrap().u64(1).unwrap();
-        out.u32(99)
-            .unwrap()
-            .str("later")
-            .unwrap()
-            .u32(1)
-            .unwrap()
-            .u64(2)
-            .unwrap();
+        out.u32(99).unwrap().str("later").unwrap().u32(1).unwrap().u64(2).unwrap();
         let value = out.into_writer();
-        assert_eq!(
-            decode_producer(&value),
-            Ok(ProducerState { epoch: 1, seq: 2 })
-        );
+        assert_eq!(decode_producer(&value), Ok(ProducerState { epoch: 1, seq: 2 }));
         let whole = encode_head(&full_head());
         for cut in 0..whole.len() {
             assert!(decode_head(&whole[..cut]).is_err(), "cut at {cut}");

@@ -34,29 +34,20 @@ impl Run {
 
     /// What this run says of a key: nothing, its removal, or its value.
     pub fn get(&self, key: &[u8]) -> Option<Option<Bytes>> {
-        let at = self
-            .entries
-            .binary_search_by(|entry| entry.key.as_ref().cmp(key))
-            .ok()?;
+        let at = self.entries.binary_search_by(|entry| entry.key.as_ref().cmp(key)).ok()?;
         self.entries.get(at).map(|entry| entry.value.clone())
     }
 
     /// The entries from `from` to before `to`.
     pub fn range(&self, from: &[u8], to: &[u8]) -> &[Entry] {
-        let begin = self
-            .entries
-            .partition_point(|entry| entry.key.as_ref() < from);
-        let end = self
-            .entries
-            .partition_point(|entry| entry.key.as_ref() < to);
+        let begin = self.entries.partition_point(|entry| entry.key.as_ref() < from);
+        let end = self.entries.partition_point(|entry| entry.key.as_ref() < to);
         self.entries.get(begin..end).unwrap_or_default()
     }
 
     /// The last entry from `from` up to and including `last`.
     pub fn floor(&self, from: &[u8], last: &[u8]) -> Option<&Entry> {
-        let end = self
-            .entries
-            .partition_point(|entry| entry.key.as_ref() <= last);
+        let end = self.entries.partition_point(|entry| entry.key.as_ref() <= last);
         let entry = self.entries.get(end.checked_sub(1)?)?;
         (entry.key.as_ref() >= from).then_some(entry)
     }
@@ -64,10 +55,7 @@ impl Run {
     /// Both runs as one; where both have a key, the newer one's entry stays.
     pub fn merge(older: &Run, newer: &Run) -> Run {
         let mut entries = Vec::with_capacity(older.entries.len() + newer.entries.len());
-        let (mut old, mut new) = (
-            older.entries.iter().peekable(),
-            newer.entries.iter().peekable(),
-        );
+        let (mut old, mut new) = (older.entries.iter().peekable(), newer.entries.iter().peekable());
         loop {
             let order = match (old.peek(), new.peek()) {
                 (Some(left), Some(right)) => left.key.cmp(&right.key),
@@ -110,10 +98,7 @@ mod tests {
 
     fn run(map: &BTreeMap<u8, Option<u8>>) -> Arc<Run> {
         let one = |byte: u8| Bytes::copy_from_slice(&[byte]);
-        let entries = map.iter().map(|(k, v)| Entry {
-            key: one(*k),
-            value: v.map(one),
-        });
+        let entries = map.iter().map(|(k, v)| Entry { key: one(*k), value: v.map(one) });
         Arc::new(Run::from_sorted(entries.collect()))
     }
 

@@ -61,24 +61,13 @@ pub struct Frozen {
 impl State {
     /// The state over a table that holds everything up to `applied`.
     pub fn new(table: Arc<dyn Table>, applied: u64) -> State {
-        let view = View {
-            seq: applied,
-            dropped: applied,
-            ..View::default()
-        };
-        State {
-            table,
-            view: ArcSwap::from_pointee(view),
-            publishing: Mutex::new(()),
-        }
+        let view = View { seq: applied, dropped: applied, ..View::default() };
+        State { table, view: ArcSwap::from_pointee(view), publishing: Mutex::new(()) }
     }
 
     /// What can be read now.
     pub fn reader(&self) -> Reader {
-        Reader {
-            view: self.view.load_full(),
-            table: self.table.clone(),
-        }
+        Reader { view: self.view.load_full(), table: self.table.clone() }
     }
 
     /// Shows a durable batch to readers.
@@ -104,10 +93,7 @@ impl State {
         let (runs, through) = {
             let view = self.view.load();
             if let Some(run) = &view.frozen {
-                return Some(Frozen {
-                    run: run.clone(),
-                    through: view.frozen_seq,
-                });
+                return Some(Frozen { run: run.clone(), through: view.frozen_seq });
             }
             if view.active.is_empty() {
                 return None;
@@ -121,8 +107,7 @@ impl State {
         let mut view = View::clone(&self.view.load());
         // Runs published meanwhile may have been merged with ours: they hold newer entries of the
         // same keys, so keeping a merged run active beside the frozen one changes nothing.
-        view.active
-            .retain(|run| !runs.iter().any(|old| Arc::ptr_eq(old, run)));
+        view.active.retain(|run| !runs.iter().any(|old| Arc::ptr_eq(old, run)));
         view.active_bytes = view.active.iter().map(|run| run_bytes(run)).sum();
         view.frozen = Some(run.clone());
         view.frozen_seq = through;
@@ -149,9 +134,7 @@ impl State {
     }
 
     fn lock(&self) -> MutexGuard<'_, ()> {
-        self.publishing
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.publishing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -181,10 +164,7 @@ impl View {
     /// What the overlay says of a key: nothing, its removal, or its value.
     fn get(&self, key: &[u8]) -> Option<Option<Bytes>> {
         let newest_first = self.active.iter().rev().chain(&self.frozen);
-        newest_first
-            .map(|run| run.get(key))
-            .find(Option::is_some)
-            .flatten()
+        newest_first.map(|run| run.get(key)).find(Option::is_some).flatten()
     }
 }
 
@@ -227,10 +207,7 @@ impl Reader {
 
     /// At most `limit` keys from `from` to before `to`, in order; their values are not read.
     pub fn keys(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<Bytes>, TableError> {
-        let table = self
-            .table
-            .keys(from, to)
-            .map(|key| key.map(|key| (key, Bytes::new())));
+        let table = self.table.keys(from, to).map(|key| key.map(|key| (key, Bytes::new())));
         let pairs = self.merged(from, to, limit, Box::new(table))?;
         Ok(pairs.into_iter().map(|(key, _)| key).collect())
     }
@@ -247,14 +224,8 @@ impl Reader {
         let mut from_table = table.next().transpose()?;
         let mut found = Vec::new();
         while found.len() < limit {
-            let smallest = overlay
-                .iter()
-                .filter_map(|run| run.first())
-                .map(|entry| &entry.key);
-            let Some(key) = smallest
-                .chain(from_table.as_ref().map(|(key, _)| key))
-                .min()
-                .cloned()
+            let smallest = overlay.iter().filter_map(|run| run.first()).map(|entry| &entry.key);
+            let Some(key) = smallest.chain(from_table.as_ref().map(|(key, _)| key)).min().cloned()
             else {
                 break;
             };
@@ -285,9 +256,7 @@ impl Reader {
             None => {
                 let (first, last) = (keys::chunk(id, 0), keys::chunk(id, position));
                 let found = self.table.floor(&first, &last)?;
-                let chunk = found
-                    .map(|(key, value)| read_chunk(&key, &value))
-                    .transpose()?;
+                let chunk = found.map(|(key, value)| read_chunk(&key, &value)).transpose()?;
                 Ok(chunk.filter(|chunk| chunk.end() > position))
             }
         }

@@ -7,14 +7,8 @@ use std::sync::Arc;
 use reveille_store::disk::{Disk, SimDisk};
 use reveille_store::log::{CommitError, Config, Log, OpenError, Recovered, Salt};
 
-const SMALL: Config = Config {
-    segment_bytes: 16384,
-    sync: true,
-};
-const UNSYNCED: Config = Config {
-    segment_bytes: 16384,
-    sync: false,
-};
+const SMALL: Config = Config { segment_bytes: 16384, sync: true };
+const UNSYNCED: Config = Config { segment_bytes: 16384, sync: false };
 
 /// SplitMix64, the source of everything random here.
 struct Random(u64);
@@ -100,12 +94,7 @@ impl Model {
         if !self.config.sync {
             expected.truncate(records.len());
         }
-        assert!(
-            records == expected,
-            "got {}, want {}",
-            summary(&records),
-            summary(&expected)
-        );
+        assert!(records == expected, "got {}, want {}", summary(&records), summary(&expected));
         let last = expected.last().map_or(self.after, |(seq, _)| *seq);
         assert_eq!(log.next_seq(), last + 1);
         self.acknowledged = expected;
@@ -162,10 +151,7 @@ impl Model {
 }
 
 fn summary(records: &Records) -> String {
-    records
-        .iter()
-        .map(|(seq, payload)| format!("{seq}({}) ", payload.len()))
-        .collect()
+    records.iter().map(|(seq, payload)| format!("{seq}({}) ", payload.len())).collect()
 }
 
 /// Bytes that tell one commit from another; some end in zeros, as a fresh segment does.
@@ -250,11 +236,7 @@ fn without_sync_a_crash_leaves_a_prefix() {
         for _ in 0..3 {
             model.disk.fail_after(1 + random.below(60));
             for _ in 0..40 {
-                let len = if equal {
-                    700
-                } else {
-                    random.below(3000) as usize
-                };
+                let len = if equal { 700 } else { random.below(3000) as usize };
                 if model.step(Step::Commit(len)).is_err() {
                     break;
                 }
@@ -358,10 +340,7 @@ fn flippable(sealed: bool) -> (SimDisk, [(&'static str, u64); 2], u64) {
     assert_eq!(log.bytes(), 2 * SMALL.segment_bytes);
     let first: u64 = 4096 + sizes[..4].iter().map(frame).sum::<u64>();
     let second: u64 = 4096 + sizes[4..].iter().map(frame).sum::<u64>();
-    let files = [
-        ("0000000000000001.seg", first),
-        ("0000000000000002.seg", second),
-    ];
+    let files = [("0000000000000001.seg", first), ("0000000000000002.seg", second)];
     (disk, files, second - frame(&300))
 }
 
@@ -462,17 +441,10 @@ fn a_full_disk_refuses_a_segment_and_goes_on_later() {
     log.seal().unwrap();
     for free in [0, 1, 5000, 16383] {
         disk.set_free(free);
-        assert!(matches!(
-            log.commit(&[&[2; 10_000]]),
-            Err(CommitError::NoSpace)
-        ));
+        assert!(matches!(log.commit(&[&[2; 10_000]]), Err(CommitError::NoSpace)));
         assert!(log.spares().fill().is_err());
         assert_eq!((log.next_seq(), log.bytes()), (2, SMALL.segment_bytes));
-        assert_eq!(
-            disk.free_bytes().unwrap(),
-            free,
-            "nothing half-made is left"
-        );
+        assert_eq!(disk.free_bytes().unwrap(), free, "nothing half-made is left");
         let (.., records) = open(&disk, &SMALL, 0).unwrap();
         assert_eq!(records.len(), 1);
     }
@@ -517,12 +489,7 @@ fn a_record_that_found_the_disk_full_never_comes_back() {
         }
         disk.crash();
         let (.., records) = open(&disk, &SMALL, 0).unwrap();
-        assert!(
-            records == acknowledged,
-            "{} {}",
-            summary(&records),
-            summary(&acknowledged)
-        );
+        assert!(records == acknowledged, "{} {}", summary(&records), summary(&acknowledged));
     }
 }
 
@@ -533,10 +500,7 @@ fn a_failed_sync_is_final() {
     log.commit(&[b"one"]).unwrap();
     disk.fail_next_sync();
     let error = log.commit(&[b"two"]).unwrap_err();
-    assert!(
-        matches!(error, CommitError::Fatal { position: 4128, .. }),
-        "{error}"
-    );
+    assert!(matches!(error, CommitError::Fatal { position: 4128, .. }), "{error}");
     assert!(matches!(log.commit(&[b"three"]), Err(CommitError::Stopped)));
     assert!(matches!(log.seal(), Err(CommitError::Stopped)));
     assert!(matches!(log.trim(1), Err(CommitError::Stopped)));
@@ -563,10 +527,7 @@ fn a_recycled_segment_never_replays_old_records() {
             model.disk.crash();
             model.reopen().unwrap();
         }
-        assert!(
-            model.disk.list().unwrap().len() <= 7,
-            "segments are used again"
-        );
+        assert!(model.disk.list().unwrap().len() <= 7, "segments are used again");
     }
 }
 
@@ -610,25 +571,13 @@ fn missing_pieces_are_named() {
     let disk = three();
     disk.remove("0000000000000001.seg").unwrap();
     let error = open(&disk, &SMALL, 0).err().unwrap();
-    assert!(
-        matches!(
-            error,
-            OpenError::Gap {
-                have: 2,
-                want: 1,
-                ..
-            }
-        ),
-        "{error}"
-    );
+    assert!(matches!(error, OpenError::Gap { have: 2, want: 1, .. }), "{error}");
     assert_eq!(open(&disk, &SMALL, 1).unwrap().2.len(), 2);
 
     // A segment under the name of another.
     let disk = three();
-    disk.rename("0000000000000002.seg", "0000000000000001.seg")
-        .unwrap();
-    disk.rename("0000000000000003.seg", "0000000000000002.seg")
-        .unwrap();
+    disk.rename("0000000000000002.seg", "0000000000000001.seg").unwrap();
+    disk.rename("0000000000000003.seg", "0000000000000002.seg").unwrap();
     let error = open(&disk, &SMALL, 0).err().unwrap();
     assert!(matches!(&error, OpenError::Header { file, .. } if file == "0000000000000002.seg"));
 }
@@ -647,15 +596,5 @@ fn a_newer_format_is_named() {
     block[4092..].copy_from_slice(&crc.to_le_bytes());
     file.write_at(&block, 0).unwrap();
     let error = open(&disk, &SMALL, 0).err().unwrap();
-    assert!(
-        matches!(
-            error,
-            OpenError::NewerFormat {
-                version: 2,
-                known: 1,
-                ..
-            }
-        ),
-        "{error}"
-    );
+    assert!(matches!(error, OpenError::NewerFormat { version: 2, known: 1, .. }), "{error}");
 }

@@ -24,6 +24,8 @@ pub(super) struct Cell {
 /// A number in a report.
 pub(super) struct Figure {
     pub(super) name: &'static str,
+    /// Behind a value in the chart.
+    pub(super) unit: &'static str,
     /// Where it stands.
     pointer: &'static str,
     scale: f64,
@@ -63,21 +65,23 @@ impl Figure {
     }
 }
 
-pub(super) const ERRORS: Figure = less("errors %", "/error_rate", 100.0);
-pub(super) const OTHERS: Figure = less("others, cores", "/used/others_cores", 1.0);
+pub(super) const ERRORS: Figure = less("errors %", "%", "/error_rate", 100.0);
+pub(super) const OTHERS: Figure = less("others, cores", "cores", "/used/others_cores", 1.0);
 
-const fn more(name: &'static str, pointer: &'static str, scale: f64) -> Figure {
+const fn more(name: &'static str, unit: &'static str, pointer: &'static str, scale: f64) -> Figure {
     Figure {
         name,
+        unit,
         pointer,
         scale,
         better: Better::More,
     }
 }
 
-const fn less(name: &'static str, pointer: &'static str, scale: f64) -> Figure {
+const fn less(name: &'static str, unit: &'static str, pointer: &'static str, scale: f64) -> Figure {
     Figure {
         name,
+        unit,
         pointer,
         scale,
         better: Better::Less,
@@ -87,9 +91,14 @@ const fn less(name: &'static str, pointer: &'static str, scale: f64) -> Figure {
 /// The figures of every cell: after its own come cost and errors.
 fn figures(own: impl IntoIterator<Item = Figure>) -> Vec<Figure> {
     let cost = [
-        less("CPU µs each", "/used/server_cpu_us_per_operation", 1.0),
-        less("cores", "/used/server_cores", 1.0),
-        less("RSS MB", "/used/server_rss_bytes", 1e-6),
+        less(
+            "CPU µs each",
+            "µs",
+            "/used/server_cpu_us_per_operation",
+            1.0,
+        ),
+        less("cores", "cores", "/used/server_cores", 1.0),
+        less("RSS MB", "MB", "/used/server_rss_bytes", 1e-6),
         ERRORS,
     ];
     own.into_iter().chain(cost).collect()
@@ -97,10 +106,10 @@ fn figures(own: impl IntoIterator<Item = Figure>) -> Vec<Figure> {
 
 fn rate(name: &'static str) -> Vec<Figure> {
     figures([
-        more(name, "/per_second", 1.0),
-        less("p50 ms", "/latency_us/p50", 1e-3),
-        less("p99 ms", "/latency_us/p99", 1e-3),
-        less("p99.9 ms", "/latency_us/p999", 1e-3),
+        more(name, "/s", "/per_second", 1.0),
+        less("p50 ms", "ms", "/latency_us/p50", 1e-3),
+        less("p99 ms", "ms", "/latency_us/p99", 1e-3),
+        less("p99.9 ms", "ms", "/latency_us/p999", 1e-3),
     ])
 }
 
@@ -123,7 +132,10 @@ fn append(streams: u32, seconds: u32) -> Cell {
             "append-1000"
         },
         work: "append",
-        title: format!("Durable appends of 100 B, 64 connections, streams: {streams}"),
+        title: match streams {
+            1 => "Durable appends of 100 B to 1 stream, 64 connections".to_owned(),
+            _ => "Durable appends of 100 B to 1,000 streams, 64 connections".to_owned(),
+        },
         figures: rate("appends/s"),
         limit: Duration::from_secs(120),
         slow_arguments: Some(arguments.clone()),
@@ -141,9 +153,9 @@ fn read(batch: u32, seconds: u32) -> Cell {
             if batch == 1 { "100 B" } else { "10 kB" }
         ),
         figures: figures([
-            more("MB/s", "/megabytes_per_second", 1.0),
-            less("p50 ms", "/latency_us/p50", 1e-3),
-            less("p99 ms", "/latency_us/p99", 1e-3),
+            more("MB/s", "MB/s", "/megabytes_per_second", 1.0),
+            less("p50 ms", "ms", "/latency_us/p50", 1e-3),
+            less("p99 ms", "ms", "/latency_us/p99", 1e-3),
         ]),
         limit: Duration::from_secs(360),
         // A hundred thousand appends would take a slow subject minutes.
@@ -164,9 +176,9 @@ fn latency(mode: &str, quick: bool) -> Cell {
         work: "latency",
         title: format!("From sending an append to a live {name} reader holding it"),
         figures: figures([
-            less("p50 ms", "/latency_us/p50", 1e-3),
-            less("p99 ms", "/latency_us/p99", 1e-3),
-            less("answer p50 ms", "/answer_us/p50", 1e-3),
+            less("p50 ms", "ms", "/latency_us/p50", 1e-3),
+            less("p99 ms", "ms", "/latency_us/p99", 1e-3),
+            less("answer p50 ms", "ms", "/answer_us/p50", 1e-3),
         ]),
         limit: Duration::from_secs(60),
         slow_arguments: Some(arguments.clone()),
@@ -181,7 +193,7 @@ fn create(quick: bool) -> Cell {
     Cell {
         key: "create",
         work: "create",
-        title: format!("Streams created with one message of 100 B, 64 connections, up to {count}"),
+        title: format!("{count} streams created with one message of 100 B, 64 connections"),
         figures: rate("streams/s"),
         limit: Duration::from_secs(180),
         arguments: with_limit(60),
@@ -197,13 +209,13 @@ fn idle(quick: bool) -> Cell {
         work: "idle",
         title: format!("{readers} idle SSE readers, then one message to all"),
         figures: vec![
-            less("last reader ms", "/fanout/arrival_us/max", 1e-3),
-            less("median reader ms", "/fanout/arrival_us/p50", 1e-3),
-            more("up", "/fanout/up", 1.0),
-            more("received", "/fanout/received", 1.0),
-            less("RSS kB each", "/fanout/rss_per_reader_bytes", 1e-3),
-            less("idle cores", "/used/server_cores", 1.0),
-            less("RSS MB", "/fanout/rss_up_bytes", 1e-6),
+            less("last reader ms", "ms", "/fanout/arrival_us/max", 1e-3),
+            less("median reader ms", "ms", "/fanout/arrival_us/p50", 1e-3),
+            more("up", "readers", "/fanout/up", 1.0),
+            more("received", "readers", "/fanout/received", 1.0),
+            less("RSS kB each", "kB", "/fanout/rss_per_reader_bytes", 1e-3),
+            less("idle cores", "cores", "/used/server_cores", 1.0),
+            less("RSS MB", "MB", "/fanout/rss_up_bytes", 1e-6),
             ERRORS,
         ],
         limit: Duration::from_secs(240),
@@ -245,7 +257,7 @@ mod tests {
     fn a_figure_is_read_and_scaled() {
         let report = serde_json::json!({ "latency_us": { "p50": 1500 }, "error_rate": 0.25 });
         assert_eq!(
-            less("p50 ms", "/latency_us/p50", 1e-3).of(&report),
+            less("p50 ms", "ms", "/latency_us/p50", 1e-3).of(&report),
             Some(1.5)
         );
         assert_eq!(ERRORS.of(&report), Some(25.0));

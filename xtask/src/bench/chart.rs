@@ -85,7 +85,7 @@ fn panel(cell: &Cell, results: &Results, top: f64, svg: &mut String) -> f64 {
         svg,
         &format!(
             "<text x=\"{MARGIN}\" y=\"{:.1}\" font-size=\"14\" font-weight=\"600\">{}\
-             <tspan font-weight=\"400\" font-size=\"12\" fill=\"#495057\">  {}, {better}</tspan></text>",
+             <tspan dx=\"10\" font-weight=\"400\" font-size=\"12\" fill=\"#495057\">{}, {better}</tspan></text>",
             top + 18.0,
             escape(&cell.title),
             escape(figure.name),
@@ -93,7 +93,7 @@ fn panel(cell: &Cell, results: &Results, top: f64, svg: &mut String) -> f64 {
     );
     let mut y = top + TITLE_HEIGHT;
     for bar in &bars {
-        draw(bar, longest, figure.name, y, svg);
+        draw(bar, longest, figure.unit, y, svg);
         y += BAR_STEP;
     }
     y - top + PANEL_GAP
@@ -125,7 +125,8 @@ fn draw(bar: &Bar<'_>, longest: f64, unit: &str, y: f64, svg: &mut String) {
             escape(bar.color)
         ),
     );
-    let value = format!("{} {}{}", number(bar.value), unit, bar.note);
+    let space = if unit.starts_with('/') { "" } else { " " };
+    let value = format!("{}{space}{unit}{}", number(bar.value), bar.note);
     line(
         svg,
         &format!(
@@ -160,10 +161,8 @@ fn escape(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-    use crate::bench::{cell, subject};
+    use crate::bench::results::tests::results;
 
     #[test]
     fn what_would_end_an_element_or_an_attribute_is_escaped() {
@@ -174,40 +173,29 @@ mod tests {
         assert_eq!(escape("plain – text"), "plain – text");
     }
 
-    fn results() -> Results {
-        let machine = json!({ "cores": 2, "cpu": "A & B <fast>" });
-        Results::new(&subject::ALL.iter().collect::<Vec<_>>(), machine)
-    }
-
     #[test]
     fn the_longest_bar_fills_the_panel_and_the_others_are_in_proportion() {
-        let mut results = results();
-        results.add("append-1", "reveille", json!({ "per_second": 40_000 }));
-        results.add(
-            "append-1",
-            "durable-streams",
-            json!({ "per_second": 10_000 }),
-        );
-        results.add(
-            "append-1",
-            "npm",
-            json!({ "per_second": 1, "error_rate": 0.8 }),
-        );
-        let svg = svg(&cell::all(true)[..1], &results);
+        let (cells, results) = results(&[
+            ("reveille", 40_000.0, 0.0),
+            ("durable-streams", 10_000.0, 0.0),
+            ("npm", 1.0, 0.8),
+        ]);
+        let svg = svg(&cells[..1], &results);
         assert!(svg.contains(&format!("width=\"{BAR_WIDTH:.1}\"")), "{svg}");
         assert!(
             svg.contains(&format!("width=\"{:.1}\"", BAR_WIDTH / 4.0)),
             "{svg}"
         );
         assert!(svg.contains("width=\"1.5\""), "{svg}");
-        assert!(svg.contains("40,000 appends/s<"), "{svg}");
-        assert!(svg.contains("1.00 appends/s (80.0 % errors)<"), "{svg}");
+        assert!(svg.contains("40,000/s<"), "{svg}");
+        assert!(svg.contains("1.00/s (80.0 % errors)<"), "{svg}");
         assert!(svg.contains("A &amp; B &lt;fast&gt;"), "{svg}");
     }
 
     #[test]
     fn cells_without_figures_take_no_room() {
-        let empty = svg(&cell::all(true), &results());
+        let (cells, results) = results(&[]);
+        let empty = svg(&cells, &results);
         assert!(
             empty.contains(&format!("viewBox=\"0 0 900 {HEAD_HEIGHT}\"")),
             "{empty}"

@@ -24,7 +24,8 @@ pub(super) fn run(place: &Place, subject: &Subject) -> anyhow::Result<Value> {
     let created = create.get("operations").and_then(Value::as_u64);
     ensure!(
         created == Some(count),
-        "created {created:?} of {count} streams: {create}"
+        "created {created:?} of {count} streams; errors: {:?}",
+        create.get("errors")
     );
     let rss = server.rss_bytes();
     let disk = data.bytes();

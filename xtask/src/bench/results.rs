@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::cell::{Cell, Figure};
 use super::goal;
 use super::subject::{self, Subject};
+use super::table::number;
 
 pub(super) struct Results {
     /// In the order of the report.
@@ -42,20 +43,40 @@ impl Results {
         }
     }
 
-    pub(super) fn add(&mut self, cell: &'static str, subject: &'static str, report: Value) {
+    pub(super) fn add(&mut self, cell: &Cell, subject: &Subject, report: Value) {
+        if let Some((figure, value)) = cell.main().and_then(|f| Some((f, f.of(&report)?))) {
+            eprintln!("  {} {}", number(value), figure.name);
+        }
         if let Some(warning) = report.get("warning").and_then(Value::as_str) {
             eprintln!("  WARNING: {warning}");
         }
         self.reports
-            .entry((cell, subject))
+            .entry((cell.key, subject.name))
             .or_default()
             .push(report);
     }
 
-    pub(super) fn fail(&mut self, cell: &str, subject: &str, error: &anyhow::Error) {
-        let text = format!("{cell}, {subject}: {error:#}");
+    pub(super) fn fail(&mut self, what: &str, error: &anyhow::Error) {
+        let text = format!("{what}: {error:#}");
         eprintln!("  FAILED: {text}");
         self.failures.push(text);
+    }
+
+    /// The result of what only reveille does, or a failure.
+    pub(super) fn checked(&mut self, what: &str, result: anyhow::Result<Value>) -> Option<Value> {
+        result.map_err(|error| self.fail(what, &error)).ok()
+    }
+
+    /// The subjects that reveille is compared with: none when it was not measured.
+    pub(super) fn peers(&self) -> Vec<&'static str> {
+        let names: Vec<&str> = self.subjects.iter().map(|subject| subject.0).collect();
+        if !names.contains(&subject::OURS) {
+            return Vec::new();
+        }
+        names
+            .into_iter()
+            .filter(|name| *name != subject::OURS)
+            .collect()
     }
 
     /// `None` when the subject took no part or never gave the figure.
@@ -154,9 +175,25 @@ pub(super) fn spread(mut values: Vec<f64>) -> Option<Spread> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::bench::cell;
+
+    /// Results of every subject, with reports for the first cell: appends to one stream.
+    pub(in crate::bench) fn results(rates: &[(&str, f64, f64)]) -> (Vec<Cell>, Results) {
+        let machine = json!({ "cores": 2, "cpu": "A & B <fast>" });
+        let mut results = Results::new(&subject::ALL.iter().collect::<Vec<_>>(), machine);
+        let cells = cell::all(true);
+        for (name, rate, errors) in rates {
+            let subject = subject::ALL
+                .iter()
+                .find(|subject| subject.name == *name)
+                .unwrap();
+            let report = json!({ "per_second": rate, "error_rate": errors });
+            results.add(&cells[0], subject, report);
+        }
+        (cells, results)
+    }
 
     #[test]
     fn the_median_is_the_middle() {
@@ -169,18 +206,21 @@ mod tests {
 
     #[test]
     fn ratios_are_ours_over_theirs_of_the_medians() {
-        let mut results = Results::new(&subject::ALL.iter().collect::<Vec<_>>(), Value::Null);
-        let cells = cell::all(true);
-        for (ours, theirs) in [(10, 5), (30, 4), (20, 100)] {
-            results.add("append-1", "reveille", json!({ "per_second": ours }));
-            results.add(
-                "append-1",
-                "durable-streams",
-                json!({ "per_second": theirs }),
-            );
-        }
+        let ours = [10.0, 30.0, 20.0].map(|rate| ("reveille", rate, 0.0));
+        let theirs = [5.0, 4.0, 100.0].map(|rate| ("durable-streams", rate, 0.0));
+        let (cells, results) = results(&[ours, theirs].concat());
         assert_eq!(results.ratio(&cells[0], "durable-streams"), Some(4.0));
         assert_eq!(results.ratio(&cells[0], "npm"), None);
         assert_eq!(results.ratio(&cells[1], "durable-streams"), None);
+    }
+
+    #[test]
+    fn without_ours_there_is_nobody_to_compare_with() {
+        let all: Vec<&Subject> = subject::ALL.iter().collect();
+        assert_eq!(
+            Results::new(&all, Value::Null).peers(),
+            ["durable-streams", "npm"]
+        );
+        assert!(Results::new(&all[1..], Value::Null).peers().is_empty());
     }
 }

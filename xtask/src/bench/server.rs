@@ -71,9 +71,7 @@ impl Server {
     /// Starts the server and waits until it says where it listens. What it prints goes to
     /// `target/bench/NAME.log`.
     pub(super) fn start(root: &Path, subject: &Subject, data: &DataDir) -> anyhow::Result<Server> {
-        let logs = root.join("target/bench");
-        std::fs::create_dir_all(&logs)?;
-        let log = logs.join(format!("{}.log", subject.name));
+        let log = log_path(root, subject);
         let open = || {
             std::fs::OpenOptions::new()
                 .create(true)
@@ -153,6 +151,17 @@ impl Drop for Server {
             eprintln!("cannot end process {}: {error}", self.child.id());
         }
     }
+}
+
+fn log_path(root: &Path, subject: &Subject) -> PathBuf {
+    root.join("target/bench")
+        .join(format!("{}.log", subject.name))
+}
+
+/// Empties the log of a subject: it holds what the servers of one run said.
+pub(super) fn forget_log(root: &Path, subject: &Subject) -> anyhow::Result<()> {
+    std::fs::create_dir_all(root.join("target/bench"))?;
+    Ok(std::fs::write(log_path(root, subject), "")?)
 }
 
 /// Copies everything that a server prints into its log, and gives its URL when it says it.

@@ -6,7 +6,6 @@ use serde_json::Value;
 
 use super::cell::{self, Better, Cell};
 use super::results::Results;
-use super::subject;
 
 /// More than this share of errors is marked in the overview.
 const ERRORS_SHOWN_PERCENT: f64 = 0.1;
@@ -19,7 +18,7 @@ pub(super) fn markdown(cells: &[Cell], results: &Results) -> String {
     for cell in cells {
         details(cell, results, &mut text);
     }
-    alone("1,000,000 streams", results.million.as_ref(), &mut text);
+    million(results.million.as_ref(), &mut text);
     soak(results.soak.as_ref(), &mut text);
     if !results.failures.is_empty() {
         push(&mut text, "## Failed runs\n");
@@ -56,12 +55,7 @@ fn overview(cells: &[Cell], results: &Results, text: &mut String) {
     if cells.is_empty() {
         return;
     }
-    let peers: Vec<&str> = results
-        .subjects
-        .iter()
-        .map(|s| s.0)
-        .filter(|name| *name != subject::OURS)
-        .collect();
+    let peers = results.peers();
     let mut head = vec!["".to_owned(), "unit".to_owned()];
     head.extend(results.subjects.iter().map(|s| s.1.to_owned()));
     head.extend(peers.iter().map(|peer| format!("reveille / {peer}")));
@@ -96,12 +90,10 @@ fn main_figure(cell: &Cell, subject: &str, results: &Results) -> String {
     let Some(spread) = spread else {
         return "–".to_owned();
     };
-    let (median, min, max) = (
-        number(spread.median),
-        number(spread.min),
-        number(spread.max),
-    );
-    let mut shown = format!("{median} ({min}–{max})");
+    let mut shown = number(spread.median);
+    if spread.min < spread.max {
+        shown += &format!(" ({}–{})", number(spread.min), number(spread.max));
+    }
     if let Some(percent) = errors(cell, subject, results) {
         shown += &format!(", **{} % errors**", number(percent));
     }
@@ -147,11 +139,11 @@ fn details(cell: &Cell, results: &Results, text: &mut String) {
     text.push('\n');
 }
 
-fn alone(title: &str, result: Option<&Value>, text: &mut String) {
+fn million(result: Option<&Value>, text: &mut String) {
     let Some(result) = result.and_then(Value::as_object) else {
         return;
     };
-    push(text, &format!("## {title}, reveille alone\n"));
+    push(text, "## Many streams and a restart, reveille alone\n");
     for (name, value) in result {
         let value = value.as_f64().map_or_else(|| value.to_string(), number);
         push(text, &format!("- {}: {value}", name.replace('_', " ")));
@@ -162,10 +154,6 @@ fn alone(title: &str, result: Option<&Value>, text: &mut String) {
 fn soak(result: Option<&Value>, text: &mut String) {
     let Some(result) = result else { return };
     push(text, "## Soak, reveille alone\n");
-    if let Some(failed) = result.get("failed") {
-        push(text, &format!("failed: {failed}\n"));
-        return;
-    }
     let seconds = result
         .pointer("/report/seconds")
         .and_then(Value::as_f64)
@@ -254,9 +242,8 @@ fn thousands(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
+    use crate::bench::results::tests::results;
 
     #[test]
     fn numbers_show_what_matters() {
@@ -274,22 +261,19 @@ mod tests {
 
     #[test]
     fn the_overview_has_figures_ratios_and_errors() {
-        let cells = cell::all(true);
-        let mut results = Results::new(
-            &subject::ALL.iter().collect::<Vec<_>>(),
-            json!({ "cores": 2 }),
-        );
-        let report = |rate: f64, errors: f64| json!({ "per_second": rate, "error_rate": errors });
-        results.add("append-1", "reveille", report(30_000.0, 0.0));
-        results.add("append-1", "durable-streams", report(20_000.0, 0.0));
-        results.add("append-1", "npm", report(100.0, 0.85));
+        let (cells, results) = results(&[
+            ("reveille", 29_000.0, 0.0),
+            ("reveille", 31_000.0, 0.0),
+            ("durable-streams", 20_000.0, 0.0),
+            ("npm", 100.0, 0.85),
+        ]);
         let text = markdown(&cells[..1], &results);
         assert!(text.contains("- cores: 2\n"), "{text}");
-        assert!(text.contains("| 30,000 (30,000–30,000) |"), "{text}");
         assert!(
-            text.contains("| 100 (100–100), **85.0 % errors** |"),
+            text.contains("| 30,000 (29,000–31,000) | 20,000 |"),
             "{text}"
         );
+        assert!(text.contains("| 100, **85.0 % errors** |"), "{text}");
         assert!(text.contains("| 1.50 x | 300 x |"), "{text}");
     }
 }

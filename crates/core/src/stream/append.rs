@@ -32,7 +32,7 @@ pub enum Accepted {
     /// The head and the producer become these; the bytes, if any, follow the old tail.
     Appended {
         /// The new head.
-        head: Head,
+        head: Box<Head>,
         /// The stored form of the body.
         data: Bytes,
         /// The producer's new state.
@@ -72,23 +72,16 @@ pub fn append(
         return append_to_closed(head, closed, request);
     }
     if !request.body.is_empty() {
-        let same = request
-            .content_type
-            .as_ref()
-            .is_some_and(|t| t.same_media(&head.content_type));
+        let same = request.content_type.as_ref().is_some_and(|t| t.same_media(&head.content_type));
         if !same {
-            return Err(Rejected::ContentType {
-                expected: head.content_type.clone(),
-            });
+            return Err(Rejected::ContentType { expected: head.content_type.clone() });
         }
     }
     let mut producer = None;
     if let Some(tag) = &request.producer {
         match tag.judge(known)? {
             Verdict::Duplicate(state) => {
-                return Ok(Accepted::Duplicate {
-                    producer: Some(state),
-                });
+                return Ok(Accepted::Duplicate { producer: Some(state) });
             }
             Verdict::Next(state) => producer = Some(state),
         }
@@ -108,16 +101,10 @@ pub fn append(
         }
     }
     if request.close {
-        next.closed = Some(Closed {
-            by: request.producer.clone(),
-        });
+        next.closed = Some(Closed { by: request.producer.clone() });
     }
     next.touched_at = head.touched_at.max(now);
-    Ok(Accepted::Appended {
-        head: next,
-        data,
-        producer,
-    })
+    Ok(Accepted::Appended { head: Box::new(next), data, producer })
 }
 
 /// A closed stream accepts only the repetition of what closed it.
@@ -129,10 +116,8 @@ fn append_to_closed(head: &Head, closed: &Closed, request: &Append) -> Result<Ac
     if !repeated {
         return Err(Rejected::Closed { tail: head.tail });
     }
-    let producer = request.producer.as_ref().map(|tag| ProducerState {
-        epoch: tag.epoch,
-        seq: tag.seq,
-    });
+    let producer =
+        request.producer.as_ref().map(|tag| ProducerState { epoch: tag.epoch, seq: tag.seq });
     Ok(Accepted::Duplicate { producer })
 }
 
@@ -155,19 +140,11 @@ mod tests {
     fn text(body: &str) -> Append {
         let kind = ContentType::parse("text/plain");
         let body = Body::new(Bytes::copy_from_slice(body.as_bytes()), kind.as_ref());
-        Append {
-            content_type: kind,
-            body,
-            ..Append::default()
-        }
+        Append { content_type: kind, body, ..Append::default() }
     }
 
     fn by(mut request: Append, epoch: u64, seq: u64) -> Append {
-        request.producer = Some(ProducerTag {
-            id: "p".into(),
-            epoch,
-            seq,
-        });
+        request.producer = Some(ProducerTag { id: "p".into(), epoch, seq });
         request
     }
 
@@ -178,7 +155,7 @@ mod tests {
 
     fn apply(head: &Head, request: &Append) -> Head {
         match append(head, None, request, Millis(5)).unwrap() {
-            Accepted::Appended { head, .. } => head,
+            Accepted::Appended { head, .. } => *head,
             Accepted::Duplicate { .. } => panic!("a duplicate"),
         }
     }
@@ -198,18 +175,14 @@ mod tests {
         let head = apply(&open, &with_seq);
         let mut wrong = with_seq.clone();
         wrong.content_type = ContentType::parse("application/json");
-        let expected = Rejected::ContentType {
-            expected: head.content_type.clone(),
-        };
+        let expected = Rejected::ContentType { expected: head.content_type.clone() };
         assert_eq!(append(&head, None, &wrong, Millis(0)), Err(expected));
         let mut lower = with_seq.clone();
         lower.stream_seq = Some("10".into());
         let expected = Rejected::StreamSeq { last: "2".into() };
         assert_eq!(append(&head, None, &lower, Millis(0)), Err(expected));
         let closed = apply(&head, &close(Append::default()));
-        let expected = Rejected::Closed {
-            tail: Offset::new(1),
-        };
+        let expected = Rejected::Closed { tail: Offset::new(1) };
         assert_eq!(append(&closed, None, &wrong, Millis(0)), Err(expected));
     }
 
@@ -221,28 +194,18 @@ mod tests {
         let head = apply(&head, &request);
         let state = ProducerState { epoch: 0, seq: 0 };
         let again = append(&head, Some(state), &request, Millis(0));
-        assert_eq!(
-            again,
-            Ok(Accepted::Duplicate {
-                producer: Some(state)
-            })
-        );
+        assert_eq!(again, Ok(Accepted::Duplicate { producer: Some(state) }));
     }
 
     #[test]
     fn only_the_closing_request_may_be_repeated() {
         let closing = close(by(text("bye"), 0, 0));
         let head = apply(&new_head("text/plain"), &closing);
-        let refused = Err(Rejected::Closed {
-            tail: Offset::new(3),
-        });
+        let refused = Err(Rejected::Closed { tail: Offset::new(3) });
         let known = Some(ProducerState { epoch: 0, seq: 0 });
         let repeated = append(&head, known, &closing, Millis(0));
         assert_eq!(repeated, Ok(Accepted::Duplicate { producer: known }));
-        assert_eq!(
-            append(&head, known, &close(by(text("x"), 0, 1)), Millis(0)),
-            refused
-        );
+        assert_eq!(append(&head, known, &close(by(text("x"), 0, 1)), Millis(0)), refused);
         assert_eq!(append(&head, known, &text("x"), Millis(0)), refused);
         let close_only = append(&head, None, &close(Append::default()), Millis(0));
         assert_eq!(close_only, Ok(Accepted::Duplicate { producer: None }));
@@ -253,34 +216,17 @@ mod tests {
         let head = new_head("application/json");
         let kind = ContentType::parse("application/json");
         let body = Body::new(Bytes::from_static(b"{"), kind.as_ref());
-        let request = by(
-            Append {
-                content_type: kind,
-                body,
-                ..Append::default()
-            },
-            0,
-            0,
-        );
+        let request = by(Append { content_type: kind, body, ..Append::default() }, 0, 0);
         let expected = Err(Rejected::Json(JsonError::Invalid));
         assert_eq!(append(&head, None, &request, Millis(0)), expected);
-        let expected = Rejected::Producer(ProducerRejected::Gap {
-            expected: 0,
-            received: 3,
-        });
-        assert_eq!(
-            append(&head, None, &by(request, 0, 3), Millis(0)),
-            Err(expected)
-        );
+        let expected = Rejected::Producer(ProducerRejected::Gap { expected: 0, received: 3 });
+        assert_eq!(append(&head, None, &by(request, 0, 3), Millis(0)), Err(expected));
     }
 
     #[test]
     fn a_full_stream_refuses() {
         let mut head = new_head("text/plain");
         head.tail = Offset::new(POSITION_MAX - 2);
-        assert_eq!(
-            append(&head, None, &text("abc"), Millis(0)),
-            Err(Rejected::Full)
-        );
+        assert_eq!(append(&head, None, &text("abc"), Millis(0)), Err(Rejected::Full));
     }
 }

@@ -123,10 +123,7 @@ pub fn create(
     let mut data = Vec::new();
     let mut head = Head {
         id,
-        content_type: request
-            .content_type
-            .clone()
-            .unwrap_or_else(ContentType::octet_stream),
+        content_type: request.content_type.clone().unwrap_or_else(ContentType::octet_stream),
         tail: Offset::ZERO,
         expiry: request.expiry.clone(),
         requested_expiry: request.expiry.clone(),
@@ -151,13 +148,8 @@ pub fn create(
         }
     }
     let added: usize = data.iter().map(Bytes::len).sum();
-    head.tail = head
-        .own_start()
-        .plus(u64::try_from(added).unwrap_or(u64::MAX));
-    Ok(Creation::New {
-        head: Box::new(head),
-        data,
-    })
+    head.tail = head.own_start().plus(u64::try_from(added).unwrap_or(u64::MAX));
+    Ok(Creation::New { head: Box::new(head), data })
 }
 
 /// Makes `head` a fork of the source; returns the part of the anchor's append that comes along.
@@ -174,9 +166,7 @@ fn fork_from(
     if let Some(kind) = &request.content_type
         && !kind.same_media(&from.content_type)
     {
-        return Err(Rejected::ContentType {
-            expected: from.content_type.clone(),
-        });
+        return Err(Rejected::ContentType { expected: from.content_type.clone() });
     }
     let at = asked.at.unwrap_or(from.tail);
     if at > from.tail || source.anchor == Anchor::Nowhere {
@@ -210,9 +200,7 @@ fn fork_from(
         Framing::Json => json::prefix_len(append, asked.sub_offset),
         Framing::Text | Framing::Binary => Some(asked.sub_offset),
     };
-    let len = wanted
-        .and_then(|len| usize::try_from(len).ok())
-        .ok_or(Rejected::ForkSubOffset)?;
+    let len = wanted.and_then(|len| usize::try_from(len).ok()).ok_or(Rejected::ForkSubOffset)?;
     if len > append.len() {
         return Err(Rejected::ForkSubOffset);
     }
@@ -224,10 +212,7 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn new_head(kind: &str) -> Head {
-        let request = Create {
-            content_type: ContentType::parse(kind),
-            ..Create::default()
-        };
+        let request = Create { content_type: ContentType::parse(kind), ..Create::default() };
         match create(&request, None, StreamId(1), Millis(0)).unwrap() {
             Creation::New { head, .. } => *head,
             Creation::Exists => panic!("nothing exists"),
@@ -242,24 +227,12 @@ pub(crate) mod tests {
 
     fn fork_request(at: Option<u64>, sub_offset: u64) -> Create {
         let source = StreamPath::parse("/src").unwrap();
-        let fork = ForkRequest {
-            source,
-            at: at.map(Offset::new),
-            sub_offset,
-        };
-        Create {
-            fork: Some(fork),
-            ..Create::default()
-        }
+        let fork = ForkRequest { source, at: at.map(Offset::new), sub_offset };
+        Create { fork: Some(fork), ..Create::default() }
     }
 
     fn fork(head: &Head, request: &Create, anchor: Anchor) -> Result<(Head, Vec<Bytes>), Rejected> {
-        match create(
-            request,
-            Some(&Source { head, anchor }),
-            StreamId(2),
-            Millis(0),
-        )? {
+        match create(request, Some(&Source { head, anchor }), StreamId(2), Millis(0))? {
             Creation::New { head, data } => Ok((*head, data)),
             Creation::Exists => panic!("nothing exists"),
         }
@@ -268,15 +241,10 @@ pub(crate) mod tests {
     #[test]
     fn the_same_settings_are_the_same_stream() {
         let mut head = new_head("Text/plain; charset=x");
-        let mut same = Create {
-            content_type: ContentType::parse("text/plain"),
-            ..Create::default()
-        };
+        let mut same =
+            Create { content_type: ContentType::parse("text/plain"), ..Create::default() };
         assert_eq!(matches(&head, &same), Ok(Creation::Exists));
-        assert_eq!(
-            matches(&head, &Create::default()),
-            Err(Rejected::Exists("Content-Type"))
-        );
+        assert_eq!(matches(&head, &Create::default()), Err(Rejected::Exists("Content-Type")));
         same.expiry = Expiry::Ttl(5);
         assert_eq!(matches(&head, &same), Err(Rejected::Exists("expiry")));
         same.expiry = Expiry::Never;
@@ -297,10 +265,7 @@ pub(crate) mod tests {
         assert_eq!(made.content_type.as_str(), "text/plain");
         assert_eq!(made.expiry, Expiry::Ttl(60));
         assert_eq!(matches(&made, &request), Ok(Creation::Exists));
-        assert_eq!(
-            matches(&made, &fork_request(Some(3), 0)),
-            Err(Rejected::Exists("source"))
-        );
+        assert_eq!(matches(&made, &fork_request(Some(3), 0)), Err(Rejected::Exists("source")));
     }
 
     #[test]
@@ -326,9 +291,7 @@ pub(crate) mod tests {
     #[test]
     fn impossible_forks_are_refused() {
         let mut head = source_with("text/plain", 9);
-        let beyond = Rejected::ForkOffset {
-            tail: Offset::new(9),
-        };
+        let beyond = Rejected::ForkOffset { tail: Offset::new(9) };
         let asked = fork(&head, &fork_request(Some(10), 0), Anchor::Tail);
         assert_eq!(asked.unwrap_err(), beyond);
         let asked = fork(&head, &fork_request(Some(3), 0), Anchor::Nowhere);
@@ -336,9 +299,7 @@ pub(crate) mod tests {
         let mut other = fork_request(None, 0);
         other.content_type = ContentType::parse("application/json");
         let asked = fork(&head, &other, Anchor::Tail);
-        let expected = Rejected::ContentType {
-            expected: head.content_type.clone(),
-        };
+        let expected = Rejected::ContentType { expected: head.content_type.clone() };
         assert_eq!(asked.unwrap_err(), expected);
         head.soft_deleted = true;
         let asked = fork(&head, &fork_request(None, 0), Anchor::Tail);
@@ -349,15 +310,9 @@ pub(crate) mod tests {
     fn an_empty_array_creates_an_empty_json_stream() {
         let kind = ContentType::parse("application/json");
         let body = Body::new(Bytes::from_static(b"[]"), kind.as_ref());
-        let request = Create {
-            content_type: kind,
-            body,
-            ..Create::default()
-        };
+        let request = Create { content_type: kind, body, ..Create::default() };
         let made = create(&request, None, StreamId(1), Millis(0)).unwrap();
-        let Creation::New { head, data } = made else {
-            panic!("nothing exists")
-        };
+        let Creation::New { head, data } = made else { panic!("nothing exists") };
         assert!(data.is_empty());
         assert_eq!(head.tail, Offset::ZERO);
     }

@@ -28,10 +28,7 @@ pub fn delete(head: &Head) -> Result<Deletion, Rejected> {
     if head.forks == 0 {
         return Ok(Deletion::Hard);
     }
-    Ok(Deletion::Soft(Box::new(Head {
-        soft_deleted: true,
-        ..head.clone()
-    })))
+    Ok(Deletion::Soft(Box::new(Head { soft_deleted: true, ..head.clone() })))
 }
 
 /// Takes one fork off its source.
@@ -41,10 +38,7 @@ pub fn release(source: &Head) -> Release {
     if source.soft_deleted && forks == 0 {
         Release::Ended
     } else {
-        Release::Kept(Box::new(Head {
-            forks,
-            ..source.clone()
-        }))
+        Release::Kept(Box::new(Head { forks, ..source.clone() }))
     }
 }
 
@@ -58,18 +52,12 @@ mod tests {
         let mut head = new_head("text/plain");
         assert_eq!(delete(&head), Ok(Deletion::Hard));
         head.forks = 2;
-        let Ok(Deletion::Soft(soft)) = delete(&head) else {
-            panic!("forks hold it")
-        };
+        let Ok(Deletion::Soft(soft)) = delete(&head) else { panic!("forks hold it") };
         assert_eq!(delete(&soft), Err(Rejected::Gone));
-        let Release::Kept(one) = release(&soft) else {
-            panic!("one fork is left")
-        };
+        let Release::Kept(one) = release(&soft) else { panic!("one fork is left") };
         assert_eq!(release(&one), Release::Ended);
         head.forks = 1;
-        let Release::Kept(open) = release(&head) else {
-            panic!("it was not deleted")
-        };
+        let Release::Kept(open) = release(&head) else { panic!("it was not deleted") };
         assert_eq!(delete(&open), Ok(Deletion::Hard));
     }
 }

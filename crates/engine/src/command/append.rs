@@ -26,35 +26,18 @@ pub(super) fn decide(
         Err(rejected) => return Ok(Err(rejected)),
     };
     let receipt = match accepted {
-        Accepted::Duplicate { producer } => Receipt {
-            tail: head.tail,
-            closed: head.closed.is_some(),
-            producer,
-            duplicate: true,
-        },
-        Accepted::Appended {
-            head: next,
-            data,
-            producer,
-        } => {
+        Accepted::Duplicate { producer } => {
+            Receipt { tail: head.tail, closed: head.closed.is_some(), producer, duplicate: true }
+        }
+        Accepted::Appended { head: next, data, producer } => {
             if let (Some(tag), Some(state)) = (&request.producer, producer) {
                 txn.set_producer(next.id, &tag.id, state);
             }
             let closed = next.closed.is_some();
             txn.append(next.id, head.tail, &data);
-            txn.effect(Effect::Grown {
-                id: next.id,
-                from: head.tail,
-                data,
-                closed,
-            });
+            txn.effect(Effect::Grown { id: next.id, from: head.tail, data, closed });
             txn.set_head(tenant, path, &next);
-            Receipt {
-                tail: next.tail,
-                closed,
-                producer,
-                duplicate: false,
-            }
+            Receipt { tail: next.tail, closed, producer, duplicate: false }
         }
     };
     Ok(Ok(Answer::Appended(receipt)))

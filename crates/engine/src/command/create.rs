@@ -19,10 +19,7 @@ pub(super) fn decide(
 ) -> Result<Result<Answer, Rejected>, Missing> {
     if let Some(head) = txn.live_head(tenant, path)? {
         let same = matches(&head, request);
-        return Ok(same.map(|_| Answer::Created {
-            head: Box::new(head),
-            new: false,
-        }));
+        return Ok(same.map(|_| Answer::Created { head: Box::new(head), new: false }));
     }
     let mut source = None;
     if let Some(asked) = &request.fork {
@@ -31,16 +28,10 @@ pub(super) fn decide(
         };
         source = Some((asked, head));
     }
-    let with_anchor = source.as_ref().map(|(asked, head)| Source {
-        head,
-        anchor: anchor_at(asked, head, fetched),
-    });
-    match create(
-        request,
-        with_anchor.as_ref(),
-        txn.next_stream_id(),
-        txn.now(),
-    ) {
+    let with_anchor = source
+        .as_ref()
+        .map(|(asked, head)| Source { head, anchor: anchor_at(asked, head, fetched) });
+    match create(request, with_anchor.as_ref(), txn.next_stream_id(), txn.now()) {
         Err(rejected) => Ok(Err(rejected)),
         Ok(Creation::Exists) => unreachable!("the path is free"),
         Ok(Creation::New { head, data }) => {
@@ -56,10 +47,7 @@ pub(super) fn decide(
             }
             txn.set_head(tenant, path, &head);
             if let Some((asked, from)) = source {
-                let from = Head {
-                    forks: from.forks + 1,
-                    ..from
-                };
+                let from = Head { forks: from.forks + 1, ..from };
                 txn.set_head(tenant, &asked.source, &from);
             }
             Ok(Ok(Answer::Created { head, new: true }))

@@ -21,14 +21,7 @@ pub(super) fn touch(
         && head.id == id
         && head.touched_at < at
     {
-        txn.set_head(
-            tenant,
-            path,
-            &Head {
-                touched_at: at,
-                ..head
-            },
-        );
+        txn.set_head(tenant, path, &Head { touched_at: at, ..head });
     }
     Ok(Answer::Done)
 }

@@ -64,19 +64,13 @@ impl Disk for RealDisk {
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(self.path(name))?;
+        let file = OpenOptions::new().read(true).write(true).open(self.path(name))?;
         Ok(Arc::new(RealFile(file)))
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(self.path(name))?;
+        let file =
+            OpenOptions::new().read(true).write(true).create_new(true).open(self.path(name))?;
         Ok(Arc::new(RealFile(file)))
     }
 
@@ -138,10 +132,7 @@ mod tests {
         let file = disk.create("one").unwrap();
         file.write_at(b"hello", 3).unwrap();
         file.sync().unwrap();
-        assert_eq!(
-            disk.create("one").err().unwrap().kind(),
-            io::ErrorKind::AlreadyExists
-        );
+        assert_eq!(disk.create("one").err().unwrap().kind(), io::ErrorKind::AlreadyExists);
 
         disk.rename("one", "two").unwrap();
         disk.sync_dir().unwrap();
@@ -154,9 +145,6 @@ mod tests {
         assert!(disk.free_bytes().unwrap() > 0);
 
         disk.remove("two").unwrap();
-        assert_eq!(
-            disk.open("two").err().unwrap().kind(),
-            io::ErrorKind::NotFound
-        );
+        assert_eq!(disk.open("two").err().unwrap().kind(), io::ErrorKind::NotFound);
     }
 }

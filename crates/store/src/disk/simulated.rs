@@ -60,9 +60,7 @@ impl SimDisk {
             capacity: u64::MAX,
             trace: seed,
         };
-        SimDisk {
-            state: Arc::new(Mutex::new(state)),
-        }
+        SimDisk { state: Arc::new(Mutex::new(state)) }
     }
 
     /// Loses power: what was not synced survives in part, and open handles are dead.
@@ -135,10 +133,7 @@ impl State {
         let interrupted = self.fail_at == Some(self.operations);
         self.down = interrupted;
         let takes_effect = !interrupted || self.random.one_in(2);
-        Ok(Fate {
-            takes_effect,
-            interrupted,
-        })
+        Ok(Fate { takes_effect, interrupted })
     }
 
     fn check_up(&self) -> io::Result<()> {
@@ -162,11 +157,7 @@ impl State {
             self.files.write(inode, stored, at);
         }
         fate.end()?;
-        if stored.len() < buf.len() {
-            Err(io::ErrorKind::StorageFull.into())
-        } else {
-            Ok(())
-        }
+        if stored.len() < buf.len() { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
     }
 
     fn sync(&mut self, inode: u64) -> io::Result<()> {
@@ -183,22 +174,16 @@ impl State {
     /// Folds an operation into the trace.
     fn note(&mut self, what: &[&[u8]]) {
         for part in what {
-            self.trace = part
-                .iter()
-                .fold(self.trace ^ part.len() as u64, |hash, byte| {
-                    (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-                });
+            self.trace = part.iter().fold(self.trace ^ part.len() as u64, |hash, byte| {
+                (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+            });
         }
     }
 }
 
 impl Fate {
     fn end(self) -> io::Result<()> {
-        if self.interrupted {
-            Err(crashed())
-        } else {
-            Ok(())
-        }
+        if self.interrupted { Err(crashed()) } else { Ok(()) }
     }
 }
 
@@ -222,11 +207,7 @@ impl Disk for SimDisk {
         if state.files.find(name).is_some() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        let inode = if fate.takes_effect {
-            state.files.create(name)
-        } else {
-            0
-        };
+        let inode = if fate.takes_effect { state.files.create(name) } else { 0 };
         fate.end()?;
         Ok(self.handle(inode, state.generation))
     }
@@ -271,11 +252,7 @@ impl Disk for SimDisk {
 
 impl SimDisk {
     fn handle(&self, inode: u64, generation: u64) -> Arc<dyn DiskFile> {
-        Arc::new(SimFile {
-            state: Arc::clone(&self.state),
-            inode,
-            generation,
-        })
+        Arc::new(SimFile { state: Arc::clone(&self.state), inode, generation })
     }
 }
 
@@ -289,11 +266,7 @@ impl SimFile {
     fn lock(&self) -> io::Result<MutexGuard<'_, State>> {
         let state = lock(&self.state);
         state.check_up()?;
-        if state.generation == self.generation {
-            Ok(state)
-        } else {
-            Err(crashed())
-        }
+        if state.generation == self.generation { Ok(state) } else { Err(crashed()) }
     }
 }
 

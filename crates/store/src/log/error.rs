@@ -11,12 +11,7 @@ pub enum OpenError {
          proves that it once was. Nothing was changed. Restore {file} from a copy, or the whole \
          data directory from a backup"
     )]
-    Corrupt {
-        file: String,
-        position: u64,
-        expected_seq: u64,
-        found: Found,
-    },
+    Corrupt { file: String, position: u64, expected_seq: u64, found: Found },
     #[error(
         "the header of {file} is damaged: {problem}. Nothing was changed. Restore {file} from a \
          copy, or the whole data directory from a backup"
@@ -45,17 +40,9 @@ pub enum OpenError {
     )]
     Empty { after: u64 },
     #[error("{file} has format version {version}, and this program knows versions up to {known}")]
-    NewerFormat {
-        file: String,
-        version: u32,
-        known: u32,
-    },
+    NewerFormat { file: String, version: u32, known: u32 },
     #[error("record {seq} in {file} could not be applied: {reason}")]
-    Replay {
-        file: String,
-        seq: u64,
-        reason: String,
-    },
+    Replay { file: String, seq: u64, reason: String },
     #[error("cannot read or repair the log at {file}: {source}")]
     Io { file: String, source: io::Error },
 }
@@ -96,11 +83,7 @@ pub enum CommitError {
     TooLarge { bytes: u64, max: u64 },
     /// What is on disk is not known any more; only recovery can tell. The log is stopped.
     #[error("the log failed at byte {position} of {file}: {source}")]
-    Fatal {
-        file: String,
-        position: u64,
-        source: io::Error,
-    },
+    Fatal { file: String, position: u64, source: io::Error },
     #[error("the log is stopped since an earlier failure")]
     Stopped,
 }

@@ -51,11 +51,7 @@ pub(super) enum Kind {
 impl Keys {
     pub(super) fn new(salt: u64) -> Keys {
         let mask = (salt >> 32) as u32;
-        Keys {
-            record: RECORD ^ mask,
-            mark: MARK ^ mask,
-            seed: salt as u32,
-        }
+        Keys { record: RECORD ^ mask, mark: MARK ^ mask, seed: salt as u32 }
     }
 
     /// The checksum of a payload with its padding.
@@ -90,19 +86,11 @@ impl Header {
             return None;
         }
         let kind = if fields.magic == keys.record {
-            Kind::Record {
-                len: fields.len,
-                crc: fields.crc,
-            }
+            Kind::Record { len: fields.len, crc: fields.crc }
         } else {
-            Kind::Mark {
-                continued: fields.len == 1,
-            }
+            Kind::Mark { continued: fields.len == 1 }
         };
-        Some(Header {
-            seq: fields.seq,
-            kind,
-        })
+        Some(Header { seq: fields.seq, kind })
     }
 
     /// What the frame takes in the segment.
@@ -116,9 +104,7 @@ impl Header {
 
 /// What a payload takes in the segment.
 pub(super) fn frame_bytes(payload: u64) -> u64 {
-    (HEADER_BYTES as u64)
-        .saturating_add(payload)
-        .next_multiple_of(ALIGN)
+    (HEADER_BYTES as u64).saturating_add(payload).next_multiple_of(ALIGN)
 }
 
 /// Makes `buffer` the whole frame of a record whose payload is `parts` one after the other.
@@ -131,10 +117,7 @@ pub(super) fn write_record(buffer: &mut Vec<u8>, keys: Keys, seq: u64, parts: &[
     let len = u32::try_from(buffer.len() - HEADER_BYTES).expect("a segment is below 4 GiB");
     buffer.resize(buffer.len().next_multiple_of(ALIGN as usize), 0);
     if let Some((header, payload)) = buffer.split_first_chunk_mut::<HEADER_BYTES>() {
-        let kind = Kind::Record {
-            len,
-            crc: keys.crc(payload),
-        };
+        let kind = Kind::Record { len, crc: keys.crc(payload) };
         *header = Header { seq, kind }.encode(keys);
     }
 }
@@ -189,13 +172,7 @@ mod tests {
 
             let header = Header::decode(keys, &buffer).unwrap();
             assert_eq!(header.seq, 42);
-            assert_eq!(
-                header.kind,
-                Kind::Record {
-                    len,
-                    crc: keys.crc(&buffer[24..])
-                }
-            );
+            assert_eq!(header.kind, Kind::Record { len, crc: keys.crc(&buffer[24..]) });
             assert_eq!(header.frame_bytes(), buffer.len() as u64);
             assert_eq!(buffer.len() as u64 % ALIGN, 0);
             assert_eq!(&buffer[24..24 + payload.len()], payload);
@@ -206,10 +183,7 @@ mod tests {
     fn a_mark_reads_back() {
         let keys = Keys::new(7);
         for continued in [false, true] {
-            let mark = Header {
-                seq: 9,
-                kind: Kind::Mark { continued },
-            };
+            let mark = Header { seq: 9, kind: Kind::Mark { continued } };
             assert_eq!(Header::decode(keys, &mark.encode(keys)), Some(mark));
         }
     }
@@ -229,11 +203,8 @@ mod tests {
 
     #[test]
     fn another_salt_sees_nothing() {
-        let good = Header {
-            seq: 9,
-            kind: Kind::Mark { continued: false },
-        }
-        .encode(Keys::new(1 << 32));
+        let good =
+            Header { seq: 9, kind: Kind::Mark { continued: false } }.encode(Keys::new(1 << 32));
         for salt in [0, 1, 2 << 32, 3 << 40] {
             assert_eq!(Header::decode(Keys::new(salt), &good), None);
             assert!(!are_remains(Keys::new(salt), &good, 10));

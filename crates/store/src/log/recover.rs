@@ -77,37 +77,20 @@ pub(super) fn run(
     let mut chain = chain.into_iter().peekable();
     while let Some(mut reading) = chain.next() {
         let next = chain.peek().map_or(last.segment, |next| next.segment);
-        let end = read_records(
-            &mut reading,
-            Some(next.first_seq),
-            after,
-            replay,
-            &mut recovered,
-        )?;
+        let end = read_records(&mut reading, Some(next.first_seq), after, replay, &mut recovered)?;
         if end.next_seq != next.first_seq {
-            let found = Found::Segment {
-                file: next.name(),
-                first_seq: next.first_seq,
-            };
+            let found = Found::Segment { file: next.name(), first_seq: next.first_seq };
             return Err(reading.corrupt(&end, found));
         }
         let Segment { number, bytes, .. } = reading.segment;
-        closed.push_back(Closed {
-            number,
-            bytes,
-            last: end.next_seq - 1,
-        });
+        closed.push_back(Closed { number, bytes, last: end.next_seq - 1 });
     }
 
     let end = read_records(&mut last, None, after, replay, &mut recovered)?;
     // Only without syncs can the table know more than the log.
     if end.next_seq <= after && !last.segment.unsynced {
         let file = last.segment.name();
-        return Err(OpenError::Behind {
-            file,
-            last: end.next_seq - 1,
-            after,
-        });
+        return Err(OpenError::Behind { file, last: end.next_seq - 1, after });
     }
     let settled = tail::settle(&mut last, &end)?;
     recovered.torn = settled.torn;
@@ -127,30 +110,20 @@ pub(super) fn expect_none(disk: &dyn Disk) -> Result<(), OpenError> {
         None => Ok(()),
         Some(number) => {
             let source = io::ErrorKind::AlreadyExists.into();
-            Err(OpenError::Io {
-                file: segment::name(*number),
-                source,
-            })
+            Err(OpenError::Io { file: segment::name(*number), source })
         }
     }
 }
 
 /// The numbers of all segments, which leave none out.
 fn segment_numbers(disk: &dyn Disk) -> Result<Vec<u64>, OpenError> {
-    let names = disk.list().map_err(|source| OpenError::Io {
-        file: "the log directory".into(),
-        source,
-    })?;
-    let mut numbers: Vec<u64> = names
-        .iter()
-        .filter_map(|name| segment::parse_name(name))
-        .collect();
+    let names =
+        disk.list().map_err(|source| OpenError::Io { file: "the log directory".into(), source })?;
+    let mut numbers: Vec<u64> = names.iter().filter_map(|name| segment::parse_name(name)).collect();
     numbers.sort_unstable();
     for (number, next) in numbers.iter().zip(numbers.iter().skip(1)) {
         if number + 1 != *next {
-            return Err(OpenError::Missing {
-                file: segment::name(number + 1),
-            });
+            return Err(OpenError::Missing { file: segment::name(number + 1) });
         }
     }
     Ok(numbers)
@@ -174,31 +147,22 @@ fn read_headers(
     }
     match chain.front() {
         None => Ok(chain),
-        Some(Reading { segment, .. }) => Err(OpenError::Gap {
-            file: segment.name(),
-            have: segment.first_seq,
-            want: after + 1,
-        }),
+        Some(Reading { segment, .. }) => {
+            Err(OpenError::Gap { file: segment.name(), have: segment.first_seq, want: after + 1 })
+        }
     }
 }
 
 /// A segment gets its name after its header was synced: a crash cannot leave one without.
 fn read_header(disk: &dyn Disk, number: u64) -> Result<Reading, OpenError> {
     let file = segment::name(number);
-    let io = |source| OpenError::Io {
-        file: segment::name(number),
-        source,
-    };
+    let io = |source| OpenError::Io { file: segment::name(number), source };
     let mut window = Window::new(disk.open(&file).map_err(io)?);
     let bytes = window.file.len().map_err(io)?;
     let decoded = Segment::decode(window.get(0, BLOCK_BYTES).map_err(io)?);
     let problem = match decoded {
         Err(BlockError::NewerFormat(version)) => {
-            return Err(OpenError::NewerFormat {
-                file,
-                version,
-                known: VERSION,
-            });
+            return Err(OpenError::NewerFormat { file, version, known: VERSION });
         }
         Err(BlockError::Damaged) => "its checksum is wrong",
         Ok(segment) if segment.number != number => "it is that of another segment",
@@ -220,11 +184,7 @@ fn older_than(
             let file = segment::name(*number);
             let bytes = disk.open(&file).and_then(|file| file.len());
             let bytes = bytes.map_err(|source| OpenError::Io { file, source })?;
-            Ok(Closed {
-                number: *number,
-                last: start.first_seq - 1,
-                bytes,
-            })
+            Ok(Closed { number: *number, last: start.first_seq - 1, bytes })
         })
         .collect()
 }
@@ -239,27 +199,16 @@ fn read_records(
     recovered: &mut Recovered,
 ) -> Result<End, OpenError> {
     let segment = reading.segment;
-    let mut end = End {
-        position: BLOCK_BYTES as u64,
-        next_seq: segment.first_seq,
-        last: None,
-    };
+    let mut end = End { position: BLOCK_BYTES as u64, next_seq: segment.first_seq, last: None };
     while limit != Some(end.next_seq) {
         let read = reading.record(&end);
-        let read = read.map_err(|source| OpenError::Io {
-            file: segment.name(),
-            source,
-        })?;
+        let read = read.map_err(|source| OpenError::Io { file: segment.name(), source })?;
         let Some((payload, bytes)) = read else { break };
         if end.next_seq > after {
             recovered.records += 1;
             recovered.bytes += payload.len() as u64;
             replay(end.next_seq, Bytes::copy_from_slice(payload)).map_err(|reason| {
-                OpenError::Replay {
-                    file: segment.name(),
-                    seq: end.next_seq,
-                    reason,
-                }
+                OpenError::Replay { file: segment.name(), seq: end.next_seq, reason }
             })?;
         }
         end.last = Some((end.position, bytes));
@@ -274,26 +223,16 @@ impl Reading {
     fn record(&mut self, end: &End) -> io::Result<Option<(&[u8], u64)>> {
         let keys = self.segment.keys();
         let header = Header::decode(keys, self.window.get(end.position, HEADER_BYTES)?);
-        let Some(Header {
-            seq,
-            kind: Kind::Record { len, crc },
-        }) = header
-        else {
+        let Some(Header { seq, kind: Kind::Record { len, crc } }) = header else {
             return Ok(None);
         };
-        let bytes = Header {
-            seq,
-            kind: Kind::Record { len, crc },
-        }
-        .frame_bytes();
+        let bytes = Header { seq, kind: Kind::Record { len, crc } }.frame_bytes();
         if seq != end.next_seq || !segment::fits(end.position, bytes, self.segment.bytes) {
             return Ok(None);
         }
         let frame = self.window.get(end.position, bytes as usize)?;
         let padded = frame.get(HEADER_BYTES..).unwrap_or(&[]);
-        let payload = padded
-            .get(..len as usize)
-            .filter(|_| keys.crc(padded) == crc);
+        let payload = padded.get(..len as usize).filter(|_| keys.crc(padded) == crc);
         Ok(payload.map(|payload| (payload, bytes)))
     }
 
@@ -307,9 +246,6 @@ impl Reading {
     }
 
     pub(super) fn io(&self, source: io::Error) -> OpenError {
-        OpenError::Io {
-            file: self.segment.name(),
-            source,
-        }
+        OpenError::Io { file: self.segment.name(), source }
     }
 }

@@ -57,12 +57,7 @@ pub(super) struct Active {
 
 impl Active {
     pub(super) fn new(file: Arc<dyn DiskFile>, segment: Segment, tail: u64) -> Active {
-        Active {
-            file,
-            segment,
-            keys: segment.keys(),
-            tail,
-        }
+        Active { file, segment, keys: segment.keys(), tail }
     }
 }
 
@@ -146,11 +141,7 @@ pub(super) fn fits(position: u64, frame: u64, segment_bytes: u64) -> bool {
 pub(super) fn max_payload(segment_bytes: u64) -> u64 {
     let room = segment_bytes - BLOCK_BYTES as u64 - MARK_BYTES;
     let payload = room - HEADER_BYTES as u64;
-    debug_assert!(fits(
-        BLOCK_BYTES as u64,
-        frame_bytes(payload),
-        segment_bytes
-    ));
+    debug_assert!(fits(BLOCK_BYTES as u64, frame_bytes(payload), segment_bytes));
     payload
 }
 
@@ -158,13 +149,8 @@ pub(super) fn max_payload(segment_bytes: u64) -> u64 {
 mod tests {
     use super::*;
 
-    const SEGMENT: Segment = Segment {
-        number: 3,
-        first_seq: 77,
-        salt: 0xabcd,
-        bytes: 8192,
-        unsynced: true,
-    };
+    const SEGMENT: Segment =
+        Segment { number: 3, first_seq: 77, salt: 0xabcd, bytes: 8192, unsynced: true };
 
     #[test]
     fn a_block_reads_back_and_notices_every_flipped_bit() {
@@ -183,13 +169,7 @@ mod tests {
     fn names_sort_and_parse() {
         assert_eq!(name(0x1f), "000000000000001f.seg");
         assert_eq!(parse_name(&name(u64::MAX)), Some(u64::MAX));
-        for other in [
-            "1f.seg",
-            "000000000000001F.seg",
-            "000000000000001f",
-            "spare-1",
-            ".seg",
-        ] {
+        for other in ["1f.seg", "000000000000001F.seg", "000000000000001f", "spare-1", ".seg"] {
             assert_eq!(parse_name(other), None, "{other}");
         }
     }

@@ -46,11 +46,8 @@ pub(super) struct BeginFailed {
 impl SparePool {
     /// Takes over the spares on the disk; those of another length or too many are removed.
     pub(super) fn open(disk: Arc<dyn Disk>, segment_bytes: u64) -> io::Result<SparePool> {
-        let mut numbers: Vec<u64> = disk
-            .list()?
-            .iter()
-            .filter_map(|name| parse_name(name))
-            .collect();
+        let mut numbers: Vec<u64> =
+            disk.list()?.iter().filter_map(|name| parse_name(name)).collect();
         numbers.sort_unstable();
         let next_number = numbers.last().map_or(1, |last| last + 1);
         let mut names = VecDeque::new();
@@ -63,26 +60,15 @@ impl SparePool {
             }
         }
         let ready = Mutex::new(Ready { names, next_number });
-        let shared = Shared {
-            disk,
-            segment_bytes,
-            ready,
-            filling: Mutex::new(()),
-        };
-        Ok(SparePool {
-            shared: Arc::new(shared),
-        })
+        let shared = Shared { disk, segment_bytes, ready, filling: Mutex::new(()) };
+        Ok(SparePool { shared: Arc::new(shared) })
     }
 
     /// Makes one spare if there is none, and says whether it did. Blocks while it writes zeros.
     ///
     /// An error, a full disk above all, leaves everything as it was and may be tried again.
     pub fn fill(&self) -> io::Result<bool> {
-        let _alone = self
-            .shared
-            .filling
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.shared.filling.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.ready().names.is_empty() {
             return Ok(false);
         }
@@ -111,14 +97,9 @@ impl SparePool {
     pub(super) fn begin(&self, segment: &Segment) -> Result<Arc<dyn DiskFile>, BeginFailed> {
         let disk = &self.shared.disk;
         let name = segment.name();
-        let failed = |file: &str, source| BeginFailed {
-            file: file.to_owned(),
-            source,
-            unchanged: true,
-        };
-        let (spare, file) = self
-            .take()
-            .map_err(|source| failed("a spare segment", source))?;
+        let failed =
+            |file: &str, source| BeginFailed { file: file.to_owned(), source, unchanged: true };
+        let (spare, file) = self.take().map_err(|source| failed("a spare segment", source))?;
         let ready = file
             .write_at(&segment.encode(), 0)
             .and_then(|()| file.sync())
@@ -130,10 +111,7 @@ impl SparePool {
         }
         match disk.sync_dir() {
             Ok(()) => Ok(file),
-            Err(source) => Err(BeginFailed {
-                unchanged: false,
-                ..failed(&name, source)
-            }),
+            Err(source) => Err(BeginFailed { unchanged: false, ..failed(&name, source) }),
         }
     }
 
@@ -167,10 +145,7 @@ impl SparePool {
     }
 
     fn ready(&self) -> MutexGuard<'_, Ready> {
-        self.shared
-            .ready
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.shared.ready.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -44,21 +44,14 @@ pub(super) fn settle(reading: &mut Reading, end: &End) -> Result<Settled, OpenEr
 fn judge(reading: &mut Reading, end: &End) -> Result<Settled, OpenError> {
     let keys = reading.segment.keys();
     let here = reading.window.get(end.position, HEADER_BYTES);
-    let here = here
-        .map(<[u8]>::to_vec)
-        .map_err(|source| reading.io(source))?;
+    let here = here.map(<[u8]>::to_vec).map_err(|source| reading.io(source))?;
     let header = Header::decode(keys, &here);
     let mark = match header {
-        Some(Header {
-            seq,
-            kind: Kind::Mark { continued },
-        }) => Some((seq, continued)),
+        Some(Header { seq, kind: Kind::Mark { continued } }) => Some((seq, continued)),
         _ => None,
     };
     if mark.is_some_and(|(seq, continued)| continued && seq >= end.next_seq) {
-        return Err(OpenError::Missing {
-            file: segment::name(reading.segment.number + 1),
-        });
+        return Err(OpenError::Missing { file: segment::name(reading.segment.number + 1) });
     }
     let later = find_later(reading, end).map_err(|source| reading.io(source))?;
     if let Some(found) = &later.first
@@ -67,31 +60,17 @@ fn judge(reading: &mut Reading, end: &End) -> Result<Settled, OpenError> {
         return Err(reading.corrupt(end, found.clone()));
     }
     if mark == Some((end.next_seq, false)) {
-        return Ok(Settled {
-            sealed: true,
-            torn: None,
-        });
+        return Ok(Settled { sealed: true, torn: None });
     }
     if later.first.is_none() && !are_remains(keys, &here, end.next_seq) {
-        return Ok(Settled {
-            sealed: false,
-            torn: None,
-        });
+        return Ok(Settled { sealed: false, torn: None });
     }
     let room = reading.segment.bytes - end.position;
     let bytes = header.map_or(MARK_BYTES, |header| header.frame_bytes());
     let bytes = bytes.min(room).max(later.end.saturating_sub(end.position));
     let file = reading.segment.name();
-    let torn = Torn {
-        file,
-        position: end.position,
-        bytes,
-        later_records: later.records,
-    };
-    Ok(Settled {
-        sealed: false,
-        torn: Some(torn),
-    })
+    let torn = Torn { file, position: end.position, bytes, later_records: later.records };
+    Ok(Settled { sealed: false, torn: Some(torn) })
 }
 
 /// Looks at every place where a frame could begin. Only one with a higher sequence than the next

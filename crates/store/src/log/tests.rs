@@ -3,20 +3,12 @@
 use super::*;
 use crate::disk::SimDisk;
 
-const SMALL: Config = Config {
-    segment_bytes: 8192,
-    sync: true,
-};
-const UNSYNCED: Config = Config {
-    segment_bytes: 8192,
-    sync: false,
-};
+const SMALL: Config = Config { segment_bytes: 8192, sync: true };
+const UNSYNCED: Config = Config { segment_bytes: 8192, sync: false };
 
 fn salts(mut salt: u64) -> Salt {
     Box::new(move || {
-        salt = salt
-            .wrapping_mul(0x5851_f42d_4c95_7f2d)
-            .wrapping_add(0x1405_7b7e_f767_814f);
+        salt = salt.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
         salt ^ (salt >> 31)
     })
 }
@@ -51,40 +43,24 @@ fn refused(disk: &SimDisk, config: &Config, after: u64) -> OpenError {
 }
 
 fn segments(disk: &SimDisk) -> Vec<String> {
-    disk.list()
-        .unwrap()
-        .into_iter()
-        .filter(|name| name.ends_with(".seg"))
-        .collect()
+    disk.list().unwrap().into_iter().filter(|name| name.ends_with(".seg")).collect()
 }
 
 #[test]
 fn records_come_back_in_order() {
     let disk = SimDisk::new(1);
     let (mut log, recovered, records) = open(&disk, &SMALL, 0);
-    assert_eq!(
-        (recovered, records, log.next_seq()),
-        (Recovered::default(), vec![], 1)
-    );
+    assert_eq!((recovered, records, log.next_seq()), (Recovered::default(), vec![], 1));
     assert_eq!(log.commit(&[b"one"]).unwrap(), 1);
     assert_eq!(log.commit(&[]).unwrap(), 2);
     assert_eq!(log.commit(&[b"thr", b"", b"ee"]).unwrap(), 3);
 
     let (log, recovered, records) = open(&disk, &SMALL, 0);
-    assert_eq!(
-        records,
-        [(1, b"one".to_vec()), (2, vec![]), (3, b"three".to_vec())]
-    );
-    assert_eq!(
-        (recovered.records, recovered.bytes, recovered.last_seq),
-        (3, 8, 3)
-    );
+    assert_eq!(records, [(1, b"one".to_vec()), (2, vec![]), (3, b"three".to_vec())]);
+    assert_eq!((recovered.records, recovered.bytes, recovered.last_seq), (3, 8, 3));
     assert_eq!((recovered.torn, log.next_seq()), (None, 4));
     let (_, recovered, records) = open(&disk, &SMALL, 2);
-    assert_eq!(
-        (records, recovered.records),
-        (vec![(3, b"three".to_vec())], 1)
-    );
+    assert_eq!((records, recovered.records), (vec![(3, b"three".to_vec())], 1));
 }
 
 #[test]
@@ -103,10 +79,7 @@ fn the_largest_record_fills_a_segment_and_a_larger_one_is_refused() {
     log.seal().unwrap();
     assert_eq!(log.bytes(), 3 * SMALL.segment_bytes);
     let (_, _, records) = open(&disk, &SMALL, 0);
-    assert_eq!(
-        records,
-        [(1, b"x".to_vec()), (2, large), (3, b"y".to_vec())]
-    );
+    assert_eq!(records, [(1, b"x".to_vec()), (2, large), (3, b"y".to_vec())]);
 }
 
 #[test]
@@ -122,31 +95,17 @@ fn trimming_keeps_what_is_needed_and_makes_spares() {
     log.trim(7).unwrap();
     assert_eq!(
         segments(&disk),
-        [
-            "0000000000000008.seg",
-            "0000000000000009.seg",
-            "000000000000000a.seg"
-        ]
+        ["0000000000000008.seg", "0000000000000009.seg", "000000000000000a.seg"]
     );
-    assert_eq!(
-        disk.list().unwrap().len(),
-        3 + 4,
-        "no more spares than wanted"
-    );
+    assert_eq!(disk.list().unwrap().len(), 3 + 4, "no more spares than wanted");
     log.trim(u64::MAX).unwrap();
-    assert_eq!(
-        (segments(&disk).len(), log.bytes()),
-        (1, SMALL.segment_bytes)
-    );
+    assert_eq!((segments(&disk).len(), log.bytes()), (1, SMALL.segment_bytes));
 
     // A recycled segment is full of old records, and none of them is seen again.
     log.commit(&[&[2; 3000]]).unwrap();
     log.commit(&[b"end"]).unwrap();
     let (_, recovered, records) = open(&disk, &SMALL, 9);
-    assert_eq!(
-        records.iter().map(|(seq, _)| *seq).collect::<Vec<_>>(),
-        [10, 11, 12]
-    );
+    assert_eq!(records.iter().map(|(seq, _)| *seq).collect::<Vec<_>>(), [10, 11, 12]);
     assert_eq!(recovered.torn, None);
 }
 
@@ -165,12 +124,7 @@ fn the_pool_makes_one_spare_and_rotation_takes_it() {
     assert_eq!(disk.list().unwrap().len(), 2);
     // Somebody who needs space may remove a spare by hand.
     spares.fill().unwrap();
-    let spare = disk
-        .list()
-        .unwrap()
-        .into_iter()
-        .find(|name| name.starts_with("spare-"))
-        .unwrap();
+    let spare = disk.list().unwrap().into_iter().find(|name| name.starts_with("spare-")).unwrap();
     disk.remove(&spare).unwrap();
     log.commit(&[&[1; 3000]]).unwrap();
 }
@@ -181,16 +135,9 @@ fn the_length_of_segments_may_change() {
     let (mut log, ..) = open(&disk, &SMALL, 0);
     log.commit(&[&[1; 3000]]).unwrap();
     log.spares().fill().unwrap();
-    let larger = Config {
-        segment_bytes: 16384,
-        sync: true,
-    };
+    let larger = Config { segment_bytes: 16384, sync: true };
     let (mut log, ..) = open(&disk, &larger, 0);
-    assert_eq!(
-        disk.list().unwrap().len(),
-        1,
-        "a spare of the old length is of no use"
-    );
+    assert_eq!(disk.list().unwrap().len(), 1, "a spare of the old length is of no use");
     log.commit(&[&[2; 10_000]]).unwrap();
     assert_eq!(log.bytes(), 8192 + 16384);
     log.trim(1).unwrap();
@@ -236,17 +183,7 @@ fn a_table_ahead_of_a_synced_or_empty_log_is_refused() {
     let (mut log, ..) = open(&disk, &SMALL, 0);
     log.commit(&[b"a"]).unwrap();
     let error = refused(&disk, &SMALL, 2);
-    assert!(
-        matches!(
-            error,
-            OpenError::Behind {
-                last: 1,
-                after: 2,
-                ..
-            }
-        ),
-        "{error}"
-    );
+    assert!(matches!(error, OpenError::Behind { last: 1, after: 2, .. }), "{error}");
 }
 
 #[test]
@@ -256,21 +193,8 @@ fn a_log_may_begin_where_a_restored_table_ends() {
     assert_eq!(log.commit(&[b"x"]).unwrap(), 42);
     assert_eq!(open(&disk, &SMALL, 41).2, [(42, b"x".to_vec())]);
     let error = refused(&disk, &SMALL, 40);
-    assert!(
-        matches!(
-            error,
-            OpenError::Gap {
-                have: 42,
-                want: 41,
-                ..
-            }
-        ),
-        "{error}"
-    );
-    assert!(
-        Log::create(Arc::new(disk), SMALL, salts(1), 41).is_err(),
-        "there is a log"
-    );
+    assert!(matches!(error, OpenError::Gap { have: 42, want: 41, .. }), "{error}");
+    assert!(Log::create(Arc::new(disk), SMALL, salts(1), 41).is_err(), "there is a log");
 }
 
 #[test]
@@ -295,10 +219,7 @@ fn a_failing_replay_ends_the_opening() {
     log.commit(&[b"a"]).unwrap();
     let disk = Arc::new(disk);
     let opened = Log::open(disk, SMALL, salts(1), 0, &mut |_, _| Err("no".to_owned()));
-    assert!(matches!(
-        opened.err().unwrap(),
-        OpenError::Replay { seq: 1, .. }
-    ));
+    assert!(matches!(opened.err().unwrap(), OpenError::Replay { seq: 1, .. }));
 }
 
 #[test]
@@ -309,10 +230,7 @@ fn a_copy_of_the_log_inside_the_log_is_only_bytes() {
     log.commit(&[b"b"]).unwrap();
     log.seal().unwrap();
     let mut copy = vec![0; 4096 + 256];
-    disk.open("0000000000000001.seg")
-        .unwrap()
-        .read_at(&mut copy, 0)
-        .unwrap();
+    disk.open("0000000000000001.seg").unwrap().read_at(&mut copy, 0).unwrap();
     // At every shift, so that the copied frames lie where frames may lie.
     for shift in 0..16 {
         log.commit(&[&copy[4096 - shift..]]).unwrap();
@@ -323,10 +241,7 @@ fn a_copy_of_the_log_inside_the_log_is_only_bytes() {
     // Even if the record that holds the copy is torn.
     disk.flip_bit(&file, tail, 0);
     let (_, recovered, records) = open(&disk, &SMALL, 0);
-    assert_eq!(
-        (recovered.torn.unwrap().position, records.len()),
-        (tail, 18)
-    );
+    assert_eq!((recovered.torn.unwrap().position, records.len()), (tail, 18));
 }
 
 #[test]
@@ -356,14 +271,8 @@ fn what_lies_behind_the_start_of_the_next_segment_is_ignored() {
     // neither zeros nor a mark.
     let mut frame = Vec::new();
     frame::write_record(&mut frame, keys, 2, &[b"refused"]);
-    disk.open("0000000000000001.seg")
-        .unwrap()
-        .write_at(&frame, tail)
-        .unwrap();
-    assert_eq!(
-        open(&disk, &SMALL, 0).2,
-        [(1, vec![1; 3000]), (2, vec![2; 3000])]
-    );
+    disk.open("0000000000000001.seg").unwrap().write_at(&frame, tail).unwrap();
+    assert_eq!(open(&disk, &SMALL, 0).2, [(1, vec![1; 3000]), (2, vec![2; 3000])]);
 }
 
 #[test]
@@ -394,10 +303,7 @@ fn a_spare_that_found_the_disk_full_is_used_later() {
     log.spares().fill().unwrap();
     disk.set_free(0);
     disk.fill_next_write();
-    assert!(matches!(
-        log.commit(&[&[1; 3000]]),
-        Err(CommitError::NoSpace)
-    ));
+    assert!(matches!(log.commit(&[&[1; 3000]]), Err(CommitError::NoSpace)));
     assert_eq!(log.commit(&[&[1; 3000]]).unwrap(), 2);
     assert_eq!(disk.list().unwrap().len(), 2);
 }

@@ -15,11 +15,7 @@ pub(super) struct Window {
 
 impl Window {
     pub(super) fn new(file: Arc<dyn DiskFile>) -> Window {
-        Window {
-            file,
-            at: 0,
-            bytes: Vec::new(),
-        }
+        Window { file, at: 0, bytes: Vec::new() }
     }
 
     /// The `len` bytes at `at`; fewer only at the end of the file.
@@ -38,7 +34,6 @@ impl Window {
     }
 
     fn holds(&self, at: u64, len: usize) -> bool {
-        at.checked_sub(self.at)
-            .is_some_and(|start| start as usize + len <= self.bytes.len())
+        at.checked_sub(self.at).is_some_and(|start| start as usize + len <= self.bytes.len())
     }
 }

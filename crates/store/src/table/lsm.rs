@@ -3,10 +3,7 @@
 //! Two trees: `keys` for small values, which are looked up one by one, and `chunks` for stream
 //! bytes, whose large values live in blob files so that compaction need not rewrite them.
 
-#![allow(
-    clippy::disallowed_methods,
-    reason = "the tree offers no way to wait for a flush"
-)]
+#![allow(clippy::disallowed_methods, reason = "the tree offers no way to wait for a flush")]
 
 use std::path::Path;
 use std::time::Duration;
@@ -59,19 +56,11 @@ impl LsmTable {
                 .data_block_compression_policy(CompressionPolicy::disabled())
                 .with_kv_separation(Some(blobs))
         })?;
-        Ok(LsmTable {
-            database,
-            keys,
-            chunks,
-        })
+        Ok(LsmTable { database, keys, chunks })
     }
 
     fn tree(&self, key: &[u8]) -> &Keyspace {
-        if keys::is_chunk(key) {
-            &self.chunks
-        } else {
-            &self.keys
-        }
+        if keys::is_chunk(key) { &self.chunks } else { &self.keys }
     }
 }
 
@@ -90,11 +79,7 @@ impl Table for LsmTable {
     }
 
     fn floor(&self, from: &[u8], last: &[u8]) -> Result<Option<Pair>, TableError> {
-        self.tree(from)
-            .range(from..=last)
-            .next_back()
-            .map(pair)
-            .transpose()
+        self.tree(from).range(from..=last).next_back().map(pair).transpose()
     }
 
     fn apply(&self, changes: Vec<(Bytes, Option<Bytes>)>) -> Result<(), TableError> {

@@ -35,11 +35,7 @@ impl MemoryTable {
 
     /// Every pair, for comparison.
     pub fn pairs(&self) -> Vec<Pair> {
-        self.lock()
-            .live
-            .iter()
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect()
+        self.lock().live.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -57,12 +53,8 @@ impl Table for MemoryTable {
             return Box::new(std::iter::empty());
         }
         let inner = self.lock();
-        let range = inner
-            .live
-            .range::<[u8], _>((Bound::Included(from), Bound::Excluded(to)));
-        let pairs: Vec<Pair> = range
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect();
+        let range = inner.live.range::<[u8], _>((Bound::Included(from), Bound::Excluded(to)));
+        let pairs: Vec<Pair> = range.map(|(key, value)| (key.clone(), value.clone())).collect();
         Box::new(pairs.into_iter().map(Ok))
     }
 
@@ -75,12 +67,8 @@ impl Table for MemoryTable {
             return Ok(None);
         }
         let inner = self.lock();
-        let mut range = inner
-            .live
-            .range::<[u8], _>((Bound::Included(from), Bound::Included(last)));
-        Ok(range
-            .next_back()
-            .map(|(key, value)| (key.clone(), value.clone())))
+        let mut range = inner.live.range::<[u8], _>((Bound::Included(from), Bound::Included(last)));
+        Ok(range.next_back().map(|(key, value)| (key.clone(), value.clone())))
     }
 
     fn apply(&self, changes: Vec<(Bytes, Option<Bytes>)>) -> Result<(), TableError> {
@@ -109,16 +97,10 @@ mod tests {
     fn a_crash_returns_to_the_checkpoint() {
         let key = || Bytes::from_static(b"k");
         let table = MemoryTable::default();
-        table
-            .apply(vec![(key(), Some(Bytes::from_static(b"1")))])
-            .unwrap();
+        table.apply(vec![(key(), Some(Bytes::from_static(b"1")))]).unwrap();
         table.checkpoint().unwrap();
-        table
-            .apply(vec![(key(), Some(Bytes::from_static(b"2")))])
-            .unwrap();
-        table
-            .apply(vec![(key(), None), (Bytes::from_static(b"x"), Some(key()))])
-            .unwrap();
+        table.apply(vec![(key(), Some(Bytes::from_static(b"2")))]).unwrap();
+        table.apply(vec![(key(), None), (Bytes::from_static(b"x"), Some(key()))]).unwrap();
         table.crash();
         assert_eq!(table.pairs(), vec![(key(), Bytes::from_static(b"1"))]);
     }

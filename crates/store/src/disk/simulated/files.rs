@@ -63,9 +63,7 @@ impl Files {
     }
 
     pub(super) fn len(&self, inode: u64) -> u64 {
-        self.inodes
-            .get(&inode)
-            .map_or(0, |inode| inode.visible.len() as u64)
+        self.inodes.get(&inode).map_or(0, |inode| inode.visible.len() as u64)
     }
 
     pub(super) fn create(&mut self, name: &str) -> u64 {
@@ -90,10 +88,7 @@ impl Files {
     }
 
     pub(super) fn read(&self, inode: u64, buf: &mut [u8], at: u64) -> usize {
-        let visible = self
-            .inodes
-            .get(&inode)
-            .map_or(&[][..], |inode| &inode.visible);
+        let visible = self.inodes.get(&inode).map_or(&[][..], |inode| &inode.visible);
         let from = visible.get(at as usize..).unwrap_or(&[]);
         let count = from.len().min(buf.len());
         for (to, byte) in buf.iter_mut().zip(from) {
@@ -128,10 +123,7 @@ impl Files {
     }
 
     pub(super) fn flip_bit(&mut self, name: &str, byte: u64, bit: u8) -> bool {
-        let inode = self
-            .names
-            .get(name)
-            .and_then(|inode| self.inodes.get_mut(inode));
+        let inode = self.names.get(name).and_then(|inode| self.inodes.get_mut(inode));
         let Some(inode) = inode else { return false };
         let mask = 1 << (bit % 8);
         let mut flipped = false;
@@ -157,8 +149,7 @@ impl Files {
         }
         self.names.clone_from(&self.durable_names);
         let names = &self.names;
-        self.inodes
-            .retain(|inode, _| names.values().any(|named| named == inode));
+        self.inodes.retain(|inode, _| names.values().any(|named| named == inode));
         for inode in self.inodes.values_mut() {
             inode.crash(mood, self.writes, random);
         }
@@ -194,10 +185,7 @@ impl Inode {
         let end = at + bytes.len() as u64;
         for sector in at / SECTOR..end.div_ceil(SECTOR) {
             let bytes = sector_of(&self.visible, sector).to_vec();
-            self.unsynced
-                .entry(sector)
-                .or_default()
-                .push(Content { write, bytes });
+            self.unsynced.entry(sector).or_default().push(Content { write, bytes });
         }
     }
 
@@ -208,9 +196,7 @@ impl Inode {
                 Mood::KeepAll => contents.len() as u64,
                 Mood::Mixed => random.below(contents.len() as u64 + 1),
             };
-            let kept = choice
-                .checked_sub(1)
-                .and_then(|index| contents.get(index as usize));
+            let kept = choice.checked_sub(1).and_then(|index| contents.get(index as usize));
             let Some(kept) = kept else { continue };
             let mut bytes = kept.bytes.as_slice();
             if kept.write == last_write && random.one_in(4) {

@@ -29,10 +29,7 @@ fn a_crash_keeps_what_was_synced_and_any_mix_of_the_rest() {
         disk.crash();
         let bytes = read(&disk, "a");
         assert_eq!(bytes.len(), 2048);
-        assert!(
-            bytes[1536..].iter().all(|byte| *byte == 1),
-            "nobody wrote there"
-        );
+        assert!(bytes[1536..].iter().all(|byte| *byte == 1), "nobody wrote there");
         let sector = |n: usize| &bytes[n * 512..(n + 1) * 512];
         let whole = |n: usize, value: u8| sector(n).iter().all(|byte| *byte == value);
         lost += u32::from(whole(0, 1) && whole(1, 1) && whole(2, 1));

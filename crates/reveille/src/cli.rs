@@ -1,0 +1,129 @@
+//! The command line: which commands there are and what they take.
+
+use clap::{Parser, Subcommand};
+
+use crate::client::{append, read, streams};
+use crate::{config, serve};
+
+/// Durable streams of events over plain HTTP
+#[derive(Debug, Parser)]
+#[command(name = "reveille", version, arg_required_else_help = true)]
+#[command(after_help = "\
+Example:
+  reveille serve &
+  reveille append /notes --json '{\"text\":\"hello\"}'
+  reveille read /notes --follow
+
+Exit codes: 0 done, 1 failed, 2 wrong usage. `reveille help COMMAND` says more about a command.")]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Runs the server
+    #[command(after_help = "\
+A setting comes from its flag, else from its environment variable, else from the file given by
+--config. In the file its key is the flag's name without the dashes in front, and times and sizes
+are text:
+
+  listen = \"127.0.0.1:4437\"
+  data-dir = \"/var/lib/reveille\"
+  long-poll-timeout = \"45s\"
+  max-body = \"16MiB\"
+
+Times are written 500ms, 45s, 10m, 1h, 3d; sizes in bytes or as 64KiB, 256MiB, 2GiB.
+
+When the server is ready it prints `listening on http://ADDR` on standard output. Its log goes to
+standard error, as JSON unless that is a terminal; REVEILLE_LOG_FILTER or RUST_LOG say what is
+logged [default: info]. SIGINT and SIGTERM finish the requests that were begun; a second one ends
+the program at once.
+
+Example:
+  reveille serve --listen 127.0.0.1:4437 --data-dir ./reveille-data")]
+    Serve(config::Arguments),
+    /// Appends to a stream; creates the stream if there is none
+    #[command(after_help = "\
+A stream that is created gets the content type of the append: text/plain, application/json with
+--json, or what --content-type says. A JSON array that is appended as a whole becomes one message
+per element; with --lines every line is one message, whatever it holds.
+
+The append is sent again when the connection breaks, and still counts once. The offset behind it is
+printed when the server has it safe.
+
+Example:
+  reveille append /notes 'remember the milk'
+  tail -f app.log | reveille append /logs/app --lines
+  reveille append /orders --json '{\"id\":7,\"state\":\"paid\"}'")]
+    Append(append::Arguments),
+    /// Prints what a stream holds
+    #[command(after_help = "\
+A stream of JSON is printed as one message per line, every other stream as the bytes it holds.
+With --follow, reading goes on where it stopped when the server is gone for a while: nothing is
+printed twice and nothing is left out.
+
+Example:
+  reveille read /notes
+  reveille read /notes --offset now --follow")]
+    Read(read::Arguments),
+    /// Lists streams
+    #[command(after_help = "\
+Example:
+  reveille streams
+  reveille streams /agents/ --output json")]
+    Streams(streams::Arguments),
+    /// Puts load on a server and reports what it did
+    #[command(after_help = "\
+Example:
+  reveille bench append --connections 64 --streams 1000 --seconds 5
+  reveille bench latency --mode sse --output json")]
+    Bench {
+        #[command(subcommand)]
+        work: reveille_load::Work,
+    },
+}
+
+impl Command {
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        match self {
+            Command::Serve(arguments) => serve::run(arguments),
+            Command::Append(arguments) => append::run(arguments),
+            Command::Read(arguments) => read::run(arguments),
+            Command::Streams(arguments) => streams::run(arguments),
+            Command::Bench { work } => {
+                let report = reveille_load::run(&work)?;
+                print!("{}", report.render(work.target().output));
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn everything_is_explained_and_has_an_example() {
+        let mut commands = vec![("reveille".to_owned(), Cli::command())];
+        while let Some((name, command)) = commands.pop() {
+            assert!(command.get_about().is_some(), "{name} is not explained");
+            let after = command.get_after_help().map(ToString::to_string);
+            assert!(after.unwrap_or_default().contains("Example:"), "{name} has no example");
+            for arg in command.get_arguments() {
+                assert!(arg.get_help().is_some(), "{name}: {} is not explained", arg.get_id());
+            }
+            for inner in command.get_subcommands() {
+                commands.push((format!("{name} {}", inner.get_name()), inner.clone()));
+            }
+        }
+    }
+}

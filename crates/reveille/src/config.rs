@@ -1,0 +1,278 @@
+//! The settings of `reveille serve`: a flag, else an environment variable, else a key of the file.
+//!
+//! Every setting stands here once. clap reads the flag `--max-body` and the variable
+//! `REVEILLE_MAX_BODY` into a field, serde the key `max-body` of the configuration file into the
+//! same field of a second value, and [`Settings::or`] lays the first over the second.
+
+mod units;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use clap::builder::BoolishValueParser;
+use clap::{Args, ValueEnum};
+use serde::Deserialize;
+
+use crate::failure::usage;
+use units::{Address, Period, PublicUrl, Size};
+
+const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4437);
+const DATA_DIR_DEFAULT: &str = "./reveille-data";
+const LONG_POLL_TIMEOUT_DEFAULT_MS: u64 = 30_000;
+const MAX_BODY_DEFAULT_BYTES: u64 = 10 << 20;
+const MIN_FREE_DISK_DEFAULT_BYTES: u64 = 256 << 20;
+const LOG_SEGMENT_DEFAULT_BYTES: u64 = 64 << 20;
+/// A body and the batch that it joins must fit into one segment of the log.
+const MAX_BODY_LIMIT_BYTES: u64 = LOG_SEGMENT_DEFAULT_BYTES / 2;
+/// A segment begins with a block of its own; below this there is hardly room for anything else.
+const LOG_SEGMENT_LIMIT_BYTES: u64 = 1 << 20;
+
+/// What `reveille serve` takes.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// A TOML file with settings; its keys are the names of the flags without the dashes in front
+    #[arg(long, value_name = "FILE", env = "REVEILLE_CONFIG", hide_env_values = true)]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// Settings from one source; what is absent was not said there.
+#[derive(Debug, Default, Args, Deserialize)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
+struct Settings {
+    /// Address to listen on; port 0 picks a free one [default: 127.0.0.1:4437]
+    #[arg(long, value_name = "ADDR", env = "REVEILLE_LISTEN", hide_env_values = true)]
+    listen: Option<Address>,
+
+    /// Directory for everything the server keeps; created if absent [default: ./reveille-data]
+    #[arg(long, value_name = "DIR", env = "REVEILLE_DATA_DIR", hide_env_values = true)]
+    data_dir: Option<PathBuf>,
+
+    /// Base of the URLs in answers [default: from the request's Host]
+    #[arg(long, value_name = "URL", env = "REVEILLE_PUBLIC_URL", hide_env_values = true)]
+    public_url: Option<PublicUrl>,
+
+    /// What an answer to a write means [default: fsync]
+    #[arg(long, value_name = "HOW", env = "REVEILLE_DURABILITY", hide_env_values = true)]
+    durability: Option<Durability>,
+
+    /// Who may use the server [default: off]
+    #[arg(long, value_name = "WHO", env = "REVEILLE_AUTH", hide_env_values = true)]
+    auth: Option<Auth>,
+
+    /// Listen on a non-loopback address although nobody needs a key
+    #[arg(
+        long,
+        value_name = "BOOL",
+        env = "REVEILLE_INSECURE",
+        hide_env_values = true,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_parser = BoolishValueParser::new(),
+        hide_possible_values = true,
+    )]
+    insecure: Option<bool>,
+
+    /// How long a long-poll waits for news [default: 30s]
+    #[arg(long, value_name = "TIME", env = "REVEILLE_LONG_POLL_TIMEOUT", hide_env_values = true)]
+    long_poll_timeout: Option<Period>,
+
+    /// Writers that work side by side; fixed when the data directory is created [default: 1]
+    #[arg(
+        long,
+        value_name = "N",
+        env = "REVEILLE_PARTITIONS",
+        hide_env_values = true,
+        value_parser = clap::value_parser!(u32).range(1..=PARTITIONS_MAX),
+    )]
+    partitions: Option<u32>,
+
+    /// Largest body of a request, at most 32MiB; larger ones get 413 [default: 10MiB]
+    #[arg(long, value_name = "SIZE", env = "REVEILLE_MAX_BODY", hide_env_values = true)]
+    max_body: Option<Size>,
+
+    /// Free disk space below which the server only reads: writes get 507 until there is room again
+    /// [default: 256MiB]
+    #[arg(long, value_name = "SIZE", env = "REVEILLE_MIN_FREE_DISK", hide_env_values = true)]
+    min_free_disk: Option<Size>,
+
+    /// Length of a segment of the log, for tests
+    #[arg(
+        long,
+        value_name = "SIZE",
+        env = "REVEILLE_LOG_SEGMENT_BYTES",
+        hide_env_values = true,
+        hide = true
+    )]
+    log_segment_bytes: Option<Size>,
+}
+
+/// Each has two threads and a log of its own.
+const PARTITIONS_MAX: i64 = 256;
+
+/// What an answer to a write means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Durability {
+    /// It is on disk
+    Fsync,
+    /// The operating system has it; a power failure or a crash of the machine may lose it
+    Os,
+}
+
+/// Who may use the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Auth {
+    /// Everybody who can reach it
+    Off,
+    /// Whoever has a key (not available in this version yet)
+    Keys,
+}
+
+/// Everything that `reveille serve` needs to know, checked.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Config {
+    pub(crate) listen: SocketAddr,
+    pub(crate) data_dir: PathBuf,
+    pub(crate) public_url: Option<Arc<str>>,
+    pub(crate) durability: Durability,
+    pub(crate) long_poll_timeout_ms: u64,
+    pub(crate) partitions: Option<u32>,
+    pub(crate) max_body_bytes: usize,
+    pub(crate) min_free_bytes: u64,
+    pub(crate) segment_bytes: u64,
+}
+
+impl Arguments {
+    /// Reads the configuration file, if there is one, and checks what comes out of it all.
+    pub(crate) fn resolve(self) -> anyhow::Result<Config> {
+        let file = match &self.config {
+            Some(path) => {
+                let text = std::fs::read_to_string(path).with_context(|| {
+                    format!("cannot read the configuration file {}", path.display())
+                })?;
+                parse_file(path, &text)?
+            }
+            None => Settings::default(),
+        };
+        self.settings.or(file).check()
+    }
+}
+
+fn parse_file(path: &Path, text: &str) -> anyhow::Result<Settings> {
+    let broken = |error: toml::de::Error| {
+        let before = error.span().and_then(|span| text.get(..span.start));
+        let line = before.map_or(1, |before| before.matches('\n').count() + 1);
+        // The message of the parser may have several lines; ours is one sentence.
+        let message = error.message().replace('\n', ", ");
+        usage(format!("{}, line {line}: {message}", path.display()))
+    };
+    let table: toml::Table = toml::from_str(text).map_err(broken)?;
+    if let Some(unknown) = table.keys().find(|key| !is_setting(key)) {
+        return Err(usage(unknown_key(path, unknown)));
+    }
+    toml::from_str(text).map_err(broken)
+}
+
+fn unknown_key(path: &Path, key: &str) -> String {
+    let path = path.display();
+    let dashed = key.to_lowercase().replace('_', "-");
+    if is_setting(&dashed) {
+        return format!("{path}: unknown key {key:?}; it is written {dashed:?}");
+    }
+    let known = setting_names().join(", ");
+    format!("{path}: unknown key {key:?}; the keys are {known}")
+}
+
+fn is_setting(key: &str) -> bool {
+    let command = Settings::augment_args(clap::Command::new("settings"));
+    command.get_arguments().any(|arg| arg.get_long() == Some(key))
+}
+
+/// The settings that are meant for everybody.
+fn setting_names() -> Vec<String> {
+    let command = Settings::augment_args(clap::Command::new("settings"));
+    let shown = command.get_arguments().filter(|arg| !arg.is_hide_set());
+    shown.filter_map(|arg| arg.get_long().map(str::to_owned)).collect()
+}
+
+impl Settings {
+    /// These, and the others where these say nothing.
+    fn or(self, others: Settings) -> Settings {
+        Settings {
+            listen: self.listen.or(others.listen),
+            data_dir: self.data_dir.or(others.data_dir),
+            public_url: self.public_url.or(others.public_url),
+            durability: self.durability.or(others.durability),
+            auth: self.auth.or(others.auth),
+            insecure: self.insecure.or(others.insecure),
+            long_poll_timeout: self.long_poll_timeout.or(others.long_poll_timeout),
+            partitions: self.partitions.or(others.partitions),
+            max_body: self.max_body.or(others.max_body),
+            min_free_disk: self.min_free_disk.or(others.min_free_disk),
+            log_segment_bytes: self.log_segment_bytes.or(others.log_segment_bytes),
+        }
+    }
+
+    fn check(self) -> anyhow::Result<Config> {
+        let bytes = |size: Option<Size>, default| size.map_or(default, |size| size.bytes);
+        let listen = self.listen.map_or(LISTEN_DEFAULT, |address| address.0);
+        check_exposure(listen, self.auth.unwrap_or(Auth::Off), self.insecure == Some(true))?;
+        let long_poll_timeout_ms = self
+            .long_poll_timeout
+            .map_or(LONG_POLL_TIMEOUT_DEFAULT_MS, |period| period.ms);
+        if long_poll_timeout_ms == 0 {
+            return Err(usage("--long-poll-timeout must be longer than 0; the default is 30s"));
+        }
+        if !self.partitions.is_none_or(|count| (1..=PARTITIONS_MAX).contains(&count.into())) {
+            return Err(usage(format!("--partitions must be from 1 to {PARTITIONS_MAX}")));
+        }
+        let segment_bytes = bytes(self.log_segment_bytes, LOG_SEGMENT_DEFAULT_BYTES);
+        if segment_bytes < LOG_SEGMENT_LIMIT_BYTES {
+            return Err(usage("--log-segment-bytes must be at least 1MiB"));
+        }
+        Ok(Config {
+            listen,
+            data_dir: self.data_dir.unwrap_or_else(|| DATA_DIR_DEFAULT.into()),
+            public_url: self.public_url.map(|url| url.0.into()),
+            durability: self.durability.unwrap_or(Durability::Fsync),
+            long_poll_timeout_ms,
+            partitions: self.partitions,
+            max_body_bytes: check_max_body(bytes(self.max_body, MAX_BODY_DEFAULT_BYTES))?,
+            min_free_bytes: bytes(self.min_free_disk, MIN_FREE_DISK_DEFAULT_BYTES),
+            segment_bytes,
+        })
+    }
+}
+
+/// Nobody opens a server without keys to the network by accident.
+fn check_exposure(listen: SocketAddr, auth: Auth, insecure: bool) -> anyhow::Result<()> {
+    if auth == Auth::Keys {
+        return Err(usage(
+            "--auth keys is not available in this version yet; leave it out \
+             and keep the server on a loopback address",
+        ));
+    }
+    if listen.ip().to_canonical().is_loopback() || insecure {
+        return Ok(());
+    }
+    Err(usage(format!(
+        "{listen} is not a loopback address: without --auth keys everybody who reaches it could \
+         read and write everything; listen on 127.0.0.1, or pass --insecure if that is what you want"
+    )))
+}
+
+fn check_max_body(bytes: u64) -> anyhow::Result<usize> {
+    if bytes == 0 || bytes > MAX_BODY_LIMIT_BYTES {
+        return Err(usage("--max-body must be more than 0 and at most 32MiB"));
+    }
+    Ok(usize::try_from(bytes)?)
+}
+
+#[cfg(test)]
+mod tests;

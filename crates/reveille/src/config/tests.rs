@@ -1,0 +1,162 @@
+use clap::Parser;
+
+use super::*;
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    arguments: Arguments,
+}
+
+/// What the flags say, over what the file says. (That a variable comes between the two is tested
+/// with the program itself.)
+fn resolve(flags: &[&str], file: &str) -> anyhow::Result<Config> {
+    let line = Line::try_parse_from([&["serve"], flags].concat())?;
+    let file = parse_file(Path::new("r.toml"), file)?;
+    line.arguments.settings.or(file).check()
+}
+
+fn refusal(flags: &[&str], file: &str) -> String {
+    resolve(flags, file).unwrap_err().to_string()
+}
+
+fn defaults() -> Config {
+    Config {
+        listen: LISTEN_DEFAULT,
+        data_dir: "./reveille-data".into(),
+        public_url: None,
+        durability: Durability::Fsync,
+        long_poll_timeout_ms: 30_000,
+        partitions: None,
+        max_body_bytes: 10 << 20,
+        min_free_bytes: 256 << 20,
+        segment_bytes: 64 << 20,
+    }
+}
+
+#[test]
+fn nothing_said_gives_the_defaults() {
+    assert_eq!(resolve(&[], "").unwrap(), defaults());
+}
+
+#[test]
+fn flags_come_before_the_file() {
+    let file = r#"
+        listen = "127.0.0.1:1"
+        data-dir = "/from/file"
+        public-url = "https://file.example"
+        durability = "os"
+        auth = "off"
+        insecure = false
+        long-poll-timeout = "1s"
+        partitions = 2
+        max-body = "1MiB"
+        min-free-disk = 1000
+        log-segment-bytes = "2MiB"
+    "#;
+    let from_file = Config {
+        listen: ([127, 0, 0, 1], 1).into(),
+        data_dir: "/from/file".into(),
+        public_url: Some("https://file.example".into()),
+        durability: Durability::Os,
+        long_poll_timeout_ms: 1_000,
+        partitions: Some(2),
+        max_body_bytes: 1 << 20,
+        min_free_bytes: 1_000,
+        segment_bytes: 2 << 20,
+    };
+    assert_eq!(resolve(&[], file).unwrap(), from_file);
+    let flags = [
+        "--listen=0.0.0.0:2",
+        "--data-dir=/from/flag",
+        "--public-url=https://flag.example/",
+        "--durability=fsync",
+        "--auth=off",
+        "--insecure",
+        "--long-poll-timeout=2s",
+        "--partitions=3",
+        "--max-body=2MiB",
+        "--min-free-disk=2000",
+        "--log-segment-bytes=3MiB",
+    ];
+    let from_flags = Config {
+        listen: ([0, 0, 0, 0], 2).into(),
+        data_dir: "/from/flag".into(),
+        public_url: Some("https://flag.example".into()),
+        durability: Durability::Fsync,
+        long_poll_timeout_ms: 2_000,
+        partitions: Some(3),
+        max_body_bytes: 2 << 20,
+        min_free_bytes: 2_000,
+        segment_bytes: 3 << 20,
+    };
+    assert_eq!(resolve(&flags, file).unwrap(), from_flags);
+    assert_eq!(resolve(&flags, "").unwrap(), from_flags);
+}
+
+#[test]
+fn only_loopback_is_open_to_everybody() {
+    for address in ["127.0.0.1:0", "127.8.8.8:80", "[::1]:80", "[::ffff:127.0.0.1]:80"] {
+        resolve(&["--listen", address], "").unwrap();
+    }
+    for address in ["0.0.0.0:80", "[::]:80", "192.168.1.1:80"] {
+        let sentence = refusal(&["--listen", address], "");
+        assert!(sentence.contains("not a loopback address"), "{sentence}");
+        assert!(sentence.contains("--insecure"), "{sentence}");
+        resolve(&["--listen", address, "--insecure"], "").unwrap();
+        resolve(&["--listen", address], "insecure = true").unwrap();
+        // A flag can also take back what the file allows.
+        refusal(&["--listen", address, "--insecure=false"], "insecure = true");
+    }
+}
+
+#[test]
+fn keys_are_refused_for_now() {
+    for (flags, file) in [(&["--auth", "keys"][..], ""), (&[], "auth = \"keys\"")] {
+        let sentence = refusal(flags, file);
+        assert!(sentence.contains("not available in this version yet"), "{sentence}");
+    }
+}
+
+#[test]
+fn values_out_of_range_are_refused() {
+    let check = |flags: &[&str], file: &str, part: &str| {
+        let sentence = refusal(flags, file);
+        assert!(sentence.contains(part), "{sentence}");
+    };
+    check(&["--max-body", "33MiB"], "", "at most 32MiB");
+    check(&[], "max-body = 0", "at most 32MiB");
+    check(&["--long-poll-timeout", "0s"], "", "longer than 0");
+    check(&["--partitions", "0"], "", "partitions");
+    check(&[], "partitions = 0", "from 1 to 256");
+    check(&[], "partitions = 257", "from 1 to 256");
+    check(&["--log-segment-bytes", "4096"], "", "at least 1MiB");
+    resolve(&["--max-body", "32MiB"], "").unwrap();
+}
+
+#[test]
+fn a_file_that_is_wrong_says_where() {
+    let check = |file: &str, sentence: &str| assert_eq!(refusal(&[], file), sentence);
+    check(
+        "data_dir = \"/d\"",
+        "r.toml: unknown key \"data_dir\"; it is written \"data-dir\"",
+    );
+    check(
+        "colour = 1",
+        "r.toml: unknown key \"colour\"; the keys are listen, data-dir, public-url, durability, \
+         auth, insecure, long-poll-timeout, partitions, max-body, min-free-disk",
+    );
+    let says = |file: &str, parts: &[&str]| {
+        let sentence = refusal(&[], file);
+        assert!(!sentence.contains('\n'), "{sentence}");
+        for part in parts {
+            assert!(sentence.contains(part), "{sentence}");
+        }
+    };
+    says("\n\nlisten = 4437", &["r.toml, line 3", "string"]);
+    says("\nlong-poll-timeout = \"45\"", &["r.toml, line 2", "500ms"]);
+    says("max-body = \"10MB\"", &["r.toml, line 1", "size"]);
+    says("max-body = true", &["r.toml, line 1", "a size is"]);
+    says("durability = \"never\"", &["r.toml, line 1", "never", "fsync"]);
+    says("listen = ", &["r.toml, line 1"]);
+}

@@ -1,0 +1,199 @@
+//! Settings that are written with a unit or in a form of their own: times, sizes, addresses.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::str::FromStr;
+
+use serde::de::{Deserialize, Deserializer, Error as _};
+
+/// A length of time, written `500ms`, `45s`, `10m`, `1h` or `3d`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Period {
+    pub(crate) ms: u64,
+}
+
+/// A number of bytes, written `4096`, `64KiB`, `256MiB` or `2GiB`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Size {
+    pub(crate) bytes: u64,
+}
+
+/// An address to listen on, written `127.0.0.1:4437`, `localhost:4437` or `[::1]:4437`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Address(pub(crate) SocketAddr);
+
+/// The base of a URL, without a slash at its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PublicUrl(pub(crate) String);
+
+const TIMES: [(&str, u64); 5] = [
+    ("ms", 1),
+    ("s", 1_000),
+    ("m", 60_000),
+    ("h", 3_600_000),
+    ("d", 86_400_000),
+];
+const SIZES: [(&str, u64); 6] = [
+    ("", 1),
+    ("B", 1),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+];
+
+/// A whole number with one of the units behind it.
+fn measure(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let split = text.find(|c: char| !c.is_ascii_digit());
+    let (number, unit) = text.split_at(split.unwrap_or(text.len()));
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
+    number.parse::<u64>().ok()?.checked_mul(*factor)
+}
+
+impl FromStr for Period {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Period, String> {
+        let ms = measure(text, &TIMES).ok_or_else(|| {
+            format!("{text:?} is not a time; write a whole number and a unit: 500ms, 45s, 10m, 1h or 3d")
+        })?;
+        Ok(Period { ms })
+    }
+}
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Size, String> {
+        let bytes = measure(text, &SIZES).ok_or_else(|| {
+            format!("{text:?} is not a size; write bytes, or a whole number and a unit: 64KiB, 256MiB or 2GiB")
+        })?;
+        Ok(Size { bytes })
+    }
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Address, String> {
+        let local = text
+            .strip_prefix("localhost:")
+            .and_then(|port| port.parse().ok())
+            .map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+        local
+            .or_else(|| text.parse().ok())
+            .map(Address)
+            .ok_or_else(|| {
+                format!("{text:?} is not an address; write IP and port: 127.0.0.1:4437 or [::1]:4437")
+            })
+    }
+}
+
+impl FromStr for PublicUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<PublicUrl, String> {
+        let url = text.parse::<http::Uri>().ok().filter(|url| {
+            matches!(url.scheme_str(), Some("http" | "https"))
+                && url.host().is_some_and(|host| !host.is_empty())
+                && url.query().is_none()
+        });
+        match url {
+            Some(_) => Ok(PublicUrl(text.trim_end_matches('/').to_owned())),
+            None => Err(format!(
+                "{text:?} is not the URL of a server; write it like https://streams.example.com"
+            )),
+        }
+    }
+}
+
+/// In the configuration file all of them are strings, read as on the command line.
+macro_rules! deserialize_as_text {
+    ($($name:ty),*) => {$(
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<$name, D::Error> {
+                String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+            }
+        }
+    )*};
+}
+deserialize_as_text!(Period, Address, PublicUrl);
+
+/// A plain number of bytes needs no quotes in the configuration file.
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Size, D::Error> {
+        #[derive(serde::Deserialize)]
+        #[serde(untagged, expecting = "a size is a number of bytes, or text such as \"256MiB\"")]
+        enum Written {
+            Bytes(u64),
+            Text(String),
+        }
+        match Written::deserialize(deserializer)? {
+            Written::Bytes(bytes) => Ok(Size { bytes }),
+            Written::Text(text) => text.parse().map_err(D::Error::custom),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_a_unit() {
+        let check = |text: &str, ms: u64| assert_eq!(text.parse(), Ok(Period { ms }), "{text}");
+        check("500ms", 500);
+        check("45s", 45_000);
+        check("10m", 600_000);
+        check("1h", 3_600_000);
+        check("3d", 259_200_000);
+        check("3600s", 3_600_000);
+        check("0s", 0);
+        for bad in [
+            "", "s", "45", "-1s", "+1s", "1.5s", "1 s", "45S", "45sec", "1m30s",
+            "99999999999999999999s", "18446744073709551615d",
+        ] {
+            assert!(bad.parse::<Period>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_bytes_or_have_a_binary_unit() {
+        let check = |text: &str, bytes: u64| assert_eq!(text.parse(), Ok(Size { bytes }), "{text}");
+        check("0", 0);
+        check("4096", 4096);
+        check("512B", 512);
+        check("64KiB", 65_536);
+        check("10MiB", 10_485_760);
+        check("256MiB", 268_435_456);
+        check("2GiB", 2_147_483_648);
+        check("1TiB", 1_099_511_627_776);
+        for bad in ["", "MiB", "10MB", "10M", "10mib", "-1", "1.5GiB", "10 MiB", "99999999TiB"] {
+            assert!(bad.parse::<Size>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn addresses_are_numbers_or_localhost() {
+        let check = |text: &str, written: &str| {
+            assert_eq!(text.parse::<Address>().unwrap().0.to_string(), written);
+        };
+        check("127.0.0.1:4437", "127.0.0.1:4437");
+        check("localhost:0", "127.0.0.1:0");
+        check("[::1]:80", "[::1]:80");
+        for bad in ["", "4437", ":4437", "127.0.0.1", "example.com:80", "127.0.0.1:99999"] {
+            assert!(bad.parse::<Address>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_public_url_is_a_base() {
+        let check = |text: &str, base: &str| {
+            assert_eq!(text.parse(), Ok(PublicUrl(base.to_owned())), "{text}");
+        };
+        check("https://streams.example.com", "https://streams.example.com");
+        check("http://10.0.0.1:80/base/", "http://10.0.0.1:80/base");
+        for bad in ["", "streams.example.com", "ftp://a", "/a", "https://", "http://a/?b=c"] {
+            assert!(bad.parse::<PublicUrl>().is_err(), "{bad:?}");
+        }
+    }
+}

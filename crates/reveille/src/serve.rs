@@ -1,0 +1,190 @@
+//! `reveille serve`: opens the data directory, listens, and goes down in order.
+
+use std::future::Future;
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::process;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use reveille_engine::Engine;
+use reveille_engine::doors::{SystemClock, SystemEntropy};
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
+use tokio::task::{JoinError, JoinHandle};
+
+use crate::config::{Arguments, Config, Durability};
+use crate::{clock, logs};
+
+/// Connections that the operating system holds for us until they are accepted.
+const BACKLOG: u32 = 1024;
+/// Requests that were begun have this long to finish; longer than the server itself gives them.
+const GRACE: Duration = Duration::from_secs(12);
+/// How a program ends that was interrupted.
+const INTERRUPTED: i32 = 130;
+/// One for what waits, one for what works.
+const WORKERS_MIN: usize = 2;
+
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
+    let config = arguments.resolve()?;
+    logs::start()?;
+    let workers = std::thread::available_parallelism().map_or(WORKERS_MIN, usize::from);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(workers.max(WORKERS_MIN))
+        .thread_name("serve")
+        .enable_all()
+        .build()
+        .context("cannot start threads")?;
+    let result = runtime.block_on(serve(config));
+    // Whatever is still running has had its time.
+    runtime.shutdown_background();
+    result
+}
+
+async fn serve(config: Config) -> anyhow::Result<()> {
+    // The address is claimed first, but nobody can connect before the data is there.
+    let socket = bind(config.listen)?;
+    let engine = open(&config)?;
+    let signals = Signals::new().context("cannot listen for signals")?;
+    let listener = listen(socket, config.listen)?;
+    let address = listener.local_addr()?;
+    announce(address, &config);
+
+    let (stop, stopped) = oneshot::channel();
+    let answers = reveille_server::Config {
+        long_poll_timeout_ms: config.long_poll_timeout_ms,
+        max_body_bytes: config.max_body_bytes,
+        public_url: config.public_url,
+    };
+    let shutdown = async {
+        // A sender that is gone means the same.
+        let _ = stopped.await;
+    };
+    let server = tokio::spawn(reveille_server::serve(listener, engine.clone(), answers, shutdown));
+    let result = until_signal(server, signals, stop).await;
+    engine.shutdown().await;
+    tracing::info!("stopped");
+    result
+}
+
+fn bind(address: SocketAddr) -> anyhow::Result<TcpSocket> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4(),
+        SocketAddr::V6(_) => TcpSocket::new_v6(),
+    };
+    let bound = socket.and_then(|socket| {
+        // A restart must not wait for the connections of the last run to fade.
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        Ok(socket)
+    });
+    bound.with_context(|| cannot_listen(address))
+}
+
+fn listen(socket: TcpSocket, address: SocketAddr) -> anyhow::Result<TcpListener> {
+    socket.listen(BACKLOG).with_context(|| cannot_listen(address))
+}
+
+fn cannot_listen(address: SocketAddr) -> String {
+    format!("cannot listen on {address}; choose another address with --listen")
+}
+
+fn open(config: &Config) -> anyhow::Result<Engine> {
+    let engine = reveille_engine::Config {
+        data_dir: config.data_dir.clone(),
+        partitions: config.partitions,
+        sync: config.durability == Durability::Fsync,
+        min_free_bytes: config.min_free_bytes,
+        segment_bytes: config.segment_bytes,
+        on_fatal: Arc::new(|error| {
+            tracing::error!(error, "the disk has failed: the server stops at once");
+            process::exit(1);
+        }),
+    };
+    let clock = Arc::new(SystemClock::default());
+    Ok(Engine::open(&engine, clock, Arc::new(SystemEntropy))?)
+}
+
+fn announce(address: SocketAddr, config: &Config) {
+    if config.durability == Durability::Os {
+        tracing::warn!(
+            "--durability os: an answer means that the operating system has the data, not that it \
+             is on disk; a power failure or a crash of the machine may lose acknowledged writes"
+        );
+    }
+    if !address.ip().to_canonical().is_loopback() {
+        tracing::warn!(%address, "--insecure: everybody who reaches this address may read and write");
+    }
+    tracing::info!(
+        %address,
+        data_dir = %config.data_dir.display(),
+        version = env!("CARGO_PKG_VERSION"),
+        "ready"
+    );
+    let mut out = std::io::stdout().lock();
+    // Whoever started us may have closed our output; the server is of use without it.
+    let _ = writeln!(out, "listening on http://{address}").and_then(|()| out.flush());
+}
+
+type Serving = JoinHandle<std::io::Result<()>>;
+
+/// Waits for the first signal, then for the requests that were begun.
+async fn until_signal(
+    mut server: Serving,
+    mut signals: Signals,
+    stop: oneshot::Sender<()>,
+) -> anyhow::Result<()> {
+    tokio::select! {
+        biased;
+        ended = &mut server => return ended_well(ended),
+        name = signals.next() => tracing::info!(signal = name, "stopping; requests that were begun are finished"),
+    }
+    // The server has the receiver for as long as it runs.
+    let _ = stop.send(());
+    tokio::spawn(async move {
+        signals.next().await;
+        tracing::warn!("a second signal: the server stops at once");
+        process::exit(INTERRUPTED);
+    });
+    match clock::within(GRACE, &mut server).await {
+        Some(ended) => ended_well(ended),
+        None => {
+            tracing::warn!("some requests did not finish in time and are cut off");
+            server.abort();
+            Ok(())
+        }
+    }
+}
+
+fn ended_well(ended: Result<std::io::Result<()>, JoinError>) -> anyhow::Result<()> {
+    ended
+        .context("the server failed")?
+        .context("the server cannot accept connections any more")
+}
+
+/// The two ways to ask a server to stop.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Signals> {
+        Ok(Signals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    fn next(&mut self) -> impl Future<Output = &'static str> + Send {
+        async {
+            tokio::select! {
+                biased;
+                _ = self.interrupt.recv() => "SIGINT",
+                _ = self.terminate.recv() => "SIGTERM",
+            }
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Bodies of requests: bounded in size, in time, and in what all of them together may hold.
+
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http::header;
+use http_body::Body;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use reveille_engine::{Engine, Permit};
+
+use crate::clock;
+use crate::error::Error;
+
+/// The next part of a body must come within this time.
+const PART_WITHIN_MS: u64 = 15_000;
+/// A whole body may take this long, and longer by its size at the slowest rate.
+const BODY_WITHIN_MS: u64 = 30_000;
+const BYTES_PER_MS_MIN: u64 = 32;
+/// What a body without a length is first given room for; then twice as much, and so on.
+const FIRST_ROOM: usize = 16 << 10;
+
+/// A body in memory, with the right to be there.
+#[derive(Debug)]
+pub(crate) struct InboundBody {
+    pub(crate) bytes: Bytes,
+    _permits: Vec<Permit>,
+}
+
+/// Reads a body of at most `max` bytes.
+pub(crate) async fn read(
+    engine: &Engine,
+    headers: &HeaderMap,
+    body: Incoming,
+    max: usize,
+) -> Result<InboundBody, Error> {
+    if body.is_end_stream() {
+        return Ok(InboundBody { bytes: Bytes::new(), _permits: Vec::new() });
+    }
+    let announced = headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.parse::<usize>().ok());
+    if announced.is_some_and(|len| len > max) {
+        return Err(Error::TooLarge { max });
+    }
+    let first = announced.unwrap_or(FIRST_ROOM);
+    let permits = vec![engine.admit(first).await?];
+    let size = u64::try_from(announced.unwrap_or(max)).unwrap_or(u64::MAX);
+    let within = BODY_WITHIN_MS + size / BYTES_PER_MS_MIN;
+    let reading = collect(engine, body, first, permits, max);
+    clock::within(engine.clock().as_ref(), within, reading).await.unwrap_or(Err(Error::TooSlow))
+}
+
+async fn collect(
+    engine: &Engine,
+    mut body: Incoming,
+    mut room: usize,
+    mut permits: Vec<Permit>,
+    max: usize,
+) -> Result<InboundBody, Error> {
+    let mut first: Option<Bytes> = None;
+    let mut all = BytesMut::new();
+    loop {
+        let next = clock::within(engine.clock().as_ref(), PART_WITHIN_MS, body.frame());
+        let Some(frame) = next.await.ok_or(Error::TooSlow)? else {
+            break;
+        };
+        let Ok(part) = frame.map_err(|_| Error::BrokenBody)?.into_data() else {
+            continue;
+        };
+        let len = first.as_ref().map_or(all.len(), Bytes::len) + part.len();
+        if len > max {
+            return Err(Error::TooLarge { max });
+        }
+        while len > room {
+            permits.push(engine.admit(room).await?);
+            room *= 2;
+        }
+        // A body that comes in one part is not copied.
+        match first.take() {
+            None if all.is_empty() => first = Some(part),
+            None => all.extend_from_slice(&part),
+            Some(begin) => {
+                all.reserve(room.max(len));
+                all.extend_from_slice(&begin);
+                all.extend_from_slice(&part);
+            }
+        }
+    }
+    let bytes = first.unwrap_or_else(|| all.freeze());
+    Ok(InboundBody { bytes, _permits: permits })
+}

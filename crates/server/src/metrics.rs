@@ -1,0 +1,125 @@
+//! What the server counts, in Prometheus' text format.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use http::header::{self, HeaderValue};
+use http::{Method, StatusCode};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use reveille_engine::Engine;
+use reveille_engine::metrics::Snapshot;
+
+use crate::reply::{self, Reply, ReplyBody};
+
+/// The registry, and the metrics that requests touch.
+pub(crate) struct Metrics {
+    registry: Registry,
+    requests: Family<Answered, Counter>,
+    seconds: Family<ByMethod, Histogram, fn() -> Histogram>,
+    live_readers: Arc<std::sync::atomic::AtomicI64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Answered {
+    method: &'static str,
+    status: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByMethod {
+    method: &'static str,
+}
+
+/// Counts a live reader for as long as it lives.
+pub(crate) struct LiveReader(Arc<std::sync::atomic::AtomicI64>);
+
+impl Drop for LiveReader {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+fn buckets() -> Histogram {
+    Histogram::new([0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 30.0])
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Metrics {
+        let mut registry = Registry::with_prefix("reveille");
+        let requests = Family::default();
+        let seconds = Family::new_with_constructor(buckets as fn() -> Histogram);
+        registry.register("http_requests", "Requests answered", requests.clone());
+        registry.register(
+            "http_request_seconds",
+            "Time until the answer's headers were ready",
+            seconds.clone(),
+        );
+        Metrics { registry, requests, seconds, live_readers: Arc::default() }
+    }
+
+    pub(crate) fn answered(&self, method: &Method, status: StatusCode, elapsed_ms: u64) {
+        let method = match *method {
+            Method::GET => "GET",
+            Method::POST => "POST",
+            Method::PUT => "PUT",
+            Method::DELETE => "DELETE",
+            Method::HEAD => "HEAD",
+            Method::OPTIONS => "OPTIONS",
+            _ => "other",
+        };
+        self.requests.get_or_create(&Answered { method, status: status.as_u16() }).inc();
+        let millis = u32::try_from(elapsed_ms).unwrap_or(u32::MAX);
+        self.seconds.get_or_create(&ByMethod { method }).observe(f64::from(millis) / 1_000.0);
+    }
+
+    pub(crate) fn live_reader(&self) -> LiveReader {
+        self.live_readers.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        LiveReader(self.live_readers.clone())
+    }
+
+    pub(crate) fn render(&self, engine: &Engine) -> Reply {
+        let mut text = String::new();
+        let readers = self.live_readers.load(std::sync::atomic::Ordering::Relaxed);
+        let _ = writeln!(text, "# HELP reveille_live_readers SSE and long-poll readers connected.");
+        let _ = writeln!(text, "# TYPE reveille_live_readers gauge");
+        let _ = writeln!(text, "reveille_live_readers {readers}");
+        engine_metrics(&mut text, &engine.snapshots());
+        // The registry ends the text with its end mark, so it comes last.
+        let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
+        let mut reply = reply::status(StatusCode::OK);
+        let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        reply.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        *reply.body_mut() = ReplyBody::Whole(text.into());
+        reply
+    }
+}
+
+/// A metric of every partition: name, type, help, and how to read it.
+type EngineMetric = (&'static str, &'static str, &'static str, fn(&Snapshot) -> u64);
+
+const ENGINE: &[EngineMetric] = &[
+    ("log_batches", "counter", "Batches made durable", |s| s.batches),
+    ("log_commands", "counter", "Commands answered with them", |s| s.commands),
+    ("log_written_bytes", "counter", "Bytes of their records", |s| s.bytes),
+    ("log_bytes", "gauge", "Bytes of log segments in use", |s| s.log_bytes),
+    ("overlay_bytes", "gauge", "Bytes that the table does not hold yet", |s| s.overlay_bytes),
+    ("watched_streams", "gauge", "Streams with a live reader", |s| s.watched),
+    ("disk_free_bytes", "gauge", "Room on the disk of the data directory", |s| s.disk_free),
+    ("read_only", "gauge", "1 while writes are refused for want of room", |s| s.read_only.into()),
+];
+
+fn engine_metrics(text: &mut String, snapshots: &[Snapshot]) {
+    for (name, kind, help, read) in ENGINE {
+        let suffix = if *kind == "counter" { "_total" } else { "" };
+        let _ = writeln!(text, "# HELP reveille_{name} {help}.");
+        let _ = writeln!(text, "# TYPE reveille_{name} {kind}");
+        for (partition, snapshot) in snapshots.iter().enumerate() {
+            let value = read(snapshot);
+            let _ = writeln!(text, "reveille_{name}{suffix}{{partition=\"{partition}\"}} {value}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Answers: the headers that all of them carry, and bodies that are made piece by piece.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::header::{self, HeaderName, HeaderValue};
+use http::{HeaderMap, Response, StatusCode};
+use http_body::{Body, Frame, SizeHint};
+
+pub(crate) type Reply = Response<ReplyBody>;
+
+/// The body of an answer.
+pub(crate) enum ReplyBody {
+    /// All of it.
+    Whole(Bytes),
+    /// One piece after another, for as long as the source has some.
+    Pieces(Pieces),
+}
+
+/// A source of pieces that had to give up: the connection is cut so that nobody takes the part for
+/// the whole.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Cut(pub(crate) String);
+
+/// Makes the pieces of a body.
+pub(crate) trait Source: Send + 'static {
+    /// The next piece, if there is one.
+    fn next(&mut self) -> impl Future<Output = Option<Result<Bytes, Cut>>> + Send;
+}
+
+type Next = Pin<Box<dyn Future<Output = (Option<Result<Bytes, Cut>>, Box<dyn AnySource>)> + Send>>;
+
+/// A source of whatever type.
+trait AnySource: Send {
+    fn step(self: Box<Self>) -> Next;
+}
+
+impl<S: Source> AnySource for S {
+    fn step(mut self: Box<Self>) -> Next {
+        Box::pin(async move {
+            let piece = self.next().await;
+            let rest: Box<dyn AnySource> = self;
+            (piece, rest)
+        })
+    }
+}
+
+/// A body in progress.
+pub(crate) struct Pieces {
+    next: Option<Next>,
+    /// Bytes that are still to come, if that is known.
+    remaining: Option<u64>,
+}
+
+impl ReplyBody {
+    pub(crate) fn empty() -> ReplyBody {
+        ReplyBody::Whole(Bytes::new())
+    }
+
+    /// A body from a source; `len` if its length is known beforehand.
+    pub(crate) fn pieces(source: impl Source, len: Option<u64>) -> ReplyBody {
+        ReplyBody::Pieces(Pieces { next: Some(Box::new(source).step()), remaining: len })
+    }
+}
+
+impl Body for ReplyBody {
+    type Data = Bytes;
+    type Error = Cut;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
+        match self.get_mut() {
+            ReplyBody::Whole(bytes) => {
+                let bytes = std::mem::take(bytes);
+                Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))))
+            }
+            ReplyBody::Pieces(pieces) => {
+                let Some(next) = &mut pieces.next else {
+                    return Poll::Ready(None);
+                };
+                let (piece, rest) = ready!(next.as_mut().poll(context));
+                pieces.next = matches!(piece, Some(Ok(_))).then(|| rest.step());
+                if let (Some(Ok(bytes)), Some(remaining)) = (&piece, &mut pieces.remaining) {
+                    *remaining -= u64::try_from(bytes.len()).unwrap_or(0).min(*remaining);
+                }
+                Poll::Ready(piece.map(|piece| piece.map(Frame::data)))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            ReplyBody::Whole(bytes) => bytes.is_empty(),
+            ReplyBody::Pieces(pieces) => pieces.next.is_none(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            ReplyBody::Whole(bytes) => {
+                SizeHint::with_exact(u64::try_from(bytes.len()).unwrap_or(u64::MAX))
+            }
+            ReplyBody::Pieces(Pieces { remaining: Some(len), .. }) => SizeHint::with_exact(*len),
+            ReplyBody::Pieces(Pieces { remaining: None, .. }) => SizeHint::default(),
+        }
+    }
+}
+
+/// An answer without a body.
+pub(crate) fn status(status: StatusCode) -> Reply {
+    let mut reply = Response::new(ReplyBody::empty());
+    *reply.status_mut() = status;
+    reply
+}
+
+/// An answer with a JSON body.
+pub(crate) fn json(code: StatusCode, body: &serde_json::Value) -> Reply {
+    let mut reply = status(code);
+    let json = HeaderValue::from_static("application/json");
+    reply.headers_mut().insert(header::CONTENT_TYPE, json);
+    *reply.body_mut() = ReplyBody::Whole(body.to_string().into());
+    reply
+}
+
+/// A header from text that this server made or has checked; anything else is left out.
+pub(crate) fn set(headers: &mut HeaderMap, name: HeaderName, value: impl AsRef<str>) {
+    if let Ok(value) = HeaderValue::from_str(value.as_ref()) {
+        headers.insert(name, value);
+    }
+}
+
+const ALLOW_HEADERS: &str = "content-type, authorization, if-none-match, cache-control, \
+     traceparent, tracestate, stream-seq, stream-ttl, stream-expires-at, stream-closed, \
+     producer-id, producer-epoch, producer-seq, stream-forked-from, stream-fork-offset, \
+     stream-fork-sub-offset";
+const EXPOSE_HEADERS: &str = "stream-next-offset, stream-cursor, stream-up-to-date, stream-closed, \
+     stream-ttl, stream-expires-at, stream-sse-data-encoding, producer-epoch, producer-seq, \
+     producer-expected-seq, producer-received-seq, etag, content-type, content-encoding, vary, \
+     location, retry-after";
+
+/// What every answer carries, so that browsers may read it and never guess its type.
+pub(crate) fn finish(reply: &mut Reply) {
+    let headers = reply.headers_mut();
+    let fixed = [
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "cross-origin"),
+        (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
+        (header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSE_HEADERS),
+    ];
+    for (name, value) in fixed {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+}
+
+/// The answer to a browser that asks whether it may.
+pub(crate) fn preflight() -> Reply {
+    let mut reply = status(StatusCode::NO_CONTENT);
+    let fixed = [
+        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, PUT, DELETE, HEAD, OPTIONS"),
+        (header::ACCESS_CONTROL_ALLOW_HEADERS, ALLOW_HEADERS),
+        (header::ACCESS_CONTROL_MAX_AGE, "86400"),
+        (header::ALLOW, "GET, POST, PUT, DELETE, HEAD, OPTIONS"),
+    ];
+    for (name, value) in fixed {
+        reply.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    reply
+}

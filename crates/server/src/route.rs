@@ -1,0 +1,88 @@
+//! Which face a request is for.
+
+use http::{Method, Request};
+use hyper::body::Incoming;
+use reveille_core::StreamPath;
+
+use crate::error::Error;
+use crate::reply::{self, Reply};
+use crate::{Server, admin, health, streams};
+
+/// Names that belong to other faces: no stream can have them, now or later.
+const RESERVED: &[&str] = &[
+    "/admin",
+    "/api/v1",
+    "/callback",
+    "/console",
+    "/e",
+    "/ingest",
+    "/openapi.json",
+    "/subscriptions",
+    "/v1/cards",
+    "/v1/facts",
+    "/v1/federation",
+    "/v1/gardens",
+    "/v1/stream/__ds",
+    "/v1/subscriptions",
+];
+
+/// Answers a request.
+pub(crate) async fn route(server: &Server, request: Request<Incoming>) -> Reply {
+    let started = server.engine.clock().now();
+    let method = request.method().clone();
+    let mut reply = match dispatch(server, request).await {
+        Ok(reply) => reply,
+        Err(error) => error.reply(),
+    };
+    reply::finish(&mut reply);
+    let elapsed = server.engine.clock().now().since(started);
+    server.metrics.answered(&method, reply.status(), elapsed);
+    reply
+}
+
+async fn dispatch(server: &Server, request: Request<Incoming>) -> Result<Reply, Error> {
+    if request.method() == Method::OPTIONS {
+        return Ok(reply::preflight());
+    }
+    let path = request.uri().path();
+    match path {
+        "/health" | "/healthz" | "/readyz" | "/metrics" | "/admin/v1/streams" => {
+            let reading = matches!(*request.method(), Method::GET | Method::HEAD);
+            if !reading {
+                return Err(Error::Method(request.method().clone()));
+            }
+            match path {
+                "/readyz" => Ok(health::ready(server).await),
+                "/metrics" => Ok(server.metrics.render(&server.engine)),
+                "/admin/v1/streams" => admin::streams(server, request.uri().query()),
+                _ => Ok(health::alive()),
+            }
+        }
+        _ if is_reserved(path) => Err(Error::Reserved),
+        _ => {
+            let path = StreamPath::parse(path)?;
+            streams::answer(server, &path, request).await
+        }
+    }
+}
+
+fn is_reserved(path: &str) -> bool {
+    RESERVED.iter().any(|name| {
+        path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_segments_are_reserved() {
+        assert!(is_reserved("/callback/x"));
+        assert!(is_reserved("/v1/stream/__ds"));
+        assert!(is_reserved("/e"));
+        assert!(!is_reserved("/events"));
+        assert!(!is_reserved("/v1/stream/a"));
+        assert!(!is_reserved("/callbacks"));
+    }
+}

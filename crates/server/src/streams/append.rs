@@ -1,0 +1,66 @@
+//! `POST`: append to a stream, or close it.
+
+use std::sync::Arc;
+
+use http::header::{self, HeaderValue};
+use http::{HeaderMap, Request, StatusCode};
+use hyper::body::Incoming;
+use reveille_core::limits::STREAM_SEQ_BYTES_MAX;
+use reveille_core::stream::Body;
+use reveille_core::stream::append::{Append, Receipt};
+use reveille_core::{ContentType, StreamPath};
+
+use super::headers;
+use crate::error::Error;
+use crate::reply::{self, Reply};
+use crate::{Server, inbound};
+
+pub(super) async fn answer(
+    server: &Server,
+    path: &StreamPath,
+    request: Request<Incoming>,
+) -> Result<Reply, Error> {
+    let (parts, body) = request.into_parts();
+    let producer = headers::producer(&parts.headers)?;
+    let stream_seq = stream_seq(&parts.headers)?;
+    let close = headers::closes(&parts.headers);
+    let max = server.config.max_body_bytes;
+    let body = inbound::read(&server.engine, &parts.headers, body, max).await?;
+    if body.bytes.is_empty() && !close {
+        return Err(Error::EmptyBody);
+    }
+    let mut content_type = None;
+    if !body.bytes.is_empty() {
+        let given = headers::text(&parts.headers, &header::CONTENT_TYPE)?;
+        let given = given.filter(|text| !text.is_empty()).ok_or(Error::NoContentType)?;
+        content_type = Some(ContentType::parse(given).unwrap_or_else(ContentType::octet_stream));
+    }
+    let framed = Body::new(body.bytes.clone(), content_type.as_ref());
+    let with_producer = producer.is_some();
+    let append = Append { content_type, body: framed, producer, stream_seq, close };
+    let receipt = server.engine.append(&server.tenant, path, append).await?;
+    Ok(receipt_reply(&receipt, with_producer, body.bytes.is_empty()))
+}
+
+/// 200 for a producer's new append, 204 for everything else that is accepted.
+fn receipt_reply(receipt: &Receipt, with_producer: bool, close_only: bool) -> Reply {
+    let fresh = with_producer && !receipt.duplicate && !close_only;
+    let mut reply = reply::status(if fresh { StatusCode::OK } else { StatusCode::NO_CONTENT });
+    let out = reply.headers_mut();
+    headers::set_next_offset(out, receipt.tail);
+    headers::set_closed(out, receipt.closed);
+    if let Some(state) = receipt.producer {
+        out.insert(headers::PRODUCER_EPOCH, HeaderValue::from(state.epoch));
+        out.insert(headers::PRODUCER_SEQ, HeaderValue::from(state.seq));
+    }
+    reply
+}
+
+fn stream_seq(headers: &HeaderMap) -> Result<Option<Arc<str>>, Error> {
+    match headers::text(headers, &headers::STREAM_SEQ)? {
+        Some(seq) if seq.is_empty() || seq.len() > STREAM_SEQ_BYTES_MAX => {
+            Err(Error::Header(format!("Stream-Seq is 1 to {STREAM_SEQ_BYTES_MAX} bytes")))
+        }
+        seq => Ok(seq.map(Arc::from)),
+    }
+}

@@ -1,0 +1,93 @@
+//! `PUT`: make a stream, alone or as a fork of another.
+
+use http::header;
+use http::{HeaderMap, Request, StatusCode};
+use hyper::body::Incoming;
+use reveille_core::stream::create::{Create, ForkRequest};
+use reveille_core::stream::expiry::plain_number;
+use reveille_core::stream::{Body, Expiry, Head};
+use reveille_core::{ContentType, Offset, StreamPath};
+
+use super::headers;
+use crate::error::Error;
+use crate::reply::{self, Reply};
+use crate::{Server, inbound};
+
+pub(super) async fn answer(
+    server: &Server,
+    path: &StreamPath,
+    request: Request<Incoming>,
+) -> Result<Reply, Error> {
+    let (parts, body) = request.into_parts();
+    let given = headers::text(&parts.headers, &header::CONTENT_TYPE)?;
+    // A malformed type is as good as none.
+    let content_type = given.and_then(ContentType::parse);
+    let ttl = headers::text(&parts.headers, &headers::STREAM_TTL)?;
+    let expires_at = headers::text(&parts.headers, &headers::STREAM_EXPIRES_AT)?;
+    let expiry = Expiry::parse(ttl, expires_at)?;
+    let fork = fork_request(&parts.headers)?;
+    let closed = headers::closes(&parts.headers);
+    let max = server.config.max_body_bytes;
+    let body = inbound::read(&server.engine, &parts.headers, body, max).await?;
+    let first = Body::new(body.bytes.clone(), content_type.as_ref());
+    let create = Create { content_type, expiry, closed, fork, body: first };
+    let (head, new) = server.engine.create(&server.tenant, path, create).await?;
+    Ok(created_reply(server, path, &parts.headers, &head, new))
+}
+
+fn created_reply(
+    server: &Server,
+    path: &StreamPath,
+    request: &HeaderMap,
+    head: &Head,
+    new: bool,
+) -> Reply {
+    let mut reply = reply::status(if new { StatusCode::CREATED } else { StatusCode::OK });
+    let out = reply.headers_mut();
+    reply::set(out, header::LOCATION, location(server, path, request));
+    reply::set(out, header::CONTENT_TYPE, head.content_type.as_str());
+    headers::set_next_offset(out, head.tail);
+    headers::set_closed(out, head.closed.is_some());
+    reply
+}
+
+/// The stream's URL as the client can reach it.
+fn location(server: &Server, path: &StreamPath, request: &HeaderMap) -> String {
+    if let Some(base) = &server.config.public_url {
+        return format!("{}{path}", base.trim_end_matches('/'));
+    }
+    match request.get(header::HOST).and_then(|host| host.to_str().ok()) {
+        Some(host) => format!("http://{host}{path}"),
+        None => path.to_string(),
+    }
+}
+
+fn fork_request(headers: &HeaderMap) -> Result<Option<ForkRequest>, Error> {
+    let source = headers::text(headers, &headers::STREAM_FORKED_FROM)?;
+    let offset = headers::text(headers, &headers::STREAM_FORK_OFFSET)?;
+    let sub_offset = headers::text(headers, &headers::STREAM_FORK_SUB_OFFSET)?;
+    let Some(source) = source else {
+        return match (offset, sub_offset) {
+            (None, None) => Ok(None),
+            _ => Err(Error::Header(
+                "Stream-Fork-Offset and Stream-Fork-Sub-Offset need Stream-Forked-From".into(),
+            )),
+        };
+    };
+    let source = StreamPath::parse(source)
+        .map_err(|error| Error::Header(format!("Stream-Forked-From: {error}")))?;
+    let at = match offset {
+        None => None,
+        Some(text) => {
+            let parsed: Result<Offset, _> = text.parse();
+            Some(parsed.map_err(|error| Error::Offset(format!("Stream-Fork-Offset: {error}")))?)
+        }
+    };
+    let sub_offset = match sub_offset {
+        None => 0,
+        Some(text) => plain_number(text).ok_or_else(|| {
+            Error::Header("Stream-Fork-Sub-Offset is a number without leading zeros".into())
+        })?,
+    };
+    Ok(Some(ForkRequest { source, at, sub_offset }))
+}

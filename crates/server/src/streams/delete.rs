@@ -1,0 +1,13 @@
+//! `DELETE`: end a stream.
+
+use http::StatusCode;
+use reveille_core::StreamPath;
+
+use crate::Server;
+use crate::error::Error;
+use crate::reply::{self, Reply};
+
+pub(super) async fn answer(server: &Server, path: &StreamPath) -> Result<Reply, Error> {
+    server.engine.delete(&server.tenant, path).await?;
+    Ok(reply::status(StatusCode::NO_CONTENT))
+}

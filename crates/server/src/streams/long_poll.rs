@@ -1,0 +1,70 @@
+//! `GET ?live=long-poll`: what is there, or else what comes next.
+
+use http::StatusCode;
+use http::header::HeaderValue;
+use reveille_core::stream::Head;
+use reveille_core::{Offset, ReadFrom, cursor};
+use reveille_engine::live::{Heard, News};
+
+use super::headers;
+use super::read::{Wanted, catch_up};
+use crate::error::Error;
+use crate::reply::{self, Reply};
+use crate::{Server, clock};
+
+pub(super) async fn answer(server: &Server, wanted: &Wanted<'_>) -> Result<Reply, Error> {
+    let _reader = server.metrics.live_reader();
+    let engine = &server.engine;
+    let deadline = engine.clock().now() + server.config.long_poll_timeout_ms;
+    let mut from = wanted.from;
+    loop {
+        // Watching begins before looking: nothing can fall in between.
+        let id = engine.head(&server.tenant, wanted.path)?.id;
+        let mut watch = engine.watch(&server.tenant, id);
+        let head = engine.head(&server.tenant, wanted.path)?;
+        let at = match from {
+            ReadFrom::Start => Offset::ZERO,
+            ReadFrom::Now => head.tail,
+            ReadFrom::At(offset) => offset,
+        };
+        from = ReadFrom::At(at);
+        if at != head.tail {
+            let wanted = Wanted { from, cursor: None, ..*wanted };
+            let cursor = next_cursor(server, &wanted);
+            return catch_up(server, &wanted, &head, Some(cursor)).await;
+        }
+        if head.closed.is_some() {
+            return Ok(nothing(server, wanted, &head));
+        }
+        let left = deadline.since(engine.clock().now());
+        let mut stopping = server.stopping.clone();
+        let waited = clock::within(engine.clock().as_ref(), left, async {
+            tokio::select! {
+                biased;
+                heard = watch.next() => Some(heard),
+                _ = stopping.wait_for(|stop| *stop) => None,
+            }
+        });
+        match waited.await.flatten() {
+            // Whatever it was, the next look shows it.
+            Some(Heard::News(News::Grown(_) | News::Ended) | Heard::Behind) => {}
+            None => return Ok(nothing(server, wanted, &head)),
+        }
+    }
+}
+
+fn next_cursor(server: &Server, wanted: &Wanted<'_>) -> u64 {
+    let now = server.engine.clock().now();
+    cursor::next(now, wanted.cursor.as_deref(), server.engine.entropy().number())
+}
+
+/// Nothing new: come back with this cursor.
+fn nothing(server: &Server, wanted: &Wanted<'_>, head: &Head) -> Reply {
+    let mut reply = reply::status(StatusCode::NO_CONTENT);
+    let out = reply.headers_mut();
+    headers::set_next_offset(out, head.tail);
+    headers::set_up_to_date(out);
+    headers::set_closed(out, head.closed.is_some());
+    out.insert(headers::STREAM_CURSOR, HeaderValue::from(next_cursor(server, wanted)));
+    reply
+}

@@ -1,0 +1,221 @@
+//! `GET` and `HEAD`: what a stream holds, from an offset to its tail.
+
+use bytes::Bytes;
+use http::header::{self, HeaderValue};
+use http::{HeaderMap, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use reveille_core::media::Framing;
+use reveille_core::stream::{Expiry, Head};
+use reveille_core::{ReadFrom, StreamPath};
+use reveille_engine::reading::Reading;
+
+use super::compress::{self, Gzip};
+use super::{etag, framing, headers, long_poll, sse};
+use crate::Server;
+use crate::error::Error;
+use crate::query::Query;
+use crate::reply::{self, Cut, Reply, ReplyBody, Source};
+
+/// Up to here an answer is put together in memory; beyond, it is sent piece by piece.
+const WHOLE_BYTES: u64 = 64 << 10;
+
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+
+/// How a reader wants to be told of what comes later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    CatchUp,
+    LongPoll,
+    Sse,
+}
+
+/// What a reader asked for.
+pub(super) struct Wanted<'a> {
+    pub(super) path: &'a StreamPath,
+    pub(super) from: ReadFrom,
+    pub(super) cursor: Option<String>,
+    pub(super) headers: &'a HeaderMap,
+}
+
+pub(super) async fn answer(
+    server: &Server,
+    path: &StreamPath,
+    request: &Request<Incoming>,
+) -> Result<Reply, Error> {
+    let head = server.engine.head(&server.tenant, path)?;
+    let query = Query::parse(request.uri().query());
+    let offset = query.get("offset")?;
+    let mode = match query.get("live")? {
+        None => Mode::CatchUp,
+        Some("long-poll") => Mode::LongPoll,
+        Some("sse") => Mode::Sse,
+        Some(_) => return Err(Error::Query("`live` is `long-poll` or `sse`".into())),
+    };
+    if mode != Mode::CatchUp && offset.is_none() {
+        let text = "a live read needs `offset`: -1 for all, `now`, or where the last read ended";
+        return Err(Error::Query(text.into()));
+    }
+    let from = match offset {
+        None => ReadFrom::Start,
+        Some(text) => text.parse().map_err(|error: reveille_core::offset::OffsetError| {
+            Error::Offset(error.to_string())
+        })?,
+    };
+    let cursor = query.get("cursor")?.map(str::to_owned);
+    let wanted = Wanted { path, from, cursor, headers: request.headers() };
+    server.engine.touch(&server.tenant, path, &head);
+    match mode {
+        Mode::CatchUp if from == ReadFrom::Now => Ok(at_tail(&head)),
+        Mode::CatchUp => catch_up(server, &wanted, &head, None).await,
+        Mode::LongPoll => long_poll::answer(server, &wanted).await,
+        Mode::Sse => sse::answer(server, wanted, head),
+    }
+}
+
+/// `HEAD`: what is known of a stream except its bytes. Does not prolong its life.
+pub(super) fn head(server: &Server, path: &StreamPath) -> Result<Reply, Error> {
+    let head = server.engine.head(&server.tenant, path)?;
+    let mut reply = reply::status(StatusCode::OK);
+    let out = reply.headers_mut();
+    reply::set(out, header::CONTENT_TYPE, head.content_type.as_str());
+    out.insert(header::CACHE_CONTROL, NO_STORE);
+    headers::set_next_offset(out, head.tail);
+    headers::set_closed(out, head.closed.is_some());
+    match &head.expiry {
+        Expiry::Never => {}
+        Expiry::Ttl(seconds) => {
+            out.insert(headers::STREAM_TTL, HeaderValue::from(*seconds));
+        }
+        Expiry::At(_, text) => reply::set(out, headers::STREAM_EXPIRES_AT, text),
+    }
+    Ok(reply)
+}
+
+/// `offset=now`: nothing yet, and where to go on.
+fn at_tail(head: &Head) -> Reply {
+    let body = framing::unframe(head.content_type.framing(), Bytes::new());
+    let mut reply = Response::new(ReplyBody::Whole(body));
+    let out = reply.headers_mut();
+    reply::set(out, header::CONTENT_TYPE, head.content_type.as_str());
+    out.insert(header::CACHE_CONTROL, NO_STORE);
+    headers::set_next_offset(out, head.tail);
+    headers::set_up_to_date(out);
+    headers::set_closed(out, head.closed.is_some());
+    reply
+}
+
+/// Everything from the offset to the tail, with a cursor if the read is a live one.
+pub(super) async fn catch_up(
+    server: &Server,
+    wanted: &Wanted<'_>,
+    head: &Head,
+    cursor: Option<u64>,
+) -> Result<Reply, Error> {
+    let mut reading = server.engine.read(&server.tenant, head, wanted.from)?;
+    let closed = head.closed.is_some();
+    let tag = etag::tag(head.id, reading.from(), reading.to(), closed);
+    let mut reply = reply::status(StatusCode::OK);
+    let out = reply.headers_mut();
+    reply::set(out, header::ETAG, &tag);
+    headers::set_next_offset(out, reading.to());
+    headers::set_up_to_date(out);
+    headers::set_closed(out, closed);
+    if let Some(cursor) = cursor {
+        out.insert(headers::STREAM_CURSOR, HeaderValue::from(cursor));
+    }
+    if etag::matches(wanted.headers, &tag) {
+        *reply.status_mut() = StatusCode::NOT_MODIFIED;
+        return Ok(reply);
+    }
+    reply::set(out, header::CONTENT_TYPE, head.content_type.as_str());
+    out.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
+    let kind = head.content_type.framing();
+    let len = framing::unframed_len(kind, reading.len());
+    let gzip = compress::wanted(wanted.headers, kind, len).then(Gzip::new);
+    if gzip.is_some() {
+        out.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    *reply.body_mut() = if reading.len() <= WHOLE_BYTES {
+        let body = framing::unframe(kind, reading.collect().await?);
+        ReplyBody::Whole(match gzip {
+            None => body,
+            Some(mut gzip) => [gzip.push(&body), gzip.finish()].concat().into(),
+        })
+    } else {
+        let known = gzip.is_none().then_some(len);
+        ReplyBody::pieces(Pieces { reading, kind, gzip, place: Place::Begin }, known)
+    };
+    Ok(reply)
+}
+
+/// A long body on its way out.
+struct Pieces {
+    reading: Reading,
+    kind: Framing,
+    gzip: Option<Gzip>,
+    place: Place,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Place {
+    Begin,
+    /// A piece that may be the last: a JSON array ends without its comma.
+    Held(Bytes),
+    End,
+}
+
+impl Source for Pieces {
+    async fn next(&mut self) -> Option<Result<Bytes, Cut>> {
+        loop {
+            let piece = match self.plain().await {
+                Ok(piece) => piece,
+                Err(cut) => return Some(Err(cut)),
+            };
+            let Some(gzip) = &mut self.gzip else {
+                return piece.map(Ok);
+            };
+            let ready = match piece {
+                Some(piece) => gzip.push(&piece),
+                None => {
+                    let rest = gzip.finish();
+                    return (!rest.is_empty()).then_some(Ok(rest));
+                }
+            };
+            if !ready.is_empty() {
+                return Some(Ok(ready));
+            }
+        }
+    }
+}
+
+impl Pieces {
+    /// The next piece before compression.
+    async fn plain(&mut self) -> Result<Option<Bytes>, Cut> {
+        match self.kind {
+            Framing::Text | Framing::Binary => self.stored().await,
+            Framing::Json => match std::mem::replace(&mut self.place, Place::End) {
+                Place::Begin => {
+                    let first = self.stored().await?.unwrap_or_default();
+                    self.place = Place::Held(first);
+                    Ok(Some(Bytes::from_static(b"[")))
+                }
+                Place::Held(piece) => match self.stored().await? {
+                    Some(next) => {
+                        self.place = Place::Held(next);
+                        Ok(Some(piece))
+                    }
+                    None => {
+                        let mut last = piece.strip_suffix(b",").unwrap_or(&piece).to_vec();
+                        last.push(b']');
+                        Ok(Some(last.into()))
+                    }
+                },
+                Place::End => Ok(None),
+            },
+        }
+    }
+
+    async fn stored(&mut self) -> Result<Option<Bytes>, Cut> {
+        self.reading.next().await.map_err(|error| Cut(error.to_string()))
+    }
+}

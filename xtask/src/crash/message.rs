@@ -1,0 +1,166 @@
+//! Messages that say who they are and whose every byte follows from that, so that one that is
+//! torn, mixed up or invented cannot pass.
+//!
+//! ```text
+//! text   0000000000000a07 0 1 12 Zk3v…\n                      append, index, of, pad bytes, pad
+//! json   {"append":"0000000000000a07","index":0,"of":3,"pad":"Zk3v…"}
+//! ```
+
+use std::fmt::Write as _;
+
+use serde_json::value::RawValue;
+
+use super::random::Random;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Json,
+    Text,
+}
+
+impl Kind {
+    pub(crate) fn content_type(self) -> &'static str {
+        match self {
+            Kind::Json => "application/json",
+            Kind::Text => "text/plain",
+        }
+    }
+}
+
+/// Names one append for all time.
+pub(crate) type AppendId = u64;
+
+/// One request's worth of messages, by the length of their padding. Text has exactly one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Append {
+    pub(crate) id: AppendId,
+    pub(crate) pads: Vec<usize>,
+}
+
+impl Append {
+    pub(crate) fn body(&self, kind: Kind) -> Vec<u8> {
+        let messages = self.pads.iter().enumerate();
+        let mut messages = messages.map(|(index, &pad)| self.message(kind, index, pad));
+        match kind {
+            Kind::Text => messages.collect::<String>().into_bytes(),
+            Kind::Json if self.pads.len() == 1 => messages.next().unwrap_or_default().into_bytes(),
+            Kind::Json => format!("[{}]", messages.collect::<Vec<_>>().join(",")).into_bytes(),
+        }
+    }
+
+    fn message(&self, kind: Kind, index: usize, pad: usize) -> String {
+        message(kind, Named { append: self.id, index, of: self.pads.len() }, pad)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Named {
+    append: AppendId,
+    index: usize,
+    of: usize,
+}
+
+/// The appends in `bytes`, in order, each found whole.
+pub(crate) fn read(kind: Kind, bytes: &[u8]) -> Result<Vec<AppendId>, String> {
+    let text = std::str::from_utf8(bytes).map_err(|error| format!("not UTF-8: {error}"))?;
+    let messages = match kind {
+        Kind::Text => read_text(text)?,
+        Kind::Json => read_json(text)?,
+    };
+    let mut appends = Vec::new();
+    let mut messages = messages.into_iter();
+    while let Some(first) = messages.next() {
+        let mut found = first;
+        for index in 0..first.of {
+            if index > 0 {
+                found = messages.next().ok_or_else(|| format!("{first:x?} ends too early"))?;
+            }
+            if found != (Named { index, ..first }) {
+                return Err(format!("{found:x?} within {first:x?}"));
+            }
+        }
+        appends.push(first.append);
+    }
+    Ok(appends)
+}
+
+fn read_text(text: &str) -> Result<Vec<Named>, String> {
+    let mut messages = Vec::new();
+    for line in text.split_inclusive('\n') {
+        let words: Vec<&str> = line.splitn(5, ' ').collect();
+        let [append, index, of, pad, _] = words.as_slice() else {
+            return Err(format!("torn message {:?}", start(line)));
+        };
+        messages.push(recognize(Kind::Text, line, append, index, of, pad.parse().ok())?);
+    }
+    Ok(messages)
+}
+
+fn read_json(text: &str) -> Result<Vec<Named>, String> {
+    let raw: Vec<&RawValue> =
+        serde_json::from_str(text).map_err(|error| format!("not a JSON array: {error}"))?;
+    let mut messages = Vec::new();
+    for value in raw {
+        let message = value.get();
+        let parts: Vec<&str> = message.splitn(5, [':', ',']).collect();
+        let [_, append, _, index, rest] = parts.as_slice() else {
+            return Err(format!("foreign message {:?}", start(message)));
+        };
+        let of = rest.strip_prefix("\"of\":").and_then(|rest| rest.split(',').next());
+        let pad = message.split_once("\"pad\":\"").map(|(_, pad)| pad.len().saturating_sub(2));
+        let (append, of) = (append.trim_matches('"'), of.unwrap_or_default());
+        messages.push(recognize(Kind::Json, message, append, index, of, pad)?);
+    }
+    Ok(messages)
+}
+
+/// The message as named, if its bytes are exactly those of the message of that name.
+fn recognize(
+    kind: Kind,
+    bytes: &str,
+    append: &str,
+    index: &str,
+    of: &str,
+    pad: Option<usize>,
+) -> Result<Named, String> {
+    let named = || {
+        let append = AppendId::from_str_radix(append, 16).ok()?;
+        Some(Named { append, index: index.parse().ok()?, of: of.parse().ok()? })
+    };
+    match (named(), pad) {
+        // A damaged length must not make us render gigabytes.
+        (Some(named), Some(pad)) if pad <= bytes.len() && message(kind, named, pad) == bytes => {
+            Ok(named)
+        }
+        _ => Err(format!("damaged message {:?}", start(bytes))),
+    }
+}
+
+fn message(kind: Kind, named: Named, pad: usize) -> String {
+    let Named { append, index, of } = named;
+    let mut text = String::with_capacity(pad + 80);
+    let written = match kind {
+        Kind::Text => write!(text, "{append:016x} {index} {of} {pad} "),
+        Kind::Json => {
+            write!(text, "{{\"append\":\"{append:016x}\",\"index\":{index},\"of\":{of},\"pad\":\"")
+        }
+    };
+    written.expect("writing to a string cannot fail");
+    let mut random = Random::new(append.wrapping_mul(31).wrapping_add(index as u64));
+    let end = text.len() + pad;
+    while text.len() < end {
+        for byte in random.next().to_le_bytes().into_iter().take(end - text.len()) {
+            text.push(char::from(b'0' + byte % 64).clone_if_plain());
+        }
+    }
+    text.push_str(match kind {
+        Kind::Text => "\n",
+        Kind::Json => "\"}",
+    });
+    text
+}
+
+/// Enough of a message to tell which one it is.
+fn start(message: &str) -> &str {
+    message.get(..80).unwrap_or(message)
+}
