@@ -50,9 +50,7 @@ Options:
 Example: cargo xtask bench --only append,latency --rounds 5
 ";
 
-const WORKS: [&str; 7] = [
-    "append", "read", "latency", "create", "idle", "soak", "million",
-];
+const WORKS: [&str; 7] = ["append", "read", "latency", "create", "idle", "soak", "million"];
 
 #[derive(Debug, PartialEq, Eq)]
 struct Options {
@@ -76,35 +74,22 @@ pub(crate) fn run(args: Vec<String>) -> anyhow::Result<()> {
         return Ok(());
     };
     let root = root()?;
-    let subjects: Vec<&Subject> = subject::ALL
-        .iter()
-        .filter(|s| options.subjects.iter().any(|n| n == s.name))
-        .collect();
+    let subjects: Vec<&Subject> =
+        subject::ALL.iter().filter(|s| options.subjects.iter().any(|n| n == s.name)).collect();
     for subject in &subjects {
-        subject
-            .obtain(&root)
-            .with_context(|| format!("cannot obtain {}", subject.name))?;
+        subject.obtain(&root).with_context(|| format!("cannot obtain {}", subject.name))?;
     }
-    let alone = subjects
-        .iter()
-        .copied()
-        .find(|subject| subject.name == subject::OURS);
+    let alone = subjects.iter().copied().find(|subject| subject.name == subject::OURS);
     let generator = Generator::build(&root, alone.is_some())?;
-    let place = Place {
-        root,
-        generator,
-        quick: options.quick,
-    };
+    let place = Place { root, generator, quick: options.quick };
 
     for subject in &subjects {
         server::forget_log(&place.root, subject)?;
     }
     let mut results = Results::new(&subjects, machine::describe(&place.root));
     let wanted = |work: &str| options.only.iter().any(|name| name == work);
-    let cells: Vec<Cell> = cell::all(options.quick)
-        .into_iter()
-        .filter(|cell| wanted(cell.work))
-        .collect();
+    let cells: Vec<Cell> =
+        cell::all(options.quick).into_iter().filter(|cell| wanted(cell.work)).collect();
     for round in 0..options.rounds {
         for cell in &cells {
             for subject in turned(&subjects, round) {
@@ -121,11 +106,7 @@ pub(crate) fn run(args: Vec<String>) -> anyhow::Result<()> {
         }
     }
     write(&place.root, &cells, &results)?;
-    ensure!(
-        results.failures.is_empty(),
-        "failed:\n{}",
-        results.failures.join("\n")
-    );
+    ensure!(results.failures.is_empty(), "failed:\n{}", results.failures.join("\n"));
     Ok(())
 }
 
@@ -152,10 +133,7 @@ fn write(root: &Path, cells: &[Cell], results: &Results) -> anyhow::Result<()> {
     print!("\n{text}");
     std::fs::write(directory.join("report.md"), &text)?;
     std::fs::write(directory.join("report.svg"), chart::svg(cells, results))?;
-    std::fs::write(
-        directory.join("report.json"),
-        format!("{:#}\n", results.json(cells)),
-    )?;
+    std::fs::write(directory.join("report.json"), format!("{:#}\n", results.json(cells)))?;
     eprintln!("\nwrote {}/report.{{md,json,svg}}", directory.display());
     Ok(())
 }
@@ -163,13 +141,7 @@ fn write(root: &Path, cells: &[Cell], results: &Results) -> anyhow::Result<()> {
 /// The subjects, beginning with another one each round: none always runs in the wake of the same.
 fn turned<'a>(subjects: &[&'a Subject], round: usize) -> Vec<&'a Subject> {
     let first = round.checked_rem(subjects.len()).unwrap_or(0);
-    subjects
-        .iter()
-        .cycle()
-        .skip(first)
-        .take(subjects.len())
-        .copied()
-        .collect()
+    subjects.iter().cycle().skip(first).take(subjects.len()).copied().collect()
 }
 
 /// `None` when help was asked for.
@@ -200,16 +172,9 @@ fn parse(args: &[String]) -> anyhow::Result<Option<Options>> {
 }
 
 fn list(value: &str, known: &[&str]) -> anyhow::Result<Vec<String>> {
-    let names: Vec<String> = value
-        .split(',')
-        .map(|name| name.trim().to_owned())
-        .collect();
+    let names: Vec<String> = value.split(',').map(|name| name.trim().to_owned()).collect();
     for name in &names {
-        ensure!(
-            known.contains(&name.as_str()),
-            "{name:?} is none of {}",
-            known.join(", ")
-        );
+        ensure!(known.contains(&name.as_str()), "{name:?} is none of {}", known.join(", "));
     }
     Ok(names)
 }
@@ -217,10 +182,7 @@ fn list(value: &str, known: &[&str]) -> anyhow::Result<Vec<String>> {
 fn root() -> anyhow::Result<PathBuf> {
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
-    Ok(manifest
-        .parent()
-        .context("xtask lies in the workspace")?
-        .to_owned())
+    Ok(manifest.parent().context("xtask lies in the workspace")?.to_owned())
 }
 
 #[cfg(test)]
@@ -228,24 +190,14 @@ mod tests {
     use super::*;
 
     fn parsed(args: &str) -> anyhow::Result<Option<Options>> {
-        parse(
-            &args
-                .split_ascii_whitespace()
-                .map(str::to_owned)
-                .collect::<Vec<_>>(),
-        )
+        parse(&args.split_ascii_whitespace().map(str::to_owned).collect::<Vec<_>>())
     }
 
     #[test]
     fn options_choose_what_is_measured() {
         let all = parsed("").unwrap().unwrap();
-        assert_eq!(
-            (all.only.len(), all.subjects.len(), all.rounds, all.quick),
-            (7, 3, 3, false)
-        );
-        let some = parsed("--quick --only append,soak --subjects npm")
-            .unwrap()
-            .unwrap();
+        assert_eq!((all.only.len(), all.subjects.len(), all.rounds, all.quick), (7, 3, 3, false));
+        let some = parsed("--quick --only append,soak --subjects npm").unwrap().unwrap();
         assert_eq!((some.only.len(), some.rounds), (2, 1));
         assert_eq!(some.subjects, ["npm"]);
         assert_eq!(parsed("--quick --rounds 2").unwrap().unwrap().rounds, 2);
@@ -254,14 +206,7 @@ mod tests {
 
     #[test]
     fn wrong_options_are_refused() {
-        for args in [
-            "--only",
-            "--only nothing",
-            "--rounds 0",
-            "--rounds x",
-            "--subjects x",
-            "x",
-        ] {
+        for args in ["--only", "--only nothing", "--rounds 0", "--rounds x", "--subjects x", "x"] {
             assert!(parsed(args).is_err(), "{args}");
         }
     }
@@ -269,9 +214,7 @@ mod tests {
     #[test]
     fn every_subject_goes_first_in_turn() {
         let subjects: Vec<&Subject> = subject::ALL.iter().collect();
-        let first: Vec<&str> = (0..4)
-            .map(|round| turned(&subjects, round)[0].name)
-            .collect();
+        let first: Vec<&str> = (0..4).map(|round| turned(&subjects, round)[0].name).collect();
         let names: Vec<&str> = subjects.iter().map(|subject| subject.name).collect();
         assert_eq!(first, [names[0], names[1], names[2], names[0]]);
         assert_eq!(turned(&subjects, 5).len(), 3);

@@ -1,5 +1,6 @@
 //! The committer: makes batches durable, one after another, and lets out what waited for them.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use reveille_core::stream::StreamId;
@@ -29,12 +30,14 @@ pub struct Shared {
     pub room: Notify,
     /// Wakes the keeper of the due index: something is due sooner than it thinks.
     pub due: Notify,
+    /// The earliest entry of the due index that became durable since its keeper last asked.
+    pub due_from: AtomicU64,
     /// Wakes the keeper of the table: the overlay has grown.
     pub keep: (Mutex<bool>, Condvar),
     /// The batch up to which the log may be recycled.
-    pub checkpoint: std::sync::atomic::AtomicU64,
+    pub checkpoint: AtomicU64,
     /// Bytes of log segments in use.
-    pub log_bytes: std::sync::atomic::AtomicU64,
+    pub log_bytes: AtomicU64,
     /// Counters.
     pub metrics: Metrics,
 }
@@ -51,9 +54,10 @@ impl Shared {
             work: Condvar::new(),
             room: Notify::new(),
             due: Notify::new(),
+            due_from: AtomicU64::new(u64::MAX),
             keep: (Mutex::new(false), Condvar::new()),
-            checkpoint: std::sync::atomic::AtomicU64::new(0),
-            log_bytes: std::sync::atomic::AtomicU64::new(0),
+            checkpoint: AtomicU64::new(0),
+            log_bytes: AtomicU64::new(0),
             metrics: Metrics::default(),
         })
     }
@@ -111,6 +115,7 @@ impl Committer {
                 return Ok(None);
             }
             if sealed {
+                partition.committer_waits = true;
                 partition = shared.work.wait(partition).unwrap_or_else(PoisonError::into_inner);
             } else {
                 // Idle: the end mark proves that everything before it was durable.
@@ -151,11 +156,11 @@ impl Committer {
     }
 
     fn perform(&self, effects: Vec<Effect>) {
-        let mut due = false;
+        let mut due = None;
         let mut ended: Vec<StreamId> = Vec::new();
         for effect in &effects {
             match effect {
-                Effect::Due(_) => due = true,
+                Effect::Due(at) => due = Some(due.map_or(at.0, |due: u64| due.min(at.0))),
                 Effect::Ended(id) => ended.push(*id),
                 Effect::Grown { .. } => {}
             }
@@ -164,14 +169,14 @@ impl Committer {
         for id in ended {
             self.shared.touches.forget(id, reveille_core::Millis::NEVER);
         }
-        if due {
+        if let Some(due) = due {
+            self.shared.due_from.fetch_min(due, Ordering::AcqRel);
             self.shared.due.notify_one();
         }
     }
 
     /// Recycles the segments that the table's checkpoint has made superfluous.
     pub fn trim(&mut self) -> Result<(), Fatal> {
-        use std::sync::atomic::Ordering;
         self.shared.log_bytes.store(self.log.bytes(), Ordering::Relaxed);
         let checkpoint = self.shared.checkpoint.load(Ordering::Acquire);
         if checkpoint > self.trimmed {
@@ -183,6 +188,10 @@ impl Committer {
 
     /// Marks the end of the log as synced.
     pub fn seal(&mut self) -> Result<(), Fatal> {
-        self.log.seal().map_err(|error| Fatal(error.to_string()))
+        match self.log.seal() {
+            // Without the mark nothing is lost; the disk is full, and that passes.
+            Ok(()) | Err(CommitError::NoSpace) => Ok(()),
+            Err(error) => Err(Fatal(error.to_string())),
+        }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use reveille_core::Millis;
@@ -38,22 +38,26 @@ pub trait Entropy: Send + Sync + 'static {
 pub struct SystemClock {
     started: Instant,
     started_at: Millis,
-    correction: Mutex<Correction>,
+    /// How far the answer has been moved towards the wall clock.
+    offset_ms: AtomicI64,
+    /// When that was last looked at, in milliseconds since the start.
+    checked_ms: AtomicU64,
 }
 
-/// How far the answer has been moved towards the wall clock.
-struct Correction {
-    offset_ms: i64,
-    checked_ms: u64,
-}
-
-/// A clock that is wrong is corrected by at most this part of the time that has passed.
+/// The wall clock is looked at this often.
+const CHECK_EVERY_MS: u64 = 1_000;
+/// A clock that is wrong is corrected by at most this part of the time that has passed, so that
+/// the answer never goes backwards.
 const SLEW_PARTS: u64 = 200;
 
 impl Default for SystemClock {
     fn default() -> SystemClock {
-        let correction = Mutex::new(Correction { offset_ms: 0, checked_ms: 0 });
-        SystemClock { started: Instant::now(), started_at: wall(), correction }
+        SystemClock {
+            started: Instant::now(),
+            started_at: wall(),
+            offset_ms: AtomicI64::new(0),
+            checked_ms: AtomicU64::new(0),
+        }
     }
 }
 
@@ -68,22 +72,30 @@ fn slewed(offset_ms: i64, wanted_ms: i64, elapsed_ms: u64) -> i64 {
     offset_ms + (wanted_ms - offset_ms).clamp(-step, step)
 }
 
-impl Clock for SystemClock {
-    fn now(&self) -> Millis {
-        let elapsed = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let mut correction =
-            self.correction.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        // Once a second is often enough: the step is a two-hundredth of the time passed, so the
-        // answer never goes backwards.
-        if elapsed >= correction.checked_ms + 1_000 {
-            let passed = elapsed - correction.checked_ms;
+impl SystemClock {
+    /// Moves the answer towards the wall clock; one caller a second does it.
+    fn correct(&self, elapsed: u64, checked: u64) {
+        let mine =
+            self.checked_ms.compare_exchange(checked, elapsed, Ordering::AcqRel, Ordering::Relaxed);
+        if mine.is_ok() {
             let monotonic = self.started_at + elapsed;
             let wanted = i128::from(wall().0) - i128::from(monotonic.0);
             let wanted = i64::try_from(wanted).unwrap_or(0);
-            correction.offset_ms = slewed(correction.offset_ms, wanted, passed);
-            correction.checked_ms = elapsed;
+            let offset = self.offset_ms.load(Ordering::Relaxed);
+            self.offset_ms.store(slewed(offset, wanted, elapsed - checked), Ordering::Relaxed);
         }
-        Millis((self.started_at + elapsed).0.saturating_add_signed(correction.offset_ms))
+    }
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> Millis {
+        let elapsed = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let checked = self.checked_ms.load(Ordering::Relaxed);
+        if elapsed >= checked + CHECK_EVERY_MS {
+            self.correct(elapsed, checked);
+        }
+        let offset = self.offset_ms.load(Ordering::Relaxed);
+        Millis((self.started_at + elapsed).0.saturating_add_signed(offset))
     }
 
     fn sleep_until(&self, at: Millis) -> Sleep {

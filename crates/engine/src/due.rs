@@ -1,6 +1,7 @@
 //! The due index at work: what has come due is done, in slices, and then the next is waited for.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use reveille_core::Millis;
@@ -17,8 +18,6 @@ use crate::limits::{DUE_SLICE, PURGE_SLICE};
 
 /// However quiet it is, the index is looked at this often.
 pub const LOOK_EVERY_MS: u64 = 60_000;
-/// A decision may be this much older than the look that should have found it.
-pub const OVERLAP_MS: u64 = 60_000;
 /// After a failure, and while the server is read-only, the work is tried again this much later.
 pub const PAUSE_MS: u64 = 1_000;
 
@@ -28,6 +27,7 @@ pub(crate) async fn run(shared: Arc<Shared>, clock: Arc<dyn Clock>) {
     let mut since = Millis(0);
     loop {
         let now = clock.now();
+        since = since.min(newly_due(&shared));
         let next = match look(&shared.state.reader(), since, now) {
             Ok(found) => work(&shared, clock.as_ref(), found, now).await,
             Err(error) => Err(crate::reading::damaged(error)),
@@ -40,7 +40,7 @@ pub(crate) async fn run(shared: Arc<Shared>, clock: Arc<dyn Clock>) {
             }
             Ok(None) => continue,
             Ok(Some(next)) => {
-                since = Millis(now.0.saturating_sub(OVERLAP_MS));
+                since = now;
                 next.min(now + LOOK_EVERY_MS)
             }
         };
@@ -50,6 +50,12 @@ pub(crate) async fn run(shared: Arc<Shared>, clock: Arc<dyn Clock>) {
             () = clock.sleep_until(wake_at) => {}
         }
     }
+}
+
+/// The earliest entry that became durable since the last look. It may be older than that look: the
+/// batch took its time, or a stream was created whose end had passed.
+pub fn newly_due(shared: &Shared) -> Millis {
+    Millis(shared.due_from.swap(u64::MAX, Ordering::AcqRel))
 }
 
 /// The next entries of the index.

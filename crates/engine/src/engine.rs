@@ -423,10 +423,17 @@ pub(crate) async fn run(shared: &Arc<Shared>, clock: &dyn Clock, command: &Comma
     let mut deadline = None;
     for _ in 0..FETCH_ROUNDS_MAX {
         let (reply, answer) = oneshot::channel();
-        let submitted = shared.lock().submit(command, &fetched, clock.now(), reply);
+        let now = clock.now();
+        let (submitted, wakes) = {
+            let mut partition = shared.lock();
+            let submitted = partition.submit(command, &fetched, now, reply);
+            (submitted, partition.wakes_committer())
+        };
         match submitted {
             Submitted::Decided => {
-                shared.work.notify_one();
+                if wakes {
+                    shared.work.notify_one();
+                }
                 return answer.await.unwrap_or(Err(Unavailable::Stopping.into()));
             }
             Submitted::Missing(key, _) => {

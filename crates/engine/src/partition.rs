@@ -90,6 +90,8 @@ pub struct Partition {
     pub read_only: bool,
     /// Set when no more commands are accepted.
     pub stopping: bool,
+    /// Set while the committer waits to be woken; waking it for nothing is a system call.
+    pub committer_waits: bool,
 }
 
 /// A batch with what follows from it, on its way to the log.
@@ -159,6 +161,7 @@ impl Partition {
             next_stream_id,
             read_only: false,
             stopping: false,
+            committer_waits: false,
         })
     }
 
@@ -241,6 +244,11 @@ impl Partition {
         } else {
             let _ = reply.send(outcome);
         }
+    }
+
+    /// Whether the committer is to be woken: there is work, and it waits.
+    pub fn wakes_committer(&mut self) -> bool {
+        !self.open.is_empty() && std::mem::take(&mut self.committer_waits)
     }
 
     /// Hands the open batch to the committer.

@@ -52,20 +52,9 @@ pub(crate) async fn run(work: &Append) -> anyhow::Result<Report> {
     let end = Meter::read(work.target.pid);
     elsewhere.absorb(&crew.stop().await);
 
-    let Append {
-        connections,
-        streams,
-        body,
-        ..
-    } = work;
+    let Append { connections, streams, body, .. } = work;
     let settings = format!("{body} B over {connections} connections to {streams} streams");
-    Ok(Report::new(
-        "append",
-        settings,
-        &measured,
-        &elsewhere,
-        (start, end),
-    ))
+    Ok(Report::new("append", settings, &measured, &elsewhere, (start, end)))
 }
 
 /// Appends without end, to the streams in turn.
@@ -80,12 +69,7 @@ pub(crate) fn appends(streams: &Streams, count: u64, bytes: usize) -> anyhow::Re
         messages.write(number, &mut body);
         streams.post(number % count, &body, request);
     });
-    Ok(Requests {
-        limit: None,
-        expect: 204,
-        bytes: u64::try_from(bytes)?,
-        write,
-    })
+    Ok(Requests { limit: None, expect: 204, bytes: u64::try_from(bytes)?, write })
 }
 
 /// A duration given on the command line.

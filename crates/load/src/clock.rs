@@ -21,8 +21,6 @@ pub(crate) async fn within<F: Future>(limit: Duration, future: F) -> Option<F::O
 
 /// A name for this run that no earlier run had, so that its streams are new ones.
 pub(crate) fn run_name() -> String {
-    let micros = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_micros());
+    let micros = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
     format!("{micros:x}")
 }

@@ -66,27 +66,14 @@ pub(crate) struct Answer {
 
 impl Connection {
     pub(crate) async fn open(address: SocketAddr, buffer: usize) -> Result<Connection, Failure> {
-        let stream = TcpStream::connect(address)
-            .await
-            .map_err(|e| Failure::Connect(e.kind()))?;
-        stream
-            .set_nodelay(true)
-            .map_err(|e| Failure::Connect(e.kind()))?;
+        let stream = TcpStream::connect(address).await.map_err(|e| Failure::Connect(e.kind()))?;
+        stream.set_nodelay(true).map_err(|e| Failure::Connect(e.kind()))?;
         let buffer = vec![0; buffer].into_boxed_slice();
-        Ok(Connection {
-            stream,
-            buffer,
-            start: 0,
-            end: 0,
-            reusable: true,
-        })
+        Ok(Connection { stream, buffer, start: 0, end: 0, reusable: true })
     }
 
     pub(crate) async fn send(&mut self, request: &[u8]) -> Result<(), Failure> {
-        self.stream
-            .write_all(request)
-            .await
-            .map_err(|e| Failure::Transport(e.kind()))
+        self.stream.write_all(request).await.map_err(|e| Failure::Transport(e.kind()))
     }
 
     /// The status alone: the path of an append, where nothing is copied.
@@ -203,11 +190,7 @@ pub(crate) struct Link {
 
 impl Link {
     pub(crate) fn new(address: SocketAddr, buffer: usize) -> Link {
-        Link {
-            address,
-            buffer,
-            connection: None,
-        }
+        Link { address, buffer, connection: None }
     }
 
     /// Sends a request and waits for its status.

@@ -45,12 +45,7 @@ pub(crate) async fn run(work: &Create) -> anyhow::Result<Report> {
         target.put(number, &body, request);
     });
     let bytes = u64::try_from(work.body)?;
-    let requests = Requests {
-        limit: Some(work.count),
-        expect: 201,
-        bytes,
-        write,
-    };
+    let requests = Requests { limit: Some(work.count), expect: 201, bytes, write };
 
     let start = Meter::read(work.target.pid);
     let mut crew = Crew::start(streams.address, work.connections, requests);
@@ -59,21 +54,10 @@ pub(crate) async fn run(work: &Create) -> anyhow::Result<Report> {
     let end = Meter::read(work.target.pid);
     let elsewhere = crew.stop().await;
 
-    let Create {
-        count,
-        connections,
-        body,
-        ..
-    } = work;
+    let Create { count, connections, body, .. } = work;
     let mut settings = format!("{count} streams with {body} B over {connections} connections");
     if !finished {
         settings += &format!(", stopped after {} s", work.seconds);
     }
-    Ok(Report::new(
-        "create",
-        settings,
-        &measured,
-        &elsewhere,
-        (start, end),
-    ))
+    Ok(Report::new("create", settings, &measured, &elsewhere, (start, end)))
 }

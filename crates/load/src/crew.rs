@@ -69,11 +69,9 @@ impl Crew {
     /// Waits until every request of a limited crew is answered; `false` when time ran out first,
     /// which is no failure of the server.
     pub(crate) async fn finish(&mut self, limit: Duration) -> bool {
-        clock::within(limit, async {
-            while self.workers.join_next().await.is_some() {}
-        })
-        .await
-        .is_some()
+        clock::within(limit, async { while self.workers.join_next().await.is_some() {} })
+            .await
+            .is_some()
     }
 
     /// Lets the requests in flight end; those that do not are counted as timed out.
@@ -126,16 +124,8 @@ pub(crate) async fn prepare(
     if let Some((label, count)) = tally.errors.0.first_key_value() {
         bail!("cannot prepare the streams: {label} ({count} times)");
     }
-    ensure!(
-        finished,
-        "cannot prepare the streams in {} s",
-        PREPARATION_MAX.as_secs()
-    );
-    ensure!(
-        wanted == Some(tally.done),
-        "prepared {} of {wanted:?} streams",
-        tally.done
-    );
+    ensure!(finished, "cannot prepare the streams in {} s", PREPARATION_MAX.as_secs());
+    ensure!(wanted == Some(tally.done), "prepared {} of {wanted:?} streams", tally.done);
     Ok(())
 }
 
@@ -147,11 +137,6 @@ pub(crate) async fn create_empty(
 ) -> anyhow::Result<()> {
     let target = streams.clone();
     let write = Box::new(move |number, request: &mut Vec<u8>| target.put(number, b"", request));
-    let requests = Requests {
-        limit: Some(count),
-        expect: 201,
-        bytes: 0,
-        write,
-    };
+    let requests = Requests { limit: Some(count), expect: 201, bytes: 0, write };
     prepare(streams.address, connections, requests).await
 }

@@ -156,24 +156,14 @@ mod tests {
         let latency = histogram(1..=200).summary().unwrap();
         assert_eq!(
             latency,
-            Latency {
-                count: 200,
-                p50: 100,
-                p99: 198,
-                p999: 200,
-                max: 200,
-                mean: 100
-            }
+            Latency { count: 200, p50: 100, p99: 198, p999: 200, max: 200, mean: 100 }
         );
     }
 
     #[test]
     fn one_value_is_every_percentile() {
         let latency = histogram([5_000_003]).summary().unwrap();
-        assert_eq!(
-            (latency.p50, latency.p999, latency.max),
-            (5_000_003, 5_000_003, 5_000_003)
-        );
+        assert_eq!((latency.p50, latency.p999, latency.max), (5_000_003, 5_000_003, 5_000_003));
     }
 
     #[test]
@@ -183,13 +173,9 @@ mod tests {
 
     #[test]
     fn one_outlier_in_a_thousand_is_beyond_the_999th_per_mille() {
-        let latency = histogram((0..999).map(|_| 10).chain([90_000]))
-            .summary()
-            .unwrap();
+        let latency = histogram((0..999).map(|_| 10).chain([90_000])).summary().unwrap();
         assert_eq!((latency.p999, latency.max), (10, 90_000));
-        let latency = histogram((0..998).map(|_| 10).chain([90_000, 90_000]))
-            .summary()
-            .unwrap();
+        let latency = histogram((0..998).map(|_| 10).chain([90_000, 90_000])).summary().unwrap();
         assert_eq!(latency.p999, 90_000);
     }
 
@@ -199,9 +185,7 @@ mod tests {
         let mut state = 1u64;
         let mut values: Vec<u64> = (0..20_000)
             .map(|_| {
-                state = state
-                    .wrapping_mul(6_364_136_223_846_793_005)
-                    .wrapping_add(1);
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 (state >> 33) % (1 << (4 + (state >> 59)))
             })
             .collect();
@@ -210,10 +194,7 @@ mod tests {
         for (share, got) in [(500, latency.p50), (990, latency.p99), (999, latency.p999)] {
             let exact = values[values.len() * share / 1000 - 1];
             assert!(got >= exact, "p{share}: {got} is under {exact}");
-            assert!(
-                got - exact <= exact / 100 + 1,
-                "p{share}: {got} is far over {exact}"
-            );
+            assert!(got - exact <= exact / 100 + 1, "p{share}: {got} is far over {exact}");
         }
     }
 

@@ -111,16 +111,11 @@ pub(crate) async fn run(work: &Idle) -> anyhow::Result<Report> {
     let rss_up = work.target.pid.and_then(usage::resident_bytes);
 
     send(&shared).await?;
-    let _ = clock::within(ARRIVAL_MAX, async {
-        while readers.join_next().await.is_some() {}
-    })
-    .await;
+    let _ =
+        clock::within(ARRIVAL_MAX, async { while readers.join_next().await.is_some() {} }).await;
     let mut arrivals = shared.arrivals.take();
     let accounted = arrivals.done + arrivals.errors.total();
-    arrivals.errors.count(
-        "no message".to_owned(),
-        work.readers.saturating_sub(accounted),
-    );
+    arrivals.errors.count("no message".to_owned(), work.readers.saturating_sub(accounted));
 
     let settings = format!("{} SSE readers waiting {} s", work.readers, work.seconds);
     let mut report = Report::new("idle", settings, &arrivals, &Tally::default(), (start, end));
@@ -187,25 +182,13 @@ async fn send(shared: &Shared) -> anyhow::Result<()> {
 
 impl fmt::Display for Fanout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Fanout {
-            readers,
-            up,
-            received,
-            ..
-        } = self;
-        writeln!(
-            f,
-            "  readers     {up} of {readers} up, {received} received the message"
-        )?;
+        let Fanout { readers, up, received, .. } = self;
+        writeln!(f, "  readers     {up} of {readers} up, {received} received the message")?;
         if let Some(arrival) = &self.arrival_us {
             writeln!(f, "  arrival     {arrival}")?;
         }
         if let Some(bytes) = self.rss_per_reader_bytes {
-            writeln!(
-                f,
-                "  memory      {:.1} KB RSS per reader",
-                bytes as f64 / 1000.0
-            )?;
+            writeln!(f, "  memory      {:.1} KB RSS per reader", bytes as f64 / 1000.0)?;
         }
         Ok(())
     }

@@ -115,21 +115,9 @@ pub(crate) async fn run(work: &LiveLatency) -> anyhow::Result<Report> {
     }
     let end = Meter::read(work.target.pid);
 
-    let mode = work
-        .mode
-        .to_possible_value()
-        .map_or(String::new(), |mode| mode.get_name().into());
-    let settings = format!(
-        "{mode}, {} B, {} ms between messages",
-        work.body, work.pause
-    );
-    let mut report = Report::new(
-        "latency",
-        settings,
-        &measured,
-        &Tally::default(),
-        (start, end),
-    );
+    let mode = work.mode.to_possible_value().map_or(String::new(), |mode| mode.get_name().into());
+    let settings = format!("{mode}, {} B, {} ms between messages", work.body, work.pause);
+    let mut report = Report::new("latency", settings, &measured, &Tally::default(), (start, end));
     report.answer_us = answers.summary();
     Ok(report)
 }
@@ -147,10 +135,8 @@ async fn one(
     let mark = Messages::mark(number);
     let sent = clock::now();
     // One task polls both: whichever the server does first is seen first.
-    let ((arrived, arrived_at), (answer, answered_at)) = tokio::join!(
-        timed(reader.wait_for(&mark)),
-        timed(writer.exchange(request))
-    );
+    let ((arrived, arrived_at), (answer, answered_at)) =
+        tokio::join!(timed(reader.wait_for(&mark)), timed(writer.exchange(request)));
     arrived?;
     match answer? {
         204 => Ok((arrived_at - sent, answered_at - sent)),

@@ -30,11 +30,7 @@ struct Control {
 
 impl Sse {
     pub(crate) fn new(streams: Streams) -> Sse {
-        Sse {
-            streams,
-            offset: "now".to_owned(),
-            open: None,
-        }
+        Sse { streams, offset: "now".to_owned(), open: None }
     }
 
     /// Connects and waits for the first control event: the server knows this reader.
@@ -45,22 +41,14 @@ impl Sse {
         }
         let mut connection = Connection::open(self.streams.address, BUFFER_SMALL).await?;
         let mut request = Vec::new();
-        self.streams.get(
-            0,
-            &format!("?offset={}&live=sse", self.offset),
-            &mut request,
-        );
+        self.streams.get(0, &format!("?offset={}&live=sse", self.offset), &mut request);
         connection.send(&request).await?;
         let (answer, framing) = connection.opening().await?;
         if answer.status != 200 {
             return Err(Refused::Status(answer.status));
         }
         let body = Body::new(framing);
-        let open = self.open.insert(Open {
-            connection,
-            body,
-            events: Events::default(),
-        });
+        let open = self.open.insert(Open { connection, body, events: Events::default() });
         loop {
             let event = open.event().await?;
             if event.kind == b"control" {
@@ -108,10 +96,8 @@ impl Open {
                 return Ok(event);
             }
             let events = &mut self.events;
-            let more = self
-                .connection
-                .some_body(&mut self.body, |piece| events.push(piece))
-                .await?;
+            let more =
+                self.connection.some_body(&mut self.body, |piece| events.push(piece)).await?;
             if !more {
                 return Err(Failure::Closed);
             }
@@ -137,13 +123,7 @@ pub(crate) struct LongPoll {
 impl LongPoll {
     pub(crate) fn new(streams: Streams) -> LongPoll {
         let link = Link::new(streams.address, BUFFER_SMALL);
-        LongPoll {
-            streams,
-            link,
-            offset: None,
-            cursor: None,
-            asked: false,
-        }
+        LongPoll { streams, link, offset: None, cursor: None, asked: false }
     }
 
     /// Sends the question whose answer is the next message.
@@ -185,10 +165,7 @@ impl LongPoll {
             self.ask().await?;
             let mut body = Vec::new();
             self.asked = false;
-            let answer = self
-                .link
-                .receive(|piece| body.extend_from_slice(piece))
-                .await?;
+            let answer = self.link.receive(|piece| body.extend_from_slice(piece)).await?;
             if !matches!(answer.status, 200 | 204) {
                 return Err(Refused::Status(answer.status));
             }

@@ -35,10 +35,7 @@ impl Messages {
             let index = usize::try_from(state >> 58).unwrap_or(0);
             ALPHABET.get(index).copied().unwrap_or(b'x')
         });
-        Ok(Messages {
-            bytes,
-            text: letters.take(TEXT_BYTES.max(bytes) + TEXT_BYTES).collect(),
-        })
+        Ok(Messages { bytes, text: letters.take(TEXT_BYTES.max(bytes) + TEXT_BYTES).collect() })
     }
 
     /// Appends message `number` to `out`.
@@ -84,10 +81,7 @@ mod tests {
                 assert_eq!(out.len(), bytes, "{number} in {bytes}");
                 let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
                 assert_eq!(value["n"], number);
-                assert!(
-                    out.windows(30)
-                        .any(|part| part.starts_with(&Messages::mark(number)))
-                );
+                assert!(out.windows(30).any(|part| part.starts_with(&Messages::mark(number))));
             }
         }
         assert!(Messages::new(39).is_err());
@@ -100,10 +94,7 @@ mod tests {
         Messages::new(100).unwrap().write_array(5, 3, &mut out);
         assert_eq!(out.len(), 3 * 100 + 2 + 2);
         let values: Vec<serde_json::Value> = serde_json::from_slice(&out).unwrap();
-        let numbers: Vec<_> = values
-            .iter()
-            .map(|value| value["n"].as_u64().unwrap())
-            .collect();
+        let numbers: Vec<_> = values.iter().map(|value| value["n"].as_u64().unwrap()).collect();
         assert_eq!(numbers, [5, 6, 7]);
     }
 

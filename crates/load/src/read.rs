@@ -73,24 +73,13 @@ pub(crate) async fn run(work: &Read) -> anyhow::Result<Report> {
     while readers.join_next().await.is_some() {}
     let end = Meter::read(work.target.pid);
 
-    let Read {
-        body,
-        batch,
-        connections,
-        ..
-    } = work;
+    let Read { body, batch, connections, .. } = work;
     let settings = format!(
         "{} bytes as {appends} appends of {batch} messages of {body} B, {connections} readers",
         shared.expect
     );
     let measured = shared.tally.take();
-    Ok(Report::new(
-        "read",
-        settings,
-        &measured,
-        &Tally::default(),
-        (start, end),
-    ))
+    Ok(Report::new("read", settings, &measured, &Tally::default(), (start, end)))
 }
 
 struct Shared {
@@ -152,12 +141,7 @@ async fn fill(streams: &Streams, work: &Read, appends: u64) -> anyhow::Result<()
         messages.write_array(number * batch, batch, &mut body);
         target.post(0, &body, request);
     });
-    let requests = Requests {
-        limit: Some(appends),
-        expect: 204,
-        bytes: 0,
-        write,
-    };
+    let requests = Requests { limit: Some(appends), expect: 204, bytes: 0, write };
     crew::prepare(streams.address, WRITERS, requests).await
 }
 
@@ -176,9 +160,6 @@ async fn check(streams: &Streams, messages: u64) -> anyhow::Result<()> {
     for page in serde_json::Deserializer::from_slice(&body).into_iter::<Vec<IgnoredAny>>() {
         found += u64::try_from(page.context("a page is not a JSON array")?.len())?;
     }
-    ensure!(
-        found == messages,
-        "the stream holds {found} messages instead of {messages}"
-    );
+    ensure!(found == messages, "the stream holds {found} messages instead of {messages}");
     Ok(())
 }

@@ -107,19 +107,11 @@ fn warning(errors: &Errors, requests: u64, error_rate: f64) -> Option<String> {
 }
 
 pub(crate) fn rate(count: u64, seconds: f64) -> f64 {
-    if seconds > 0.0 {
-        count as f64 / seconds
-    } else {
-        0.0
-    }
+    if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
 }
 
 fn share(part: u64, whole: u64) -> f64 {
-    if whole > 0 {
-        part as f64 / whole as f64
-    } else {
-        0.0
-    }
+    if whole > 0 { part as f64 / whole as f64 } else { 0.0 }
 }
 
 impl fmt::Display for Report {
@@ -128,22 +120,9 @@ impl fmt::Display for Report {
         if let Some(warning) = &self.warning {
             writeln!(f, "  WARNING     {warning}")?;
         }
-        let Report {
-            operations,
-            seconds,
-            per_second,
-            megabytes_per_second,
-            ..
-        } = self;
-        writeln!(
-            f,
-            "  rate        {per_second:.1}/s   ({operations} in {seconds:.2} s)"
-        )?;
-        writeln!(
-            f,
-            "  bytes       {megabytes_per_second:.2} MB/s   ({} bytes)",
-            self.bytes
-        )?;
+        let Report { operations, seconds, per_second, megabytes_per_second, .. } = self;
+        writeln!(f, "  rate        {per_second:.1}/s   ({operations} in {seconds:.2} s)")?;
+        writeln!(f, "  bytes       {megabytes_per_second:.2} MB/s   ({} bytes)", self.bytes)?;
         if let Some(latency) = &self.latency_us {
             writeln!(f, "  latency     {latency}")?;
         }
@@ -173,10 +152,7 @@ impl fmt::Display for Used {
         if let (Some(cores), Some(rss)) = (self.server_cores, self.server_rss_bytes) {
             let each = self.server_cpu_us_per_operation.unwrap_or(0.0);
             let rss = rss / 1_000_000;
-            writeln!(
-                f,
-                "  server      {cores:.2} cores   {each:.1} µs CPU each   {rss} MB RSS"
-            )?;
+            writeln!(f, "  server      {cores:.2} cores   {each:.1} µs CPU each   {rss} MB RSS")?;
         }
         if let Some(cores) = self.generator_cores {
             write!(f, "  generator   {cores:.2} cores")?;
@@ -205,13 +181,7 @@ mod tests {
             elsewhere.errors.status(404);
         }
         let meter = Meter::read(None);
-        Report::new(
-            "append",
-            "test".to_owned(),
-            &measured,
-            &elsewhere,
-            (meter, meter),
-        )
+        Report::new("append", "test".to_owned(), &measured, &elsewhere, (meter, meter))
     }
 
     #[test]
@@ -220,10 +190,7 @@ mod tests {
         assert_eq!(fine.errors, BTreeMap::from([("status 404".to_owned(), 1)]));
         assert_eq!(fine.warning, None);
         let bad = report(998, 2);
-        assert_eq!(
-            bad.warning.as_deref(),
-            Some("0.20 % of the requests failed (2 of 1000)")
-        );
+        assert_eq!(bad.warning.as_deref(), Some("0.20 % of the requests failed (2 of 1000)"));
         assert!(bad.to_string().contains("WARNING"), "{bad}");
     }
 

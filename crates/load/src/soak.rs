@@ -85,11 +85,7 @@ pub(crate) async fn run(work: &Soak) -> anyhow::Result<Report> {
             errors: tally.errors.total(),
             rss_bytes: work.target.pid.and_then(usage::resident_bytes),
             // A walk over a few dozen files: the requests in flight wait for less than 1 ms.
-            disk_bytes: work
-                .data_dir
-                .as_deref()
-                .map(usage::disk_bytes)
-                .unwrap_or_default(),
+            disk_bytes: work.data_dir.as_deref().map(usage::disk_bytes).unwrap_or_default(),
         };
         eprintln!("{sample}");
         samples.push(sample);
@@ -98,12 +94,7 @@ pub(crate) async fn run(work: &Soak) -> anyhow::Result<Report> {
     let end = Meter::read(work.target.pid);
     let elsewhere = crew.stop().await;
 
-    let Soak {
-        connections,
-        streams,
-        body,
-        ..
-    } = work;
+    let Soak { connections, streams, body, .. } = work;
     let settings = format!("{body} B over {connections} connections to {streams} streams");
     let mut report = Report::new("soak", settings, &measured, &elsewhere, (start, end));
     report.samples = samples;

@@ -27,10 +27,7 @@ impl Events {
 }
 
 fn parse(text: &[u8]) -> Event {
-    let mut event = Event {
-        kind: Vec::new(),
-        data: Vec::new(),
-    };
+    let mut event = Event { kind: Vec::new(), data: Vec::new() };
     for line in text.split(|byte| *byte == b'\n') {
         if let Some(kind) = line.strip_prefix(b"event:") {
             event.kind = kind.trim_ascii().to_vec();
@@ -38,9 +35,7 @@ fn parse(text: &[u8]) -> Event {
             if !event.data.is_empty() {
                 event.data.push(b'\n');
             }
-            event
-                .data
-                .extend_from_slice(data.strip_prefix(b" ").unwrap_or(data));
+            event.data.extend_from_slice(data.strip_prefix(b" ").unwrap_or(data));
         }
     }
     event
@@ -51,10 +46,7 @@ mod tests {
     use super::*;
 
     fn event(kind: &str, data: &str) -> Option<Event> {
-        Some(Event {
-            kind: kind.into(),
-            data: data.into(),
-        })
+        Some(Event { kind: kind.into(), data: data.into() })
     }
 
     #[test]
@@ -67,10 +59,7 @@ mod tests {
                 events.push(bytes);
                 out.extend(std::iter::from_fn(|| events.next()));
             }
-            let expected = [
-                event("data", "[{\"n\":1}]"),
-                event("control", "{\"upToDate\":true}"),
-            ];
+            let expected = [event("data", "[{\"n\":1}]"), event("control", "{\"upToDate\":true}")];
             assert_eq!(
                 out.into_iter().map(Some).collect::<Vec<_>>(),
                 expected,

@@ -54,22 +54,14 @@ impl Target {
             .with_context(|| format!("cannot look up {host}"))?
             .next()
             .with_context(|| format!("{host} has no address"))?;
-        ensure!(
-            self.prefix.starts_with('/'),
-            "--prefix must begin with a slash"
-        );
+        ensure!(self.prefix.starts_with('/'), "--prefix must begin with a slash");
         let run = self.run.clone().unwrap_or_else(clock::run_name);
         let base = format!("{}/{run}", self.prefix.trim_end_matches('/'));
         ensure!(
-            base.bytes()
-                .all(|byte| byte.is_ascii_graphic() && byte != b'?' && byte != b'#'),
+            base.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'?' && byte != b'#'),
             "--prefix and --run must be usable in a URL: {base:?} is not"
         );
-        Ok(Streams {
-            address,
-            host,
-            base,
-        })
+        Ok(Streams { address, host, base })
     }
 }
 
@@ -83,14 +75,8 @@ fn parse_url(url: &str) -> anyhow::Result<String> {
         !host.is_empty() && !host.contains(['/', '?', '#', '@']),
         "--url must be http://HOST:PORT without a path; the path goes into --prefix"
     );
-    let has_port = host
-        .rsplit_once(':')
-        .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    Ok(if has_port {
-        host.to_owned()
-    } else {
-        format!("{host}:80")
-    })
+    let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    Ok(if has_port { host.to_owned() } else { format!("{host}:80") })
 }
 
 impl Streams {
@@ -108,11 +94,8 @@ impl Streams {
     pub(crate) fn get(&self, number: u64, query: &str, request: &mut Vec<u8>) {
         request.clear();
         let (base, host) = (&self.base, &self.host);
-        write!(
-            request,
-            "GET {base}/{number}{query} HTTP/1.1\r\nhost: {host}\r\n\r\n"
-        )
-        .expect("a vector takes every byte");
+        write!(request, "GET {base}/{number}{query} HTTP/1.1\r\nhost: {host}\r\n\r\n")
+            .expect("a vector takes every byte");
     }
 
     fn write(&self, method: &str, number: u64, body: &[u8], request: &mut Vec<u8>) {
@@ -139,13 +122,7 @@ mod tests {
         check("http://localhost:4437/", "localhost:4437");
         check("http://[::1]:4437", "[::1]:4437");
         check("http://example.test", "example.test:80");
-        for url in [
-            "127.0.0.1:4437",
-            "https://localhost",
-            "http://a/b",
-            "http://",
-            "http://a?b",
-        ] {
+        for url in ["127.0.0.1:4437", "https://localhost", "http://a/b", "http://", "http://a?b"] {
             assert!(parse_url(url).is_err(), "{url}");
         }
     }
@@ -163,9 +140,6 @@ mod tests {
                         content-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
         assert_eq!(String::from_utf8(request.clone()).unwrap(), expected);
         streams.get(7, "?offset=-1", &mut request);
-        assert_eq!(
-            request,
-            b"GET /v1/stream/bench/r/7?offset=-1 HTTP/1.1\r\nhost: h:1\r\n\r\n"
-        );
+        assert_eq!(request, b"GET /v1/stream/bench/r/7?offset=-1 HTTP/1.1\r\nhost: h:1\r\n\r\n");
     }
 }

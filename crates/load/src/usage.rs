@@ -32,7 +32,7 @@ pub struct Used {
     /// Cores this generator kept busy: near 1 means that it, not the server, was the limit.
     pub generator_cores: Option<f64>,
     /// Cores that everything else on the machine kept busy, the kernel's own threads included:
-    /// a figure well above 0.1 means that the machine was not quiet.
+    /// a figure well above 0.2 means that the machine was not quiet.
     pub others_cores: Option<f64>,
 }
 
@@ -70,10 +70,7 @@ impl Meter {
         let server = spent(self.server_ticks, end.server_ticks);
         let own = spent(self.own_ticks, end.own_ticks);
         let machine = spent(self.machine_ticks, end.machine_ticks);
-        let others = server
-            .zip(own)
-            .zip(machine)
-            .map(|((server, own), all)| all - server - own);
+        let others = server.zip(own).zip(machine).map(|((server, own), all)| all - server - own);
         let per_operation = |cpu: f64| (operations > 0).then(|| cpu * 1e6 / operations as f64);
         Used {
             server_cpu_seconds: server,
@@ -158,10 +155,8 @@ fn parse_process(stat: &str) -> Option<u64> {
 /// The busy time of all cores out of `/proc/stat`: everything but idle, waiting and stolen.
 fn parse_machine(stat: &str) -> Option<u64> {
     let fields = stat.lines().next()?.strip_prefix("cpu ")?;
-    let fields: Vec<u64> = fields
-        .split_ascii_whitespace()
-        .map_while(|field| field.parse().ok())
-        .collect();
+    let fields: Vec<u64> =
+        fields.split_ascii_whitespace().map_while(|field| field.parse().ok()).collect();
     let [user, nice, system, _idle, _iowait, irq, softirq, ..] = fields.as_slice() else {
         return None;
     };
@@ -203,12 +198,7 @@ mod tests {
     #[test]
     fn disk_use_is_told_apart_by_directory_down_to_a_depth() {
         let root = std::env::temp_dir().join(format!("reveille-load-{}", std::process::id()));
-        for (path, bytes) in [
-            ("a", 1),
-            ("log/1", 5000),
-            ("table/x/2", 1),
-            ("table/x/y/z/3", 1),
-        ] {
+        for (path, bytes) in [("a", 1), ("log/1", 5000), ("table/x/2", 1), ("table/x/y/z/3", 1)] {
             let path = root.join(path);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, vec![1; bytes]).unwrap();
@@ -227,10 +217,7 @@ mod tests {
         let pid = std::process::id();
         let start = Meter::read(Some(pid));
         let used = start.used_until(&Meter::read(Some(pid)), 1);
-        assert!(
-            used.server_cpu_seconds.is_some() && used.others_cores.is_some(),
-            "{used:?}"
-        );
+        assert!(used.server_cpu_seconds.is_some() && used.others_cores.is_some(), "{used:?}");
         assert!(used.server_rss_bytes.unwrap() > 100_000, "{used:?}");
     }
 }

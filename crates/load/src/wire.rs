@@ -101,10 +101,7 @@ fn parse_status(line: &[u8]) -> Result<Head, Malformed> {
 
 fn parse_field(bytes: &[u8], line: Range<usize>) -> Result<(&[u8], Range<usize>), Malformed> {
     let text = at(bytes, &line);
-    let colon = text
-        .iter()
-        .position(|byte| *byte == b':')
-        .ok_or(Malformed)?;
+    let colon = text.iter().position(|byte| *byte == b':').ok_or(Malformed)?;
     let name = text.get(..colon).ok_or(Malformed)?;
     let after = text.get(colon + 1..).ok_or(Malformed)?;
     let blank = after.len() - after.trim_ascii_start().len();
@@ -117,14 +114,8 @@ fn parse_decimal(digits: &[u8]) -> Result<u64, Malformed> {
         return Err(Malformed);
     }
     digits.iter().try_fold(0u64, |value, digit| {
-        let digit = digit
-            .is_ascii_digit()
-            .then(|| u64::from(digit - b'0'))
-            .ok_or(Malformed)?;
-        value
-            .checked_mul(10)
-            .and_then(|value| value.checked_add(digit))
-            .ok_or(Malformed)
+        let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0')).ok_or(Malformed)?;
+        value.checked_mul(10).and_then(|value| value.checked_add(digit)).ok_or(Malformed)
     })
 }
 
@@ -138,10 +129,7 @@ fn line(bytes: &[u8], start: usize) -> Option<Line> {
     let length = rest.iter().position(|byte| *byte == b'\n')?;
     let text = at(rest, &(0..length));
     let text = text.strip_suffix(b"\r").unwrap_or(text);
-    Some(Line {
-        text: start..start + text.len(),
-        next: start + length + 1,
-    })
+    Some(Line { text: start..start + text.len(), next: start + length + 1 })
 }
 
 fn at<'a>(bytes: &'a [u8], range: &Range<usize>) -> &'a [u8] {
@@ -202,28 +190,16 @@ impl Body {
         match self {
             Body::Length { left } => {
                 let data = take(input, left);
-                Ok(Step {
-                    data,
-                    used: data.len(),
-                    done: *left == 0,
-                })
+                Ok(Step { data, used: data.len(), done: *left == 0 })
             }
-            Body::UntilClose => Ok(Step {
-                data: input,
-                used: input.len(),
-                done: false,
-            }),
+            Body::UntilClose => Ok(Step { data: input, used: input.len(), done: false }),
             Body::Chunked(chunk) => chunk.step(input),
         }
     }
 }
 
 impl Chunk {
-    const START: Chunk = Chunk::Size {
-        size: 0,
-        digits: 0,
-        extension: false,
-    };
+    const START: Chunk = Chunk::Size { size: 0, digits: 0, extension: false };
 
     fn step<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a>, Malformed> {
         let mut used = 0;
@@ -233,25 +209,13 @@ impl Chunk {
                 if *left == 0 {
                     *self = Chunk::DataEnd;
                 }
-                return Ok(Step {
-                    data,
-                    used: used + data.len(),
-                    done: false,
-                });
+                return Ok(Step { data, used: used + data.len(), done: false });
             }
             if *self == Chunk::Done {
-                return Ok(Step {
-                    data: &[],
-                    used,
-                    done: true,
-                });
+                return Ok(Step { data: &[], used, done: true });
             }
             let Some(byte) = input.get(used) else {
-                return Ok(Step {
-                    data: &[],
-                    used,
-                    done: false,
-                });
+                return Ok(Step { data: &[], used, done: false });
             };
             used += 1;
             *self = self.after(*byte)?;
@@ -264,33 +228,15 @@ impl Chunk {
             (Chunk::Size { digits: 0, .. }, b'\r' | b'\n' | b';') => Err(Malformed),
             (Chunk::Size { size: 0, .. }, b'\n') => Ok(Chunk::Trailer { empty: true }),
             (Chunk::Size { size, .. }, b'\n') => Ok(Chunk::Data { left: size }),
-            (Chunk::Size { size, digits, .. }, b';' | b'\r') => Ok(Chunk::Size {
-                size,
-                digits,
-                extension: true,
-            }),
-            (
-                Chunk::Size {
-                    extension: true, ..
-                },
-                _,
-            ) => Ok(self),
+            (Chunk::Size { size, digits, .. }, b';' | b'\r') => {
+                Ok(Chunk::Size { size, digits, extension: true })
+            }
+            (Chunk::Size { extension: true, .. }, _) => Ok(self),
             // Fifteen digits cannot overflow, and no chunk is that long.
-            (
-                Chunk::Size {
-                    size,
-                    digits: digits @ ..15,
-                    ..
-                },
-                _,
-            ) => {
+            (Chunk::Size { size, digits: digits @ ..15, .. }, _) => {
                 let digit = char::from(byte).to_digit(16).ok_or(Malformed)?;
                 let size = size * 16 + u64::from(digit);
-                Ok(Chunk::Size {
-                    size,
-                    digits: digits + 1,
-                    extension: false,
-                })
+                Ok(Chunk::Size { size, digits: digits + 1, extension: false })
             }
             (Chunk::DataEnd, b'\r') | (Chunk::Trailer { .. }, b'\r') => Ok(self),
             (Chunk::DataEnd, b'\n') => Ok(Chunk::START),
@@ -305,9 +251,7 @@ impl Chunk {
 }
 
 fn take<'a>(input: &'a [u8], left: &mut u64) -> &'a [u8] {
-    let wanted = usize::try_from(*left)
-        .unwrap_or(usize::MAX)
-        .min(input.len());
+    let wanted = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
     *left -= u64::try_from(wanted).unwrap_or(0);
     input.get(..wanted).unwrap_or_default()
 }

@@ -9,7 +9,7 @@ mod messages;
 mod url;
 
 use std::cell::Cell;
-use std::error::Error as _;
+use std::future::Future;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
@@ -87,12 +87,7 @@ pub(crate) struct Ask {
 
 impl Ask {
     pub(crate) fn new(method: Method, target: impl Into<String>) -> Ask {
-        Ask {
-            method,
-            target: target.into(),
-            headers: HeaderMap::new(),
-            body: Bytes::new(),
-        }
+        Ask { method, target: target.into(), headers: HeaderMap::new(), body: Bytes::new() }
     }
 }
 
@@ -106,19 +101,15 @@ pub(crate) struct Answer {
 /// There was no answer; asking again may help.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Silence {
-    /// Nobody has ever answered at this address.
+    /// Nobody has ever answered at this address, and it cannot be reached now.
     #[error("no server answers at {url} ({cause}); start one with `reveille serve` or pass --url")]
     NoServer { url: Url, cause: String },
-    /// It has answered before.
+    /// It was reached, now or before.
     #[error("the connection to {url} is lost ({cause}); see whether the server runs and try again")]
     Lost { url: Url, cause: String },
     /// It has no room for the request.
     #[error("the server at {url} is busy ({cause}); try again later")]
-    Busy {
-        url: Url,
-        cause: String,
-        wait: Option<Duration>,
-    },
+    Busy { url: Url, cause: String, wait: Option<Duration> },
 }
 
 /// How long to wait before asking again, and how often.
@@ -130,18 +121,12 @@ pub(crate) struct Patience {
 impl Patience {
     /// For a while.
     pub(crate) fn some() -> Patience {
-        Patience {
-            waits: 0,
-            waits_max: Some(WAITS_MAX),
-        }
+        Patience { waits: 0, waits_max: Some(WAITS_MAX) }
     }
 
     /// For as long as it takes.
     pub(crate) fn endless() -> Patience {
-        Patience {
-            waits: 0,
-            waits_max: None,
-        }
+        Patience { waits: 0, waits_max: None }
     }
 
     /// Something went well: the next trouble is a new one.
@@ -168,8 +153,9 @@ impl Patience {
 impl Client {
     pub(crate) fn new(server: Server) -> anyhow::Result<Client> {
         let authorization = server.key.map(|key| {
-            let mut value = HeaderValue::from_str(&format!("Bearer {key}"))
-                .map_err(|_| usage("--key has characters that no key has; see how it was copied"))?;
+            let mut value = HeaderValue::from_str(&format!("Bearer {key}")).map_err(|_| {
+                usage("--key has characters that no key has; see how it was copied")
+            })?;
             value.set_sensitive(true);
             anyhow::Ok(value)
         });
@@ -194,10 +180,16 @@ impl Client {
         if let Some(authorization) = &self.authorization {
             request.headers_mut().insert(AUTHORIZATION, authorization.clone());
         }
-        let response = self.http.request(request).await;
-        let response = response.map_err(|error| self.lost(&error))?;
-        self.answered.set(true);
-        Ok(response)
+        match self.http.request(request).await {
+            Ok(response) => {
+                self.answered.set(true);
+                Ok(response)
+            }
+            Err(error) if error.is_connect() && !self.answered.get() => {
+                Err(Silence::NoServer { url: self.url.clone(), cause: root_cause(&error) })
+            }
+            Err(error) => Err(self.lost(root_cause(&error))),
+        }
     }
 
     /// Sends a request until it is answered, and takes in the whole answer.
@@ -208,7 +200,7 @@ impl Client {
             let trouble = match attempt {
                 Some(Ok(answer)) => return Ok(answer),
                 Some(Err(trouble)) => trouble,
-                None => self.silence(format!("no answer in {} s", ANSWER_WITHIN.as_secs())),
+                None => self.lost(format!("no answer in {} s", ANSWER_WITHIN.as_secs())),
             };
             patience.bear(trouble).await?;
         }
@@ -226,12 +218,8 @@ impl Client {
     pub(crate) async fn finish(&self, response: Response<Incoming>) -> Result<Answer, Silence> {
         let (parts, body) = response.into_parts();
         let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
-        let body = body.map_err(|error| self.silence(error.to_string()))?;
-        Ok(Answer {
-            status: parts.status,
-            headers: parts.headers,
-            body: body.to_bytes(),
-        })
+        let body = body.map_err(|error| self.lost(root_cause(error.as_ref())))?;
+        Ok(Answer { status: parts.status, headers: parts.headers, body: body.to_bytes() })
     }
 
     /// The server's wish that we come back later, if that is what the answer says.
@@ -249,22 +237,10 @@ impl Client {
         })
     }
 
-    /// What a broken connection means.
-    pub(crate) fn lost(&self, error: &(dyn std::error::Error + 'static)) -> Silence {
-        let mut root = error;
-        while let Some(source) = root.source() {
-            root = source;
-        }
-        self.silence(root.to_string())
-    }
-
-    fn silence(&self, cause: String) -> Silence {
+    /// A connection that broke, or was silent for too long.
+    pub(crate) fn lost(&self, cause: String) -> Silence {
         let url = self.url.clone();
-        if self.answered.get() {
-            Silence::Lost { url, cause }
-        } else {
-            Silence::NoServer { url, cause }
-        }
+        Silence::Lost { url, cause }
     }
 
     /// An answer that no command expects, or that means the same for all of them.
@@ -289,11 +265,16 @@ fn message(answer: &Answer) -> String {
     };
     let printable = text.chars().map(|c| if c.is_control() { ' ' } else { c });
     let text: String = printable.take(MESSAGE_CHARS_MAX).collect();
-    if text.is_empty() {
-        "without an explanation".to_owned()
-    } else {
-        text
+    if text.is_empty() { "without an explanation".to_owned() } else { text }
+}
+
+/// What is at the bottom of an error: "connection refused", and not that a request failed.
+pub(crate) fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut root = error;
+    while let Some(source) = root.source() {
+        root = source;
     }
+    root.to_string()
 }
 
 /// A header's value as text.

@@ -95,8 +95,7 @@ struct Settings {
     #[arg(long, value_name = "SIZE", env = "REVEILLE_MAX_BODY", hide_env_values = true)]
     max_body: Option<Size>,
 
-    /// Free disk space below which the server only reads: writes get 507 until there is room again
-    /// [default: 256MiB]
+    /// Free disk space below which writes get 507 until there is room again [default: 256MiB]
     #[arg(long, value_name = "SIZE", env = "REVEILLE_MIN_FREE_DISK", hide_env_values = true)]
     min_free_disk: Option<Size>,
 
@@ -223,9 +222,8 @@ impl Settings {
         let bytes = |size: Option<Size>, default| size.map_or(default, |size| size.bytes);
         let listen = self.listen.map_or(LISTEN_DEFAULT, |address| address.0);
         check_exposure(listen, self.auth.unwrap_or(Auth::Off), self.insecure == Some(true))?;
-        let long_poll_timeout_ms = self
-            .long_poll_timeout
-            .map_or(LONG_POLL_TIMEOUT_DEFAULT_MS, |period| period.ms);
+        let long_poll_timeout_ms =
+            self.long_poll_timeout.map_or(LONG_POLL_TIMEOUT_DEFAULT_MS, |period| period.ms);
         if long_poll_timeout_ms == 0 {
             return Err(usage("--long-poll-timeout must be longer than 0; the default is 30s"));
         }

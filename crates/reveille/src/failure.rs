@@ -25,15 +25,9 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     eprintln!("error: {error:#}");
-    if error.is::<Usage>() {
-        ExitCode::from(MISUSED)
-    } else {
-        ExitCode::from(FAILED)
-    }
+    if error.is::<Usage>() { ExitCode::from(MISUSED) } else { ExitCode::from(FAILED) }
 }
 
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    error
-        .downcast_ref::<io::Error>()
-        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

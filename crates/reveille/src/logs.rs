@@ -12,9 +12,7 @@ const FILTER_VARIABLES: [&str; 2] = ["REVEILLE_LOG_FILTER", "RUST_LOG"];
 const FILTER_DEFAULT: &str = "info";
 
 pub(crate) fn start() -> anyhow::Result<()> {
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter()?)
-        .with_writer(std::io::stderr);
+    let builder = tracing_subscriber::fmt().with_env_filter(filter()?).with_writer(std::io::stderr);
     if std::io::stderr().is_terminal() {
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         builder.with_ansi(!plain).with_target(false).init();

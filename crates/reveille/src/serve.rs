@@ -1,6 +1,5 @@
 //! `reveille serve`: opens the data directory, listens, and goes down in order.
 
-use std::future::Future;
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::process;
@@ -159,9 +158,7 @@ async fn until_signal(
 }
 
 fn ended_well(ended: Result<std::io::Result<()>, JoinError>) -> anyhow::Result<()> {
-    ended
-        .context("the server failed")?
-        .context("the server cannot accept connections any more")
+    ended.context("the server failed")?.context("the server cannot accept connections any more")
 }
 
 /// The two ways to ask a server to stop.
@@ -178,13 +175,11 @@ impl Signals {
         })
     }
 
-    fn next(&mut self) -> impl Future<Output = &'static str> + Send {
-        async {
-            tokio::select! {
-                biased;
-                _ = self.interrupt.recv() => "SIGINT",
-                _ = self.terminate.recv() => "SIGTERM",
-            }
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            biased;
+            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.terminate.recv() => "SIGTERM",
         }
     }
 }

@@ -29,6 +29,8 @@ const STREAMS_PER_CONNECTION: u32 = 256;
 const DRAIN_MS: u64 = 10_000;
 /// A pause after the machine refused a socket.
 const ACCEPT_PAUSE_MS: u64 = 50;
+/// Well below every time-out of a request.
+const PULSE_MS: u64 = 250;
 
 /// Serves until `shutdown` ends, then finishes the requests that were begun.
 pub async fn serve(
@@ -46,6 +48,7 @@ pub async fn serve(
         readiness: health::Readiness::default(),
         stopping,
     });
+    let pulse = tokio::spawn(pulse(engine.clone()));
     let builder = connection_builder();
     let graceful = GracefulShutdown::new();
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
@@ -84,7 +87,18 @@ pub async fn serve(
     if drained.is_none() {
         tracing::warn!("some requests did not finish in time");
     }
+    pulse.abort();
     Ok(())
+}
+
+/// Keeps the runtime's next timer near. A timer that is set for earlier than the next one wakes
+/// the thread that waits for sockets; without this every request, whose time-outs are seconds
+/// away, would cost two system calls and a switch of threads for that.
+async fn pulse(engine: Engine) {
+    loop {
+        let next = engine.clock().now() + PULSE_MS;
+        engine.clock().sleep_until(next).await;
+    }
 }
 
 fn connection_builder() -> auto::Builder<TokioExecutor> {

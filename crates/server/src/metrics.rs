@@ -18,21 +18,42 @@ use crate::reply::{self, Reply, ReplyBody};
 /// The registry, and the metrics that requests touch.
 pub(crate) struct Metrics {
     registry: Registry,
-    requests: Family<Answered, Counter>,
-    seconds: Family<ByMethod, Histogram, fn() -> Histogram>,
+    /// By method; looked up without the registry's locks.
+    methods: Vec<PerMethod>,
     live_readers: Arc<std::sync::atomic::AtomicI64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Answered {
     method: &'static str,
-    status: u16,
+    status: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByMethod {
     method: &'static str,
 }
+
+/// What is counted of one method.
+struct PerMethod {
+    method: Method,
+    seconds: Histogram,
+    by_status: Vec<(u16, Counter)>,
+    others: Counter,
+}
+
+/// Statuses that have a counter of their own; the rest share `other`.
+const STATUSES: &[u16] =
+    &[200, 201, 204, 304, 400, 401, 403, 404, 405, 408, 409, 410, 413, 414, 500, 503, 507];
+const METHODS: &[(Method, &str)] = &[
+    (Method::POST, "POST"),
+    (Method::GET, "GET"),
+    (Method::PUT, "PUT"),
+    (Method::HEAD, "HEAD"),
+    (Method::DELETE, "DELETE"),
+    (Method::OPTIONS, "OPTIONS"),
+    (Method::PATCH, "other"),
+];
 
 /// Counts a live reader for as long as it lives.
 pub(crate) struct LiveReader(Arc<std::sync::atomic::AtomicI64>);
@@ -50,30 +71,33 @@ fn buckets() -> Histogram {
 impl Metrics {
     pub(crate) fn new() -> Metrics {
         let mut registry = Registry::with_prefix("reveille");
-        let requests = Family::default();
-        let seconds = Family::new_with_constructor(buckets as fn() -> Histogram);
+        let requests: Family<Answered, Counter> = Family::default();
+        let seconds: Family<ByMethod, Histogram, fn() -> Histogram> =
+            Family::new_with_constructor(buckets);
         registry.register("http_requests", "Requests answered", requests.clone());
         registry.register(
             "http_request_seconds",
             "Time until the answer's headers were ready",
             seconds.clone(),
         );
-        Metrics { registry, requests, seconds, live_readers: Arc::default() }
+        let counter = |method, status| requests.get_or_create_owned(&Answered { method, status });
+        let per_method = |(method, name): &(Method, &'static str)| PerMethod {
+            method: method.clone(),
+            seconds: seconds.get_or_create_owned(&ByMethod { method: name }),
+            by_status: STATUSES.iter().map(|s| (*s, counter(name, s.to_string()))).collect(),
+            others: counter(name, "other".into()),
+        };
+        let methods = METHODS.iter().map(per_method).collect();
+        Metrics { registry, methods, live_readers: Arc::default() }
     }
 
     pub(crate) fn answered(&self, method: &Method, status: StatusCode, elapsed_ms: u64) {
-        let method = match *method {
-            Method::GET => "GET",
-            Method::POST => "POST",
-            Method::PUT => "PUT",
-            Method::DELETE => "DELETE",
-            Method::HEAD => "HEAD",
-            Method::OPTIONS => "OPTIONS",
-            _ => "other",
-        };
-        self.requests.get_or_create(&Answered { method, status: status.as_u16() }).inc();
+        let known = self.methods.iter().find(|known| known.method == *method);
+        let Some(known) = known.or(self.methods.last()) else { return };
+        let counter = known.by_status.iter().find(|(code, _)| *code == status.as_u16());
+        counter.map_or(&known.others, |(_, counter)| counter).inc();
         let millis = u32::try_from(elapsed_ms).unwrap_or(u32::MAX);
-        self.seconds.get_or_create(&ByMethod { method }).observe(f64::from(millis) / 1_000.0);
+        known.seconds.observe(f64::from(millis) / 1_000.0);
     }
 
     pub(crate) fn live_reader(&self) -> LiveReader {

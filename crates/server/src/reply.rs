@@ -146,6 +146,7 @@ const EXPOSE_HEADERS: &str = "stream-next-offset, stream-cursor, stream-up-to-da
 /// What every answer carries, so that browsers may read it and never guess its type.
 pub(crate) fn finish(reply: &mut Reply) {
     let headers = reply.headers_mut();
+    headers.reserve(6);
     let fixed = [
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (HeaderName::from_static("cross-origin-resource-policy"), "cross-origin"),

@@ -26,10 +26,11 @@ pub(crate) fn apply(table: &dyn Table, run: &Run) -> Result<(), TableError> {
     let mut portion = Portion { table, changes: Vec::new(), bytes: 0 };
     let mut rest = run.entries();
     while let Some(entry) = rest.first() {
-        let taken = match appends_of_one_stream(rest)? {
-            Some((id, chunks)) => {
-                portion.put_chunks(id, &chunks)?;
-                chunks.len()
+        let taken = match keys::parse_chunk(&entry.key) {
+            Some((id, _)) => {
+                let of_stream = chunks_of(id, rest);
+                portion.change_chunks(id, of_stream)?;
+                of_stream.len()
             }
             None => {
                 portion.set(entry.key.clone(), entry.value.clone());
@@ -42,21 +43,11 @@ pub(crate) fn apply(table: &dyn Table, run: &Run) -> Result<(), TableError> {
     portion.write()
 }
 
-/// The chunks at the beginning of `entries` that follow each other in one stream.
-fn appends_of_one_stream(entries: &[Entry]) -> Result<Option<(StreamId, Vec<Chunk>)>, TableError> {
-    let mut stream = None;
-    let mut chunks: Vec<Chunk> = Vec::new();
-    for entry in entries {
-        let (Some((id, start)), Some(value)) = (keys::parse_chunk(&entry.key), &entry.value) else {
-            break;
-        };
-        let follows = chunks.last().is_none_or(|last| last.end() == start);
-        if *stream.get_or_insert(id) != id || !follows {
-            break;
-        }
-        chunks.push(read_chunk(&entry.key, value)?);
-    }
-    Ok(stream.filter(|_| !chunks.is_empty()).map(|id| (id, chunks)))
+/// The entries at the beginning that are chunks of this stream.
+fn chunks_of(id: StreamId, entries: &[Entry]) -> &[Entry] {
+    let (_, end) = keys::chunks(id);
+    let count = entries.partition_point(|entry| entry.key < end);
+    entries.get(..count).unwrap_or_default()
 }
 
 /// Changes that are collected for one atomic write.
@@ -82,6 +73,34 @@ impl Portion<'_> {
             return Ok(());
         }
         self.table.apply(std::mem::take(&mut self.changes))
+    }
+
+    /// Brings the chunks of one stream up.
+    ///
+    /// They are only ever removed when the stream has ended, and then all of them go. Which keys
+    /// they have depends on how they were merged, and that is not the same when the log is
+    /// replayed: removing just the keys that were there at the time would leave others behind.
+    fn change_chunks(&mut self, id: StreamId, entries: &[Entry]) -> Result<(), TableError> {
+        let mut new = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let Some(value) = &entry.value else {
+                return self.remove_chunks(id);
+            };
+            new.push(read_chunk(&entry.key, value)?);
+        }
+        for adjacent in new.chunk_by(|chunk, next| chunk.end() == next.start()) {
+            self.put_chunks(id, adjacent)?;
+        }
+        Ok(())
+    }
+
+    fn remove_chunks(&mut self, id: StreamId) -> Result<(), TableError> {
+        let (from, to) = keys::chunks(id);
+        for key in self.table.keys(&from, &to) {
+            self.set(key?, None);
+            self.write_if_full()?;
+        }
+        Ok(())
     }
 
     /// Writes new chunks of a stream, merged with the end of what the table has.
@@ -237,6 +256,24 @@ mod tests {
             expected.extend(&ends);
             prop_assert_eq!(boundaries, expected);
         }
+    }
+
+    #[test]
+    fn a_removal_takes_chunks_along_that_were_merged_otherwise() {
+        let append = |start| run_of(start, &[vec![7u8; 2_000]]);
+        let mut batch = Batch::default();
+        batch.set(keys::chunk(ID, 0), None);
+        let purge = batch.encode().1;
+        // Two runs leave one chunk or two, depending on their order and size.
+        let table = MemoryTable::default();
+        apply(&table, &append(0)).unwrap();
+        table.apply(vec![(keys::chunk(ID, 2_000), Some(Bytes::from_static(&[0; 4])))]).unwrap();
+        apply(&table, &purge).unwrap();
+        assert_eq!(table.pairs(), vec![]);
+        // And what a replay brings in the same run as the removal is not written at all.
+        apply(&table, &append(0)).unwrap();
+        apply(&table, &Run::merge(&append(2_000), &purge)).unwrap();
+        assert_eq!(table.pairs(), vec![]);
     }
 
     #[test]

@@ -48,16 +48,23 @@ pub fn open(
     let state = Arc::new(State::new(table, checkpoint));
     let mut failed = None;
     let replayed = Log::open(disk, config, salt, checkpoint, &mut |seq, payload| {
-        let run = batch::decode(&payload).map_err(|error| error.to_string())?;
-        state.publish(seq, run, payload.len());
+        // Before the record and not after it: one that is followed by another was synced, but the
+        // last may be lost until the log has secured it, and the table must never know more.
         if state.overlay_bytes().0 > overlay_bytes
             && let Some(frozen) = state.freeze()
-            && let Err(error) = state.apply(&frozen)
         {
-            let reason = error.to_string();
-            failed = Some(error);
-            return Err(reason);
+            match state.apply(&frozen) {
+                // A full disk is no reason not to start: memory holds it until there is room.
+                Ok(()) | Err(TableError::NoSpace) => {}
+                Err(error) => {
+                    let reason = error.to_string();
+                    failed = Some(error);
+                    return Err(reason);
+                }
+            }
         }
+        let run = batch::decode(&payload).map_err(|error| error.to_string())?;
+        state.publish(seq, run, payload.len());
         Ok(())
     });
     match (replayed, failed) {

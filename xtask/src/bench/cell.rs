@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::subject::Subject;
+use super::table::number;
 
 /// One kind of run, made with every subject in every round.
 pub(super) struct Cell {
@@ -41,17 +42,9 @@ pub(super) enum Better {
 impl Cell {
     /// The generator's arguments for a subject, if it takes part.
     pub(super) fn arguments(&self, subject: &Subject) -> Option<Vec<String>> {
-        let arguments = if subject.fast {
-            &self.arguments
-        } else {
-            self.slow_arguments.as_ref()?
-        };
-        Some(
-            arguments
-                .split_ascii_whitespace()
-                .map(str::to_owned)
-                .collect(),
-        )
+        let arguments =
+            if subject.fast { &self.arguments } else { self.slow_arguments.as_ref()? };
+        Some(arguments.split_ascii_whitespace().map(str::to_owned).collect())
     }
 
     pub(super) fn main(&self) -> Option<&Figure> {
@@ -66,40 +59,24 @@ impl Figure {
 }
 
 pub(super) const ERRORS: Figure = less("errors %", "%", "/error_rate", 100.0);
-pub(super) const OTHERS: Figure = less("others, cores", "cores", "/used/others_cores", 1.0);
+pub(super) const OTHERS: Figure = less("others' cores", "cores", "/used/others_cores", 1.0);
 
 const fn more(name: &'static str, unit: &'static str, pointer: &'static str, scale: f64) -> Figure {
-    Figure {
-        name,
-        unit,
-        pointer,
-        scale,
-        better: Better::More,
-    }
+    Figure { name, unit, pointer, scale, better: Better::More }
 }
 
 const fn less(name: &'static str, unit: &'static str, pointer: &'static str, scale: f64) -> Figure {
-    Figure {
-        name,
-        unit,
-        pointer,
-        scale,
-        better: Better::Less,
-    }
+    Figure { name, unit, pointer, scale, better: Better::Less }
 }
 
 /// The figures of every cell: after its own come cost and errors.
 fn figures(own: impl IntoIterator<Item = Figure>) -> Vec<Figure> {
     let cost = [
-        less(
-            "CPU µs each",
-            "µs",
-            "/used/server_cpu_us_per_operation",
-            1.0,
-        ),
+        less("CPU µs each", "µs", "/used/server_cpu_us_per_operation", 1.0),
         less("cores", "cores", "/used/server_cores", 1.0),
         less("RSS MB", "MB", "/used/server_rss_bytes", 1e-6),
         ERRORS,
+        OTHERS,
     ];
     own.into_iter().chain(cost).collect()
 }
@@ -126,11 +103,7 @@ pub(super) fn all(quick: bool) -> Vec<Cell> {
 fn append(streams: u32, seconds: u32) -> Cell {
     let arguments = format!("append --connections 64 --streams {streams} --seconds {seconds}");
     Cell {
-        key: if streams == 1 {
-            "append-1"
-        } else {
-            "append-1000"
-        },
+        key: if streams == 1 { "append-1" } else { "append-1000" },
         work: "append",
         title: match streams {
             1 => "Durable appends of 100 B to 1 stream, 64 connections".to_owned(),
@@ -188,12 +161,15 @@ fn latency(mode: &str, quick: bool) -> Cell {
 
 /// At most 19,000: a server with an open file per stream stops at the usual limit of 20,000.
 fn create(quick: bool) -> Cell {
-    let count = if quick { 2_000 } else { 19_000 };
+    let count: u32 = if quick { 2_000 } else { 19_000 };
     let with_limit = |seconds| format!("create --count {count} --seconds {seconds}");
     Cell {
         key: "create",
         work: "create",
-        title: format!("{count} streams created with one message of 100 B, 64 connections"),
+        title: format!(
+            "{} streams created with one message of 100 B, 64 connections",
+            number(f64::from(count))
+        ),
         figures: rate("streams/s"),
         limit: Duration::from_secs(180),
         arguments: with_limit(60),
@@ -202,12 +178,12 @@ fn create(quick: bool) -> Cell {
 }
 
 fn idle(quick: bool) -> Cell {
-    let (readers, seconds) = if quick { (200, 1) } else { (1000, 5) };
+    let (readers, seconds): (u32, u32) = if quick { (200, 1) } else { (1000, 5) };
     let arguments = format!("idle --readers {readers} --seconds {seconds}");
     Cell {
         key: "idle",
         work: "idle",
-        title: format!("{readers} idle SSE readers, then one message to all"),
+        title: format!("{} idle SSE readers, then one message to all", number(f64::from(readers))),
         figures: vec![
             less("last reader ms", "ms", "/fanout/arrival_us/max", 1e-3),
             less("median reader ms", "ms", "/fanout/arrival_us/p50", 1e-3),
@@ -217,6 +193,7 @@ fn idle(quick: bool) -> Cell {
             less("idle cores", "cores", "/used/server_cores", 1.0),
             less("RSS MB", "MB", "/fanout/rss_up_bytes", 1e-6),
             ERRORS,
+            OTHERS,
         ],
         limit: Duration::from_secs(240),
         slow_arguments: Some(arguments.clone()),
@@ -238,28 +215,15 @@ mod tests {
                 .filter(|cell| cell.arguments(subject).is_some())
                 .map(|cell| cell.key)
                 .collect();
-            assert_eq!(
-                keys.contains(&"read-small"),
-                subject.fast,
-                "{}",
-                subject.name
-            );
-            assert_eq!(
-                keys.len(),
-                if subject.fast { 8 } else { 7 },
-                "{}",
-                subject.name
-            );
+            assert_eq!(keys.contains(&"read-small"), subject.fast, "{}", subject.name);
+            assert_eq!(keys.len(), if subject.fast { 8 } else { 7 }, "{}", subject.name);
         }
     }
 
     #[test]
     fn a_figure_is_read_and_scaled() {
         let report = serde_json::json!({ "latency_us": { "p50": 1500 }, "error_rate": 0.25 });
-        assert_eq!(
-            less("p50 ms", "ms", "/latency_us/p50", 1e-3).of(&report),
-            Some(1.5)
-        );
+        assert_eq!(less("p50 ms", "ms", "/latency_us/p50", 1e-3).of(&report), Some(1.5));
         assert_eq!(ERRORS.of(&report), Some(25.0));
         assert_eq!(OTHERS.of(&report), None);
     }

@@ -34,9 +34,7 @@ pub(super) fn svg(cells: &[Cell], results: &Results) -> String {
     let machine = |name: &str| {
         let value = results.machine.get(name);
         value.and_then(|v| {
-            v.as_str()
-                .map(str::to_owned)
-                .or_else(|| v.as_u64().map(|n| n.to_string()))
+            v.as_str().map(str::to_owned).or_else(|| v.as_u64().map(|n| n.to_string()))
         })
     };
     let (cores, cpu) = (machine("cores"), machine("cpu"));
@@ -67,12 +65,7 @@ fn panel(cell: &Cell, results: &Results, top: f64, svg: &mut String) -> f64 {
         };
         let errors = errors(cell, name, results);
         let note = errors.map_or(String::new(), |e| format!(" ({} % errors)", number(e)));
-        bars.push(Bar {
-            label: title,
-            color,
-            value: spread.median,
-            note,
-        });
+        bars.push(Bar { label: title, color, value: spread.median, note });
     }
     let Some(longest) = bars.iter().map(|bar| bar.value).reduce(f64::max) else {
         return 0.0;
@@ -100,11 +93,7 @@ fn panel(cell: &Cell, results: &Results, top: f64, svg: &mut String) -> f64 {
 }
 
 fn draw(bar: &Bar<'_>, longest: f64, unit: &str, y: f64, svg: &mut String) {
-    let share = if longest > 0.0 {
-        (bar.value / longest).clamp(0.0, 1.0)
-    } else {
-        0.0
-    };
+    let share = if longest > 0.0 { (bar.value / longest).clamp(0.0, 1.0) } else { 0.0 };
     // A bar too short to see would look like a missing one.
     let width = (share * BAR_WIDTH).max(1.5);
     let left = MARGIN + LABEL_WIDTH;
@@ -166,10 +155,7 @@ mod tests {
 
     #[test]
     fn what_would_end_an_element_or_an_attribute_is_escaped() {
-        assert_eq!(
-            escape("a<b>&\"c\"'d'\u{7}µ"),
-            "a&lt;b&gt;&amp;&quot;c&quot;&apos;d&apos; µ"
-        );
+        assert_eq!(escape("a<b>&\"c\"'d'\u{7}µ"), "a&lt;b&gt;&amp;&quot;c&quot;&apos;d&apos; µ");
         assert_eq!(escape("plain – text"), "plain – text");
     }
 
@@ -182,10 +168,7 @@ mod tests {
         ]);
         let svg = svg(&cells[..1], &results);
         assert!(svg.contains(&format!("width=\"{BAR_WIDTH:.1}\"")), "{svg}");
-        assert!(
-            svg.contains(&format!("width=\"{:.1}\"", BAR_WIDTH / 4.0)),
-            "{svg}"
-        );
+        assert!(svg.contains(&format!("width=\"{:.1}\"", BAR_WIDTH / 4.0)), "{svg}");
         assert!(svg.contains("width=\"1.5\""), "{svg}");
         assert!(svg.contains("40,000/s<"), "{svg}");
         assert!(svg.contains("1.00/s (80.0 % errors)<"), "{svg}");
@@ -196,10 +179,7 @@ mod tests {
     fn cells_without_figures_take_no_room() {
         let (cells, results) = results(&[]);
         let empty = svg(&cells, &results);
-        assert!(
-            empty.contains(&format!("viewBox=\"0 0 900 {HEAD_HEIGHT}\"")),
-            "{empty}"
-        );
+        assert!(empty.contains(&format!("viewBox=\"0 0 900 {HEAD_HEIGHT}\"")), "{empty}");
         assert!(!empty.contains("<rect x"), "{empty}");
     }
 }

@@ -22,25 +22,12 @@ impl Generator {
     pub(super) fn build(root: &Path, with_server: bool) -> anyhow::Result<Generator> {
         let release = root.join("target/release");
         if with_server {
-            return Ok(Generator {
-                program: release.join("reveille"),
-                first: vec!["bench"],
-            });
+            return Ok(Generator { program: release.join("reveille"), first: vec!["bench"] });
         }
         let mut build = subject::cargo();
-        build.args([
-            "build",
-            "--release",
-            "--package",
-            "reveille-load",
-            "--example",
-            "load",
-        ]);
+        build.args(["build", "--release", "--package", "reveille-load", "--example", "load"]);
         subject::run(&mut build, root)?;
-        Ok(Generator {
-            program: release.join("examples/load"),
-            first: Vec::new(),
-        })
+        Ok(Generator { program: release.join("examples/load"), first: Vec::new() })
     }
 
     /// Runs the generator against a server and returns its report. After `limit` it is killed.
@@ -55,10 +42,7 @@ impl Generator {
         command.args(["--output", "json", "--url", &server.url]);
         command.args(["--pid", &server.pid().to_string()]);
         // A refusal is one sentence; where in the generator it was raised helps nobody.
-        command
-            .env("RUST_BACKTRACE", "0")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped());
+        command.env("RUST_BACKTRACE", "0").stdin(Stdio::null()).stdout(Stdio::piped());
         let mut running = Running(command.spawn().context("cannot start the generator")?);
         let mut output = running.0.stdout.take().context("the output is piped")?;
         let (done, finished) = mpsc::sync_channel(1);

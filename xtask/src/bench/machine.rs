@@ -41,12 +41,7 @@ fn filesystem(root: &Path) -> Option<String> {
     let of = |line: &str| {
         let mut words = line.split(' ').skip(1).map(str::to_owned);
         let (point, kind, options) = (words.next()?, words.next()?, words.next()?);
-        path.starts_with(&point)
-            .then(|| (point.len(), format!("{kind} ({options})")))
+        path.starts_with(&point).then(|| (point.len(), format!("{kind} ({options})")))
     };
-    mounts
-        .lines()
-        .filter_map(of)
-        .max_by_key(|(length, _)| *length)
-        .map(|(_, text)| text)
+    mounts.lines().filter_map(of).max_by_key(|(length, _)| *length).map(|(_, text)| text)
 }

@@ -57,15 +57,9 @@ pub(super) fn run(place: &Place, subject: &Subject) -> anyhow::Result<Value> {
 /// The stream is there and holds its message.
 fn check(server: &Server, number: u64) -> anyhow::Result<()> {
     let (status, body) = server.get(&format!("/v1/stream/bench/million/{number}"))?;
-    ensure!(
-        status == 200,
-        "stream {number} was answered with {status} after the restart"
-    );
+    ensure!(status == 200, "stream {number} was answered with {status} after the restart");
     let mark = format!("{{\"n\":{number},");
-    ensure!(
-        body.contains(&mark),
-        "stream {number} holds {body:?} after the restart"
-    );
+    ensure!(body.contains(&mark), "stream {number} holds {body:?} after the restart");
     Ok(())
 }
 

@@ -31,10 +31,7 @@ pub(super) struct Spread {
 impl Results {
     pub(super) fn new(subjects: &[&Subject], machine: Value) -> Results {
         Results {
-            subjects: subjects
-                .iter()
-                .map(|s| (s.name, s.title, s.color))
-                .collect(),
+            subjects: subjects.iter().map(|s| (s.name, s.title, s.color)).collect(),
             machine,
             reports: BTreeMap::new(),
             failures: Vec::new(),
@@ -50,10 +47,7 @@ impl Results {
         if let Some(warning) = report.get("warning").and_then(Value::as_str) {
             eprintln!("  WARNING: {warning}");
         }
-        self.reports
-            .entry((cell.key, subject.name))
-            .or_default()
-            .push(report);
+        self.reports.entry((cell.key, subject.name)).or_default().push(report);
     }
 
     pub(super) fn fail(&mut self, what: &str, error: &anyhow::Error) {
@@ -73,25 +67,13 @@ impl Results {
         if !names.contains(&subject::OURS) {
             return Vec::new();
         }
-        names
-            .into_iter()
-            .filter(|name| *name != subject::OURS)
-            .collect()
+        names.into_iter().filter(|name| *name != subject::OURS).collect()
     }
 
     /// `None` when the subject took no part or never gave the figure.
     pub(super) fn spread(&self, cell: &str, subject: &str, figure: &Figure) -> Option<Spread> {
-        let reports = self
-            .reports
-            .iter()
-            .find(|((c, s), _)| *c == cell && *s == subject)?
-            .1;
-        spread(
-            reports
-                .iter()
-                .filter_map(|report| figure.of(report))
-                .collect(),
-        )
+        let reports = self.reports.iter().find(|((c, s), _)| *c == cell && *s == subject)?.1;
+        spread(reports.iter().filter_map(|report| figure.of(report)).collect())
     }
 
     /// Ours over theirs, of the cell's main figure.
@@ -103,13 +85,7 @@ impl Results {
 
     /// The figure in every run, whoever was measured.
     pub(super) fn everywhere(&self, figure: &Figure) -> Option<Spread> {
-        spread(
-            self.reports
-                .values()
-                .flatten()
-                .filter_map(|report| figure.of(report))
-                .collect(),
-        )
+        spread(self.reports.values().flatten().filter_map(|report| figure.of(report)).collect())
     }
 
     pub(super) fn json(&self, cells: &[Cell]) -> Value {
@@ -134,10 +110,7 @@ impl Results {
                     Some((figure.name.to_owned(), json!(spread.median)))
                 })
                 .collect();
-            let rounds = self
-                .reports
-                .iter()
-                .find(|((c, s), _)| c == &cell.key && s == name);
+            let rounds = self.reports.iter().find(|((c, s), _)| c == &cell.key && s == name);
             let value = json!({
                 "medians": medians,
                 "reveille_over_this": self.ratio(cell, name),
@@ -150,10 +123,7 @@ impl Results {
 
     /// The goals that this run can judge.
     pub(super) fn verdicts(&self, cells: &[Cell]) -> Vec<goal::Verdict> {
-        goal::ALL
-            .iter()
-            .filter_map(|goal| goal.judge(cells, self))
-            .collect()
+        goal::ALL.iter().filter_map(|goal| goal.judge(cells, self)).collect()
     }
 }
 
@@ -162,16 +132,8 @@ pub(super) fn spread(mut values: Vec<f64>) -> Option<Spread> {
     let (min, max) = (*values.first()?, *values.last()?);
     let middle = values.len() / 2;
     let upper = *values.get(middle)?;
-    let lower = if values.len().is_multiple_of(2) {
-        *values.get(middle - 1)?
-    } else {
-        upper
-    };
-    Some(Spread {
-        median: f64::midpoint(lower, upper),
-        min,
-        max,
-    })
+    let lower = if values.len().is_multiple_of(2) { *values.get(middle - 1)? } else { upper };
+    Some(Spread { median: f64::midpoint(lower, upper), min, max })
 }
 
 #[cfg(test)]
@@ -185,10 +147,7 @@ pub(super) mod tests {
         let mut results = Results::new(&subject::ALL.iter().collect::<Vec<_>>(), machine);
         let cells = cell::all(true);
         for (name, rate, errors) in rates {
-            let subject = subject::ALL
-                .iter()
-                .find(|subject| subject.name == *name)
-                .unwrap();
+            let subject = subject::ALL.iter().find(|subject| subject.name == *name).unwrap();
             let report = json!({ "per_second": rate, "error_rate": errors });
             results.add(&cells[0], subject, report);
         }
@@ -217,10 +176,7 @@ pub(super) mod tests {
     #[test]
     fn without_ours_there_is_nobody_to_compare_with() {
         let all: Vec<&Subject> = subject::ALL.iter().collect();
-        assert_eq!(
-            Results::new(&all, Value::Null).peers(),
-            ["durable-streams", "npm"]
-        );
+        assert_eq!(Results::new(&all, Value::Null).peers(), ["durable-streams", "npm"]);
         assert!(Results::new(&all[1..], Value::Null).peers().is_empty());
     }
 }

@@ -72,27 +72,13 @@ impl Server {
     /// `target/bench/NAME.log`.
     pub(super) fn start(root: &Path, subject: &Subject, data: &DataDir) -> anyhow::Result<Server> {
         let log = log_path(root, subject);
-        let open = || {
-            std::fs::OpenOptions::new()
-                .create(true)
-                .append(true)
-                .open(&log)
-        };
+        let open = || std::fs::OpenOptions::new().create(true).append(true).open(&log);
         let mut command = subject.command(root, data.path())?;
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(open()?);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(open()?);
         let started = clock::now();
-        let child = command
-            .spawn()
-            .with_context(|| format!("cannot start {command:?}"))?;
+        let child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
         // From here on the guard ends the process, whatever happens.
-        let mut server = Server {
-            child,
-            url: String::new(),
-            started,
-        };
+        let mut server = Server { child, url: String::new(), started };
         let output = server.child.stdout.take().context("the output is piped")?;
         let said = listening(output, open()?).recv_timeout(START_MAX);
         server.url = said.with_context(|| format!("it did not start; see {}", log.display()))?;
@@ -121,10 +107,7 @@ impl Server {
         let host = self.url.strip_prefix("http://").context("a plain URL")?;
         let mut stream = TcpStream::connect(host)?;
         stream.set_read_timeout(Some(ANSWER_MAX))?;
-        write!(
-            stream,
-            "GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n"
-        )?;
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n")?;
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer)?;
         let answer = String::from_utf8(answer)?;
@@ -135,9 +118,7 @@ impl Server {
 
     pub(super) fn rss_bytes(&self) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).ok()?;
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
         let kibibytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
         Some(kibibytes * 1024)
     }
@@ -154,8 +135,7 @@ impl Drop for Server {
 }
 
 fn log_path(root: &Path, subject: &Subject) -> PathBuf {
-    root.join("target/bench")
-        .join(format!("{}.log", subject.name))
+    root.join("target/bench").join(format!("{}.log", subject.name))
 }
 
 /// Empties the log of a subject: it holds what the servers of one run said.
@@ -184,8 +164,7 @@ fn listening(output: ChildStdout, mut log: std::fs::File) -> mpsc::Receiver<Stri
 fn url_in(line: &str) -> Option<String> {
     let (_, rest) = line.split_once("listening on ")?;
     let url = rest.split_ascii_whitespace().next()?;
-    url.starts_with("http://")
-        .then(|| url.trim_end_matches('/').to_owned())
+    url.starts_with("http://").then(|| url.trim_end_matches('/').to_owned())
 }
 
 /// A port that was free a moment ago.
@@ -200,14 +179,8 @@ mod tests {
     #[test]
     fn the_url_is_found_in_what_servers_print() {
         let check = |line, url: Option<&str>| assert_eq!(url_in(line).as_deref(), url, "{line}");
-        check(
-            "listening on http://127.0.0.1:4437",
-            Some("http://127.0.0.1:4437"),
-        );
-        check(
-            "x listening on http://127.0.0.1:1/ (data: /d)",
-            Some("http://127.0.0.1:1"),
-        );
+        check("listening on http://127.0.0.1:4437", Some("http://127.0.0.1:4437"));
+        check("x listening on http://127.0.0.1:1/ (data: /d)", Some("http://127.0.0.1:1"));
         check("recovery complete", None);
         check("listening on unix:/run/x", None);
     }

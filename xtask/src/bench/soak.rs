@@ -18,13 +18,8 @@ pub(super) fn run(place: &Place, subject: &Subject) -> anyhow::Result<Value> {
     let arguments = format!("soak --seconds {seconds} --every {every} --data-dir");
     let mut arguments: Vec<String> = arguments.split(' ').map(str::to_owned).collect();
     arguments.push(data.path().to_str().context("a path in UTF-8")?.to_owned());
-    let report = place
-        .generator
-        .run(&arguments, &server, Duration::from_secs(seconds + 120))?;
-    let samples = report
-        .get("samples")
-        .and_then(Value::as_array)
-        .context("no samples")?;
+    let report = place.generator.run(&arguments, &server, Duration::from_secs(seconds + 120))?;
+    let samples = report.get("samples").and_then(Value::as_array).context("no samples")?;
     ensure!(samples.len() >= 9, "only {} samples", samples.len());
     Ok(json!({ "level": levels(samples), "report": report }))
 }
@@ -42,36 +37,12 @@ struct Level {
 }
 
 const LEVELS: [Level; 4] = [
-    Level {
-        name: "rate",
-        of: rate,
-        times: 0.8,
-        slack: 0.0,
-        falling: true,
-    },
-    Level {
-        name: "p99",
-        of: p99,
-        times: 1.5,
-        slack: 1_000.0,
-        falling: false,
-    },
+    Level { name: "rate", of: rate, times: 0.8, slack: 0.0, falling: true },
+    Level { name: "p99", of: p99, times: 1.5, slack: 1_000.0, falling: false },
     // An allocator keeps a few megabytes here and there.
-    Level {
-        name: "rss",
-        of: rss,
-        times: 1.2,
-        slack: 16e6,
-        falling: false,
-    },
+    Level { name: "rss", of: rss, times: 1.2, slack: 16e6, falling: false },
     // A log is cut segment by segment.
-    Level {
-        name: "log",
-        of: log,
-        times: 1.25,
-        slack: 128e6,
-        falling: false,
-    },
+    Level { name: "log", of: log, times: 1.25, slack: 128e6, falling: false },
 ];
 
 fn rate(sample: &Value) -> Option<f64> {
@@ -103,12 +74,7 @@ fn log(sample: &Value) -> Option<f64> {
 fn levels(samples: &[Value]) -> Value {
     let quarter = samples.len() / 4;
     let median = |of: fn(&Value) -> Option<f64>, skip: usize| {
-        let values = samples
-            .iter()
-            .skip(skip)
-            .take(quarter)
-            .filter_map(of)
-            .collect();
+        let values = samples.iter().skip(skip).take(quarter).filter_map(of).collect();
         spread(values).map(|spread| spread.median)
     };
     let mut levels = serde_json::Map::new();
@@ -116,10 +82,7 @@ fn levels(samples: &[Value]) -> Value {
         let start = median(level.of, quarter);
         let end = median(level.of, samples.len() - quarter);
         let held = start.zip(end).map(|(start, end)| level.held(start, end));
-        levels.insert(
-            level.name.into(),
-            json!({ "start": start, "end": end, "level": held }),
-        );
+        levels.insert(level.name.into(), json!({ "start": start, "end": end, "level": held }));
     }
     Value::Object(levels)
 }
@@ -127,11 +90,7 @@ fn levels(samples: &[Value]) -> Value {
 impl Level {
     fn held(&self, start: f64, end: f64) -> bool {
         let bound = start * self.times + self.slack;
-        if self.falling {
-            end >= bound
-        } else {
-            end <= bound
-        }
+        if self.falling { end >= bound } else { end <= bound }
     }
 }
 

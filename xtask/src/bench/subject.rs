@@ -28,15 +28,8 @@ pub(super) struct Subject {
 
 enum Origin {
     Workspace,
-    Crate {
-        name: &'static str,
-        version: &'static str,
-        binary: &'static str,
-    },
-    Npm {
-        name: &'static str,
-        version: &'static str,
-    },
+    Crate { name: &'static str, version: &'static str, binary: &'static str },
+    Npm { name: &'static str, version: &'static str },
 }
 
 pub(super) const ALL: [Subject; 3] = [
@@ -63,10 +56,7 @@ pub(super) const ALL: [Subject; 3] = [
         title: "@durable-streams/server 0.3.7 (Node)",
         color: "#868e96",
         fast: false,
-        origin: Origin::Npm {
-            name: "@durable-streams/server",
-            version: "0.3.7",
-        },
+        origin: Origin::Npm { name: "@durable-streams/server", version: "0.3.7" },
     },
 ];
 
@@ -81,10 +71,9 @@ impl Subject {
     /// Builds or installs it under `target`, unless that was done before.
     pub(super) fn obtain(&self, root: &Path) -> anyhow::Result<()> {
         match &self.origin {
-            Origin::Workspace => run(
-                cargo().args(["build", "--release", "--package", "reveille"]),
-                root,
-            ),
+            Origin::Workspace => {
+                run(cargo().args(["build", "--release", "--package", "reveille"]), root)
+            }
             Origin::Crate { name, version, .. } => {
                 let peers = root.join("target/peers");
                 let installed = std::fs::read_to_string(peers.join(".crates.toml"));
@@ -99,10 +88,7 @@ impl Subject {
                 let directory = root.join("target/peers/npm");
                 std::fs::create_dir_all(&directory)?;
                 std::fs::write(directory.join("launch.mjs"), LAUNCHER)?;
-                let manifest = directory
-                    .join("node_modules")
-                    .join(name)
-                    .join("package.json");
+                let manifest = directory.join("node_modules").join(name).join("package.json");
                 if version_of(&manifest).is_some_and(|found| found == *version) {
                     return Ok(());
                 }
@@ -126,14 +112,7 @@ impl Subject {
                 let mut command = Command::new(root.join("target/peers/bin").join(binary));
                 // It prints the port it was given, not the one it got, so 0 will not do.
                 let port = server::free_port()?.to_string();
-                command.args([
-                    "--durability",
-                    "wal",
-                    "--host",
-                    "127.0.0.1",
-                    "--port",
-                    &port,
-                ]);
+                command.args(["--durability", "wal", "--host", "127.0.0.1", "--port", &port]);
                 command.arg("--data-dir");
                 command
             }

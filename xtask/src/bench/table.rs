@@ -35,17 +35,12 @@ fn push(text: &mut String, line: &str) {
 
 fn machine(results: &Results, text: &mut String) {
     for (name, value) in results.machine.as_object().into_iter().flatten() {
-        let value = value
-            .as_str()
-            .map_or_else(|| value.to_string(), str::to_owned);
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         push(text, &format!("- {}: {value}", name.replace('_', " ")));
     }
     if let Some(others) = results.everywhere(&cell::OTHERS) {
         let (median, max) = (number(others.median), number(others.max));
-        push(
-            text,
-            &format!("- cores busy with anything else: median {median}, at worst {max}"),
-        );
+        push(text, &format!("- cores busy with anything else: median {median}, at worst {max}"));
     }
     text.push('\n');
 }
@@ -77,16 +72,11 @@ fn overview(cells: &[Cell], results: &Results, text: &mut String) {
         }
         row(&columns, text);
     }
-    push(
-        text,
-        "\nMedians of the rounds, in brackets the least and the most.\n",
-    );
+    push(text, "\nMedians of the rounds, in brackets the least and the most.\n");
 }
 
 fn main_figure(cell: &Cell, subject: &str, results: &Results) -> String {
-    let spread = cell
-        .main()
-        .and_then(|figure| results.spread(cell.key, subject, figure));
+    let spread = cell.main().and_then(|figure| results.spread(cell.key, subject, figure));
     let Some(spread) = spread else {
         return "–".to_owned();
     };
@@ -114,10 +104,7 @@ fn goals(cells: &[Cell], results: &Results, text: &mut String) {
     push(text, "## Goals\n");
     for verdict in verdicts {
         let met = if verdict.met { "met" } else { "**missed**" };
-        push(
-            text,
-            &format!("- {met}: {} (found {})", verdict.text, verdict.found),
-        );
+        push(text, &format!("- {met}: {} (found {})", verdict.text, verdict.found));
     }
     text.push('\n');
 }
@@ -154,26 +141,12 @@ fn million(result: Option<&Value>, text: &mut String) {
 fn soak(result: Option<&Value>, text: &mut String) {
     let Some(result) = result else { return };
     push(text, "## Soak, reveille alone\n");
-    let seconds = result
-        .pointer("/report/seconds")
-        .and_then(Value::as_f64)
-        .unwrap_or(0.0);
-    let rate = result
-        .pointer("/report/per_second")
-        .and_then(Value::as_f64)
-        .unwrap_or(0.0);
-    push(
-        text,
-        &format!("{} s at {} appends/s.\n", number(seconds), number(rate)),
-    );
+    let seconds = result.pointer("/report/seconds").and_then(Value::as_f64).unwrap_or(0.0);
+    let rate = result.pointer("/report/per_second").and_then(Value::as_f64).unwrap_or(0.0);
+    push(text, &format!("{} s at {} appends/s.\n", number(seconds), number(rate)));
     row(&["", "start", "end", "level"].map(str::to_owned), text);
     row(&vec!["---".to_owned(); 4], text);
-    for (name, level) in result
-        .get("level")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flatten()
-    {
+    for (name, level) in result.get("level").and_then(Value::as_object).into_iter().flatten() {
         let (unit, scale) = match name.as_str() {
             "rate" => ("appends/s", 1.0),
             "p99" => ("ms", 1e-3),
@@ -188,15 +161,7 @@ fn soak(result: Option<&Value>, text: &mut String) {
             Some(false) => "**no**",
             None => "not measured",
         };
-        row(
-            &[
-                format!("{name}, {unit}"),
-                shown("start"),
-                shown("end"),
-                held.to_owned(),
-            ],
-            text,
-        );
+        row(&[format!("{name}, {unit}"), shown("start"), shown("end"), held.to_owned()], text);
     }
     text.push('\n');
 }
@@ -218,18 +183,12 @@ pub(super) fn number(value: f64) -> String {
         0.0.. => 3,
         _ => 2,
     };
-    if value == 0.0 {
-        "0".to_owned()
-    } else {
-        format!("{value:.decimals$}")
-    }
+    if value == 0.0 { "0".to_owned() } else { format!("{value:.decimals$}") }
 }
 
 fn thousands(value: f64) -> String {
     let digits = format!("{value:.0}");
-    let (sign, digits) = digits
-        .strip_prefix('-')
-        .map_or(("", digits.as_str()), |rest| ("-", rest));
+    let (sign, digits) = digits.strip_prefix('-').map_or(("", digits.as_str()), |rest| ("-", rest));
     let mut grouped = sign.to_owned();
     for (index, digit) in digits.chars().enumerate() {
         if index > 0 && (digits.len() - index) % 3 == 0 {
@@ -269,10 +228,7 @@ mod tests {
         ]);
         let text = markdown(&cells[..1], &results);
         assert!(text.contains("- cores: 2\n"), "{text}");
-        assert!(
-            text.contains("| 30,000 (29,000–31,000) | 20,000 |"),
-            "{text}"
-        );
+        assert!(text.contains("| 30,000 (29,000–31,000) | 20,000 |"), "{text}");
         assert!(text.contains("| 100, **85.0 % errors** |"), "{text}");
         assert!(text.contains("| 1.50 x | 300 x |"), "{text}");
     }

@@ -27,6 +27,9 @@ impl Kind {
     }
 }
 
+/// What padding is made of: nothing that text or JSON would have to escape.
+const PAD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-";
+
 /// Names one append for all time.
 pub(crate) type AppendId = u64;
 
@@ -125,7 +128,8 @@ fn recognize(
 ) -> Result<Named, String> {
     let named = || {
         let append = AppendId::from_str_radix(append, 16).ok()?;
-        Some(Named { append, index: index.parse().ok()?, of: of.parse().ok()? })
+        let of = of.parse().ok().filter(|of| *of > 0)?;
+        Some(Named { append, index: index.parse().ok()?, of })
     };
     match (named(), pad) {
         // A damaged length must not make us render gigabytes.
@@ -146,11 +150,11 @@ fn message(kind: Kind, named: Named, pad: usize) -> String {
         }
     };
     written.expect("writing to a string cannot fail");
-    let mut random = Random::new(append.wrapping_mul(31).wrapping_add(index as u64));
+    let mut random = Random::new(append).branch((index as u64) << 32 | of as u64);
     let end = text.len() + pad;
     while text.len() < end {
         for byte in random.next().to_le_bytes().into_iter().take(end - text.len()) {
-            text.push(char::from(b'0' + byte % 64).clone_if_plain());
+            text.push(PAD.get(usize::from(byte & 63)).map_or('-', |plain| char::from(*plain)));
         }
     }
     text.push_str(match kind {
@@ -163,4 +167,60 @@ fn message(kind: Kind, named: Named, pad: usize) -> String {
 /// Enough of a message to tell which one it is.
 fn start(message: &str) -> &str {
     message.get(..80).unwrap_or(message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn append(id: AppendId, pads: &[usize]) -> Append {
+        Append { id, pads: pads.to_vec() }
+    }
+
+    #[test]
+    fn what_was_written_is_read_back() {
+        let text = [append(1, &[0]), append(2, &[7]), append(u64::MAX, &[100_000])];
+        let bodies: Vec<u8> = text.iter().flat_map(|append| append.body(Kind::Text)).collect();
+        assert_eq!(read(Kind::Text, &bodies), Ok(vec![1, 2, u64::MAX]));
+        assert_eq!(read(Kind::Text, b""), Ok(vec![]));
+
+        assert_eq!(read(Kind::Json, &append(3, &[5, 0, 900]).body(Kind::Json)), Ok(vec![3]));
+        let one = append(4, &[3]).body(Kind::Json);
+        let two = append(5, &[3]).body(Kind::Json);
+        let array = [b"[", one.as_slice(), b" , ", two.as_slice(), b"]"].concat();
+        assert_eq!(read(Kind::Json, &array), Ok(vec![4, 5]));
+        assert_eq!(read(Kind::Json, b"[]"), Ok(vec![]));
+    }
+
+    #[test]
+    fn any_flipped_bit_and_any_cut_is_noticed() {
+        let wholes = [
+            (Kind::Text, append(7, &[20]).body(Kind::Text)),
+            (Kind::Json, append(7, &[3, 9]).body(Kind::Json)),
+        ];
+        for (kind, whole) in wholes {
+            for position in 0..whole.len() {
+                for bit in 0..8 {
+                    let mut damaged = whole.clone();
+                    damaged[position] ^= 1 << bit;
+                    // Another whole message of another name is not damage: the model knows names.
+                    assert_ne!(read(kind, &damaged), Ok(vec![7]), "{kind:?} {position} {bit}");
+                }
+                let cut = read(kind, &whole[..position]);
+                assert!(position == 0 && kind == Kind::Text || cut.is_err(), "{kind:?} {position}");
+            }
+        }
+    }
+
+    #[test]
+    fn part_of_an_append_is_noticed() {
+        let whole = append(9, &[1, 1, 1]).body(Kind::Json);
+        let whole = std::str::from_utf8(&whole).unwrap();
+        let messages: Vec<&str> = whole[1..whole.len() - 1].split_inclusive('}').collect();
+        let without_last = format!("[{}{}]", messages[0], messages[1]);
+        let without_first = format!("[{}{}]", &messages[1][1..], messages[2]);
+        for part in [without_last, without_first] {
+            assert!(read(Kind::Json, part.as_bytes()).is_err(), "{part}");
+        }
+    }
 }

@@ -5,9 +5,7 @@ use super::*;
 const APPENDED: &[u8] = b"HTTP/1.1 204 No Content\r\nStream-Next-Offset: 0000000000000000_0000000000000016\r\nx-content-type-options: nosniff\r\n\r\n";
 
 fn head(text: &str) -> Head {
-    parse_head(text.as_bytes())
-        .expect("well formed")
-        .expect("complete")
+    parse_head(text.as_bytes()).expect("well formed").expect("complete")
 }
 
 #[test]
@@ -38,23 +36,11 @@ fn bytes_after_the_head_are_left_alone() {
 #[test]
 fn framing_follows_the_standard() {
     let check = |text: &str, framing| assert_eq!(head(text).framing, framing, "{text}");
-    check(
-        "HTTP/1.1 200 OK\r\ncontent-length: 17\r\n\r\n",
-        Framing::Length(17),
-    );
-    check(
-        "HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n",
-        Framing::Chunked,
-    );
+    check("HTTP/1.1 200 OK\r\ncontent-length: 17\r\n\r\n", Framing::Length(17));
+    check("HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n", Framing::Chunked);
     check("HTTP/1.1 200 OK\r\n\r\n", Framing::UntilClose);
-    check(
-        "HTTP/1.1 304 Not Modified\r\ncontent-length: 17\r\n\r\n",
-        Framing::Length(0),
-    );
-    check(
-        "HTTP/1.1 204 No Content\r\ntransfer-encoding: chunked\r\n\r\n",
-        Framing::Length(0),
-    );
+    check("HTTP/1.1 304 Not Modified\r\ncontent-length: 17\r\n\r\n", Framing::Length(0));
+    check("HTTP/1.1 204 No Content\r\ntransfer-encoding: chunked\r\n\r\n", Framing::Length(0));
 }
 
 #[test]
@@ -112,47 +98,22 @@ fn a_body_is_the_same_however_it_arrives() {
         assert_eq!(data, b"hello,0123456789", "chunked, in pieces of {piece}");
         assert_eq!(rest, b"NEXT", "chunked, in pieces of {piece}");
         let (data, rest) = read(Framing::Length(16), sized, piece).unwrap();
-        assert_eq!(
-            (data.as_slice(), rest.as_slice()),
-            (&b"hello,0123456789"[..], &b"NEXT"[..])
-        );
+        assert_eq!((data.as_slice(), rest.as_slice()), (&b"hello,0123456789"[..], &b"NEXT"[..]));
     }
 }
 
 #[test]
 fn broken_chunks_are_refused() {
-    for bytes in [
-        &b"\r\nhello"[..],
-        b"xyz\r\n",
-        b";ext\r\n",
-        b"5\r\nhelloworld",
-        b"1234567890abcdef0\r\n",
-    ] {
-        assert_eq!(
-            read(Framing::Chunked, bytes, 4),
-            Err(Malformed),
-            "{bytes:?}"
-        );
+    for bytes in
+        [&b"\r\nhello"[..], b"xyz\r\n", b";ext\r\n", b"5\r\nhelloworld", b"1234567890abcdef0\r\n"]
+    {
+        assert_eq!(read(Framing::Chunked, bytes, 4), Err(Malformed), "{bytes:?}");
     }
 }
 
 #[test]
 fn a_body_until_close_never_ends_by_itself() {
     let mut body = Body::new(Framing::UntilClose);
-    assert_eq!(
-        body.step(b"abc"),
-        Ok(Step {
-            data: b"abc",
-            used: 3,
-            done: false
-        })
-    );
-    assert_eq!(
-        body.step(b""),
-        Ok(Step {
-            data: b"",
-            used: 0,
-            done: false
-        })
-    );
+    assert_eq!(body.step(b"abc"), Ok(Step { data: b"abc", used: 3, done: false }));
+    assert_eq!(body.step(b""), Ok(Step { data: b"", used: 0, done: false }));
 }

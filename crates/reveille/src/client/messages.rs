@@ -56,16 +56,8 @@ pub(crate) struct NotAnArray;
 impl Printer {
     /// For a stream of bytes, or of JSON messages; what was `printed` already is skipped.
     pub(crate) fn new(json: bool, printed: u64) -> Printer {
-        let kind = if json {
-            Kind::Messages(Array::default())
-        } else {
-            Kind::Bytes
-        };
-        Printer {
-            kind,
-            skip: printed,
-            arrived: 0,
-        }
+        let kind = if json { Kind::Messages(Array::default()) } else { Kind::Bytes };
+        Printer { kind, skip: printed, arrived: 0 }
     }
 
     /// Takes the next bytes of the body and adds what is to be printed of them.
@@ -195,7 +187,11 @@ mod tests {
         check(true, "[1]", "1\n");
         check(true, "[1,\"a\",null]", "1\n\"a\"\nnull\n");
         check(true, r#"[{"a":[1,2]},[3,[4]]]"#, "{\"a\":[1,2]}\n[3,[4]]\n");
-        check(true, r#"["],[", "a\"b,\\", {"}": "{ x"}]"#, "\"],[\"\n\"a\\\"b,\\\\\"\n{\"}\":\"{ x\"}\n");
+        check(
+            true,
+            r#"["],[", "a\"b,\\", {"}": "{ x"}]"#,
+            "\"],[\"\n\"a\\\"b,\\\\\"\n{\"}\":\"{ x\"}\n",
+        );
         check(true, "[{\n  \"a\": 1,\r\n\t\"b\": [ 2 ]\n}]", "{\"a\":1,\"b\":[2]}\n");
         check(true, "[\"zwölf\"]", "\"zwölf\"\n");
     }

@@ -66,7 +66,9 @@ mod tests {
         check("http://127.0.0.1:4437", "http://127.0.0.1:4437/a?b=c");
         check("http://localhost/", "http://localhost/a?b=c");
         check("http://[::1]:80/base/", "http://[::1]:80/base/a?b=c");
-        for bad in ["", "127.0.0.1:4437", "localhost", "ftp://a", "http://", "http://a/?b", "http://a b"] {
+        for bad in
+            ["", "127.0.0.1:4437", "localhost", "ftp://a", "http://", "http://a/?b", "http://a b"]
+        {
             assert!(bad.parse::<Url>().is_err(), "{bad:?}");
         }
         let sentence = "https://a".parse::<Url>().unwrap_err();

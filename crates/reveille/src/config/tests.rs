@@ -137,13 +137,10 @@ fn values_out_of_range_are_refused() {
 #[test]
 fn a_file_that_is_wrong_says_where() {
     let check = |file: &str, sentence: &str| assert_eq!(refusal(&[], file), sentence);
+    check("data_dir = \"/d\"", "r.toml: unknown key \"data_dir\"; it is written \"data-dir\"");
     check(
-        "data_dir = \"/d\"",
-        "r.toml: unknown key \"data_dir\"; it is written \"data-dir\"",
-    );
-    check(
-        "colour = 1",
-        "r.toml: unknown key \"colour\"; the keys are listen, data-dir, public-url, durability, \
+        "color = 1",
+        "r.toml: unknown key \"color\"; the keys are listen, data-dir, public-url, durability, \
          auth, insecure, long-poll-timeout, partitions, max-body, min-free-disk",
     );
     let says = |file: &str, parts: &[&str]| {

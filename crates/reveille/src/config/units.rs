@@ -25,21 +25,10 @@ pub(crate) struct Address(pub(crate) SocketAddr);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PublicUrl(pub(crate) String);
 
-const TIMES: [(&str, u64); 5] = [
-    ("ms", 1),
-    ("s", 1_000),
-    ("m", 60_000),
-    ("h", 3_600_000),
-    ("d", 86_400_000),
-];
-const SIZES: [(&str, u64); 6] = [
-    ("", 1),
-    ("B", 1),
-    ("KiB", 1 << 10),
-    ("MiB", 1 << 20),
-    ("GiB", 1 << 30),
-    ("TiB", 1 << 40),
-];
+const TIMES: [(&str, u64); 5] =
+    [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+const SIZES: [(&str, u64); 6] =
+    [("", 1), ("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
 
 /// A whole number with one of the units behind it.
 fn measure(text: &str, units: &[(&str, u64)]) -> Option<u64> {
@@ -54,7 +43,9 @@ impl FromStr for Period {
 
     fn from_str(text: &str) -> Result<Period, String> {
         let ms = measure(text, &TIMES).ok_or_else(|| {
-            format!("{text:?} is not a time; write a whole number and a unit: 500ms, 45s, 10m, 1h or 3d")
+            format!(
+                "{text:?} is not a time; write a whole number and a unit: 500ms, 45s, 10m, 1h or 3d"
+            )
         })?;
         Ok(Period { ms })
     }
@@ -79,12 +70,9 @@ impl FromStr for Address {
             .strip_prefix("localhost:")
             .and_then(|port| port.parse().ok())
             .map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
-        local
-            .or_else(|| text.parse().ok())
-            .map(Address)
-            .ok_or_else(|| {
-                format!("{text:?} is not an address; write IP and port: 127.0.0.1:4437 or [::1]:4437")
-            })
+        local.or_else(|| text.parse().ok()).map(Address).ok_or_else(|| {
+            format!("{text:?} is not an address; write IP and port: 127.0.0.1:4437 or [::1]:4437")
+        })
     }
 }
 
@@ -149,8 +137,18 @@ mod tests {
         check("3600s", 3_600_000);
         check("0s", 0);
         for bad in [
-            "", "s", "45", "-1s", "+1s", "1.5s", "1 s", "45S", "45sec", "1m30s",
-            "99999999999999999999s", "18446744073709551615d",
+            "",
+            "s",
+            "45",
+            "-1s",
+            "+1s",
+            "1.5s",
+            "1 s",
+            "45S",
+            "45sec",
+            "1m30s",
+            "99999999999999999999s",
+            "18446744073709551615d",
         ] {
             assert!(bad.parse::<Period>().is_err(), "{bad:?}");
         }

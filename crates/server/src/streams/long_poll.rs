@@ -1,15 +1,15 @@
 //! `GET ?live=long-poll`: what is there, or else what comes next.
 
-use http::StatusCode;
-use http::header::HeaderValue;
+use http::header::{self, HeaderValue};
+use http::{Response, StatusCode};
 use reveille_core::stream::Head;
 use reveille_core::{Offset, ReadFrom, cursor};
-use reveille_engine::live::{Heard, News};
+use reveille_engine::live::{Growth, Heard, News};
 
-use super::headers;
 use super::read::{Wanted, catch_up};
+use super::{etag, framing, headers};
 use crate::error::Error;
-use crate::reply::{self, Reply};
+use crate::reply::{self, Reply, ReplyBody};
 use crate::{Server, clock};
 
 pub(super) async fn answer(server: &Server, wanted: &Wanted<'_>) -> Result<Reply, Error> {
@@ -29,8 +29,8 @@ pub(super) async fn answer(server: &Server, wanted: &Wanted<'_>) -> Result<Reply
         };
         from = ReadFrom::At(at);
         if at != head.tail {
+            let cursor = next_cursor(server, wanted);
             let wanted = Wanted { from, cursor: None, ..*wanted };
-            let cursor = next_cursor(server, &wanted);
             return catch_up(server, &wanted, &head, Some(cursor)).await;
         }
         if head.closed.is_some() {
@@ -46,11 +46,29 @@ pub(super) async fn answer(server: &Server, wanted: &Wanted<'_>) -> Result<Reply
             }
         });
         match waited.await.flatten() {
-            // Whatever it was, the next look shows it.
+            Some(Heard::News(News::Grown(growth))) if growth.from == at && growth.to > at => {
+                return Ok(grown(server, wanted, &head, &growth));
+            }
+            // Whatever else it was, the next look shows it.
             Some(Heard::News(News::Grown(_) | News::Ended) | Heard::Behind) => {}
             None => return Ok(nothing(server, wanted, &head)),
         }
     }
+}
+
+/// What a batch added, just as it was published.
+fn grown(server: &Server, wanted: &Wanted<'_>, head: &Head, growth: &Growth) -> Reply {
+    let body = framing::unframe(head.content_type.framing(), growth.data.clone());
+    let mut reply = Response::new(ReplyBody::Whole(body));
+    let out = reply.headers_mut();
+    let tag = etag::tag(head.id, growth.from, growth.to, growth.closed);
+    reply::set(out, header::ETAG, tag);
+    reply::set(out, header::CONTENT_TYPE, head.content_type.as_str());
+    headers::set_next_offset(out, growth.to);
+    headers::set_up_to_date(out);
+    headers::set_closed(out, growth.closed);
+    out.insert(headers::STREAM_CURSOR, HeaderValue::from(next_cursor(server, wanted)));
+    reply
 }
 
 fn next_cursor(server: &Server, wanted: &Wanted<'_>) -> u64 {

@@ -1,0 +1,86 @@
+//! The help of every command, as files under `tests/golden`.
+//! `REVEILLE_WRITE_GOLDEN=1 cargo test -p reveille --test cli help` writes them anew.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use crate::process::run;
+
+const COMMANDS: [&str; 12] = [
+    "",
+    "serve",
+    "append",
+    "read",
+    "streams",
+    "bench",
+    "bench append",
+    "bench read",
+    "bench latency",
+    "bench create",
+    "bench idle",
+    "bench soak",
+];
+
+#[test]
+fn help_is_as_agreed() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let write = std::env::var_os("REVEILLE_WRITE_GOLDEN").is_some();
+    let mut names = BTreeSet::new();
+    for command in COMMANDS {
+        let mut args: Vec<&str> = command.split_ascii_whitespace().collect();
+        let name = [&["reveille"], &args[..]].concat().join("-") + ".txt";
+        args.push("--help");
+        let help = run(&args).ok();
+        let path = golden.join(&name);
+        if write {
+            fs::write(&path, &help).unwrap();
+        }
+        let agreed = fs::read_to_string(&path).unwrap_or_default();
+        assert_eq!(help, agreed, "{name}: see this file's first lines for how to write it anew");
+        names.insert(name);
+    }
+    let files = fs::read_dir(&golden).unwrap();
+    let files = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    assert_eq!(files.collect::<BTreeSet<_>>(), names);
+}
+
+/// A command that is new must come into the list above.
+#[test]
+fn every_command_has_a_file() {
+    for outer in ["", "bench"] {
+        let mut args: Vec<&str> = outer.split_ascii_whitespace().collect();
+        args.push("--help");
+        let help = run(&args).ok();
+        let (_, list) = help.split_once("Commands:\n").unwrap();
+        let (list, _) = list.split_once("\n\n").unwrap();
+        for line in list.lines() {
+            let name = line.split_ascii_whitespace().next().unwrap();
+            let known = COMMANDS.contains(&format!("{outer} {name}").trim());
+            assert!(known || name == "help", "{outer} {name}");
+        }
+    }
+}
+
+#[test]
+fn wrong_usage_is_told_apart() {
+    for args in [
+        &["nonsense"][..],
+        &["serve", "--no-such-flag"],
+        // Settings of features that are not there yet.
+        &["serve", "--log", "nats://localhost"],
+        &["serve", "--webhook-timeout", "3s"],
+        &["serve", "--long-poll-timeout", "3"],
+        &["append"],
+        &["append", "no-slash", "x"],
+        &["append", "/a", "x", "--lines"],
+        &["read", "/a", "--offset", "x"],
+        &["read", "/a", "--url", "https://localhost"],
+        &["read", "/a", "--key", "two\nlines"],
+    ] {
+        let sentence = run(args).error(2);
+        assert!(!sentence.is_empty(), "{args:?}");
+    }
+    assert!(run(&["--version"]).ok().starts_with("reveille "));
+    assert_eq!(run(&[]).code, Some(2));
+}

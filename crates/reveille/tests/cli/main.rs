@@ -1,0 +1,14 @@
+//! The program as its users meet it: real processes, real sockets, real files.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "tests"
+)]
+
+mod clients;
+mod help;
+mod scripted;
+mod serve;
+
+mod process;

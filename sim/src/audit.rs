@@ -1,0 +1,206 @@
+//! Compares everything that is stored with everything that should be.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use reveille_core::Offset;
+use reveille_core::stream::create::Anchor as Found;
+use reveille_core::stream::{Expiry, Head, StreamId};
+use reveille_engine::command::FetchedAnchor;
+use reveille_engine::reading::Reading;
+use reveille_store::keys::{self, Due, Meta};
+use reveille_store::record;
+use reveille_store::state::Reader;
+
+use crate::model::{Anchor, Stands, Stream};
+use crate::world::{Checked, Violated, World, violated};
+
+fn failed(error: impl std::fmt::Display) -> Violated {
+    violated(format!("the audit cannot read: {error}"))
+}
+
+impl World {
+    /// Readers see what is durable, all of it and nothing else.
+    pub(crate) fn audit_readers(&mut self) -> Checked {
+        for path in self.paths.clone() {
+            self.check_head(&path)?;
+        }
+        let reader = self.life().shared.state.reader();
+        self.audit_heads(&reader)?;
+        for (path, stream) in &self.durable.streams {
+            let head = stream.head();
+            let state = &self.life().shared.state;
+            let mut reading = Reading::open(state, &self.tenant, &head, Offset::ZERO, head.tail)
+                .map_err(failed)?;
+            let mut content = Vec::new();
+            while let Some(piece) = reading.next_blocking().map_err(failed)? {
+                content.extend_from_slice(&piece);
+            }
+            if content != stream.content(0, u64::MAX) {
+                return Err(violated(format!("{path} reads differently: {content:?}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// The whole state is what the model says.
+    pub(crate) fn audit(&mut self) -> Checked {
+        self.audit_readers()?;
+        let reader = self.life().shared.state.reader();
+        for (path, stream) in &self.durable.streams {
+            audit_stream(&reader, path, stream)?;
+        }
+        self.audit_strays(&reader)?;
+        self.audit_due(&reader)?;
+        self.audit_ledger()?;
+        let stored = reader.get(&keys::meta(Meta::NextStreamId)).map_err(failed)?;
+        let next_id = stored.map_or(Ok(0), |value| record::decode_u64(&value));
+        match next_id.map_err(failed)? {
+            id if id == self.durable.next_id => Ok(()),
+            id => Err(violated(format!("the next stream would be {id}"))),
+        }
+    }
+
+    fn audit_heads(&self, reader: &Reader) -> Checked {
+        let first = keys::stream_prefix(&self.tenant, "");
+        let pairs = reader.range(&first, &keys::after_prefix(&first), usize::MAX);
+        let mut heads: BTreeMap<String, Head> = BTreeMap::new();
+        for (key, value) in pairs.map_err(failed)? {
+            let (_, path) = keys::parse_stream(&key).ok_or_else(|| failed("a stream's key"))?;
+            let head = record::decode_head(&value).map_err(failed)?;
+            heads.insert(path.as_str().to_owned(), head);
+        }
+        let expected = self.durable.streams.iter();
+        let expected: BTreeMap<String, Head> =
+            expected.map(|(path, stream)| (path.clone(), stream.head())).collect();
+        if heads == expected {
+            return Ok(());
+        }
+        Err(violated(format!("stored are {heads:#?}, durable are {expected:#?}")))
+    }
+
+    /// Nothing is left of incarnations that have ended and were cleaned up.
+    fn audit_strays(&self, reader: &Reader) -> Checked {
+        let mut alive: BTreeSet<u64> = self.durable.purging.clone();
+        alive.extend(self.durable.streams.values().map(|stream| stream.id));
+        let (from, _) = keys::producers(StreamId(0));
+        let (_, mut to) = keys::producers(StreamId(u64::MAX - 1));
+        if self.life().shared.state.overlay_bytes() == (0, 0) {
+            // A replay shows chunks that were removed, until they are applied and left out.
+            (_, to) = keys::chunks(StreamId(u64::MAX - 1));
+        }
+        for key in reader.keys(&from, &to, usize::MAX).map_err(failed)? {
+            let id = key.get(1..9).and_then(<[u8]>::first_chunk::<8>);
+            let id = u64::from_be_bytes(*id.ok_or_else(|| failed("a key"))?);
+            if !alive.contains(&id) {
+                return Err(violated(format!("stream {id} is gone and left {key:?}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whatever must happen later is in the due index.
+    fn audit_due(&self, reader: &Reader) -> Checked {
+        let (from, to) = (keys::due_from(reveille_core::Millis(0)), keys::due_end());
+        let mut purging = BTreeSet::new();
+        let mut releases = BTreeSet::new();
+        let mut expiring = BTreeMap::new();
+        for key in reader.keys(&from, &to, usize::MAX).map_err(failed)? {
+            let (at, due) = keys::parse_due(&key).ok_or_else(|| failed("an obligation"))?;
+            match due {
+                Due::Purge(id) => {
+                    purging.insert(id.0);
+                }
+                Due::Release(_, source) => {
+                    let fork = key.last_chunk::<8>().map(|id| u64::from_be_bytes(*id));
+                    releases.insert((source.as_str().to_owned(), fork.unwrap_or(0)));
+                }
+                Due::Expire(_, path) => {
+                    expiring.entry(path.as_str().to_owned()).or_insert(at);
+                }
+            }
+        }
+        if purging != self.durable.purging || releases != self.durable.releases {
+            return Err(violated(format!(
+                "to be purged are {purging:?}, not {:?}; to be released {releases:?}, not {:?}",
+                self.durable.purging, self.durable.releases
+            )));
+        }
+        for (path, stream) in &self.durable.streams {
+            let ends = stream.expiry != Expiry::Never && !stream.soft;
+            let at = expiring.get(path);
+            if ends && !at.is_some_and(|at| *at <= self.memory.expires_at(stream)) {
+                return Err(violated(format!("nobody will end {path} in time: {at:?}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Every append that a producer was told of is there, once.
+    fn audit_ledger(&self) -> Checked {
+        for (id, told) in &self.ledger {
+            let Some(stream) = self.durable.by_id(*id) else {
+                continue;
+            };
+            let content = stream.content(0, u64::MAX);
+            for data in told {
+                let count = content.windows(data.len()).filter(|at| at == data).count();
+                if count != 1 {
+                    let what = format!("stream {id} has an acknowledged append {count} times");
+                    return Err(violated(format!("{what}: {data:?}")));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A stream's own appends, with their boundaries, and its producers.
+fn audit_stream(reader: &Reader, path: &str, stream: &Stream) -> Checked {
+    let id = StreamId(stream.id);
+    let own = stream.fork.as_ref().map_or(0, |fork| fork.at.position());
+    for (start, piece) in stream.starts().filter(|(start, _)| *start >= own) {
+        let chunk = reader.chunk_at(id, start).map_err(failed)?;
+        let append = chunk.and_then(|chunk| chunk.append_at(start));
+        if append.as_ref() != Some(&piece.data) {
+            return Err(violated(format!("{path} has {append:?} at {start}, not {piece:?}")));
+        }
+    }
+    let (from, to) = keys::producers(id);
+    let mut producers: BTreeMap<Arc<str>, (u64, u64)> = BTreeMap::new();
+    for (key, value) in reader.range(&from, &to, usize::MAX).map_err(failed)? {
+        let name = key.get(9..).map(String::from_utf8_lossy).unwrap_or_default();
+        let state = record::decode_producer(&value).map_err(failed)?;
+        producers.insert(name.as_ref().into(), (state.epoch, state.seq));
+    }
+    if producers == stream.producers {
+        return Ok(());
+    }
+    let expected = &stream.producers;
+    Err(violated(format!("{path} knows producers {producers:?}, not {expected:?}")))
+}
+
+/// The engine and the model have found the same at a fork's offset.
+pub(crate) fn same_anchor(found: Option<&FetchedAnchor>, expected: Option<&Anchor>) -> Checked {
+    let seen = found.map(|found| {
+        let what: Option<Bytes> = match &found.anchor {
+            Found::Append(data) => Some(data.clone()),
+            Found::Tail | Found::Nowhere => None,
+        };
+        let nowhere = found.anchor == Found::Nowhere;
+        (found.source_id.0, found.at.position(), what, nowhere)
+    });
+    let known = expected.map(|expected| {
+        let what = match &expected.what {
+            Stands::Piece(piece) => Some(piece.data.clone()),
+            Stands::Tail | Stands::Nowhere => None,
+        };
+        let nowhere = expected.what == Stands::Nowhere;
+        (expected.source_id, expected.at, what, nowhere)
+    });
+    if seen == known {
+        return Ok(());
+    }
+    Err(violated(format!("a fork's source was found as {seen:?}, not {known:?}")))
+}

@@ -1,0 +1,61 @@
+//! One life of the server: from opening the store to the crash.
+
+use std::sync::Arc;
+
+use reveille_core::Millis;
+use reveille_engine::committer::{Committer, Shared};
+use reveille_engine::keeper::Keeper;
+use reveille_engine::touches::Touches;
+use reveille_store::disk::SimDisk;
+use reveille_store::log::{self, Recovered, SparePool};
+use reveille_store::open::{self, Opened};
+
+use crate::mode::Mode;
+use crate::random::Random;
+use crate::table::SimTable;
+
+/// The real engine over a simulated disk, without its threads.
+pub(crate) struct Life {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) committer: Committer,
+    pub(crate) keeper: Keeper,
+    pub(crate) spares: SparePool,
+}
+
+impl Life {
+    /// Opens the store as the engine does.
+    pub(crate) fn begin(
+        disk: &SimDisk,
+        table: &SimTable,
+        mode: &Mode,
+        now: Millis,
+        salt: u64,
+    ) -> Result<(Life, Recovered), String> {
+        let mut salts = Random::new(salt);
+        let config = log::Config { segment_bytes: mode.segment_bytes, sync: true };
+        let opened = open::open(
+            Arc::new(disk.clone()),
+            Arc::new(table.clone()),
+            config,
+            mode.replay_bytes,
+            Box::new(move || salts.next()),
+        );
+        let Opened { log, state, checkpoint, recovered } =
+            opened.map_err(|error| error.to_string())?;
+        let shared = Shared::new(state, Arc::new(Touches::new(now)))?;
+        let shared = Arc::new(shared);
+        shared.log_bytes.store(log.bytes(), std::sync::atomic::Ordering::Relaxed);
+        let spares = log.spares();
+        let keeper = Keeper::new(
+            shared.clone(),
+            Arc::new(disk.clone()),
+            log.spares(),
+            mode.min_free,
+            checkpoint,
+        );
+        keeper.watch_disk();
+        let committer = Committer::new(log, shared.clone());
+        let life = Life { shared, committer, keeper, spares };
+        Ok((life, recovered))
+    }
+}

@@ -1,0 +1,246 @@
+//! What clients come up with.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use reveille_core::media::Framing;
+use reveille_core::producer::ProducerTag;
+use reveille_core::stream::Expiry;
+use reveille_core::stream::append::Append;
+use reveille_core::stream::create::{Create, ForkRequest};
+use reveille_core::{ContentType, Millis, Offset, StreamPath};
+use reveille_engine::command::Command;
+
+use crate::model::Stream;
+use crate::request::{Payload, Request};
+use crate::world::World;
+
+const KINDS: [&str; 4] =
+    ["text/plain", "application/json", "application/octet-stream", "Text/Plain; charset=utf-8"];
+const PRODUCERS: [&str; 3] = ["p", "q", "a producer"];
+
+#[derive(Clone, Copy)]
+enum Idea {
+    Create,
+    CreateAgain,
+    Fork,
+    Append,
+    Close,
+    Delete,
+    Probe,
+}
+
+impl World {
+    /// What the next client wants.
+    pub(crate) fn invent(&mut self) -> Request {
+        let path = self.random.pick(&self.paths).clone();
+        let stream = self.decided.streams.get(path.as_str()).cloned();
+        let idea = match stream {
+            None => self.random.weighted(&[
+                (60, Idea::Create),
+                (30, Idea::Fork),
+                (6, Idea::Append),
+                (4, Idea::Delete),
+            ]),
+            Some(_) => self.random.weighted(&[
+                (75, Idea::Append),
+                (5, Idea::CreateAgain),
+                (2, Idea::Create),
+                (2, Idea::Fork),
+                (3, Idea::Close),
+                (10, Idea::Delete),
+                (1, Idea::Probe),
+            ]),
+        };
+        let stream = stream.as_deref();
+        match idea {
+            Idea::Create => self.create(path, None),
+            Idea::Fork => {
+                let fork = self.fork();
+                self.create(path, Some(fork))
+            }
+            Idea::CreateAgain => self.create_again(path, stream),
+            Idea::Append => self.append(path, stream, false),
+            Idea::Close => self.append(path, stream, true),
+            Idea::Delete => Request::plain(Command::Delete { tenant: self.tenant.clone(), path }),
+            Idea::Probe => Request::plain(Command::Probe),
+        }
+    }
+
+    fn kind(&mut self) -> ContentType {
+        let kind: &&str = self.random.pick(&KINDS);
+        ContentType::parse(kind).expect("a media type")
+    }
+
+    fn expiry(&mut self) -> Expiry {
+        let seconds = match self.random.below(12) {
+            0..6 => return Expiry::Never,
+            6..8 => self.random.between(1, 40),
+            8 => *self.random.pick(&[0, 3_600]),
+            9 | 10 => {
+                let at = self.now + self.random.between(1, 60_000);
+                return Expiry::At(at, format!("at {}", at.0).into());
+            }
+            _ => {
+                let at = Millis(self.now.0.saturating_sub(self.random.below(200_000)));
+                return Expiry::At(at, "long ago".into());
+            }
+        };
+        Expiry::Ttl(seconds)
+    }
+
+    fn create(&mut self, path: StreamPath, fork: Option<ForkRequest>) -> Request {
+        let source = fork.as_ref().and_then(|fork| {
+            let source = self.decided.streams.get(fork.source.as_str())?;
+            Some(source.kind.clone())
+        });
+        let content_type = match source {
+            Some(_) if self.random.one_in(2) => None,
+            Some(kind) if !self.random.one_in(8) => Some(kind),
+            _ => Some(self.kind()),
+        };
+        let payload = match &content_type {
+            Some(kind) if self.random.one_in(3) => self.payload(&kind.clone()),
+            _ => Payload::Empty,
+        };
+        let asked = Create {
+            body: payload.body(content_type.as_ref()),
+            content_type,
+            expiry: self.expiry(),
+            closed: self.random.one_in(20),
+            fork,
+        };
+        self.creation(path, asked, payload)
+    }
+
+    fn creation(&self, path: StreamPath, request: Create, payload: Payload) -> Request {
+        Request {
+            command: Command::Create { tenant: self.tenant.clone(), path, request, anchor: None },
+            payload,
+            anchor: None,
+        }
+    }
+
+    /// The same stream once more, as a client does that missed the answer.
+    fn create_again(&mut self, path: StreamPath, stream: Option<&Stream>) -> Request {
+        let Some(stream) = stream else {
+            return self.create(path, None);
+        };
+        let fork = stream.fork.as_ref().map(|fork| ForkRequest {
+            source: fork.source.clone(),
+            at: fork.requested_at,
+            sub_offset: fork.sub_offset,
+        });
+        let asked = Create {
+            content_type: Some(stream.kind.clone()),
+            expiry: stream.requested.clone(),
+            closed: stream.closed.is_some() ^ self.random.one_in(8),
+            fork,
+            ..Create::default()
+        };
+        self.creation(path, asked, Payload::Empty)
+    }
+
+    fn fork(&mut self) -> ForkRequest {
+        let source = self.random.pick(&self.paths).clone();
+        // Mostly a place that readers have been told of, sometimes one that is decided only.
+        let model = if self.random.one_in(4) { &self.decided } else { &self.durable };
+        let stream = model.streams.get(source.as_str());
+        let starts: Vec<u64> = stream
+            .map(|stream| stream.starts().map(|(start, _)| start).collect())
+            .unwrap_or_default();
+        let tail = stream.map_or(0, |stream| stream.tail());
+        let at = match self.random.below(10) {
+            0..3 => None,
+            3 => Some(self.random.below(tail + 3)),
+            4 => Some(tail),
+            _ if starts.is_empty() => None,
+            _ => Some(*self.random.pick(&starts)),
+        };
+        let sub_offset = match self.random.below(4) {
+            0 => self.random.between(1, 5),
+            _ => 0,
+        };
+        ForkRequest { source, at: at.map(Offset::new), sub_offset }
+    }
+
+    /// A body that nobody else sends.
+    fn payload(&mut self, kind: &ContentType) -> Payload {
+        self.token += 1;
+        let token = self.token;
+        let filler = self.random.below(self.mode.filler) as usize;
+        if kind.framing() != Framing::Json {
+            let text = format!("#{token}:{};", "x".repeat(filler));
+            return Payload::Raw(Bytes::from(text));
+        }
+        match self.random.below(40) {
+            0 => Payload::Broken,
+            1 => Payload::NoMessages,
+            _ => {
+                let count = self.random.between(1, 5);
+                let filler = "y".repeat(filler / 4);
+                let message =
+                    |n| Bytes::from(format!("{{\"n\":\"{token}.{n}\",\"f\":\"{filler}\"}}"));
+                Payload::Messages((0..count).map(message).collect())
+            }
+        }
+    }
+
+    fn append(&mut self, path: StreamPath, stream: Option<&Stream>, close_only: bool) -> Request {
+        let kind = match stream {
+            Some(stream) if !self.random.one_in(25) => stream.kind.clone(),
+            _ => self.kind(),
+        };
+        let payload = if close_only { Payload::Empty } else { self.payload(&kind) };
+        let producer = match self.random.below(2) {
+            0 => None,
+            _ => Some(self.producer(stream)),
+        };
+        let stream_seq = match (self.random.below(6), stream) {
+            (0, Some(stream)) => Some(self.stream_seq(stream)),
+            _ => None,
+        };
+        let request = Append {
+            body: payload.body(Some(&kind)),
+            content_type: Some(kind),
+            producer,
+            stream_seq,
+            close: close_only || self.random.one_in(30),
+        };
+        Request {
+            command: Command::Append { tenant: self.tenant.clone(), path, request },
+            payload,
+            anchor: None,
+        }
+    }
+
+    /// Mostly the next of a producer; sometimes a repetition, a gap, a successor or a zombie.
+    fn producer(&mut self, stream: Option<&Stream>) -> ProducerTag {
+        if let Some(Some(by)) = stream.and_then(|stream| stream.closed.clone())
+            && self.random.one_in(2)
+        {
+            return by;
+        }
+        let id: Arc<str> = (*self.random.pick(&PRODUCERS)).into();
+        let known = stream.and_then(|stream| stream.producers.get(&id).copied());
+        let (epoch, seq) = match known {
+            None => (self.random.below(2), u64::from(self.random.one_in(8))),
+            Some((epoch, seq)) => match self.random.below(20) {
+                0..2 => (epoch, seq),
+                2 => (epoch, self.random.below(seq + 1)),
+                3 => (epoch, seq + 2),
+                4 => (epoch + 1, 0),
+                5 => (epoch + 1, 1),
+                6 => (epoch.saturating_sub(1), seq + 1),
+                _ => (epoch, seq + 1),
+            },
+        };
+        ProducerTag { id, epoch, seq }
+    }
+
+    fn stream_seq(&mut self, stream: &Stream) -> Arc<str> {
+        let last = stream.seq.as_ref().and_then(|seq| seq.parse().ok());
+        let next: u64 = last.unwrap_or(10);
+        format!("{:06}", next + self.random.below(4)).into()
+    }
+}

@@ -1,0 +1,265 @@
+//! One flipped bit in a copy of the data directory: the server refuses to start and says what is
+//! damaged, or it serves what was promised or an error. It never serves anything else.
+//!
+//! One loss cannot be told from a crash: a damaged record at the very end of the log looks like
+//! one that was still being written. So the last thing written is one append to a stream of its
+//! own, and only that may be missing, if the server says that it dropped something.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow, bail};
+
+use crate::server::{Server, Start};
+
+use super::http::{Connection, Request};
+use super::message::{Append, AppendId, Kind};
+use super::model::{Closed, Life, Observed, Stream};
+use super::random::Random;
+use super::work::{self, Ended};
+
+const LAST: &str = "/crash/last";
+const LAST_APPENDS: [AppendId; 2] = [u64::MAX - 1, u64::MAX];
+/// Words of which a refusal that does not name the file has at least one.
+const DAMAGE: [&str; 6] = ["corrupt", "damage", "checksum", "crc", "mismatch", "invalid"];
+const BLOCK: usize = 4096;
+/// Most of a preallocated file is zeros that nobody reads: one flip in so many may hit them.
+const ANYWHERE_ONE_IN: u64 = 6;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Refused,
+    Harmless,
+    /// Reads of what is damaged fail, or the server stopped and said why.
+    Reported,
+}
+
+struct Flip {
+    /// Relative to the data directory.
+    file: PathBuf,
+    position: usize,
+    bit: u8,
+}
+
+pub(crate) fn run(
+    count: u64,
+    scratch: &Path,
+    mut streams: Vec<Stream>,
+    mut random: Random,
+) -> anyhow::Result<()> {
+    let data = scratch.join("data");
+    let log = scratch.join("server.log");
+    streams.push(write_last(&data, &log)?);
+    let mut files = files(&data)?;
+    if files.is_empty() {
+        bail!("the data directory is empty");
+    }
+    println!("{count} flipped bits over {} files", files.len());
+    let mut rotation = Vec::new();
+    let mut tally = [0; 3];
+    for number in 1..=count {
+        if rotation.is_empty() {
+            rotation = std::mem::take(&mut files);
+            files.clone_from(&rotation);
+        }
+        let index = random.between(0, rotation.len() as u64) as usize;
+        let file = rotation.swap_remove(index);
+        let flip = Flip::choose(&data, file, &mut random)?;
+        let copy = scratch.join("flipped");
+        copy_all(&data, &copy)?;
+        flip.apply(&copy)?;
+        let outcome = judge(&flip, &copy, &log, &streams);
+        let outcome = outcome.with_context(|| format!("flip {number}: {flip}"))?;
+        let [refused, harmless, reported] = &mut tally;
+        *match outcome {
+            Outcome::Refused => refused,
+            Outcome::Harmless => harmless,
+            Outcome::Reported => reported,
+        } += 1;
+    }
+    let [refused, harmless, reported] = tally;
+    println!("{refused} refused at start, {reported} reported, {harmless} harmless, none served");
+    Ok(())
+}
+
+/// The stream that alone may lose its end, written after everything else.
+fn write_last(data: &Path, log: &Path) -> anyhow::Result<Stream> {
+    let server = Server::start(data, log)?;
+    let mut connection = Connection::open(server.address)?;
+    let headers = [("content-type", Kind::Text.content_type())];
+    let mut stream = Stream::absent(LAST.to_owned(), Kind::Text);
+    stream.life = Life::Present;
+    let [first, second] = LAST_APPENDS.map(|id| Append { id, pads: vec![100] }.body(Kind::Text));
+    for (method, body) in [("PUT", first), ("POST", second)] {
+        let request = Request { method, target: LAST, headers: &headers, body: &body };
+        let answer = connection.send(request)?;
+        if !matches!(answer.status, 201 | 204) {
+            bail!("{method} {LAST}: answered {}", answer.status);
+        }
+        stream.log.settled_end = answer.header("stream-next-offset").map(str::to_owned);
+    }
+    stream.log.settled = LAST_APPENDS.to_vec();
+    server.kill()?;
+    Ok(stream)
+}
+
+fn judge(flip: &Flip, copy: &Path, log: &Path, streams: &[Stream]) -> anyhow::Result<Outcome> {
+    let mut server = match Server::try_start(copy, log)? {
+        Start::Listening(server) => server,
+        Start::Refused(_, said) => {
+            explained(flip, &said)?;
+            return Ok(Outcome::Refused);
+        }
+    };
+    let mut outcome = Outcome::Harmless;
+    let mut connection = None;
+    for stream in streams {
+        match read(&mut connection, server.address, &stream.path) {
+            Ok(observed) => match difference(stream, observed.as_ref()) {
+                None => {}
+                Some(_) if is_shorter(stream, observed.as_ref()) => {
+                    explained(flip, &server.complaints()).context("the last append is missing")?;
+                    outcome = Outcome::Reported;
+                }
+                Some(difference) => bail!("{}: {difference}", stream.path),
+            },
+            Err(Ended::Failed(_)) => outcome = Outcome::Reported,
+            Err(Ended::Lost(error)) => {
+                outcome = Outcome::Reported;
+                connection = None;
+                if server.ended()?.is_some() {
+                    explained(flip, &server.complaints()).context("the server stopped")?;
+                    break;
+                }
+                // An answer that breaks off is a failed read, but silence is not.
+                if error.kind() != std::io::ErrorKind::UnexpectedEof {
+                    bail!("{}: {error}", stream.path);
+                }
+            }
+            Err(Ended::Broken(broken)) => bail!(broken),
+        }
+    }
+    server.kill()?;
+    Ok(outcome)
+}
+
+fn read(
+    connection: &mut Option<Connection>,
+    address: SocketAddr,
+    path: &str,
+) -> Result<Option<Observed>, Ended> {
+    let open = match connection.take() {
+        Some(open) => open,
+        None => Connection::open(address)?,
+    };
+    work::read_stream(connection.insert(open), path, "-1")
+}
+
+/// In what the stream differs from what was promised.
+fn difference(stream: &Stream, observed: Option<&Observed>) -> Option<String> {
+    let Some(observed) = observed else {
+        return (stream.life == Life::Present).then(|| "is gone".to_owned());
+    };
+    let promised = &stream.log;
+    if stream.life != Life::Present {
+        Some("is there again".to_owned())
+    } else if observed.kind != stream.kind {
+        Some(format!("is {:?}", observed.kind))
+    } else if observed.appends != promised.settled {
+        let (found, expected) = (observed.appends.len(), promised.settled.len());
+        Some(format!("has {found} appends, not the {expected} promised, or others"))
+    } else if Some(&observed.end) != promised.settled_end.as_ref() {
+        Some(format!("ends at {}, not {:?}", observed.end, promised.settled_end))
+    } else if observed.closed != (stream.closed != Closed::No) {
+        Some(format!("closed is {}", observed.closed))
+    } else {
+        None
+    }
+}
+
+/// Whether this is the last stream, without its end.
+fn is_shorter(stream: &Stream, observed: Option<&Observed>) -> bool {
+    let kept = observed.map_or(&[][..], |observed| &observed.appends);
+    stream.path == LAST && stream.log.settled.starts_with(kept)
+}
+
+/// Whoever refuses must say what is damaged, in words meant for the operator.
+fn explained(flip: &Flip, said: &str) -> anyhow::Result<()> {
+    let name = flip.file.file_name().unwrap_or_default().to_string_lossy();
+    let lower = said.to_lowercase();
+    if lower.contains("panicked at") {
+        return Err(anyhow!("it panicked:\n{said}"));
+    }
+    let named = said.contains(&*name) || DAMAGE.iter().any(|word| lower.contains(word));
+    if named { Ok(()) } else { Err(anyhow!("it does not say what is damaged:\n{said}")) }
+}
+
+impl Flip {
+    fn choose(data: &Path, file: PathBuf, random: &mut Random) -> anyhow::Result<Flip> {
+        let bytes = std::fs::read(data.join(&file))?;
+        let used: Vec<usize> = bytes
+            .chunks(BLOCK)
+            .enumerate()
+            .filter(|(_, block)| block.iter().any(|byte| *byte != 0))
+            .map(|(index, _)| index)
+            .collect();
+        let anywhere = random.between(0, bytes.len() as u64) as usize;
+        let position = match random.pick(&used) {
+            Some(block) if !random.one_in(ANYWHERE_ONE_IN) => {
+                let start = block * BLOCK;
+                let end = bytes.len().min(start + BLOCK);
+                random.between(start as u64, end as u64) as usize
+            }
+            _ => anywhere,
+        };
+        Ok(Flip { file, position, bit: random.between(0, 8) as u8 })
+    }
+
+    fn apply(&self, copy: &Path) -> anyhow::Result<()> {
+        let path = copy.join(&self.file);
+        let mut bytes = std::fs::read(&path)?;
+        *bytes.get_mut(self.position).context("the position lies in the file")? ^= 1 << self.bit;
+        Ok(std::fs::write(&path, bytes)?)
+    }
+}
+
+impl std::fmt::Display for Flip {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}, byte {}, bit {}", self.file.display(), self.position, self.bit)
+    }
+}
+
+/// All files that have a bit to flip, relative to `directory`.
+fn files(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let mut pending = vec![directory.to_owned()];
+    while let Some(current) = pending.pop() {
+        for entry in std::fs::read_dir(&current)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                pending.push(entry.path());
+            } else if entry.metadata()?.len() > 0 {
+                files.push(entry.path().strip_prefix(directory)?.to_owned());
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn copy_all(from: &Path, to: &Path) -> anyhow::Result<()> {
+    if to.exists() {
+        std::fs::remove_dir_all(to)?;
+    }
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_all(&entry.path(), &target)?;
+        } else {
+            std::fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}
