@@ -187,11 +187,12 @@ impl World {
     /// Clocks may be set while the server is down.
     fn time_between_lives(&mut self) {
         let past = self.random.below(40_000);
-        self.now = match self.random.below(8) {
+        let now = match self.random.below(8) {
             0 => Millis(self.now.0.saturating_sub(past)),
             1 | 2 => self.now + past,
             _ => self.now + 1,
         };
+        self.set_clock(now);
     }
 
     /// What the dead server knew is forgotten; its clients ask again.

@@ -23,7 +23,7 @@ impl World {
         }
         self.work_off()?;
         self.audit()?;
-        self.now = self.now + LONG_MS;
+        self.set_clock(self.latest + LONG_MS);
         self.work_off()?;
         self.all_expired()?;
         for path in self.paths.clone() {
@@ -31,7 +31,7 @@ impl World {
             self.errands.push(Errand::new(Owner::Client, Request::plain(command)));
         }
         self.work_off()?;
-        self.now = self.now + LONG_MS;
+        self.set_clock(self.latest + LONG_MS);
         self.work_off()?;
         self.nothing_left()?;
         self.die_cleanly()?;

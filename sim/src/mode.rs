@@ -45,7 +45,7 @@ impl Mode {
             clients: random.index(8) + 1,
             paths: random.index(6) + 2,
             filler: *random.pick(&[8, 60, 300, 1_200]),
-            steps: random.between(300, 900),
+            steps: random.between(2_000, 12_000),
         }
     }
 

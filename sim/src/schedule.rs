@@ -57,6 +57,7 @@ impl World {
             random,
             trace,
             now: BEGIN,
+            latest: BEGIN,
             tenant: Tenant::default_tenant(),
             disk,
             table,
@@ -192,7 +193,7 @@ impl World {
             17..19 => self.random.below(120_000),
             _ => self.random.below(7_200_000),
         };
-        self.now = self.now + millis;
+        self.set_clock(self.now + millis);
         self.note(&format!("{millis} ms pass"));
     }
 }

@@ -35,6 +35,8 @@ pub(crate) struct World {
     pub(crate) random: Random,
     pub(crate) trace: Trace,
     pub(crate) now: Millis,
+    /// The latest that a clock has shown; it may have been set back since.
+    pub(crate) latest: Millis,
     pub(crate) tenant: Tenant,
     pub(crate) paths: Vec<StreamPath>,
 
@@ -120,6 +122,11 @@ impl World {
 
     pub(crate) fn life_mut(&mut self) -> &mut Life {
         self.life.as_mut().expect("the server runs")
+    }
+
+    pub(crate) fn set_clock(&mut self, now: Millis) {
+        self.now = now;
+        self.latest = self.latest.max(now);
     }
 
     pub(crate) fn note(&mut self, what: &str) {
