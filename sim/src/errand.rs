@@ -132,7 +132,9 @@ impl World {
             Submitted::Missing(key, _) => {
                 self.note(&format!("missing {key:?}"));
                 self.tally.fetches += 1;
-                if !errand.wanted.contains(&key) {
+                if errand.wanted.contains(&key) {
+                    self.tally.stale += 1;
+                } else {
                     errand.wanted.push(key);
                 }
                 errand.stage = Stage::Look;

@@ -21,6 +21,8 @@ pub(crate) struct Mode {
     pub(crate) commits: u64,
     /// Weight of the passing of time.
     pub(crate) time: u64,
+    /// Weight of deletions.
+    pub(crate) deletes: u64,
     pub(crate) clients: usize,
     pub(crate) paths: usize,
     /// The longest filler of a payload.
@@ -32,20 +34,24 @@ impl Mode {
     pub(crate) fn of(random: &mut Random, lag: bool) -> Mode {
         let lag = random.one_in(4) || lag;
         let fills = random.one_in(4);
-        let segment_bytes = *random.pick(&[8 << 10, 12 << 10, 16 << 10, 32 << 10, 64 << 10]);
+        // Streams of many chunks, and runs that the table takes in several portions.
+        let large = random.one_in(12);
+        let segment_bytes =
+            if large { 512 << 10 } else { *random.pick(&[8, 12, 16, 32, 64]) << 10 };
         Mode {
             segment_bytes,
             replay_bytes: *random.pick(&[1, 2_000, 20_000, 1 << 20]),
             keeping: if lag { 1 } else { *random.pick(&[8, 20, 60]) },
-            faults: *random.pick(&[1, 4, 10, 20]),
+            faults: *random.pick(&[1, 2, 6, 15]),
             fills,
             min_free: if fills { segment_bytes * random.below(3) } else { 0 },
             commits: *random.pick(&[20, 80, 160]),
-            time: *random.pick(&[4, 20, 60]),
+            time: *random.pick(&[1, 4, 20]),
+            deletes: *random.pick(&[1, 4, 12]),
             clients: random.index(8) + 1,
             paths: random.index(6) + 2,
-            filler: *random.pick(&[8, 60, 300, 1_200]),
-            steps: random.between(2_000, 12_000),
+            filler: if large { 60_000 } else { *random.pick(&[8, 60, 300, 1_200]) },
+            steps: random.between(2_000, 10_000),
         }
     }
 

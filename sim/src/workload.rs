@@ -35,7 +35,9 @@ impl World {
     pub(crate) fn invent(&mut self) -> Request {
         let path = self.random.pick(&self.paths).clone();
         let stream = self.decided.streams.get(path.as_str()).cloned();
-        let idea = match stream {
+        let visible = self.decided.visible(path.as_str(), self.now, &self.memory).is_ok();
+        let deletes = self.mode.deletes;
+        let idea = match stream.as_ref().filter(|_| visible) {
             None => self.random.weighted(&[
                 (60, Idea::Create),
                 (30, Idea::Fork),
@@ -43,12 +45,12 @@ impl World {
                 (4, Idea::Delete),
             ]),
             Some(_) => self.random.weighted(&[
-                (75, Idea::Append),
-                (5, Idea::CreateAgain),
+                (80, Idea::Append),
+                (4, Idea::CreateAgain),
                 (2, Idea::Create),
                 (2, Idea::Fork),
-                (3, Idea::Close),
-                (10, Idea::Delete),
+                (1, Idea::Close),
+                (deletes, Idea::Delete),
                 (1, Idea::Probe),
             ]),
         };
@@ -205,7 +207,7 @@ impl World {
             content_type: Some(kind),
             producer,
             stream_seq,
-            close: close_only || self.random.one_in(30),
+            close: close_only || self.random.one_in(60),
         };
         Request {
             command: Command::Append { tenant: self.tenant.clone(), path, request },

@@ -91,8 +91,10 @@ pub struct Tally {
     pub kept: u64,
     /// Batches that found the disk full.
     pub refused: u64,
-    /// Decisions on something that was fetched, and asked again because it was stale.
+    /// Keys that had to be fetched.
     pub fetches: u64,
+    /// Keys that had to be fetched again because they had become stale.
+    pub stale: u64,
     /// Obligations fulfilled.
     pub obligations: u64,
     /// Streams that were read to the end.
@@ -110,6 +112,7 @@ impl Tally {
         self.kept += other.kept;
         self.refused += other.refused;
         self.fetches += other.fetches;
+        self.stale += other.stale;
         self.obligations += other.obligations;
         self.reads += other.reads;
     }

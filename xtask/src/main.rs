@@ -34,8 +34,8 @@ Usage: cargo xtask COMMAND [OPTIONS]
   client                               the official TypeScript client across kill -9
   crash [--rounds N] [--flips N] [--seed S]
                                        kill -9 under load, then flipped bits
-  sim [--seeds N] [--seed S] [--release]
-                                       the simulator
+  sim [--seeds N] [--seed S] [--lag] [--trace] [--release]
+                                       the simulator: many seeds, or one again
   bench …                              reveille beside its peers; `bench --help` says how
   setup                                fetch what cargo does not: npm packages for the suite
   help                                 this text
@@ -48,7 +48,7 @@ Example: cargo xtask crash --rounds 20 --seed 7
 
 /// The rounds, seeds and samples of `cargo xtask test`.
 const SUITE_ROUNDS: u64 = 3;
-const SIM_SEEDS: &str = "1000";
+const SIM: [&[&str]; 2] = [&["--seeds", "1000"], &["--seeds", "1000", "--lag"]];
 const CRASH_ROUNDS: u64 = 200;
 const FLIPS: u64 = 60;
 
@@ -113,9 +113,9 @@ fn test() -> anyhow::Result<()> {
     steps.run("lint", || check::lint().map(Tally::one));
     if steps.run("build", || workspace::build_all().map(Tally::none)) {
         steps.run("cargo test", check::cargo_test);
-        steps.run("simulator", || {
-            sim::run_built(&["--seeds".to_owned(), SIM_SEEDS.to_owned()]).map(Tally::one)
-        });
+        for args in SIM {
+            steps.run("simulator", || sim::run_built(args).map(Tally::one));
+        }
         steps.run("conformance", || conformance::suite(SUITE_ROUNDS));
         steps.run("client", conformance::client);
         steps.run("crash", || crash::run(CRASH_ROUNDS, FLIPS, None));

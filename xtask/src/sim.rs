@@ -1,5 +1,6 @@
 //! The simulator: a program of its own, so that a seed can be run again under any debugger.
 
+use std::ffi::OsStr;
 use std::process::Command;
 
 use crate::steps;
@@ -17,6 +18,6 @@ pub(crate) fn run(mut args: Vec<String>) -> anyhow::Result<()> {
     steps::call(command.args(args))
 }
 
-pub(crate) fn run_built(args: &[String]) -> anyhow::Result<()> {
+pub(crate) fn run_built<S: AsRef<OsStr>>(args: &[S]) -> anyhow::Result<()> {
     steps::call(Command::new(workspace::built()?.join("reveille-sim")).args(args))
 }

@@ -9,7 +9,8 @@ use crate::failure::usage;
 /// The first of these that is set says what is logged. (Not `REVEILLE_LOG`: that name belongs to
 /// the setting that says where the log of events is kept.)
 const FILTER_VARIABLES: [&str; 2] = ["REVEILLE_LOG_FILTER", "RUST_LOG"];
-const FILTER_DEFAULT: &str = "info";
+/// The table library tells at `info` what only its authors want to know.
+const FILTER_DEFAULT: &str = "info,fjall=warn,lsm_tree=warn";
 
 pub(crate) fn start() -> anyhow::Result<()> {
     let builder = tracing_subscriber::fmt().with_env_filter(filter()?).with_writer(std::io::stderr);

@@ -1,0 +1,38 @@
+//! What the tests stand on: a clock, a server, a client.
+
+#![allow(clippy::disallowed_methods, reason = "a test that hangs must fail, on the real clock")]
+
+pub(crate) mod client;
+pub(crate) mod clock;
+pub(crate) mod server;
+
+use std::future::Future;
+use std::time::Duration;
+
+pub(crate) use client::{Answer, Connection, Head, Headers, Piece, head_of, request};
+pub(crate) use clock::{HandClock, START_MS};
+pub(crate) use server::{LONG_POLL_MS, Setup, TestServer};
+
+/// Nothing in these tests takes this long, unless it would take forever.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Between two looks at something that comes by itself.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// The future's output; a test that would hang fails instead.
+pub(crate) async fn guarded<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(PATIENCE, future).await {
+        Ok(value) => value,
+        Err(_) => panic!("waited in vain for {what}"),
+    }
+}
+
+/// Looks until something that comes by itself is there.
+pub(crate) async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    for _ in 0..500 {
+        if let Some(found) = look().await {
+            return found;
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+    panic!("looked in vain for {what}");
+}

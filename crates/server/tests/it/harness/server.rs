@@ -1,0 +1,235 @@
+//! A server on a port of its own, over a real store in a directory of its own.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use reveille_engine::doors::{Clock, SystemClock, SystemEntropy};
+use reveille_engine::{Config, Engine};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::client::{Answer, Connection, Headers};
+use super::clock::HandClock;
+use super::guarded;
+
+/// How long a long-poll waits: a number that nothing else waits for.
+pub(crate) const LONG_POLL_MS: u64 = 7_777;
+
+/// What a server is started with.
+pub(crate) struct Setup {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) min_free_bytes: u64,
+    pub(crate) segment_bytes: u64,
+    pub(crate) max_body_bytes: usize,
+    pub(crate) sync: bool,
+}
+
+/// A running server. Its threads and tasks are its own: when it is stopped they are gone.
+pub(crate) struct TestServer {
+    pub(crate) address: SocketAddr,
+    pub(crate) engine: Engine,
+    fatal: Arc<Mutex<Vec<String>>>,
+    stop: Option<oneshot::Sender<()>>,
+    serving: Option<JoinHandle<std::io::Result<()>>>,
+    runtime: Option<Runtime>,
+    /// Removed with the server, unless the test keeps it.
+    directory: Option<TempDir>,
+}
+
+impl Default for Setup {
+    fn default() -> Setup {
+        Setup {
+            clock: Arc::new(SystemClock::default()),
+            min_free_bytes: 0,
+            segment_bytes: 2 << 20,
+            max_body_bytes: 10 << 20,
+            sync: true,
+        }
+    }
+}
+
+impl Setup {
+    /// A server whose time stands still.
+    pub(crate) fn on(clock: &HandClock) -> Setup {
+        Setup { clock: Arc::new(clock.clone()), ..Setup::default() }
+    }
+
+    /// A server for bodies of the full size.
+    pub(crate) fn large() -> Setup {
+        Setup { segment_bytes: 64 << 20, ..Setup::default() }
+    }
+
+    /// Starts in a directory that is removed afterwards.
+    pub(crate) async fn start(&self) -> TestServer {
+        let directory = tempfile::tempdir().unwrap();
+        let mut server = self.start_in(directory.path()).await;
+        server.directory = Some(directory);
+        server
+    }
+
+    /// Starts in a directory that the test keeps.
+    pub(crate) async fn start_in(&self, directory: &Path) -> TestServer {
+        self.try_start_in(directory).await.unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Starts, or says why not.
+    pub(crate) async fn try_start_in(&self, directory: &Path) -> Result<TestServer, String> {
+        let fatal = Arc::new(Mutex::new(Vec::new()));
+        let config = self.engine_config(directory.join("data"), &fatal);
+        let clock = self.clock.clone();
+        let answers = reveille_server::Config {
+            long_poll_timeout_ms: LONG_POLL_MS,
+            max_body_bytes: self.max_body_bytes,
+            public_url: None,
+        };
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("server")
+            .enable_all()
+            .build()
+            .unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let starting = runtime.spawn(async move {
+            let engine = Engine::open(&config, clock, Arc::new(SystemEntropy))
+                .map_err(|error| error.to_string())?;
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let shutdown = async {
+                let _ = stopped.await;
+            };
+            let serve = reveille_server::serve(listener, engine.clone(), answers, shutdown);
+            Ok((engine, address, tokio::spawn(serve)))
+        });
+        match guarded("the server to start", starting).await.unwrap() {
+            Ok((engine, address, serving)) => Ok(TestServer {
+                address,
+                engine,
+                fatal,
+                stop: Some(stop),
+                serving: Some(serving),
+                runtime: Some(runtime),
+                directory: None,
+            }),
+            Err(error) => {
+                end(runtime).await;
+                Err(error)
+            }
+        }
+    }
+
+    fn engine_config(&self, data_dir: PathBuf, fatal: &Arc<Mutex<Vec<String>>>) -> Config {
+        let fatal = fatal.clone();
+        Config {
+            data_dir,
+            partitions: None,
+            sync: self.sync,
+            min_free_bytes: self.min_free_bytes,
+            segment_bytes: self.segment_bytes,
+            on_fatal: Arc::new(move |error| fatal.lock().unwrap().push(error.to_owned())),
+        }
+    }
+}
+
+impl TestServer {
+    pub(crate) async fn connect(&self) -> Connection {
+        Connection::open(self.address).await
+    }
+
+    /// One request on a connection of its own.
+    pub(crate) async fn ask(
+        &self,
+        method: &str,
+        target: &str,
+        headers: Headers<'_>,
+        body: &[u8],
+    ) -> Answer {
+        self.connect().await.ask(method, target, headers, body).await
+    }
+
+    pub(crate) async fn get(&self, target: &str) -> Answer {
+        self.ask("GET", target, &[], b"").await
+    }
+
+    pub(crate) async fn head(&self, target: &str) -> Answer {
+        self.ask("HEAD", target, &[], b"").await
+    }
+
+    pub(crate) async fn delete(&self, target: &str) -> Answer {
+        self.ask("DELETE", target, &[], b"").await
+    }
+
+    /// Makes a stream of this type.
+    pub(crate) async fn create(&self, path: &str, content_type: &str) -> Answer {
+        self.ask("PUT", path, &[("content-type", content_type)], b"").await.expect(201)
+    }
+
+    /// Appends to a stream of this type.
+    pub(crate) async fn append(&self, path: &str, content_type: &str, body: &[u8]) -> Answer {
+        self.ask("POST", path, &[("content-type", content_type)], body).await
+    }
+
+    /// The value of a metric without labels, or of the first partition.
+    pub(crate) async fn metric(&self, name: &str) -> u64 {
+        let text = self.get("/metrics").await.expect(200).text();
+        let line = text.lines().find(|line| {
+            line.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '{']))
+        });
+        let line = line.unwrap_or_else(|| panic!("no metric {name}"));
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    }
+
+    /// What was reported as the end of the process.
+    pub(crate) fn fatal(&self) -> Vec<String> {
+        self.fatal.lock().unwrap().clone()
+    }
+
+    /// Tells the server to go down.
+    pub(crate) fn begin_stop(&mut self) {
+        let _ = self.stop.take().unwrap().send(());
+    }
+
+    /// Waits until it has answered what it was asked.
+    pub(crate) async fn served(&mut self) {
+        let serving = self.serving.take().unwrap();
+        guarded("the server to finish", serving).await.unwrap().unwrap();
+    }
+
+    /// Goes down in order, as the program does.
+    pub(crate) async fn stop(mut self) {
+        self.begin_stop();
+        self.served().await;
+        guarded("the engine to stop", self.engine.shutdown()).await;
+        assert_eq!(self.fatal(), Vec::<String>::new());
+        self.drop_all().await;
+    }
+
+    /// Lets go of everything at once. The disk keeps what was synced, and nothing is tidied up.
+    pub(crate) async fn drop_all(mut self) {
+        let runtime = self.runtime.take().unwrap();
+        drop(self);
+        end(runtime).await;
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Ends a runtime and everything in it; it must not be dropped where nothing may block.
+async fn end(runtime: Runtime) {
+    let thread = std::thread::spawn(move || drop(runtime));
+    guarded("the server's tasks to end", async {
+        while !thread.is_finished() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
