@@ -42,7 +42,7 @@ impl Mode {
             segment_bytes,
             replay_bytes: *random.pick(&[1, 2_000, 20_000, 1 << 20]),
             keeping: if lag { 1 } else { *random.pick(&[8, 20, 60]) },
-            faults: *random.pick(&[1, 2, 6, 15]),
+            faults: *random.pick(&[1, 2, 5, 12]),
             fills,
             min_free: if fills { segment_bytes * random.below(3) } else { 0 },
             commits: *random.pick(&[20, 80, 160]),

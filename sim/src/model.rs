@@ -196,10 +196,13 @@ impl Stream {
 
     /// Its bytes between two positions.
     pub(crate) fn content(&self, from: u64, to: u64) -> Vec<u8> {
-        let all = self.pieces.iter().flat_map(|piece| piece.data.iter());
-        let skip = usize::try_from(from).expect("small");
-        let take = usize::try_from(to.saturating_sub(from)).expect("small");
-        all.skip(skip).take(take).copied().collect()
+        let mut content = Vec::new();
+        for (start, piece) in self.starts() {
+            let inside = |at: u64| usize::try_from(at.clamp(start, start + piece.len()) - start);
+            let (from, to) = (inside(from).expect("small"), inside(to).expect("small"));
+            content.extend_from_slice(piece.data.get(from..to).unwrap_or_default());
+        }
+        content
     }
 
     /// The record that the engine should have of it.

@@ -33,10 +33,11 @@ enum Idea {
 impl World {
     /// What the next client wants.
     pub(crate) fn invent(&mut self) -> Request {
-        let path = self.random.pick(&self.paths).clone();
+        let path = self.choose_path();
         let stream = self.decided.streams.get(path.as_str()).cloned();
         let visible = self.decided.visible(path.as_str(), self.now, &self.memory).is_ok();
-        let deletes = self.mode.deletes;
+        let closed = stream.as_ref().is_some_and(|stream| stream.closed.is_some());
+        let deletes = if closed { 60 } else { self.mode.deletes };
         let idea = match stream.as_ref().filter(|_| visible) {
             None => self.random.weighted(&[
                 (60, Idea::Create),
@@ -67,6 +68,18 @@ impl World {
             Idea::Delete => Request::plain(Command::Delete { tenant: self.tenant.clone(), path }),
             Idea::Probe => Request::plain(Command::Probe),
         }
+    }
+
+    /// Any path, but rather one where something can still happen.
+    fn choose_path(&mut self) -> StreamPath {
+        let mut path = self.random.pick(&self.paths).clone();
+        for _ in 0..2 {
+            let stream = self.decided.streams.get(path.as_str());
+            if stream.is_some_and(|stream| stream.soft || stream.closed.is_some()) {
+                path = self.random.pick(&self.paths).clone();
+            }
+        }
+        path
     }
 
     fn kind(&mut self) -> ContentType {

@@ -12,11 +12,12 @@
 mod message;
 mod model;
 
-mod inspect;
 mod work;
 
 mod flips;
+mod inspect;
 
+mod exchange;
 mod http;
 mod random;
 

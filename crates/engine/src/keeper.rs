@@ -11,6 +11,9 @@ use reveille_store::table::TableError;
 use crate::committer::{Fatal, Shared};
 use crate::limits::{APPLY_EVERY, CHECKPOINT_LOG_BYTES};
 
+/// A table that stops again and again, although there is room, has another trouble.
+const RECOVERIES_MAX: u32 = 5;
+
 /// Looks after one partition's table.
 pub struct Keeper {
     shared: Arc<Shared>,
@@ -22,8 +25,12 @@ pub struct Keeper {
     applied: u64,
     /// Everything up to here survives a crash of the table.
     checkpointed: u64,
-    /// What the log held when the last checkpoint was made.
-    log_bytes: u64,
+    /// What had been committed when the last checkpoint was made.
+    bytes_before: u64,
+    /// The table has failed a write: it is to be reopened once there is room.
+    failed: bool,
+    /// Recoveries without a checkpoint in between.
+    recoveries: u32,
 }
 
 impl Keeper {
@@ -35,9 +42,18 @@ impl Keeper {
         min_free_bytes: u64,
         checkpointed: u64,
     ) -> Keeper {
-        let log_bytes = shared.log_bytes.load(Ordering::Relaxed);
         let applied = checkpointed;
-        Keeper { shared, disk, spares, min_free_bytes, applied, checkpointed, log_bytes }
+        Keeper {
+            shared,
+            disk,
+            spares,
+            min_free_bytes,
+            applied,
+            checkpointed,
+            bytes_before: 0,
+            failed: false,
+            recoveries: 0,
+        }
     }
 
     /// Works until told to stop, then applies and checkpoints what is left.
@@ -47,14 +63,17 @@ impl Keeper {
             self.watch_disk();
             self.prepare_spare();
             self.apply()?;
-            let log_bytes = self.shared.log_bytes.load(Ordering::Relaxed);
-            if stopping || log_bytes >= self.log_bytes + CHECKPOINT_LOG_BYTES {
+            if stopping || self.committed_bytes() >= self.bytes_before + CHECKPOINT_LOG_BYTES {
                 self.checkpoint()?;
             }
             if stopping {
                 return Ok(());
             }
         }
+    }
+
+    fn committed_bytes(&self) -> u64 {
+        self.shared.metrics.bytes.load(Ordering::Relaxed)
     }
 
     /// Waits until there is reason to work; true if it is the last time.
@@ -73,6 +92,12 @@ impl Keeper {
 
     /// Moves the overlay into the table. A full disk is waited out: the overlay keeps it.
     pub fn apply(&mut self) -> Result<(), Fatal> {
+        if self.failed {
+            self.recover()?;
+        }
+        if self.failed {
+            return Ok(());
+        }
         let Some(frozen) = self.shared.state.freeze() else {
             return Ok(());
         };
@@ -88,7 +113,7 @@ impl Keeper {
 
     /// Makes the table safe, says so, and lets the log be recycled up to there.
     pub fn checkpoint(&mut self) -> Result<(), Fatal> {
-        if self.applied == self.checkpointed {
+        if self.applied == self.checkpointed || self.failed {
             return Ok(());
         }
         if let Err(error) = self.shared.state.checkpoint() {
@@ -97,7 +122,8 @@ impl Keeper {
         match checkpoint::write(self.disk.as_ref(), self.applied) {
             Ok(()) => {
                 self.checkpointed = self.applied;
-                self.log_bytes = self.shared.log_bytes.load(Ordering::Relaxed);
+                self.recoveries = 0;
+                self.bytes_before = self.committed_bytes();
                 self.shared.checkpoint.store(self.applied, Ordering::Release);
                 Ok(())
             }
@@ -106,15 +132,36 @@ impl Keeper {
         }
     }
 
-    fn failed(&self, error: &TableError) -> Result<(), Fatal> {
-        match error {
-            TableError::NoSpace => {
-                self.shared.lock().read_only = true;
-                tracing::warn!("the disk is full: the table waits for room");
+    /// Reopens a table that has failed a write, if there is room now.
+    fn recover(&mut self) -> Result<(), Fatal> {
+        if self.disk.free_bytes().is_ok_and(|free| free < self.min_free_bytes) {
+            return Ok(());
+        }
+        self.failed = false;
+        self.recoveries += 1;
+        match self.shared.state.recover() {
+            Ok(()) => {
+                tracing::info!("the table works again");
+                self.watch_disk();
                 Ok(())
             }
-            TableError::Corrupt(_) | TableError::Failed(_) => Err(Fatal(error.to_string())),
+            Err(error) => self.failed(&error),
         }
+    }
+
+    /// A full disk passes; anything else, or no end of it, does not.
+    fn failed(&mut self, error: &TableError) -> Result<(), Fatal> {
+        match error {
+            TableError::NoSpace => {}
+            TableError::Stopped if self.recoveries < RECOVERIES_MAX => {}
+            TableError::Stopped | TableError::Corrupt(_) | TableError::Failed(_) => {
+                return Err(Fatal(error.to_string()));
+            }
+        }
+        self.failed = true;
+        self.shared.lock().read_only = true;
+        tracing::warn!(%error, "the table waits for room on the disk; the server is read-only");
+        Ok(())
     }
 
     /// Read-only below the watermark, writable again above it.
@@ -127,7 +174,7 @@ impl Keeper {
             }
         };
         self.shared.metrics.disk_free.store(free, Ordering::Relaxed);
-        let low = free < self.min_free_bytes;
+        let low = self.failed || free < self.min_free_bytes;
         let mut partition = self.shared.lock();
         if partition.read_only != low {
             partition.read_only = low;

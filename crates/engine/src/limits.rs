@@ -11,8 +11,9 @@ pub const APPLY_BYTES: usize = 8 << 20;
 /// Writes wait, and then are refused, while the overlay is larger than this.
 pub const OVERLAY_BYTES_MAX: usize = 64 << 20;
 
-/// The log's length at which the table is checkpointed, so that its segments can be recycled.
-pub const CHECKPOINT_LOG_BYTES: u64 = 48 << 20;
+/// The table is checkpointed after this many bytes of log, so that segments can be recycled and a
+/// start after a crash is quick.
+pub const CHECKPOINT_LOG_BYTES: u64 = 32 << 20;
 
 /// How long anything stays in the overlay of an idle server before it is applied.
 pub const APPLY_EVERY: Duration = Duration::from_millis(500);

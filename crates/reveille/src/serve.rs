@@ -6,7 +6,7 @@ use std::process;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use reveille_engine::Engine;
 use reveille_engine::doors::{SystemClock, SystemEntropy};
 use tokio::net::{TcpListener, TcpSocket};
@@ -79,15 +79,16 @@ fn bind(address: SocketAddr) -> anyhow::Result<TcpSocket> {
         socket.bind(address)?;
         Ok(socket)
     });
-    bound.with_context(|| cannot_listen(address))
+    bound.map_err(|error| cannot_listen(address, &error))
 }
 
 fn listen(socket: TcpSocket, address: SocketAddr) -> anyhow::Result<TcpListener> {
-    socket.listen(BACKLOG).with_context(|| cannot_listen(address))
+    let listening = socket.listen(BACKLOG);
+    listening.map_err(|error| cannot_listen(address, &error))
 }
 
-fn cannot_listen(address: SocketAddr) -> String {
-    format!("cannot listen on {address}; choose another address with --listen")
+fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> anyhow::Error {
+    anyhow!("cannot listen on {address} ({error}); choose another address with --listen")
 }
 
 fn open(config: &Config) -> anyhow::Result<Engine> {
@@ -103,7 +104,8 @@ fn open(config: &Config) -> anyhow::Result<Engine> {
         }),
     };
     let clock = Arc::new(SystemClock::default());
-    Ok(Engine::open(&engine, clock, Arc::new(SystemEntropy))?)
+    // The sentences of these errors tell their causes themselves.
+    Engine::open(&engine, clock, Arc::new(SystemEntropy)).map_err(|error| anyhow!("{error}"))
 }
 
 fn announce(address: SocketAddr, config: &Config) {

@@ -34,6 +34,8 @@ pub struct State {
     view: ArcSwap<View>,
     /// Serialises the two that publish views: the committer and the applier.
     publishing: Mutex<()>,
+    /// What was applied since the last checkpoint: a table that fails forgets it.
+    unsafe_runs: Mutex<Vec<Arc<Run>>>,
 }
 
 /// The overlay at one moment.
@@ -62,7 +64,12 @@ impl State {
     /// The state over a table that holds everything up to `applied`.
     pub fn new(table: Arc<dyn Table>, applied: u64) -> State {
         let view = View { seq: applied, dropped: applied, ..View::default() };
-        State { table, view: ArcSwap::from_pointee(view), publishing: Mutex::new(()) }
+        State {
+            table,
+            view: ArcSwap::from_pointee(view),
+            publishing: Mutex::new(()),
+            unsafe_runs: Mutex::new(Vec::new()),
+        }
     }
 
     /// What can be read now.
@@ -119,6 +126,7 @@ impl State {
     /// Writes a frozen part into the table and takes it out of the overlay.
     pub fn apply(&self, frozen: &Frozen) -> Result<(), TableError> {
         apply::apply(self.table.as_ref(), &frozen.run)?;
+        self.unsafe_runs().push(frozen.run.clone());
         let _guard = self.lock();
         let mut view = View::clone(&self.view.load());
         view.frozen = None;
@@ -130,7 +138,20 @@ impl State {
 
     /// Makes everything applied so far survive a crash of the table.
     pub fn checkpoint(&self) -> Result<(), TableError> {
-        self.table.checkpoint()
+        self.table.checkpoint()?;
+        self.unsafe_runs().clear();
+        Ok(())
+    }
+
+    /// Begins anew with a table that has failed, and gives it again what it may have forgotten.
+    pub fn recover(&self) -> Result<(), TableError> {
+        self.table.reopen()?;
+        let runs = self.unsafe_runs().clone();
+        runs.iter().try_for_each(|run| apply::apply(self.table.as_ref(), run))
+    }
+
+    fn unsafe_runs(&self) -> MutexGuard<'_, Vec<Arc<Run>>> {
+        self.unsafe_runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, ()> {

@@ -33,6 +33,11 @@ pub trait Table: Send + Sync + 'static {
 
     /// Makes everything applied so far survive a crash.
     fn checkpoint(&self) -> Result<(), TableError>;
+
+    /// Begins anew after a failed write. What was applied since the last checkpoint may be gone.
+    fn reopen(&self) -> Result<(), TableError> {
+        Ok(())
+    }
 }
 
 /// The table cannot do its work.
@@ -41,6 +46,9 @@ pub enum TableError {
     /// The file system is full: it can go on when there is room again.
     #[error("the disk is full")]
     NoSpace,
+    /// A write failed earlier, and it takes no more until it is reopened.
+    #[error("the table has stopped after a failed write")]
+    Stopped,
     /// Bytes on disk are not what was written.
     #[error("the table is damaged: {0}")]
     Corrupt(String),

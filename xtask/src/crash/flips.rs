@@ -12,11 +12,11 @@ use anyhow::{Context as _, anyhow, bail};
 
 use crate::server::{Server, Start};
 
+use super::exchange::{self, Ended};
 use super::http::{Connection, Request};
 use super::message::{Append, AppendId, Kind};
 use super::model::{Closed, Life, Observed, Stream};
 use super::random::Random;
-use super::work::{self, Ended};
 
 const LAST: &str = "/crash/last";
 const LAST_APPENDS: [AppendId; 2] = [u64::MAX - 1, u64::MAX];
@@ -152,7 +152,7 @@ fn read(
         Some(open) => open,
         None => Connection::open(address)?,
     };
-    work::read_stream(connection.insert(open), path, "-1")
+    exchange::read_stream(connection.insert(open), path, "-1")
 }
 
 /// In what the stream differs from what was promised.

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::exchange::{self, Ended};
 use super::http::Connection;
 use super::model::{Broken, Closed, Produced, Stream};
-use super::work::{self, Ended};
 
 const CONNECTIONS: usize = 4;
 
@@ -35,10 +35,10 @@ pub(crate) fn inspect_all(address: SocketAddr, streams: Vec<&mut Stream>) -> Res
 }
 
 fn inspect(connection: &mut Connection, stream: &mut Stream) -> Result<(), Ended> {
-    let observed = work::read_stream(connection, &stream.path, "-1")?;
+    let observed = exchange::read_stream(connection, &stream.path, "-1")?;
     stream.settle(observed)?;
     if retry(connection, stream)? {
-        let observed = work::read_stream(connection, &stream.path, "-1")?;
+        let observed = exchange::read_stream(connection, &stream.path, "-1")?;
         stream.settle(observed)?;
     }
     Ok(())
@@ -56,23 +56,24 @@ fn retry(connection: &mut Connection, stream: &mut Stream) -> Result<bool, Ended
         let id = produced.append.id;
         let is_there = stream.log.settled.contains(&id);
         let was_closed = stream.closed != Closed::No;
-        let answer = work::send_produced(connection, &stream.path, stream.kind, *index, produced)?;
+        let answer =
+            exchange::send_produced(connection, &stream.path, stream.kind, *index, produced)?;
         match answer.status {
             204 if is_there => {
-                work::accept_produced(stream, *index, produced.clone(), &answer)?;
+                exchange::accept_produced(stream, *index, produced.clone(), &answer)?;
             }
             200 if !is_there && !was_closed => {
                 stream.log.asked(id);
-                let offset = work::next_offset(&stream.path, &answer)?;
+                let offset = exchange::next_offset(&stream.path, &answer)?;
                 stream.log.acknowledged(id, offset);
-                work::accept_produced(stream, *index, produced.clone(), &answer)?;
+                exchange::accept_produced(stream, *index, produced.clone(), &answer)?;
             }
             // The closing request itself is a repetition; any other comes too late.
             409 if was_closed && answer.is_closed() && !(is_there && produced.close) => {}
             _ => {
                 let state = if is_there { "is there" } else { "is not there" };
                 let what = format!("retry of append {id:x}, which {state}, to");
-                return Err(work::unexpected(&what, &stream.path, &answer));
+                return Err(exchange::unexpected(&what, &stream.path, &answer));
             }
         }
     }

@@ -36,3 +36,11 @@ pub(crate) async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Opt
     }
     panic!("looked in vain for {what}");
 }
+
+/// Looks for a second and a half: long enough for everything that runs by itself to have run.
+pub(crate) async fn stays(what: &str, mut look: impl AsyncFnMut() -> bool) {
+    for _ in 0..75 {
+        assert!(look().await, "no longer {what}");
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}

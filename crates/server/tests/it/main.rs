@@ -5,3 +5,4 @@
 mod harness;
 
 mod errors;
+mod full_disk;

@@ -5,7 +5,8 @@
 
 #![allow(clippy::disallowed_methods, reason = "the tree offers no way to wait for a flush")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -26,9 +27,18 @@ const JOURNAL_BYTES: u64 = 64 << 20;
 /// Values from here on live in blob files.
 const BLOB_BYTES: u32 = 16 << 10;
 const FLUSH_POLL: Duration = Duration::from_millis(2);
+const REOPEN_POLL: Duration = Duration::from_millis(20);
+const REOPEN_TRIES: usize = 100;
 
 /// The server's table.
 pub struct LsmTable {
+    directory: PathBuf,
+    /// Absent only while it is being reopened.
+    trees: RwLock<Option<Trees>>,
+}
+
+#[derive(Clone)]
+struct Trees {
     database: Database,
     keys: Keyspace,
     chunks: Keyspace,
@@ -37,6 +47,18 @@ pub struct LsmTable {
 impl LsmTable {
     /// Opens or creates the table in a directory.
     pub fn open(directory: &Path) -> Result<LsmTable, TableError> {
+        let trees = RwLock::new(Some(Trees::open(directory)?));
+        Ok(LsmTable { directory: directory.to_owned(), trees })
+    }
+
+    fn trees(&self) -> Result<Trees, TableError> {
+        let trees = self.trees.read().unwrap_or_else(PoisonError::into_inner);
+        trees.clone().ok_or(TableError::Stopped)
+    }
+}
+
+impl Trees {
+    fn open(directory: &Path) -> Result<Trees, TableError> {
         let database = Database::builder(directory)
             .cache_size(CACHE_BYTES)
             .max_journaling_size(JOURNAL_BYTES)
@@ -56,7 +78,7 @@ impl LsmTable {
                 .data_block_compression_policy(CompressionPolicy::disabled())
                 .with_kv_separation(Some(blobs))
         })?;
-        Ok(LsmTable { database, keys, chunks })
+        Ok(Trees { database, keys, chunks })
     }
 
     fn tree(&self, key: &[u8]) -> &Keyspace {
@@ -66,26 +88,33 @@ impl LsmTable {
 
 impl Table for LsmTable {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, TableError> {
-        Ok(self.tree(key).get(key)?.map(Bytes::from))
+        Ok(self.trees()?.tree(key).get(key)?.map(Bytes::from))
     }
 
     fn range(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Pair, TableError>>> {
-        Box::new(self.tree(from).range(from..to).map(pair))
+        match self.trees() {
+            Ok(trees) => Box::new(trees.tree(from).range(from..to).map(pair)),
+            Err(error) => Box::new(std::iter::once(Err(error))),
+        }
     }
 
     fn keys(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Bytes, TableError>>> {
-        let keys = self.tree(from).range(from..to).map(|guard| guard.key());
-        Box::new(keys.map(|key| key.map(Bytes::from).map_err(TableError::from)))
+        let key = |guard: fjall::Guard| guard.key().map(Bytes::from).map_err(TableError::from);
+        match self.trees() {
+            Ok(trees) => Box::new(trees.tree(from).range(from..to).map(key)),
+            Err(error) => Box::new(std::iter::once(Err(error))),
+        }
     }
 
     fn floor(&self, from: &[u8], last: &[u8]) -> Result<Option<Pair>, TableError> {
-        self.tree(from).range(from..=last).next_back().map(pair).transpose()
+        self.trees()?.tree(from).range(from..=last).next_back().map(pair).transpose()
     }
 
     fn apply(&self, changes: Vec<(Bytes, Option<Bytes>)>) -> Result<(), TableError> {
-        let mut batch = self.database.batch();
+        let trees = self.trees()?;
+        let mut batch = trees.database.batch();
         for (key, value) in changes {
-            let tree = self.tree(&key);
+            let tree = trees.tree(&key);
             match value {
                 Some(value) => batch.insert(tree, key, value),
                 None => batch.remove(tree, key),
@@ -97,15 +126,34 @@ impl Table for LsmTable {
     /// Writes the memtables out as sorted files: the tree drops damaged journal entries without a
     /// word, so a checkpoint must not depend on its journal.
     fn checkpoint(&self) -> Result<(), TableError> {
-        self.database.persist(PersistMode::SyncAll)?;
-        self.keys.rotate_memtable()?;
-        self.chunks.rotate_memtable()?;
-        while self.keys.sealed_memtable_count() + self.chunks.sealed_memtable_count() > 0 {
+        let Trees { database, keys, chunks } = self.trees()?;
+        database.persist(PersistMode::SyncAll)?;
+        keys.rotate_memtable()?;
+        chunks.rotate_memtable()?;
+        while keys.sealed_memtable_count() + chunks.sealed_memtable_count() > 0 {
             // Fails when a flush has failed; without this a full disk would be waited on forever.
-            self.database.persist(PersistMode::Buffer)?;
+            database.persist(PersistMode::Buffer)?;
             std::thread::sleep(FLUSH_POLL);
         }
         Ok(())
+    }
+
+    /// The tree takes no writes after one has failed: it is closed and opened again. Reads that
+    /// are going on keep the old one alive, and its files locked, until they are done.
+    fn reopen(&self) -> Result<(), TableError> {
+        let mut trees = self.trees.write().unwrap_or_else(PoisonError::into_inner);
+        drop(trees.take());
+        for _ in 0..REOPEN_TRIES {
+            match Trees::open(&self.directory) {
+                Ok(opened) => {
+                    *trees = Some(opened);
+                    return Ok(());
+                }
+                Err(TableError::Stopped) => std::thread::sleep(REOPEN_POLL),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(TableError::Stopped)
     }
 }
 
@@ -131,6 +179,9 @@ impl From<fjall::Error> for TableError {
             }
             cause = inner.source();
         }
-        TableError::Failed(error.to_string())
+        match error {
+            fjall::Error::Poisoned | fjall::Error::Locked => TableError::Stopped,
+            other => TableError::Failed(other.to_string()),
+        }
     }
 }
