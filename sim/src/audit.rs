@@ -135,7 +135,7 @@ impl World {
                 Expiry::Never => continue,
             };
             let at = expiring.get(path);
-            if !stream.soft && !at.is_some_and(|at| *at <= by) {
+            if !stream.soft && at.is_none_or(|at| *at > by) {
                 return Err(violated(format!("nobody will end {path} in time: {at:?}")));
             }
         }

@@ -125,7 +125,10 @@ impl World {
         let (reply, mut answer) = oneshot::channel();
         let command = &errand.request.command;
         let shared = self.life().shared.clone();
-        let read_only = shared.lock().read_only;
+        let (read_only, idle) = {
+            let partition = shared.lock();
+            (partition.read_only, partition.is_idle())
+        };
         let submitted = shared.lock().submit(command, &errand.fetched, self.now, reply);
         match submitted {
             Submitted::NoRoom(_) => Err(violated("no room for so little".into())),
@@ -151,6 +154,11 @@ impl World {
             }
             Submitted::Decided => {
                 let answered = self.decided_now(errand, answer)?;
+                if let Stage::Waiting { expected: Err(_), .. } = errand.stage
+                    && idle
+                {
+                    return Err(violated("a rejection waits for nothing".into()));
+                }
                 if !answered {
                     self.open_weight += weight;
                 }

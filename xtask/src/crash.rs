@@ -62,6 +62,8 @@ struct Totals {
     acknowledged: u64,
     busy: u64,
     unanswered: u64,
+    starting: Duration,
+    inspecting: Duration,
 }
 
 pub(crate) fn run(rounds: u64, flips: u64, seed: Option<u64>) -> anyhow::Result<Tally> {
@@ -69,14 +71,14 @@ pub(crate) fn run(rounds: u64, flips: u64, seed: Option<u64>) -> anyhow::Result<
     println!("{rounds} rounds of kill -9: --seed {seed}");
     let scratch = workspace::scratch("crash")?;
     let played = play(rounds, flips, seed, &scratch);
-    if played.is_err() {
+    if played.as_ref().is_ok_and(|tally| tally.failed == 0) {
+        std::fs::remove_dir_all(&scratch)?;
+    } else {
         let log = std::fs::read_to_string(scratch.join("server.log")).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         let tail = lines.len().saturating_sub(LOG_LINES);
         println!("the end of the server's log:");
         lines.iter().skip(tail).for_each(|line| println!("  {line}"));
-    } else {
-        std::fs::remove_dir_all(&scratch)?;
     }
     played.with_context(|| format!("--seed {seed}, kept in target/xtask/crash"))
 }
@@ -89,15 +91,15 @@ fn play(rounds: u64, flips: u64, seed: u64, scratch: &Path) -> anyhow::Result<Ta
         let played = world.round(round, scratch, &mut totals);
         played.with_context(|| format!("round {round}"))?;
         if round % REPORT_EVERY == 0 || round == rounds {
-            println!("round {round}: {totals}, {:.1} s", start.elapsed().as_secs_f64());
+            println!("round {round}, {:.1} s: {totals}", start.elapsed().as_secs_f64());
         }
     }
     let streams = world.inspect_everything(scratch).context("after the last round")?;
     println!("{} streams inspected: nothing lost, torn or repeated", streams.len());
     let mut tally = Tally::one(());
     if flips > 0 {
-        flips::run(flips, scratch, streams, Random::new(seed).branch(u64::MAX))?;
-        tally.add(Tally::one(()));
+        let random = Random::new(seed).branch(u64::MAX);
+        tally.add(flips::run(flips, scratch, streams, random)?);
     }
     Ok(tally)
 }
@@ -119,9 +121,13 @@ impl World {
     }
 
     fn round(&mut self, round: u64, scratch: &Path, totals: &mut Totals) -> anyhow::Result<()> {
+        let start = Instant::now();
         let server = Server::start(&scratch.join("data"), &scratch.join("server.log"))?;
+        totals.starting += start.elapsed();
+        let start = Instant::now();
         let sample = self.sample();
         inspect::inspect_all(server.address, sample).map_err(|broken| anyhow!(broken))?;
+        totals.inspecting += start.elapsed();
         self.retire_some();
         let counts = self.load_and_kill(server, round)?;
         totals.acknowledged += counts.acknowledged;
@@ -205,7 +211,12 @@ impl World {
 
 impl std::fmt::Display for Totals {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Totals { acknowledged, busy, unanswered } = self;
-        write!(f, "{acknowledged} appends acknowledged, {unanswered} cut off, {busy} told to wait")
+        let Totals { acknowledged, busy, unanswered, .. } = self;
+        let (starting, inspecting) = (self.starting.as_secs_f64(), self.inspecting.as_secs_f64());
+        write!(
+            f,
+            "{acknowledged} appends acknowledged, {unanswered} cut off, {busy} told to wait"
+        )?;
+        write!(f, "; {starting:.1} s starting, {inspecting:.1} s inspecting")
     }
 }

@@ -62,6 +62,7 @@ impl Keeper {
             let stopping = self.wait();
             self.watch_disk();
             self.prepare_spare();
+            self.shared.live.sweep();
             self.apply()?;
             if stopping || self.committed_bytes() >= self.bytes_before + CHECKPOINT_LOG_BYTES {
                 self.checkpoint()?;

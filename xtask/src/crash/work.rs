@@ -18,7 +18,7 @@ use super::model::{Broken, Closed, Life, Produced, Stream};
 use super::random::Random;
 
 /// One in so many appends is large.
-const LARGE_ONE_IN: u64 = 300;
+const LARGE_ONE_IN: u64 = 500;
 
 pub(crate) struct Slot {
     /// Held shared by whoever uses the stream, alone by whoever creates or deletes it.

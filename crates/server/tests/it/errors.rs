@@ -1,15 +1,223 @@
-//! Every documented refusal, reached through HTTP.
+//! Every documented refusal, reached through HTTP, and the whole table as a golden file.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 use crate::harness::*;
 
+const TEXT: (&str, &str) = ("content-type", "text/plain");
+const JSON: (&str, &str) = ("content-type", "application/json");
+
+/// An offset beyond every stream.
+const BEYOND: &str = "9999999999999999_9999999999999999";
+
+/// Refused for their words alone or for what the prepared streams are.
+type Refused<'a> = (&'a str, &'a str, Headers<'a>, &'a [u8], u16, &'a str);
+
 #[tokio::test(flavor = "multi_thread")]
-async fn smoke() {
+async fn every_row_of_the_error_table_is_reached_and_is_as_documented() {
+    let mut seen = Vec::new();
+    refusals_of_requests(&mut seen).await;
+    refusals_of_bodies(&mut seen).await;
+    refusals_of_the_server(&mut seen).await;
+    let mut table = String::new();
+    let mut codes = BTreeSet::new();
+    seen.sort_by_key(|answer| (answer.code(), answer.status(), answer.text()));
+    for answer in &seen {
+        let error = answer.json()["error"].clone();
+        let message = error["message"].as_str().unwrap();
+        assert!(!message.is_empty(), "{answer}");
+        assert_eq!(answer.need("content-type"), "application/json");
+        codes.insert(answer.code());
+        let _ = writeln!(table, "{} {}\n    {message}", answer.status(), answer.code());
+        for name in ["allow", "connection", "producer-epoch", "producer-expected-seq"] {
+            if let Some(value) = answer.get(name) {
+                let _ = writeln!(table, "    {name}: {value}");
+            }
+        }
+        for name in ["producer-received-seq", "retry-after", "stream-closed", "stream-next-offset"]
+        {
+            if let Some(value) = answer.get(name) {
+                let _ = writeln!(table, "    {name}: {value}");
+            }
+        }
+    }
+    // A stream that is full has 10^16 bytes: nobody gets there by HTTP.
+    codes.insert("STREAM_FULL".to_owned());
+    assert_eq!(codes, documented(), "codes seen, codes in the table");
+    let golden = include_str!("golden/errors.txt");
+    assert!(table == golden, "the golden file is otherwise; now it is\n{table}");
+}
+
+/// The codes in the server's own table.
+fn documented() -> BTreeSet<String> {
+    let is_code = |text: &&str| {
+        text.len() > 3 && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_')
+    };
+    include_str!("../../src/error.rs").split('"').filter(is_code).map(str::to_owned).collect()
+}
+
+async fn prepare(server: &TestServer) {
+    server.create("/text", "text/plain").await;
+    server.ask("POST", "/text", &[TEXT, ("stream-seq", "b")], b"hello").await.expect(204);
+    server.create("/json", "application/json").await;
+    let producer = [TEXT, ("producer-id", "p"), ("producer-epoch", "3"), ("producer-seq", "0")];
+    server.ask("POST", "/text", &producer, b"hello").await.expect(200);
+    server.ask("PUT", "/closed", &[TEXT, ("stream-closed", "true")], b"all").await.expect(201);
+    server.create("/held", "text/plain").await;
+    server.ask("PUT", "/holder", &[("stream-forked-from", "/held")], b"").await.expect(201);
+    server.delete("/held").await.expect(204);
+    server.create("/depth/0", "text/plain").await;
+    for depth in 1..=64 {
+        let source = format!("/depth/{}", depth - 1);
+        let target = format!("/depth/{depth}");
+        server.ask("PUT", &target, &[("stream-forked-from", &source)], b"").await.expect(201);
+    }
+}
+
+async fn refusals_of_requests(seen: &mut Vec<Answer>) {
     let server = Setup::default().start().await;
+    prepare(&server).await;
+    let long = format!("/{}", "x".repeat(2048));
+    let from_text = ("stream-forked-from", "/text");
+    let producer = |epoch, seq| {
+        [TEXT, ("producer-id", "p"), ("producer-epoch", epoch), ("producer-seq", seq)]
+    };
+    let (fenced, gap, restarted) = (producer("2", "1"), producer("3", "7"), producer("4", "1"));
+    let refused: &[Refused<'_>] = &[
+        ("GET", "/absent", &[], b"", 404, "STREAM_NOT_FOUND"),
+        ("GET", "/held", &[], b"", 410, "STREAM_GONE"),
+        ("POST", "/closed", &[TEXT], b"x", 409, "STREAM_CLOSED"),
+        ("POST", "/text", &[JSON], b"1", 409, "CONTENT_TYPE_MISMATCH"),
+        ("POST", "/text", &[TEXT, ("stream-seq", "a")], b"x", 409, "SEQUENCE_CONFLICT"),
+        ("POST", "/text", &fenced, b"x", 403, "PRODUCER_FENCED"),
+        ("POST", "/text", &gap, b"x", 409, "PRODUCER_GAP"),
+        ("POST", "/text", &restarted, b"x", 400, "PRODUCER_EPOCH_START"),
+        ("POST", "/json", &[JSON], b"{", 400, "INVALID_JSON"),
+        ("POST", "/json", &[JSON], b"[]", 400, "EMPTY_ARRAY"),
+        ("PUT", "/text", &[JSON], b"", 409, "STREAM_EXISTS"),
+        ("PUT", "/held", &[TEXT], b"", 409, "PATH_HELD"),
+        ("PUT", "/f", &[("stream-forked-from", "/absent")], b"", 404, "FORK_SOURCE_NOT_FOUND"),
+        ("PUT", "/f", &[("stream-forked-from", "/held")], b"", 409, "FORK_SOURCE_GONE"),
+        ("PUT", "/f", &[from_text, ("stream-fork-offset", BEYOND)], b"", 400, "INVALID_FORK_OFFSET"),
+        ("PUT", "/f", &[from_text, ("stream-fork-sub-offset", "9")], b"", 400, "INVALID_FORK_SUB_OFFSET"),
+        ("PUT", "/f", &[("stream-forked-from", "/depth/64")], b"", 400, "FORK_TOO_DEEP"),
+        ("GET", "/text?offset=0_7", &[], b"", 400, "INVALID_OFFSET"),
+        ("GET", "/text?offset=x", &[], b"", 400, "INVALID_OFFSET"),
+        ("GET", "/", &[], b"", 400, "INVALID_PATH"),
+        ("GET", "/\u{e9}", &[], b"", 400, "INVALID_PATH"),
+        ("GET", &long, &[], b"", 414, "INVALID_PATH"),
+        ("GET", "/text?live=maybe", &[], b"", 400, "INVALID_QUERY"),
+        ("POST", "/text", &[TEXT, ("stream-seq", "")], b"x", 400, "INVALID_HEADER"),
+        ("POST", "/text", &[TEXT, ("producer-id", "p")], b"x", 400, "INVALID_PRODUCER"),
+        ("PUT", "/new", &[("stream-ttl", "soon")], b"", 400, "INVALID_EXPIRY"),
+        ("PUT", "/new", &[("stream-expires-at", "soon")], b"", 400, "INVALID_EXPIRY"),
+        ("POST", "/text", &[TEXT], b"", 400, "EMPTY_BODY"),
+        ("POST", "/text", &[], b"x", 400, "CONTENT_TYPE_REQUIRED"),
+        ("PATCH", "/text", &[], b"", 405, "METHOD_NOT_ALLOWED"),
+        ("PUT", "/_events/x", &[], b"", 403, "RESERVED_STREAM"),
+        ("GET", "/callback/x", &[], b"", 404, "RESERVED_PATH"),
+    ];
+    for (method, target, headers, body, status, code) in refused {
+        let answer = server.ask(method, target, headers, body).await;
+        assert_eq!((answer.status(), answer.code().as_str()), (*status, *code), "{target}");
+        seen.push(answer);
+    }
+    // Nothing of all this left a trace.
+    let tail = "0000000000000000_0000000000000010";
+    assert_eq!(server.head("/text").await.next_offset(), tail);
+    server.head("/f").await.expect(404);
+    server.head("/new").await.expect(404);
+}
+
+async fn refusals_of_bodies(seen: &mut Vec<Answer>) {
+    let clock = HandClock::new();
+    let server = Setup::on(&clock).start().await;
+    server.create("/text", "text/plain").await;
+    let announce = |bytes: &str| {
+        let mut head = head_of("POST", "/text", &[TEXT, ("content-length", bytes)]);
+        head.extend_from_slice(b"\r\n");
+        head
+    };
+    let mut connection = server.connect().await;
+    connection.send(&announce("10485761")).await;
+    let answer = connection.answer("POST").await.expect(413);
+    assert_eq!(answer.code(), "BODY_TOO_LARGE");
+    seen.push(answer);
+
+    let mut connection = server.connect().await;
+    connection.send(&announce("10")).await;
+    connection.send(b"half").await;
+    clock.sleeper(15_000).await;
+    clock.advance(15_000);
+    let answer = connection.answer("POST").await.expect(408);
+    assert_eq!(answer.code(), "BODY_TOO_SLOW");
+    seen.push(answer);
+
+    let chunked = [TEXT, ("transfer-encoding", "chunked")];
+    let mut connection = server.connect().await;
+    let mut broken = head_of("POST", "/text", &chunked);
+    broken.extend_from_slice(b"\r\n4\r\nhalf\r\nzz\r\n");
+    connection.send(&broken).await;
+    let answer = connection.answer("POST").await.expect(400);
+    assert_eq!(answer.code(), "BODY_INCOMPLETE");
+    seen.push(answer);
+
+    let all = server.engine.admit(48 << 20).await.unwrap();
+    let mut connection = server.connect().await;
+    connection.send(&announce("100000")).await;
+    clock.sleeper(2_000).await;
+    clock.advance(2_000);
+    let answer = connection.answer("POST").await.expect(503);
+    assert_eq!(answer.code(), "BUSY");
+    seen.push(answer);
+    drop(all);
+    assert_eq!(server.head("/text").await.next_offset(), "0000000000000000_0000000000000000");
+}
+
+async fn refusals_of_the_server(seen: &mut Vec<Answer>) {
+    let full = Setup { min_free_bytes: u64::MAX / 2, ..Setup::default() }.start().await;
+    let answer = full.ask("PUT", "/a", &[TEXT], b"").await.expect(507);
+    assert_eq!(answer.code(), "DISK_FULL");
+    seen.push(answer);
+
+    let directory = tempfile::tempdir().unwrap();
+    let server = Setup::default().start_in(directory.path()).await;
     server.create("/a", "text/plain").await;
-    server.append("/a", "text/plain", b"hello").await.expect(204);
-    let answer = server.get("/a").await.expect(200);
-    assert_eq!(answer.text(), "hello");
-    println!("{answer}");
-    println!("{}", server.head("/a").await);
-    server.stop().await;
+    server.append("/a", "text/plain", &[b'x'; 40_000]).await.expect(204);
+    guarded("the engine to stop", server.engine.shutdown()).await;
+    let answer = server.append("/a", "text/plain", b"x").await.expect(503);
+    assert_eq!(answer.code(), "STOPPING");
+    seen.push(answer);
+    server.drop_all().await;
+
+    let damaged = damage_blobs(directory.path());
+    assert!(damaged > 0, "there is a file with the stream's bytes");
+    let server = Setup::default().start_in(directory.path()).await;
+    let answer = server.get("/a").await.expect(500);
+    assert_eq!(answer.code(), "STORAGE_DAMAGED");
+    seen.push(answer);
+}
+
+/// Flips a bit of a stored body; returns how many files have it.
+fn damage_blobs(directory: &std::path::Path) -> usize {
+    let mut damaged = 0;
+    let mut pending = vec![directory.join("data/partition-0000/table")];
+    while let Some(directory) = pending.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                pending.push(path);
+                continue;
+            }
+            let mut bytes = std::fs::read(&path).unwrap();
+            let body = bytes.windows(1_000).position(|window| window == [b'x'; 1_000]);
+            if let Some(at) = body {
+                bytes[at + 500] ^= 1;
+                std::fs::write(&path, bytes).unwrap();
+                damaged += 1;
+            }
+        }
+    }
+    damaged
 }

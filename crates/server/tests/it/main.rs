@@ -4,5 +4,10 @@
 
 mod harness;
 
+mod bodies;
+mod connections;
 mod errors;
+mod json;
+mod parameters;
+mod targets;
 mod full_disk;

@@ -1,0 +1,27 @@
+//! Some seeds of the simulator in every test run; `reveille-sim` runs as many as one likes.
+
+use reveille_sim::{Options, Tally, run};
+
+fn pass(seeds: std::ops::Range<u64>, options: Options) -> Tally {
+    let mut total = Tally::default();
+    for seed in seeds {
+        match run(seed, options) {
+            Ok(report) => total.add(&report.tally),
+            Err(failure) => panic!("{failure:#?}"),
+        }
+    }
+    total
+}
+
+#[test]
+fn fifty_seeds_keep_every_promise_and_leave_nothing_out() {
+    let tally = pass(100..150, Options::default());
+    assert!(tally.crashes > 500 && tally.lost > 50 && tally.kept > 20, "{tally:?}");
+    assert!(tally.refused > 5 && tally.stale > 50, "{tally:?}");
+    assert!(tally.obligations > 500 && tally.reads > 500, "{tally:?}");
+}
+
+#[test]
+fn a_table_that_lags_changes_nothing() {
+    pass(150..175, Options { lag: true, trace: false });
+}
