@@ -71,16 +71,21 @@ pub(crate) fn run(rounds: u64, flips: u64, seed: Option<u64>) -> anyhow::Result<
     println!("{rounds} rounds of kill -9: --seed {seed}");
     let scratch = workspace::scratch("crash")?;
     let played = play(rounds, flips, seed, &scratch);
-    if played.as_ref().is_ok_and(|tally| tally.failed == 0) {
-        std::fs::remove_dir_all(&scratch)?;
-    } else {
-        let log = std::fs::read_to_string(scratch.join("server.log")).unwrap_or_default();
-        let lines: Vec<&str> = log.lines().collect();
-        let tail = lines.len().saturating_sub(LOG_LINES);
-        println!("the end of the server's log:");
-        lines.iter().skip(tail).for_each(|line| println!("  {line}"));
+    match &played {
+        Ok(tally) if tally.failed == 0 => std::fs::remove_dir_all(&scratch)?,
+        Ok(_) => println!("--seed {seed}, kept in target/xtask/crash"),
+        Err(_) => show_end(&scratch.join("server.log")),
     }
     played.with_context(|| format!("--seed {seed}, kept in target/xtask/crash"))
+}
+
+fn show_end(log: &Path) {
+    let log = std::fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = log.lines().collect();
+    println!("the end of the server's log:");
+    for line in lines.iter().skip(lines.len().saturating_sub(LOG_LINES)) {
+        println!("  {line}");
+    }
 }
 
 fn play(rounds: u64, flips: u64, seed: u64, scratch: &Path) -> anyhow::Result<Tally> {

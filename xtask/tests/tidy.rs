@@ -17,7 +17,14 @@ const EDGES: &[(&str, &[&str])] = &[
     ("reveille-load", &[]),
     (
         "reveille",
-        &["reveille-core", "reveille-deliver", "reveille-engine", "reveille-load", "reveille-server", "reveille-store"],
+        &[
+            "reveille-core",
+            "reveille-deliver",
+            "reveille-engine",
+            "reveille-load",
+            "reveille-server",
+            "reveille-store",
+        ],
     ),
     ("reveille-sim", &["reveille-core", "reveille-deliver", "reveille-engine", "reveille-store"]),
     ("xtask", &[]),
@@ -65,7 +72,9 @@ fn edges() -> BTreeMap<String, Vec<String>> {
         for line in text.lines() {
             if line.starts_with('[') {
                 section = line.to_owned();
-            } else if let Some(name) = line.strip_prefix("name = ").filter(|_| section == "[package]") {
+            } else if let Some(name) =
+                line.strip_prefix("name = ").filter(|_| section == "[package]")
+            {
                 package = Some(name.trim_matches('"').to_owned());
             } else if section == "[dependencies]" && line.starts_with("reveille") {
                 let name = line.split(['.', ' ', '=']).next().unwrap_or_default();

@@ -1,12 +1,13 @@
 //! The committer: makes batches durable, one after another, and lets out what waited for them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use reveille_core::stream::StreamId;
 use reveille_store::log::{CommitError, Log};
 use reveille_store::state::State;
-use tokio::sync::Notify;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{Notify, mpsc};
 
 use crate::effect::Effect;
 use crate::live::Live;
@@ -38,6 +39,9 @@ pub struct Shared {
     pub checkpoint: AtomicU64,
     /// Bytes of log segments in use.
     pub log_bytes: AtomicU64,
+    /// Lets answers out from within the runtime that waits for them: one wake-up for a batch
+    /// instead of one for each answer. Without it the committer answers itself.
+    pub answers: OnceLock<mpsc::Sender<Taken>>,
     /// Counters.
     pub metrics: Metrics,
 }
@@ -58,13 +62,18 @@ impl Shared {
             keep: (Mutex::new(false), Condvar::new()),
             checkpoint: AtomicU64::new(0),
             log_bytes: AtomicU64::new(0),
+            answers: OnceLock::new(),
             metrics: Metrics::default(),
         })
     }
 
-    /// The partition's lock. A panic while it was held has already ended the process.
+    /// The partition's lock. A decision that panicked half-way leaves nothing to go on from but
+    /// the log: the process ends.
     pub fn lock(&self) -> MutexGuard<'_, Partition> {
-        self.partition.lock().unwrap_or_else(PoisonError::into_inner)
+        self.partition.lock().unwrap_or_else(|_| {
+            tracing::error!("a decision panicked; stopping, to start again from the log");
+            std::process::abort()
+        })
     }
 
     /// Tells the keeper that there is work.
@@ -116,7 +125,10 @@ impl Committer {
             }
             if sealed {
                 partition.committer_waits = true;
-                partition = shared.work.wait(partition).unwrap_or_else(PoisonError::into_inner);
+                partition = match shared.work.wait(partition) {
+                    Ok(partition) => partition,
+                    Err(_) => shared.lock(),
+                };
             } else {
                 // Idle: the end mark proves that everything before it was durable.
                 drop(partition);
@@ -146,13 +158,23 @@ impl Committer {
         }
         self.shared.lock().settle(&taken);
         self.perform(std::mem::take(&mut taken.effects));
-        taken.answer();
+        self.answer(taken);
         self.shared.room.notify_waiters();
         let (active, frozen) = self.shared.state.overlay_bytes();
         if active >= crate::limits::APPLY_BYTES && frozen == 0 {
             self.shared.wake_keeper();
         }
         Ok(())
+    }
+
+    fn answer(&self, mut taken: Taken) {
+        if let Some(sender) = self.shared.answers.get() {
+            match sender.try_send(taken) {
+                Ok(()) => return,
+                Err(TrySendError::Full(back) | TrySendError::Closed(back)) => taken = back,
+            }
+        }
+        taken.answer();
     }
 
     fn perform(&self, effects: Vec<Effect>) {

@@ -16,8 +16,8 @@ use reveille_store::keys;
 use reveille_store::log;
 use reveille_store::open::{self, Opened};
 use reveille_store::record;
-use reveille_store::table::LsmTable;
-use tokio::sync::oneshot;
+use reveille_store::table::{LsmTable, TableError};
+use tokio::sync::{mpsc, oneshot};
 
 use crate::budget::{Budget, Permit};
 use crate::command::{Answer, Command, FetchedAnchor};
@@ -25,10 +25,10 @@ use crate::committer::{Committer, Fatal, Shared};
 use crate::doors::{Clock, Entropy};
 use crate::failure::{Failure, Unavailable};
 use crate::keeper::Keeper;
-use crate::limits::{FETCH_ROUNDS_MAX, LIST_PAGE_MAX, OVERLAY_BYTES_MAX, ROOM_WAIT};
+use crate::limits::{ANSWER_QUEUE, FETCH_ROUNDS_MAX, LIST_PAGE_MAX, OVERLAY_BYTES_MAX, ROOM_WAIT};
 use crate::live::Watch;
 use crate::metrics::Snapshot;
-use crate::partition::{Fetched, Outcome, Submitted};
+use crate::partition::{Fetched, Outcome, Submitted, Taken};
 use crate::reading::{self, Reading};
 use crate::touches::Touches;
 use crate::{due, task};
@@ -62,6 +62,17 @@ pub enum OpenError {
         path: PathBuf,
         /// What is wrong with it.
         source: open::OpenError,
+    },
+    /// A partition's table is.
+    #[error(
+        "{path} cannot be opened: {source}. Nothing was changed. \
+         If its files are damaged, restore the whole data directory from a backup"
+    )]
+    Table {
+        /// The table's directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: TableError,
     },
     /// The rest.
     #[error("{path}: {problem}")]
@@ -125,6 +136,14 @@ impl Engine {
         }
         for shared in &partitions {
             tokio::spawn(due::run(shared.clone(), clock.clone()));
+            let (sender, mut batches) = mpsc::channel::<Taken>(ANSWER_QUEUE);
+            // Set once, here.
+            let _ = shared.answers.set(sender);
+            tokio::spawn(async move {
+                while let Some(mut taken) = batches.recv().await {
+                    taken.answer();
+                }
+            });
         }
         let inner = Inner {
             partitions,
@@ -359,7 +378,9 @@ fn start_partition(
     let disk = RealDisk::open(&path).map_err(|error| other(error.to_string()))?;
     let disk: Arc<dyn Disk> = Arc::new(disk);
     let store = |source| OpenError::Store { path: path.clone(), source };
-    let table = LsmTable::open(&directory.table_path(number)).map_err(|e| store(e.into()))?;
+    let table_path = directory.table_path(number);
+    let table = LsmTable::open(&table_path)
+        .map_err(|source| OpenError::Table { path: table_path, source })?;
     let entropy = entropy.clone();
     let salt = Box::new(move || entropy.number());
     let log_config = log::Config { segment_bytes: config.segment_bytes, sync: config.sync };

@@ -31,7 +31,7 @@ const CHANGE_HEADER: usize = 7;
 pub struct Batch {
     changes: BTreeMap<Bytes, Change>,
     /// The chunk that further appends of a stream join, and where it ends.
-    open_chunks: HashMap<StreamId, (Bytes, u64)>,
+    open_chunks: HashMap<StreamId, (Bytes, u64), foldhash::fast::RandomState>,
     bytes: usize,
 }
 

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, bail};
 
 use crate::server::{Server, Start};
 use crate::steps::Tally;
@@ -25,6 +25,8 @@ const LAST: &str = "/crash/last";
 const LAST_APPENDS: [AppendId; 2] = [u64::MAX - 1, u64::MAX];
 /// Words of which a refusal that does not name the file has at least one.
 const DAMAGE: [&str; 6] = ["corrupt", "damage", "checksum", "crc", "mismatch", "invalid"];
+/// How much of what the server said is shown with a failure.
+const SAID_LINES: usize = 5;
 const BLOCK: usize = 4096;
 const HOLE: usize = 64 * 1024;
 /// Most of a preallocated file is zeros that nobody reads: one flip in so many may hit them.
@@ -197,11 +199,14 @@ fn is_shorter(stream: &Stream, observed: Option<&Observed>) -> bool {
 fn explained(flip: &Flip, said: &str) -> anyhow::Result<()> {
     let name = flip.file.file_name().unwrap_or_default().to_string_lossy();
     let lower = said.to_lowercase();
+    let beginning = said.lines().take(SAID_LINES).collect::<Vec<_>>().join("\n");
     if lower.contains("panicked at") {
-        return Err(anyhow!("it panicked:\n{said}"));
+        bail!("it panicked:\n{beginning}");
     }
-    let named = said.contains(&*name) || DAMAGE.iter().any(|word| lower.contains(word));
-    if named { Ok(()) } else { Err(anyhow!("it does not say what is damaged:\n{said}")) }
+    if !said.contains(&*name) && !DAMAGE.iter().any(|word| lower.contains(word)) {
+        bail!("it does not say what is damaged:\n{beginning}");
+    }
+    Ok(())
 }
 
 impl Flip {

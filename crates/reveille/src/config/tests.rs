@@ -1,3 +1,5 @@
+//! Settings: their forms, their order of precedence, and what is refused.
+
 use clap::Parser;
 
 use super::*;

@@ -100,7 +100,8 @@ async fn lengths_that_are_no_lengths_are_refused() {
 async fn a_body_that_stops_coming_is_given_up() {
     let clock = HandClock::new();
     let server = with_stream(Setup::on(&clock)).await;
-    for begin in [[announce(10), b"".to_vec()].concat(), [announce(10), b"half".to_vec()].concat()] {
+    for begin in [[announce(10), b"".to_vec()].concat(), [announce(10), b"half".to_vec()].concat()]
+    {
         let mut connection = server.connect().await;
         connection.send(&begin).await;
         clock.sleeper(15_000).await;
@@ -156,7 +157,8 @@ async fn a_connection_that_breaks_off_in_the_middle_of_a_body_appends_nothing() 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_ends_its_body_early_and_listens_is_told() {
     let server = with_stream(Setup::default()).await;
-    for begun in [[announce(10), b"half".to_vec()].concat(), [chunked(), b"9\r\nhalf".to_vec()].concat()]
+    for begun in
+        [[announce(10), b"half".to_vec()].concat(), [chunked(), b"9\r\nhalf".to_vec()].concat()]
     {
         let mut connection = server.connect().await;
         connection.send(&begun).await;

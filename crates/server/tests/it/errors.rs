@@ -80,9 +80,8 @@ async fn refusals_of_requests(seen: &mut Vec<Answer>) {
     prepare(&server).await;
     let long = format!("/{}", "x".repeat(2048));
     let from_text = ("stream-forked-from", "/text");
-    let producer = |epoch, seq| {
-        [TEXT, ("producer-id", "p"), ("producer-epoch", epoch), ("producer-seq", seq)]
-    };
+    let producer =
+        |epoch, seq| [TEXT, ("producer-id", "p"), ("producer-epoch", epoch), ("producer-seq", seq)];
     let (fenced, gap, restarted) = (producer("2", "1"), producer("3", "7"), producer("4", "1"));
     let refused: &[Refused<'_>] = &[
         ("GET", "/absent", &[], b"", 404, "STREAM_NOT_FOUND"),
@@ -99,8 +98,22 @@ async fn refusals_of_requests(seen: &mut Vec<Answer>) {
         ("PUT", "/held", &[TEXT], b"", 409, "PATH_HELD"),
         ("PUT", "/f", &[("stream-forked-from", "/absent")], b"", 404, "FORK_SOURCE_NOT_FOUND"),
         ("PUT", "/f", &[("stream-forked-from", "/held")], b"", 409, "FORK_SOURCE_GONE"),
-        ("PUT", "/f", &[from_text, ("stream-fork-offset", BEYOND)], b"", 400, "INVALID_FORK_OFFSET"),
-        ("PUT", "/f", &[from_text, ("stream-fork-sub-offset", "9")], b"", 400, "INVALID_FORK_SUB_OFFSET"),
+        (
+            "PUT",
+            "/f",
+            &[from_text, ("stream-fork-offset", BEYOND)],
+            b"",
+            400,
+            "INVALID_FORK_OFFSET",
+        ),
+        (
+            "PUT",
+            "/f",
+            &[from_text, ("stream-fork-sub-offset", "9")],
+            b"",
+            400,
+            "INVALID_FORK_SUB_OFFSET",
+        ),
         ("PUT", "/f", &[("stream-forked-from", "/depth/64")], b"", 400, "FORK_TOO_DEEP"),
         ("GET", "/text?offset=0_7", &[], b"", 400, "INVALID_OFFSET"),
         ("GET", "/text?offset=x", &[], b"", 400, "INVALID_OFFSET"),

@@ -73,8 +73,7 @@ struct Writer {
 
 impl Writer {
     async fn append(&mut self, server: &TestServer) -> u16 {
-        let answer =
-            server.append("/s", "application/octet-stream", &body(self.next)).await;
+        let answer = server.append("/s", "application/octet-stream", &body(self.next)).await;
         match answer.status() {
             204 => self.acknowledged.push(self.next),
             507 => {

@@ -2,15 +2,19 @@
 
 #![allow(clippy::disallowed_methods, reason = "a test that hangs must fail, on the real clock")]
 
+pub(crate) mod alone;
 pub(crate) mod client;
 pub(crate) mod clock;
+pub(crate) mod events;
 pub(crate) mod server;
 
 use std::future::Future;
 use std::time::Duration;
 
+pub(crate) use alone::{Memory, alone};
 pub(crate) use client::{Answer, Connection, Head, Headers, Piece, head_of, request};
 pub(crate) use clock::{HandClock, START_MS};
+pub(crate) use events::{Control, Events};
 pub(crate) use server::{LONG_POLL_MS, Setup, TestServer};
 
 /// Nothing in these tests takes this long, unless it would take forever.

@@ -129,8 +129,22 @@ async fn live_is_one_of_two_words_and_needs_an_offset() {
 async fn bad_lifetimes_create_nothing() {
     let server = with_stream().await;
     let ttls = [
-        "", "+1", "-1", "01", "00", "1.0", "1.", "1e3", "abc", "0x10", "1 2", "1,2", "1s",
-        "100000000001", "18446744073709551616", "99999999999999999999999",
+        "",
+        "+1",
+        "-1",
+        "01",
+        "00",
+        "1.0",
+        "1.",
+        "1e3",
+        "abc",
+        "0x10",
+        "1 2",
+        "1,2",
+        "1s",
+        "100000000001",
+        "18446744073709551616",
+        "99999999999999999999999",
     ];
     for ttl in ttls {
         refuses(&server, ("PUT", "/new"), &[("stream-ttl", ttl)], "INVALID_EXPIRY").await;
@@ -217,7 +231,8 @@ async fn bad_fork_headers_create_nothing_and_hold_nothing() {
         refuses(&server, ("PUT", "/f"), headers, "INVALID_HEADER").await;
     }
     let long = format!("/{}", "x".repeat(2048));
-    for source in ["", "s", "/", "http://test.example/s", "/a b", "/s?x", "/s#x", "/\u{e9}", &long] {
+    for source in ["", "s", "/", "http://test.example/s", "/a b", "/s?x", "/s#x", "/\u{e9}", &long]
+    {
         let headers = [("stream-forked-from", source)];
         refuses(&server, ("PUT", "/f"), &headers, "INVALID_HEADER").await;
     }
@@ -233,7 +248,8 @@ async fn bad_fork_headers_create_nothing_and_hold_nothing() {
         let headers = [from, ("stream-fork-sub-offset", sub_offset)];
         refuses(&server, ("PUT", "/f"), &headers, "INVALID_HEADER").await;
     }
-    for (offset, sub_offset) in [("0_0", "4"), ("0_3", "4"), ("0_6", "1"), ("0_0", "18446744073709551615")]
+    for (offset, sub_offset) in
+        [("0_0", "4"), ("0_3", "4"), ("0_6", "1"), ("0_0", "18446744073709551615")]
     {
         let headers =
             [from, ("stream-fork-offset", offset), ("stream-fork-sub-offset", sub_offset)];

@@ -39,10 +39,26 @@ async fn pages_that_are_only_read_do_not_claim_to_be_written() {
 async fn reserved_names_hold_no_streams() {
     let server = Setup::default().start().await;
     let reserved = [
-        "/admin", "/admin/x", "/admin/v1/streams/x", "/api/v1", "/api/v1/x", "/callback",
-        "/callback/x", "/console/", "/e", "/e/x", "/ingest/x", "/openapi.json", "/subscriptions",
-        "/v1/cards/x", "/v1/facts", "/v1/federation/x", "/v1/gardens", "/v1/stream/__ds",
-        "/v1/stream/__ds/x", "/v1/subscriptions/x",
+        "/admin",
+        "/admin/x",
+        "/admin/v1/streams/x",
+        "/api/v1",
+        "/api/v1/x",
+        "/callback",
+        "/callback/x",
+        "/console/",
+        "/e",
+        "/e/x",
+        "/ingest/x",
+        "/openapi.json",
+        "/subscriptions",
+        "/v1/cards/x",
+        "/v1/facts",
+        "/v1/federation/x",
+        "/v1/gardens",
+        "/v1/stream/__ds",
+        "/v1/stream/__ds/x",
+        "/v1/subscriptions/x",
     ];
     for path in reserved {
         for method in ["PUT", "POST", "GET", "DELETE"] {
@@ -55,7 +71,8 @@ async fn reserved_names_hold_no_streams() {
         assert_eq!(answer.code(), "RESERVED_STREAM");
     }
     server.get("/_events/x").await.expect(404);
-    for path in ["/callbacks", "/events", "/v1/stream/__dsx", "/v1/stream", "/a/_b", "/administer"] {
+    for path in ["/callbacks", "/events", "/v1/stream/__dsx", "/v1/stream", "/a/_b", "/administer"]
+    {
         server.create(path, "text/plain").await;
     }
 }
@@ -79,8 +96,24 @@ async fn paths_are_bounded_and_kept_as_they_are() {
     }
     // Each is a stream of its own: nothing is decoded, folded or resolved.
     let distinct = [
-        "/a", "/A", "/a/", "/%61", "/a%2Fb", "/a%2fb", "/a/b", "/a//b", "/a/../b", "/a/./b", "/a;b",
-        "/a%00", "/%FF", "/a%", "/*", "/a:b@c", "/~a", "/a!$&'()+,=",
+        "/a",
+        "/A",
+        "/a/",
+        "/%61",
+        "/a%2Fb",
+        "/a%2fb",
+        "/a/b",
+        "/a//b",
+        "/a/../b",
+        "/a/./b",
+        "/a;b",
+        "/a%00",
+        "/%FF",
+        "/a%",
+        "/*",
+        "/a:b@c",
+        "/~a",
+        "/a!$&'()+,=",
     ];
     for path in distinct {
         server.create(path, "text/plain").await;
@@ -98,7 +131,8 @@ async fn paths_are_bounded_and_kept_as_they_are() {
 #[tokio::test(flavor = "multi_thread")]
 async fn bytes_that_no_url_has_are_refused_and_harm_nobody() {
     let server = Setup::default().start().await;
-    for odd in [&b"/a b"[..], b"/a\tb", b"/a\0b", b"/a\x7fb", b"/a\\b", b"/\xff\xfe", b"a", b"*", b""]
+    for odd in
+        [&b"/a b"[..], b"/a\tb", b"/a\0b", b"/a\x7fb", b"/a\\b", b"/\xff\xfe", b"a", b"*", b""]
     {
         let mut connection = server.connect().await;
         let mut request = b"GET ".to_vec();

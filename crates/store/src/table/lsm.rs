@@ -47,8 +47,14 @@ struct Trees {
 impl LsmTable {
     /// Opens or creates the table in a directory.
     pub fn open(directory: &Path) -> Result<LsmTable, TableError> {
-        let trees = RwLock::new(Some(Trees::open(directory)?));
-        Ok(LsmTable { directory: directory.to_owned(), trees })
+        // The library asserts some of what it reads from disk: its panic is our damaged file.
+        let opened = std::panic::catch_unwind(|| Trees::open(directory));
+        let trees = opened.unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+            Err(TableError::Corrupt(text.unwrap_or("a file makes no sense").to_owned()))
+        });
+        Ok(LsmTable { directory: directory.to_owned(), trees: RwLock::new(Some(trees?)) })
     }
 
     fn trees(&self) -> Result<Trees, TableError> {

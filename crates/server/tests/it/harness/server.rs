@@ -175,9 +175,9 @@ impl TestServer {
     /// The value of a metric without labels, or of the first partition.
     pub(crate) async fn metric(&self, name: &str) -> u64 {
         let text = self.get("/metrics").await.expect(200).text();
-        let line = text.lines().find(|line| {
-            line.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '{']))
-        });
+        let line = text
+            .lines()
+            .find(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '{'])));
         let line = line.unwrap_or_else(|| panic!("no metric {name}"));
         line.rsplit(' ').next().unwrap().parse().unwrap()
     }
