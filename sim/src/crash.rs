@@ -99,6 +99,7 @@ impl World {
         if death == Death::Power || self.disk.free_bytes().is_err() {
             self.lose_power();
         }
+        self.table.restart();
         self.tally.crashes += 1;
         self.recover()
     }
@@ -123,19 +124,16 @@ impl World {
             return self.survive(stopped);
         }
         self.life = None;
+        self.table.restart();
         self.tally.crashes += 1;
         self.recover()
     }
 
     fn lose_power(&mut self) {
         self.note("power is lost");
+        self.power_lost = true;
         self.disk.crash();
-        let random = &mut self.random;
-        self.table.crash(|applied| match random.below(3) {
-            0 => 0,
-            1 => applied,
-            _ => random.index(applied + 1),
-        });
+        self.table.crash();
         self.faulty = false;
         self.full_once = false;
     }
@@ -167,14 +165,19 @@ impl World {
         };
         let seq = life.shared.state.reader().seq();
         self.life = Some(life);
+        let power_lost = std::mem::take(&mut self.power_lost);
         match self.doubtful.take() {
             Some(after) if seq == self.durable_seq + 1 => {
                 self.tally.kept += 1;
+                self.history.insert(seq, after.clone());
                 self.durable = after;
                 self.durable_seq = seq;
             }
             Some(_) => self.tally.lost += 1,
             None => {}
+        }
+        if power_lost && !self.mode.sync {
+            self.fall_back(seq);
         }
         if seq != self.durable_seq {
             let durable = self.durable_seq;
@@ -182,6 +185,16 @@ impl World {
         }
         self.begin_again();
         self.audit()
+    }
+
+    /// Without syncs the newest batches may be gone, but only the newest.
+    fn fall_back(&mut self, seq: u64) {
+        self.history.split_off(&(seq + 1));
+        if let Some(before) = self.history.get(&seq) {
+            self.durable = before.clone();
+            self.durable_seq = seq;
+            self.ledger.clear();
+        }
     }
 
     /// Clocks may be set while the server is down.

@@ -39,6 +39,8 @@ use world::World;
 pub struct Options {
     /// The table is hardly ever brought up, whatever the seed says.
     pub lag: bool,
+    /// Commits are not synced: a loss of power may take the newest, and nothing else.
+    pub unsynced: bool,
     /// Every step is printed.
     pub trace: bool,
 }
@@ -66,8 +68,7 @@ pub struct Failure {
 /// Runs one seed.
 pub fn run(seed: u64, options: Options) -> Result<Report, Failure> {
     let failed = |step, violated: world::Violated| Failure { seed, step, what: violated.0 };
-    let mut world =
-        World::new(seed, options.lag, options.trace).map_err(|error| failed(0, error))?;
+    let mut world = World::new(seed, options).map_err(|error| failed(0, error))?;
     match world.run() {
         Ok(()) => {
             Ok(Report { hash: (world.trace.hash(), world.disk.trace_hash()), tally: world.tally })

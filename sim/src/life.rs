@@ -32,7 +32,7 @@ impl Life {
         salt: u64,
     ) -> Result<(Life, Recovered), String> {
         let mut salts = Random::new(salt);
-        let config = log::Config { segment_bytes: mode.segment_bytes, sync: true };
+        let config = log::Config { segment_bytes: mode.segment_bytes, sync: mode.sync };
         let opened = open::open(
             Arc::new(disk.clone()),
             Arc::new(table.clone()),

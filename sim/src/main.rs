@@ -11,7 +11,8 @@ use std::time::Instant;
 
 use reveille_sim::{Options, Tally, run};
 
-const USAGE: &str = "usage: reveille-sim [--seeds N] [--first S] [--seed S] [--trace] [--lag]";
+const USAGE: &str =
+    "usage: reveille-sim [--seeds N] [--first S] [--seed S] [--trace] [--lag] [--unsynced]";
 
 /// For whoever panics in the middle of a seed.
 static SEED: AtomicU64 = AtomicU64::new(0);
@@ -65,6 +66,7 @@ fn parse(arguments: impl Iterator<Item = String>) -> Option<Arguments> {
             "--seed" => (parsed.first, parsed.seeds) = (number()?, 1),
             "--trace" => parsed.options.trace = true,
             "--lag" => parsed.options.lag = true,
+            "--unsynced" => parsed.options.unsynced = true,
             _ => return None,
         }
     }

@@ -1,5 +1,6 @@
 //! What kind of run a seed is: how large, how unlucky, how late.
 
+use crate::Options;
 use crate::random::Random;
 
 /// The character of a run.
@@ -7,6 +8,8 @@ use crate::random::Random;
 pub(crate) struct Mode {
     /// Length of a log segment.
     pub(crate) segment_bytes: u64,
+    /// Whether commits are synced; without, a loss of power may take the newest of them.
+    pub(crate) sync: bool,
     /// What the log may put into the overlay when it is replayed.
     pub(crate) replay_bytes: usize,
     /// Weight of applying and checkpointing, from hardly ever to all the time.
@@ -31,8 +34,8 @@ pub(crate) struct Mode {
 }
 
 impl Mode {
-    pub(crate) fn of(random: &mut Random, lag: bool) -> Mode {
-        let lag = random.one_in(4) || lag;
+    pub(crate) fn of(random: &mut Random, options: Options) -> Mode {
+        let lag = random.one_in(4) || options.lag;
         let fills = random.one_in(4);
         // Streams of many chunks, and runs that the table takes in several portions.
         let large = random.one_in(12);
@@ -40,6 +43,7 @@ impl Mode {
             if large { 512 << 10 } else { *random.pick(&[8, 12, 16, 32, 64]) << 10 };
         Mode {
             segment_bytes,
+            sync: !options.unsynced,
             replay_bytes: *random.pick(&[1, 2_000, 20_000, 1 << 20]),
             keeping: if lag { 1 } else { *random.pick(&[8, 20, 60]) },
             faults: *random.pick(&[1, 2, 5, 12]),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use reveille_core::{Millis, StreamPath, Tenant};
 use reveille_store::disk::SimDisk;
 
+use crate::Options;
 use crate::errand::{Errand, Owner};
 use crate::life::Life;
 use crate::mode::Mode;
@@ -40,13 +41,13 @@ enum Step {
 
 impl World {
     /// The world of a seed, with a server that has just begun.
-    pub(crate) fn new(seed: u64, lag: bool, trace: bool) -> Checked<World> {
+    pub(crate) fn new(seed: u64, options: Options) -> Checked<World> {
         let mut random = Random::new(seed);
-        let mode = Mode::of(&mut random, lag);
-        let mut trace = Trace::new(trace);
+        let mode = Mode::of(&mut random, options);
+        let mut trace = Trace::new(options.trace);
         trace.note(&format!("seed {seed}: {mode:?}"));
         let disk = SimDisk::new(random.next());
-        let table = SimTable::default();
+        let table = SimTable::new(random.next());
         let begun = Life::begin(&disk, &table, &mode, BEGIN, random.next());
         let (life, _) = begun.map_err(violated)?;
         let path = |n| StreamPath::parse(&format!("/s{n}")).expect("a path");
@@ -66,6 +67,8 @@ impl World {
             decided: Model::default(),
             durable: Model::default(),
             durable_seq: 0,
+            history: BTreeMap::from([(0, Model::default())]),
+            power_lost: false,
             taken: None,
             doubtful: None,
             open_batch: 1,

@@ -5,33 +5,53 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use reveille_store::table::{MemoryTable, Pair, Table, TableError};
 
+use crate::random::Random;
+
 type Changes = Vec<(Bytes, Option<Bytes>)>;
 
 /// A table in memory; clones are the same table.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct SimTable {
     inner: MemoryTable,
     since: Arc<Mutex<Since>>,
 }
 
-#[derive(Default)]
 struct Since {
+    random: Random,
     /// What was applied after the checkpoint, one atomic write after the other.
     applied: Vec<Changes>,
     full: bool,
+    /// A write has failed: it takes no more before it is reopened.
+    stopped: bool,
 }
 
 impl SimTable {
-    /// Loses power: of what was applied since the checkpoint the first `choose(count)` survive.
-    pub(crate) fn crash(&self, choose: impl FnOnce(usize) -> usize) {
+    pub(crate) fn new(seed: u64) -> SimTable {
+        let since =
+            Since { random: Random::new(seed), applied: Vec::new(), full: false, stopped: false };
+        SimTable { inner: MemoryTable::default(), since: Arc::new(Mutex::new(since)) }
+    }
+
+    /// Loses power: of what was applied since the checkpoint only the beginning survives.
+    pub(crate) fn crash(&self) {
         let mut since = self.lock();
-        let kept = choose(since.applied.len());
+        let applied = since.applied.len();
+        let kept = match since.random.below(3) {
+            0 => 0,
+            1 => applied,
+            _ => since.random.index(applied + 1),
+        };
         since.applied.truncate(kept);
+        since.stopped = false;
         self.inner.crash();
         for changes in &since.applied {
-            let applied = self.inner.apply(changes.clone());
-            applied.expect("memory takes everything");
+            self.inner.apply(changes.clone()).expect("memory takes everything");
         }
+    }
+
+    /// A new process finds everything that the old one wrote.
+    pub(crate) fn restart(&self) {
+        self.lock().stopped = false;
     }
 
     /// Whether there is no room for further changes.
@@ -41,6 +61,16 @@ impl SimTable {
 
     fn lock(&self) -> MutexGuard<'_, Since> {
         self.since.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Since {
+    fn check(&mut self) -> Result<(), TableError> {
+        if self.stopped {
+            return Err(TableError::Stopped);
+        }
+        self.stopped = self.full;
+        if self.full { Err(TableError::NoSpace) } else { Ok(()) }
     }
 }
 
@@ -63,19 +93,20 @@ impl Table for SimTable {
 
     fn apply(&self, changes: Changes) -> Result<(), TableError> {
         let mut since = self.lock();
-        if since.full {
-            return Err(TableError::NoSpace);
-        }
+        since.check()?;
         since.applied.push(changes.clone());
         self.inner.apply(changes)
     }
 
     fn checkpoint(&self) -> Result<(), TableError> {
         let mut since = self.lock();
-        if since.full {
-            return Err(TableError::NoSpace);
-        }
+        since.check()?;
         since.applied.clear();
         self.inner.checkpoint()
+    }
+
+    fn reopen(&self) -> Result<(), TableError> {
+        self.crash();
+        Ok(())
     }
 }

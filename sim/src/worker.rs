@@ -24,6 +24,8 @@ pub(crate) struct Worker {
     busy: bool,
     /// Nothing to do before this.
     wake_at: Option<Millis>,
+    /// It sleeps because something failed, and not because nothing is due.
+    paused: bool,
 }
 
 #[derive(Debug)]
@@ -40,6 +42,7 @@ impl Worker {
         if !fulfilled {
             self.round = None;
             self.wake_at = Some(now + PAUSE_MS);
+            self.paused = true;
         }
     }
 
@@ -63,9 +66,10 @@ impl World {
         }
         if let Some(wake_at) = self.worker.wake_at {
             if self.now < wake_at && !self.was_notified() {
-                return Ok(());
+                return self.nothing_due();
             }
             self.worker.wake_at = None;
+            self.worker.paused = false;
         }
         let reader = self.life().shared.state.reader();
         let failed = |error| violated(format!("the due index cannot be read: {error}"));
@@ -107,6 +111,19 @@ impl World {
         let command = Command::Obligation { key, due, found };
         self.errands.push(Errand::new(Owner::Worker, Request::plain(command)));
         Ok(())
+    }
+
+    /// Whoever sleeps on and was not told otherwise has indeed nothing to do.
+    fn nothing_due(&self) -> Checked {
+        let (from, to) = keys::due_until(self.now);
+        let due = self.life().shared.state.reader().keys(&from, &to, 1);
+        match due.map_err(|error| violated(error.to_string()))?.first() {
+            Some(key) if !self.worker.paused => {
+                let due = keys::parse_due(key);
+                Err(violated(format!("nobody is woken for {due:?}")))
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Whether a batch has told that something is due sooner.

@@ -51,6 +51,9 @@ pub(crate) struct World {
     /// After everything that is surely durable, and the log's number for it.
     pub(crate) durable: Model,
     pub(crate) durable_seq: u64,
+    /// The worlds that a loss of power may fall back to, if commits are not synced.
+    pub(crate) history: BTreeMap<u64, Model>,
+    pub(crate) power_lost: bool,
     /// The batch that is being committed, and the world after it.
     pub(crate) taken: Option<(Taken, Model, u64)>,
     /// The world after a batch whose commit failed: only recovery can tell whether it is.
@@ -175,6 +178,9 @@ impl World {
             }
             self.durable_seq = seq;
             self.durable = after;
+            if !self.mode.sync {
+                self.history.insert(seq, self.durable.clone());
+            }
             self.tally.batches += 1;
             self.collect_answers(number)?;
         }

@@ -6,7 +6,7 @@ use reveille_sim::{Options, run};
 fn a_seed_run_twice_leaves_the_same_trace() {
     for seed in 0..12 {
         for lag in [false, true] {
-            let options = Options { lag, trace: false };
+            let options = Options { lag, ..Options::default() };
             let first = run(seed, options).unwrap();
             let second = run(seed, options).unwrap();
             assert_eq!(first, second, "seed {seed}, lag {lag}");

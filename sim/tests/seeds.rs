@@ -23,5 +23,5 @@ fn fifty_seeds_keep_every_promise_and_leave_nothing_out() {
 
 #[test]
 fn a_table_that_lags_changes_nothing() {
-    pass(150..175, Options { lag: true, trace: false });
+    pass(150..175, Options { lag: true, ..Options::default() });
 }

@@ -17,7 +17,7 @@ use reveille_store::log;
 use reveille_store::open::{self, Opened};
 use reveille_store::record;
 use reveille_store::table::{LsmTable, TableError};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use crate::budget::{Budget, Permit};
 use crate::command::{Answer, Command, FetchedAnchor};
@@ -25,10 +25,10 @@ use crate::committer::{Committer, Fatal, Shared};
 use crate::doors::{Clock, Entropy};
 use crate::failure::{Failure, Unavailable};
 use crate::keeper::Keeper;
-use crate::limits::{ANSWER_QUEUE, FETCH_ROUNDS_MAX, LIST_PAGE_MAX, OVERLAY_BYTES_MAX, ROOM_WAIT};
+use crate::limits::{FETCH_ROUNDS_MAX, LIST_PAGE_MAX, OVERLAY_BYTES_MAX, ROOM_WAIT};
 use crate::live::Watch;
 use crate::metrics::Snapshot;
-use crate::partition::{Fetched, Outcome, Submitted, Taken};
+use crate::partition::{Fetched, Outcome, Submitted};
 use crate::reading::{self, Reading};
 use crate::touches::Touches;
 use crate::{due, task};
@@ -136,14 +136,6 @@ impl Engine {
         }
         for shared in &partitions {
             tokio::spawn(due::run(shared.clone(), clock.clone()));
-            let (sender, mut batches) = mpsc::channel::<Taken>(ANSWER_QUEUE);
-            // Set once, here.
-            let _ = shared.answers.set(sender);
-            tokio::spawn(async move {
-                while let Some(mut taken) = batches.recv().await {
-                    taken.answer();
-                }
-            });
         }
         let inner = Inner {
             partitions,

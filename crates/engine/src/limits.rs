@@ -26,9 +26,6 @@ pub const LARGE_BODIES_BYTES: usize = 48 << 20;
 /// What counts as small.
 pub const SMALL_BODY_BYTES: usize = 64 << 10;
 
-/// Batches whose answers wait to be let out; beyond, the committer does it itself.
-pub const ANSWER_QUEUE: usize = 64;
-
 /// How long a request waits for room before it is told to come back.
 pub const ROOM_WAIT: Duration = Duration::from_secs(2);
 

@@ -34,6 +34,8 @@ pub type Reply = oneshot::Sender<Outcome>;
 pub struct Fetched {
     /// They were true when this batch was the newest.
     pub seq: u64,
+    /// How often the table had begun anew.
+    pub(crate) generation: u64,
     values: Vec<(Bytes, Option<Bytes>)>,
 }
 
@@ -44,7 +46,7 @@ impl Fetched {
         for key in keys {
             values.push((key.clone(), reader.get(key)?));
         }
-        Ok(Fetched { seq: reader.seq(), values })
+        Ok(Fetched { seq: reader.seq(), generation: reader.generation(), values })
     }
 
     pub(crate) fn get(&self, key: &Bytes) -> Option<&Option<Bytes>> {

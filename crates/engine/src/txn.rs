@@ -73,8 +73,9 @@ impl<'a> Txn<'a> {
         }
         // What the caller read is true unless the key may have changed since and the change has
         // already left memory.
-        let fetched = self.given.fetched;
-        if fetched.seq >= self.given.recent.dropped()
+        let (fetched, recent) = (self.given.fetched, self.given.recent);
+        if fetched.seq >= recent.dropped()
+            && fetched.generation == recent.generation()
             && let Some(value) = fetched.get(key)
         {
             return Ok(value.clone());

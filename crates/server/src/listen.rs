@@ -20,7 +20,6 @@ use crate::{Config, Server, clock, health, metrics, route};
 const HEADERS_WITHIN: Duration = Duration::from_secs(15);
 /// All headers together.
 const HEADERS_BYTES_MAX: usize = 64 << 10;
-const HEADERS_MAX: usize = 100;
 /// Open connections; further ones wait to be accepted.
 const CONNECTIONS_MAX: usize = 16_384;
 /// Requests at once on one HTTP/2 connection.
@@ -107,7 +106,6 @@ fn connection_builder() -> auto::Builder<TokioExecutor> {
         .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADERS_WITHIN)
-        .max_headers(HEADERS_MAX)
         .max_buf_size(HEADERS_BYTES_MAX);
     builder
         .http2()

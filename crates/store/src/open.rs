@@ -55,7 +55,7 @@ pub fn open(
         {
             match state.apply(&frozen) {
                 // A full disk is no reason not to start: memory holds it until there is room.
-                Ok(()) | Err(TableError::NoSpace) => {}
+                Ok(()) | Err(TableError::NoSpace | TableError::Stopped) => {}
                 Err(error) => {
                     let reason = error.to_string();
                     failed = Some(error);

@@ -51,6 +51,8 @@ pub struct View {
     frozen: Option<Arc<Run>>,
     frozen_seq: u64,
     frozen_bytes: usize,
+    /// Counts the times that the table had to begin anew.
+    generation: u64,
 }
 
 /// A part of the overlay on its way into the table.
@@ -143,11 +145,27 @@ impl State {
         Ok(())
     }
 
-    /// Begins anew with a table that has failed, and gives it again what it may have forgotten.
+    /// Begins anew with a table that has failed. What it may have forgotten goes back into the
+    /// overlay first: readers miss nothing, and it is applied again from there.
     pub fn recover(&self) -> Result<(), TableError> {
-        self.table.reopen()?;
-        let runs = self.unsafe_runs().clone();
-        runs.iter().try_for_each(|run| apply::apply(self.table.as_ref(), run))
+        self.take_back();
+        self.table.reopen()
+    }
+
+    fn take_back(&self) {
+        let _guard = self.lock();
+        let mut runs = std::mem::take(&mut *self.unsafe_runs());
+        if runs.is_empty() {
+            return;
+        }
+        let mut view = View::clone(&self.view.load());
+        runs.extend(view.frozen.take());
+        let run = Run::merge_all(&runs);
+        view.frozen_bytes = run_bytes(&run);
+        view.frozen_seq = view.frozen_seq.max(view.dropped);
+        view.frozen = Some(run);
+        view.generation += 1;
+        self.view.store(Arc::new(view));
     }
 
     fn unsafe_runs(&self) -> MutexGuard<'_, Vec<Arc<Run>>> {
@@ -206,6 +224,11 @@ impl Reader {
     /// that may be stale.
     pub fn dropped(&self) -> u64 {
         self.view.dropped
+    }
+
+    /// What was read from the table in an earlier generation may be older than it seems.
+    pub fn generation(&self) -> u64 {
+        self.view.generation
     }
 
     /// What memory says of a key, without touching the table.

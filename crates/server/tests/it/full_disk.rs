@@ -113,48 +113,54 @@ async fn fill_until_full(server: &TestServer, writer: &mut Writer) {
     panic!("the disk never got full");
 }
 
-/// The whole story on a disk of 300 MB.
-async fn fill_and_recover(min_free_bytes: u64) {
-    let disk = match SmallDisk::mount(300) {
-        Ok(disk) => disk,
+/// A disk of this size, or a loud word that there is none.
+fn small_disk(mib: u64) -> Option<SmallDisk> {
+    match SmallDisk::mount(mib) {
+        Ok(disk) => Some(disk),
         Err(error) => {
-            eprintln!("NOT TESTED: a full disk for real; mounting is not permitted: {error}");
-            return;
+            eprintln!("NOT TESTED: a disk that is really full; mounting is not permitted: {error}");
+            None
         }
-    };
+    }
+}
+
+/// Fills a disk of 300 MB, waits, makes room, and goes on; then looks again after a restart.
+async fn fill_and_recover(min_free_bytes: u64) {
+    let Some(disk) = small_disk(300) else { return };
     let ballast = ballast(disk.path(), 100);
-    let setup = Setup { segment_bytes: 64 << 20, min_free_bytes, ..Setup::default() };
+    let setup = Setup { min_free_bytes, ..Setup::large() };
     let server = setup.start_in(disk.path()).await;
     server.create("/s", "application/octet-stream").await;
     server.create("/other", "text/plain").await;
     let mut writer = Writer::default();
     fill_until_full(&server, &mut writer).await;
-    println!("full after {} appends", writer.acknowledged.len());
     writer.check(&server, "when full").await;
-    server.head("/other").await.expect(200);
     // Long enough for everything that runs by itself to have met the full disk.
-    stays("read-only", async || {
+    stays("alive and read", async || {
         writer.append(&server).await;
         server.head("/s").await.status() == 200 && server.fatal().is_empty()
     })
     .await;
-    println!("fatal {:?}", server.fatal());
     writer.check(&server, "when full for a while").await;
     assert_eq!(server.fatal(), Vec::<String>::new(), "while full");
 
     fs::remove_file(&ballast).unwrap();
     eventually("writes after room was made", async || {
+        assert_eq!(server.fatal(), Vec::<String>::new());
         (writer.append(&server).await == 204).then_some(())
     })
     .await;
-    for _ in 0..100 {
-        writer.append(&server).await;
+    for _ in 0..50 {
+        assert_eq!(writer.append(&server).await, 204, "writes go on");
     }
+    server.get("/readyz").await.expect(200);
     writer.check(&server, "after room was made").await;
+    server.delete("/other").await.expect(204);
     server.stop().await;
 
     let server = setup.start_in(disk.path()).await;
     writer.check(&server, "after a restart").await;
+    server.head("/other").await.expect(404);
     server.stop().await;
 }
 
@@ -164,6 +170,105 @@ async fn a_disk_that_is_really_full_refuses_writes_and_recovers_without_a_restar
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_watermark_keeps_a_small_disk_from_getting_really_full() {
+async fn a_small_watermark_on_a_small_disk_is_survived_too() {
     fill_and_recover(32 * MIB).await;
+}
+
+/// A process that dies on a full disk starts again on the full disk, read-only or not, and has
+/// everything that it answered.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_went_down_on_a_full_disk_comes_up_again() {
+    let Some(disk) = small_disk(300) else { return };
+    let ballast = ballast(disk.path(), 100);
+    let server = Setup::large().start_in(disk.path()).await;
+    server.create("/s", "application/octet-stream").await;
+    let mut writer = Writer::default();
+    fill_until_full(&server, &mut writer).await;
+    guarded("the engine to stop", server.engine.shutdown()).await;
+    server.drop_all().await;
+    let started = Setup::large().try_start_in(disk.path()).await;
+    let server = match started {
+        Ok(server) => server,
+        Err(error) => {
+            // It may refuse to start without room, but must say so and lose nothing.
+            assert!(error.contains("No space left") || error.contains("full"), "{error}");
+            fs::remove_file(&ballast).unwrap();
+            Setup::large().start_in(disk.path()).await
+        }
+    };
+    writer.check(&server, "after a restart").await;
+    let _ = fs::remove_file(&ballast);
+    eventually("writes after room was made", async || {
+        (writer.append(&server).await == 204).then_some(())
+    })
+    .await;
+    writer.check(&server, "after room was made").await;
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn below_the_watermark_everything_but_writing_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = ("content-type", "text/plain");
+    let server = Setup::default().start_in(directory.path()).await;
+    server.ask("PUT", "/s", &[text], b"content").await.expect(201);
+    server.ask("PUT", "/t", &[text], b"content").await.expect(201);
+    server.stop().await;
+    let low = Setup { min_free_bytes: u64::MAX / 2, ..Setup::default() };
+    let server = low.start_in(directory.path()).await;
+    for (method, target, body) in
+        [("PUT", "/new", &b""[..]), ("PUT", "/s", b""), ("POST", "/s", b"x"), ("POST", "/no", b"x")]
+    {
+        let answer = server.ask(method, target, &[text], body).await.expect(507);
+        assert_eq!((answer.code().as_str(), answer.need("retry-after")), ("DISK_FULL", "1"));
+    }
+    assert_eq!(server.get("/s").await.expect(200).text(), "content");
+    assert_eq!(server.get("/s?offset=-1&live=long-poll").await.expect(200).text(), "content");
+    let mut events = Events::open(&server, "/s?offset=-1&live=sse").await;
+    assert_eq!(events.data().await.0, "content");
+    server.head("/s").await.expect(200);
+    server.delete("/t").await.expect(204);
+    server.get("/t").await.expect(404);
+    server.get("/healthz").await.expect(200);
+    server.get("/readyz").await.expect(503);
+    assert_eq!(server.metric("reveille_read_only").await, 1);
+    server.stop().await;
+    let server = Setup::default().start_in(directory.path()).await;
+    assert_eq!(server.get("/s").await.expect(200).text(), "content");
+    server.get("/t").await.expect(404);
+    server.append("/s", "text/plain", b"!").await.expect(204);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn room_that_goes_and_comes_back_is_noticed_by_itself() {
+    let disk = small_disk(600);
+    let directory = match &disk {
+        Some(disk) => disk.path().to_owned(),
+        None => tempfile::tempdir().unwrap().keep(),
+    };
+    // What the server itself takes is taken before the measure is.
+    Setup::default().start_in(&directory).await.stop().await;
+    let min_free_bytes = free_bytes(&directory) - 64 * MIB;
+    let server = Setup { min_free_bytes, ..Setup::default() }.start_in(&directory).await;
+    server.create("/s", "application/octet-stream").await;
+    let mut writer = Writer::default();
+    for _ in 0..3 {
+        assert_eq!(writer.append(&server).await, 204);
+        let ballast = ballast(&directory, 200);
+        eventually("the server to be read-only", async || {
+            (writer.append(&server).await == 507).then_some(())
+        })
+        .await;
+        writer.check(&server, "when read-only").await;
+        fs::remove_file(ballast).unwrap();
+        eventually("the server to be writable", async || {
+            (writer.append(&server).await == 204).then_some(())
+        })
+        .await;
+    }
+    writer.check(&server, "in the end").await;
+    server.stop().await;
+    if disk.is_none() {
+        fs::remove_dir_all(directory).unwrap();
+    }
 }

@@ -4,13 +4,21 @@
 
 mod harness;
 
+mod answers;
 mod bodies;
 mod connections;
 mod errors;
+mod expiry;
+mod forks;
 mod full_disk;
+mod health;
 mod json;
 mod long_poll;
 mod memory;
+mod opening;
 mod parameters;
+mod producers;
+mod reading;
+mod shutdown;
 mod sse;
 mod targets;

@@ -106,8 +106,12 @@ fn find_later(reading: &mut Reading, end: &End) -> io::Result<Later> {
 }
 
 fn repair(reading: &mut Reading, end: &End, torn: Option<&Torn>) -> io::Result<()> {
-    if let Some(torn) = torn {
-        wipe(reading, torn)?;
+    match torn {
+        Some(torn) => wipe(reading, torn)?,
+        // A crash may have left the end of a record and not its beginning. If the next record
+        // had the same length and a crash left only its beginning, both together would be the
+        // first one, back from the dead: so its checksums must not stay.
+        None => reading.window.file.write_at(&[0; HEADER_BYTES], end.position)?,
     }
     // The last record may be in the memory of the operating system and not on the disk: the
     // process was killed before its sync, or its sync failed, and then another sync alone would

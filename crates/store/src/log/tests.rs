@@ -307,3 +307,25 @@ fn a_spare_that_found_the_disk_full_is_used_later() {
     assert_eq!(log.commit(&[&[1; 3000]]).unwrap(), 2);
     assert_eq!(disk.list().unwrap().len(), 2);
 }
+
+/// Found by the simulator: one crash leaves a record without its first sector, the next crash the
+/// first sector of another record of the same length, and the two together were the first record.
+#[test]
+fn a_record_that_was_lost_does_not_come_back() {
+    let disk = SimDisk::new(1);
+    let (mut log, ..) = open(&disk, &SMALL, 0);
+    let file = disk.open(&segments(&disk)[0]).unwrap();
+    let at = log.active.tail;
+    log.commit(&[b"lost"]).unwrap();
+    file.write_at(&[0; 16], at).unwrap();
+
+    let (mut log, _, records) = open(&disk, &SMALL, 0);
+    assert_eq!(records, []);
+    let mut left = [0; 32];
+    file.read_at(&mut left, at + 16).unwrap();
+    log.commit(&[b"next"]).unwrap();
+    file.write_at(&left, at + 16).unwrap();
+
+    let (_, _, records) = open(&disk, &SMALL, 0);
+    assert_eq!(records, []);
+}
