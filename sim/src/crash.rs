@@ -30,21 +30,26 @@ enum Fault {
     FillDisk,
     FreeDisk,
     FillWrite,
+    /// Only the table finds no room.
+    FillTable,
 }
 
 impl World {
     /// Breaks something.
     pub(crate) fn fault(&mut self) -> Checked {
         let fill = if self.mode.fills { 10 } else { 0 };
+        // Without syncs nobody writes again what a failed sync has dropped.
+        let fail_sync = if self.mode.sync { 2 } else { 0 };
         let fault = self.random.weighted(&[
             (3, Fault::Power),
             (3, Fault::Kill),
             (1, Fault::Restart),
             (6, Fault::Interrupt),
-            (2, Fault::FailSync),
+            (fail_sync, Fault::FailSync),
             (fill, Fault::FillDisk),
             (fill, Fault::FreeDisk),
             (fill / 3, Fault::FillWrite),
+            (fill / 2, Fault::FillTable),
         ]);
         self.note(&format!("fault: {fault:?}"));
         match fault {
@@ -65,6 +70,7 @@ impl World {
                 self.table.set_full(self.random.one_in(2));
             }
             Fault::FreeDisk => self.free_disk(),
+            Fault::FillTable => self.table.set_full(true),
             Fault::FillWrite => {
                 self.full_once = true;
                 self.disk.fill_next_write();

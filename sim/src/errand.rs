@@ -16,8 +16,8 @@ use crate::world::{Checked, World, violated};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
     Client,
-    /// A read that is to be written down; nobody waits for it.
-    Touch,
+    /// Nobody: a read that is to be written down.
+    Nobody,
     /// The one who works off the due index.
     Worker,
 }

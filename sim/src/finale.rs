@@ -87,8 +87,11 @@ impl World {
 
     /// Everything was deleted: only counters remain.
     fn nothing_left(&mut self) -> Checked {
-        let applied = self.life_mut().keeper.apply();
-        self.survive(applied)?;
+        // More than once, if a part was set aside already or the table had stopped.
+        while self.life().shared.state.overlay_bytes() != (0, 0) {
+            let applied = self.life_mut().keeper.apply();
+            self.survive(applied)?;
+        }
         self.audit()?;
         if !self.durable.streams.is_empty() {
             let left: Vec<&String> = self.durable.streams.keys().collect();

@@ -42,8 +42,9 @@ fn main() -> ExitCode {
             Ok(report) => total.add(&report.tally),
             Err(failure) => {
                 let lag = if arguments.options.lag { " --lag" } else { "" };
+                let unsynced = if arguments.options.unsynced { " --unsynced" } else { "" };
                 println!("seed {seed} failed at step {}: {}", failure.step, failure.what);
-                println!("again with: reveille-sim --seed {seed} --trace{lag}");
+                println!("again with: reveille-sim --seed {seed} --trace{lag}{unsynced}");
                 return ExitCode::FAILURE;
             }
         }

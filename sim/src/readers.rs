@@ -4,6 +4,7 @@ use reveille_core::stream::{Expiry, Head, Rejected, StreamId};
 use reveille_core::{Offset, StreamPath};
 use reveille_engine::Failure;
 use reveille_engine::command::Command;
+use reveille_engine::limits::LIVE_DATA_BYTES;
 use reveille_engine::live::{Heard, News, Watch};
 use reveille_engine::reading::{self, Reading};
 
@@ -18,6 +19,8 @@ pub(crate) struct SlowRead {
     id: u64,
     expected: Vec<u8>,
     got: usize,
+    /// Where its appends end, counted like `got`.
+    ends: Vec<usize>,
 }
 
 /// Somebody who waits at a stream's tail.
@@ -74,6 +77,8 @@ impl World {
         let stream = self.durable.by_id(head.id.0).expect("the head was checked");
         let named = from == tail || stream.starts().any(|(start, _)| start == from);
         let expected = stream.content(from, tail);
+        let ends = stream.starts().map(|(start, piece)| start + piece.len());
+        let ends = ends.filter_map(|end| usize::try_from(end.checked_sub(from)?).ok()).collect();
         let state = &self.life().shared.state;
         let opened = Reading::open(state, &self.tenant, &head, Offset::new(from), head.tail);
         self.note(&format!("read {path} from {from} of {tail}"));
@@ -84,7 +89,7 @@ impl World {
                 Err(violated(format!("{path} was read from {from}, inside an append")))
             }
             Ok(reading) => {
-                let mut read = SlowRead { reading, id: head.id.0, expected, got: 0 };
+                let mut read = SlowRead { reading, id: head.id.0, expected, got: 0, ends };
                 if self.random.one_in(3) && self.reads.len() < 4 {
                     self.reads.push(read);
                     return Ok(());
@@ -107,7 +112,7 @@ impl World {
                 id: head.id,
                 at: self.now,
             };
-            self.errands.push(Errand::new(Owner::Touch, Request::plain(command)));
+            self.errands.push(Errand::new(Owner::Nobody, Request::plain(command)));
         }
     }
 
@@ -144,6 +149,10 @@ impl World {
                     return Err(violated(format!("stream {id} reads {piece:?} at {got}")));
                 }
                 read.got += piece.len();
+                if read.reading.at_boundary() != read.ends.contains(&read.got) {
+                    let (id, got) = (read.id, read.got);
+                    return Err(violated(format!("stream {id} misjudges the boundary at {got}")));
+                }
                 Ok(false)
             }
             // Its bytes may be gone, but only if the stream is.
@@ -204,7 +213,9 @@ impl World {
                     if to <= watcher.at && !growth.closed {
                         continue;
                     }
-                    let content = stream.map(|stream| stream.content(from, to));
+                    // What is large is not sent along: everybody reads it by offset.
+                    let large = to - from > LIVE_DATA_BYTES && growth.data.is_empty();
+                    let content = stream.filter(|_| !large).map(|stream| stream.content(from, to));
                     if from > watcher.at || content.is_some_and(|content| content != growth.data) {
                         return Err(violated(format!(
                             "stream {id} was told to have grown {from}..{to}"

@@ -21,14 +21,21 @@ struct Since {
     /// What was applied after the checkpoint, one atomic write after the other.
     applied: Vec<Changes>,
     full: bool,
+    /// The next write finds no room.
+    full_once: bool,
     /// A write has failed: it takes no more before it is reopened.
     stopped: bool,
 }
 
 impl SimTable {
     pub(crate) fn new(seed: u64) -> SimTable {
-        let since =
-            Since { random: Random::new(seed), applied: Vec::new(), full: false, stopped: false };
+        let since = Since {
+            random: Random::new(seed),
+            applied: Vec::new(),
+            full: false,
+            full_once: false,
+            stopped: false,
+        };
         SimTable { inner: MemoryTable::default(), since: Arc::new(Mutex::new(since)) }
     }
 
@@ -69,8 +76,8 @@ impl Since {
         if self.stopped {
             return Err(TableError::Stopped);
         }
-        self.stopped = self.full;
-        if self.full { Err(TableError::NoSpace) } else { Ok(()) }
+        self.stopped = std::mem::take(&mut self.full_once) || self.full;
+        if self.stopped { Err(TableError::NoSpace) } else { Ok(()) }
     }
 }
 
@@ -107,6 +114,8 @@ impl Table for SimTable {
 
     fn reopen(&self) -> Result<(), TableError> {
         self.crash();
+        let mut since = self.lock();
+        since.full_once = since.random.one_in(2);
         Ok(())
     }
 }

@@ -109,6 +109,10 @@ impl World {
         self.worker.busy = true;
         let found = due::remains(&reader, &due).map_err(failed)?;
         let command = Command::Obligation { key, due, found };
+        if self.random.one_in(16) {
+            // Doing it twice must change nothing.
+            self.errands.push(Errand::new(Owner::Nobody, Request::plain(command.clone())));
+        }
         self.errands.push(Errand::new(Owner::Worker, Request::plain(command)));
         Ok(())
     }

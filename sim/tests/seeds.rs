@@ -25,3 +25,8 @@ fn fifty_seeds_keep_every_promise_and_leave_nothing_out() {
 fn a_table_that_lags_changes_nothing() {
     pass(150..175, Options { lag: true, ..Options::default() });
 }
+
+#[test]
+fn without_syncs_only_the_newest_is_lost() {
+    pass(175..200, Options { unsynced: true, ..Options::default() });
+}

@@ -1,10 +1,10 @@
 //! The committer: makes batches durable, one after another, and lets out what waited for them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use reveille_core::stream::StreamId;
-use reveille_store::log::{CommitError, Log};
+use reveille_store::log::{CommitError, Log, Syncer};
 use reveille_store::state::State;
 use tokio::sync::Notify;
 
@@ -38,6 +38,8 @@ pub struct Shared {
     pub checkpoint: AtomicU64,
     /// Bytes of log segments in use.
     pub log_bytes: AtomicU64,
+    /// Syncs the log, if commits do not.
+    pub log_sync: OnceLock<Syncer>,
     /// Counters.
     pub metrics: Metrics,
 }
@@ -58,6 +60,7 @@ impl Shared {
             keep: (Mutex::new(false), Condvar::new()),
             checkpoint: AtomicU64::new(0),
             log_bytes: AtomicU64::new(0),
+            log_sync: OnceLock::new(),
             metrics: Metrics::default(),
         })
     }
@@ -97,6 +100,9 @@ pub struct Committer {
 impl Committer {
     /// The committer of this log.
     pub fn new(log: Log, shared: Arc<Shared>) -> Committer {
+        if let Some(syncer) = log.syncer() {
+            shared.log_sync.get_or_init(|| syncer);
+        }
         Committer { log, shared, trimmed: 0 }
     }
 

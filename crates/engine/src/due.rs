@@ -26,6 +26,9 @@ pub(crate) async fn run(shared: Arc<Shared>, clock: Arc<dyn Clock>) {
     // Entries before this are done: looking past their remains would grow slow.
     let mut since = Millis(0);
     loop {
+        if shared.lock().stopping {
+            return;
+        }
         let now = clock.now();
         since = since.min(newly_due(&shared));
         let next = match look(&shared.state.reader(), since, now) {

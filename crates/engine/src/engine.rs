@@ -10,6 +10,7 @@ use reveille_core::stream::append::{Append, Receipt};
 use reveille_core::stream::create::Create;
 use reveille_core::stream::{Head, Rejected, StreamId};
 use reveille_core::{Millis, Offset, ReadFrom, StreamPath, Tenant};
+use reveille_store::checkpoint;
 use reveille_store::directory::{Directory, DirectoryError};
 use reveille_store::disk::{Disk, RealDisk};
 use reveille_store::keys;
@@ -25,7 +26,9 @@ use crate::committer::{Committer, Fatal, Shared};
 use crate::doors::{Clock, Entropy};
 use crate::failure::{Failure, Unavailable};
 use crate::keeper::Keeper;
-use crate::limits::{FETCH_ROUNDS_MAX, LIST_PAGE_MAX, OVERLAY_BYTES_MAX, ROOM_WAIT};
+use crate::limits::{
+    FETCH_ROUNDS_MAX, FORK_COPY_BYTES, LIST_PAGE_MAX, OVERLAY_BYTES_MAX, ROOM_WAIT,
+};
 use crate::live::Watch;
 use crate::metrics::Snapshot;
 use crate::partition::{Fetched, Outcome, Submitted};
@@ -96,6 +99,7 @@ struct Inner {
     entropy: Arc<dyn Entropy>,
     budget: Budget,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    due: Mutex<Vec<tokio::task::JoinHandle<()>>>,
     /// Keeps the lock on the data directory until the last clone is gone.
     _directory: Directory,
 }
@@ -134,15 +138,15 @@ impl Engine {
                 start_partition(config, &directory, number, &clock, &entropy, &mut threads)?;
             partitions.push(shared);
         }
-        for shared in &partitions {
-            tokio::spawn(due::run(shared.clone(), clock.clone()));
-        }
+        let run_due = |shared: &Arc<Shared>| tokio::spawn(due::run(shared.clone(), clock.clone()));
+        let due = partitions.iter().map(run_due).collect();
         let inner = Inner {
             partitions,
             clock,
             entropy,
             budget: Budget::default(),
             threads: Mutex::new(threads),
+            due: Mutex::new(due),
             _directory: directory,
         };
         Ok(Engine { inner: Arc::new(inner) })
@@ -155,6 +159,12 @@ impl Engine {
             shared.work.notify_all();
             shared.due.notify_one();
             shared.wake_keeper();
+        }
+        let due =
+            std::mem::take(&mut *self.inner.due.lock().unwrap_or_else(PoisonError::into_inner));
+        for task in due {
+            // It ends by itself; one that panicked has reported it.
+            let _ = task.await;
         }
         let threads =
             std::mem::take(&mut *self.inner.threads.lock().unwrap_or_else(PoisonError::into_inner));
@@ -190,6 +200,8 @@ impl Engine {
         request: Create,
     ) -> Result<(Head, bool), Failure> {
         let shared = self.partition(tenant);
+        let copies = request.fork.as_ref().is_some_and(|fork| fork.sub_offset > 0);
+        let _permit = if copies { Some(self.admit(FORK_COPY_BYTES).await?) } else { None };
         let anchor = self.fetch_anchor(tenant, &request)?;
         let command =
             Command::Create { tenant: tenant.clone(), path: path.clone(), request, anchor };
@@ -370,6 +382,8 @@ fn start_partition(
     let disk = RealDisk::open(&path).map_err(|error| other(error.to_string()))?;
     let disk: Arc<dyn Disk> = Arc::new(disk);
     let store = |source| OpenError::Store { path: path.clone(), source };
+    // Looked at before the table is opened, because opening that changes its files.
+    checkpoint::read(disk.as_ref()).map_err(|error| store(error.into()))?;
     let table_path = directory.table_path(number);
     let table = LsmTable::open(&table_path)
         .map_err(|source| OpenError::Table { path: table_path, source })?;

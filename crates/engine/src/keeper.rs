@@ -14,6 +14,10 @@ use crate::limits::{APPLY_EVERY, CHECKPOINT_LOG_BYTES};
 /// A table that stops again and again, although there is room, has another trouble.
 const RECOVERIES_MAX: u32 = 5;
 
+/// A table that was stopped by a full disk is reopened only when it will find this much room:
+/// until then the stopped one still serves reads.
+const RECOVER_FREE_BYTES: u64 = 24 << 20;
+
 /// Looks after one partition's table.
 pub struct Keeper {
     shared: Arc<Shared>,
@@ -102,6 +106,10 @@ impl Keeper {
         let Some(frozen) = self.shared.state.freeze() else {
             return Ok(());
         };
+        if let Some(log) = self.shared.log_sync.get() {
+            // The table must never know more than the log, whatever a crash leaves of both.
+            log.sync().map_err(|error| Fatal(format!("the log cannot be synced: {error}")))?;
+        }
         match self.shared.state.apply(&frozen) {
             Ok(()) => {
                 self.applied = frozen.through;
@@ -135,11 +143,14 @@ impl Keeper {
 
     /// Reopens a table that has failed a write, if there is room now.
     fn recover(&mut self) -> Result<(), Fatal> {
-        if self.disk.free_bytes().is_ok_and(|free| free < self.min_free_bytes) {
+        let wanted = self.min_free_bytes.max(RECOVER_FREE_BYTES);
+        let free = self.disk.free_bytes().unwrap_or(0);
+        if free < wanted {
             return Ok(());
         }
         self.failed = false;
-        self.recoveries += 1;
+        // Only failures with plenty of room count: they have another cause.
+        self.recoveries += u32::from(free > wanted.saturating_mul(8));
         match self.shared.state.recover() {
             Ok(()) => {
                 tracing::info!("the table works again");

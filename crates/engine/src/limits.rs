@@ -41,6 +41,12 @@ pub const PURGE_SLICE: usize = 512;
 /// Batches that a live reader may fall behind before it reads by offset again.
 pub const LIVE_BACKLOG: usize = 16;
 
+/// Bytes that a batch may add to a stream and still be handed to its live readers as they are.
+pub const LIVE_DATA_BYTES: u64 = 64 << 10;
+
+/// What a fork that copies a part of an append may hold in memory, at most.
+pub const FORK_COPY_BYTES: usize = 16 << 20;
+
 /// Streams in one page of a listing.
 pub const LIST_PAGE_MAX: usize = 1_000;
 

@@ -9,7 +9,7 @@ use reveille_core::stream::StreamId;
 use tokio::sync::broadcast;
 
 use crate::effect::Effect;
-use crate::limits::LIVE_BACKLOG;
+use crate::limits::{LIVE_BACKLOG, LIVE_DATA_BYTES};
 
 /// What a live reader hears.
 #[derive(Debug, Clone)]
@@ -27,12 +27,20 @@ pub struct Growth {
     pub from: Offset,
     /// The tail after.
     pub to: Offset,
-    /// The stored bytes in between.
+    /// The stored bytes in between; none if they are many: then they are read by offset, so that
+    /// slow readers do not keep them in memory.
     pub data: Bytes,
     /// Whether the stream is closed at `to`.
     pub closed: bool,
     /// A face's encoding of the bytes, made by the first reader that needs it.
     pub encoded: OnceLock<Bytes>,
+}
+
+impl Growth {
+    /// Whether the data is here.
+    pub fn is_whole(&self) -> bool {
+        self.from.plus(u64::try_from(self.data.len()).unwrap_or(u64::MAX)) == self.to
+    }
 }
 
 /// The streams that somebody watches.
@@ -98,9 +106,17 @@ impl Live {
     }
 }
 
+/// What a batch added to one stream, piece by piece.
+struct Gathered {
+    from: Offset,
+    to: Offset,
+    pieces: Vec<Bytes>,
+    closed: bool,
+}
+
 /// The effects of a batch as news, one for each stream that grew.
 fn gather(effects: Vec<Effect>, watched: impl Fn(StreamId) -> bool) -> Vec<(StreamId, News)> {
-    let mut grown: HashMap<StreamId, (Offset, Vec<Bytes>, bool)> = HashMap::new();
+    let mut grown: HashMap<StreamId, Gathered> = HashMap::new();
     let mut order = Vec::new();
     let mut ended = Vec::new();
     for effect in effects {
@@ -108,10 +124,11 @@ fn gather(effects: Vec<Effect>, watched: impl Fn(StreamId) -> bool) -> Vec<(Stre
             Effect::Grown { id, from, data, closed } if watched(id) => {
                 let entry = grown.entry(id).or_insert_with(|| {
                     order.push(id);
-                    (from, Vec::new(), false)
+                    Gathered { from, to: from, pieces: Vec::new(), closed: false }
                 });
-                entry.1.push(data);
-                entry.2 |= closed;
+                entry.to = entry.to.plus(u64::try_from(data.len()).unwrap_or(u64::MAX));
+                entry.pieces.push(data);
+                entry.closed |= closed;
             }
             Effect::Ended(id) => ended.push((id, News::Ended)),
             Effect::Grown { .. } | Effect::Due(_) => {}
@@ -119,9 +136,9 @@ fn gather(effects: Vec<Effect>, watched: impl Fn(StreamId) -> bool) -> Vec<(Stre
     }
     let mut news = Vec::with_capacity(order.len() + ended.len());
     for id in order {
-        if let Some((from, pieces, closed)) = grown.remove(&id) {
-            let data = join(pieces);
-            let to = from.plus(u64::try_from(data.len()).unwrap_or(u64::MAX));
+        if let Some(Gathered { from, to, pieces, closed }) = grown.remove(&id) {
+            let small = to.position() - from.position() <= LIVE_DATA_BYTES;
+            let data = if small { join(pieces) } else { Bytes::new() };
             let growth = Growth { from, to, data, closed, encoded: OnceLock::new() };
             news.push((id, News::Grown(Arc::new(growth))));
         }

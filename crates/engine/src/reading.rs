@@ -7,6 +7,7 @@ use bytes::Bytes;
 use reveille_core::stream::create::Anchor;
 use reveille_core::stream::{Head, Rejected, StreamId};
 use reveille_core::{Offset, StreamPath, Tenant};
+use reveille_store::chunk::Chunk;
 use reveille_store::keys;
 use reveille_store::record;
 use reveille_store::state::{Reader, State};
@@ -16,13 +17,20 @@ use crate::failure::Failure;
 use crate::task;
 
 /// Bytes that are read from the table in one go.
-const READ_AHEAD_BYTES: u64 = 1 << 20;
+const READ_AHEAD_BYTES: u64 = 512 << 10;
+/// The longest piece: what a reader that does not read holds in memory.
+const PIECE_BYTES: u64 = 256 << 10;
+/// A piece of at least this size is copied out of a larger value, so that a slow reader does not
+/// keep all of that in memory.
+const COPY_BYTES: usize = 32 << 10;
 
 /// A range of a stream that is being read. Nothing is held in memory but the next piece.
 pub struct Reading {
     state: Arc<State>,
     spans: VecDeque<Span>,
-    ready: VecDeque<Bytes>,
+    ready: VecDeque<Piece>,
+    /// Whether the last piece ended where an append ends.
+    at_boundary: bool,
     from: Offset,
     to: Offset,
 }
@@ -33,6 +41,23 @@ struct Span {
     id: StreamId,
     from: u64,
     to: u64,
+}
+
+/// A part of a chunk.
+struct Piece {
+    bytes: Bytes,
+    ends_append: bool,
+}
+
+impl Piece {
+    /// The part of a chunk from a position on, at most up to another.
+    fn of(chunk: &Chunk, from: u64, to: u64) -> Piece {
+        let to = to.min(from + PIECE_BYTES).min(chunk.end());
+        let slice = chunk.slice(from, to);
+        let shares = slice.len() >= COPY_BYTES && slice.len() as u64 * 2 < chunk.len();
+        let bytes = if shares { Bytes::copy_from_slice(&slice) } else { slice };
+        Piece { bytes, ends_append: chunk.is_boundary(to) }
+    }
 }
 
 /// The head at a path, whatever its state.
@@ -73,7 +98,14 @@ impl Reading {
         {
             return Err(Rejected::ReadOffset { tail: stream.tail }.into());
         }
-        Ok(Reading { state: state.clone(), spans, ready: VecDeque::new(), from, to })
+        Ok(Reading {
+            state: state.clone(),
+            spans,
+            ready: VecDeque::new(),
+            at_boundary: true,
+            from,
+            to,
+        })
     }
 
     /// Where it begins.
@@ -96,55 +128,51 @@ impl Reading {
         self.from == self.to
     }
 
+    /// Whether what was read so far ends where an append ends.
+    pub fn at_boundary(&self) -> bool {
+        self.at_boundary || self.spans.is_empty()
+    }
+
     /// The next piece; `None` after the last.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
-        if let Some(piece) = self.at_hand()? {
-            return Ok(Some(piece));
+        if let Some(span) = self.beyond_memory()? {
+            let state = self.state.clone();
+            self.ready = task::blocking(move || read_ahead(&state, span)).await?;
         }
-        let Some(span) = self.spans.front().copied() else {
-            return Ok(None);
-        };
-        let state = self.state.clone();
-        let pieces = task::blocking(move || read_ahead(&state, span)).await?;
-        Ok(self.take_ahead(pieces))
+        Ok(self.pop())
     }
 
-    /// The same on the caller's thread, which may wait for the disk.
+    /// The same on the caller's thread, which may have to wait for the disk.
     pub fn next_blocking(&mut self) -> Result<Option<Bytes>, Failure> {
-        if let Some(piece) = self.at_hand()? {
-            return Ok(Some(piece));
+        if let Some(span) = self.beyond_memory()? {
+            self.ready = read_ahead(&self.state, span)?;
         }
-        let Some(span) = self.spans.front().copied() else {
-            return Ok(None);
-        };
-        let pieces = read_ahead(&self.state, span)?;
-        Ok(self.take_ahead(pieces))
+        Ok(self.pop())
     }
 
-    /// The next piece if it is in memory.
-    fn at_hand(&mut self) -> Result<Option<Bytes>, Failure> {
-        if let Some(piece) = self.ready.pop_front() {
-            return Ok(Some(piece));
-        }
-        let Some(span) = self.spans.front() else {
+    /// Takes the next piece from memory; what is to be read from the table if it is not there.
+    fn beyond_memory(&mut self) -> Result<Option<Span>, Failure> {
+        let Some(span) = self.spans.front().copied().filter(|_| self.ready.is_empty()) else {
             return Ok(None);
         };
         let reader = self.state.reader();
-        let recent = reader.recent_chunk_at(span.id, span.from).map_err(damaged)?;
-        let piece = recent.map(|chunk| chunk.slice(span.from, span.to));
-        if let Some(piece) = &piece {
-            self.advance(piece);
-        }
-        Ok(piece)
+        let Some(chunk) = reader.recent_chunk_at(span.id, span.from).map_err(damaged)? else {
+            return Ok(Some(span));
+        };
+        self.ready.push_back(Piece::of(&chunk, span.from, span.to));
+        Ok(None)
     }
 
-    /// Keeps pieces that were read ahead, and returns the first.
-    fn take_ahead(&mut self, pieces: VecDeque<Bytes>) -> Option<Bytes> {
-        for piece in &pieces {
-            self.advance(piece);
+    fn pop(&mut self) -> Option<Bytes> {
+        let piece = self.ready.pop_front()?;
+        self.at_boundary = piece.ends_append;
+        if let Some(span) = self.spans.front_mut() {
+            span.from += u64::try_from(piece.bytes.len()).unwrap_or(u64::MAX);
+            if span.from >= span.to {
+                self.spans.pop_front();
+            }
         }
-        self.ready = pieces;
-        self.ready.pop_front()
+        Some(piece.bytes)
     }
 
     /// Everything at once, for a range that is known to be small.
@@ -161,28 +189,18 @@ impl Reading {
         }
         Ok(all.into())
     }
-
-    fn advance(&mut self, piece: &Bytes) {
-        let Some(span) = self.spans.front_mut() else {
-            return;
-        };
-        span.from += u64::try_from(piece.len()).unwrap_or(u64::MAX);
-        if span.from >= span.to {
-            self.spans.pop_front();
-        }
-    }
 }
 
 /// Pieces from the beginning of the span on.
-fn read_ahead(state: &State, span: Span) -> Result<VecDeque<Bytes>, Failure> {
+fn read_ahead(state: &State, span: Span) -> Result<VecDeque<Piece>, Failure> {
     let reader = state.reader();
     let mut pieces = VecDeque::new();
     let mut at = span.from;
     while at < span.to && at < span.from + READ_AHEAD_BYTES {
         let chunk = reader.chunk_at(span.id, at).map_err(damaged)?;
         let chunk = chunk.ok_or_else(|| lost(span.id, at))?;
-        let piece = chunk.slice(at, span.to);
-        at += u64::try_from(piece.len()).unwrap_or(u64::MAX);
+        let piece = Piece::of(&chunk, at, span.to);
+        at += u64::try_from(piece.bytes.len()).unwrap_or(u64::MAX);
         pieces.push_back(piece);
     }
     Ok(pieces)
@@ -245,14 +263,25 @@ pub fn anchor(
     let Some(span) = spans.front() else {
         return Ok(Anchor::Nowhere);
     };
-    let chunk = reader.chunk_at(span.id, position).map_err(damaged)?;
-    let append = chunk.and_then(|chunk| chunk.append_at(position));
-    Ok(match append {
-        // A source that is itself a fork may end in the middle of its ancestor's append.
-        Some(append) => {
-            let len = usize::try_from(span.to - position).unwrap_or(usize::MAX).min(append.len());
-            Anchor::Append(append.slice(..len))
-        }
-        None => Anchor::Nowhere,
-    })
+    let Some(append) = append_at(reader, span.id, position)? else { return Ok(Anchor::Nowhere) };
+    // A source that is itself a fork may end in the middle of its ancestor's append.
+    let len = usize::try_from(span.to - position).unwrap_or(usize::MAX).min(append.len());
+    Ok(Anchor::Append(append.slice(..len)))
+}
+
+/// The whole append that begins at a position, if one does.
+fn append_at(reader: &Reader, id: StreamId, position: u64) -> Result<Option<Bytes>, Failure> {
+    let Some(mut chunk) = reader.chunk_at(id, position).map_err(damaged)? else { return Ok(None) };
+    let Some(first) = chunk.append_at(position) else { return Ok(None) };
+    let first_len = u64::try_from(first.len()).unwrap_or(u64::MAX);
+    if !chunk.is_unfinished() || position + first_len < chunk.end() {
+        return Ok(Some(first));
+    }
+    let mut whole = Vec::from(first);
+    while chunk.is_unfinished() {
+        let at = chunk.end();
+        chunk = reader.chunk_at(id, at).map_err(damaged)?.ok_or_else(|| lost(id, at))?;
+        whole.extend_from_slice(&chunk.appends().next().unwrap_or_default());
+    }
+    Ok(Some(whole.into()))
 }

@@ -40,8 +40,8 @@ pub(crate) enum Error {
     TooSlow,
     #[error("the body broke off")]
     BrokenBody,
-    #[error("{0} is not something that can be done here")]
-    Method(Method),
+    #[error("{method} is not something that can be done here; {allowed} are")]
+    Method { method: Method, allowed: &'static str },
     #[error("streams whose name begins with `_` are written by the server alone")]
     Internal,
     #[error("nothing is served at this path; names like this one are reserved")]
@@ -86,7 +86,7 @@ impl Error {
             Error::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "BODY_TOO_LARGE"),
             Error::TooSlow => (StatusCode::REQUEST_TIMEOUT, "BODY_TOO_SLOW"),
             Error::BrokenBody => (BAD, "BODY_INCOMPLETE"),
-            Error::Method(_) => (StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED"),
+            Error::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED"),
             Error::Internal => (StatusCode::FORBIDDEN, "RESERVED_STREAM"),
             Error::Reserved => (StatusCode::NOT_FOUND, "RESERVED_PATH"),
         }
@@ -127,9 +127,8 @@ impl Error {
                 reply::set(reply, headers::STREAM_NEXT_OFFSET, tail.to_string());
             }
             Error::Failure(Failure::Unavailable(_)) => number(header::RETRY_AFTER, 1),
-            Error::Method(_) => {
-                let allowed = HeaderValue::from_static("GET, POST, PUT, DELETE, HEAD, OPTIONS");
-                reply.insert(header::ALLOW, allowed);
+            Error::Method { allowed, .. } => {
+                reply.insert(header::ALLOW, HeaderValue::from_static(allowed));
             }
             // The rest of the body is not read: the connection cannot be used again.
             Error::TooLarge { .. } | Error::TooSlow | Error::BrokenBody => {

@@ -28,9 +28,12 @@ pub(crate) async fn ready(server: &Server) -> Reply {
     let now = server.engine.clock().now();
     let outcome = match &*last {
         Some((at, outcome)) if now.since(*at) < FRESH_MS => outcome.clone(),
-        Some(_) | None => server.engine.probe().await.map_err(|error| error.to_string()),
+        Some(_) | None => {
+            let outcome = server.engine.probe().await.map_err(|error| error.to_string());
+            *last = Some((now, outcome.clone()));
+            outcome
+        }
     };
-    *last = Some((now, outcome.clone()));
     match outcome {
         Ok(()) => reply::json(StatusCode::OK, &json!({ "status": "ready" })),
         Err(problem) => {

@@ -43,38 +43,36 @@ pub(crate) async fn read(
     if announced.is_some_and(|len| len > max) {
         return Err(Error::TooLarge { max });
     }
-    let first = announced.unwrap_or(FIRST_ROOM);
-    let permits = vec![engine.admit(first).await?];
     let size = u64::try_from(announced.unwrap_or(max)).unwrap_or(u64::MAX);
     let within = BODY_WITHIN_MS + size / BYTES_PER_MS_MIN;
-    let reading = collect(engine, body, first, permits, max);
+    let reading = collect(engine, body, announced.unwrap_or(FIRST_ROOM), max);
     clock::within(engine.clock().as_ref(), within, reading).await.unwrap_or(Err(Error::TooSlow))
 }
 
 async fn collect(
     engine: &Engine,
     mut body: Incoming,
-    mut room: usize,
-    mut permits: Vec<Permit>,
+    announced: usize,
     max: usize,
 ) -> Result<InboundBody, Error> {
+    let mut permits = Vec::new();
+    let mut room = 0;
     let mut first: Option<Bytes> = None;
     let mut all = BytesMut::new();
     loop {
         let next = clock::within(engine.clock().as_ref(), PART_WITHIN_MS, body.frame());
-        let Some(frame) = next.await.ok_or(Error::TooSlow)? else {
-            break;
-        };
-        let Ok(part) = frame.map_err(|_| Error::BrokenBody)?.into_data() else {
-            continue;
-        };
+        let Some(frame) = next.await.ok_or(Error::TooSlow)? else { break };
+        let Ok(part) = frame.map_err(|_| Error::BrokenBody)?.into_data() else { continue };
         let len = first.as_ref().map_or(all.len(), Bytes::len) + part.len();
         if len > max {
             return Err(Error::TooLarge { max });
         }
+        // Room is given when something has come: announcing a body and sending nothing of it
+        // keeps nobody out.
         while len > room {
-            permits.push(engine.admit(room).await?);
-            room *= 2;
+            let more = if room == 0 { announced.max(1) } else { room };
+            permits.push(engine.admit(more).await?);
+            room += more;
         }
         // A body that comes in one part is not copied.
         match first.take() {

@@ -7,6 +7,7 @@
 mod admin;
 mod clock;
 mod error;
+mod first_bytes;
 mod health;
 mod inbound;
 mod listen;

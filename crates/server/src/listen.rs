@@ -14,6 +14,7 @@ use reveille_engine::Engine;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 
+use crate::first_bytes::FirstBytes;
 use crate::{Config, Server, clock, health, metrics, route};
 
 /// A client has this long to send its headers.
@@ -127,9 +128,11 @@ fn connect(
 + 'static {
     // Answers are small and awaited: they must not wait for more bytes to fill a packet.
     let _ = socket.set_nodelay(true);
+    let engine = server.engine.clone();
     let service = service_fn(move |request| {
         let server = server.clone();
         async move { Ok::<_, Infallible>(route::route(&server, request).await) }
     });
+    let socket = FirstBytes::new(socket, engine.clock().as_ref());
     builder.serve_connection(TokioIo::new(socket), service).into_owned()
 }

@@ -49,7 +49,8 @@ async fn dispatch(server: &Server, request: Request<Incoming>) -> Result<Reply, 
         "/health" | "/healthz" | "/readyz" | "/metrics" | "/admin/v1/streams" => {
             let reading = matches!(*request.method(), Method::GET | Method::HEAD);
             if !reading {
-                return Err(Error::Method(request.method().clone()));
+                let method = request.method().clone();
+                return Err(Error::Method { method, allowed: "GET, HEAD, OPTIONS" });
             }
             match path {
                 "/readyz" => Ok(health::ready(server).await),

@@ -35,6 +35,9 @@ pub(crate) async fn answer(
         Method::PUT => create::answer(server, path, request).await,
         Method::HEAD => read::head(server, path),
         Method::DELETE => delete::answer(server, path).await,
-        _ => Err(Error::Method(request.method().clone())),
+        _ => Err(Error::Method {
+            method: request.method().clone(),
+            allowed: "GET, POST, PUT, DELETE, HEAD, OPTIONS",
+        }),
     }
 }

@@ -122,7 +122,7 @@ impl Portion<'_> {
         while let Some(chunk) = before.take() {
             let adjacent = pile.first().is_some_and(|next| next.start() == chunk.end());
             let worth = chunk.len() <= total.max(CHUNK_SMALL_BYTES) && chunk.len() < CHUNK_BYTES;
-            if !adjacent || !worth {
+            if !adjacent || !worth || chunk.continues() {
                 break;
             }
             total += chunk.len();
@@ -162,26 +162,44 @@ fn unseen_part(chunk: &Chunk, held: u64) -> Option<Chunk> {
     }
 }
 
-/// Cuts adjacent chunks anew, at boundaries between appends, into values of the full size.
+/// Cuts adjacent chunks anew into values of the full size: at boundaries between appends, and
+/// through appends that are longer than that.
 fn cut(pile: &[Chunk]) -> Vec<(u64, Bytes)> {
     let mut written = Vec::new();
     let mut piece: Vec<Bytes> = Vec::new();
     let mut start = pile.first().map_or(0, Chunk::start);
     let mut len = 0;
     for append in pile.iter().flat_map(Chunk::appends) {
-        len += u64::try_from(append.len()).unwrap_or(u64::MAX);
-        piece.push(append);
-        if len >= CHUNK_BYTES {
+        let append_len = u64::try_from(append.len()).unwrap_or(u64::MAX);
+        if !piece.is_empty() && len + append_len > CHUNK_BYTES {
             written.push((start, encode(&piece, len)));
             piece.clear();
             start += len;
             len = 0;
+        }
+        if append_len > CHUNK_BYTES {
+            cut_append(&mut written, start, &append);
+            start += append_len;
+        } else {
+            piece.push(append);
+            len += append_len;
         }
     }
     if !piece.is_empty() {
         written.push((start, encode(&piece, len)));
     }
     written
+}
+
+/// One long append as several values.
+fn cut_append(written: &mut Vec<(u64, Bytes)>, start: u64, append: &Bytes) {
+    let size = usize::try_from(CHUNK_BYTES).unwrap_or(usize::MAX);
+    let count = append.len().div_ceil(size);
+    let mut at = start;
+    for (index, part) in append.chunks(size).enumerate() {
+        written.push((at, Chunk::encode_part(part, index == 0, index + 1 == count)));
+        at += u64::try_from(part.len()).unwrap_or(u64::MAX);
+    }
 }
 
 fn encode(piece: &[Bytes], len: u64) -> Bytes {
@@ -274,6 +292,21 @@ mod tests {
         apply(&table, &append(0)).unwrap();
         apply(&table, &Run::merge(&append(2_000), &purge)).unwrap();
         assert_eq!(table.pairs(), vec![]);
+    }
+
+    #[test]
+    fn a_long_append_is_cut_and_its_boundaries_stay() {
+        let table = MemoryTable::default();
+        let long = vec![9u8; 700_000];
+        let appends = [vec![1u8; 10], long, vec![2u8; 20]];
+        apply(&table, &run_of(0, &appends)).unwrap();
+        apply(&table, &run_of(10, &appends[1..])).unwrap();
+        apply(&table, &run_of(700_030, &[vec![3u8; 5]])).unwrap();
+        let largest = table.pairs().iter().map(|(_, value)| value.len()).max();
+        assert!(largest < Some(300_000), "{largest:?}");
+        let (bytes, boundaries) = stored(&table);
+        assert_eq!(bytes.len(), 700_035);
+        assert_eq!(boundaries, [0, 10, 700_010, 700_030, 700_035]);
     }
 
     #[test]

@@ -2,19 +2,27 @@
 //!
 //! | bytes | what |
 //! |---|---|
-//! | 4 | number of appends, little-endian |
-//! | 4 each | length of each append, little-endian |
+//! | 4 | number of appends, little-endian; bit 31: the first began in the chunk before; bit 30: the last goes on in the next |
+//! | 4 each | length of each append, as far as it is in this chunk, little-endian |
 //! | rest | the appends' stored bytes, one after another |
 //!
 //! The position of the first byte is in the key. Boundaries between appends are kept because
-//! forks begin at them and readers resume at them.
+//! forks begin at them and readers resume at them. A long append is cut into several chunks, so
+//! that nobody has to hold all of it in memory to send it.
 
 use bytes::{BufMut, Bytes, BytesMut};
+
+/// The first append began in the chunk before.
+const CONTINUES: u32 = 1 << 31;
+/// The last append goes on in the next chunk.
+const UNFINISHED: u32 = 1 << 30;
 
 /// One chunk, with its place in the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
     start: u64,
+    continues: bool,
+    unfinished: bool,
     lens: Bytes,
     payload: Bytes,
 }
@@ -28,13 +36,19 @@ impl Chunk {
     /// Reads a chunk that starts at `start`.
     pub fn decode(start: u64, value: &Bytes) -> Result<Chunk, ChunkError> {
         let count = value.first_chunk::<4>().ok_or(ChunkError)?;
-        let count = usize::try_from(u32::from_le_bytes(*count)).map_err(|_| ChunkError)?;
+        let head = u32::from_le_bytes(*count);
+        let count = usize::try_from(head & !(CONTINUES | UNFINISHED)).map_err(|_| ChunkError)?;
         let payload_at = count.checked_mul(4).and_then(|n| n.checked_add(4)).ok_or(ChunkError)?;
         if payload_at > value.len() {
             return Err(ChunkError);
         }
-        let chunk =
-            Chunk { start, lens: value.slice(4..payload_at), payload: value.slice(payload_at..) };
+        let chunk = Chunk {
+            start,
+            continues: head & CONTINUES != 0,
+            unfinished: head & UNFINISHED != 0,
+            lens: value.slice(4..payload_at),
+            payload: value.slice(payload_at..),
+        };
         let total: u64 = chunk.append_lens().sum();
         if total != chunk.len() {
             return Err(ChunkError);
@@ -54,6 +68,17 @@ impl Chunk {
         for append in appends {
             out.put_slice(append);
         }
+    }
+
+    /// Writes a part of one long append.
+    pub fn encode_part(part: &[u8], first: bool, last: bool) -> Bytes {
+        let mut out = BytesMut::with_capacity(8 + part.len());
+        let continues = if first { 0 } else { CONTINUES };
+        let unfinished = if last { 0 } else { UNFINISHED };
+        out.put_u32_le(1 | continues | unfinished);
+        out.put_u32_le(u32::try_from(part.len()).unwrap_or(u32::MAX));
+        out.put_slice(part);
+        out.freeze()
     }
 
     /// The position of its first byte.
@@ -86,13 +111,32 @@ impl Chunk {
         if from >= to { Bytes::new() } else { self.payload.slice(from..to) }
     }
 
-    /// Whether an append begins or ends at this position.
-    pub fn is_boundary(&self, position: u64) -> bool {
-        position == self.start || self.boundaries().any(|end| end == position)
+    /// Whether its first append began in the chunk before.
+    pub fn continues(&self) -> bool {
+        self.continues
     }
 
-    /// The append that begins at this position.
+    /// Whether its last append goes on in the next chunk.
+    pub fn is_unfinished(&self) -> bool {
+        self.unfinished
+    }
+
+    /// Whether an append begins or ends at this position.
+    pub fn is_boundary(&self, position: u64) -> bool {
+        if position == self.start {
+            return !self.continues;
+        }
+        if position == self.end() {
+            return !self.unfinished;
+        }
+        self.boundaries().any(|end| end == position)
+    }
+
+    /// The append that begins at this position, as far as this chunk has it.
     pub fn append_at(&self, position: u64) -> Option<Bytes> {
+        if self.continues && position == self.start {
+            return None;
+        }
         let mut begin = self.start;
         for end in self.boundaries() {
             if begin == position {
@@ -116,7 +160,13 @@ impl Chunk {
     pub fn split_from(&self, position: u64) -> Option<Chunk> {
         let before = self.boundaries().position(|end| end == position)?;
         let lens = self.lens.slice((before + 1) * 4..);
-        Some(Chunk { start: position, lens, payload: self.slice(position, self.end()) })
+        Some(Chunk {
+            start: position,
+            continues: false,
+            unfinished: self.unfinished,
+            lens,
+            payload: self.slice(position, self.end()),
+        })
     }
 
     fn append_lens(&self) -> impl Iterator<Item = u64> + '_ {
@@ -165,6 +215,20 @@ mod tests {
         assert_eq!(whole.split_from(2), None);
         let appends: Vec<Bytes> = whole.appends().collect();
         assert_eq!(appends, ["a", "bc", "d"]);
+    }
+
+    #[test]
+    fn parts_of_a_long_append_have_no_boundary_between_them() {
+        let part =
+            |at, first, last| Chunk::decode(at, &Chunk::encode_part(b"abc", first, last)).unwrap();
+        let (first, middle, last) =
+            (part(0, true, false), part(3, false, false), part(6, false, true));
+        let boundary = |chunk: &Chunk, at| chunk.is_boundary(at);
+        assert!(boundary(&first, 0) && !boundary(&first, 3));
+        assert!(!boundary(&middle, 3) && !boundary(&middle, 6));
+        assert!(!boundary(&last, 6) && boundary(&last, 9));
+        assert_eq!(first.append_at(0), Some(Bytes::from_static(b"abc")));
+        assert_eq!(middle.append_at(3), None);
     }
 
     #[test]

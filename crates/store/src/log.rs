@@ -16,6 +16,7 @@ mod frame;
 mod recover;
 mod segment;
 mod spare;
+mod syncer;
 mod tail;
 mod window;
 
@@ -34,6 +35,7 @@ use frame::{HEADER_BYTES, Header, Kind};
 pub use recover::{Recovered, Torn};
 use segment::{Active, BLOCK_BYTES, Closed, Segment};
 pub use spare::SparePool;
+pub use syncer::Syncer;
 
 /// A buffer that grew beyond this for a large record is not kept.
 const BUFFER_KEEP_BYTES: usize = 4 << 20;
@@ -68,6 +70,7 @@ pub struct Log {
     /// The segments before the active one, oldest first.
     closed: VecDeque<Closed>,
     active: Active,
+    syncer: Syncer,
     next_seq: u64,
     /// The next record needs a new segment, even if it would fit into this one.
     must_rotate: bool,
@@ -144,6 +147,7 @@ impl Log {
             salt,
             spares,
             closed: VecDeque::new(),
+            syncer: Syncer::new(Arc::clone(&active.file)),
             active,
             next_seq,
             must_rotate: false,
@@ -171,6 +175,12 @@ impl Log {
     /// The pool of spares, for whoever keeps it filled.
     pub fn spares(&self) -> SparePool {
         self.spares.clone()
+    }
+
+    /// Makes commits durable later, if they are not synced one by one: before the table takes what
+    /// is in them, for it must never know more than the log.
+    pub fn syncer(&self) -> Option<Syncer> {
+        (!self.config.sync).then(|| self.syncer.clone())
     }
 
     /// Makes one record durable, whose payload is `parts` one after the other, and returns its
@@ -264,16 +274,18 @@ impl Log {
     /// does not take even that, then the next record overwrites it.
     fn erase_unfinished(&mut self) -> Result<(), CommitError> {
         match self.active.file.write_at(&[0; HEADER_BYTES], self.active.tail) {
-            Ok(()) => self.sync_tail(),
+            // Without sync too: it was refused, and no crash may bring it back.
+            Ok(()) => self.sync_file(),
             Err(error) if is_full(&error) => Ok(()),
             Err(error) => Err(self.fail_at_tail(error)),
         }
     }
 
     fn sync_tail(&mut self) -> Result<(), CommitError> {
-        if !self.config.sync {
-            return Ok(());
-        }
+        if self.config.sync { self.sync_file() } else { Ok(()) }
+    }
+
+    fn sync_file(&mut self) -> Result<(), CommitError> {
         let synced = self.active.file.sync();
         synced.map_err(|source| self.stop(self.active.segment.name(), self.active.tail, source))
     }
@@ -305,6 +317,7 @@ impl Log {
         {
             return Err(self.fail_at_tail(source));
         }
+        self.syncer.follow(Arc::clone(&file));
         let active = Active::new(file, segment, BLOCK_BYTES as u64);
         let Segment { number, bytes, .. } = std::mem::replace(&mut self.active, active).segment;
         self.closed.push_back(Closed { number, last: self.next_seq - 1, bytes });

@@ -1,6 +1,8 @@
 //! The state against a plain map: whatever is published, set aside and applied in whatever order,
 //! readers see the newest of everything, and whoever holds an old view sees nothing older than it.
 
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "this is a test")]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -29,6 +31,8 @@ enum Step {
     /// The table is brought back to what it last secured, and the log replayed over it.
     Crash,
     Checkpoint,
+    /// The table fails, forgets what it has not secured, and begins anew.
+    Recover,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -42,6 +46,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Hold),
         1 => Just(Step::Crash),
         1 => Just(Step::Checkpoint),
+        1 => Just(Step::Recover),
     ]
 }
 
@@ -92,12 +97,7 @@ impl World {
         match step {
             Step::Publish(changes, appends) => self.publish(changes, appends),
             Step::Freeze => drop(self.state.freeze()),
-            Step::Apply => {
-                if let Some(frozen) = self.state.freeze() {
-                    self.state.apply(&frozen).unwrap();
-                    self.applied = frozen.through;
-                }
-            }
+            Step::Apply => self.apply(),
             Step::Hold => self.held.push(Held {
                 reader: self.state.reader(),
                 since: self.history.len() - 1,
@@ -108,6 +108,20 @@ impl World {
                 self.checkpoint = self.applied;
             }
             Step::Crash => self.crash(),
+            Step::Recover => {
+                self.table.crash();
+                self.held.clear();
+                self.state.recover().unwrap();
+                self.check();
+                self.apply();
+            }
+        }
+    }
+
+    fn apply(&mut self) {
+        if let Some(frozen) = self.state.freeze() {
+            self.state.apply(&frozen).unwrap();
+            self.applied = frozen.through;
         }
     }
 

@@ -1,6 +1,7 @@
 //! `PUT`: make a stream, alone or as a fork of another.
 
 use http::header;
+use http::request::Parts;
 use http::{HeaderMap, Request, StatusCode};
 use hyper::body::Incoming;
 use reveille_core::stream::create::{Create, ForkRequest};
@@ -32,13 +33,13 @@ pub(super) async fn answer(
     let first = Body::new(body.bytes.clone(), content_type.as_ref());
     let create = Create { content_type, expiry, closed, fork, body: first };
     let (head, new) = server.engine.create(&server.tenant, path, create).await?;
-    Ok(created_reply(server, path, &parts.headers, &head, new))
+    Ok(created_reply(server, path, &parts, &head, new))
 }
 
 fn created_reply(
     server: &Server,
     path: &StreamPath,
-    request: &HeaderMap,
+    request: &Parts,
     head: &Head,
     new: bool,
 ) -> Reply {
@@ -52,11 +53,13 @@ fn created_reply(
 }
 
 /// The stream's URL as the client can reach it.
-fn location(server: &Server, path: &StreamPath, request: &HeaderMap) -> String {
+fn location(server: &Server, path: &StreamPath, request: &Parts) -> String {
     if let Some(base) = &server.config.public_url {
         return format!("{}{path}", base.trim_end_matches('/'));
     }
-    match request.get(header::HOST).and_then(|host| host.to_str().ok()) {
+    // HTTP/2 has the host in the target of the request.
+    let host = request.headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    match host.or(request.uri.authority().map(|authority| authority.as_str())) {
         Some(host) => format!("http://{host}{path}"),
         None => path.to_string(),
     }

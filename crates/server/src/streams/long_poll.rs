@@ -46,7 +46,9 @@ pub(super) async fn answer(server: &Server, wanted: &Wanted<'_>) -> Result<Reply
             }
         });
         match waited.await.flatten() {
-            Some(Heard::News(News::Grown(growth))) if growth.from == at && growth.to > at => {
+            Some(Heard::News(News::Grown(growth)))
+                if growth.from == at && growth.to > at && growth.is_whole() =>
+            {
                 return Ok(grown(server, wanted, &head, &growth));
             }
             // Whatever else it was, the next look shows it.

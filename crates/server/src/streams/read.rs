@@ -123,12 +123,12 @@ pub(super) async fn catch_up(
     if let Some(cursor) = cursor {
         out.insert(headers::STREAM_CURSOR, HeaderValue::from(cursor));
     }
+    out.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
     if etag::matches(wanted.headers, &tag) {
         *reply.status_mut() = StatusCode::NOT_MODIFIED;
         return Ok(reply);
     }
     reply::set(out, header::CONTENT_TYPE, head.content_type.as_str());
-    out.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
     let kind = head.content_type.framing();
     let len = framing::unframed_len(kind, reading.len());
     let gzip = compress::wanted(wanted.headers, kind, len).then(Gzip::new);

@@ -162,7 +162,7 @@ impl Events {
             }
         };
         match heard {
-            Heard::News(News::Grown(growth)) if growth.from == self.at => {
+            Heard::News(News::Grown(growth)) if growth.from == self.at && growth.is_whole() => {
                 Some(Ok(self.grown(&growth)))
             }
             Heard::News(News::Grown(growth)) if growth.to <= self.at && !growth.closed => None,
@@ -224,11 +224,12 @@ async fn gather(reading: &mut Reading) -> Result<Bytes, Failure> {
     let Some(first) = reading.next().await? else {
         return Ok(Bytes::new());
     };
-    if first.len() >= EVENT_BYTES {
+    if first.len() >= EVENT_BYTES && reading.at_boundary() {
         return Ok(first);
     }
     let mut all = Vec::from(first);
-    while all.len() < EVENT_BYTES {
+    // An event holds whole appends.
+    while all.len() < EVENT_BYTES || !reading.at_boundary() {
         match reading.next().await? {
             Some(piece) => all.extend_from_slice(&piece),
             None => break,

@@ -220,7 +220,8 @@ async fn what_is_not_worth_or_not_fit_is_not_compressed() {
         let path = format!("/{kind}");
         server.create(&path, kind).await;
         server.append(&path, kind, &[0; 200_000]).await.expect(204);
-        let answer = server.ask("GET", &path, &[("accept-encoding", "gzip")], b"").await.expect(200);
+        let answer =
+            server.ask("GET", &path, &[("accept-encoding", "gzip")], b"").await.expect(200);
         assert_eq!(answer.get("content-encoding"), None, "{kind}");
         assert_eq!(answer.body.len(), 200_000);
     }

@@ -34,7 +34,7 @@ async fn stored(server: &TestServer) -> usize {
 
 /// Sends as much as the server takes; true if it took everything.
 async fn pour(connection: &mut Connection, mut bytes: usize) -> bool {
-    let block = [b'x'; 64 << 10];
+    let block = vec![b'x'; 64 << 10];
     while bytes > 0 {
         let count = bytes.min(block.len());
         if connection.try_send(&block[..count]).await.is_err() {
@@ -104,9 +104,7 @@ async fn a_body_that_stops_coming_is_given_up() {
     {
         let mut connection = server.connect().await;
         connection.send(&begin).await;
-        clock.sleeper(15_000).await;
-        clock.advance(15_000);
-        let answer = connection.answer("POST").await.expect(408);
+        let answer = clock.run_out(15_000, connection.answer("POST")).await.expect(408);
         assert_eq!(answer.code(), "BODY_TOO_SLOW");
         assert!(connection.rest().await.is_empty(), "the connection ends");
     }
@@ -244,30 +242,64 @@ async fn a_client_that_asks_before_it_sends_is_answered_first() {
 async fn uploads_without_room_wait_and_then_are_told_to_come_back_while_small_ones_pass() {
     let clock = HandClock::new();
     let server = with_stream(Setup { segment_bytes: 64 << 20, ..Setup::on(&clock) }).await;
-    // Four uploads of 10 MiB that stall take 40 of the 48 MiB for large bodies.
-    let mut stalled = Vec::new();
-    for _ in 0..4 {
-        let mut connection = server.connect().await;
+    let all = server.engine.admit(48 << 20).await.unwrap();
+    let mut connection = server.connect().await;
+    let large = async {
         connection.send(&announce(MAX)).await;
+        pour(&mut connection, MAX).await;
+        connection.answer("POST").await
+    };
+    let others = async {
+        clock.sleeper(2_000).await;
+        for _ in 0..10 {
+            server.append("/s", "text/plain", &[b's'; 60_000]).await.expect(204);
+        }
+        server.get("/s").await.expect(200);
+        clock.advance(2_000);
+    };
+    let (answer, ()) = tokio::join!(large, others);
+    let answer = answer.expect(503);
+    assert_eq!((answer.code().as_str(), answer.need("retry-after")), ("BUSY", "1"));
+    assert_eq!(stored(&server).await, 600_000);
+    // One that waits goes on as soon as there is room.
+    let mut connection = server.connect().await;
+    let large = async {
+        connection.send(&announce(MAX)).await;
+        pour(&mut connection, MAX).await;
+        connection.answer("POST").await
+    };
+    let others = async {
+        clock.sleeper(2_000).await;
+        drop(all);
+    };
+    let (answer, ()) = tokio::join!(large, others);
+    answer.expect(204);
+    assert_eq!(stored(&server).await, 600_000 + MAX);
+}
+
+/// An announcement is no body: what has not come takes no room from those whose bodies have.
+async fn announcements_keep_nobody_out(bytes: usize) {
+    let server = with_stream(Setup::large()).await;
+    let mut stalled = Vec::new();
+    for _ in 0..300 {
+        let mut connection = server.connect().await;
+        connection.send(&announce(bytes)).await;
         stalled.push(connection);
     }
-    clock.sleepers(15_000, 4).await;
-    let mut waiting = server.connect().await;
-    waiting.send(&announce(MAX)).await;
-    clock.sleeper(2_000).await;
-    for _ in 0..10 {
-        server.append("/s", "text/plain", &[b's'; 60_000]).await.expect(204);
+    for _ in 0..3 {
+        let mut connection = server.connect().await;
+        connection.send(&announce(bytes)).await;
+        pour(&mut connection, bytes).await;
+        connection.answer("POST").await.expect(204);
     }
-    server.get("/s").await.expect(200);
-    clock.advance(2_000);
-    let answer = waiting.answer("POST").await.expect(503);
-    assert_eq!((answer.code().as_str(), answer.need("retry-after")), ("BUSY", "1"));
-    // One that gives up makes room for one that waits.
-    let mut waiting = server.connect().await;
-    waiting.send(&announce(MAX)).await;
-    clock.sleeper(2_000).await;
-    drop(stalled.pop());
-    assert!(pour(&mut waiting, MAX).await);
-    waiting.answer("POST").await.expect(204);
-    assert_eq!(stored(&server).await, 600_000 + MAX);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_hundred_announcements_of_64_kib_keep_nobody_out() {
+    announcements_keep_nobody_out(64 << 10).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_hundred_announcements_of_10_mib_keep_nobody_out() {
+    announcements_keep_nobody_out(MAX).await;
 }

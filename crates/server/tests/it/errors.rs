@@ -159,11 +159,8 @@ async fn refusals_of_bodies(seen: &mut Vec<Answer>) {
     seen.push(answer);
 
     let mut connection = server.connect().await;
-    connection.send(&announce("10")).await;
-    connection.send(b"half").await;
-    clock.sleeper(15_000).await;
-    clock.advance(15_000);
-    let answer = connection.answer("POST").await.expect(408);
+    connection.send(&[announce("10"), b"half".to_vec()].concat()).await;
+    let answer = clock.run_out(15_000, connection.answer("POST")).await.expect(408);
     assert_eq!(answer.code(), "BODY_TOO_SLOW");
     seen.push(answer);
 
@@ -178,10 +175,8 @@ async fn refusals_of_bodies(seen: &mut Vec<Answer>) {
 
     let all = server.engine.admit(48 << 20).await.unwrap();
     let mut connection = server.connect().await;
-    connection.send(&announce("100000")).await;
-    clock.sleeper(2_000).await;
-    clock.advance(2_000);
-    let answer = connection.answer("POST").await.expect(503);
+    connection.send(&[announce("100000"), vec![b'x'; 100_000]].concat()).await;
+    let answer = clock.run_out(2_000, connection.answer("POST")).await.expect(503);
     assert_eq!(answer.code(), "BUSY");
     seen.push(answer);
     drop(all);

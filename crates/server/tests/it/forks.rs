@@ -159,7 +159,13 @@ async fn a_fork_knows_nothing_of_its_sources_producers() {
     let server = Setup::default().start().await;
     server.create("/a", "text/plain").await;
     let producer = |seq| {
-        [TEXT, ("producer-id", "p"), ("producer-epoch", "0"), ("producer-seq", seq), ("stream-seq", seq)]
+        [
+            TEXT,
+            ("producer-id", "p"),
+            ("producer-epoch", "0"),
+            ("producer-seq", seq),
+            ("stream-seq", seq),
+        ]
     };
     server.ask("POST", "/a", &producer("0"), b"a").await.expect(200);
     fork(&server, "/b", &[("stream-forked-from", "/a")]).await.expect(201);

@@ -14,7 +14,7 @@ use std::time::Duration;
 pub(crate) use alone::{Memory, alone};
 pub(crate) use client::{Answer, Connection, Head, Headers, Piece, head_of, request};
 pub(crate) use clock::{HandClock, START_MS};
-pub(crate) use events::{Control, Events};
+pub(crate) use events::Events;
 pub(crate) use server::{LONG_POLL_MS, Setup, TestServer};
 
 /// Nothing in these tests takes this long, unless it would take forever.

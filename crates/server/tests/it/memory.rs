@@ -18,11 +18,14 @@ fn block(client: usize, number: usize) -> Vec<u8> {
     (0..64 << 10).map(|at| u8::try_from((at / 251 + at + seed) % 256).unwrap()).collect()
 }
 
-/// Sends a body of 10 MiB in blocks; the status of the answer.
+/// Sends a body of 10 MiB in blocks, every other client without saying how long it will be; the
+/// status of the answer.
 async fn upload(server: Arc<TestServer>, client: usize) -> u16 {
+    let chunked = client % 2 == 1;
     let length = (10 * MIB).to_string();
-    let headers = [("content-type", BINARY), ("content-length", &length)];
-    let mut head = head_of("POST", &format!("/s/{client}"), &headers);
+    let framing =
+        if chunked { ("transfer-encoding", "chunked") } else { ("content-length", &*length) };
+    let mut head = head_of("POST", &format!("/s/{client}"), &[("content-type", BINARY), framing]);
     head.extend_from_slice(b"\r\n");
     let mut connection = server.connect().await;
     let mut sending = connection.try_send(&head).await;
@@ -30,7 +33,12 @@ async fn upload(server: Arc<TestServer>, client: usize) -> u16 {
         if sending.is_err() {
             break;
         }
-        sending = connection.try_send(&block(client, number)).await;
+        let mut part = block(client, number);
+        if chunked {
+            part.splice(..0, *b"10000\r\n");
+            part.extend_from_slice(if number == 159 { b"\r\n0\r\n\r\n" } else { b"\r\n" });
+        }
+        sending = connection.try_send(&part).await;
     }
     let answer = connection.answer("POST").await;
     if answer.status() == 503 {

@@ -75,7 +75,10 @@ async fn a_producer_that_restarts_fences_the_one_before() {
     server.ask("POST", "/s", &tagged("p", "2", "0"), b"b").await.expect(200);
     for seq in ["0", "1", "9"] {
         let answer = server.ask("POST", "/s", &tagged("p", "1", seq), b"x").await.expect(403);
-        assert_eq!((answer.code().as_str(), answer.need("producer-epoch")), ("PRODUCER_FENCED", "2"));
+        assert_eq!(
+            (answer.code().as_str(), answer.need("producer-epoch")),
+            ("PRODUCER_FENCED", "2")
+        );
     }
     let answer = server.ask("POST", "/s", &tagged("p", "2", "5"), b"x").await.expect(409);
     assert_eq!(answer.need("producer-expected-seq"), "1");
@@ -138,7 +141,8 @@ async fn writers_at_once_are_all_stored_whole_and_at_the_offsets_they_were_told(
             let mut told = Vec::new();
             for number in 0..30 {
                 let body = format!("<{writer}.{number}>");
-                let answer = connection.ask("POST", "/s", &[TEXT], body.as_bytes()).await.expect(204);
+                let answer =
+                    connection.ask("POST", "/s", &[TEXT], body.as_bytes()).await.expect(204);
                 told.push((answer.next_offset().to_owned(), body));
             }
             told

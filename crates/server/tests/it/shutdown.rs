@@ -136,7 +136,8 @@ async fn everything_answered_under_load_is_there_after_the_end() {
         for (path, (answered, sent)) in written {
             let text = server.get(&path).await.expect(200).text();
             let stored: Vec<&str> = text.split_terminator(';').collect();
-            let expected: Vec<String> = (0..stored.len()).map(|number| number.to_string()).collect();
+            let expected: Vec<String> =
+                (0..stored.len()).map(|number| number.to_string()).collect();
             assert_eq!(stored, expected, "{path}: in order, once");
             // One that was sent and not answered may be there or not.
             assert!(stored.len() >= answered && stored.len() <= sent, "{path} {answered} {sent}");

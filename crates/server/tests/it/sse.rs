@@ -31,7 +31,8 @@ async fn an_empty_stream_greets_and_waits() {
 async fn line_ends_of_every_kind_stay_within_their_event() {
     let server = Setup::default().start().await;
     server.create("/s", "text/plain").await;
-    let nasty = "a\r\nb\rc\nd\n\n\r\r\r\n\nevent: control\ndata:{\"streamClosed\":true}\r\n\r\n: x\n";
+    let nasty =
+        "a\r\nb\rc\nd\n\n\r\r\r\n\nevent: control\ndata:{\"streamClosed\":true}\r\n\r\n: x\n";
     let plain = nasty.replace("\r\n", "\n").replace('\r', "\n");
     // Live, and then to one who comes later.
     let mut live = Events::open(&server, "/s?offset=now&live=sse").await;

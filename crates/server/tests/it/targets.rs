@@ -18,6 +18,15 @@ async fn unknown_methods_are_refused_and_told_the_known_ones() {
     server.head("/s").await.expect(200);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_is_connected_to_anybody() {
+    let server = Setup::default().start().await;
+    for target in ["other.example:80", "/s", "http://other.example/"] {
+        let answer = server.ask("CONNECT", target, &[], b"").await;
+        assert!([400, 405].contains(&answer.status()), "{target}: {answer}");
+    }
+}
+
 /// RFC 9110 §10.2.1: `Allow` names the methods of this target, not of some other.
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_that_are_only_read_do_not_claim_to_be_written() {

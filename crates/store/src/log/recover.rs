@@ -86,6 +86,11 @@ pub(super) fn run(
         closed.push_back(Closed { number, bytes, last: end.next_seq - 1 });
     }
 
+    if last.segment.unsynced {
+        // What is replayed may reach the table at once, and that must not know more than the log.
+        let synced = last.window.file.sync();
+        synced.map_err(|source| last.io(source))?;
+    }
     let end = read_records(&mut last, None, after, replay, &mut recovered)?;
     // Only without syncs can the table know more than the log.
     if end.next_seq <= after && !last.segment.unsynced {

@@ -32,6 +32,18 @@ impl HandClock {
         self.now.send_modify(|now| *now += millis);
     }
 
+    /// Moves the time by `millis` as often as somebody waits that long, until the future ends.
+    pub(crate) async fn run_out<T>(&self, millis: u64, future: impl Future<Output = T>) -> T {
+        tokio::pin!(future);
+        loop {
+            tokio::select! {
+                biased;
+                value = &mut future => return value,
+                () = self.sleeper(millis) => self.advance(millis),
+            }
+        }
+    }
+
     /// Waits until somebody sleeps until exactly `millis` from now.
     pub(crate) async fn sleeper(&self, millis: u64) {
         self.sleepers(millis, 1).await;
