@@ -280,6 +280,22 @@ impl Engine {
         Reading::open(&self.partition(tenant).state, tenant, head, from, head.tail)
     }
 
+    /// What a failed read means: bytes of a stream that has ended meanwhile are not damaged, they
+    /// are gone.
+    pub fn explain(
+        &self,
+        tenant: &Tenant,
+        path: &StreamPath,
+        id: StreamId,
+        failure: Failure,
+    ) -> Failure {
+        match (&failure, self.head(tenant, path)) {
+            (Failure::Damaged(_), Err(ended @ Failure::Rejected(_))) => ended,
+            (Failure::Damaged(_), Ok(head)) if head.id != id => Rejected::NotFound.into(),
+            _ => failure,
+        }
+    }
+
     /// Watches a stream: whatever becomes durable after this call is heard.
     pub fn watch(&self, tenant: &Tenant, id: StreamId) -> Watch {
         self.partition(tenant).live.watch(id)

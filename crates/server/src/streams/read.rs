@@ -111,7 +111,8 @@ pub(super) async fn catch_up(
     head: &Head,
     cursor: Option<u64>,
 ) -> Result<Reply, Error> {
-    let mut reading = server.engine.read(&server.tenant, head, wanted.from)?;
+    let explain = |failure| server.engine.explain(&server.tenant, wanted.path, head.id, failure);
+    let mut reading = server.engine.read(&server.tenant, head, wanted.from).map_err(explain)?;
     let closed = head.closed.is_some();
     let tag = etag::tag(head.id, reading.from(), reading.to(), closed);
     let mut reply = reply::status(StatusCode::OK);
@@ -136,7 +137,7 @@ pub(super) async fn catch_up(
         out.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
     *reply.body_mut() = if reading.len() <= WHOLE_BYTES {
-        let body = framing::unframe(kind, reading.collect().await?);
+        let body = framing::unframe(kind, reading.collect().await.map_err(explain)?);
         ReplyBody::Whole(match gzip {
             None => body,
             Some(mut gzip) => [gzip.push(&body), gzip.finish()].concat().into(),
