@@ -34,7 +34,7 @@ Usage: cargo xtask COMMAND [OPTIONS]
   client                               the official TypeScript client across kill -9
   crash [--rounds N] [--flips N] [--seed S]
                                        kill -9 under load, then flipped bits
-  sim [--seeds N] [--seed S] [--lag] [--trace] [--release]
+  sim [--seeds N] [--seed S] [--lag] [--unsynced] [--trace] [--release]
                                        the simulator: many seeds, or one again
   bench …                              reveille beside its peers; `bench --help` says how
   setup                                fetch what cargo does not: npm packages for the suite
@@ -48,7 +48,8 @@ Example: cargo xtask crash --rounds 20 --seed 7
 
 /// The rounds, seeds and samples of `cargo xtask test`.
 const SUITE_ROUNDS: u64 = 3;
-const SIM: [&[&str]; 2] = [&["--seeds", "1000"], &["--seeds", "1000", "--lag"]];
+const SIM: [&[&str]; 3] =
+    [&["--seeds", "1000"], &["--seeds", "1000", "--lag"], &["--seeds", "300", "--unsynced"]];
 const CRASH_ROUNDS: u64 = 200;
 const FLIPS: u64 = 60;
 

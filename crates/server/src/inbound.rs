@@ -6,6 +6,7 @@ use http::header;
 use http_body::Body;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use reveille_engine::limits::SMALL_BODY_BYTES;
 use reveille_engine::{Engine, Permit};
 
 use crate::clock;
@@ -45,14 +46,14 @@ pub(crate) async fn read(
     }
     let size = u64::try_from(announced.unwrap_or(max)).unwrap_or(u64::MAX);
     let within = BODY_WITHIN_MS + size / BYTES_PER_MS_MIN;
-    let reading = collect(engine, body, announced.unwrap_or(FIRST_ROOM), max);
+    let reading = collect(engine, body, announced, max);
     clock::within(engine.clock().as_ref(), within, reading).await.unwrap_or(Err(Error::TooSlow))
 }
 
 async fn collect(
     engine: &Engine,
     mut body: Incoming,
-    announced: usize,
+    announced: Option<usize>,
     max: usize,
 ) -> Result<InboundBody, Error> {
     let mut permits = Vec::new();
@@ -70,7 +71,7 @@ async fn collect(
         // Room is given when something has come: announcing a body and sending nothing of it
         // keeps nobody out.
         while len > room {
-            let more = if room == 0 { announced.max(1) } else { room };
+            let more = next_room(room, announced);
             permits.push(engine.admit(more).await?);
             room += more;
         }
@@ -87,4 +88,32 @@ async fn collect(
     }
     let bytes = first.unwrap_or_else(|| all.freeze());
     Ok(InboundBody { bytes, _permits: permits })
+}
+
+/// How much room a body gets next. Without an announcement it doubles. A large body gets all that
+/// it announced once its beginning has come: many that are half there would wait for each other.
+fn next_room(room: usize, announced: Option<usize>) -> usize {
+    let rest = announced.map(|len| len.saturating_sub(room).max(1));
+    match rest {
+        _ if room == 0 => rest.unwrap_or(FIRST_ROOM).min(FIRST_ROOM),
+        Some(rest) if room + rest > SMALL_BODY_BYTES => rest,
+        Some(rest) => rest.min(room),
+        None => room,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_follows_what_has_come() {
+        assert_eq!(next_room(0, Some(100)), 100);
+        assert_eq!(next_room(0, Some(64 << 10)), FIRST_ROOM);
+        assert_eq!(next_room(FIRST_ROOM, Some(64 << 10)), FIRST_ROOM);
+        assert_eq!(next_room(0, Some(10 << 20)), FIRST_ROOM);
+        assert_eq!(next_room(FIRST_ROOM, Some(10 << 20)), (10 << 20) - FIRST_ROOM);
+        assert_eq!(next_room(0, None), FIRST_ROOM);
+        assert_eq!(next_room(64 << 10, None), 64 << 10);
+    }
 }

@@ -160,6 +160,8 @@ async fn refusals_of_bodies(seen: &mut Vec<Answer>) {
 
     let mut connection = server.connect().await;
     connection.send(&[announce("10"), b"half".to_vec()].concat()).await;
+    // The body is being read.
+    clock.sleeper(30_000).await;
     let answer = clock.run_out(15_000, connection.answer("POST")).await.expect(408);
     assert_eq!(answer.code(), "BODY_TOO_SLOW");
     seen.push(answer);

@@ -7,6 +7,8 @@ use tokio::task::JoinSet;
 use crate::harness::*;
 
 const TEXT: (&str, &str) = ("content-type", "text/plain");
+/// What a short body may take: whoever waits this long is reading one.
+const BODY_MS: u64 = 30_000;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn long_polls_and_event_streams_end_at_once_and_in_order() {
@@ -72,7 +74,7 @@ async fn an_upload_that_was_begun_may_finish() {
     let mut connection = server.connect().await;
     let whole = request("POST", "/s", &[TEXT], b"begun and finished");
     connection.send(&whole[..whole.len() - 8]).await;
-    clock.sleeper(15_000).await;
+    clock.sleeper(BODY_MS).await;
     server.begin_stop();
     clock.sleeper(10_000).await;
     connection.send(&whole[whole.len() - 8..]).await;
@@ -94,7 +96,7 @@ async fn a_client_that_never_finishes_holds_up_the_end_for_ten_seconds_and_no_lo
     let mut upload = server.connect().await;
     let whole = request("POST", "/s", &[TEXT], b"never");
     upload.send(&whole[..whole.len() - 1]).await;
-    clock.sleeper(15_000).await;
+    clock.sleeper(BODY_MS).await;
     // And one that does not read what it asked for.
     let mut reader = server.connect().await;
     for _ in 0..20 {
