@@ -5,7 +5,7 @@
 //! one that was still being written. So the last thing written is one append to a stream of its
 //! own, and only that may be missing, if the server says that it dropped something.
 
-use std::io::{Seek as _, SeekFrom, Write as _};
+use std::io::{ErrorKind, Seek as _, SeekFrom, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -143,8 +143,10 @@ fn judge(flip: &Flip, copy: &Path, log: &Path, streams: &[Stream]) -> anyhow::Re
                     explained(flip, &server.complaints()).context("the server stopped")?;
                     break;
                 }
-                // An answer that breaks off is a failed read, but silence is not.
-                if error.kind() != std::io::ErrorKind::UnexpectedEof {
+                // An answer that breaks off, or is cut with its connection, is a failed read: a
+                // long one finds the damage after its headers have gone. Silence is not.
+                let cut = [ErrorKind::UnexpectedEof, ErrorKind::ConnectionReset];
+                if !cut.contains(&error.kind()) {
                     bail!("{}: {error}", stream.path);
                 }
             }

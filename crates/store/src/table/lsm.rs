@@ -47,14 +47,8 @@ struct Trees {
 impl LsmTable {
     /// Opens or creates the table in a directory.
     pub fn open(directory: &Path) -> Result<LsmTable, TableError> {
-        // The library asserts some of what it reads from disk: its panic is our damaged file.
-        let opened = std::panic::catch_unwind(|| Trees::open(directory));
-        let trees = opened.unwrap_or_else(|panic| {
-            let text = panic.downcast_ref::<String>().map(String::as_str);
-            let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-            Err(TableError::Corrupt(text.unwrap_or("a file makes no sense").to_owned()))
-        });
-        Ok(LsmTable { directory: directory.to_owned(), trees: RwLock::new(Some(trees?)) })
+        let trees = guarded(|| Trees::open(directory))?;
+        Ok(LsmTable { directory: directory.to_owned(), trees: RwLock::new(Some(trees)) })
     }
 
     fn trees(&self) -> Result<Trees, TableError> {
@@ -94,7 +88,8 @@ impl Trees {
 
 impl Table for LsmTable {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, TableError> {
-        Ok(self.trees()?.tree(key).get(key)?.map(Bytes::from))
+        let trees = self.trees()?;
+        guarded(|| Ok(trees.tree(key).get(key)?.map(Bytes::from)))
     }
 
     fn range(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Pair, TableError>>> {
@@ -113,7 +108,8 @@ impl Table for LsmTable {
     }
 
     fn floor(&self, from: &[u8], last: &[u8]) -> Result<Option<Pair>, TableError> {
-        self.trees()?.tree(from).range(from..=last).next_back().map(pair).transpose()
+        let trees = self.trees()?;
+        guarded(|| trees.tree(from).range(from..=last).next_back().map(pair).transpose())
     }
 
     fn apply(&self, changes: Vec<(Bytes, Option<Bytes>)>) -> Result<(), TableError> {
@@ -161,6 +157,15 @@ impl Table for LsmTable {
         }
         Err(TableError::Stopped)
     }
+}
+
+/// The library asserts some of what it reads from disk: its panic is our damaged file.
+fn guarded<T>(work: impl FnOnce() -> Result<T, TableError>) -> Result<T, TableError> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(TableError::Corrupt(text.unwrap_or("a file makes no sense").to_owned()))
+    })
 }
 
 fn pair(guard: fjall::Guard) -> Result<Pair, TableError> {
