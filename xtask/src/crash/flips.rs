@@ -139,7 +139,7 @@ fn judge(flip: &Flip, copy: &Path, log: &Path, streams: &[Stream]) -> anyhow::Re
             Err(Ended::Lost(error)) => {
                 outcome = Outcome::Reported;
                 connection = None;
-                if server.ended()?.is_some() {
+                if has_ended(&mut server, &error)? {
                     explained(flip, &server.complaints()).context("the server stopped")?;
                     break;
                 }
@@ -155,6 +155,20 @@ fn judge(flip: &Flip, copy: &Path, log: &Path, streams: &[Stream]) -> anyhow::Re
     }
     server.kill()?;
     Ok(outcome)
+}
+
+/// Whether the server stopped. Who refuses connections is about to, if it has not already.
+fn has_ended(server: &mut Server, error: &std::io::Error) -> anyhow::Result<bool> {
+    let looks = if error.kind() == ErrorKind::ConnectionRefused { 100 } else { 1 };
+    for look in 0..looks {
+        if server.ended()?.is_some() {
+            return Ok(true);
+        }
+        if look + 1 < looks {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    }
+    Ok(false)
 }
 
 fn read(
