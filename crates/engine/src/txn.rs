@@ -2,14 +2,13 @@
 
 use bytes::Bytes;
 use reveille_core::producer::ProducerState;
-use reveille_core::stream::delete::Deletion;
+use reveille_core::stream::delete::{Deletion, delete};
 use reveille_core::stream::{Head, StreamId};
 use reveille_core::{Millis, Offset, StreamPath, Tenant};
 use reveille_store::keys::{self, Due, Meta};
 use reveille_store::record;
 use reveille_store::state::Reader;
 
-use crate::command::obligation::expired;
 use crate::effect::Effect;
 use crate::partition::{Fetched, Pending};
 use crate::touches::Touches;
@@ -97,9 +96,9 @@ impl<'a> Txn<'a> {
         if head.soft_deleted || self.now() < self.expires_at(&head) {
             return Ok(Some(head));
         }
-        match expired(&head) {
-            None => Ok(Some(head)),
-            Some(deletion) => {
+        match delete(&head) {
+            Err(_) => Ok(Some(head)),
+            Ok(deletion) => {
                 self.end(tenant, path, &head, deletion.clone());
                 Ok(match deletion {
                     Deletion::Soft(head) => Some(*head),

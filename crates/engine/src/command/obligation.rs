@@ -1,7 +1,7 @@
 //! What the due index asks for: expiry, clean-up, and letting go of a fork's source.
 
 use bytes::Bytes;
-use reveille_core::stream::delete::{Deletion, Release, delete, release};
+use reveille_core::stream::delete::{Deletion, Release, release};
 use reveille_core::stream::{Expiry, Head, StreamId};
 use reveille_core::{Millis, StreamPath, Tenant};
 use reveille_store::keys::Due;
@@ -80,9 +80,4 @@ fn release_source(txn: &mut Txn<'_>, tenant: &Tenant, path: &StreamPath) -> Resu
         Release::Ended => txn.end(tenant, path, &head, Deletion::Hard),
     }
     Ok(())
-}
-
-/// What becomes of a stream whose time has come.
-pub(crate) fn expired(head: &Head) -> Option<Deletion> {
-    delete(head).ok()
 }

@@ -45,6 +45,13 @@ async fn pour(connection: &mut Connection, mut bytes: usize) -> bool {
     true
 }
 
+/// Announces a body, sends as much of it as is taken, and waits for the answer.
+async fn upload(connection: &mut Connection, bytes: usize) -> Answer {
+    connection.send(&announce(bytes)).await;
+    pour(connection, bytes).await;
+    connection.answer("POST").await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_of_the_limit_is_taken_and_one_byte_more_is_not() {
     let server = with_stream(Setup::large()).await;
@@ -245,11 +252,7 @@ async fn uploads_without_room_wait_and_then_are_told_to_come_back_while_small_on
     let server = with_stream(Setup { segment_bytes: 64 << 20, ..Setup::on(&clock) }).await;
     let all = server.engine.admit(48 << 20).await.unwrap();
     let mut connection = server.connect().await;
-    let large = async {
-        connection.send(&announce(MAX)).await;
-        pour(&mut connection, MAX).await;
-        connection.answer("POST").await
-    };
+    let large = upload(&mut connection, MAX);
     let others = async {
         clock.sleeper(2_000).await;
         for _ in 0..10 {
@@ -264,11 +267,7 @@ async fn uploads_without_room_wait_and_then_are_told_to_come_back_while_small_on
     assert_eq!(stored(&server).await, 600_000);
     // One that waits goes on as soon as there is room.
     let mut connection = server.connect().await;
-    let large = async {
-        connection.send(&announce(MAX)).await;
-        pour(&mut connection, MAX).await;
-        connection.answer("POST").await
-    };
+    let large = upload(&mut connection, MAX);
     let others = async {
         clock.sleeper(2_000).await;
         drop(all);
@@ -289,9 +288,7 @@ async fn announcements_keep_nobody_out(bytes: usize, begin: &[u8]) {
     }
     for _ in 0..3 {
         let mut connection = server.connect().await;
-        connection.send(&announce(bytes)).await;
-        pour(&mut connection, bytes).await;
-        connection.answer("POST").await.expect(204);
+        upload(&mut connection, bytes).await.expect(204);
     }
 }
 
