@@ -6,6 +6,7 @@
 
 #![warn(missing_docs)]
 
+pub mod consumer;
 pub mod cursor;
 pub mod json;
 pub mod limits;

@@ -28,5 +28,8 @@ pub const TTL_SECONDS_MAX: u64 = 100_000_000_000;
 /// Longest chain of forks of forks: every read walks it.
 pub const FORK_DEPTH_MAX: u32 = 64;
 
+/// Streams that one consumer follows: all of them are in its record, and in every wake.
+pub const CONSUMER_LINKS_MAX: usize = 1_000;
+
 const _: () = assert!(PATH_BYTES_MAX + TENANT_BYTES_MAX + 64 < 65_536, "must fit in a table key");
 const _: () = assert!(PRODUCER_INTEGER_MAX < POSITION_MAX);

@@ -1,0 +1,422 @@
+//! The life of one consumer, as a pure function of what it is and what happens.
+//!
+//! ```text
+//!            pending work: epoch + 1, new wake id, told
+//!     IDLE ────────────────────────────────────────────▶ WAKING ──┐ no sign of life, or a failure:
+//!      ▲ ▲                                                 │  ▲    │ another attempt after a pause
+//!      │ │                                   2xx, callback │  └────┘
+//!      │ │     done, or no sign of life                    ▼
+//!      │ └──────────────────────────────────────────────  LIVE
+//!      │                      with pending work it is woken again at once
+//!      └── `{"done": true}` as the answer to the webhook
+//! ```
+//!
+//! Both dialects are values of [`Policy`]. Nothing here reads a clock or draws a random number;
+//! the caller stores the state that [`Consumer::step`] returns, and acts on the effects only after
+//! that state is durable.
+
+mod answered;
+mod callback;
+mod lease;
+mod policy;
+#[cfg(test)]
+mod tests;
+mod timer;
+
+use std::fmt;
+use std::sync::Arc;
+
+pub use callback::{Ack, Callback};
+pub use policy::{Dialect, Policy, Schedule, SyncDone, WakeBy};
+
+use crate::offset::Offset;
+use crate::path::StreamPath;
+use crate::stream::StreamId;
+use crate::time::Millis;
+
+/// The name of one wake: told to the consumer, and claimed by it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WakeId(pub [u8; 12]);
+
+impl fmt::Display for WakeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("w_")?;
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for WakeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A stream that a consumer follows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// Where.
+    pub path: StreamPath,
+    /// Which incarnation; `None` while there is no stream at the path yet.
+    pub stream: Option<StreamId>,
+    /// Everything before this is processed; `None`, written `-1`, means nothing is, not even the
+    /// beginning of an empty stream.
+    pub acked: Option<Offset>,
+}
+
+/// Where a consumer stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Phase {
+    /// Nobody works.
+    Idle {
+        /// Set when there is work that is still being collected: it is told then.
+        wake_at: Option<Millis>,
+    },
+    /// Somebody is being told.
+    Waking {
+        /// Which attempt this is, from 1.
+        attempt: u32,
+        /// Whether it is on its way, or waits for its time.
+        stage: Stage,
+    },
+    /// Somebody works, or is taken to until then.
+    Live {
+        /// The end of the lease.
+        until: Millis,
+    },
+    /// It is no more; what is left says so to those who ask.
+    Gone(Gone),
+}
+
+/// An attempt to tell a consumer of its work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// It was made; without a sign of life by then, something else must happen.
+    Sent {
+        /// `Millis::NEVER` when nobody is called and work just waits to be claimed.
+        until: Millis,
+    },
+    /// The last one failed; the next is made then.
+    Paused {
+        /// When.
+        until: Millis,
+    },
+}
+
+/// Why a consumer is no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gone {
+    /// It follows no stream any more.
+    Unsubscribed,
+    /// Its endpoint failed for too long.
+    Failed,
+}
+
+/// Everything known of a consumer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Consumer {
+    /// Counts wakes; whoever speaks for an earlier one is fenced off.
+    pub epoch: u64,
+    /// The wake of this epoch; kept while idle, so that a repeated last callback is recognised.
+    pub wake_id: Option<WakeId>,
+    /// Where it stands.
+    pub phase: Phase,
+    /// What it follows, in the order in which it came to.
+    pub links: Vec<Link>,
+    /// When its endpoint began to fail, if it still does.
+    pub failing_since: Option<Millis>,
+    /// When work appeared that nobody was told of yet.
+    pub pending_since: Option<Millis>,
+    /// When it was last woken.
+    pub woken_at: Option<Millis>,
+    /// Who has the lease, in dialects where it is claimed by name.
+    pub holder: Option<Arc<str>>,
+    /// Events that did not need a wake of their own.
+    pub wakes_saved: u64,
+}
+
+/// What the outside contributes to a step.
+pub struct Given<'a> {
+    /// The time.
+    pub now: Millis,
+    /// A name for a wake that begins in this step.
+    pub fresh_wake_id: WakeId,
+    /// Any number.
+    pub random: u64,
+    /// The consumer's rules.
+    pub policy: &'a Policy,
+    /// The tail of a link's stream; `None` if there is no such stream.
+    pub tail: &'a dyn Fn(&Link) -> Option<Offset>,
+    /// Whether more is pending than the links show.
+    pub more_pending: bool,
+    /// Whether so much work is worth a wake already.
+    pub worth_waking: &'a dyn Fn(&Backlog) -> bool,
+}
+
+/// The work that waits for a consumer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Backlog {
+    /// Bytes that are not acknowledged.
+    pub bytes: u64,
+    /// Streams with such bytes.
+    pub streams: u64,
+    /// Since when, in milliseconds.
+    pub waited_ms: u64,
+}
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// A stream that it follows has grown, or began.
+    Appended,
+    /// An attempt was answered, or failed.
+    Answered {
+        /// The wake it belongs to.
+        epoch: u64,
+        /// The attempt.
+        attempt: u32,
+        /// How it ended.
+        answer: Answer,
+    },
+    /// The consumer reports.
+    Callback(Callback),
+    /// A worker asks for the work.
+    Claim {
+        /// Its name.
+        worker: Arc<str>,
+    },
+    /// A worker gives the work back.
+    Release {
+        /// The wake it speaks for.
+        epoch: u64,
+        /// Its name.
+        wake_id: WakeId,
+    },
+    /// A time has come, perhaps.
+    Timer {
+        /// Whether the attempt that the state speaks of is really on its way: after a restart, or
+        /// when too many wait, it is not.
+        in_flight: bool,
+    },
+}
+
+/// How an attempt ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// Somebody is at work.
+    Accepted,
+    /// Everything is done already. Holds what the attempt had announced.
+    Done(Vec<(StreamPath, Offset)>),
+    /// Nobody was reached, or refused.
+    Failed,
+}
+
+/// What is to be done once the new state is durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// Tell the consumer: call its endpoint, or put an event where workers look.
+    Tell {
+        /// The wake.
+        epoch: u64,
+        /// The attempt.
+        attempt: u32,
+    },
+    /// Attempts of earlier wakes, and of this one, need no answer any more.
+    Cancel,
+}
+
+/// Why a step is refused. Nothing has changed then.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Rejected {
+    /// It speaks for another wake.
+    #[error("epoch {given} is not the current one, {current}; stop processing")]
+    StaleEpoch {
+        /// The epoch it gave.
+        given: u64,
+        /// The epoch that counts.
+        current: u64,
+    },
+    /// It names a wake that is not the current one.
+    #[error("the wake id is not that of the current wake; stop processing")]
+    AlreadyClaimed,
+    /// A generation, a wake id or a token does not belong to the current wake.
+    #[error("another wake or worker has taken over; stop processing")]
+    Fenced,
+    /// An offset cannot be acknowledged.
+    #[error(
+        "{path}: this offset cannot be acknowledged; send a Stream-Next-Offset that was read from this stream"
+    )]
+    InvalidOffset {
+        /// The stream it was given for.
+        path: Arc<str>,
+    },
+    /// Somebody else has the lease.
+    #[error("{holder} has claimed this work; try again when its lease has ended")]
+    Held {
+        /// Who.
+        holder: Arc<str>,
+        /// Under which generation.
+        generation: u64,
+    },
+    /// There is nothing to do.
+    #[error("there is no pending work to claim")]
+    NoPendingWork,
+    /// It follows too many streams.
+    #[error("a consumer follows at most {max} streams")]
+    TooManyLinks {
+        /// The limit.
+        max: usize,
+    },
+    /// It is no more.
+    #[error("this consumer no longer exists")]
+    Gone,
+}
+
+/// What a step comes to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// The consumer as it becomes.
+    pub consumer: Consumer,
+    /// What follows from it.
+    pub effects: Vec<Effect>,
+}
+
+impl Consumer {
+    /// A consumer that nobody has told anything yet.
+    pub fn new(epoch: u64, links: Vec<Link>) -> Consumer {
+        Consumer {
+            epoch,
+            wake_id: None,
+            phase: Phase::Idle { wake_at: None },
+            links,
+            failing_since: None,
+            pending_since: None,
+            woken_at: None,
+            holder: None,
+            wakes_saved: 0,
+        }
+    }
+
+    /// What becomes of the consumer. A refusal leaves it as it was.
+    pub fn step(&self, given: &Given<'_>, input: &Input) -> Result<Step, Rejected> {
+        let mut step = Step { consumer: self.clone(), effects: Vec::new() };
+        match input {
+            Input::Appended => step.appended(given),
+            Input::Answered { epoch, attempt, answer } => {
+                step.answered(given, *epoch, *attempt, answer);
+            }
+            Input::Callback(callback) => step.callback(given, callback)?,
+            Input::Claim { worker } => step.claim(given, worker)?,
+            Input::Release { epoch, wake_id } => step.release(given, *epoch, *wake_id)?,
+            Input::Timer { in_flight } => step.timer(given, *in_flight),
+        }
+        let next = &step.consumer;
+        assert!(self.epoch <= next.epoch, "S1: epochs only grow");
+        for link in &next.links {
+            let before = self.links.iter().find(|before| before.path == link.path);
+            let same = before.filter(|before| before.stream == link.stream);
+            assert!(same.is_none_or(|it| it.acked <= link.acked), "S4: acks only grow");
+        }
+        Ok(step)
+    }
+
+    /// Whether any stream has more than was acknowledged.
+    pub fn is_pending(&self, given: &Given<'_>) -> bool {
+        given.more_pending || self.links.iter().any(|link| (given.tail)(link) > link.acked)
+    }
+
+    /// When something must happen by itself.
+    pub fn deadline(&self) -> Option<Millis> {
+        let at = match self.phase {
+            Phase::Idle { wake_at } => wake_at?,
+            Phase::Waking { stage: Stage::Sent { until } | Stage::Paused { until }, .. } => until,
+            Phase::Live { until } => until,
+            Phase::Gone(_) => return None,
+        };
+        (at != Millis::NEVER).then_some(at)
+    }
+
+    fn backlog(&self, given: &Given<'_>) -> Backlog {
+        let mut backlog = Backlog::default();
+        for link in &self.links {
+            let (tail, acked) = ((given.tail)(link), link.acked);
+            if tail > acked {
+                backlog.streams += 1;
+                let position = |at: Option<Offset>| at.map_or(0, |at| at.position());
+                backlog.bytes += position(tail) - position(acked);
+            }
+        }
+        backlog.waited_ms = self.pending_since.map_or(0, |since| given.now.since(since));
+        backlog
+    }
+}
+
+impl Step {
+    fn appended(&mut self, given: &Given<'_>) {
+        if let Phase::Idle { wake_at } = self.consumer.phase
+            && self.consumer.is_pending(given)
+        {
+            // This event is told together with those that wait already.
+            self.consumer.wakes_saved += u64::from(wake_at.is_some());
+            self.wake_or_collect(given);
+        }
+    }
+
+    /// Ends the work. What is pending is told, at once or when enough of it has come together.
+    fn rest(&mut self, given: &Given<'_>) {
+        self.consumer.phase = Phase::Idle { wake_at: None };
+        self.consumer.holder = None;
+        self.consumer.pending_since = None;
+        self.effects.push(Effect::Cancel);
+        if self.consumer.is_pending(given) {
+            self.wake_or_collect(given);
+        }
+    }
+
+    fn wake_or_collect(&mut self, given: &Given<'_>) {
+        let since = *self.consumer.pending_since.get_or_insert(given.now);
+        let at = self.wake_time(given, since);
+        if at <= given.now {
+            self.wake(given);
+        } else {
+            self.consumer.phase = Phase::Idle { wake_at: Some(at) };
+        }
+    }
+
+    /// When work that is pending since `since` is to be told.
+    fn wake_time(&self, given: &Given<'_>, since: Millis) -> Millis {
+        let policy = given.policy;
+        let last = self.consumer.woken_at;
+        let spaced = last.map_or(Millis(0), |last| last + policy.min_interval_ms);
+        let Some(max_delay) = policy.max_delay_ms else {
+            return spaced;
+        };
+        let latest = since + max_delay;
+        if (given.worth_waking)(&self.consumer.backlog(given)) {
+            spaced.min(latest)
+        } else {
+            latest
+        }
+    }
+
+    fn wake(&mut self, given: &Given<'_>) {
+        let consumer = &mut self.consumer;
+        consumer.epoch += 1;
+        consumer.wake_id = Some(given.fresh_wake_id);
+        consumer.woken_at = Some(given.now);
+        consumer.pending_since = None;
+        consumer.holder = None;
+        self.tell(given, 1);
+    }
+
+    /// Makes an attempt.
+    fn tell(&mut self, given: &Given<'_>, attempt: u32) {
+        let policy = given.policy;
+        let until = match (policy.dialect, policy.wake_by) {
+            (_, WakeBy::Pull) => Millis::NEVER,
+            (Dialect::Webhooks, WakeBy::Webhook) => given.now + policy.waking_timeout_ms,
+            (Dialect::Leases, WakeBy::Webhook) => given.now + policy.lease_ms,
+        };
+        self.consumer.phase = Phase::Waking { attempt, stage: Stage::Sent { until } };
+        self.effects.push(Effect::Tell { epoch: self.consumer.epoch, attempt });
+    }
+}

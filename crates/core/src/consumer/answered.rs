@@ -1,0 +1,86 @@
+//! What the answer to a webhook means for the consumer that it woke.
+
+use super::{Answer, Consumer, Dialect, Given, Gone, Phase, Stage, Step, SyncDone};
+use crate::offset::Offset;
+use crate::path::StreamPath;
+
+impl Step {
+    /// Answers of wakes that are over, or of attempts that were given up, change nothing.
+    pub(super) fn answered(
+        &mut self,
+        given: &Given<'_>,
+        epoch: u64,
+        attempt: u32,
+        answer: &Answer,
+    ) {
+        if epoch != self.consumer.epoch {
+            return;
+        }
+        match (answer, self.consumer.phase.clone()) {
+            (Answer::Accepted, Phase::Waking { stage, .. }) => {
+                self.consumer.failing_since = None;
+                self.accepted(given, stage);
+            }
+            (Answer::Accepted, Phase::Live { until }) => {
+                // It claimed by callback before its answer came.
+                self.consumer.failing_since = None;
+                if given.policy.dialect == Dialect::Webhooks {
+                    let until = until.max(given.now + given.policy.lease_ms);
+                    self.consumer.phase = Phase::Live { until };
+                }
+            }
+            (Answer::Done(announced), Phase::Waking { .. } | Phase::Live { .. }) => {
+                self.consumer.failing_since = None;
+                self.consumer.acknowledge_all(given, announced);
+                self.rest(given);
+            }
+            (Answer::Failed, Phase::Waking { attempt: current, stage: Stage::Sent { .. } })
+                if attempt == current =>
+            {
+                self.failed(given, current);
+            }
+            (Answer::Accepted | Answer::Done(_) | Answer::Failed, _) => {}
+        }
+    }
+
+    fn accepted(&mut self, given: &Given<'_>, stage: Stage) {
+        let until = match (given.policy.dialect, stage) {
+            // The lease began with the wake; being polite does not prolong it.
+            (Dialect::Leases, Stage::Sent { until }) => until,
+            (Dialect::Leases, Stage::Paused { .. }) | (Dialect::Webhooks, _) => {
+                given.now + given.policy.lease_ms
+            }
+        };
+        self.consumer.phase = Phase::Live { until };
+    }
+
+    /// An attempt came to nothing: pause, and after too long a time give up for good.
+    pub(super) fn failed(&mut self, given: &Given<'_>, attempt: u32) {
+        let since = *self.consumer.failing_since.get_or_insert(given.now);
+        let policy = given.policy;
+        if policy.give_up_after_ms.is_some_and(|after| given.now.since(since) >= after) {
+            self.consumer.phase = Phase::Gone(Gone::Failed);
+            self.effects.push(super::Effect::Cancel);
+            return;
+        }
+        let until = policy.retry_at(given.now, attempt, given.random);
+        self.consumer.phase = Phase::Waking { attempt, stage: Stage::Paused { until } };
+    }
+}
+
+impl Consumer {
+    fn acknowledge_all(&mut self, given: &Given<'_>, announced: &[(StreamPath, Offset)]) {
+        for link in &mut self.links {
+            let tail = (given.tail)(link);
+            let to = match given.policy.sync_done {
+                SyncDone::Tail => tail,
+                SyncDone::Snapshot => {
+                    let announced = announced.iter().find(|(path, _)| *path == link.path);
+                    // A stream that began anew meanwhile is shorter than what was announced.
+                    announced.map(|(_, to)| *to).min(tail)
+                }
+            };
+            link.acked = link.acked.max(to);
+        }
+    }
+}

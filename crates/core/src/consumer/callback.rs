@@ -1,0 +1,145 @@
+//! What a consumer may report, and when it is heard.
+
+use std::sync::Arc;
+
+use super::{Consumer, Dialect, Given, Gone, Link, Phase, Rejected, Step, WakeId};
+use crate::limits::CONSUMER_LINKS_MAX;
+use crate::offset::Offset;
+use crate::path::StreamPath;
+use crate::stream::StreamId;
+
+/// A consumer's report: applied whole or not at all.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Callback {
+    /// The wake it speaks for.
+    pub epoch: u64,
+    /// The wake it claims.
+    pub wake_id: Option<ClaimedWake>,
+    /// How far it has come.
+    pub acks: Vec<Ack>,
+    /// Streams to follow from now on: where, and what is there.
+    pub subscribe: Vec<(StreamPath, Option<StreamId>)>,
+    /// Streams to follow no longer.
+    pub unsubscribe: Vec<StreamPath>,
+    /// Whether it has finished.
+    pub done: bool,
+}
+
+/// The wake id of a callback: one that is no wake id at all matches none.
+pub type ClaimedWake = Result<WakeId, ()>;
+
+/// How far a stream is processed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ack {
+    /// The stream, as the consumer wrote it.
+    pub path: Arc<str>,
+    /// The place; none for something that is no offset. `Some(None)` is `-1`.
+    pub offset: Option<Option<Offset>>,
+}
+
+impl Step {
+    pub(super) fn callback(
+        &mut self,
+        given: &Given<'_>,
+        callback: &Callback,
+    ) -> Result<(), Rejected> {
+        self.consumer.admit(given, callback)?;
+        self.consumer.acknowledge(given, &callback.acks)?;
+        for (path, stream) in &callback.subscribe {
+            self.consumer.follow(given, path, *stream)?;
+        }
+        for path in &callback.unsubscribe {
+            self.consumer.links.retain(|link| link.path != *path);
+        }
+        if given.policy.dialect == Dialect::Webhooks && self.consumer.links.is_empty() {
+            self.consumer.phase = Phase::Gone(Gone::Unsubscribed);
+            self.effects.push(super::Effect::Cancel);
+            return Ok(());
+        }
+        match self.consumer.phase {
+            Phase::Waking { .. } | Phase::Live { .. } => {
+                self.consumer.failing_since = None;
+                if callback.done {
+                    self.rest(given);
+                } else {
+                    let until = given.now + given.policy.lease_ms;
+                    self.consumer.phase = Phase::Live { until };
+                }
+            }
+            // The end of a wake, repeated, or a consumer that was taken for dead: what it says is
+            // heard, and if anything is pending somebody is told.
+            Phase::Idle { .. } => self.appended(given),
+            Phase::Gone(_) => {}
+        }
+        Ok(())
+    }
+}
+
+impl Consumer {
+    /// Whether whoever reports may speak for this consumer.
+    fn admit(&self, given: &Given<'_>, callback: &Callback) -> Result<(), Rejected> {
+        if matches!(self.phase, Phase::Gone(_)) {
+            return Err(Rejected::Gone);
+        }
+        let current = self.epoch;
+        let same_wake = |claimed: &ClaimedWake| claimed.ok() == self.wake_id;
+        match given.policy.dialect {
+            Dialect::Webhooks if callback.epoch != current => {
+                Err(Rejected::StaleEpoch { given: callback.epoch, current })
+            }
+            Dialect::Webhooks if !callback.wake_id.as_ref().is_none_or(same_wake) => {
+                Err(Rejected::AlreadyClaimed)
+            }
+            Dialect::Webhooks => Ok(()),
+            Dialect::Leases => {
+                let at_work = matches!(self.phase, Phase::Waking { .. } | Phase::Live { .. });
+                let same = callback.wake_id.as_ref().is_some_and(same_wake);
+                if at_work && same && callback.epoch == current {
+                    Ok(())
+                } else {
+                    Err(Rejected::Fenced)
+                }
+            }
+        }
+    }
+
+    fn acknowledge(&mut self, given: &Given<'_>, acks: &[Ack]) -> Result<(), Rejected> {
+        let strict = given.policy.dialect == Dialect::Leases;
+        for ack in acks {
+            let refused = || Rejected::InvalidOffset { path: ack.path.clone() };
+            let Some(link) = self.links.iter_mut().find(|link| link.path.as_str() == &*ack.path)
+            else {
+                if strict {
+                    return Err(refused());
+                }
+                continue;
+            };
+            let to = ack.offset.ok_or_else(refused)?;
+            let backwards = to.is_none() || to < link.acked;
+            if to > (given.tail)(link) || (strict && backwards) {
+                return Err(refused());
+            }
+            link.acked = link.acked.max(to);
+        }
+        Ok(())
+    }
+
+    /// Follows a stream from its tail on.
+    fn follow(
+        &mut self,
+        given: &Given<'_>,
+        path: &StreamPath,
+        stream: Option<StreamId>,
+    ) -> Result<(), Rejected> {
+        if self.links.iter().any(|link| link.path == *path) {
+            return Ok(());
+        }
+        if self.links.len() >= CONSUMER_LINKS_MAX {
+            return Err(Rejected::TooManyLinks { max: CONSUMER_LINKS_MAX });
+        }
+        let mut link = Link { path: path.clone(), stream, acked: None };
+        link.acked = (given.tail)(&link);
+        self.links.push(link);
+        Ok(())
+    }
+}

@@ -1,0 +1,358 @@
+//! The consumer's life, step by step.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use super::*;
+
+fn path(text: &str) -> StreamPath {
+    StreamPath::parse(text).unwrap()
+}
+
+fn policy() -> Policy {
+    Policy {
+        dialect: Dialect::Webhooks,
+        wake_by: WakeBy::Webhook,
+        waking_timeout_ms: 10_000,
+        lease_ms: 45_000,
+        schedule: Schedule::Webhooks,
+        retry_scale_milli: 1_000,
+        give_up_after_ms: Some(3 * 86_400_000),
+        sync_done: SyncDone::Tail,
+        min_interval_ms: 0,
+        max_delay_ms: None,
+    }
+}
+
+/// A consumer with the world around it.
+struct Bench {
+    policy: Policy,
+    consumer: Consumer,
+    tails: RefCell<BTreeMap<StreamPath, Offset>>,
+    now: Millis,
+    told: Vec<(u64, u32)>,
+    wakes: u8,
+}
+
+impl Bench {
+    fn new(policy: Policy) -> Bench {
+        let link = Link { path: path("/a"), stream: Some(StreamId(1)), acked: None };
+        Bench {
+            policy,
+            consumer: Consumer::new(0, vec![link]),
+            tails: RefCell::default(),
+            now: Millis(1_000_000),
+            told: Vec::new(),
+            wakes: 0,
+        }
+    }
+
+    fn step(&mut self, input: Input) -> Result<(), Rejected> {
+        self.wakes = self.wakes.wrapping_add(1);
+        let given = Given {
+            now: self.now,
+            fresh_wake_id: WakeId([self.wakes; 12]),
+            random: 0,
+            policy: &self.policy,
+            tail: &|link| self.tails.borrow().get(&link.path).copied(),
+            more_pending: false,
+            worth_waking: &|_| true,
+        };
+        let step = self.consumer.step(&given, &input)?;
+        self.consumer = step.consumer;
+        for effect in step.effects {
+            if let Effect::Tell { epoch, attempt } = effect {
+                self.told.push((epoch, attempt));
+            }
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, at: &str, tail: u64) {
+        self.tails.borrow_mut().insert(path(at), Offset::new(tail));
+        self.step(Input::Appended).unwrap();
+    }
+
+    fn timer(&mut self, after_ms: u64) {
+        self.now = self.now + after_ms;
+        self.step(Input::Timer { in_flight: true }).unwrap();
+    }
+
+    fn answer(&mut self, answer: Answer) {
+        let Phase::Waking { attempt, .. } = self.consumer.phase else { panic!("not waking") };
+        self.step(Input::Answered { epoch: self.consumer.epoch, attempt, answer }).unwrap();
+    }
+
+    fn report(&mut self, acks: &[(&str, u64)], done: bool) -> Result<(), Rejected> {
+        let acks = acks
+            .iter()
+            .map(|(path, to)| Ack { path: (*path).into(), offset: Some(Some(Offset::new(*to))) });
+        let wake_id = self.consumer.wake_id.map(Ok);
+        let epoch = self.consumer.epoch;
+        let acks = acks.collect();
+        self.step(Input::Callback(Callback { epoch, wake_id, acks, done, ..Callback::default() }))
+    }
+
+    fn is_idle(&self) -> bool {
+        self.consumer.phase == Phase::Idle { wake_at: None }
+    }
+}
+
+#[test]
+fn many_appends_make_one_wake() {
+    let mut bench = Bench::new(policy());
+    bench.append("/a", 1);
+    bench.append("/a", 2);
+    bench.answer(Answer::Accepted);
+    bench.append("/a", 3);
+    assert_eq!(bench.told, [(1, 1)]);
+}
+
+#[test]
+fn l2_done_without_pending_rests_and_l3_done_with_pending_wakes_again() {
+    let mut bench = Bench::new(policy());
+    bench.append("/a", 1);
+    bench.append("/a", 2);
+    bench.report(&[("/a", 1)], true).unwrap();
+    assert_eq!(bench.told, [(1, 1), (2, 1)]);
+    bench.report(&[("/a", 2)], true).unwrap();
+    assert!(bench.is_idle());
+    assert_eq!(bench.told.len(), 2);
+}
+
+#[test]
+fn an_empty_stream_with_nothing_acknowledged_is_pending() {
+    let mut bench = Bench::new(policy());
+    bench.append("/a", 0);
+    assert_eq!(bench.told, [(1, 1)]);
+    bench.report(&[("/a", 0)], true).unwrap();
+    assert!(bench.is_idle());
+}
+
+#[test]
+fn s6_other_epochs_are_stale_and_s3_other_wakes_are_claimed() {
+    let mut bench = Bench::new(policy());
+    bench.append("/a", 1);
+    let other = |epoch| Input::Callback(Callback { epoch, ..Callback::default() });
+    for given in [0, 2] {
+        let stale = Rejected::StaleEpoch { given, current: 1 };
+        assert_eq!(bench.step(other(given)), Err(stale));
+    }
+    for wake_id in [Err(()), Ok(WakeId([9; 12]))] {
+        let wake_id = Some(wake_id);
+        let callback = Callback { epoch: 1, wake_id, ..Callback::default() };
+        assert_eq!(bench.step(Input::Callback(callback)), Err(Rejected::AlreadyClaimed));
+    }
+    bench.report(&[], false).unwrap();
+    bench.report(&[], false).unwrap();
+    assert!(matches!(bench.consumer.phase, Phase::Live { .. }));
+}
+
+#[test]
+fn the_last_callback_may_be_repeated() {
+    let mut bench = Bench::new(policy());
+    bench.append("/a", 1);
+    bench.report(&[("/a", 1)], true).unwrap();
+    let rested = bench.consumer.clone();
+    bench.report(&[("/a", 1)], true).unwrap();
+    assert_eq!(bench.consumer, rested);
+}
+
+#[test]
+fn a_bad_ack_changes_nothing_and_s4_an_old_one_is_nothing() {
+    let mut bench = Bench::new(policy());
+    bench.append("/a", 5);
+    bench.report(&[("/a", 4)], false).unwrap();
+    let before = bench.consumer.clone();
+    let beyond = Rejected::InvalidOffset { path: "/a".into() };
+    assert_eq!(bench.report(&[("/a", 5), ("/a", 9)], true), Err(beyond));
+    assert_eq!(bench.consumer, before);
+    bench.report(&[("/a", 1), ("/elsewhere", 99)], false).unwrap();
+    assert_eq!(bench.consumer.links[0].acked, Some(Offset::new(4)));
+}
+
+#[test]
+fn an_unanswered_attempt_is_repeated_with_the_same_wake() {
+    let mut bench = Bench::new(policy());
+    bench.append("/a", 1);
+    let wake_id = bench.consumer.wake_id;
+    bench.timer(9_999);
+    assert_eq!(bench.told, [(1, 1)]);
+    bench.timer(1);
+    bench.timer(199);
+    assert_eq!(bench.told, [(1, 1)]);
+    bench.timer(1);
+    assert_eq!(bench.told, [(1, 1), (1, 2)]);
+    assert_eq!(bench.consumer.wake_id, wake_id);
+    bench.answer(Answer::Failed);
+    bench.timer(400);
+    assert_eq!(bench.told.last(), Some(&(1, 3)));
+}
+
+#[test]
+fn an_attempt_that_was_never_made_is_nobodys_failure() {
+    let mut bench = Bench::new(policy());
+    bench.append("/a", 1);
+    bench.now = bench.now + 10_000;
+    bench.step(Input::Timer { in_flight: false }).unwrap();
+    assert_eq!(bench.told, [(1, 1), (1, 1)]);
+    assert_eq!(bench.consumer.failing_since, None);
+}
+
+#[test]
+fn an_answer_of_an_earlier_wake_or_attempt_is_not_heard() {
+    let mut bench = Bench::new(policy());
+    bench.append("/a", 1);
+    bench.report(&[], true).unwrap();
+    let before = bench.consumer.clone();
+    for answer in [Answer::Accepted, Answer::Done(Vec::new()), Answer::Failed] {
+        bench.step(Input::Answered { epoch: 1, attempt: 1, answer }).unwrap();
+    }
+    assert_eq!(bench.consumer, before);
+    bench.answer(Answer::Failed);
+    bench.timer(200);
+    let second = bench.consumer.clone();
+    bench.step(Input::Answered { epoch: 2, attempt: 1, answer: Answer::Failed }).unwrap();
+    assert_eq!(bench.consumer, second);
+    // Late, but of this wake: somebody is at work.
+    bench.step(Input::Answered { epoch: 2, attempt: 1, answer: Answer::Accepted }).unwrap();
+    assert!(matches!(bench.consumer.phase, Phase::Live { .. }));
+}
+
+#[test]
+fn synchronous_done_acknowledges_the_tail_or_what_was_announced() {
+    let mut bench = Bench::new(policy());
+    bench.append("/a", 1);
+    bench.append("/a", 2);
+    bench.answer(Answer::Done(vec![(path("/a"), Offset::new(1))]));
+    assert!(bench.is_idle());
+    assert_eq!(bench.consumer.links[0].acked, Some(Offset::new(2)));
+
+    let mut bench = Bench::new(Policy { sync_done: SyncDone::Snapshot, ..policy() });
+    bench.append("/a", 1);
+    bench.append("/a", 2);
+    bench.answer(Answer::Done(vec![(path("/a"), Offset::new(1))]));
+    assert_eq!(bench.told, [(1, 1), (2, 1)]);
+    assert_eq!(bench.consumer.links[0].acked, Some(Offset::new(1)));
+}
+
+#[test]
+fn a_silent_worker_is_replaced_if_there_is_work() {
+    let mut bench = Bench::new(policy());
+    bench.append("/a", 1);
+    bench.answer(Answer::Accepted);
+    bench.timer(44_000);
+    bench.report(&[], false).unwrap();
+    bench.timer(44_999);
+    assert_eq!(bench.told.len(), 1);
+    bench.timer(1);
+    assert_eq!(bench.told, [(1, 1), (2, 1)]);
+    bench.report(&[("/a", 1)], false).unwrap();
+    bench.timer(45_000);
+    assert!(bench.is_idle());
+}
+
+#[test]
+fn three_days_of_failure_are_the_end_and_one_success_begins_them_anew() {
+    let mut bench = Bench::new(policy());
+    bench.append("/a", 1);
+    let fail_for = |bench: &mut Bench, ms: u64| {
+        let end = bench.now + ms;
+        while bench.now < end && !matches!(bench.consumer.phase, Phase::Gone(_)) {
+            bench.answer(Answer::Failed);
+            bench.timer(60_000);
+        }
+    };
+    fail_for(&mut bench, 2 * 86_400_000);
+    bench.answer(Answer::Accepted);
+    bench.timer(45_000);
+    fail_for(&mut bench, 2 * 86_400_000);
+    assert!(!matches!(bench.consumer.phase, Phase::Gone(_)));
+    fail_for(&mut bench, 2 * 86_400_000);
+    assert_eq!(bench.consumer.phase, Phase::Gone(Gone::Failed));
+    assert_eq!(bench.report(&[], false), Err(Rejected::Gone));
+}
+
+#[test]
+fn following_begins_at_the_tail_and_following_nothing_is_the_end() {
+    let mut bench = Bench::new(policy());
+    bench.append("/a", 1);
+    bench.tails.borrow_mut().insert(path("/b"), Offset::new(7));
+    let wake_id = bench.consumer.wake_id.map(Ok);
+    let mut callback = Callback { epoch: 1, wake_id, ..Callback::default() };
+    callback.subscribe = vec![(path("/b"), Some(StreamId(2))), (path("/c"), None)];
+    bench.step(Input::Callback(callback.clone())).unwrap();
+    let acked: Vec<_> = bench.consumer.links.iter().map(|link| link.acked).collect();
+    assert_eq!(acked, [None, Some(Offset::new(7)), None]);
+    bench.report(&[("/a", 1)], true).unwrap();
+    assert!(bench.is_idle());
+    bench.append("/c", 1);
+    assert_eq!(bench.told, [(1, 1), (2, 1)]);
+    callback.epoch = 2;
+    callback.wake_id = None;
+    callback.subscribe.clear();
+    callback.unsubscribe = vec![path("/a"), path("/b"), path("/c")];
+    bench.step(Input::Callback(callback)).unwrap();
+    assert_eq!(bench.consumer.phase, Phase::Gone(Gone::Unsubscribed));
+}
+
+#[test]
+fn wakes_are_spaced_and_collected_as_asked() {
+    let mut bench = Bench::new(Policy { min_interval_ms: 5_000, ..policy() });
+    bench.append("/a", 1);
+    bench.report(&[("/a", 1)], true).unwrap();
+    bench.append("/a", 2);
+    bench.append("/a", 3);
+    assert_eq!(bench.told, [(1, 1)]);
+    assert_eq!(bench.consumer.deadline(), Some(bench.now + 5_000));
+    bench.timer(5_000);
+    assert_eq!(bench.told, [(1, 1), (2, 1)]);
+    assert_eq!(bench.consumer.wakes_saved, 1);
+}
+
+fn leases() -> Policy {
+    Policy {
+        dialect: Dialect::Leases,
+        lease_ms: 30_000,
+        schedule: Schedule::Leases,
+        sync_done: SyncDone::Snapshot,
+        give_up_after_ms: None,
+        ..policy()
+    }
+}
+
+#[test]
+fn a_lease_fences_whoever_repeats_or_comes_late() {
+    let mut bench = Bench::new(leases());
+    bench.append("/a", 1);
+    bench.answer(Answer::Accepted);
+    bench.report(&[("/a", 1)], true).unwrap();
+    assert!(bench.is_idle());
+    assert_eq!(bench.report(&[("/a", 1)], true), Err(Rejected::Fenced));
+    bench.append("/a", 2);
+    bench.timer(30_000);
+    assert_eq!(bench.told, [(1, 1), (2, 1), (3, 1)]);
+    for bad in [("/a", 0), ("/a", 9), ("/b", 1)] {
+        let refused = Rejected::InvalidOffset { path: bad.0.into() };
+        assert_eq!(bench.report(&[bad], false), Err(refused));
+    }
+}
+
+#[test]
+fn work_is_claimed_by_one_and_given_back() {
+    let mut bench = Bench::new(Policy { wake_by: WakeBy::Pull, ..leases() });
+    let claim = |name: &str| Input::Claim { worker: name.into() };
+    assert_eq!(bench.step(claim("w1")), Err(Rejected::NoPendingWork));
+    bench.append("/a", 1);
+    assert_eq!(bench.consumer.deadline(), None);
+    bench.step(claim("w1")).unwrap();
+    let held = Rejected::Held { holder: "w1".into(), generation: 1 };
+    assert_eq!(bench.step(claim("w2")), Err(held));
+    let (epoch, wake_id) = (bench.consumer.epoch, bench.consumer.wake_id.unwrap());
+    bench.step(Input::Release { epoch, wake_id }).unwrap();
+    assert_eq!(bench.told, [(1, 1), (2, 1)]);
+    bench.step(claim("w2")).unwrap();
+    assert_eq!(bench.step(Input::Release { epoch, wake_id }), Err(Rejected::Fenced));
+    bench.timer(30_000);
+    assert_eq!(bench.consumer.epoch, 3);
+}

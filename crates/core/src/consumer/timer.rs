@@ -1,0 +1,36 @@
+//! What happens when nothing else does.
+
+use super::{Dialect, Given, Phase, Stage, Step};
+
+impl Step {
+    /// A time has come. One that is early changes nothing: timers are hints.
+    pub(super) fn timer(&mut self, given: &Given<'_>, in_flight: bool) {
+        let now = given.now;
+        match self.consumer.phase.clone() {
+            Phase::Idle { wake_at: Some(at) } if at <= now => {
+                self.consumer.phase = Phase::Idle { wake_at: None };
+                if self.consumer.is_pending(given) {
+                    self.wake(given);
+                }
+            }
+            Phase::Waking { attempt, stage: Stage::Paused { until } } if until <= now => {
+                self.tell(given, attempt.saturating_add(1));
+            }
+            // The attempt was never made: that is nobody's failure.
+            Phase::Waking { attempt, stage: Stage::Sent { until } }
+                if until <= now && !in_flight =>
+            {
+                self.tell(given, attempt);
+            }
+            Phase::Waking { attempt, stage: Stage::Sent { until } } if until <= now => {
+                match given.policy.dialect {
+                    // It stays open: an answer that comes late still counts.
+                    Dialect::Webhooks => self.failed(given, attempt),
+                    Dialect::Leases => self.rest(given),
+                }
+            }
+            Phase::Live { until } if until <= now => self.rest(given),
+            Phase::Idle { .. } | Phase::Waking { .. } | Phase::Live { .. } | Phase::Gone(_) => {}
+        }
+    }
+}

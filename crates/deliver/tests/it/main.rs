@@ -1,0 +1,1 @@
+//! Outbound HTTP through real loopback sockets.
