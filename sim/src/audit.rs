@@ -119,6 +119,7 @@ impl World {
                 Due::Expire(_, path) => {
                     expiring.entry(path.as_str().to_owned()).or_insert(at);
                 }
+                other => return Err(violated(format!("nobody subscribed, and yet {other:?}"))),
             }
         }
         if purging != self.durable.purging || releases != self.durable.releases {

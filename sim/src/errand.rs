@@ -1,9 +1,8 @@
 //! A command on its way to its decision: it is asked, told what to fetch, and asked again, with
 //! anything happening in between.
 
-use bytes::Bytes;
 use reveille_engine::command::{Command, FetchedAnchor};
-use reveille_engine::partition::{Fetched, Outcome, Submitted};
+use reveille_engine::partition::{Fetched, Outcome, Submitted, Wanted};
 use reveille_engine::reading;
 use reveille_engine::{Failure, Unavailable};
 use reveille_store::state::Reader;
@@ -27,7 +26,7 @@ pub(crate) struct Errand {
     pub(crate) owner: Owner,
     pub(crate) request: Request,
     pub(crate) stage: Stage,
-    wanted: Vec<Bytes>,
+    wanted: Vec<Wanted>,
     fetched: Fetched,
     /// How often it was asked.
     rounds: u32,
@@ -132,13 +131,15 @@ impl World {
         let submitted = shared.lock().submit(command, &errand.fetched, self.now, reply);
         match submitted {
             Submitted::NoRoom(_) => Err(violated("no room for so little".into())),
-            Submitted::Missing(key, _) => {
-                self.note(&format!("missing {key:?}"));
+            Submitted::Missing(wanted, _) => {
+                self.note(&format!("missing {wanted:?}"));
                 self.tally.fetches += 1;
-                if errand.wanted.contains(&key) {
-                    self.tally.stale += 1;
-                } else {
-                    errand.wanted.push(key);
+                for it in wanted {
+                    if errand.wanted.contains(&it) {
+                        self.tally.stale += 1;
+                    } else {
+                        errand.wanted.push(it);
+                    }
                 }
                 errand.stage = Stage::Look;
                 Ok(false)
@@ -210,18 +211,12 @@ impl World {
 fn target(command: &Command) -> Option<&str> {
     match command {
         Command::Append { path, .. } | Command::Create { path, .. } => Some(path.as_str()),
-        Command::Delete { .. }
-        | Command::Touch { .. }
-        | Command::Obligation { .. }
-        | Command::Probe => None,
+        _ => None,
     }
 }
 
 fn is_write(command: &Command) -> bool {
-    match command {
-        Command::Create { .. } | Command::Append { .. } | Command::Probe => true,
-        Command::Delete { .. } | Command::Touch { .. } | Command::Obligation { .. } => false,
-    }
+    matches!(command, Command::Create { .. } | Command::Append { .. } | Command::Probe)
 }
 
 /// A command in a line.
@@ -248,6 +243,6 @@ pub(crate) fn describe(request: &Request) -> String {
         Command::Delete { path, .. } => format!("delete {path}"),
         Command::Touch { path, id, at, .. } => format!("touch {path} {} at {}", id.0, at.0),
         Command::Obligation { due, found, .. } => format!("{due:?} with {} keys", found.len()),
-        Command::Probe => "probe".into(),
+        other => format!("{other:?}"),
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use reveille_core::Millis;
 use reveille_engine::committer::{Committer, Shared};
 use reveille_engine::keeper::Keeper;
+use reveille_engine::partition::Settings;
 use reveille_engine::touches::Touches;
 use reveille_store::disk::SimDisk;
 use reveille_store::log::{self, Recovered, SparePool};
@@ -42,7 +43,7 @@ impl Life {
         );
         let Opened { log, state, checkpoint, recovered } =
             opened.map_err(|error| error.to_string())?;
-        let shared = Shared::new(state, Arc::new(Touches::new(now)))?;
+        let shared = Shared::new(state, Arc::new(Touches::new(now)), Settings::default())?;
         let shared = Arc::new(shared);
         shared.log_bytes.store(log.bytes(), std::sync::atomic::Ordering::Relaxed);
         let spares = log.spares();

@@ -119,6 +119,7 @@ impl Model {
                 Ok(Answer::Done)
             }
             Command::Probe => Ok(Answer::Done),
+            other => unreachable!("no client of this world asks for {other:?}"),
         }
     }
 
@@ -220,6 +221,7 @@ impl Stream {
             fork: self.fork.clone(),
             forks: self.forks,
             soft_deleted: self.soft,
+            followed: false,
         }
     }
 }

@@ -26,7 +26,7 @@ mod timer;
 use std::fmt;
 use std::sync::Arc;
 
-pub use callback::{Ack, Callback};
+pub use callback::{Ack, Callback, ClaimedWake};
 pub use policy::{Dialect, Policy, Schedule, SyncDone, WakeBy};
 
 use crate::offset::Offset;
@@ -220,8 +220,6 @@ pub enum Effect {
         /// The attempt.
         attempt: u32,
     },
-    /// Attempts of earlier wakes, and of this one, need no answer any more.
-    Cancel,
 }
 
 /// Why a step is refused. Nothing has changed then.
@@ -361,12 +359,21 @@ impl Step {
         }
     }
 
+    /// Looks whether an idle consumer has work: then it is told, else there is nothing to collect.
+    fn look(&mut self, given: &Given<'_>) {
+        if self.consumer.is_pending(given) {
+            self.wake_or_collect(given);
+        } else {
+            self.consumer.phase = Phase::Idle { wake_at: None };
+            self.consumer.pending_since = None;
+        }
+    }
+
     /// Ends the work. What is pending is told, at once or when enough of it has come together.
     fn rest(&mut self, given: &Given<'_>) {
         self.consumer.phase = Phase::Idle { wake_at: None };
         self.consumer.holder = None;
         self.consumer.pending_since = None;
-        self.effects.push(Effect::Cancel);
         if self.consumer.is_pending(given) {
             self.wake_or_collect(given);
         }

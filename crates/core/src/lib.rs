@@ -10,13 +10,18 @@ pub mod consumer;
 pub mod cursor;
 pub mod json;
 pub mod limits;
+pub mod matcher;
 pub mod media;
 pub mod offset;
 pub mod path;
+pub mod pattern;
 pub mod producer;
+pub mod signature;
 pub mod stream;
+pub mod subscription;
 pub mod tenant;
 pub mod time;
+pub mod token;
 
 pub use media::ContentType;
 pub use offset::{Offset, ReadFrom};

@@ -28,8 +28,27 @@ pub const TTL_SECONDS_MAX: u64 = 100_000_000_000;
 /// Longest chain of forks of forks: every read walks it.
 pub const FORK_DEPTH_MAX: u32 = 64;
 
+/// Longest name of a subscription in bytes: it is part of keys and of every consumer's name.
+pub const SUBSCRIPTION_NAME_BYTES_MAX: usize = 128;
+
+/// Longest description of a subscription in bytes: it is in memory with the subscription.
+pub const DESCRIPTION_BYTES_MAX: usize = 1_024;
+
 /// Streams that one consumer follows: all of them are in its record, and in every wake.
 pub const CONSUMER_LINKS_MAX: usize = 1_000;
 
+/// Longest pattern in bytes: it is stored with its subscription, and half a path is plenty.
+pub const PATTERN_BYTES_MAX: usize = 1024;
+
+/// Most segments of a pattern: each is a node that the matcher keeps in memory.
+pub const PATTERN_SEGMENTS_MAX: usize = 32;
+
+/// Most `**` of a pattern: each multiplies the ways in which a path can be matched.
+pub const PATTERN_DEEP_MAX: usize = 2;
+
+/// Longest token in bytes: it travels in a header, and nothing longer is worth a checksum.
+pub const TOKEN_BYTES_MAX: usize = 8192;
+
+const _: () = assert!(PATTERN_BYTES_MAX <= PATH_BYTES_MAX, "a literal pattern can be a path");
 const _: () = assert!(PATH_BYTES_MAX + TENANT_BYTES_MAX + 64 < 65_536, "must fit in a table key");
 const _: () = assert!(PRODUCER_INTEGER_MAX < POSITION_MAX);

@@ -52,6 +52,8 @@ pub struct Head {
     pub forks: u32,
     /// Deleted, but kept because forks still read from it.
     pub soft_deleted: bool,
+    /// Whether consumers may follow it by name: they are looked for when it grows.
+    pub followed: bool,
 }
 
 /// How a stream was closed.

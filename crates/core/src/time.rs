@@ -151,6 +151,22 @@ fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + day_of_era - 719_468
 }
 
+const TIME_UNITS: [(&str, u64); 5] =
+    [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+
+/// Reads a length of time, written `500ms`, `45s`, `10m`, `1h` or `3d`, as milliseconds.
+pub fn parse_period_ms(text: &str) -> Option<u64> {
+    measure(text, &TIME_UNITS)
+}
+
+/// A whole number with one of the units behind it.
+pub fn measure(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let split = text.find(|c: char| !c.is_ascii_digit());
+    let (number, unit) = text.split_at(split.unwrap_or(text.len()));
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
+    number.parse::<u64>().ok()?.checked_mul(*factor)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,18 +5,19 @@ use std::net::IpAddr;
 use std::pin::Pin;
 
 use bytes::Bytes;
+use http::{HeaderName, HeaderValue};
 
-/// A request to somebody's endpoint.
+use crate::destination::Destination;
+
+/// A request to somebody's endpoint, always a `POST`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// Where to.
-    pub url: String,
-    /// Headers, as they are to be sent.
-    pub headers: Vec<(String, String)>,
+    pub destination: Destination,
+    /// Headers to send beside those that the courier writes itself.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
     /// What to send.
     pub body: Bytes,
-    /// How long the whole exchange may take.
-    pub timeout_ms: u64,
 }
 
 /// What came back.
@@ -26,6 +27,10 @@ pub struct Answer {
     pub status: u16,
     /// The body, cut at the limit.
     pub body: Bytes,
+    /// Whether the body was cut.
+    pub truncated: bool,
+    /// In how many seconds the endpoint asks to be tried again.
+    pub retry_after_s: Option<u64>,
 }
 
 /// Why nothing came back.
@@ -40,19 +45,45 @@ pub enum SendError {
     /// Nobody answers there.
     #[error("no connection")]
     NoConnection,
+    /// Somebody answers there, but the two sides did not agree on TLS.
+    #[error(
+        "the TLS handshake failed: check that the certificate is valid for this name, comes from \
+         a well-known authority with its intermediates, and that TLS 1.2 or 1.3 is on"
+    )]
+    TlsHandshake,
     /// It took too long.
     #[error("no answer in time")]
     TimedOut,
     /// The connection broke off.
     #[error("the connection broke off")]
     Broken,
+    /// What came back is not HTTP, or more than we are willing to read.
+    #[error("the answer is not HTTP/1.1, or its headers are too many or too long")]
+    BadAnswer,
 }
 
-/// A request on its way.
+impl SendError {
+    /// One word for metrics and records, without the address.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            SendError::AddressRefused(_) => "address_refused",
+            SendError::Unresolved => "unresolved",
+            SendError::NoConnection => "no_connection",
+            SendError::TlsHandshake => "tls_handshake",
+            SendError::TimedOut => "timed_out",
+            SendError::Broken => "broken",
+            SendError::BadAnswer => "bad_answer",
+        }
+    }
+}
+
+/// A request on its way. Dropping it takes the request back as far as that is possible: its
+/// connection is closed.
 pub type Posting = Pin<Box<dyn Future<Output = Result<Answer, SendError>> + Send>>;
 
 /// Sends requests; the simulator has one that lies.
 pub trait Courier: Send + Sync + 'static {
-    /// Sends one request and waits for its answer. Redirects are not followed.
+    /// Sends one request and waits for its answer. Redirects are not followed, and there is no
+    /// deadline: the caller has one and drops the future.
     fn post(&self, request: Request) -> Posting;
 }

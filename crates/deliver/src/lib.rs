@@ -1,7 +1,26 @@
-//! Outbound HTTP: which addresses may be called, and the door through which calls leave.
+//! Outbound HTTP: where requests may go, the door through which they leave, the client behind it.
 //!
-//! So far only the door and the guard are here; the client behind them comes with the first
-//! feature that calls somebody.
+//! ```text
+//!  Destination   a URL that was checked against the Rules when somebody gave it to us
+//!  HttpCourier   takes an idle connection of the pool, or has the connector open one
+//!    Resolve     a name becomes addresses
+//!    connector   asks the guard about each address, connects to that same address, shakes hands
+//!    line        one connection: a request goes out, a bounded answer comes back
+//! ```
+//!
+//! What is deliberately absent: redirects, proxies, cookies, decompression, timers and clocks.
+//! The caller has the deadline, and dropping the future closes whatever it had open.
+#![warn(missing_docs)]
 
 pub mod address;
+pub mod destination;
+mod network;
+
 pub mod courier;
+
+pub mod client;
+mod connector;
+mod line;
+mod pool;
+pub mod resolve;
+mod stream;

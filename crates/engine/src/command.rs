@@ -1,18 +1,33 @@
 //! Commands: what can be asked of a partition. Each is one pure decision over the keys it reads.
 
 pub mod append;
+pub mod callback;
+pub mod consumer;
 pub mod create;
 pub mod delete;
+pub mod lease;
 pub mod obligation;
+pub mod subscribe;
+
+use std::sync::Arc;
 
 use bytes::Bytes;
+use reveille_core::consumer::Dialect;
 use reveille_core::stream::append::{Append, Receipt};
 use reveille_core::stream::create::{Anchor, Create};
-use reveille_core::stream::{Head, Rejected, StreamId};
+use reveille_core::stream::{Head, StreamId};
+use reveille_core::subscription::{Asked, Subscription};
 use reveille_core::{Millis, Offset, StreamPath, Tenant};
-use reveille_store::keys::Due;
+use reveille_store::keys::{ConsumerKey, Due, Meta};
 
+use crate::command::callback::{Report, Standing};
+use crate::command::consumer::Ended;
+use crate::command::lease::{Lease, LeaseRequest};
+use crate::failure::Failure;
 use crate::txn::{Missing, Txn};
+
+/// What a decision comes to, unless something is missing for it.
+pub(crate) type Decided = Result<Result<Answer, Failure>, Missing>;
 
 /// A request to a partition.
 #[derive(Debug, Clone)]
@@ -64,6 +79,66 @@ pub enum Command {
         /// Keys to remove, for a purge.
         found: Vec<Bytes>,
     },
+    /// Make a subscription.
+    Subscribe {
+        /// Whose.
+        tenant: Tenant,
+        /// What it should be.
+        asked: Asked,
+        /// The secret that it gets if it is new.
+        secret: Option<Arc<str>>,
+    },
+    /// End a subscription.
+    Unsubscribe {
+        /// Whose.
+        tenant: Tenant,
+        /// In which dialect.
+        dialect: Dialect,
+        /// Which.
+        name: Arc<str>,
+    },
+    /// Name streams that a subscription is for.
+    EditStreams {
+        /// Whose.
+        tenant: Tenant,
+        /// Which subscription.
+        name: Arc<str>,
+        /// Streams to name.
+        add: Vec<StreamPath>,
+        /// A stream to name no longer.
+        remove: Option<StreamPath>,
+    },
+    /// A consumer reports.
+    Report(Box<Report>),
+    /// A worker asks for something.
+    Lease {
+        /// Whose.
+        tenant: Tenant,
+        /// Of which subscription.
+        name: Arc<str>,
+        /// What.
+        request: LeaseRequest,
+    },
+    /// An attempt to tell a consumer has ended.
+    Ended(Ended),
+    /// A consumer's time has come, perhaps.
+    Timer {
+        /// The key in the due index.
+        key: Bytes,
+        /// Whose time.
+        consumer: ConsumerKey,
+        /// Attempts to tell it that are on their way.
+        in_flight: Vec<(u64, u32)>,
+    },
+    /// Keep this under a name of the server's own, if nothing is there yet or it is to be replaced.
+    Install {
+        /// The name.
+        name: Meta,
+        /// What to keep.
+        value: Bytes,
+        /// What must be there now.
+        expected: Option<Bytes>,
+    },
     /// Does the pipeline work?
     Probe,
 }
@@ -91,6 +166,17 @@ pub enum Answer {
     },
     /// The append is done.
     Appended(Receipt),
+    /// The subscription is there.
+    Subscribed {
+        /// As it is.
+        subscription: Arc<Subscription>,
+        /// Whether this request made it.
+        new: bool,
+    },
+    /// The report was heard.
+    Reported(Box<Standing>),
+    /// The work was given.
+    Leased(Box<Lease>),
     /// Nothing more to say.
     Done,
 }
@@ -98,8 +184,20 @@ pub enum Answer {
 /// Whether a command may run while the disk is nearly full.
 pub(crate) fn is_write(command: &Command) -> bool {
     match command {
-        Command::Create { .. } | Command::Append { .. } | Command::Probe => true,
-        Command::Delete { .. } | Command::Touch { .. } | Command::Obligation { .. } => false,
+        Command::Create { .. }
+        | Command::Append { .. }
+        | Command::Subscribe { .. }
+        | Command::EditStreams { .. }
+        | Command::Probe => true,
+        Command::Report(report) => !report.appends.is_empty(),
+        Command::Delete { .. }
+        | Command::Touch { .. }
+        | Command::Obligation { .. }
+        | Command::Unsubscribe { .. }
+        | Command::Lease { .. }
+        | Command::Ended(_)
+        | Command::Install { .. }
+        | Command::Timer { .. } => false,
     }
 }
 
@@ -111,15 +209,24 @@ pub(crate) fn weight(command: &Command) -> usize {
             Command::Create { request, .. } => request.body.size(),
             Command::Append { request, .. } => request.body.size(),
             Command::Obligation { found, .. } => found.len() * 32,
-            Command::Delete { .. } | Command::Touch { .. } | Command::Probe => 0,
+            Command::Report(report) => {
+                report.appends.iter().map(|(_, append)| append.body.size()).sum()
+            }
+            Command::Subscribe { asked, .. } => asked.streams.len() * 128,
+            Command::EditStreams { add, .. } => add.len() * 128,
+            Command::Delete { .. }
+            | Command::Touch { .. }
+            | Command::Unsubscribe { .. }
+            | Command::Lease { .. }
+            | Command::Ended(_)
+            | Command::Timer { .. }
+            | Command::Install { .. }
+            | Command::Probe => 0,
         }
 }
 
 /// Decides a command. Missing keys end the attempt without a trace; a rejection changes nothing.
-pub(crate) fn decide(
-    command: &Command,
-    txn: &mut Txn<'_>,
-) -> Result<Result<Answer, Rejected>, Missing> {
+pub(crate) fn decide(command: &Command, txn: &mut Txn<'_>) -> Decided {
     match command {
         Command::Create { tenant, path, request, anchor } => {
             create::decide(txn, tenant, path, request, anchor.as_ref())
@@ -130,6 +237,24 @@ pub(crate) fn decide(
             obligation::touch(txn, tenant, path, *id, *at).map(Ok)
         }
         Command::Obligation { key, due, found } => obligation::fulfil(txn, key, due, found).map(Ok),
+        Command::Subscribe { tenant, asked, secret } => {
+            subscribe::subscribe(txn, tenant, asked, secret.as_ref())
+        }
+        Command::Unsubscribe { tenant, dialect, name } => {
+            subscribe::unsubscribe(txn, tenant, *dialect, name)
+        }
+        Command::EditStreams { tenant, name, add, remove } => {
+            subscribe::edit(txn, tenant, name, add, remove.as_ref())
+        }
+        Command::Report(report) => callback::decide(txn, report),
+        Command::Lease { tenant, name, request } => lease::decide(txn, tenant, name, request),
+        Command::Ended(ended) => consumer::answered(txn, ended).map(Ok),
+        Command::Timer { key, consumer, in_flight } => {
+            consumer::timer(txn, key, consumer, in_flight).map(Ok)
+        }
+        Command::Install { name, value, expected } => {
+            txn.install(*name, value, expected.as_ref()).map(Ok)
+        }
         Command::Probe => {
             txn.probe();
             Ok(Ok(Answer::Done))

@@ -11,7 +11,8 @@ use tokio::sync::Notify;
 use crate::effect::Effect;
 use crate::live::Live;
 use crate::metrics::Metrics;
-use crate::partition::{Partition, Taken};
+use crate::outbox::Outbox;
+use crate::partition::{Partition, Settings, Taken};
 use crate::touches::Touches;
 
 /// What the threads and callers of one partition share.
@@ -40,14 +41,20 @@ pub struct Shared {
     pub log_bytes: AtomicU64,
     /// Syncs the log, if commits do not.
     pub log_sync: OnceLock<Syncer>,
+    /// Consumers that are to be told.
+    pub outbox: Outbox,
     /// Counters.
     pub metrics: Metrics,
 }
 
 impl Shared {
     /// Everything that a partition over this state needs.
-    pub fn new(state: Arc<State>, touches: Arc<Touches>) -> Result<Shared, String> {
-        let partition = Partition::open(state.clone(), touches.clone())?;
+    pub fn new(
+        state: Arc<State>,
+        touches: Arc<Touches>,
+        settings: Settings,
+    ) -> Result<Shared, String> {
+        let partition = Partition::open(state.clone(), touches.clone(), settings)?;
         Ok(Shared {
             partition: Mutex::new(partition),
             state,
@@ -61,6 +68,7 @@ impl Shared {
             checkpoint: AtomicU64::new(0),
             log_bytes: AtomicU64::new(0),
             log_sync: OnceLock::new(),
+            outbox: Outbox::default(),
             metrics: Metrics::default(),
         })
     }
@@ -160,7 +168,7 @@ impl Committer {
                 Ok(seq) => self.shared.state.publish(seq, run, payload.len()),
                 Err(CommitError::NoSpace) => {
                     tracing::warn!("the disk is full: the server is read-only until there is room");
-                    self.shared.lock().give_up(taken);
+                    self.shared.lock().give_up(taken).map_err(Fatal)?;
                     self.shared.room.notify_waiters();
                     return Ok(());
                 }
@@ -186,6 +194,7 @@ impl Committer {
             match effect {
                 Effect::Due(at) => due = Some(due.map_or(at.0, |due: u64| due.min(at.0))),
                 Effect::Ended(id) => ended.push(*id),
+                Effect::Tell(told) => self.shared.outbox.push(told.clone()),
                 Effect::Grown { .. } => {}
             }
         }

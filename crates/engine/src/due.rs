@@ -4,17 +4,24 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use reveille_core::Millis;
+use reveille_core::consumer::{Phase, Stage};
+use reveille_core::stream::StreamId;
+use reveille_core::subscription::SubscriptionId;
+use reveille_core::{Millis, Tenant};
 use reveille_store::keys::{self, Due};
+use reveille_store::record;
 use reveille_store::state::Reader;
 use reveille_store::table::TableError;
+use tokio::task::JoinSet;
 
 use crate::command::Command;
+use crate::command::consumer::belongings;
 use crate::committer::Shared;
 use crate::doors::Clock;
-use crate::engine;
+use crate::effect::Told;
 use crate::failure::{Failure, Unavailable};
 use crate::limits::{DUE_SLICE, PURGE_SLICE};
+use crate::{engine, outbound};
 
 /// However quiet it is, the index is looked at this often.
 pub const LOOK_EVERY_MS: u64 = 60_000;
@@ -25,6 +32,7 @@ pub const PAUSE_MS: u64 = 1_000;
 pub(crate) async fn run(shared: Arc<Shared>, clock: Arc<dyn Clock>) {
     // Entries before this are done: looking past their remains would grow slow.
     let mut since = Millis(0);
+    tell_again(&shared);
     loop {
         if shared.lock().stopping {
             return;
@@ -32,7 +40,7 @@ pub(crate) async fn run(shared: Arc<Shared>, clock: Arc<dyn Clock>) {
         let now = clock.now();
         since = since.min(newly_due(&shared));
         let next = match look(&shared.state.reader(), since, now) {
-            Ok(found) => work(&shared, clock.as_ref(), found, now).await,
+            Ok(found) => work(&shared, &clock, found, now).await,
             Err(error) => Err(crate::reading::damaged(error)),
         };
         let wake_at = match next {
@@ -51,6 +59,35 @@ pub(crate) async fn run(shared: Arc<Shared>, clock: Arc<dyn Clock>) {
             biased;
             () = shared.due.notified() => {}
             () = clock.sleep_until(wake_at) => {}
+        }
+    }
+}
+
+/// Attempts that were on their way when the server last stopped are made again, at once.
+fn tell_again(shared: &Shared) {
+    let reader = shared.state.reader();
+    let (mut from, to) = (keys::due_from(Millis(0)), keys::due_end());
+    loop {
+        let found = match reader.keys(&from, &to, DUE_SLICE) {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::error!(%error, "the due index cannot be read");
+                return;
+            }
+        };
+        for key in &found {
+            if let Some((_, Due::Consumer(consumer))) = keys::parse_due(key)
+                && let Ok(Some(enrolled)) = outbound::enrolled(&reader, &consumer)
+                && let Phase::Waking { attempt, stage: Stage::Sent { .. } } =
+                    enrolled.consumer.phase
+            {
+                let epoch = enrolled.consumer.epoch;
+                shared.outbox.push(Told { consumer, epoch, attempt });
+            }
+        }
+        match found.last() {
+            Some(last) if found.len() == DUE_SLICE => from = [&last[..], &[0]].concat().into(),
+            _ => return,
         }
     }
 }
@@ -76,39 +113,97 @@ pub fn look(
     reader.range(&from, &keys::due_end(), 1)
 }
 
-/// Fulfils what is due. Returns when the next is, or `None` if there may be more at once.
+/// Fulfils what is due, all of it at once: one batch may hold many obligations. Returns when the
+/// next is due, or `None` if there may be more now.
 async fn work(
     shared: &Arc<Shared>,
-    clock: &dyn Clock,
+    clock: &Arc<dyn Clock>,
     found: Vec<(Bytes, Bytes)>,
     now: Millis,
 ) -> Result<Option<Millis>, Failure> {
-    let mut worked = false;
+    let mut next = Millis::NEVER;
+    let mut working = JoinSet::new();
     for (key, _) in found {
         let Some((at, due)) = keys::parse_due(&key) else {
             return Err(Failure::Damaged("an entry of the due index cannot be read".into()));
         };
         if at > now {
-            return Ok(if worked { None } else { Some(at) });
+            next = at;
+            break;
         }
-        worked = true;
-        let remains = remains(&shared.state.reader(), &due).map_err(crate::reading::damaged)?;
-        let command = Command::Obligation { key, due, found: remains };
-        engine::run(shared, clock, &command).await?;
+        let command = command(shared, key, due)?;
+        let (shared, clock) = (shared.clone(), clock.clone());
+        working.spawn(async move { engine::run(&shared, clock.as_ref(), &command).await });
     }
-    Ok(if worked { None } else { Some(Millis::NEVER) })
+    if working.is_empty() {
+        return Ok(Some(next));
+    }
+    let mut outcome = Ok(None);
+    while let Some(done) = working.join_next().await {
+        if let Ok(Err(failure)) = done {
+            outcome = Err(failure);
+        }
+    }
+    outcome
 }
 
-/// Keys that a purge still has to remove.
+/// The command that an entry of the index asks for.
+pub fn command(shared: &Shared, key: Bytes, due: Due) -> Result<Command, Failure> {
+    if let Due::Consumer(consumer) = due {
+        let in_flight = shared.outbox.in_flight(&consumer);
+        return Ok(Command::Timer { key, consumer, in_flight });
+    }
+    let found = remains(&shared.state.reader(), &due).map_err(crate::reading::damaged)?;
+    Ok(Command::Obligation { key, due, found })
+}
+
+/// Keys that a clean-up still has to remove.
 pub fn remains(reader: &Reader, due: &Due) -> Result<Vec<Bytes>, TableError> {
-    let Due::Purge(id) = due else {
-        return Ok(Vec::new());
-    };
-    let (from, to) = keys::chunks(*id);
+    match due {
+        Due::Purge(id) => of_stream(reader, *id),
+        Due::Unsubscribe(tenant, id) => of_subscription(reader, tenant, *id),
+        _ => Ok(Vec::new()),
+    }
+}
+
+fn of_stream(reader: &Reader, id: StreamId) -> Result<Vec<Bytes>, TableError> {
+    let (from, to) = keys::chunks(id);
     let mut found = reader.keys(&from, &to, PURGE_SLICE)?;
     if found.len() < PURGE_SLICE {
-        let (from, to) = keys::producers(*id);
+        let (from, to) = keys::producers(id);
         found.extend(reader.keys(&from, &to, PURGE_SLICE - found.len())?);
+    }
+    Ok(found)
+}
+
+/// Consumers go with what belongs to them; links take along who follows by them.
+fn of_subscription(
+    reader: &Reader,
+    tenant: &Tenant,
+    id: SubscriptionId,
+) -> Result<Vec<Bytes>, TableError> {
+    let mut found = Vec::new();
+    let (from, to) = keys::consumers(id);
+    for (key, value) in reader.range(&from, &to, PURGE_SLICE)? {
+        let known = keys::parse_consumer(&key);
+        match (known, record::decode_consumer(&value)) {
+            (Some(consumer), Ok(enrolled)) => {
+                found.extend(belongings(tenant, &consumer, &enrolled));
+            }
+            _ => found.push(key),
+        }
+    }
+    if found.len() < PURGE_SLICE {
+        let consumer = keys::ConsumerKey { subscription: id, path: None };
+        let (from, to) = keys::links(id);
+        for key in reader.keys(&from, &to, PURGE_SLICE)? {
+            if let Some(path) = keys::parse_linked(&key) {
+                found.push(keys::follower(tenant, &path, &consumer));
+            }
+            found.push(key);
+        }
+        let (from, to) = keys::backlogs(id);
+        found.extend(reader.keys(&from, &to, PURGE_SLICE)?);
     }
     Ok(found)
 }

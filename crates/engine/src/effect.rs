@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use reveille_core::stream::StreamId;
 use reveille_core::{Millis, Offset};
+use reveille_store::keys::ConsumerKey;
 
 /// A consequence of a decision. It runs after the batch is durable; what must not be forgotten in
 /// a crash is in the state as well.
@@ -23,4 +24,17 @@ pub enum Effect {
     Ended(StreamId),
     /// The due index has an entry for this time.
     Due(Millis),
+    /// A consumer is to be told that there is work.
+    Tell(Told),
+}
+
+/// An attempt to tell a consumer.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Told {
+    /// Who.
+    pub consumer: ConsumerKey,
+    /// Of which wake.
+    pub epoch: u64,
+    /// For the how manieth time.
+    pub attempt: u32,
 }

@@ -5,15 +5,17 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use bytes::Bytes;
 use reveille_core::stream::append::{Append, Receipt};
 use reveille_core::stream::create::Create;
 use reveille_core::stream::{Head, Rejected, StreamId};
+use reveille_core::subscription::Timings;
 use reveille_core::{Millis, Offset, ReadFrom, StreamPath, Tenant};
+use reveille_deliver::courier::Courier;
+use reveille_deliver::destination::Rules;
 use reveille_store::checkpoint;
 use reveille_store::directory::{Directory, DirectoryError};
 use reveille_store::disk::{Disk, RealDisk};
-use reveille_store::keys;
+use reveille_store::keys::{self, Meta};
 use reveille_store::log;
 use reveille_store::open::{self, Opened};
 use reveille_store::record;
@@ -25,16 +27,19 @@ use crate::command::{Answer, Command, FetchedAnchor};
 use crate::committer::{Committer, Fatal, Shared};
 use crate::doors::{Clock, Entropy};
 use crate::failure::{Failure, Unavailable};
+use crate::herald::Herald;
 use crate::keeper::Keeper;
+use crate::keyring::{Fresh, Keyring};
 use crate::limits::{
     FETCH_ROUNDS_MAX, FORK_COPY_BYTES, LIST_PAGE_MAX, OVERLAY_BYTES_MAX, ROOM_WAIT,
 };
 use crate::live::Watch;
 use crate::metrics::Snapshot;
-use crate::partition::{Fetched, Outcome, Submitted};
+use crate::outbound::Outbound;
+use crate::partition::{Fetched, Outcome, Settings, Submitted, Wanted};
 use crate::reading::{self, Reading};
 use crate::touches::Touches;
-use crate::{due, task};
+use crate::{due, outbound, task};
 
 /// What an engine needs to know.
 pub struct Config {
@@ -50,6 +55,23 @@ pub struct Config {
     pub segment_bytes: u64,
     /// Called when the disk has failed and the process must stop.
     pub on_fatal: Arc<dyn Fn(&str) + Send + Sync>,
+    /// How consumers are told.
+    pub telling: Telling,
+}
+
+/// How consumers are told.
+#[derive(Clone)]
+pub struct Telling {
+    /// How long things may take.
+    pub timings: Timings,
+    /// Where requests may go.
+    pub rules: Rules,
+    /// Carries them.
+    pub courier: Arc<dyn Courier>,
+    /// Words them.
+    pub herald: Arc<dyn Herald>,
+    /// How many may be on their way.
+    pub concurrency: usize,
 }
 
 /// The data directory cannot be opened; nothing in it was changed.
@@ -98,6 +120,8 @@ struct Inner {
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     budget: Budget,
+    keyring: Arc<Keyring>,
+    telling: Telling,
     threads: Mutex<Vec<JoinHandle<()>>>,
     due: Mutex<Vec<tokio::task::JoinHandle<()>>>,
     /// Keeps the lock on the data directory until the last clone is gone.
@@ -138,13 +162,32 @@ impl Engine {
                 start_partition(config, &directory, number, &clock, &entropy, &mut threads)?;
             partitions.push(shared);
         }
-        let run_due = |shared: &Arc<Shared>| tokio::spawn(due::run(shared.clone(), clock.clone()));
-        let due = partitions.iter().map(run_due).collect();
+        let first = partitions.first().expect("there is a partition");
+        let keyring = open_keyring(first, &clock, &entropy)
+            .map_err(|problem| OpenError::Other { path: config.data_dir.clone(), problem })?;
+        let keyring = Arc::new(keyring);
+        let mut due = Vec::new();
+        for shared in &partitions {
+            shared.outbox.set_concurrency(config.telling.concurrency);
+            due.push(tokio::spawn(due::run(shared.clone(), clock.clone())));
+            let outbound = Outbound {
+                shared: shared.clone(),
+                clock: clock.clone(),
+                courier: config.telling.courier.clone(),
+                herald: config.telling.herald.clone(),
+                keyring: keyring.clone(),
+                rules: config.telling.rules.clone(),
+                timings: config.telling.timings.clone(),
+            };
+            due.push(tokio::spawn(outbound::run(Arc::new(outbound))));
+        }
         let inner = Inner {
             partitions,
             clock,
             entropy,
             budget: Budget::default(),
+            keyring,
+            telling: config.telling.clone(),
             threads: Mutex::new(threads),
             due: Mutex::new(due),
             _directory: directory,
@@ -158,6 +201,7 @@ impl Engine {
             shared.lock().stopping = true;
             shared.work.notify_all();
             shared.due.notify_one();
+            shared.outbox.ready.notify_one();
             shared.wake_keeper();
         }
         let due =
@@ -207,7 +251,7 @@ impl Engine {
             Command::Create { tenant: tenant.clone(), path: path.clone(), request, anchor };
         match run(shared, self.inner.clock.as_ref(), &command).await? {
             Answer::Created { head, new } => Ok((*head, new)),
-            Answer::Appended(_) | Answer::Done => unreachable!("a create is answered as one"),
+            _ => unreachable!("a create is answered as one"),
         }
     }
 
@@ -221,7 +265,7 @@ impl Engine {
         let command = Command::Append { tenant: tenant.clone(), path: path.clone(), request };
         match run(self.partition(tenant), self.inner.clock.as_ref(), &command).await? {
             Answer::Appended(receipt) => Ok(receipt),
-            Answer::Created { .. } | Answer::Done => unreachable!("an append is answered as one"),
+            _ => unreachable!("an append is answered as one"),
         }
     }
 
@@ -342,8 +386,25 @@ impl Engine {
         self.inner.partitions.iter().map(|shared| snapshot(shared)).collect()
     }
 
+    pub(crate) fn keyring(&self) -> &Keyring {
+        &self.inner.keyring
+    }
+
+    pub(crate) fn rules(&self) -> &Rules {
+        &self.inner.telling.rules
+    }
+
+    pub(crate) fn timings(&self) -> &Timings {
+        &self.inner.telling.timings
+    }
+
+    /// Where what belongs to no tenant is kept.
+    pub(crate) fn first_partition(&self) -> &Arc<Shared> {
+        self.inner.partitions.first().expect("there is a partition")
+    }
+
     /// A tenant lives in one partition.
-    fn partition(&self, tenant: &Tenant) -> &Arc<Shared> {
+    pub(crate) fn partition(&self, tenant: &Tenant) -> &Arc<Shared> {
         let partitions = &self.inner.partitions;
         let count = u32::try_from(partitions.len()).unwrap_or(u32::MAX);
         let index = keys::partition_of(tenant, count);
@@ -403,6 +464,7 @@ fn start_partition(
     let table_path = directory.table_path(number);
     let table = LsmTable::open(&table_path)
         .map_err(|source| OpenError::Table { path: table_path, source })?;
+    let seeds = entropy.clone();
     let entropy = entropy.clone();
     let salt = Box::new(move || entropy.number());
     let log_config = log::Config { segment_bytes: config.segment_bytes, sync: config.sync };
@@ -410,7 +472,8 @@ fn start_partition(
     let Opened { log, state, checkpoint, recovered } = opened.map_err(store)?;
     report(number, &recovered);
     let touches = Arc::new(Touches::new(clock.now()));
-    let shared = Arc::new(Shared::new(state, touches).map_err(other)?);
+    let settings = Settings { timings: config.telling.timings.clone(), seed: seeds.number() };
+    let shared = Arc::new(Shared::new(state, touches, settings).map_err(other)?);
     shared.log_bytes.store(log.bytes(), Ordering::Relaxed);
     let min_free = config.min_free_bytes;
     let keeper = Keeper::new(shared.clone(), disk, log.spares(), min_free, checkpoint);
@@ -421,6 +484,52 @@ fn start_partition(
     threads.push(spawn(format!("commit-{number}"), on_fatal, move || committer.run()));
     threads.push(spawn(format!("keep-{number}"), on_fatal, move || keeper.run()));
     Ok(shared)
+}
+
+/// Reads the server's secrets; the first start makes them.
+fn open_keyring(
+    shared: &Arc<Shared>,
+    clock: &Arc<dyn Clock>,
+    entropy: &Arc<dyn Entropy>,
+) -> Result<Keyring, String> {
+    let read = |name| {
+        let stored = shared.state.reader().get(&keys::meta(name));
+        stored.map_err(|error| error.to_string())
+    };
+    if read(Meta::TokenKey)?.is_none() {
+        let fresh = Fresh::new(entropy.as_ref(), clock.now());
+        for (name, value) in [(Meta::SigningKeys, fresh.signing), (Meta::TokenKey, fresh.token)] {
+            let command = Command::Install { name, value, expected: None };
+            install(shared, clock.now(), &command)?;
+        }
+    }
+    let missing = || "the server's own keys are missing".to_owned();
+    let token = read(Meta::TokenKey)?.ok_or_else(missing)?;
+    let signing = read(Meta::SigningKeys)?.ok_or_else(missing)?;
+    Keyring::open(entropy.clone(), &token, signing)
+}
+
+/// Runs a command before anything else can: nobody waits for this thread.
+fn install(shared: &Arc<Shared>, now: Millis, command: &Command) -> Result<(), String> {
+    let mut wanted = Vec::new();
+    loop {
+        let (reply, answer) = oneshot::channel();
+        let fetched = Fetched::read(&shared.state.reader(), &wanted);
+        let fetched = fetched.map_err(|error| error.to_string())?;
+        let submitted = shared.lock().submit(command, &fetched, now, reply);
+        match submitted {
+            Submitted::Missing(more, _) => wanted.extend(more),
+            Submitted::NoRoom(_) => return Err("there is no room in memory".into()),
+            Submitted::Decided => {
+                shared.work.notify_one();
+                // A runtime's own threads must not wait like this; a thread of ours may.
+                let waiting = std::thread::spawn(move || answer.blocking_recv());
+                let outcome = waiting.join().map_err(|_| "the wait failed".to_owned())?;
+                let outcome = outcome.map_err(|_| "the log has stopped".to_owned())?;
+                return outcome.map(drop).map_err(|error| error.to_string());
+            }
+        }
+    }
 }
 
 fn report(partition: u32, recovered: &log::Recovered) {
@@ -461,7 +570,7 @@ fn spawn(
 
 /// Brings a command to its decision, fetching what it needs, and waits for its outcome.
 pub(crate) async fn run(shared: &Arc<Shared>, clock: &dyn Clock, command: &Command) -> Outcome {
-    let mut wanted: Vec<Bytes> = Vec::new();
+    let mut wanted: Vec<Wanted> = Vec::new();
     let mut fetched = Fetched::default();
     let mut deadline = None;
     for _ in 0..FETCH_ROUNDS_MAX {
@@ -479,9 +588,11 @@ pub(crate) async fn run(shared: &Arc<Shared>, clock: &dyn Clock, command: &Comma
                 }
                 return answer.await.unwrap_or(Err(Unavailable::Stopping.into()));
             }
-            Submitted::Missing(key, _) => {
-                if !wanted.contains(&key) {
-                    wanted.push(key);
+            Submitted::Missing(more, _) => {
+                for it in more {
+                    if !wanted.contains(&it) {
+                        wanted.push(it);
+                    }
                 }
                 let reader = shared.state.reader();
                 fetched = Fetched::read(&reader, &wanted).map_err(reading::damaged)?;

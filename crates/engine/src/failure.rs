@@ -1,5 +1,8 @@
 //! What an operation can come to beside its result.
 
+use std::sync::Arc;
+
+use reveille_core::consumer;
 use reveille_core::stream::Rejected;
 
 /// Why an operation was not done.
@@ -8,12 +11,55 @@ pub enum Failure {
     /// The caller is wrong.
     #[error(transparent)]
     Rejected(#[from] Rejected),
+    /// The caller is wrong about a subscription or a consumer.
+    #[error(transparent)]
+    Refused(#[from] Refused),
     /// The caller may try again.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
     /// Stored bytes are damaged, or the disk fails: reported, never served.
     #[error("{0}")]
     Damaged(String),
+}
+
+/// Why something cannot be done with a subscription or a consumer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The consumer does not allow it.
+    #[error(transparent)]
+    Consumer(#[from] consumer::Rejected),
+    /// The name is taken by a subscription that was asked for differently.
+    #[error(
+        "a subscription with this id exists and was made with other settings; delete it first, or \
+         choose another id"
+    )]
+    Exists,
+    /// There is no such subscription.
+    #[error("there is no subscription with this id")]
+    NotFound,
+    /// The token is none of ours, or for something else.
+    #[error("the token is not valid here; use the one from the last notification or answer")]
+    TokenInvalid,
+    /// The token has expired; its consumer is still the same.
+    #[error("the token has expired; repeat the request with the one in this answer")]
+    TokenExpired {
+        /// The wake that a new one may be for.
+        epoch: u64,
+    },
+    /// Something is to be appended together with acks, and cannot be.
+    #[error("{path}: {why}; nothing of this callback was applied")]
+    Append {
+        /// To which stream.
+        path: Arc<str>,
+        /// Why not.
+        why: Box<Rejected>,
+    },
+    /// A subscription names more streams than it may.
+    #[error("a subscription names at most {max} streams")]
+    TooManyStreams {
+        /// The limit.
+        max: usize,
+    },
 }
 
 /// Why it cannot be done now.

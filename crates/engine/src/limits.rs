@@ -50,5 +50,23 @@ pub const FORK_COPY_BYTES: usize = 16 << 20;
 /// Streams in one page of a listing.
 pub const LIST_PAGE_MAX: usize = 1_000;
 
+/// Attempts to tell consumers that wait in memory; more of them come back by the due index.
+pub const OUTBOX_MAX: usize = 100_000;
+
+/// Attempts of one subscription that are on their way at once.
+pub const OUTBOUND_PER_SUBSCRIPTION: usize = 512;
+
+/// An attempt that takes longer than this makes room for others.
+pub const SLOW_AFTER_MS: u64 = 1_000;
+
+/// Followers of a stream that are told in the batch of an append; the rest in slices.
+pub const FOLLOWERS_SLICE: usize = 64;
+
+/// Streams that a wake names; the others come with the next one.
+pub const NOTICE_STREAMS_MAX: usize = 1_000;
+
+/// Streams that a subscription may name at once.
+pub const EXPLICIT_STREAMS_MAX: usize = 1_000;
+
 const _: () = assert!(APPLY_BYTES * 4 <= OVERLAY_BYTES_MAX);
 const _: () = assert!(SMALL_BODY_BYTES * 16 <= SMALL_BODIES_BYTES);

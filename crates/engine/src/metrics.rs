@@ -13,9 +13,18 @@ pub struct Metrics {
     pub bytes: AtomicU64,
     /// Room on the disk, when it was last looked at.
     pub disk_free: AtomicU64,
+    /// Attempts to tell a consumer that were answered with success.
+    pub told: AtomicU64,
+    /// Attempts that failed.
+    pub untold: AtomicU64,
 }
 
 impl Metrics {
+    pub(crate) fn attempted<T, E>(&self, answer: &Result<T, E>, _took_ms: u64) {
+        let counter = if answer.is_ok() { &self.told } else { &self.untold };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn committed(&self, commands: usize, bytes: usize) {
         let add = |counter: &AtomicU64, value: usize| {
             counter.fetch_add(u64::try_from(value).unwrap_or(u64::MAX), Ordering::Relaxed);

@@ -10,18 +10,22 @@ use std::sync::Arc;
 use bytes::Bytes;
 use reveille_core::Millis;
 use reveille_core::stream::StreamId;
+use reveille_core::subscription::Timings;
 use reveille_store::batch::Batch;
 use reveille_store::keys::{self, Meta};
 use reveille_store::record;
 use reveille_store::state::{Reader, State};
-use reveille_store::table::TableError;
+use reveille_store::table::{Pair, TableError};
 use tokio::sync::oneshot;
 
 use crate::command::{self, Answer, Command};
+use crate::dice::Dice;
 use crate::effect::Effect;
 use crate::failure::{Failure, Unavailable};
 use crate::limits::{BATCH_BYTES_MAX, OVERLAY_BYTES_MAX};
+use crate::registry::Registry;
 use crate::touches::Touches;
+pub use crate::txn::Wanted;
 use crate::txn::{Given, Missing, Txn};
 
 /// What a command comes to.
@@ -36,21 +40,45 @@ pub struct Fetched {
     pub seq: u64,
     /// How often the table had begun anew.
     pub(crate) generation: u64,
-    values: Vec<(Bytes, Option<Bytes>)>,
+    values: HashMap<Bytes, Option<Bytes>, foldhash::fast::RandomState>,
+    ranges: Vec<FetchedRange>,
+}
+
+#[derive(Debug)]
+struct FetchedRange {
+    from: Bytes,
+    to: Bytes,
+    limit: usize,
+    pairs: Vec<Pair>,
 }
 
 impl Fetched {
-    /// Reads keys that a decision asked for.
-    pub fn read(reader: &Reader, keys: &[Bytes]) -> Result<Fetched, TableError> {
-        let mut values = Vec::with_capacity(keys.len());
-        for key in keys {
-            values.push((key.clone(), reader.get(key)?));
+    /// Reads what a decision asked for.
+    pub fn read(reader: &Reader, wanted: &[Wanted]) -> Result<Fetched, TableError> {
+        let (seq, generation) = (reader.seq(), reader.generation());
+        let mut fetched = Fetched { seq, generation, ..Fetched::default() };
+        for wanted in wanted {
+            match wanted {
+                Wanted::Key(key) => {
+                    fetched.values.insert(key.clone(), reader.get(key)?);
+                }
+                Wanted::Range(from, to, limit) => {
+                    let pairs = reader.range(from, to, *limit)?;
+                    let (from, to, limit) = (from.clone(), to.clone(), *limit);
+                    fetched.ranges.push(FetchedRange { from, to, limit, pairs });
+                }
+            }
         }
-        Ok(Fetched { seq: reader.seq(), generation: reader.generation(), values })
+        Ok(fetched)
     }
 
     pub(crate) fn get(&self, key: &Bytes) -> Option<&Option<Bytes>> {
-        self.values.iter().find(|(known, _)| known == key).map(|(_, value)| value)
+        self.values.get(key)
+    }
+
+    pub(crate) fn range(&self, from: &Bytes, to: &Bytes, limit: usize) -> Option<&[Pair]> {
+        let same = |it: &&FetchedRange| it.from == *from && it.to == *to && it.limit == limit;
+        self.ranges.iter().find(same).map(|it| it.pairs.as_slice())
     }
 }
 
@@ -63,6 +91,10 @@ pub(crate) struct Pending {
 impl Pending {
     pub(crate) fn get(&self, key: &Bytes) -> Option<&Option<Bytes>> {
         self.values.get(key).map(|(_, value)| value)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Bytes, &Option<Bytes>)> {
+        self.values.iter().map(|(key, (_, value))| (key, value))
     }
 
     fn set(&mut self, batch: u64, key: Bytes, value: Option<Bytes>) {
@@ -79,6 +111,15 @@ impl Pending {
     }
 }
 
+/// What a partition is told when it opens.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    /// How long things may take.
+    pub timings: Timings,
+    /// Where its random numbers begin.
+    pub seed: u64,
+}
+
 /// The owner of a part of the state.
 pub struct Partition {
     state: Arc<State>,
@@ -87,7 +128,11 @@ pub struct Partition {
     open: Taken,
     /// Batches that were taken and are neither settled nor given up.
     in_flight: usize,
-    next_stream_id: u64,
+    next_id: u64,
+    /// Who is to be told of what.
+    pub registry: Registry,
+    timings: Timings,
+    dice: Dice,
     /// Set while the disk has no room.
     pub read_only: bool,
     /// Set when no more commands are accepted.
@@ -139,28 +184,35 @@ impl Taken {
 pub enum Submitted {
     /// It is decided; the reply comes when it may.
     Decided,
-    /// These keys are to be read first.
-    Missing(Bytes, Reply),
+    /// These are to be read first.
+    Missing(Vec<Wanted>, Reply),
     /// There is no room now.
     NoRoom(Reply),
 }
 
 impl Partition {
     /// A partition over a store that was just opened.
-    pub fn open(state: Arc<State>, touches: Arc<Touches>) -> Result<Partition, String> {
+    pub fn open(
+        state: Arc<State>,
+        touches: Arc<Touches>,
+        settings: Settings,
+    ) -> Result<Partition, String> {
         let stored = state.reader().get(&keys::meta(Meta::NextStreamId));
         let stored = stored.map_err(|error| error.to_string())?;
-        let next_stream_id = match stored {
+        let next_id = match stored {
             Some(value) => record::decode_u64(&value).map_err(|error| error.to_string())?,
             None => 1,
         };
         Ok(Partition {
+            registry: Registry::load(&state.reader())?,
+            timings: settings.timings,
+            dice: Dice::new(settings.seed),
             state,
             touches,
             pending: Pending::default(),
             open: Taken { number: 1, ..Taken::default() },
             in_flight: 0,
-            next_stream_id,
+            next_id,
             read_only: false,
             stopping: false,
             committer_waits: false,
@@ -189,27 +241,33 @@ impl Partition {
         let recent = self.state.reader();
         let mut txn = Txn::new(Given {
             now,
-            next_stream_id: StreamId(self.next_stream_id),
+            next_id: self.next_id,
             pending: &self.pending,
             recent: &recent,
             fetched,
             touches: &self.touches,
+            registry: &self.registry,
+            timings: &self.timings,
+            random: self.dice.next(),
         });
         match command::decide(command, &mut txn) {
-            Err(Missing::Key(key)) => return Submitted::Missing(key, reply),
+            Err(Missing::Wanted(wanted)) => return Submitted::Missing(wanted, reply),
             Err(Missing::Damaged(what)) => {
                 let _ = reply.send(Err(Failure::Damaged(what)));
             }
             Ok(Err(rejected)) => {
                 let saw_pending = txn.saw_pending;
-                self.reply_when_durable(reply, Err(rejected.into()), saw_pending);
+                self.reply_when_durable(reply, Err(rejected), saw_pending);
             }
             Ok(Ok(answer)) => {
-                let Txn { writes, appends, effects, saw_pending, took_stream_id, .. } = txn;
-                let changes = !writes.is_empty() || !appends.is_empty();
-                self.next_stream_id += u64::from(took_stream_id);
+                let Txn { writes, appends, effects, saw_pending, took_ids, changes, .. } = txn;
+                let writes_something = !writes.is_empty() || !appends.is_empty();
+                self.next_id += took_ids;
                 self.collect(writes, appends, effects);
-                self.reply_when_durable(reply, Ok(answer), changes || saw_pending);
+                for change in changes {
+                    self.registry.apply(change);
+                }
+                self.reply_when_durable(reply, Ok(answer), writes_something || saw_pending);
             }
         }
         Submitted::Decided
@@ -275,12 +333,14 @@ impl Partition {
     }
 
     /// The log had no room for a batch: it, and everything decided on top of it, is undone.
-    pub fn give_up(&mut self, mut taken: Taken) {
+    pub fn give_up(&mut self, mut taken: Taken) -> Result<(), String> {
+        self.registry = Registry::load(&self.state.reader())?;
         self.in_flight -= 1;
         self.pending = Pending::default();
         self.read_only = true;
         taken.refuse(Unavailable::DiskFull);
         let next = Taken { number: self.open.number + 1, ..Taken::default() };
         std::mem::replace(&mut self.open, next).refuse(Unavailable::DiskFull);
+        Ok(())
     }
 }

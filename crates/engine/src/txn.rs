@@ -1,23 +1,44 @@
 //! What a decision reads and writes: kept apart until it is known to be whole.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use reveille_core::producer::ProducerState;
 use reveille_core::stream::delete::{Deletion, delete};
 use reveille_core::stream::{Head, StreamId};
+use reveille_core::subscription::Timings;
 use reveille_core::{Millis, Offset, StreamPath, Tenant};
 use reveille_store::keys::{self, Due, Meta};
 use reveille_store::record;
 use reveille_store::state::Reader;
 
+use crate::command::Answer;
 use crate::effect::Effect;
 use crate::partition::{Fetched, Pending};
+use crate::registry::{Change, Registry};
 use crate::touches::Touches;
 
-/// A key that the decision needs and nobody has read yet, or what was read is damaged.
+/// What the decision needs and nobody has read yet, or what was read is damaged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Missing {
-    Key(Bytes),
+    Wanted(Vec<Wanted>),
     Damaged(String),
+}
+
+/// Something to read before a decision can be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wanted {
+    /// The value of a key.
+    Key(Bytes),
+    /// At most so many pairs from one key to before another.
+    Range(Bytes, Bytes, usize),
+}
+
+/// Pairs of a range, in order.
+pub(crate) struct Found {
+    pub(crate) pairs: Vec<(Bytes, Bytes)>,
+    /// Whether these are all.
+    pub(crate) complete: bool,
 }
 
 /// One attempt at a decision.
@@ -29,17 +50,24 @@ pub(crate) struct Txn<'a> {
     pub(crate) effects: Vec<Effect>,
     /// Whether anything was read that is not durable yet: then the answer waits for it.
     pub(crate) saw_pending: bool,
-    pub(crate) took_stream_id: bool,
+    /// Numbers of incarnations that were given out.
+    pub(crate) took_ids: u64,
+    pub(crate) changes: Vec<Change>,
+    draws: u64,
 }
 
 /// What a decision is made from.
 pub(crate) struct Given<'a> {
     pub(crate) now: Millis,
-    pub(crate) next_stream_id: StreamId,
+    pub(crate) next_id: u64,
     pub(crate) pending: &'a Pending,
     pub(crate) recent: &'a Reader,
     pub(crate) fetched: &'a Fetched,
     pub(crate) touches: &'a Touches,
+    pub(crate) registry: &'a Registry,
+    pub(crate) timings: &'a Timings,
+    /// Where this decision's random numbers begin.
+    pub(crate) random: u64,
 }
 
 impl<'a> Txn<'a> {
@@ -50,8 +78,24 @@ impl<'a> Txn<'a> {
             appends: Vec::new(),
             effects: Vec::new(),
             saw_pending: false,
-            took_stream_id: false,
+            took_ids: 0,
+            changes: Vec::new(),
+            draws: 0,
         }
+    }
+
+    pub(crate) fn registry(&self) -> &'a Registry {
+        self.given.registry
+    }
+
+    pub(crate) fn timings(&self) -> &'a Timings {
+        self.given.timings
+    }
+
+    /// A random number.
+    pub(crate) fn draw(&mut self) -> u64 {
+        self.draws += 1;
+        crate::dice::mix(self.given.random.wrapping_add(self.draws))
     }
 
     pub(crate) fn now(&self) -> Millis {
@@ -59,7 +103,7 @@ impl<'a> Txn<'a> {
     }
 
     /// The value of a key: this decision's own, then what is being synced, then what is durable.
-    fn get(&mut self, key: &Bytes) -> Result<Option<Bytes>, Missing> {
+    pub(crate) fn get(&mut self, key: &Bytes) -> Result<Option<Bytes>, Missing> {
         if let Some((_, value)) = self.writes.iter().rev().find(|(written, _)| written == key) {
             return Ok(value.clone());
         }
@@ -79,7 +123,52 @@ impl<'a> Txn<'a> {
         {
             return Ok(value.clone());
         }
-        Err(Missing::Key(key.clone()))
+        Err(Missing::Wanted(vec![Wanted::Key(key.clone())]))
+    }
+
+    /// Makes sure that all these keys can be read, or asks for those that cannot at once.
+    pub(crate) fn want(&mut self, keys: &[Bytes]) -> Result<(), Missing> {
+        let mut wanted = Vec::new();
+        for key in keys {
+            match self.get(key) {
+                Ok(_) => {}
+                Err(Missing::Wanted(more)) => wanted.extend(more),
+                Err(damaged) => return Err(damaged),
+            }
+        }
+        if wanted.is_empty() { Ok(()) } else { Err(Missing::Wanted(wanted)) }
+    }
+
+    /// At least the first pairs from `from` to before `to`, as this decision sees them.
+    pub(crate) fn range(
+        &mut self,
+        from: &Bytes,
+        to: &Bytes,
+        limit: usize,
+    ) -> Result<Found, Missing> {
+        let (fetched, recent) = (self.given.fetched, self.given.recent);
+        let fresh = fetched.seq >= recent.dropped() && fetched.generation == recent.generation();
+        let range = fetched.range(from, to, limit).filter(|_| fresh);
+        let Some(range) = range else {
+            return Err(Missing::Wanted(vec![Wanted::Range(from.clone(), to.clone(), limit)]));
+        };
+        let complete = range.len() < limit;
+        // Nothing is known of what comes after the last pair that was read.
+        let last = if complete { None } else { range.last().map(|(key, _)| key.clone()) };
+        let mut found: BTreeMap<Bytes, Option<Bytes>> =
+            range.iter().map(|(key, value)| (key.clone(), Some(value.clone()))).collect();
+        found.extend(recent.range_recent(from, to));
+        let within = |key: &Bytes| from <= key && key < to;
+        for (key, value) in self.given.pending.iter().filter(|(key, _)| within(key)) {
+            self.saw_pending = true;
+            found.insert(key.clone(), value.clone());
+        }
+        for (key, value) in self.writes.iter().filter(|(key, _)| within(key)) {
+            found.insert(key.clone(), value.clone());
+        }
+        let known = found.into_iter().filter(|(key, _)| last.as_ref().is_none_or(|it| key <= it));
+        let pairs = known.filter_map(|(key, value)| Some((key, value?))).collect();
+        Ok(Found { pairs, complete })
     }
 
     /// The stream at a path, soft-deleted ones included. One whose time has come is ended here.
@@ -128,14 +217,20 @@ impl<'a> Txn<'a> {
         Ok(self.get(key)?.is_some())
     }
 
-    pub(crate) fn next_stream_id(&self) -> StreamId {
-        self.given.next_stream_id
+    /// The number of the next incarnation of anything.
+    pub(crate) fn next_id(&self) -> u64 {
+        self.given.next_id + self.took_ids
     }
 
-    pub(crate) fn take_stream_id(&mut self) {
-        self.took_stream_id = true;
-        let next = record::encode_u64(self.given.next_stream_id.0 + 1);
+    /// Takes that number.
+    pub(crate) fn take_id(&mut self) {
+        self.took_ids += 1;
+        let next = record::encode_u64(self.next_id());
         self.writes.push((keys::meta(Meta::NextStreamId), Some(next)));
+    }
+
+    pub(crate) fn set(&mut self, key: Bytes, value: Bytes) {
+        self.writes.push((key, Some(value)));
     }
 
     pub(crate) fn set_head(&mut self, tenant: &Tenant, path: &StreamPath, head: &Head) {
@@ -176,16 +271,44 @@ impl<'a> Txn<'a> {
     ) {
         self.effects.push(Effect::Ended(head.id));
         match deletion {
-            Deletion::Soft(kept) => self.set_head(tenant, path, &kept),
+            Deletion::Soft(kept) => {
+                self.set_head(tenant, path, &kept);
+                self.forget_consumers(tenant, path, head);
+            }
             Deletion::Hard => {
                 self.remove(&keys::stream(tenant, path));
                 self.set_due(self.now(), &Due::Purge(head.id));
+                self.forget_consumers(tenant, path, head);
                 if let Some(fork) = &head.fork {
                     let key = keys::due_release(self.now(), tenant, &fork.source, head.id);
                     self.writes.push((key, Some(Bytes::new())));
                 }
             }
         }
+    }
+
+    /// What the consumers of an ended stream left is kept until no token of theirs is valid any
+    /// more: a stream that takes its place goes on counting their epochs.
+    fn forget_consumers(&mut self, tenant: &Tenant, path: &StreamPath, head: &Head) {
+        let told = !self.registry().matching(tenant, path).is_empty();
+        if (told || head.followed) && !head.soft_deleted {
+            let at = self.now() + self.timings().token_ttl_ms;
+            self.set_due(at, &Due::Forget(tenant.clone(), path.clone(), head.id));
+        }
+    }
+
+    /// Keeps something of the server's own, unless somebody else was quicker.
+    pub(crate) fn install(
+        &mut self,
+        name: Meta,
+        value: &Bytes,
+        expected: Option<&Bytes>,
+    ) -> Result<Answer, Missing> {
+        let key = keys::meta(name);
+        if self.get(&key)?.as_ref() == expected {
+            self.set(key, value.clone());
+        }
+        Ok(Answer::Done)
     }
 
     /// Writes something of no consequence, so that the whole way of a write is walked.

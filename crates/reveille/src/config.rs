@@ -13,10 +13,12 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
+use reveille_core::subscription::Timings;
+use reveille_engine::Rules;
 use serde::Deserialize;
 
 use crate::failure::usage;
-use units::{Address, Period, PublicUrl, Size};
+use units::{Address, Factor, Networks, Period, PublicUrl, Size};
 
 const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4437);
 const DATA_DIR_DEFAULT: &str = "./reveille-data";
@@ -24,6 +26,9 @@ const LONG_POLL_TIMEOUT_DEFAULT_MS: u64 = 30_000;
 const MAX_BODY_DEFAULT_BYTES: u64 = 10 << 20;
 const MIN_FREE_DISK_DEFAULT_BYTES: u64 = 256 << 20;
 const LOG_SEGMENT_DEFAULT_BYTES: u64 = 64 << 20;
+const OUTBOUND_DEFAULT: u32 = 4_096;
+/// Longer than anybody means it.
+const PERIOD_LIMIT_MS: u64 = 3_650 * 86_400_000;
 /// A body and the batch that it joins must fit into one segment of the log.
 const MAX_BODY_LIMIT_BYTES: u64 = LOG_SEGMENT_DEFAULT_BYTES / 2;
 /// A segment begins with a block of its own; below this there is hardly room for anything else.
@@ -81,6 +86,63 @@ struct Settings {
     #[arg(long, value_name = "TIME", env = "REVEILLE_LONG_POLL_TIMEOUT", hide_env_values = true)]
     long_poll_timeout: Option<Period>,
 
+    /// How long one webhook request may take [default: 30s]
+    #[arg(long, value_name = "TIME", env = "REVEILLE_WEBHOOK_TIMEOUT", hide_env_values = true)]
+    webhook_timeout: Option<Period>,
+
+    /// How long a wake may go unclaimed before the next attempt [default: 10s]
+    #[arg(long, value_name = "TIME", env = "REVEILLE_WAKING_TIMEOUT", hide_env_values = true)]
+    waking_timeout: Option<Period>,
+
+    /// How long a consumer may be silent before it is taken for dead [default: 45s]
+    #[arg(long, value_name = "TIME", env = "REVEILLE_LIVENESS_TIMEOUT", hide_env_values = true)]
+    liveness_timeout: Option<Period>,
+
+    /// How long a callback token is valid [default: 1h]
+    #[arg(long, value_name = "TIME", env = "REVEILLE_CALLBACK_TOKEN_TTL", hide_env_values = true)]
+    callback_token_ttl: Option<Period>,
+
+    /// A consumer whose endpoint fails for this long is removed [default: 3d]
+    #[arg(long, value_name = "TIME", env = "REVEILLE_CONSUMER_GC_AFTER", hide_env_values = true)]
+    consumer_gc_after: Option<Period>,
+
+    /// Call webhooks on this machine, also without TLS [default: true on a loopback address]
+    #[arg(
+        long,
+        value_name = "BOOL",
+        env = "REVEILLE_ALLOW_HTTP_LOOPBACK",
+        hide_env_values = true,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_parser = BoolishValueParser::new(),
+        hide_possible_values = true,
+    )]
+    allow_http_loopback: Option<bool>,
+
+    /// Private networks that webhooks may be in, as CIDRs with commas between them [default: none]
+    #[arg(
+        long,
+        value_name = "CIDRS",
+        env = "REVEILLE_ALLOW_PRIVATE_NETWORKS",
+        hide_env_values = true
+    )]
+    allow_private_networks: Option<Networks>,
+
+    /// Multiplies every retry delay, for tests [default: 1.0]
+    #[arg(long, value_name = "FACTOR", env = "REVEILLE_RETRY_SCALE", hide_env_values = true)]
+    retry_scale: Option<Factor>,
+
+    /// Outbound requests in flight; slow ones count apart [default: 4096]
+    #[arg(
+        long,
+        value_name = "N",
+        env = "REVEILLE_OUTBOUND_CONCURRENCY",
+        hide_env_values = true,
+        value_parser = clap::value_parser!(u32).range(1..=OUTBOUND_MAX),
+    )]
+    outbound_concurrency: Option<u32>,
+
     /// Writers that work side by side; fixed when the data directory is created [default: 1]
     #[arg(
         long,
@@ -109,6 +171,9 @@ struct Settings {
     )]
     log_segment_bytes: Option<Size>,
 }
+
+/// Each is a socket.
+const OUTBOUND_MAX: i64 = 65_536;
 
 /// Each has two threads and a log of its own.
 const PARTITIONS_MAX: i64 = 256;
@@ -145,6 +210,9 @@ pub(crate) struct Config {
     pub(crate) max_body_bytes: usize,
     pub(crate) min_free_bytes: u64,
     pub(crate) segment_bytes: u64,
+    pub(crate) timings: Timings,
+    pub(crate) rules: Rules,
+    pub(crate) outbound_concurrency: usize,
 }
 
 impl Arguments {
@@ -215,6 +283,15 @@ impl Settings {
             max_body: self.max_body.or(others.max_body),
             min_free_disk: self.min_free_disk.or(others.min_free_disk),
             log_segment_bytes: self.log_segment_bytes.or(others.log_segment_bytes),
+            webhook_timeout: self.webhook_timeout.or(others.webhook_timeout),
+            waking_timeout: self.waking_timeout.or(others.waking_timeout),
+            liveness_timeout: self.liveness_timeout.or(others.liveness_timeout),
+            callback_token_ttl: self.callback_token_ttl.or(others.callback_token_ttl),
+            consumer_gc_after: self.consumer_gc_after.or(others.consumer_gc_after),
+            allow_http_loopback: self.allow_http_loopback.or(others.allow_http_loopback),
+            allow_private_networks: self.allow_private_networks.or(others.allow_private_networks),
+            retry_scale: self.retry_scale.or(others.retry_scale),
+            outbound_concurrency: self.outbound_concurrency.or(others.outbound_concurrency),
         }
     }
 
@@ -234,7 +311,20 @@ impl Settings {
         if segment_bytes < LOG_SEGMENT_LIMIT_BYTES {
             return Err(usage("--log-segment-bytes must be at least 1MiB"));
         }
+        let timings = self.timings()?;
+        let loopback = listen.ip().to_canonical().is_loopback();
+        let rules = Rules {
+            allow_http_loopback: self.allow_http_loopback.unwrap_or(loopback),
+            private_networks: self.allow_private_networks.map_or_else(Vec::new, |it| it.0),
+        };
+        let outbound = self.outbound_concurrency.unwrap_or(OUTBOUND_DEFAULT);
+        if !(1..=OUTBOUND_MAX).contains(&outbound.into()) {
+            return Err(usage(format!("--outbound-concurrency must be from 1 to {OUTBOUND_MAX}")));
+        }
         Ok(Config {
+            timings,
+            rules,
+            outbound_concurrency: usize::try_from(outbound)?,
             listen,
             data_dir: self.data_dir.unwrap_or_else(|| DATA_DIR_DEFAULT.into()),
             public_url: self.public_url.map(|url| url.0.into()),
@@ -246,6 +336,39 @@ impl Settings {
             segment_bytes,
         })
     }
+}
+
+impl Settings {
+    fn timings(&self) -> anyhow::Result<Timings> {
+        let default = Timings::default();
+        let timings = Timings {
+            webhook_timeout_ms: ms(self.webhook_timeout, default.webhook_timeout_ms),
+            waking_timeout_ms: ms(self.waking_timeout, default.waking_timeout_ms),
+            liveness_timeout_ms: ms(self.liveness_timeout, default.liveness_timeout_ms),
+            token_ttl_ms: ms(self.callback_token_ttl, default.token_ttl_ms),
+            give_up_after_ms: ms(self.consumer_gc_after, default.give_up_after_ms),
+            retry_scale_milli: self.retry_scale.map_or(1_000, |factor| factor.thousandths),
+        };
+        for (flag, value) in [
+            ("--webhook-timeout", timings.webhook_timeout_ms),
+            ("--waking-timeout", timings.waking_timeout_ms),
+            ("--liveness-timeout", timings.liveness_timeout_ms),
+            ("--callback-token-ttl", timings.token_ttl_ms),
+            ("--consumer-gc-after", timings.give_up_after_ms),
+        ] {
+            if value == 0 {
+                return Err(usage(format!("{flag} must be longer than 0")));
+            }
+            if value > PERIOD_LIMIT_MS {
+                return Err(usage(format!("{flag} must be at most 3650d")));
+            }
+        }
+        Ok(timings)
+    }
+}
+
+fn ms(period: Option<Period>, default: u64) -> u64 {
+    period.map_or(default, |period| period.ms)
 }
 
 /// Nobody opens a server without keys to the network by accident.

@@ -7,8 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use reveille_engine::Engine;
-use reveille_engine::doors::{SystemClock, SystemEntropy};
+use reveille_deliver::client::HttpCourier;
+use reveille_deliver::resolve::SystemResolver;
+use reveille_engine::doors::{Clock, SystemClock, SystemEntropy};
+use reveille_engine::{Engine, Telling};
+use reveille_server::Words;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
@@ -92,6 +95,7 @@ fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> anyhow::Error {
 }
 
 fn open(config: &Config) -> anyhow::Result<Engine> {
+    let clock = Arc::new(SystemClock::default());
     let engine = reveille_engine::Config {
         data_dir: config.data_dir.clone(),
         partitions: config.partitions,
@@ -102,10 +106,23 @@ fn open(config: &Config) -> anyhow::Result<Engine> {
             tracing::error!(error, "the disk has failed: the server stops at once");
             process::exit(1);
         }),
+        telling: telling(config, clock.clone()),
     };
-    let clock = Arc::new(SystemClock::default());
     // The sentences of these errors tell their causes themselves.
     Engine::open(&engine, clock, Arc::new(SystemEntropy)).map_err(|error| anyhow!("{error}"))
+}
+
+/// How consumers are called from this machine.
+fn telling(config: &Config, clock: Arc<SystemClock>) -> Telling {
+    let now: Arc<dyn Fn() -> u64 + Send + Sync> = Arc::new(move || clock.now().0);
+    let resolver = Arc::new(SystemResolver::new(now.clone()));
+    Telling {
+        timings: config.timings.clone(),
+        rules: config.rules.clone(),
+        courier: Arc::new(HttpCourier::new(config.rules.clone(), resolver, now)),
+        herald: Arc::new(Words { public_url: config.public_url.clone() }),
+        concurrency: config.outbound_concurrency,
+    }
 }
 
 fn announce(address: SocketAddr, config: &Config) {

@@ -2,12 +2,14 @@
 
 use http::header::{self, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
+use reveille_core::consumer;
 use reveille_core::json::JsonError;
 use reveille_core::path::PathError;
+use reveille_core::pattern::PatternError;
 use reveille_core::producer::{ProducerRejected, TagError};
 use reveille_core::stream::Rejected;
 use reveille_core::stream::expiry::ExpiryError;
-use reveille_engine::{Failure, Unavailable};
+use reveille_engine::{DestinationError, Failure, Refused, Unavailable};
 use serde_json::json;
 
 use crate::reply::{self, Reply};
@@ -46,11 +48,23 @@ pub(crate) enum Error {
     Internal,
     #[error("nothing is served at this path; names like this one are reserved")]
     Reserved,
+    #[error("{0}")]
+    Subscription(String),
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
+    #[error("the webhook cannot be called: {0}")]
+    Destination(#[from] DestinationError),
 }
 
 impl From<Rejected> for Error {
     fn from(rejected: Rejected) -> Error {
         Error::Failure(rejected.into())
+    }
+}
+
+impl From<Refused> for Error {
+    fn from(refused: Refused) -> Error {
+        Error::Failure(refused.into())
     }
 }
 
@@ -66,6 +80,7 @@ impl Error {
         const BAD: StatusCode = StatusCode::BAD_REQUEST;
         match self {
             Error::Failure(Failure::Rejected(rejected)) => rejected_meaning(rejected),
+            Error::Failure(Failure::Refused(refused)) => refused_meaning(refused),
             Error::Failure(Failure::Unavailable(why)) => match why {
                 Unavailable::Busy => (StatusCode::SERVICE_UNAVAILABLE, "BUSY"),
                 Unavailable::Stopping => (StatusCode::SERVICE_UNAVAILABLE, "STOPPING"),
@@ -89,6 +104,9 @@ impl Error {
             Error::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED"),
             Error::Internal => (StatusCode::FORBIDDEN, "RESERVED_STREAM"),
             Error::Reserved => (StatusCode::NOT_FOUND, "RESERVED_PATH"),
+            Error::Subscription(_) => (BAD, "INVALID_REQUEST"),
+            Error::Pattern(_) => (BAD, "INVALID_PATTERN"),
+            Error::Destination(_) => (BAD, "WEBHOOK_URL_REJECTED"),
         }
     }
 
@@ -164,5 +182,30 @@ fn rejected_meaning(rejected: &Rejected) -> (StatusCode, &'static str) {
         Rejected::ForkSubOffset => (BAD, "INVALID_FORK_SUB_OFFSET"),
         Rejected::ForkDepth { .. } => (BAD, "FORK_TOO_DEEP"),
         Rejected::ReadOffset { .. } => (BAD, "INVALID_OFFSET"),
+    }
+}
+
+/// What is refused about a subscription, where a dialect has no words of its own for it.
+fn refused_meaning(refused: &Refused) -> (StatusCode, &'static str) {
+    match refused {
+        Refused::Exists => (StatusCode::CONFLICT, "SUBSCRIPTION_ALREADY_EXISTS"),
+        Refused::NotFound => (StatusCode::NOT_FOUND, "SUBSCRIPTION_NOT_FOUND"),
+        Refused::TooManyStreams { .. } => (StatusCode::BAD_REQUEST, "INVALID_REQUEST"),
+        Refused::TokenInvalid | Refused::TokenExpired { .. } => {
+            (StatusCode::UNAUTHORIZED, "TOKEN_INVALID")
+        }
+        Refused::Append { .. } => (StatusCode::CONFLICT, "APPEND_REJECTED"),
+        Refused::Consumer(rejected) => match rejected {
+            consumer::Rejected::InvalidOffset { .. } => (StatusCode::CONFLICT, "INVALID_OFFSET"),
+            consumer::Rejected::Held { .. } | consumer::Rejected::AlreadyClaimed => {
+                (StatusCode::CONFLICT, "ALREADY_CLAIMED")
+            }
+            consumer::Rejected::NoPendingWork => (StatusCode::CONFLICT, "NO_PENDING_WORK"),
+            consumer::Rejected::TooManyLinks { .. } => (StatusCode::BAD_REQUEST, "INVALID_REQUEST"),
+            consumer::Rejected::StaleEpoch { .. } | consumer::Rejected::Fenced => {
+                (StatusCode::CONFLICT, "FENCED")
+            }
+            consumer::Rejected::Gone => (StatusCode::NOT_FOUND, "SUBSCRIPTION_NOT_FOUND"),
+        },
     }
 }

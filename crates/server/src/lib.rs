@@ -1,7 +1,7 @@
 //! The HTTP faces: each turns a request into a command and an outcome into an answer.
 //!
 //! [`listen`] owns sockets, [`route`] decides which face a request is for, [`streams`] is the
-//! Durable Streams face. Only this crate knows status codes and JSON field names; no face reaches
+//! Durable Streams face, [`wake`] that of subscriptions and callbacks. Only this crate knows status codes and JSON field names; no face reaches
 //! into the state, spawns work or holds a lock.
 
 mod admin;
@@ -16,6 +16,7 @@ mod query;
 mod reply;
 mod route;
 mod streams;
+mod wake;
 
 use std::sync::Arc;
 
@@ -24,6 +25,7 @@ use reveille_engine::Engine;
 use tokio::sync::watch;
 
 pub use listen::serve;
+pub use wake::Words;
 
 /// How the server answers.
 #[derive(Debug, Clone)]

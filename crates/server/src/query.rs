@@ -26,8 +26,17 @@ impl Query {
     }
 }
 
-/// Undoes percent-encoding; what is not valid stays as it is and is refused by whoever reads it.
 fn decode(text: &str) -> String {
+    unescape(text, true)
+}
+
+/// Undoes the percent-encoding of a part of a path, where a plus is a plus.
+pub(crate) fn decode_path(text: &str) -> String {
+    unescape(text, false)
+}
+
+/// Undoes percent-encoding; what is not valid stays as it is and is refused by whoever reads it.
+fn unescape(text: &str, plus_is_space: bool) -> String {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {
@@ -41,7 +50,7 @@ fn decode(text: &str) -> String {
                 out.push(value);
                 rest = after.get(2..).unwrap_or_default();
             }
-            (b'+', _) => out.push(b' '),
+            (b'+', _) if plus_is_space => out.push(b' '),
             _ => out.push(byte),
         }
     }

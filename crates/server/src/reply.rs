@@ -6,10 +6,19 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::header::{self, HeaderName, HeaderValue};
+use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 
 pub(crate) type Reply = Response<ReplyBody>;
+
+/// The address by which a client reached the server.
+pub(crate) fn base_url(request: &Parts) -> Option<String> {
+    // HTTP/2 has the host in the target of the request.
+    let host = request.headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let host = host.or(request.uri.authority().map(|authority| authority.as_str()));
+    host.map(|host| format!("http://{host}"))
+}
 
 /// The body of an answer.
 pub(crate) enum ReplyBody {

@@ -6,7 +6,7 @@ use reveille_core::StreamPath;
 
 use crate::error::Error;
 use crate::reply::{self, Reply};
-use crate::{Server, admin, health, streams};
+use crate::{Server, admin, health, streams, wake};
 
 /// Names that belong to other faces: no stream can have them, now or later.
 const RESERVED: &[&str] = &[
@@ -45,6 +45,9 @@ async fn dispatch(server: &Server, request: Request<Incoming>) -> Result<Reply, 
         return Ok(reply::preflight());
     }
     let path = request.uri().path();
+    if wake::is_callback(path) {
+        return wake::callback(server, request).await;
+    }
     match path {
         "/health" | "/healthz" | "/readyz" | "/metrics" | "/admin/v1/streams" => {
             let reading = matches!(*request.method(), Method::GET | Method::HEAD);
@@ -61,6 +64,9 @@ async fn dispatch(server: &Server, request: Request<Incoming>) -> Result<Reply, 
         }
         _ if is_reserved(path) => Err(Error::Reserved),
         _ => {
+            if let Some(asked) = wake::asked(request.uri().query())? {
+                return wake::answer(server, asked, request).await;
+            }
             let path = StreamPath::parse(path)?;
             streams::answer(server, &path, request).await
         }

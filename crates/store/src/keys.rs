@@ -10,9 +10,16 @@
 //! | `03` producer | stream id `u64`, producer id | epoch and sequence as CBOR |
 //! | `04` chunk | stream id `u64`, first position `u64` | consecutive appends ([`crate::chunk`]) |
 //! | `05` due | due time in ms `u64`, kind `u8`, subject | empty: the key says it all ([`Due`]) |
+//! | `06` subscription | tenant, `00`, dialect `u8`, name | [`Subscription`](reveille_core::subscription::Subscription) as CBOR |
+//! | `07` consumer | subscription id `u64`, path (none where a subscription is one consumer) | [`Enrolled`](crate::record::Enrolled) as CBOR |
+//! | `08` link | subscription id `u64`, path | how far a stream is processed, as CBOR |
+//! | `09` backlog | subscription id `u64`, path | empty: the stream has more than was acknowledged |
+//! | `0a` follower | tenant, `00`, path, `00`, subscription id `u64`, path of its consumer | empty: the consumer follows the stream by name |
 
 use bytes::{BufMut, Bytes, BytesMut};
+use reveille_core::consumer::Dialect;
 use reveille_core::stream::StreamId;
+use reveille_core::subscription::SubscriptionId;
 use reveille_core::{Millis, StreamPath, Tenant};
 
 const META: u8 = 0x01;
@@ -21,18 +28,31 @@ const PRODUCER: u8 = 0x03;
 /// Chunks live in a table of their own; see [`is_chunk`].
 const CHUNK: u8 = 0x04;
 const DUE: u8 = 0x05;
+const SUBSCRIPTION: u8 = 0x06;
+const CONSUMER: u8 = 0x07;
+const LINK: u8 = 0x08;
+const BACKLOG: u8 = 0x09;
+const FOLLOWER: u8 = 0x0a;
 
 const DUE_EXPIRE: u8 = 0x01;
 const DUE_PURGE: u8 = 0x02;
 const DUE_RELEASE: u8 = 0x03;
+const DUE_CONSUMER: u8 = 0x04;
+const DUE_UNSUBSCRIBE: u8 = 0x05;
+const DUE_FORGET: u8 = 0x06;
+const DUE_TELL: u8 = 0x07;
 
 /// The names under the meta tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Meta {
     /// `probe`: when somebody last asked whether writing works, ms, `u64` big-endian.
     Probe,
-    /// `next_stream_id`: an id that no stream has had yet, `u64` big-endian.
+    /// `next_stream_id`: an id that no stream and no subscription has had yet, `u64` big-endian.
     NextStreamId,
+    /// `token_key`: signs callback tokens, 32 bytes.
+    TokenKey,
+    /// `signing_keys`: sign webhooks, as CBOR ([`crate::record`]).
+    SigningKeys,
 }
 
 /// The key of a meta value.
@@ -40,6 +60,8 @@ pub fn meta(name: Meta) -> Bytes {
     match name {
         Meta::Probe => named("probe"),
         Meta::NextStreamId => named("next_stream_id"),
+        Meta::TokenKey => named("token_key"),
+        Meta::SigningKeys => named("signing_keys"),
     }
 }
 
@@ -142,6 +164,26 @@ pub enum Due {
     Purge(StreamId),
     /// A fork of this stream has ended: count it off, and end the stream if it was kept for it.
     Release(Tenant, StreamPath),
+    /// A consumer may have waited long enough for something.
+    Consumer(ConsumerKey),
+    /// A subscription has ended: its consumers and what belongs to them are to be removed.
+    Unsubscribe(Tenant, SubscriptionId),
+    /// A stream has ended, and nobody can come back to it any more: what its consumers left is to
+    /// be removed.
+    Forget(Tenant, StreamPath, StreamId),
+    /// A stream has grown, and more consumers follow it than one batch can tell: the rest of them,
+    /// from this key on.
+    Tell(Tenant, StreamPath, StreamId, Bytes),
+}
+
+/// Which consumer: of a subscription, for a stream; without a path where the subscription is one
+/// consumer.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConsumerKey {
+    /// The subscription's incarnation.
+    pub subscription: SubscriptionId,
+    /// The stream that the consumer is for.
+    pub path: Option<StreamPath>,
 }
 
 /// The key of an obligation.
@@ -155,6 +197,27 @@ pub fn due(at: Millis, due: &Due) -> Bytes {
         Due::Purge(id) => {
             key.put_u8(DUE_PURGE);
             key.put_u64(id.0);
+        }
+        Due::Consumer(consumer_key) => {
+            key.put_u8(DUE_CONSUMER);
+            put_consumer(&mut key, consumer_key);
+        }
+        Due::Unsubscribe(tenant, id) => {
+            key.put_u8(DUE_UNSUBSCRIBE);
+            key.put_u64(id.0);
+            key.put_slice(tenant.as_str().as_bytes());
+        }
+        Due::Forget(tenant, path, id) => {
+            key.put_u8(DUE_FORGET);
+            key.put_u64(id.0);
+            put_named(&mut key, tenant, path);
+        }
+        Due::Tell(tenant, path, id, from) => {
+            key.put_u8(DUE_TELL);
+            key.put_u64(id.0);
+            put_named(&mut key, tenant, path);
+            key.put_u8(0);
+            key.put_slice(from);
         }
     }
     key.freeze()
@@ -194,6 +257,25 @@ pub fn parse_due(key: &[u8]) -> Option<(Millis, Due)> {
             let (subject, _fork) = subject.split_at_checked(subject.len().checked_sub(9)?)?;
             parse_subject(subject).map(|(tenant, path)| Due::Release(tenant, path))?
         }
+        DUE_CONSUMER => Due::Consumer(parse_consumer_key(subject)?),
+        DUE_UNSUBSCRIBE => {
+            let (id, tenant) = subject.split_first_chunk::<8>()?;
+            let tenant = Tenant::parse(std::str::from_utf8(tenant).ok()?).ok()?;
+            Due::Unsubscribe(tenant, SubscriptionId(u64::from_be_bytes(*id)))
+        }
+        DUE_FORGET => {
+            let (id, named) = subject.split_first_chunk::<8>()?;
+            let (tenant, path) = parse_subject(named)?;
+            Due::Forget(tenant, path, StreamId(u64::from_be_bytes(*id)))
+        }
+        DUE_TELL => {
+            let (id, rest) = subject.split_first_chunk::<8>()?;
+            let ends = rest.iter().enumerate().filter(|(_, byte)| **byte == 0).map(|(at, _)| at);
+            let (named, from) = rest.split_at_checked(ends.take(2).nth(1)?)?;
+            let (tenant, path) = parse_subject(named)?;
+            let from = Bytes::copy_from_slice(from.get(1..)?);
+            Due::Tell(tenant, path, StreamId(u64::from_be_bytes(*id)), from)
+        }
         _ => return None,
     };
     Some((Millis(u64::from_be_bytes(*at)), due))
@@ -201,6 +283,10 @@ pub fn parse_due(key: &[u8]) -> Option<(Millis, Due)> {
 
 fn put_subject(key: &mut BytesMut, kind: u8, tenant: &Tenant, path: &StreamPath) {
     key.put_u8(kind);
+    put_named(key, tenant, path);
+}
+
+fn put_named(key: &mut BytesMut, tenant: &Tenant, path: &StreamPath) {
     key.put_slice(tenant.as_str().as_bytes());
     key.put_u8(0);
     key.put_slice(path.as_str().as_bytes());
@@ -210,6 +296,118 @@ fn parse_subject(subject: &[u8]) -> Option<(Tenant, StreamPath)> {
     let text = std::str::from_utf8(subject).ok()?;
     let (tenant, path) = text.split_once('\0')?;
     Some((Tenant::parse(tenant).ok()?, StreamPath::parse(path).ok()?))
+}
+
+/// The key of a subscription.
+pub fn subscription(tenant: &Tenant, dialect: Dialect, name: &str) -> Bytes {
+    let mut key = BytesMut::with_capacity(3 + tenant.as_str().len() + name.len());
+    key.put_u8(SUBSCRIPTION);
+    key.put_slice(tenant.as_str().as_bytes());
+    key.put_u8(0);
+    key.put_u8(match dialect {
+        Dialect::Webhooks => 1,
+        Dialect::Leases => 2,
+    });
+    key.put_slice(name.as_bytes());
+    key.freeze()
+}
+
+/// All subscriptions: from the first key, to before the second.
+pub fn subscriptions() -> (Bytes, Bytes) {
+    (Bytes::from_static(&[SUBSCRIPTION]), Bytes::from_static(&[SUBSCRIPTION + 1]))
+}
+
+/// The key of a consumer.
+pub fn consumer(key: &ConsumerKey) -> Bytes {
+    let mut out = BytesMut::with_capacity(64);
+    out.put_u8(CONSUMER);
+    put_consumer(&mut out, key);
+    out.freeze()
+}
+
+/// All consumers of a subscription: from the first key, to before the second.
+pub fn consumers(id: SubscriptionId) -> (Bytes, Bytes) {
+    (tagged(CONSUMER, id.0), tagged(CONSUMER, id.0 + 1))
+}
+
+/// Which consumer a key is of.
+pub fn parse_consumer(key: &[u8]) -> Option<ConsumerKey> {
+    parse_consumer_key(key.strip_prefix(&[CONSUMER])?)
+}
+
+/// The key of a subscription's link to a stream.
+pub fn link(id: SubscriptionId, path: &StreamPath) -> Bytes {
+    of_subscription(LINK, id, path)
+}
+
+/// All links of a subscription: from the first key, to before the second.
+pub fn links(id: SubscriptionId) -> (Bytes, Bytes) {
+    (tagged(LINK, id.0), tagged(LINK, id.0 + 1))
+}
+
+/// The key that says that a stream of a subscription has more than was acknowledged.
+pub fn backlog(id: SubscriptionId, path: &StreamPath) -> Bytes {
+    of_subscription(BACKLOG, id, path)
+}
+
+/// All of a subscription's streams with a backlog: from the first key, to before the second.
+pub fn backlogs(id: SubscriptionId) -> (Bytes, Bytes) {
+    (tagged(BACKLOG, id.0), tagged(BACKLOG, id.0 + 1))
+}
+
+/// The path of a link's or a backlog's key.
+pub fn parse_linked(key: &[u8]) -> Option<StreamPath> {
+    StreamPath::parse(std::str::from_utf8(key.get(9..)?).ok()?).ok()
+}
+
+/// The key that says that a consumer follows a stream by name.
+pub fn follower(tenant: &Tenant, path: &StreamPath, consumer: &ConsumerKey) -> Bytes {
+    let mut key = BytesMut::from(followers(tenant, path).0.as_ref());
+    put_consumer(&mut key, consumer);
+    key.freeze()
+}
+
+/// All who follow a stream by name: from the first key, to before the second.
+pub fn followers(tenant: &Tenant, path: &StreamPath) -> (Bytes, Bytes) {
+    let mut key = BytesMut::with_capacity(64);
+    key.put_u8(FOLLOWER);
+    put_named(&mut key, tenant, path);
+    let mut end = key.clone();
+    key.put_u8(0);
+    end.put_u8(1);
+    (key.freeze(), end.freeze())
+}
+
+/// Everybody who follows any stream by name: from the first key, to before the second.
+pub fn all_followers() -> (Bytes, Bytes) {
+    (Bytes::from_static(&[FOLLOWER]), Bytes::from_static(&[FOLLOWER + 1]))
+}
+
+/// Who follows, given the first key of [`followers`].
+pub fn parse_follower(first: &[u8], key: &[u8]) -> Option<ConsumerKey> {
+    parse_consumer_key(key.strip_prefix(first)?)
+}
+
+fn of_subscription(tag: u8, id: SubscriptionId, path: &StreamPath) -> Bytes {
+    let mut key = BytesMut::with_capacity(9 + path.as_str().len());
+    key.put_u8(tag);
+    key.put_u64(id.0);
+    key.put_slice(path.as_str().as_bytes());
+    key.freeze()
+}
+
+fn put_consumer(out: &mut BytesMut, key: &ConsumerKey) {
+    out.put_u64(key.subscription.0);
+    out.put_slice(key.path.as_ref().map_or("", |path| path.as_str()).as_bytes());
+}
+
+fn parse_consumer_key(bytes: &[u8]) -> Option<ConsumerKey> {
+    let (id, path) = bytes.split_first_chunk::<8>()?;
+    let path = match path {
+        [] => None,
+        path => Some(StreamPath::parse(std::str::from_utf8(path).ok()?).ok()?),
+    };
+    Some(ConsumerKey { subscription: SubscriptionId(u64::from_be_bytes(*id)), path })
 }
 
 #[cfg(test)]
@@ -225,10 +423,26 @@ mod tests {
         let (tenant, path) = subject();
         assert_eq!(parse_stream(&stream(&tenant, &path)), Some((tenant.clone(), path.clone())));
         assert_eq!(parse_chunk(&chunk(StreamId(7), 42)), Some((StreamId(7), 42)));
-        for obligation in [Due::Expire(tenant.clone(), path.clone()), Due::Purge(StreamId(9))] {
+        let consumer_key =
+            ConsumerKey { subscription: SubscriptionId(8), path: Some(path.clone()) };
+        let from = Bytes::from_static(b"\x0a\0\x01");
+        for obligation in [
+            Due::Expire(tenant.clone(), path.clone()),
+            Due::Purge(StreamId(9)),
+            Due::Consumer(consumer_key.clone()),
+            Due::Consumer(ConsumerKey { path: None, ..consumer_key.clone() }),
+            Due::Unsubscribe(tenant.clone(), SubscriptionId(4)),
+            Due::Forget(tenant.clone(), path.clone(), StreamId(3)),
+            Due::Tell(tenant.clone(), path.clone(), StreamId(3), from),
+        ] {
             let key = due(Millis(5), &obligation);
             assert_eq!(parse_due(&key), Some((Millis(5), obligation)));
         }
+        assert_eq!(parse_consumer(&consumer(&consumer_key)), Some(consumer_key.clone()));
+        let (first, _) = followers(&tenant, &path);
+        let key = follower(&tenant, &path, &consumer_key);
+        assert_eq!(parse_follower(&first, &key), Some(consumer_key.clone()));
+        assert_eq!(parse_linked(&link(SubscriptionId(1), &path)), Some(path.clone()));
         let key = due_release(Millis(5), &tenant, &path, StreamId(3));
         assert_eq!(parse_due(&key), Some((Millis(5), Due::Release(tenant, path))));
     }

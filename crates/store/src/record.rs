@@ -3,6 +3,9 @@
 //! A field's number is persisted and never reused; absent fields have their default, unknown ones
 //! are skipped, so that a newer server reads what an older one wrote.
 
+mod consumer;
+mod subscription;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,6 +14,11 @@ use minicbor::{Decoder, Encoder};
 use reveille_core::producer::{ProducerState, ProducerTag};
 use reveille_core::stream::{Closed, Expiry, Fork, Head, StreamId};
 use reveille_core::{ContentType, Millis, Offset, StreamPath};
+
+pub use consumer::{Enrolled, Linked, decode_consumer, decode_link, encode_consumer, encode_link};
+pub use subscription::{
+    SigningKey, decode_signing_keys, decode_subscription, encode_signing_keys, encode_subscription,
+};
 
 /// The value is damaged, or of a kind that this server does not know.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -33,6 +41,7 @@ mod head {
     pub(super) const FORK: u32 = 9;
     pub(super) const FORKS: u32 = 10;
     pub(super) const SOFT_DELETED: u32 = 11;
+    pub(super) const FOLLOWED: u32 = 12;
 }
 
 type Writer = Encoder<Vec<u8>>;
@@ -103,6 +112,7 @@ fn write_head(out: &mut Writer, head: &Head) -> Written {
         head.fork.is_some(),
         head.forks > 0,
         head.soft_deleted,
+        head.followed,
     ];
     let count = optional.iter().filter(|there| **there).count();
     out.map(5 + u64::try_from(count).unwrap_or(0))?;
@@ -138,6 +148,9 @@ fn write_head(out: &mut Writer, head: &Head) -> Written {
     }
     if head.soft_deleted {
         out.u32(head::SOFT_DELETED)?.bool(true)?;
+    }
+    if head.followed {
+        out.u32(head::FOLLOWED)?.bool(true)?;
     }
     Ok(())
 }
@@ -180,6 +193,7 @@ fn read_head(input: &mut Decoder<'_>) -> Read<Head> {
         fork: None,
         forks: 0,
         soft_deleted: false,
+        followed: false,
     };
     fields(input, |field, input| {
         match field {
@@ -195,6 +209,7 @@ fn read_head(input: &mut Decoder<'_>) -> Read<Head> {
             head::FORK => head.fork = Some(read_fork(input)?),
             head::FORKS => head.forks = input.u32()?,
             head::SOFT_DELETED => head.soft_deleted = input.bool()?,
+            head::FOLLOWED => head.followed = input.bool()?,
             _ => input.skip()?,
         }
         Ok(())
@@ -287,6 +302,7 @@ mod tests {
             }),
             forks: 3,
             soft_deleted: true,
+            followed: true,
         }
     }
 
@@ -302,6 +318,7 @@ mod tests {
             fork: None,
             forks: 0,
             soft_deleted: false,
+            followed: false,
             ..full
         };
         assert_eq!(decode_head(&encode_head(&plain)), Ok(plain));

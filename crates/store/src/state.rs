@@ -11,6 +11,7 @@
 //! A view is published after every commit by one pointer swap: readers take no lock that the
 //! writer holds, and see each batch entirely or not at all.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -247,6 +248,16 @@ impl Reader {
     /// At most `limit` pairs from `from` to before `to`, in order.
     pub fn range(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<Pair>, TableError> {
         self.merged(from, to, limit, self.table.range(from, to))
+    }
+
+    /// What memory says of the keys from `from` to before `to`, removals included.
+    pub fn range_recent(&self, from: &[u8], to: &[u8]) -> BTreeMap<Bytes, Option<Bytes>> {
+        let mut found = BTreeMap::new();
+        for run in self.view.frozen.iter().chain(&self.view.active) {
+            let entries = run.range(from, to).iter();
+            found.extend(entries.map(|entry| (entry.key.clone(), entry.value.clone())));
+        }
+        found
     }
 
     /// At most `limit` keys from `from` to before `to`, in order; their values are not read.

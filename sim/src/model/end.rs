@@ -90,6 +90,7 @@ impl Model {
                     self.release(source);
                 }
             }
+            other => unreachable!("nobody subscribed, and yet {other:?}"),
         }
     }
 

@@ -1,6 +1,6 @@
 //! What the answer to a webhook means for the consumer that it woke.
 
-use super::{Answer, Consumer, Dialect, Given, Gone, Phase, Stage, Step, SyncDone};
+use super::{Answer, Consumer, Dialect, Given, Gone, Phase, Stage, Step, SyncDone, WakeBy};
 use crate::offset::Offset;
 use crate::path::StreamPath;
 
@@ -17,6 +17,8 @@ impl Step {
             return;
         }
         match (answer, self.consumer.phase.clone()) {
+            // Work that waits to be claimed was sent to nobody.
+            (Answer::Accepted, Phase::Waking { .. }) if given.policy.wake_by == WakeBy::Pull => {}
             (Answer::Accepted, Phase::Waking { stage, .. }) => {
                 self.consumer.failing_since = None;
                 self.accepted(given, stage);
@@ -60,7 +62,6 @@ impl Step {
         let policy = given.policy;
         if policy.give_up_after_ms.is_some_and(|after| given.now.since(since) >= after) {
             self.consumer.phase = Phase::Gone(Gone::Failed);
-            self.effects.push(super::Effect::Cancel);
             return;
         }
         let until = policy.retry_at(given.now, attempt, given.random);

@@ -53,7 +53,6 @@ impl Step {
         }
         if given.policy.dialect == Dialect::Webhooks && self.consumer.links.is_empty() {
             self.consumer.phase = Phase::Gone(Gone::Unsubscribed);
-            self.effects.push(super::Effect::Cancel);
             return Ok(());
         }
         match self.consumer.phase {
@@ -68,7 +67,7 @@ impl Step {
             }
             // The end of a wake, repeated, or a consumer that was taken for dead: what it says is
             // heard, and if anything is pending somebody is told.
-            Phase::Idle { .. } => self.appended(given),
+            Phase::Idle { .. } => self.look(given),
             Phase::Gone(_) => {}
         }
         Ok(())
@@ -82,9 +81,11 @@ impl Consumer {
             return Err(Rejected::Gone);
         }
         let current = self.epoch;
-        let same_wake = |claimed: &ClaimedWake| claimed.ok() == self.wake_id;
+        let same_wake =
+            |claimed: &ClaimedWake| claimed.is_ok_and(|claimed| Some(claimed) == self.wake_id);
         match given.policy.dialect {
-            Dialect::Webhooks if callback.epoch != current => {
+            // Who was never woken has nothing to report.
+            Dialect::Webhooks if callback.epoch != current || self.wake_id.is_none() => {
                 Err(Rejected::StaleEpoch { given: callback.epoch, current })
             }
             Dialect::Webhooks if !callback.wake_id.as_ref().is_none_or(same_wake) => {

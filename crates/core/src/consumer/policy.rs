@@ -77,7 +77,7 @@ pub struct Policy {
     pub give_up_after_ms: Option<u64>,
     /// What a synchronous `done` acknowledges.
     pub sync_done: SyncDone,
-    /// At least this long from one wake to the next.
+    /// At least this long from one wake to the next, unless events would wait too long for it.
     pub min_interval_ms: u64,
     /// Events may wait this long to be announced together.
     pub max_delay_ms: Option<u64>,

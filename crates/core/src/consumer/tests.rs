@@ -61,9 +61,8 @@ impl Bench {
         let step = self.consumer.step(&given, &input)?;
         self.consumer = step.consumer;
         for effect in step.effects {
-            if let Effect::Tell { epoch, attempt } = effect {
-                self.told.push((epoch, attempt));
-            }
+            let Effect::Tell { epoch, attempt } = effect;
+            self.told.push((epoch, attempt));
         }
         Ok(())
     }

@@ -11,6 +11,8 @@ impl Step {
                 self.consumer.phase = Phase::Idle { wake_at: None };
                 if self.consumer.is_pending(given) {
                     self.wake(given);
+                } else {
+                    self.consumer.pending_since = None;
                 }
             }
             Phase::Waking { attempt, stage: Stage::Paused { until } } if until <= now => {

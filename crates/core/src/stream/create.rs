@@ -134,6 +134,7 @@ pub fn create(
         fork: None,
         forks: 0,
         soft_deleted: false,
+        followed: false,
     };
     if let (Some(asked), Some(source)) = (&request.fork, source) {
         let prefix = fork_from(&mut head, request, asked, source)?;

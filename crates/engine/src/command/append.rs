@@ -3,8 +3,9 @@
 use reveille_core::stream::Rejected;
 use reveille_core::stream::append::{Accepted, Append, Receipt, append};
 use reveille_core::{StreamPath, Tenant};
+use reveille_store::keys::ConsumerKey;
 
-use super::Answer;
+use super::{Answer, Decided, consumer};
 use crate::effect::Effect;
 use crate::txn::{Missing, Txn};
 
@@ -13,7 +14,39 @@ pub(super) fn decide(
     tenant: &Tenant,
     path: &StreamPath,
     request: &Append,
-) -> Result<Result<Answer, Rejected>, Missing> {
+) -> Decided {
+    let receipt = grow(txn, tenant, path, request, None)?;
+    Ok(receipt.map(Answer::Appended).map_err(Into::into))
+}
+
+/// Appends, and tells whoever is for the stream, but not the consumer whose own doing it is.
+pub(super) fn grow(
+    txn: &mut Txn<'_>,
+    tenant: &Tenant,
+    path: &StreamPath,
+    request: &Append,
+    but: Option<&ConsumerKey>,
+) -> Result<Result<Receipt, Rejected>, Missing> {
+    write(txn, tenant, path, request, Some(but))
+}
+
+/// Appends without telling any consumer.
+pub(super) fn grow_silently(
+    txn: &mut Txn<'_>,
+    tenant: &Tenant,
+    path: &StreamPath,
+    request: &Append,
+) -> Result<Result<Receipt, Rejected>, Missing> {
+    write(txn, tenant, path, request, None)
+}
+
+fn write(
+    txn: &mut Txn<'_>,
+    tenant: &Tenant,
+    path: &StreamPath,
+    request: &Append,
+    tells: Option<Option<&ConsumerKey>>,
+) -> Result<Result<Receipt, Rejected>, Missing> {
     let Some(head) = txn.live_head(tenant, path)? else {
         return Ok(Err(Rejected::NotFound));
     };
@@ -37,8 +70,13 @@ pub(super) fn decide(
             txn.append(next.id, head.tail, &data);
             txn.effect(Effect::Grown { id: next.id, from: head.tail, data, closed });
             txn.set_head(tenant, path, &next);
+            if let Some(but) = tells
+                && next.tail > head.tail
+            {
+                consumer::grown(txn, tenant, path, &next, Some(head.tail), but)?;
+            }
             Receipt { tail: next.tail, closed, producer, duplicate: false }
         }
     };
-    Ok(Ok(Answer::Appended(receipt)))
+    Ok(Ok(receipt))
 }

@@ -3,11 +3,11 @@
 use reveille_core::stream::create::{
     Anchor, Create, Creation, ForkRequest, Source, create, matches,
 };
-use reveille_core::stream::{Expiry, Head, Rejected};
-use reveille_core::{StreamPath, Tenant};
-use reveille_store::keys::Due;
+use reveille_core::stream::{Expiry, Head, Rejected, StreamId};
+use reveille_core::{Offset, StreamPath, Tenant};
+use reveille_store::keys::{self, Due};
 
-use super::{Answer, FetchedAnchor};
+use super::{Answer, Decided, FetchedAnchor, consumer};
 use crate::txn::{Missing, Txn};
 
 pub(super) fn decide(
@@ -16,26 +16,28 @@ pub(super) fn decide(
     path: &StreamPath,
     request: &Create,
     fetched: Option<&FetchedAnchor>,
-) -> Result<Result<Answer, Rejected>, Missing> {
+) -> Decided {
     if let Some(head) = txn.live_head(tenant, path)? {
         let same = matches(&head, request);
-        return Ok(same.map(|_| Answer::Created { head: Box::new(head), new: false }));
+        let found = same.map(|_| Answer::Created { head: Box::new(head), new: false });
+        return Ok(found.map_err(Into::into));
     }
     let mut source = None;
     if let Some(asked) = &request.fork {
         let Some(head) = txn.live_head(tenant, &asked.source)? else {
-            return Ok(Err(Rejected::SourceNotFound));
+            return Ok(Err(Rejected::SourceNotFound.into()));
         };
         source = Some((asked, head));
     }
     let with_anchor = source
         .as_ref()
         .map(|(asked, head)| Source { head, anchor: anchor_at(asked, head, fetched) });
-    match create(request, with_anchor.as_ref(), txn.next_stream_id(), txn.now()) {
-        Err(rejected) => Ok(Err(rejected)),
+    match create(request, with_anchor.as_ref(), StreamId(txn.next_id()), txn.now()) {
+        Err(rejected) => Ok(Err(rejected.into())),
         Ok(Creation::Exists) => unreachable!("the path is free"),
-        Ok(Creation::New { head, data }) => {
-            txn.take_stream_id();
+        Ok(Creation::New { mut head, data }) => {
+            txn.take_id();
+            head.followed = is_awaited(txn, tenant, path)?;
             let mut at = head.own_start();
             for append in data {
                 txn.append(head.id, at, &append);
@@ -50,9 +52,22 @@ pub(super) fn decide(
                 let from = Head { forks: from.forks + 1, ..from };
                 txn.set_head(tenant, &asked.source, &from);
             }
+            // A stream that begins empty and without a body tells nobody; `[]` is a body.
+            if !request.body.is_empty() || head.tail > Offset::ZERO {
+                consumer::grown(txn, tenant, path, &head, None, None)?;
+            }
             Ok(Ok(Answer::Created { head, new: true }))
         }
     }
+}
+
+/// Whether consumers follow the path by name although nothing was there.
+fn is_awaited(txn: &mut Txn<'_>, tenant: &Tenant, path: &StreamPath) -> Result<bool, Missing> {
+    if !txn.registry().any_followers {
+        return Ok(false);
+    }
+    let (from, to) = keys::followers(tenant, path);
+    Ok(!txn.range(&from, &to, 1)?.pairs.is_empty())
 }
 
 /// What stands at the fork's offset, from what the caller read of this very source.

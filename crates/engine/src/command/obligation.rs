@@ -6,7 +6,7 @@ use reveille_core::stream::{Expiry, Head, StreamId};
 use reveille_core::{Millis, StreamPath, Tenant};
 use reveille_store::keys::Due;
 
-use super::Answer;
+use super::{Answer, consumer};
 use crate::txn::{Missing, Txn};
 
 /// Writes down that a stream was read, if it is still the one that was.
@@ -45,7 +45,20 @@ pub(super) fn fulfil(
                 txn.remove(key);
             }
         }
-        Due::Purge(_) => {
+        Due::Forget(tenant, path, id) => {
+            consumer::forget(txn, tenant, path, *id)?;
+            txn.remove(key);
+        }
+        Due::Tell(tenant, path, id, from) => {
+            if let Some(head) = txn.live_head(tenant, path)?
+                && head.id == *id
+            {
+                consumer::tell_followers(txn, tenant, path, &head, from, None)?;
+            }
+            txn.remove(key);
+        }
+        Due::Consumer(_) => unreachable!("a consumer's time is a command of its own"),
+        Due::Purge(_) | Due::Unsubscribe(..) => {
             for key in found {
                 txn.remove(key);
             }

@@ -33,6 +33,9 @@ fn defaults() -> Config {
         max_body_bytes: 10 << 20,
         min_free_bytes: 256 << 20,
         segment_bytes: 64 << 20,
+        timings: Timings::default(),
+        rules: Rules { allow_http_loopback: true, private_networks: Vec::new() },
+        outbound_concurrency: 4_096,
     }
 }
 
@@ -55,6 +58,15 @@ fn flags_come_before_the_file() {
         max-body = "1MiB"
         min-free-disk = 1000
         log-segment-bytes = "2MiB"
+        webhook-timeout = "1s"
+        waking-timeout = "2s"
+        liveness-timeout = "3s"
+        callback-token-ttl = "4s"
+        consumer-gc-after = "5s"
+        allow-http-loopback = false
+        allow-private-networks = "10.0.0.0/8, fd00::/8"
+        retry-scale = 0.25
+        outbound-concurrency = 7
     "#;
     let from_file = Config {
         listen: ([127, 0, 0, 1], 1).into(),
@@ -66,6 +78,19 @@ fn flags_come_before_the_file() {
         max_body_bytes: 1 << 20,
         min_free_bytes: 1_000,
         segment_bytes: 2 << 20,
+        timings: Timings {
+            webhook_timeout_ms: 1_000,
+            waking_timeout_ms: 2_000,
+            liveness_timeout_ms: 3_000,
+            token_ttl_ms: 4_000,
+            give_up_after_ms: 5_000,
+            retry_scale_milli: 250,
+        },
+        rules: Rules {
+            allow_http_loopback: false,
+            private_networks: vec!["10.0.0.0/8".parse().unwrap(), "fd00::/8".parse().unwrap()],
+        },
+        outbound_concurrency: 7,
     };
     assert_eq!(resolve(&[], file).unwrap(), from_file);
     let flags = [
@@ -80,6 +105,15 @@ fn flags_come_before_the_file() {
         "--max-body=2MiB",
         "--min-free-disk=2000",
         "--log-segment-bytes=3MiB",
+        "--webhook-timeout=10s",
+        "--waking-timeout=20s",
+        "--liveness-timeout=30s",
+        "--callback-token-ttl=40s",
+        "--consumer-gc-after=50s",
+        "--allow-http-loopback",
+        "--allow-private-networks=192.168.0.0/16",
+        "--retry-scale=2",
+        "--outbound-concurrency=8",
     ];
     let from_flags = Config {
         listen: ([0, 0, 0, 0], 2).into(),
@@ -91,6 +125,19 @@ fn flags_come_before_the_file() {
         max_body_bytes: 2 << 20,
         min_free_bytes: 2_000,
         segment_bytes: 3 << 20,
+        timings: Timings {
+            webhook_timeout_ms: 10_000,
+            waking_timeout_ms: 20_000,
+            liveness_timeout_ms: 30_000,
+            token_ttl_ms: 40_000,
+            give_up_after_ms: 50_000,
+            retry_scale_milli: 2_000,
+        },
+        rules: Rules {
+            allow_http_loopback: true,
+            private_networks: vec!["192.168.0.0/16".parse().unwrap()],
+        },
+        outbound_concurrency: 8,
     };
     assert_eq!(resolve(&flags, file).unwrap(), from_flags);
     assert_eq!(resolve(&flags, "").unwrap(), from_flags);
@@ -133,6 +180,12 @@ fn values_out_of_range_are_refused() {
     check(&[], "partitions = 0", "from 1 to 256");
     check(&[], "partitions = 257", "from 1 to 256");
     check(&["--log-segment-bytes", "4096"], "", "at least 1MiB");
+    check(&["--webhook-timeout", "0s"], "", "longer than 0");
+    check(&[], "consumer-gc-after = \"9999d\"", "at most 3650d");
+    check(&["--retry-scale=-1"], "", "not a factor");
+    check(&[], "retry-scale = \"1e3\"", "not a factor");
+    check(&[], "outbound-concurrency = 0", "from 1 to 65536");
+    check(&["--allow-private-networks", "10.0.0.0/33"], "", "10.0.0.0/33");
     resolve(&["--max-body", "32MiB"], "").unwrap();
 }
 
@@ -143,7 +196,9 @@ fn a_file_that_is_wrong_says_where() {
     check(
         "color = 1",
         "r.toml: unknown key \"color\"; the keys are listen, data-dir, public-url, durability, \
-         auth, insecure, long-poll-timeout, partitions, max-body, min-free-disk",
+         auth, insecure, long-poll-timeout, webhook-timeout, waking-timeout, liveness-timeout, \
+         callback-token-ttl, consumer-gc-after, allow-http-loopback, allow-private-networks, \
+         retry-scale, outbound-concurrency, partitions, max-body, min-free-disk",
     );
     let says = |file: &str, parts: &[&str]| {
         let sentence = refusal(&[], file);

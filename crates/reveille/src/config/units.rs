@@ -3,6 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
+use reveille_core::time::{measure, parse_period_ms};
+use reveille_deliver::destination::Network;
 use serde::de::{Deserialize, Deserializer, Error as _};
 
 /// A length of time, written `500ms`, `45s`, `10m`, `1h` or `3d`.
@@ -25,29 +27,56 @@ pub(crate) struct Address(pub(crate) SocketAddr);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PublicUrl(pub(crate) String);
 
-const TIMES: [(&str, u64); 5] =
-    [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+/// A factor, written `0.01`, `1` or `2.5`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Factor {
+    pub(crate) thousandths: u64,
+}
+
+/// Networks, written as CIDRs with commas between them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Networks(pub(crate) Vec<Network>);
+
 const SIZES: [(&str, u64); 6] =
     [("", 1), ("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
-
-/// A whole number with one of the units behind it.
-fn measure(text: &str, units: &[(&str, u64)]) -> Option<u64> {
-    let split = text.find(|c: char| !c.is_ascii_digit());
-    let (number, unit) = text.split_at(split.unwrap_or(text.len()));
-    let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
-    number.parse::<u64>().ok()?.checked_mul(*factor)
-}
 
 impl FromStr for Period {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Period, String> {
-        let ms = measure(text, &TIMES).ok_or_else(|| {
+        let ms = parse_period_ms(text).ok_or_else(|| {
             format!(
                 "{text:?} is not a time; write a whole number and a unit: 500ms, 45s, 10m, 1h or 3d"
             )
         })?;
         Ok(Period { ms })
+    }
+}
+
+impl FromStr for Factor {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Factor, String> {
+        let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+        let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        let short = whole.len() <= 6 && part.len() <= 3 && !(whole.is_empty() && part.is_empty());
+        if !short || !digits(whole) || !digits(part) {
+            return Err(format!(
+                "{text:?} is not a factor; write a number with at most three decimals, like 0.01"
+            ));
+        }
+        let number = |text: &str| text.parse::<u64>().unwrap_or(0);
+        Ok(Factor { thousandths: number(whole) * 1_000 + number(&format!("{part:0<3}")) })
+    }
+}
+
+impl FromStr for Networks {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Networks, String> {
+        let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+        let networks = parts.map(|part| part.parse::<Network>().map_err(|error| error.to_string()));
+        networks.collect::<Result<_, _>>().map(Networks)
     }
 }
 
@@ -104,7 +133,19 @@ macro_rules! deserialize_as_text {
         }
     )*};
 }
-deserialize_as_text!(Period, Address, PublicUrl);
+deserialize_as_text!(Period, Address, PublicUrl, Networks);
+
+/// A factor is a number in the configuration file, or a text.
+impl<'de> Deserialize<'de> for Factor {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Factor, D::Error> {
+        let value = toml::Value::deserialize(deserializer)?;
+        let text = match value {
+            toml::Value::String(text) => text,
+            other => other.to_string(),
+        };
+        text.parse().map_err(D::Error::custom)
+    }
+}
 
 /// A plain number of bytes needs no quotes in the configuration file.
 impl<'de> Deserialize<'de> for Size {

@@ -54,15 +54,10 @@ fn created_reply(
 
 /// The stream's URL as the client can reach it.
 fn location(server: &Server, path: &StreamPath, request: &Parts) -> String {
-    if let Some(base) = &server.config.public_url {
-        return format!("{}{path}", base.trim_end_matches('/'));
-    }
-    // HTTP/2 has the host in the target of the request.
-    let host = request.headers.get(header::HOST).and_then(|host| host.to_str().ok());
-    match host.or(request.uri.authority().map(|authority| authority.as_str())) {
-        Some(host) => format!("http://{host}{path}"),
-        None => path.to_string(),
-    }
+    let public =
+        server.config.public_url.as_ref().map(|base| base.trim_end_matches('/').to_owned());
+    let base = public.or_else(|| reply::base_url(request));
+    base.map_or_else(|| path.to_string(), |base| format!("{base}{path}"))
 }
 
 fn fork_request(headers: &HeaderMap) -> Result<Option<ForkRequest>, Error> {

@@ -129,7 +129,7 @@ async fn refusals_of_requests(seen: &mut Vec<Answer>) {
         ("POST", "/text", &[], b"x", 400, "CONTENT_TYPE_REQUIRED"),
         ("PATCH", "/text", &[], b"", 405, "METHOD_NOT_ALLOWED"),
         ("PUT", "/_events/x", &[], b"", 403, "RESERVED_STREAM"),
-        ("GET", "/callback/x", &[], b"", 404, "RESERVED_PATH"),
+        ("GET", "/callback", &[], b"", 404, "RESERVED_PATH"),
     ];
     for (method, target, headers, body, status, code) in refused {
         let answer = server.ask(method, target, headers, body).await;

@@ -138,6 +138,7 @@ async fn another_number_of_partitions_is_refused() {
         min_free_bytes: 0,
         segment_bytes: 2 << 20,
         on_fatal: Arc::new(|error| panic!("{error}")),
+        telling: Setup::default().telling(),
     };
     let opened = Engine::open(&config, Arc::new(SystemClock::default()), Arc::new(SystemEntropy));
     let error = opened.err().expect("refused").to_string();
@@ -155,6 +156,7 @@ async fn an_engine_that_was_shut_down_can_be_opened_again_in_the_same_process() 
         min_free_bytes: 0,
         segment_bytes: 2 << 20,
         on_fatal: Arc::new(|error| panic!("{error}")),
+        telling: Setup::default().telling(),
     };
     let open = || Engine::open(&config, Arc::new(SystemClock::default()), Arc::new(SystemEntropy));
     let engine = open().unwrap();

@@ -9,6 +9,8 @@ use reveille_engine::{Config, Engine};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::harness::Setup;
+
 /// Longer than any request may take to begin.
 const A_MINUTE: Duration = Duration::from_secs(60);
 
@@ -20,6 +22,7 @@ async fn start(directory: &std::path::Path) -> std::net::SocketAddr {
         min_free_bytes: 0,
         segment_bytes: 2 << 20,
         on_fatal: Arc::new(|error| panic!("{error}")),
+        telling: Setup::default().telling(),
     };
     let clock = Arc::new(SystemClock::default());
     let engine = Engine::open(&config, clock, Arc::new(SystemEntropy)).unwrap();

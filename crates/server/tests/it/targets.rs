@@ -54,7 +54,6 @@ async fn reserved_names_hold_no_streams() {
         "/api/v1",
         "/api/v1/x",
         "/callback",
-        "/callback/x",
         "/console/",
         "/e",
         "/e/x",

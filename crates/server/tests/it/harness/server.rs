@@ -4,8 +4,12 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use reveille_core::subscription::Timings;
+use reveille_deliver::client::HttpCourier;
+use reveille_deliver::destination::Rules;
+use reveille_deliver::resolve::SystemResolver;
 use reveille_engine::doors::{Clock, SystemClock, SystemEntropy};
-use reveille_engine::{Config, Engine};
+use reveille_engine::{Config, Engine, Telling};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -26,6 +30,7 @@ pub(crate) struct Setup {
     pub(crate) segment_bytes: u64,
     pub(crate) max_body_bytes: usize,
     pub(crate) sync: bool,
+    pub(crate) timings: Timings,
 }
 
 /// A running server. Its threads and tasks are its own: when it is stopped they are gone.
@@ -48,6 +53,7 @@ impl Default for Setup {
             segment_bytes: 2 << 20,
             max_body_bytes: 10 << 20,
             sync: true,
+            timings: Timings::default(),
         }
     }
 }
@@ -131,6 +137,24 @@ impl Setup {
             min_free_bytes: self.min_free_bytes,
             segment_bytes: self.segment_bytes,
             on_fatal: Arc::new(move |error| fatal.lock().unwrap().push(error.to_owned())),
+            telling: self.telling(),
+        }
+    }
+}
+
+impl Setup {
+    /// How its consumers are told.
+    pub(crate) fn telling(&self) -> Telling {
+        let clock = self.clock.clone();
+        let now: Arc<dyn Fn() -> u64 + Send + Sync> = Arc::new(move || clock.now().0);
+        let rules = Rules { allow_http_loopback: true, ..Rules::default() };
+        let resolver = Arc::new(SystemResolver::new(now.clone()));
+        Telling {
+            timings: self.timings.clone(),
+            rules: rules.clone(),
+            courier: Arc::new(HttpCourier::new(rules, resolver, now)),
+            herald: Arc::new(reveille_server::Words { public_url: None }),
+            concurrency: 4_096,
         }
     }
 }

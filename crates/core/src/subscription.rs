@@ -1,0 +1,222 @@
+//! A subscription: who is to be told of which streams, and how.
+
+use std::sync::Arc;
+
+use crate::consumer::{Dialect, Policy, Schedule, SyncDone, WakeBy};
+use crate::limits::{DESCRIPTION_BYTES_MAX, SUBSCRIPTION_NAME_BYTES_MAX};
+use crate::path::StreamPath;
+use crate::pattern::Pattern;
+use crate::tenant::Tenant;
+use crate::time::Millis;
+
+/// One incarnation of a subscription, from the same numbers as streams have: the larger of two is
+/// the younger. One that is deleted and created again gets a new one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SubscriptionId(pub u64);
+
+/// A subscription as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subscription {
+    /// This incarnation.
+    pub id: SubscriptionId,
+    /// Whose.
+    pub tenant: Tenant,
+    /// When it was made.
+    pub created_at: Millis,
+    /// Signs its webhooks, in the dialect where every subscription has a secret of its own.
+    pub secret: Option<Arc<str>>,
+    /// What its creator asked for.
+    pub asked: Asked,
+}
+
+/// What makes a subscription: asked for twice alike, it is the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked {
+    /// Whose rules.
+    pub dialect: Dialect,
+    /// Its name among those of its tenant and dialect.
+    pub name: Arc<str>,
+    /// The streams it is for.
+    pub pattern: Option<Pattern>,
+    /// Streams it is for by name, as they were asked for at first.
+    pub streams: Vec<StreamPath>,
+    /// Who is told.
+    pub target: Target,
+    /// For people.
+    pub description: Option<Arc<str>>,
+    /// How long a worker may be silent, if the dialect lets that be chosen.
+    pub lease_ms: Option<u64>,
+    /// When and how wakes are made.
+    pub economy: Economy,
+    /// The address by which the creator reached the server: callbacks are to come back there.
+    pub base_url: Option<Arc<str>>,
+}
+
+/// When wakes are made, and what a synchronous `done` means.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Economy {
+    /// At least this long from one wake to the next, unless events would wait too long for it.
+    pub min_interval_ms: u64,
+    /// Events may wait this long to be announced together.
+    pub max_delay_ms: Option<u64>,
+    /// A condition under which they wait no longer.
+    pub wake_if: Option<Arc<str>>,
+    /// What a synchronous `done` acknowledges.
+    pub sync_done: SyncDone,
+}
+
+/// Who is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// An endpoint.
+    Webhook(Arc<str>),
+    /// Workers that watch a stream.
+    Pull(StreamPath),
+}
+
+/// What a server lets its operator choose.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Timings {
+    /// One webhook request.
+    pub webhook_timeout_ms: u64,
+    /// An unclaimed wake, until the next attempt.
+    pub waking_timeout_ms: u64,
+    /// A consumer without a callback, until it is taken for dead.
+    pub liveness_timeout_ms: u64,
+    /// Callback tokens.
+    pub token_ttl_ms: u64,
+    /// Continuous failure, until the consumer is removed.
+    pub give_up_after_ms: u64,
+    /// Multiplies retry delays, in thousandths.
+    pub retry_scale_milli: u64,
+}
+
+impl Default for Timings {
+    fn default() -> Timings {
+        Timings {
+            webhook_timeout_ms: 30_000,
+            waking_timeout_ms: 10_000,
+            liveness_timeout_ms: 45_000,
+            token_ttl_ms: 3_600_000,
+            give_up_after_ms: 3 * 86_400_000,
+            retry_scale_milli: 1_000,
+        }
+    }
+}
+
+/// A lease that nobody chose.
+pub const LEASE_MS_DEFAULT: u64 = 30_000;
+/// A lease is at least this long.
+pub const LEASE_MS_MIN: u64 = 1_000;
+/// A lease is at most this long.
+pub const LEASE_MS_MAX: u64 = 600_000;
+
+/// The request cannot become a subscription.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AskedError {
+    /// The name.
+    #[error(
+        "a subscription id is 1 to {SUBSCRIPTION_NAME_BYTES_MAX} letters, digits, `-`, `_`, `.` or `~`"
+    )]
+    Name,
+    /// The description.
+    #[error("a description is at most {DESCRIPTION_BYTES_MAX} bytes long")]
+    Description,
+}
+
+/// The event that tells workers of a wake.
+pub fn wake_event(
+    subscription: &Subscription,
+    generation: u64,
+    cause: Option<&StreamPath>,
+    now: Millis,
+) -> String {
+    let event = serde_json::json!({
+        "type": "wake",
+        "subscription_id": &*subscription.asked.name,
+        "stream": cause.map(relative),
+        "generation": generation,
+        "ts": now.0,
+    });
+    event.to_string()
+}
+
+/// Where the streams of the lease dialect live: its paths are relative to this.
+pub const STREAM_ROOT: &str = "/v1/stream/";
+
+/// A path as the lease dialect writes it.
+pub fn relative(path: &StreamPath) -> &str {
+    path.as_str().strip_prefix(STREAM_ROOT).unwrap_or(path.as_str())
+}
+
+impl Asked {
+    /// Checks what a type cannot.
+    pub fn check(&self) -> Result<(), AskedError> {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+        let len = self.name.len();
+        if len == 0 || len > SUBSCRIPTION_NAME_BYTES_MAX || !self.name.bytes().all(allowed) {
+            return Err(AskedError::Name);
+        }
+        let long = |text: &Arc<str>| text.len() > DESCRIPTION_BYTES_MAX;
+        if self.description.as_ref().is_some_and(long) {
+            return Err(AskedError::Description);
+        }
+        Ok(())
+    }
+
+    /// Whether both ask for the same subscription.
+    pub fn is_same(&self, other: &Asked) -> bool {
+        let described = match self.dialect {
+            // A description is a label there, and part of the configuration here.
+            Dialect::Webhooks => true,
+            Dialect::Leases => self.description == other.description,
+        };
+        let Asked { dialect, name, pattern, streams, target, lease_ms, economy, .. } = self;
+        described
+            && *dialect == other.dialect
+            && *name == other.name
+            && *pattern == other.pattern
+            && *streams == other.streams
+            && *target == other.target
+            && *lease_ms == other.lease_ms
+            && *economy == other.economy
+    }
+}
+
+impl Subscription {
+    /// The rules that its consumers follow.
+    pub fn policy(&self, timings: &Timings) -> Policy {
+        let Asked { dialect, target, lease_ms, economy, .. } = &self.asked;
+        let wake_by = match target {
+            Target::Webhook(_) => WakeBy::Webhook,
+            Target::Pull(_) => WakeBy::Pull,
+        };
+        let base = Policy {
+            dialect: *dialect,
+            wake_by,
+            waking_timeout_ms: timings.waking_timeout_ms,
+            lease_ms: timings.liveness_timeout_ms,
+            schedule: Schedule::Webhooks,
+            retry_scale_milli: timings.retry_scale_milli,
+            give_up_after_ms: Some(timings.give_up_after_ms),
+            sync_done: economy.sync_done,
+            min_interval_ms: economy.min_interval_ms,
+            max_delay_ms: economy.max_delay_ms,
+        };
+        match dialect {
+            Dialect::Webhooks => base,
+            Dialect::Leases => Policy {
+                lease_ms: lease_ms.unwrap_or(LEASE_MS_DEFAULT),
+                schedule: Schedule::Leases,
+                give_up_after_ms: None,
+                sync_done: SyncDone::Snapshot,
+                ..base
+            },
+        }
+    }
+
+    /// Whether a stream is younger than the subscription: then nothing of it was ever processed.
+    pub fn is_older_than(&self, stream: crate::stream::StreamId) -> bool {
+        self.id.0 < stream.0
+    }
+}

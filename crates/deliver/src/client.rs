@@ -1,0 +1,202 @@
+//! The client: a courier that sends over HTTP/1.1, with and without TLS.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::UNIX_EPOCH;
+
+use bytes::Bytes;
+use http::header::{self, HeaderName};
+use http::{HeaderMap, HeaderValue, Method};
+use http_body_util::Full;
+use rustls::pki_types::CertificateDer;
+
+use crate::connector::Connector;
+use crate::courier::{Answer, Courier, Posting, Request, SendError};
+use crate::destination::{Origin, Rules};
+use crate::line::{Failure, Line, Reply};
+use crate::pool::Pool;
+use crate::resolve::{Now, Resolve};
+
+/// Who we say we are.
+const USER_AGENT: &str = concat!("reveille/", env!("CARGO_PKG_VERSION"));
+
+/// Headers about the connection or the framing of the body: ours to write, not the caller's.
+const OWN_HEADERS: &[HeaderName] = &[
+    header::CONNECTION,
+    header::CONTENT_LENGTH,
+    header::EXPECT,
+    header::HOST,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::USER_AGENT,
+];
+
+/// The bytes of a root certificate are not one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the root certificate cannot be read; it must be one X.509 certificate in DER")]
+pub struct BadRoot;
+
+/// Sends requests over the network.
+pub struct HttpCourier {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    connector: Connector,
+    pool: Pool,
+    now: Now,
+    retries: AtomicU64,
+}
+
+impl HttpCourier {
+    /// A courier that trusts the authorities that browsers trust. `now` is in milliseconds since
+    /// 1970.
+    pub fn new(
+        rules: Rules,
+        resolver: Arc<dyn Resolve>,
+        now: Arc<dyn Fn() -> u64 + Send + Sync>,
+    ) -> HttpCourier {
+        let connector = Connector::new(rules, resolver, Vec::new())
+            .expect("the provider has the default versions of TLS");
+        HttpCourier::of(connector, now)
+    }
+
+    /// A courier that also trusts one more authority, whose certificate is given in DER.
+    pub fn with_root(
+        rules: Rules,
+        resolver: Arc<dyn Resolve>,
+        now: Arc<dyn Fn() -> u64 + Send + Sync>,
+        root: &[u8],
+    ) -> Result<HttpCourier, BadRoot> {
+        let root = CertificateDer::from(root.to_vec());
+        let connector = Connector::new(rules, resolver, vec![root]).map_err(|_| BadRoot)?;
+        Ok(HttpCourier::of(connector, now))
+    }
+
+    /// How many requests were sent a second time, because the idle connection that they were sent
+    /// on turned out to be closed.
+    pub fn retries(&self) -> u64 {
+        self.shared.retries.load(Ordering::Relaxed)
+    }
+
+    /// How many connections wait for another request.
+    pub fn idle_connections(&self) -> usize {
+        self.shared.pool.idle()
+    }
+
+    /// Closes connections that waited too long. Every request does this too; it is for the quiet
+    /// time after the last one.
+    pub fn close_expired(&self) {
+        self.shared.pool.sweep();
+    }
+
+    fn of(connector: Connector, now: Now) -> HttpCourier {
+        let (pool, retries) = (Pool::new(now.clone()), AtomicU64::new(0));
+        HttpCourier { shared: Arc::new(Shared { connector, pool, now, retries }) }
+    }
+}
+
+impl Courier for HttpCourier {
+    fn post(&self, request: Request) -> Posting {
+        let shared = self.shared.clone();
+        Box::pin(async move { shared.post(&request).await })
+    }
+}
+
+impl Shared {
+    async fn post(&self, request: &Request) -> Result<Answer, SendError> {
+        let origin = request.destination.origin();
+        let _turn = self.pool.turn(origin).await?;
+        let reply = match self.pool.take(origin) {
+            Some(line) => match self.send(origin, line, request).await {
+                Err(Failure { stale: true, .. }) => {
+                    self.retries.fetch_add(1, Ordering::Relaxed);
+                    self.send_anew(origin, request).await
+                }
+                sent => sent,
+            },
+            None => self.send_anew(origin, request).await,
+        };
+        reply.map(|reply| self.answer(reply)).map_err(|failure| failure.error)
+    }
+
+    async fn send_anew(&self, origin: &Origin, request: &Request) -> Result<Reply, Failure> {
+        let stream = self.connector.connect(origin).await.map_err(Failure::of)?;
+        let line = Line::open(stream).await.map_err(Failure::of)?;
+        self.send(origin, line, request).await
+    }
+
+    /// Sends over this line, and keeps the line only if the exchange came to its end.
+    async fn send(
+        &self,
+        origin: &Origin,
+        mut line: Line,
+        request: &Request,
+    ) -> Result<Reply, Failure> {
+        let reply = line.exchange(to_wire(request)).await?;
+        if !reply.truncated {
+            self.pool.put(origin, line);
+        }
+        Ok(reply)
+    }
+
+    fn answer(&self, reply: Reply) -> Answer {
+        let retry_after_s = retry_after_s(&reply.headers, (self.now)());
+        let Reply { status, body, truncated, .. } = reply;
+        Answer { status, body, truncated, retry_after_s }
+    }
+}
+
+fn to_wire(request: &Request) -> http::Request<Full<Bytes>> {
+    let mut headers = HeaderMap::with_capacity(request.headers.len() + 3);
+    headers.insert(header::HOST, request.destination.authority().clone());
+    headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(request.body.len()));
+    for (name, value) in &request.headers {
+        if !OWN_HEADERS.contains(name) {
+            headers.append(name.clone(), value.clone());
+        }
+    }
+    let mut wire = http::Request::new(Full::new(request.body.clone()));
+    *wire.method_mut() = Method::POST;
+    *wire.uri_mut() = request.destination.target().clone();
+    *wire.headers_mut() = headers;
+    wire
+}
+
+/// RFC 9110 §10.2.3: seconds, or a date. What is neither is as good as absent.
+fn retry_after_s(headers: &HeaderMap, now_ms: u64) -> Option<u64> {
+    let value = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
+    if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
+        // More digits than fit are "not for a very long time".
+        return Some(value.parse().unwrap_or(u64::MAX));
+    }
+    let at = httpdate::parse_http_date(value).ok()?.duration_since(UNIX_EPOCH).ok()?;
+    Some(at.as_secs().saturating_sub(now_ms / 1_000))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        let check = |value: &str, expected: Option<u64>| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::RETRY_AFTER, value.parse().unwrap());
+            assert_eq!(retry_after_s(&headers, 784_111_700_000), expected, "{value}");
+        };
+        check("0", Some(0));
+        check(" 120 ", Some(120));
+        check("99999999999999999999999", Some(u64::MAX));
+        check("Sun, 06 Nov 1994 08:49:37 GMT", Some(77));
+        check("Sun, 06 Nov 1994 08:00:00 GMT", Some(0));
+        check("", None);
+        check("-1", None);
+        check("1.5", None);
+        check("soon", None);
+        assert_eq!(retry_after_s(&HeaderMap::new(), 0), None);
+    }
+}

@@ -1,0 +1,225 @@
+//! A consumer's callback: acks, streams to follow, appends, done; all of it or nothing.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use reveille_core::consumer::{Ack, Callback, ClaimedWake, Gone, Input, Link, Phase, Rejected};
+use reveille_core::stream::append::Append;
+use reveille_core::token::Claims;
+use reveille_core::{Offset, StreamPath};
+use reveille_store::keys::{self, ConsumerKey};
+
+use super::consumer::{self, Present, Tails};
+use super::{Answer, Decided, append};
+use crate::failure::{Failure, Refused};
+use crate::registry::Change;
+use crate::txn::{Missing, Txn};
+
+/// What a consumer reports, and by which right.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// The token that came with it; its signature is good.
+    pub claims: Claims,
+    /// Which consumer, as the request names it.
+    pub consumer: ConsumerKey,
+    /// The wake it speaks for.
+    pub epoch: u64,
+    /// The wake it claims.
+    pub wake_id: Option<ClaimedWake>,
+    /// How far it has come.
+    pub acks: Vec<Ack>,
+    /// Streams to follow from now on.
+    pub subscribe: Vec<StreamPath>,
+    /// Streams to follow no longer.
+    pub unsubscribe: Vec<StreamPath>,
+    /// Whether it has finished.
+    pub done: bool,
+    /// What to append in the same step.
+    pub appends: Vec<(StreamPath, Append)>,
+}
+
+/// How a consumer stands after its callback.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// The wake that counts now.
+    pub epoch: u64,
+    /// What it follows, and how far it has come.
+    pub streams: Vec<(StreamPath, Option<Offset>)>,
+    /// Whether it follows nothing any more, and is gone.
+    pub gone: bool,
+    /// Whether it is woken again at once.
+    pub next_wake: bool,
+    /// Whether its appends were made; not when this was a repetition.
+    pub appended: bool,
+}
+
+pub(super) fn decide(txn: &mut Txn<'_>, report: &Report) -> Decided {
+    let key = &report.consumer;
+    let Some(present) = consumer::present(txn, key)? else {
+        return Ok(Err(refused(Rejected::Gone)));
+    };
+    let Present { subscription, mut enrolled, tails } = present;
+    let claims = &report.claims;
+    let incarnation = enrolled.primary.map_or(0, |id| id.0);
+    if claims.subscription != key.subscription.0 || claims.stream != incarnation {
+        return Ok(Err(refused(Rejected::Gone)));
+    }
+    let current = enrolled.consumer.epoch;
+    if claims.is_expired(txn.now()) {
+        return Ok(Err(if claims.epoch == current {
+            Refused::TokenExpired { epoch: current }.into()
+        } else {
+            refused(Rejected::StaleEpoch { given: claims.epoch, current })
+        }));
+    }
+    let before = enrolled.clone();
+    let repeated = is_repetition(&enrolled.consumer.links, &report.acks);
+    let appends = !report.appends.is_empty() && !repeated;
+    let mut tails = tails;
+    if appends {
+        // Who may not report may not append either.
+        let probe = Input::Callback(callback(txn, report, &subscription.tenant)?);
+        let consumer = &enrolled.consumer;
+        let mut scratch = Vec::new();
+        std::mem::swap(&mut scratch, &mut txn.effects);
+        let admitted = consumer::step(txn, &subscription, key, consumer, &tails, false, &probe);
+        txn.effects = scratch;
+        if let Err(rejected) = admitted {
+            return Ok(Err(refused(rejected)));
+        }
+        for (path, request) in &report.appends {
+            let appended = append::grow(txn, &subscription.tenant, path, request, Some(key))?;
+            if let Err(why) = appended {
+                let (path, why) = (Arc::from(path.as_str()), Box::new(why));
+                return Ok(Err(Refused::Append { path, why }.into()));
+            }
+        }
+        tails = consumer::refresh(txn, &subscription.tenant, &mut enrolled.consumer)?;
+    }
+    let input = callback(txn, report, &subscription.tenant)?;
+    add_tails(txn, &subscription.tenant, &input, &mut tails)?;
+    let consumer = &enrolled.consumer;
+    let stepped = match consumer::step(
+        txn,
+        &subscription,
+        key,
+        consumer,
+        &tails,
+        false,
+        &Input::Callback(input),
+    ) {
+        Ok(stepped) => stepped,
+        Err(rejected) => return Ok(Err(refused(rejected))),
+    };
+    enrolled.consumer = stepped;
+    follow(txn, &subscription.tenant, key, &before.consumer.links, &enrolled.consumer.links)?;
+    let standing = Standing {
+        epoch: enrolled.consumer.epoch,
+        streams: streams(&enrolled.consumer.links),
+        gone: enrolled.consumer.phase == Phase::Gone(Gone::Unsubscribed),
+        next_wake: enrolled.consumer.epoch > before.consumer.epoch,
+        appended: appends,
+    };
+    if enrolled != before {
+        txn.keep(key, enrolled);
+    }
+    Ok(Ok(Answer::Reported(Box::new(standing))))
+}
+
+fn refused(rejected: Rejected) -> Failure {
+    Refused::Consumer(rejected).into()
+}
+
+/// A report whose acks bring nothing new has been heard before: what it appended is there.
+fn is_repetition(links: &[Link], acks: &[Ack]) -> bool {
+    let brings = |ack: &Ack| {
+        let link = links.iter().find(|link| link.path.as_str() == &*ack.path);
+        link.is_some_and(|link| ack.offset.is_none_or(|to| to > link.acked))
+    };
+    !acks.iter().any(brings)
+}
+
+fn callback(
+    txn: &mut Txn<'_>,
+    report: &Report,
+    tenant: &reveille_core::Tenant,
+) -> Result<Callback, Missing> {
+    let heads: Vec<Bytes> = report.subscribe.iter().map(|it| keys::stream(tenant, it)).collect();
+    txn.want(&heads)?;
+    let mut subscribe = Vec::with_capacity(report.subscribe.len());
+    for path in &report.subscribe {
+        let head = txn.live_head(tenant, path)?.filter(|head| !head.soft_deleted);
+        subscribe.push((path.clone(), head.map(|head| head.id)));
+    }
+    Ok(Callback {
+        epoch: report.epoch,
+        wake_id: report.wake_id,
+        acks: report.acks.clone(),
+        subscribe,
+        unsubscribe: report.unsubscribe.clone(),
+        done: report.done,
+    })
+}
+
+/// Streams that are to be followed are followed from where they end.
+fn add_tails(
+    txn: &mut Txn<'_>,
+    tenant: &reveille_core::Tenant,
+    callback: &Callback,
+    tails: &mut Tails,
+) -> Result<(), Missing> {
+    for (path, stream) in &callback.subscribe {
+        if tails.0.iter().any(|(known, _)| known == path) {
+            continue;
+        }
+        let tail = match stream {
+            Some(_) => txn.live_head(tenant, path)?.map(|head| head.tail),
+            None => None,
+        };
+        tails.0.push((path.clone(), tail));
+    }
+    Ok(())
+}
+
+/// Writes down who follows what, so that growth finds them.
+fn follow(
+    txn: &mut Txn<'_>,
+    tenant: &reveille_core::Tenant,
+    key: &ConsumerKey,
+    before: &[Link],
+    after: &[Link],
+) -> Result<(), Missing> {
+    let has = |links: &[Link], path: &StreamPath| links.iter().any(|link| link.path == *path);
+    for link in before.iter().filter(|link| !has(after, &link.path)) {
+        if Some(&link.path) != key.path.as_ref() {
+            txn.remove(&keys::follower(tenant, &link.path, key));
+        }
+    }
+    for link in after.iter().filter(|link| !has(before, &link.path)) {
+        mark_followed(txn, tenant, &link.path, key)?;
+    }
+    Ok(())
+}
+
+/// A consumer follows a stream by name from now on.
+pub(super) fn mark_followed(
+    txn: &mut Txn<'_>,
+    tenant: &reveille_core::Tenant,
+    path: &StreamPath,
+    key: &ConsumerKey,
+) -> Result<(), Missing> {
+    txn.set(keys::follower(tenant, path, key), Bytes::new());
+    if !txn.registry().any_followers {
+        txn.changes.push(Change::Followed);
+    }
+    if let Some(head) = txn.live_head(tenant, path)?
+        && !head.followed
+    {
+        txn.set_head(tenant, path, &reveille_core::stream::Head { followed: true, ..head });
+    }
+    Ok(())
+}
+
+fn streams(links: &[Link]) -> Vec<(StreamPath, Option<Offset>)> {
+    links.iter().map(|link| (link.path.clone(), link.acked)).collect()
+}

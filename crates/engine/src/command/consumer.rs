@@ -1,0 +1,441 @@
+//! Consumers: finding them, letting them take a step, and keeping what becomes of them.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use reveille_core::consumer::{
+    Answer as Ending, Consumer, Dialect, Effect as Consequence, Given, Input, Link, Rejected,
+    WakeBy, WakeId,
+};
+use reveille_core::stream::Head;
+use reveille_core::subscription::Subscription;
+use reveille_core::{Offset, StreamPath, Tenant};
+use reveille_store::keys::{self, ConsumerKey, Due};
+use reveille_store::record::{self, Enrolled};
+
+use super::{Answer, lease};
+use crate::effect::{Effect, Told};
+use crate::limits::FOLLOWERS_SLICE;
+use crate::txn::{Missing, Txn};
+
+/// How long an error text may be that is kept with a consumer.
+const ERROR_BYTES_MAX: usize = 256;
+
+impl Txn<'_> {
+    pub(crate) fn consumer(&mut self, key: &ConsumerKey) -> Result<Option<Enrolled>, Missing> {
+        let Some(value) = self.get(&keys::consumer(key))? else {
+            return Ok(None);
+        };
+        let read = record::decode_consumer(&value);
+        read.map(Some).map_err(|error| Missing::Damaged(error.to_string()))
+    }
+
+    /// A name for a wake.
+    pub(crate) fn wake_id(&mut self) -> WakeId {
+        let mut bytes = [0; 12];
+        let (high, low) = (self.draw().to_be_bytes(), self.draw().to_be_bytes());
+        for (byte, random) in bytes.iter_mut().zip(high.into_iter().chain(low)) {
+            *byte = random;
+        }
+        WakeId(bytes)
+    }
+
+    /// Keeps a consumer, with an entry in the due index for when something must happen by itself.
+    pub(crate) fn keep(&mut self, key: &ConsumerKey, mut enrolled: Enrolled) {
+        let due = Due::Consumer(key.clone());
+        match (enrolled.timer_at, enrolled.consumer.deadline()) {
+            (Some(at), None) => {
+                self.remove(&keys::due(at, &due));
+                enrolled.timer_at = None;
+            }
+            // A timer that is early sets itself anew: a sign of life need not move it.
+            (Some(at), Some(deadline)) if at <= deadline => {}
+            (before, Some(deadline)) => {
+                if let Some(at) = before {
+                    self.remove(&keys::due(at, &due));
+                }
+                self.set_due(deadline, &due);
+                enrolled.timer_at = Some(deadline);
+            }
+            (None, None) => {}
+        }
+        self.set(keys::consumer(key), record::encode_consumer(&enrolled));
+    }
+}
+
+/// The tails of a consumer's streams as far as a step may ask for them.
+pub(super) struct Tails(pub(super) Vec<(StreamPath, Option<Offset>)>);
+
+impl Tails {
+    fn of(&self, link: &Link) -> Option<Offset> {
+        let known = self.0.iter().find(|(path, _)| *path == link.path);
+        // What nobody looked at has not changed since it was acknowledged.
+        known.map_or(link.acked, |(_, tail)| *tail)
+    }
+}
+
+/// Lets a consumer take a step.
+pub(super) fn step(
+    txn: &mut Txn<'_>,
+    subscription: &Subscription,
+    key: &ConsumerKey,
+    consumer: &Consumer,
+    tails: &Tails,
+    more_pending: bool,
+    input: &Input,
+) -> Result<Consumer, Rejected> {
+    let policy = subscription.policy(txn.timings());
+    let given = Given {
+        now: txn.now(),
+        fresh_wake_id: txn.wake_id(),
+        random: txn.draw(),
+        policy: &policy,
+        tail: &|link| tails.of(link),
+        more_pending,
+        worth_waking: &|_| false,
+    };
+    let step = consumer.step(&given, input)?;
+    for Consequence::Tell { epoch, attempt } in step.effects {
+        if policy.wake_by == WakeBy::Webhook {
+            txn.effect(Effect::Tell(Told { consumer: key.clone(), epoch, attempt }));
+        }
+    }
+    Ok(step.consumer)
+}
+
+/// A stream has grown or begun, and whoever is for it is told. `before` is the tail that it had.
+/// One consumer may be left out: the one whose own doing this is.
+pub(super) fn grown(
+    txn: &mut Txn<'_>,
+    tenant: &Tenant,
+    path: &StreamPath,
+    head: &Head,
+    before: Option<Offset>,
+    but: Option<&ConsumerKey>,
+) -> Result<(), Missing> {
+    let matching = txn.registry().matching(tenant, path);
+    if matching.is_empty() && !head.followed {
+        return Ok(());
+    }
+    let keys: Vec<Bytes> = matching.iter().map(|it| keys::consumer(&key_of(it, path))).collect();
+    txn.want(&keys)?;
+    for subscription in &matching {
+        let key = key_of(subscription, path);
+        if Some(&key) == but {
+            continue;
+        }
+        match subscription.asked.dialect {
+            Dialect::Webhooks => {
+                primary_grown(txn, subscription, &key, path, head, before)?;
+            }
+            Dialect::Leases => lease::grown(txn, subscription, path, head, before)?,
+        }
+    }
+    if head.followed {
+        let from = keys::followers(tenant, path).0;
+        tell_followers(txn, tenant, path, head, &from, but)?;
+    }
+    Ok(())
+}
+
+fn key_of(subscription: &Subscription, path: &StreamPath) -> ConsumerKey {
+    let path = match subscription.asked.dialect {
+        Dialect::Webhooks => Some(path.clone()),
+        Dialect::Leases => None,
+    };
+    ConsumerKey { subscription: subscription.id, path }
+}
+
+/// The stream that a consumer is for has grown.
+fn primary_grown(
+    txn: &mut Txn<'_>,
+    subscription: &Subscription,
+    key: &ConsumerKey,
+    path: &StreamPath,
+    head: &Head,
+    before: Option<Offset>,
+) -> Result<(), Missing> {
+    let stored = txn.consumer(key)?;
+    let current = stored.as_ref().is_some_and(|it| it.primary == Some(head.id));
+    let enrolled = match stored {
+        Some(enrolled) if current => enrolled,
+        // It was virtual so far: everything before this was processed, or nothing was if the
+        // stream is younger than the subscription. One of an earlier stream at this path goes on
+        // counting its epochs.
+        earlier => {
+            let acked = if subscription.is_older_than(head.id) { None } else { before };
+            let link = Link { path: path.clone(), stream: Some(head.id), acked };
+            let epoch = earlier.as_ref().map_or(0, |it| it.consumer.epoch);
+            let mut enrolled = Enrolled::new(Consumer::new(epoch, vec![link]), Some(head.id));
+            enrolled.timer_at = earlier.and_then(|it| it.timer_at);
+            enrolled
+        }
+    };
+    follow_grown(txn, subscription, key, enrolled, path, head)
+}
+
+/// A stream that a consumer follows has grown.
+fn follow_grown(
+    txn: &mut Txn<'_>,
+    subscription: &Subscription,
+    key: &ConsumerKey,
+    mut enrolled: Enrolled,
+    path: &StreamPath,
+    head: &Head,
+) -> Result<(), Missing> {
+    let tails = if subscription.asked.economy.wake_if.is_some() {
+        refresh(txn, &subscription.tenant, &mut enrolled.consumer)?
+    } else {
+        Tails(vec![(path.clone(), Some(head.tail))])
+    };
+    let consumer = &enrolled.consumer;
+    let stepped = step(txn, subscription, key, consumer, &tails, false, &Input::Appended)
+        .expect("growth is never refused");
+    if stepped != enrolled.consumer {
+        enrolled.consumer = stepped;
+        txn.keep(key, enrolled);
+    }
+    Ok(())
+}
+
+/// Tells those who follow a stream by name, from a key on; what is too much for one batch is left
+/// to the due index.
+pub(super) fn tell_followers(
+    txn: &mut Txn<'_>,
+    tenant: &Tenant,
+    path: &StreamPath,
+    head: &Head,
+    from: &Bytes,
+    but: Option<&ConsumerKey>,
+) -> Result<(), Missing> {
+    let (first, end) = keys::followers(tenant, path);
+    let found = txn.range(from, &end, FOLLOWERS_SLICE)?;
+    let followers: Vec<(Bytes, ConsumerKey)> = found
+        .pairs
+        .iter()
+        .filter_map(|(key, _)| Some((key.clone(), keys::parse_follower(&first, key)?)))
+        .collect();
+    let keys: Vec<Bytes> = followers.iter().map(|(_, it)| keys::consumer(it)).collect();
+    txn.want(&keys)?;
+    for (follower, key) in &followers {
+        if Some(key) == but {
+            continue;
+        }
+        let Some(subscription) = txn.registry().get(key.subscription).cloned() else {
+            txn.remove(follower);
+            continue;
+        };
+        match subscription.asked.dialect {
+            Dialect::Webhooks => follower_grown(txn, &subscription, key, path, head, follower)?,
+            Dialect::Leases => lease::grown(txn, &subscription, path, head, None)?,
+        }
+    }
+    if !found.complete
+        && let Some((last, _)) = found.pairs.last()
+    {
+        let next = Bytes::from([&last[..], &[0]].concat());
+        let due = Due::Tell(tenant.clone(), path.clone(), head.id, next);
+        txn.set_due(txn.now(), &due);
+    }
+    Ok(())
+}
+
+/// A stream grew that a consumer follows beside the one that it is for.
+fn follower_grown(
+    txn: &mut Txn<'_>,
+    subscription: &Subscription,
+    key: &ConsumerKey,
+    path: &StreamPath,
+    head: &Head,
+    follower: &Bytes,
+) -> Result<(), Missing> {
+    let Some(mut enrolled) = txn.consumer(key)? else {
+        txn.remove(follower);
+        return Ok(());
+    };
+    let link = enrolled.consumer.links.iter_mut().find(|link| link.path == *path);
+    let follows = match link {
+        Some(link) if link.stream == Some(head.id) => true,
+        // The stream that it waited for is there.
+        Some(link) if link.stream.is_none() => {
+            link.stream = Some(head.id);
+            true
+        }
+        Some(_) | None => false,
+    };
+    if !follows {
+        txn.remove(follower);
+        return Ok(());
+    }
+    follow_grown(txn, subscription, key, enrolled, path, head)
+}
+
+/// Brings a consumer's links up to date with what became of their streams: those that ended are
+/// followed no longer, those that began are taken note of. Returns where the others end.
+pub(super) fn refresh(
+    txn: &mut Txn<'_>,
+    tenant: &Tenant,
+    consumer: &mut Consumer,
+) -> Result<Tails, Missing> {
+    let heads: Vec<Bytes> =
+        consumer.links.iter().map(|link| keys::stream(tenant, &link.path)).collect();
+    txn.want(&heads)?;
+    let mut tails = Vec::with_capacity(consumer.links.len());
+    let mut kept = Vec::with_capacity(consumer.links.len());
+    for mut link in std::mem::take(&mut consumer.links) {
+        let head = txn.live_head(tenant, &link.path)?.filter(|head| !head.soft_deleted);
+        match (link.stream, &head) {
+            (Some(id), Some(head)) if id == head.id => {}
+            (Some(_), _) => continue,
+            (None, head) => link.stream = head.as_ref().map(|head| head.id),
+        }
+        tails.push((link.path.clone(), head.map(|head| head.tail)));
+        kept.push(link);
+    }
+    consumer.links = kept;
+    Ok(Tails(tails))
+}
+
+/// A consumer with its subscription and the tails of its streams, if it still exists.
+pub(super) struct Present {
+    pub(super) subscription: Arc<Subscription>,
+    pub(super) enrolled: Enrolled,
+    pub(super) tails: Tails,
+}
+
+/// Looks a consumer up that follows streams by itself.
+pub(super) fn present(txn: &mut Txn<'_>, key: &ConsumerKey) -> Result<Option<Present>, Missing> {
+    let Some(subscription) = txn.registry().get(key.subscription).cloned() else {
+        return Ok(None);
+    };
+    let (Some(mut enrolled), Some(path)) = (txn.consumer(key)?, &key.path) else {
+        return Ok(None);
+    };
+    let head = txn.live_head(&subscription.tenant, path)?;
+    let head = head.filter(|head| !head.soft_deleted && Some(head.id) == enrolled.primary);
+    if head.is_none() {
+        return Ok(None);
+    }
+    let tails = refresh(txn, &subscription.tenant, &mut enrolled.consumer)?;
+    Ok(Some(Present { subscription, enrolled, tails }))
+}
+
+/// How an attempt ended, and what went wrong if it failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// The attempt.
+    pub told: Told,
+    /// How it ended.
+    pub answer: Ending,
+    /// What went wrong.
+    pub error: Option<Arc<str>>,
+}
+
+/// An attempt was answered, or failed.
+pub(super) fn answered(txn: &mut Txn<'_>, ended: &Ended) -> Result<Answer, Missing> {
+    let Ended { told, answer, error } = ended;
+    let (epoch, attempt) = (told.epoch, told.attempt);
+    let input = Input::Answered { epoch, attempt, answer: answer.clone() };
+    let key = &told.consumer;
+    if key.path.is_none() {
+        lease::moved(txn, key, &input, error.as_ref())?;
+        return Ok(Answer::Done);
+    }
+    if let Some(present) = present(txn, key)? {
+        let Present { subscription, mut enrolled, tails } = present;
+        let before = enrolled.clone();
+        let consumer = &enrolled.consumer;
+        enrolled.consumer = step(txn, &subscription, key, consumer, &tails, false, &input)
+            .expect("an answer is never refused");
+        note_error(txn, &mut enrolled, epoch, error.as_ref());
+        if enrolled != before {
+            txn.keep(key, enrolled);
+        }
+    }
+    Ok(Answer::Done)
+}
+
+/// Remembers what went wrong with the current wake.
+pub(super) fn note_error(
+    txn: &Txn<'_>,
+    enrolled: &mut Enrolled,
+    epoch: u64,
+    error: Option<&Arc<str>>,
+) {
+    if let Some(error) = error
+        && epoch == enrolled.consumer.epoch
+    {
+        let end = error.floor_char_boundary(ERROR_BYTES_MAX);
+        let text = error.get(..end).unwrap_or_default();
+        enrolled.last_error = Some((txn.now(), text.into()));
+        enrolled.failures += 1;
+    }
+}
+
+/// A consumer's time has come, perhaps.
+pub(super) fn timer(
+    txn: &mut Txn<'_>,
+    entry: &Bytes,
+    key: &ConsumerKey,
+    in_flight: &[(u64, u32)],
+) -> Result<Answer, Missing> {
+    let fired = keys::parse_due(entry).map(|(at, _)| at);
+    if key.path.is_none() {
+        let input = Input::Timer { in_flight: !in_flight.is_empty() };
+        lease::fired(txn, key, fired, &input)?;
+    } else if let Some(present) = present(txn, key)? {
+        let Present { subscription, mut enrolled, tails } = present;
+        if enrolled.timer_at == fired {
+            enrolled.timer_at = None;
+        }
+        let epoch = enrolled.consumer.epoch;
+        let in_flight = in_flight.iter().any(|(wake, _)| *wake == epoch);
+        let input = Input::Timer { in_flight };
+        let consumer = &enrolled.consumer;
+        enrolled.consumer = step(txn, &subscription, key, consumer, &tails, false, &input)
+            .expect("a timer is never refused");
+        txn.keep(key, enrolled);
+    }
+    txn.remove(entry);
+    Ok(Answer::Done)
+}
+
+/// Removes what the consumers of an ended stream left behind.
+pub(super) fn forget(
+    txn: &mut Txn<'_>,
+    tenant: &Tenant,
+    path: &StreamPath,
+    id: reveille_core::stream::StreamId,
+) -> Result<(), Missing> {
+    for subscription in txn.registry().matching(tenant, path) {
+        let key = key_of(&subscription, path);
+        if subscription.asked.dialect == Dialect::Leases {
+            lease::forget(txn, &subscription, path, id)?;
+            continue;
+        }
+        if let Some(enrolled) = txn.consumer(&key)?
+            && enrolled.primary == Some(id)
+        {
+            dismiss(txn, tenant, &key, &enrolled);
+        }
+    }
+    Ok(())
+}
+
+/// Removes a consumer with everything that belongs to it.
+pub(super) fn dismiss(txn: &mut Txn<'_>, tenant: &Tenant, key: &ConsumerKey, enrolled: &Enrolled) {
+    for found in belongings(tenant, key, enrolled) {
+        txn.remove(&found);
+    }
+}
+
+/// Every key of a consumer.
+pub fn belongings(tenant: &Tenant, key: &ConsumerKey, enrolled: &Enrolled) -> Vec<Bytes> {
+    let links = enrolled.consumer.links.iter();
+    let mut keys: Vec<Bytes> = links.map(|it| keys::follower(tenant, &it.path, key)).collect();
+    if let Some(at) = enrolled.timer_at {
+        keys.push(keys::due(at, &Due::Consumer(key.clone())));
+    }
+    keys.push(keys::consumer(key));
+    keys
+}

@@ -1,0 +1,69 @@
+//! What is said to a consumer, and by whom: the engine knows when, a face knows how.
+
+use std::sync::Arc;
+
+use http::{HeaderName, HeaderValue};
+use reveille_core::consumer::WakeId;
+use reveille_core::signature::Ed25519Key;
+use reveille_core::subscription::Subscription;
+use reveille_core::{Millis, Offset, StreamPath};
+
+/// A wake, as it is told to a consumer's endpoint.
+#[derive(Clone)]
+pub struct Notice {
+    /// Whose endpoint.
+    pub subscription: Arc<Subscription>,
+    /// The stream that the consumer is for, if it is for one.
+    pub primary: Option<StreamPath>,
+    /// The wake.
+    pub epoch: u64,
+    /// Its name.
+    pub wake_id: WakeId,
+    /// The streams that it follows, or as many of those with work as a notice names.
+    pub streams: Vec<NoticeStream>,
+    /// For its callbacks.
+    pub token: String,
+    /// The time.
+    pub now: Millis,
+    /// Signs, where subscriptions have no secret of their own.
+    pub signing: Ed25519Key,
+    /// The trace that this belongs to, as a `traceparent`.
+    pub traceparent: Option<String>,
+}
+
+/// A stream in a notice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoticeStream {
+    /// Where.
+    pub path: StreamPath,
+    /// How far it is processed.
+    pub acked: Option<Offset>,
+    /// Where it ends; `None` if there is no such stream.
+    pub tail: Option<Offset>,
+    /// Whether it was named, and not only matched.
+    pub explicit: bool,
+}
+
+impl NoticeStream {
+    /// Whether there is work.
+    pub fn is_pending(&self) -> bool {
+        self.tail > self.acked
+    }
+}
+
+/// A request to an endpoint, but for its address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// Headers.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// Body.
+    pub body: bytes::Bytes,
+}
+
+/// Knows the words of the dialects.
+pub trait Herald: Send + Sync + 'static {
+    /// Puts a notice into words.
+    fn message(&self, notice: &Notice) -> Message;
+    /// Whether the body of a successful answer says that everything is done.
+    fn is_done(&self, body: &[u8]) -> bool;
+}

@@ -1,0 +1,151 @@
+//! The server's own secrets: what signs callback tokens, and what signs webhooks.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use bytes::Bytes;
+use reveille_core::consumer::Dialect;
+use reveille_core::signature::Ed25519Key;
+use reveille_core::stream::StreamId;
+use reveille_core::subscription::Subscription;
+use reveille_core::token::{Claims, TokenInvalid, TokenKey, TokenKind};
+use reveille_core::{Millis, StreamPath};
+use reveille_store::record::{self, SigningKey};
+
+use crate::doors::Entropy;
+
+/// Keys that sign, and keys that are still published.
+pub struct Keyring {
+    entropy: Arc<dyn Entropy>,
+    token: TokenKey,
+    signing: RwLock<Signing>,
+}
+
+struct Signing {
+    stored: Bytes,
+    /// The first one signs.
+    keys: Vec<(SigningKey, Ed25519Key)>,
+}
+
+/// What the first start writes down.
+pub(crate) struct Fresh {
+    pub(crate) token: Bytes,
+    pub(crate) signing: Bytes,
+}
+
+impl Fresh {
+    pub(crate) fn new(entropy: &dyn Entropy, now: Millis) -> Fresh {
+        let (mut token, mut seed) = ([0; 32], [0; 32]);
+        entropy.fill(&mut token);
+        entropy.fill(&mut seed);
+        let key = SigningKey { seed, created_at: now, retires_at: None };
+        Fresh {
+            token: Bytes::copy_from_slice(&token),
+            signing: record::encode_signing_keys(&[key]),
+        }
+    }
+}
+
+impl Keyring {
+    /// The secrets as they are kept.
+    pub(crate) fn open(
+        entropy: Arc<dyn Entropy>,
+        token: &Bytes,
+        signing: Bytes,
+    ) -> Result<Keyring, String> {
+        let token: [u8; 32] =
+            token.as_ref().try_into().map_err(|_| "the stored token key is damaged".to_owned())?;
+        let signing = Signing::read(signing)?;
+        Ok(Keyring { entropy, token: TokenKey::new(token), signing: RwLock::new(signing) })
+    }
+
+    /// A token for a consumer's callbacks.
+    pub fn mint(
+        &self,
+        subscription: &Subscription,
+        path: Option<&StreamPath>,
+        stream: Option<StreamId>,
+        epoch: u64,
+        expires_at: Millis,
+    ) -> String {
+        let kind = match subscription.asked.dialect {
+            Dialect::Webhooks => TokenKind::Callback,
+            Dialect::Leases => TokenKind::Lease,
+        };
+        let name = &subscription.asked.name;
+        let consumer = match path {
+            Some(path) => format!("{name}:{path}").into(),
+            None => name.clone(),
+        };
+        let claims = Claims {
+            kind,
+            tenant: subscription.tenant.clone(),
+            consumer,
+            subscription: subscription.id.0,
+            stream: stream.map_or(0, |id| id.0),
+            epoch,
+            expires_at,
+        };
+        self.renew(&claims)
+    }
+
+    /// A token that says this.
+    pub fn renew(&self, claims: &Claims) -> String {
+        self.token.mint(claims, self.entropy.number())
+    }
+
+    /// What a token says, if it is one of ours.
+    pub fn verify(&self, token: &str) -> Result<Claims, TokenInvalid> {
+        self.token.verify(token)
+    }
+
+    /// The key that signs.
+    pub fn signing(&self) -> Ed25519Key {
+        let signing = self.signing.read().unwrap_or_else(PoisonError::into_inner);
+        let (_, key) = signing.keys.first().expect("there is always a key");
+        key.clone()
+    }
+
+    /// The keys that are published: the one that signs, and those that did until lately.
+    pub fn published(&self, now: Millis) -> Vec<Ed25519Key> {
+        let signing = self.signing.read().unwrap_or_else(PoisonError::into_inner);
+        let current = signing.keys.iter().filter(|(it, _)| it.retires_at.is_none_or(|at| now < at));
+        current.map(|(_, key)| key.clone()).collect()
+    }
+
+    /// What is stored now, and what is to be stored to have a new key sign while the old one is
+    /// published for a while.
+    pub(crate) fn rotated(&self, now: Millis, overlap_ms: u64) -> (Bytes, Bytes) {
+        let signing = self.signing.read().unwrap_or_else(PoisonError::into_inner);
+        let mut seed = [0; 32];
+        self.entropy.fill(&mut seed);
+        let mut keys = vec![SigningKey { seed, created_at: now, retires_at: None }];
+        for (key, _) in &signing.keys {
+            let at = key.retires_at.unwrap_or(now + overlap_ms);
+            if now < at {
+                keys.push(SigningKey { retires_at: Some(at), ..key.clone() });
+            }
+        }
+        (signing.stored.clone(), record::encode_signing_keys(&keys))
+    }
+
+    /// Signs with what is stored now.
+    pub(crate) fn adopt(&self, stored: Bytes) -> Result<(), String> {
+        let read = Signing::read(stored)?;
+        *self.signing.write().unwrap_or_else(PoisonError::into_inner) = read;
+        Ok(())
+    }
+}
+
+impl Signing {
+    fn read(stored: Bytes) -> Result<Signing, String> {
+        let keys = record::decode_signing_keys(&stored).map_err(|error| error.to_string())?;
+        if keys.is_empty() {
+            return Err("there is no stored signing key".into());
+        }
+        let keys = keys.into_iter().map(|key| {
+            let signer = Ed25519Key::from_seed(key.seed);
+            (key, signer)
+        });
+        Ok(Signing { stored, keys: keys.collect() })
+    }
+}

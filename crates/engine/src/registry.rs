@@ -1,0 +1,135 @@
+//! The subscriptions of a partition, in memory: which of them are for a stream.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use reveille_core::consumer::Dialect;
+use reveille_core::matcher::Matcher;
+use reveille_core::subscription::{Subscription, SubscriptionId};
+use reveille_core::{StreamPath, Tenant};
+use reveille_store::state::Reader;
+use reveille_store::{keys, record};
+
+/// Subscriptions that are read at once when a partition opens.
+const LOAD_SLICE: usize = 1_024;
+
+/// All subscriptions, by name, by number and by what they match.
+#[derive(Default)]
+pub struct Registry {
+    by_id: HashMap<SubscriptionId, Arc<Subscription>>,
+    by_name: HashMap<(Tenant, Dialect, Arc<str>), SubscriptionId>,
+    matchers: HashMap<Tenant, Matcher<u64>>,
+    /// Whether anybody follows a stream by name; never taken back until the next start.
+    pub(crate) any_followers: bool,
+}
+
+/// A change that a decision made.
+#[derive(Debug, Clone)]
+pub(crate) enum Change {
+    Added(Arc<Subscription>),
+    Removed(Arc<Subscription>),
+    Followed,
+}
+
+impl Registry {
+    /// What is stored.
+    pub(crate) fn load(reader: &Reader) -> Result<Registry, String> {
+        let mut registry = Registry::default();
+        let (mut from, to) = keys::subscriptions();
+        loop {
+            let pairs = reader.range(&from, &to, LOAD_SLICE).map_err(|error| error.to_string())?;
+            let full = pairs.len() == LOAD_SLICE;
+            for (key, value) in pairs {
+                let subscription =
+                    record::decode_subscription(&value).map_err(|error| error.to_string())?;
+                registry.add(Arc::new(subscription));
+                from = [&key[..], &[0]].concat().into();
+            }
+            if !full {
+                break;
+            }
+        }
+        let (from, to) = keys::all_followers();
+        let followers = reader.keys(&from, &to, 1).map_err(|error| error.to_string())?;
+        registry.any_followers = !followers.is_empty();
+        Ok(registry)
+    }
+
+    pub(crate) fn apply(&mut self, change: Change) {
+        match change {
+            Change::Added(subscription) => self.add(subscription),
+            Change::Removed(subscription) => self.remove(&subscription),
+            Change::Followed => self.any_followers = true,
+        }
+    }
+
+    fn add(&mut self, subscription: Arc<Subscription>) {
+        let asked = &subscription.asked;
+        if let Some(pattern) = &asked.pattern {
+            let matcher = self.matchers.entry(subscription.tenant.clone()).or_default();
+            matcher.insert(pattern, subscription.id.0);
+        }
+        let name = (subscription.tenant.clone(), asked.dialect, asked.name.clone());
+        self.by_name.insert(name, subscription.id);
+        self.by_id.insert(subscription.id, subscription);
+    }
+
+    fn remove(&mut self, subscription: &Subscription) {
+        let asked = &subscription.asked;
+        if let Some(pattern) = &asked.pattern
+            && let Some(matcher) = self.matchers.get_mut(&subscription.tenant)
+        {
+            matcher.remove(pattern, subscription.id.0);
+            if matcher.is_empty() {
+                self.matchers.remove(&subscription.tenant);
+            }
+        }
+        self.by_name.remove(&(subscription.tenant.clone(), asked.dialect, asked.name.clone()));
+        self.by_id.remove(&subscription.id);
+    }
+
+    /// A subscription that has not ended.
+    pub fn get(&self, id: SubscriptionId) -> Option<&Arc<Subscription>> {
+        self.by_id.get(&id)
+    }
+
+    /// The subscription of this name.
+    pub fn named(
+        &self,
+        tenant: &Tenant,
+        dialect: Dialect,
+        name: &Arc<str>,
+    ) -> Option<&Arc<Subscription>> {
+        let id = self.by_name.get(&(tenant.clone(), dialect, name.clone()))?;
+        self.by_id.get(id)
+    }
+
+    /// The subscriptions whose pattern matches a stream, oldest first.
+    pub fn matching(&self, tenant: &Tenant, path: &StreamPath) -> Vec<Arc<Subscription>> {
+        let Some(matcher) = self.matchers.get(tenant) else {
+            return Vec::new();
+        };
+        let mut ids = Vec::new();
+        matcher.matches(path, &mut ids);
+        let found = ids.into_iter().filter_map(|id| self.by_id.get(&SubscriptionId(id)));
+        found.cloned().collect()
+    }
+
+    /// The subscriptions of a tenant in one dialect, by name.
+    pub fn of(&self, tenant: &Tenant, dialect: Dialect) -> Vec<Arc<Subscription>> {
+        let mine = |it: &&Arc<Subscription>| it.tenant == *tenant && it.asked.dialect == dialect;
+        let mut all: Vec<_> = self.by_id.values().filter(mine).cloned().collect();
+        all.sort_by(|left, right| left.asked.name.cmp(&right.asked.name));
+        all
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+}

@@ -1,0 +1,440 @@
+//! What the faces may ask about subscriptions and consumers.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use reveille_core::consumer::{Ack, ClaimedWake, Dialect, Rejected};
+use reveille_core::signature::Ed25519Key;
+use reveille_core::stream::append::Append;
+use reveille_core::subscription::{Asked, Subscription, SubscriptionId};
+use reveille_core::token::{Claims, TokenKind};
+use reveille_core::{StreamPath, Tenant};
+use reveille_deliver::destination::{Destination, DestinationError};
+use reveille_store::keys::{self, ConsumerKey, Meta};
+use reveille_store::record::{self, Enrolled, Linked};
+
+use crate::command::callback::{Report, Standing};
+use crate::command::lease::{Lease, LeaseRequest};
+use crate::command::{Answer, Command};
+use crate::engine::{Engine, run};
+use crate::failure::{Failure, Refused};
+use crate::herald::NoticeStream;
+use crate::limits::LIST_PAGE_MAX;
+use crate::{outbound, reading};
+
+/// A token that has less than this left is replaced.
+const RENEW_WITHIN_MS: u64 = 300_000;
+/// Random bytes of a webhook secret.
+const SECRET_BYTES: usize = 32;
+
+/// A callback as it comes in.
+#[derive(Debug, Clone, Default)]
+pub struct Called {
+    /// The subscription that the consumer's name begins with.
+    pub subscription: String,
+    /// The stream that it goes on with.
+    pub path: String,
+    /// The token that came with it.
+    pub token: String,
+    /// The wake it speaks for.
+    pub epoch: u64,
+    /// The wake it claims.
+    pub wake_id: Option<ClaimedWake>,
+    /// How far it has come.
+    pub acks: Vec<Ack>,
+    /// Streams to follow from now on.
+    pub subscribe: Vec<StreamPath>,
+    /// Streams to follow no longer.
+    pub unsubscribe: Vec<StreamPath>,
+    /// Whether it has finished.
+    pub done: bool,
+    /// What to append in the same step.
+    pub appends: Vec<(StreamPath, Append)>,
+}
+
+/// A callback that was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallRefused {
+    /// Why.
+    pub failure: Failure,
+    /// A token to go on with, for those who may.
+    pub token: Option<String>,
+}
+
+impl CallRefused {
+    fn plain(failure: impl Into<Failure>) -> CallRefused {
+        CallRefused { failure: failure.into(), token: None }
+    }
+}
+
+/// A consumer, for those who want to know.
+#[derive(Debug, Clone)]
+pub struct ConsumerItem {
+    /// Whose.
+    pub subscription: Arc<Subscription>,
+    /// The stream that it is for, if it is for one.
+    pub path: Option<StreamPath>,
+    /// What is known of it.
+    pub enrolled: Enrolled,
+    /// What it follows.
+    pub streams: Vec<NoticeStream>,
+}
+
+/// A page of consumers.
+#[derive(Debug, Clone)]
+pub struct ConsumerPage {
+    /// The consumers, in order.
+    pub items: Vec<ConsumerItem>,
+    /// Where the next page begins; `None` at the end.
+    pub next: Option<String>,
+}
+
+impl Engine {
+    /// Whether a webhook may go to this address.
+    pub fn check_destination(&self, url: &str) -> Result<(), DestinationError> {
+        Destination::parse(url, self.rules()).map(drop)
+    }
+
+    /// Makes a subscription, or finds that it is there as asked for.
+    pub async fn subscribe(
+        &self,
+        tenant: &Tenant,
+        asked: Asked,
+    ) -> Result<(Arc<Subscription>, bool), Failure> {
+        let secret = (asked.dialect == Dialect::Webhooks).then(|| self.fresh_secret());
+        let command = Command::Subscribe { tenant: tenant.clone(), asked, secret };
+        match run(self.partition(tenant), self.clock().as_ref(), &command).await? {
+            Answer::Subscribed { subscription, new } => Ok((subscription, new)),
+            _ => unreachable!("a subscription is answered as one"),
+        }
+    }
+
+    /// Ends a subscription; one that is not there has ended.
+    pub async fn unsubscribe(
+        &self,
+        tenant: &Tenant,
+        dialect: Dialect,
+        name: &str,
+    ) -> Result<(), Failure> {
+        let (tenant, name) = (tenant.clone(), name.into());
+        let command = Command::Unsubscribe { tenant: tenant.clone(), dialect, name };
+        run(self.partition(&tenant), self.clock().as_ref(), &command).await?;
+        Ok(())
+    }
+
+    /// Names streams that a subscription is for, or one that it is not for any more.
+    pub async fn edit_streams(
+        &self,
+        tenant: &Tenant,
+        name: &str,
+        add: Vec<StreamPath>,
+        remove: Option<StreamPath>,
+    ) -> Result<(), Failure> {
+        let (tenant, name) = (tenant.clone(), name.into());
+        let command = Command::EditStreams { tenant: tenant.clone(), name, add, remove };
+        run(self.partition(&tenant), self.clock().as_ref(), &command).await?;
+        Ok(())
+    }
+
+    /// The subscription of this name.
+    pub fn subscription(
+        &self,
+        tenant: &Tenant,
+        dialect: Dialect,
+        name: &str,
+    ) -> Result<Option<Subscription>, Failure> {
+        let reader = self.partition(tenant).state.reader();
+        let key = keys::subscription(tenant, dialect, name);
+        let value = reader.get(&key).map_err(reading::damaged)?;
+        value.map(|value| decode(&value)).transpose()
+    }
+
+    /// All subscriptions of a tenant in one dialect, by name.
+    pub fn subscriptions(
+        &self,
+        tenant: &Tenant,
+        dialect: Dialect,
+    ) -> Result<Vec<Subscription>, Failure> {
+        let reader = self.partition(tenant).state.reader();
+        let mut from = keys::subscription(tenant, dialect, "");
+        let to = keys::after_prefix(&from);
+        let mut all = Vec::new();
+        loop {
+            let pairs = reader.range(&from, &to, LIST_PAGE_MAX).map_err(reading::damaged)?;
+            let full = pairs.len() == LIST_PAGE_MAX;
+            for (key, value) in pairs {
+                all.push(decode(&value)?);
+                from = after(&key);
+            }
+            if !full {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// A consumer reports. Whoever has no good token learns nothing, not even who exists.
+    pub async fn report(&self, called: Called) -> Result<(Standing, String), CallRefused> {
+        let claims = self.keyring().verify(&called.token);
+        let claims = claims.map_err(|_| CallRefused::plain(Refused::TokenInvalid))?;
+        let name = format!("{}:{}", called.subscription, called.path);
+        if claims.kind != TokenKind::Callback || *claims.consumer != *name {
+            return Err(CallRefused::plain(Refused::TokenInvalid));
+        }
+        let path = StreamPath::parse(&called.path);
+        let path = path.map_err(|_| CallRefused::plain(Refused::Consumer(Rejected::Gone)))?;
+        let subscription = SubscriptionId(claims.subscription);
+        let report = Report {
+            consumer: ConsumerKey { subscription, path: Some(path) },
+            claims: claims.clone(),
+            epoch: called.epoch,
+            wake_id: called.wake_id,
+            acks: called.acks,
+            subscribe: called.subscribe,
+            unsubscribe: called.unsubscribe,
+            done: called.done,
+            appends: called.appends,
+        };
+        let shared = self.partition(&claims.tenant);
+        let command = Command::Report(Box::new(report));
+        match run(shared, self.clock().as_ref(), &command).await {
+            Ok(Answer::Reported(standing)) if standing.gone => {
+                Err(CallRefused::plain(Refused::Consumer(Rejected::Gone)))
+            }
+            Ok(Answer::Reported(standing)) => {
+                let fresh = standing.epoch == claims.epoch
+                    && !claims.nears_expiry(self.clock().now(), RENEW_WITHIN_MS);
+                let token = if fresh { called.token } else { self.renew(&claims, standing.epoch) };
+                Ok((*standing, token))
+            }
+            Ok(_) => unreachable!("a report is answered as one"),
+            Err(failure) => {
+                let epoch = current_epoch(&failure, &claims);
+                Err(CallRefused { token: epoch.map(|it| self.renew(&claims, it)), failure })
+            }
+        }
+    }
+
+    fn renew(&self, claims: &Claims, epoch: u64) -> String {
+        let expires_at = self.clock().now() + self.timings().token_ttl_ms;
+        self.keyring().renew(&Claims { epoch, expires_at, ..claims.clone() })
+    }
+
+    /// A worker asks for work; with it come a token and the streams with something to do.
+    pub async fn claim(
+        &self,
+        tenant: &Tenant,
+        name: &str,
+        worker: &str,
+    ) -> Result<(Lease, String, Vec<NoticeStream>), Failure> {
+        let request = LeaseRequest::Claim { worker: worker.into() };
+        let Answer::Leased(lease) = self.lease(tenant, name, request).await? else {
+            unreachable!("a claim is answered as one");
+        };
+        let subscription = self.subscription(tenant, Dialect::Leases, name)?;
+        let subscription = subscription.ok_or(Refused::NotFound)?;
+        let reader = self.partition(tenant).state.reader();
+        let key = ConsumerKey { subscription: subscription.id, path: None };
+        let enrolled = outbound::enrolled(&reader, &key)?.ok_or(Refused::NotFound)?;
+        let streams = outbound::streams(&reader, &subscription, &enrolled)?;
+        let expires_at = self.clock().now() + self.timings().token_ttl_ms;
+        let token = self.keyring().mint(&subscription, None, None, lease.generation, expires_at);
+        Ok((*lease, token, streams))
+    }
+
+    /// What a lease's token says, if it is one for this subscription.
+    pub fn lease_claims(&self, tenant: Option<&Tenant>, name: &str, token: &str) -> Option<Claims> {
+        let claims = self.keyring().verify(token).ok()?;
+        let same = claims.kind == TokenKind::Lease && *claims.consumer == *name;
+        let mine = tenant.is_none_or(|tenant| *tenant == claims.tenant);
+        (same && mine).then_some(claims)
+    }
+
+    /// A worker reports progress. Says whether the next wake is already under way.
+    pub async fn lease_report(
+        &self,
+        claims: Claims,
+        generation: u64,
+        wake_id: ClaimedWake,
+        acks: Vec<Ack>,
+        done: bool,
+    ) -> Result<bool, Failure> {
+        let (tenant, name) = (claims.tenant.clone(), claims.consumer.clone());
+        let request = LeaseRequest::Report { claims, generation, wake_id, acks, done };
+        match self.lease(&tenant, &name, request).await? {
+            Answer::Reported(standing) => Ok(standing.next_wake),
+            _ => unreachable!("a report is answered as one"),
+        }
+    }
+
+    /// A worker gives its work back.
+    pub async fn release(
+        &self,
+        claims: Claims,
+        generation: u64,
+        wake_id: ClaimedWake,
+    ) -> Result<(), Failure> {
+        let (tenant, name) = (claims.tenant.clone(), claims.consumer.clone());
+        let request = LeaseRequest::Release { claims, generation, wake_id };
+        self.lease(&tenant, &name, request).await?;
+        Ok(())
+    }
+
+    async fn lease(
+        &self,
+        tenant: &Tenant,
+        name: &str,
+        request: LeaseRequest,
+    ) -> Result<Answer, Failure> {
+        let command = Command::Lease { tenant: tenant.clone(), name: name.into(), request };
+        run(self.partition(tenant), self.clock().as_ref(), &command).await
+    }
+
+    /// The streams that a subscription is for: those named, and those that grew since it began.
+    pub fn links(&self, subscription: &Subscription) -> Result<Vec<(StreamPath, Linked)>, Failure> {
+        let reader = self.partition(&subscription.tenant).state.reader();
+        let (from, to) = keys::links(subscription.id);
+        let pairs = reader.range(&from, &to, LIST_PAGE_MAX).map_err(reading::damaged)?;
+        let mut links = Vec::with_capacity(pairs.len());
+        for (key, value) in pairs {
+            let Some(path) = keys::parse_linked(&key) else { continue };
+            let linked =
+                record::decode_link(&value).map_err(|error| Failure::Damaged(error.to_string()))?;
+            links.push((path, linked));
+        }
+        Ok(links)
+    }
+
+    /// The consumer of a subscription, as it is kept; `None` while it never did anything.
+    pub fn lease_consumer(&self, subscription: &Subscription) -> Result<Option<Enrolled>, Failure> {
+        let reader = self.partition(&subscription.tenant).state.reader();
+        let key = ConsumerKey { subscription: subscription.id, path: None };
+        outbound::enrolled(&reader, &key)
+    }
+
+    /// One consumer.
+    pub fn consumer(
+        &self,
+        subscription: &Subscription,
+        path: Option<&StreamPath>,
+    ) -> Result<Option<ConsumerItem>, Failure> {
+        let reader = self.partition(&subscription.tenant).state.reader();
+        let key = ConsumerKey { subscription: subscription.id, path: path.cloned() };
+        let Some(enrolled) = outbound::enrolled(&reader, &key)? else {
+            return Ok(None);
+        };
+        self.item(&Arc::new(subscription.clone()), &key, enrolled)
+    }
+
+    /// Consumers that have ever been told anything, in order; one page of them.
+    pub fn consumers(
+        &self,
+        tenant: &Tenant,
+        named: Option<&str>,
+        after_key: Option<&str>,
+        limit: usize,
+    ) -> Result<ConsumerPage, Failure> {
+        let mut subscriptions = self.subscriptions(tenant, Dialect::Webhooks)?;
+        subscriptions.extend(self.subscriptions(tenant, Dialect::Leases)?);
+        subscriptions.retain(|it| named.is_none_or(|name| *it.asked.name == *name));
+        subscriptions.sort_by_key(|it| it.id);
+        let resume = after_key.and_then(|text| {
+            let (id, path) = text.split_once('/')?;
+            let path = StreamPath::parse(&format!("/{path}")).ok();
+            Some(ConsumerKey { subscription: SubscriptionId(id.parse().ok()?), path })
+        });
+        let reader = self.partition(tenant).state.reader();
+        let limit = limit.clamp(1, LIST_PAGE_MAX);
+        let mut page = ConsumerPage { items: Vec::new(), next: None };
+        for subscription in subscriptions.into_iter().map(Arc::new) {
+            let (mut from, to) = keys::consumers(subscription.id);
+            match &resume {
+                Some(key) if subscription.id < key.subscription => continue,
+                Some(key) if subscription.id == key.subscription => {
+                    from = after(&keys::consumer(key));
+                }
+                _ => {}
+            }
+            let room = limit - page.items.len();
+            let pairs = reader.range(&from, &to, room).map_err(reading::damaged)?;
+            for (key, value) in pairs {
+                let Some(key) = keys::parse_consumer(&key) else { continue };
+                let enrolled = record::decode_consumer(&value)
+                    .map_err(|error| Failure::Damaged(error.to_string()))?;
+                let path = key.path.as_ref().map_or("/", |path| path.as_str());
+                page.next = Some(format!("{}{path}", subscription.id.0));
+                page.items.extend(self.item(&subscription, &key, enrolled)?);
+            }
+            if page.items.len() >= limit {
+                return Ok(page);
+            }
+        }
+        page.next = None;
+        Ok(page)
+    }
+
+    /// A consumer whose stream has ended is no more, although what it left is still there.
+    fn item(
+        &self,
+        subscription: &Arc<Subscription>,
+        key: &ConsumerKey,
+        enrolled: Enrolled,
+    ) -> Result<Option<ConsumerItem>, Failure> {
+        let reader = self.partition(&subscription.tenant).state.reader();
+        if let Some(path) = &key.path {
+            let head = reading::head(&reader, &subscription.tenant, path)?;
+            let same = head.filter(|head| !head.soft_deleted && Some(head.id) == enrolled.primary);
+            if same.is_none() {
+                return Ok(None);
+            }
+        }
+        let streams = outbound::streams(&reader, subscription, &enrolled)?;
+        let (subscription, path) = (subscription.clone(), key.path.clone());
+        Ok(Some(ConsumerItem { subscription, path, enrolled, streams }))
+    }
+
+    /// The keys that webhooks may be signed with, as the world may know them.
+    pub fn published_keys(&self) -> Vec<Ed25519Key> {
+        self.keyring().published(self.clock().now())
+    }
+
+    /// Has a new key sign webhooks, and publishes the old one for a while longer.
+    pub async fn rotate_signing_key(&self, overlap_ms: u64) -> Result<Ed25519Key, Failure> {
+        let shared = self.first_partition();
+        let (expected, value) = self.keyring().rotated(self.clock().now(), overlap_ms);
+        let command = Command::Install { name: Meta::SigningKeys, value, expected: Some(expected) };
+        run(shared, self.clock().as_ref(), &command).await?;
+        let stored = shared.state.reader().get(&keys::meta(Meta::SigningKeys));
+        let stored = stored.map_err(reading::damaged)?.unwrap_or_default();
+        self.keyring().adopt(stored).map_err(Failure::Damaged)?;
+        Ok(self.keyring().signing())
+    }
+
+    fn fresh_secret(&self) -> Arc<str> {
+        let mut bytes = [0; SECRET_BYTES];
+        self.entropy().fill(&mut bytes);
+        let hex = bytes.iter().map(|byte| format!("{byte:02x}"));
+        format!("whsec_{}", hex.collect::<String>()).into()
+    }
+}
+
+fn decode(value: &[u8]) -> Result<Subscription, Failure> {
+    record::decode_subscription(value).map_err(|error| Failure::Damaged(error.to_string()))
+}
+
+/// The smallest key above a key.
+fn after(key: &[u8]) -> Bytes {
+    [key, &[0]].concat().into()
+}
+
+/// The wake that a refused caller may be given a token for.
+fn current_epoch(failure: &Failure, claims: &Claims) -> Option<u64> {
+    match failure {
+        Failure::Refused(Refused::Consumer(Rejected::StaleEpoch { current, .. })) => Some(*current),
+        Failure::Refused(Refused::TokenExpired { epoch }) => Some(*epoch),
+        Failure::Refused(
+            Refused::Consumer(Rejected::AlreadyClaimed | Rejected::InvalidOffset { .. })
+            | Refused::Append { .. },
+        ) => Some(claims.epoch),
+        _ => None,
+    }
+}

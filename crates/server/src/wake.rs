@@ -1,0 +1,76 @@
+//! The wake face: webhook subscriptions on patterns of streams, and the callbacks of consumers.
+
+mod callback;
+pub(crate) mod fields;
+mod subscribe;
+mod words;
+
+use http::{Method, Request};
+use hyper::body::Incoming;
+use reveille_core::StreamPath;
+use reveille_core::subscription::Subscription;
+
+pub use words::Words;
+
+use crate::Server;
+use crate::error::Error;
+use crate::query::Query;
+use crate::reply::Reply;
+
+/// Where callbacks come in: the rest of the path is a consumer's name, percent-encoded as it is.
+const CALLBACK: &str = "/callback/";
+
+/// Answers a callback, if the request is one.
+pub(crate) async fn callback(server: &Server, request: Request<Incoming>) -> Result<Reply, Error> {
+    callback::answer(server, request).await
+}
+
+/// Whether the path is a consumer's.
+pub(crate) fn is_callback(path: &str) -> bool {
+    path.strip_prefix(CALLBACK).is_some_and(|name| !name.is_empty())
+}
+
+/// What a request asks of subscriptions, if its query says that it does.
+pub(crate) fn asked(raw: Option<&str>) -> Result<Option<Asked>, Error> {
+    // Nearly no request has such a query: they are told apart without reading it.
+    if !raw.is_some_and(|raw| raw.contains("subscription")) {
+        return Ok(None);
+    }
+    let query = Query::parse(raw);
+    if let Some(name) = query.get("subscription")? {
+        return Ok(Some(Asked::One(name.to_owned())));
+    }
+    Ok(query.get("subscriptions")?.map(|_| Asked::All))
+}
+
+/// Which subscriptions are meant.
+pub(crate) enum Asked {
+    /// The one of this name.
+    One(String),
+    /// Those with the pattern in the path.
+    All,
+}
+
+/// Answers what is asked of subscriptions.
+pub(crate) async fn answer(
+    server: &Server,
+    asked: Asked,
+    request: Request<Incoming>,
+) -> Result<Reply, Error> {
+    let method = request.method().clone();
+    match (asked, method) {
+        (Asked::One(name), Method::PUT) => subscribe::create(server, &name, request).await,
+        (Asked::One(name), Method::GET) => subscribe::show(server, &name),
+        (Asked::One(name), Method::DELETE) => subscribe::delete(server, &name).await,
+        (Asked::One(_), method) => {
+            Err(Error::Method { method, allowed: "GET, PUT, DELETE, OPTIONS" })
+        }
+        (Asked::All, Method::GET) => subscribe::list(server, request.uri().path()),
+        (Asked::All, method) => Err(Error::Method { method, allowed: "GET, OPTIONS" }),
+    }
+}
+
+/// The name of a consumer, as it stands in URLs and notices.
+pub(crate) fn consumer_name(subscription: &Subscription, path: &StreamPath) -> String {
+    format!("{}:{}", subscription.asked.name, fields::encode_component(path.as_str()))
+}

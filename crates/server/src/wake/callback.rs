@@ -1,0 +1,193 @@
+//! `POST /callback/{consumer}`: a consumer claims, acknowledges, follows, appends, and is done.
+
+use http::header::{self, HeaderValue};
+use http::{Method, Request, StatusCode};
+use hyper::body::Incoming;
+use reveille_core::consumer::Rejected;
+use reveille_core::media::{ContentType, Framing};
+use reveille_core::stream::Body;
+use reveille_core::stream::append::Append;
+use reveille_core::{Offset, StreamPath};
+use reveille_engine::{CallRefused, Called, Failure, Refused};
+use serde_json::{Value, json};
+
+use super::CALLBACK;
+use super::fields::{self, Fields, acked_text};
+use crate::error::Error;
+use crate::query;
+use crate::reply::{self, Reply};
+use crate::{Server, inbound};
+
+pub(super) async fn answer(server: &Server, request: Request<Incoming>) -> Result<Reply, Error> {
+    if request.method() != Method::POST {
+        let method = request.method().clone();
+        return Err(Error::Method { method, allowed: "POST, OPTIONS" });
+    }
+    let (parts, body) = request.into_parts();
+    let raw = parts.uri.path().strip_prefix(CALLBACK).unwrap_or_default();
+    let bearer = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let Some(token) = bearer.and_then(bearer_token) else {
+        return Ok(refusal(&CallRefused { failure: Refused::TokenInvalid.into(), token: None }));
+    };
+    let max = server.config.max_body_bytes;
+    let body = inbound::read(&server.engine, &parts.headers, body, max).await?;
+    // A name that cannot be read is answered like one that is not the token's.
+    let (subscription, path) = raw.split_once(':').unwrap_or((raw, ""));
+    let called = match read(server, &body.bytes) {
+        Ok(called) => called,
+        Err(wrong) => return Ok(invalid(&wrong)),
+    };
+    let called = Called {
+        subscription: subscription.to_owned(),
+        path: query::decode_path(path),
+        token: token.to_owned(),
+        ..called
+    };
+    let asks_append = !called.appends.is_empty();
+    match server.engine.report(called).await {
+        Ok((standing, token)) => {
+            let mut body =
+                json!({ "ok": true, "token": token, "streams": streams(&standing.streams) });
+            if asks_append && let Some(object) = body.as_object_mut() {
+                object.insert("appended".into(), standing.appended.into());
+            }
+            Ok(reply::json(StatusCode::OK, &body))
+        }
+        Err(refused) => match &refused.failure {
+            Failure::Refused(_) => Ok(refusal(&refused)),
+            _ => Err(refused.failure.into()),
+        },
+    }
+}
+
+/// The token of an `Authorization` header.
+pub(crate) fn bearer_token(value: &str) -> Option<&str> {
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim()).filter(|token| !token.is_empty())
+}
+
+fn streams(streams: &[(StreamPath, Option<Offset>)]) -> Value {
+    let one = |(path, acked): &(StreamPath, Option<Offset>)| json!({ "path": path.as_str(), "offset": acked_text(*acked) });
+    streams.iter().map(one).collect()
+}
+
+fn read(server: &Server, body: &[u8]) -> Result<Called, fields::Wrong> {
+    let body = fields::object(body)?;
+    let fields = Fields(&body);
+    let epoch = fields.number("epoch")?;
+    let epoch = epoch.ok_or("`epoch` is missing; send the one from the notification")?;
+    let acks = fields.acks("path", str::to_owned)?;
+    let appends = appends(server, &fields)?;
+    if !appends.is_empty() && acks.is_empty() {
+        return Err(
+            "`append` needs `acks`: what is appended is tied to what it was made from, so \
+                    that a repeated callback appends nothing twice"
+                .into(),
+        );
+    }
+    Ok(Called {
+        epoch,
+        wake_id: fields.wake_id()?,
+        acks,
+        subscribe: fields.paths("subscribe")?,
+        unsubscribe: fields.paths("unsubscribe")?,
+        done: fields.flag("done")?,
+        appends,
+        ..Called::default()
+    })
+}
+
+/// Streams that are written together with the acks.
+fn appends(
+    server: &Server,
+    fields: &Fields<'_>,
+) -> Result<Vec<(StreamPath, Append)>, fields::Wrong> {
+    let mut appends = Vec::new();
+    for item in fields.list("append")? {
+        let wrong = || "`append` must hold objects with `path` and `messages`".to_owned();
+        let fields = Fields(item.as_object().ok_or_else(wrong)?);
+        let path = fields.text("path")?.ok_or_else(wrong)?;
+        let path = StreamPath::parse(path).map_err(|error| format!("`append`: {error}"))?;
+        if path.is_internal() {
+            return Err(format!("`append`: {path} is written by the server alone"));
+        }
+        let messages = fields.list("messages")?;
+        if messages.is_empty() {
+            return Err("`append`: `messages` must hold at least one message".into());
+        }
+        // What the stream takes is known from the stream; the decision checks it again.
+        let kind = server.engine.head(&server.tenant, &path).ok().map(|head| head.content_type);
+        let kind = kind.unwrap_or_else(json_type);
+        let body = match kind.framing() {
+            Framing::Json => serde_json::to_vec(messages).map_err(|error| error.to_string())?,
+            _ => text_of(messages, &path)?,
+        };
+        let body = Body::new(body.into(), Some(&kind));
+        appends.push((path, Append { content_type: Some(kind), body, ..Append::default() }));
+    }
+    Ok(appends)
+}
+
+fn json_type() -> ContentType {
+    ContentType::parse("application/json").expect("it is a type")
+}
+
+/// Messages for a stream that is not JSON are texts, one after another.
+fn text_of(messages: &[Value], path: &StreamPath) -> Result<Vec<u8>, fields::Wrong> {
+    let mut out = Vec::new();
+    for message in messages {
+        let text = message.as_str().ok_or_else(|| {
+            format!("`append`: {path} is no JSON stream; its messages are strings")
+        })?;
+        out.extend_from_slice(text.as_bytes());
+    }
+    Ok(out)
+}
+
+fn invalid(wrong: &str) -> Reply {
+    error(StatusCode::BAD_REQUEST, "INVALID_REQUEST", wrong, None)
+}
+
+fn refusal(refused: &CallRefused) -> Reply {
+    let (status, code) = match &refused.failure {
+        Failure::Refused(refused) => meaning(refused),
+        _ => (StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL"),
+    };
+    let message = refused.failure.to_string();
+    let mut reply = error(status, code, &message, refused.token.as_deref());
+    if status == StatusCode::UNAUTHORIZED {
+        let challenge = HeaderValue::from_static("Bearer");
+        reply.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+    }
+    reply
+}
+
+fn error(status: StatusCode, code: &str, message: &str, token: Option<&str>) -> Reply {
+    let mut body = json!({ "ok": false, "error": { "code": code, "message": message } });
+    if let (Some(token), Some(object)) = (token, body.as_object_mut()) {
+        object.insert("token".into(), token.into());
+    }
+    reply::json(status, &body)
+}
+
+/// The codes of the specification.
+fn meaning(refused: &Refused) -> (StatusCode, &'static str) {
+    const CONFLICT: StatusCode = StatusCode::CONFLICT;
+    match refused {
+        Refused::TokenInvalid => (StatusCode::UNAUTHORIZED, "TOKEN_INVALID"),
+        Refused::TokenExpired { .. } => (StatusCode::UNAUTHORIZED, "TOKEN_EXPIRED"),
+        Refused::Consumer(rejected) => match rejected {
+            Rejected::StaleEpoch { .. } | Rejected::Fenced => (CONFLICT, "STALE_EPOCH"),
+            Rejected::AlreadyClaimed | Rejected::Held { .. } | Rejected::NoPendingWork => {
+                (CONFLICT, "ALREADY_CLAIMED")
+            }
+            Rejected::InvalidOffset { .. } => (CONFLICT, "INVALID_OFFSET"),
+            Rejected::TooManyLinks { .. } => (StatusCode::BAD_REQUEST, "INVALID_REQUEST"),
+            Rejected::Gone => (StatusCode::GONE, "CONSUMER_GONE"),
+        },
+        Refused::Append { .. } => (CONFLICT, "APPEND_REJECTED"),
+        Refused::Exists | Refused::NotFound | Refused::TooManyStreams { .. } => {
+            (StatusCode::BAD_REQUEST, "INVALID_REQUEST")
+        }
+    }
+}
