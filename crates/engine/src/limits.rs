@@ -50,6 +50,14 @@ pub const FORK_COPY_BYTES: usize = 16 << 20;
 /// Streams in one page of a listing.
 pub const LIST_PAGE_MAX: usize = 1_000;
 
+/// Streams that are looked at for one page of a listing that leaves most of them out.
+pub const LIST_SCAN_MAX: usize = 10_000;
+
+/// Streams that are shown of a consumer that is asked for by name, and in a listing.
+pub const INSPECTED_STREAMS_MAX: usize = 1_000;
+/// See [`INSPECTED_STREAMS_MAX`].
+pub const LISTED_STREAMS_MAX: usize = 20;
+
 /// Attempts to tell consumers that wait in memory; more of them come back by the due index.
 pub const OUTBOX_MAX: usize = 100_000;
 

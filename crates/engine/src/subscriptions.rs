@@ -67,28 +67,6 @@ impl CallRefused {
     }
 }
 
-/// A consumer, for those who want to know.
-#[derive(Debug, Clone)]
-pub struct ConsumerItem {
-    /// Whose.
-    pub subscription: Arc<Subscription>,
-    /// The stream that it is for, if it is for one.
-    pub path: Option<StreamPath>,
-    /// What is known of it.
-    pub enrolled: Enrolled,
-    /// What it follows.
-    pub streams: Vec<NoticeStream>,
-}
-
-/// A page of consumers.
-#[derive(Debug, Clone)]
-pub struct ConsumerPage {
-    /// The consumers, in order.
-    pub items: Vec<ConsumerItem>,
-    /// Where the next page begins; `None` at the end.
-    pub next: Option<String>,
-}
-
 impl Engine {
     /// Whether a webhook may go to this address.
     pub fn check_destination(&self, url: &str) -> Result<(), DestinationError> {
@@ -309,87 +287,6 @@ impl Engine {
         let reader = self.partition(&subscription.tenant).state.reader();
         let key = ConsumerKey { subscription: subscription.id, path: None };
         outbound::enrolled(&reader, &key)
-    }
-
-    /// One consumer.
-    pub fn consumer(
-        &self,
-        subscription: &Subscription,
-        path: Option<&StreamPath>,
-    ) -> Result<Option<ConsumerItem>, Failure> {
-        let reader = self.partition(&subscription.tenant).state.reader();
-        let key = ConsumerKey { subscription: subscription.id, path: path.cloned() };
-        let Some(enrolled) = outbound::enrolled(&reader, &key)? else {
-            return Ok(None);
-        };
-        self.item(&Arc::new(subscription.clone()), &key, enrolled)
-    }
-
-    /// Consumers that have ever been told anything, in order; one page of them.
-    pub fn consumers(
-        &self,
-        tenant: &Tenant,
-        named: Option<&str>,
-        after_key: Option<&str>,
-        limit: usize,
-    ) -> Result<ConsumerPage, Failure> {
-        let mut subscriptions = self.subscriptions(tenant, Dialect::Webhooks)?;
-        subscriptions.extend(self.subscriptions(tenant, Dialect::Leases)?);
-        subscriptions.retain(|it| named.is_none_or(|name| *it.asked.name == *name));
-        subscriptions.sort_by_key(|it| it.id);
-        let resume = after_key.and_then(|text| {
-            let (id, path) = text.split_once('/')?;
-            let path = StreamPath::parse(&format!("/{path}")).ok();
-            Some(ConsumerKey { subscription: SubscriptionId(id.parse().ok()?), path })
-        });
-        let reader = self.partition(tenant).state.reader();
-        let limit = limit.clamp(1, LIST_PAGE_MAX);
-        let mut page = ConsumerPage { items: Vec::new(), next: None };
-        for subscription in subscriptions.into_iter().map(Arc::new) {
-            let (mut from, to) = keys::consumers(subscription.id);
-            match &resume {
-                Some(key) if subscription.id < key.subscription => continue,
-                Some(key) if subscription.id == key.subscription => {
-                    from = after(&keys::consumer(key));
-                }
-                _ => {}
-            }
-            let room = limit - page.items.len();
-            let pairs = reader.range(&from, &to, room).map_err(reading::damaged)?;
-            for (key, value) in pairs {
-                let Some(key) = keys::parse_consumer(&key) else { continue };
-                let enrolled = record::decode_consumer(&value)
-                    .map_err(|error| Failure::Damaged(error.to_string()))?;
-                let path = key.path.as_ref().map_or("/", |path| path.as_str());
-                page.next = Some(format!("{}{path}", subscription.id.0));
-                page.items.extend(self.item(&subscription, &key, enrolled)?);
-            }
-            if page.items.len() >= limit {
-                return Ok(page);
-            }
-        }
-        page.next = None;
-        Ok(page)
-    }
-
-    /// A consumer whose stream has ended is no more, although what it left is still there.
-    fn item(
-        &self,
-        subscription: &Arc<Subscription>,
-        key: &ConsumerKey,
-        enrolled: Enrolled,
-    ) -> Result<Option<ConsumerItem>, Failure> {
-        let reader = self.partition(&subscription.tenant).state.reader();
-        if let Some(path) = &key.path {
-            let head = reading::head(&reader, &subscription.tenant, path)?;
-            let same = head.filter(|head| !head.soft_deleted && Some(head.id) == enrolled.primary);
-            if same.is_none() {
-                return Ok(None);
-            }
-        }
-        let streams = outbound::streams(&reader, subscription, &enrolled)?;
-        let (subscription, path) = (subscription.clone(), key.path.clone());
-        Ok(Some(ConsumerItem { subscription, path, enrolled, streams }))
     }
 
     /// The keys that webhooks may be signed with, as the world may know them.

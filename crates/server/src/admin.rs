@@ -1,5 +1,7 @@
 //! Inspection: what is there.
 
+mod consumers;
+
 use http::StatusCode;
 use reveille_core::stream::Expiry;
 use reveille_engine::StreamItem;
@@ -10,28 +12,36 @@ use crate::error::Error;
 use crate::query::Query;
 use crate::reply::{self, Reply};
 
-/// Streams on a page, unless the caller asks for fewer.
+pub(crate) use consumers::{consumer, consumers};
+
+/// Entries on a page, unless the caller asks for fewer.
 const PAGE: usize = 1_000;
+/// Where consumers are; the rest of the path is the name of one.
+const CONSUMERS: &str = "/admin/v1/consumers/";
+
+/// The name of a consumer that is asked for, as it stands in the URL.
+pub(crate) fn consumer_name(path: &str) -> Option<&str> {
+    path.strip_prefix(CONSUMERS).filter(|name| !name.is_empty())
+}
 
 /// `GET /admin/v1/streams?prefix=&after=&limit=`
 pub(crate) fn streams(server: &Server, query: Option<&str>) -> Result<Reply, Error> {
     let query = Query::parse(query);
     let prefix = query.get("prefix")?.unwrap_or_default();
     let after = query.get("after")?;
-    let limit = match query.get("limit")? {
-        None => PAGE,
-        Some(text) => text
-            .parse()
-            .ok()
-            .filter(|limit| (1..=PAGE).contains(limit))
-            .ok_or_else(|| Error::Query(format!("`limit` is a number from 1 to {PAGE}")))?,
-    };
+    let limit = limit(&query)?;
     let page = server.engine.streams(&server.tenant, prefix, after, limit)?;
     let mut body = json!({ "streams": page.items.iter().map(item).collect::<Vec<_>>() });
     if let (Some(next), Some(object)) = (page.next, body.as_object_mut()) {
         object.insert("next".into(), next.into());
     }
     Ok(reply::json(StatusCode::OK, &body))
+}
+
+fn limit(query: &Query) -> Result<usize, Error> {
+    let Some(text) = query.get("limit")? else { return Ok(PAGE) };
+    let limit = text.parse().ok().filter(|limit| (1..=PAGE).contains(limit));
+    limit.ok_or_else(|| Error::Query(format!("`limit` is a number from 1 to {PAGE}")))
 }
 
 fn item(item: &StreamItem) -> Value {

@@ -50,6 +50,8 @@ pub(crate) enum Error {
     Reserved,
     #[error("{0}")]
     Subscription(String),
+    #[error("{0}")]
+    NoConsumer(String),
     #[error(transparent)]
     Pattern(#[from] PatternError),
     #[error("the webhook cannot be called: {0}")]
@@ -105,6 +107,7 @@ impl Error {
             Error::Internal => (StatusCode::FORBIDDEN, "RESERVED_STREAM"),
             Error::Reserved => (StatusCode::NOT_FOUND, "RESERVED_PATH"),
             Error::Subscription(_) => (BAD, "INVALID_REQUEST"),
+            Error::NoConsumer(_) => (StatusCode::NOT_FOUND, "CONSUMER_NOT_FOUND"),
             Error::Pattern(_) => (BAD, "INVALID_PATTERN"),
             Error::Destination(_) => (BAD, "WEBHOOK_URL_REJECTED"),
         }

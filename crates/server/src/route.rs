@@ -49,19 +49,8 @@ async fn dispatch(server: &Server, request: Request<Incoming>) -> Result<Reply, 
         return wake::callback(server, request).await;
     }
     match path {
-        "/health" | "/healthz" | "/readyz" | "/metrics" | "/admin/v1/streams" => {
-            let reading = matches!(*request.method(), Method::GET | Method::HEAD);
-            if !reading {
-                let method = request.method().clone();
-                return Err(Error::Method { method, allowed: "GET, HEAD, OPTIONS" });
-            }
-            match path {
-                "/readyz" => Ok(health::ready(server).await),
-                "/metrics" => Ok(server.metrics.render(&server.engine)),
-                "/admin/v1/streams" => admin::streams(server, request.uri().query()),
-                _ => Ok(health::alive()),
-            }
-        }
+        "/health" | "/healthz" | "/readyz" | "/metrics" => look(server, &request).await,
+        _ if path.starts_with(ADMIN) && is_known(path) => look(server, &request).await,
         _ if is_reserved(path) => Err(Error::Reserved),
         _ => {
             if let Some(asked) = wake::asked(request.uri().query())? {
@@ -70,6 +59,33 @@ async fn dispatch(server: &Server, request: Request<Incoming>) -> Result<Reply, 
             let path = StreamPath::parse(path)?;
             streams::answer(server, &path, request).await
         }
+    }
+}
+
+/// Where operators look.
+const ADMIN: &str = "/admin/v1/";
+
+fn is_known(path: &str) -> bool {
+    matches!(path, "/admin/v1/streams" | "/admin/v1/consumers")
+        || admin::consumer_name(path).is_some()
+}
+
+/// Answers what only looks.
+async fn look(server: &Server, request: &Request<Incoming>) -> Result<Reply, Error> {
+    let method = request.method().clone();
+    if !matches!(method, Method::GET | Method::HEAD) {
+        return Err(Error::Method { method, allowed: "GET, HEAD, OPTIONS" });
+    }
+    let (path, query) = (request.uri().path(), request.uri().query());
+    match path {
+        "/readyz" => Ok(health::ready(server).await),
+        "/metrics" => Ok(server.metrics.render(&server.engine)),
+        "/admin/v1/streams" => admin::streams(server, query),
+        "/admin/v1/consumers" => admin::consumers(server, query),
+        _ => match admin::consumer_name(path) {
+            Some(name) => admin::consumer(server, name),
+            None => Ok(health::alive()),
+        },
     }
 }
 

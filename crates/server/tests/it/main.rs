@@ -4,6 +4,7 @@
 
 mod harness;
 
+mod admin_consumers;
 mod answers;
 mod bodies;
 mod connections;

@@ -1,0 +1,261 @@
+//! Consumers, for those who want to know: also those that nobody was ever told of.
+//!
+//! A consumer has a record once it was told something. Before that it is virtual: its stream is
+//! there and its subscription matches, and that is all there is of it. Both are shown.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use reveille_core::consumer::{Consumer, Dialect};
+use reveille_core::stream::Head;
+use reveille_core::subscription::{Subscription, SubscriptionId};
+use reveille_core::{StreamPath, Tenant};
+use reveille_store::keys::{self, ConsumerKey};
+use reveille_store::record::{self, Enrolled};
+use reveille_store::state::Reader;
+
+use crate::committer::Shared;
+use crate::engine::Engine;
+use crate::failure::Failure;
+use crate::herald::NoticeStream;
+use crate::limits::{INSPECTED_STREAMS_MAX, LIST_PAGE_MAX, LIST_SCAN_MAX, LISTED_STREAMS_MAX};
+use crate::{outbound, reading};
+
+/// A consumer.
+#[derive(Debug, Clone)]
+pub struct ConsumerItem {
+    /// Whose.
+    pub subscription: Arc<Subscription>,
+    /// The stream that it is for, if it is for one.
+    pub path: Option<StreamPath>,
+    /// What is known of it; `None` while it is virtual.
+    pub enrolled: Option<Enrolled>,
+    /// What it follows.
+    pub streams: Vec<NoticeStream>,
+    /// Whether it follows more than that.
+    pub more_streams: bool,
+}
+
+impl ConsumerItem {
+    /// Its life so far, or that of one that has not begun.
+    pub fn consumer(&self) -> Consumer {
+        let known = self.enrolled.as_ref().map(|it| it.consumer.clone());
+        known.unwrap_or_else(|| Consumer::new(0, Vec::new()))
+    }
+
+    /// Whether any stream has more than was acknowledged. What is virtual has nothing to do.
+    pub fn is_pending(&self) -> bool {
+        self.enrolled.is_some() && self.streams.iter().any(NoticeStream::is_pending)
+    }
+}
+
+/// A page of consumers.
+#[derive(Debug, Clone)]
+pub struct ConsumerPage {
+    /// The consumers, in order. There may be fewer than asked for, and more on the next page.
+    pub items: Vec<ConsumerItem>,
+    /// Where the next page begins; `None` at the end.
+    pub next: Option<String>,
+}
+
+/// A look at all consumers, in the order of their subscriptions' age and then of their paths.
+struct Walk<'a> {
+    engine: &'a Engine,
+    shared: &'a Shared,
+    reader: Reader,
+    limit: usize,
+    /// Streams that may still be looked at for this page.
+    looks: usize,
+    page: ConsumerPage,
+}
+
+/// Where a page begins: after the consumer of this path, or with the subscription.
+struct Resume {
+    subscription: SubscriptionId,
+    path: Option<StreamPath>,
+}
+
+impl Engine {
+    /// One consumer; `None` if there is none, not even a virtual one.
+    pub fn consumer(
+        &self,
+        subscription: &Subscription,
+        path: Option<&StreamPath>,
+    ) -> Result<Option<ConsumerItem>, Failure> {
+        let shared = self.partition(&subscription.tenant);
+        let reader = shared.state.reader();
+        let subscription = Arc::new(subscription.clone());
+        let Some(path) = path else {
+            return leases(&reader, &subscription, INSPECTED_STREAMS_MAX).map(Some);
+        };
+        let head = reading::head(&reader, &subscription.tenant, path)?;
+        let matches = subscription.asked.pattern.as_ref().is_some_and(|it| it.matches(path));
+        match head.filter(|head| matches && self.is_there(shared, head)) {
+            Some(head) => webhooks(&reader, &subscription, path, &head).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Consumers of all subscriptions, or of those of one name; one page of them.
+    pub fn consumers(
+        &self,
+        tenant: &Tenant,
+        named: Option<&str>,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<ConsumerPage, Failure> {
+        let mut subscriptions = self.subscriptions(tenant, Dialect::Webhooks)?;
+        subscriptions.extend(self.subscriptions(tenant, Dialect::Leases)?);
+        subscriptions.retain(|it| named.is_none_or(|name| *it.asked.name == *name));
+        subscriptions.sort_by_key(|it| it.id);
+        let resume = after.and_then(Resume::parse);
+        let shared = self.partition(tenant);
+        let mut walk = Walk {
+            engine: self,
+            shared,
+            reader: shared.state.reader(),
+            limit: limit.clamp(1, LIST_PAGE_MAX),
+            looks: LIST_SCAN_MAX,
+            page: ConsumerPage { items: Vec::new(), next: None },
+        };
+        for subscription in subscriptions.into_iter().map(Arc::new) {
+            let path = match &resume {
+                Some(it) if subscription.id < it.subscription => continue,
+                Some(it) if subscription.id == it.subscription => it.path.as_ref(),
+                _ => None,
+            };
+            if !walk.visit(&subscription, path)? {
+                return Ok(walk.page);
+            }
+        }
+        walk.page.next = None;
+        Ok(walk.page)
+    }
+
+    /// Whether readers find the stream.
+    fn is_there(&self, shared: &Shared, head: &Head) -> bool {
+        !head.soft_deleted && self.clock().now() < shared.touches.expires_at(head)
+    }
+}
+
+impl Resume {
+    fn parse(text: &str) -> Option<Resume> {
+        let (id, path) = match text.find('/') {
+            Some(at) => text.split_at_checked(at)?,
+            None => (text, ""),
+        };
+        let path = StreamPath::parse(path).ok();
+        Some(Resume { subscription: SubscriptionId(id.parse().ok()?), path })
+    }
+}
+
+impl Walk<'_> {
+    /// Adds the consumers of a subscription. Says whether there is room for those of the next.
+    fn visit(
+        &mut self,
+        subscription: &Arc<Subscription>,
+        after: Option<&StreamPath>,
+    ) -> Result<bool, Failure> {
+        if self.page.items.len() >= self.limit || self.looks == 0 {
+            self.page.next = Some(subscription.id.0.to_string());
+            return Ok(false);
+        }
+        match subscription.asked.dialect {
+            Dialect::Leases => {
+                self.looks -= 1;
+                let item = leases(&self.reader, subscription, LISTED_STREAMS_MAX)?;
+                self.page.items.push(item);
+                Ok(true)
+            }
+            Dialect::Webhooks => self.visit_streams(subscription, after),
+        }
+    }
+
+    /// Every stream that the pattern matches has a consumer.
+    fn visit_streams(
+        &mut self,
+        subscription: &Arc<Subscription>,
+        after: Option<&StreamPath>,
+    ) -> Result<bool, Failure> {
+        let Some(pattern) = &subscription.asked.pattern else { return Ok(true) };
+        let tenant = &subscription.tenant;
+        let first = keys::stream_prefix(tenant, pattern.literal_prefix());
+        let end = keys::after_prefix(&first);
+        let above = |path: &StreamPath| above(&keys::stream(tenant, path));
+        let mut from = after.map_or(first.clone(), |path| above(path).max(first.clone()));
+        loop {
+            let slice = self.looks.min(LIST_PAGE_MAX);
+            let pairs = self.reader.range(&from, &end, slice).map_err(reading::damaged)?;
+            let full = pairs.len() == slice;
+            for (key, value) in pairs {
+                self.looks -= 1;
+                let Some((_, path)) = keys::parse_stream(&key) else { continue };
+                from = above(&path);
+                let head = record::decode_head(&value)
+                    .map_err(|error| Failure::Damaged(error.to_string()))?;
+                if pattern.matches(&path) && self.engine.is_there(self.shared, &head) {
+                    let item = webhooks(&self.reader, subscription, &path, &head)?;
+                    self.page.items.push(item);
+                }
+                if self.page.items.len() >= self.limit || self.looks == 0 {
+                    self.page.next = Some(format!("{}{path}", subscription.id.0));
+                    return Ok(false);
+                }
+            }
+            if !full {
+                return Ok(true);
+            }
+        }
+    }
+}
+
+/// The consumer of a stream. What an earlier stream at its path left behind is not its own.
+fn webhooks(
+    reader: &Reader,
+    subscription: &Arc<Subscription>,
+    path: &StreamPath,
+    head: &Head,
+) -> Result<ConsumerItem, Failure> {
+    let key = ConsumerKey { subscription: subscription.id, path: Some(path.clone()) };
+    let enrolled = outbound::enrolled(reader, &key)?.filter(|it| it.primary == Some(head.id));
+    let streams = match &enrolled {
+        Some(enrolled) => outbound::streams(reader, subscription, enrolled)?,
+        None => {
+            let acked = (!subscription.is_older_than(head.id)).then_some(head.tail);
+            let (path, tail) = (path.clone(), Some(head.tail));
+            vec![NoticeStream { path, acked, tail, explicit: false }]
+        }
+    };
+    let (subscription, path) = (subscription.clone(), Some(path.clone()));
+    Ok(ConsumerItem { subscription, path, enrolled, streams, more_streams: false })
+}
+
+/// The one consumer of a subscription, with the streams that it has come to know.
+fn leases(
+    reader: &Reader,
+    subscription: &Arc<Subscription>,
+    max: usize,
+) -> Result<ConsumerItem, Failure> {
+    let key = ConsumerKey { subscription: subscription.id, path: None };
+    let enrolled = outbound::enrolled(reader, &key)?;
+    let (from, to) = keys::links(subscription.id);
+    let pairs = reader.range(&from, &to, max + 1).map_err(reading::damaged)?;
+    let more_streams = pairs.len() > max;
+    let mut streams = Vec::with_capacity(pairs.len().min(max));
+    for (key, value) in pairs.iter().take(max) {
+        let Some(path) = keys::parse_linked(key) else { continue };
+        let linked =
+            record::decode_link(value).map_err(|error| Failure::Damaged(error.to_string()))?;
+        let head = reading::head(reader, &subscription.tenant, &path)?;
+        let head = head.filter(|head| !head.soft_deleted && linked.stream == Some(head.id));
+        let (acked, tail) = (linked.acked, head.map(|head| head.tail));
+        streams.push(NoticeStream { path, acked, tail, explicit: linked.explicit });
+    }
+    let subscription = subscription.clone();
+    Ok(ConsumerItem { subscription, path: None, enrolled, streams, more_streams })
+}
+
+/// The smallest key above a key.
+fn above(key: &[u8]) -> Bytes {
+    [key, &[0]].concat().into()
+}

@@ -1,0 +1,134 @@
+//! Consumers: where each of them stands, and what went wrong.
+
+use http::StatusCode;
+use reveille_core::consumer::{Dialect, Phase, Stage};
+use reveille_core::{Millis, Offset, StreamPath};
+use reveille_engine::ConsumerItem;
+use reveille_engine::herald::NoticeStream;
+use serde_json::{Value, json};
+
+use super::limit;
+use crate::Server;
+use crate::error::Error;
+use crate::query::{self, Query};
+use crate::reply::{self, Reply};
+use crate::wake::consumer_name;
+use crate::wake::fields::acked_text;
+
+/// `GET /admin/v1/consumers?subscription=&after=&limit=`
+pub(crate) fn consumers(server: &Server, query: Option<&str>) -> Result<Reply, Error> {
+    let query = Query::parse(query);
+    let (named, after) = (query.get("subscription")?, query.get("after")?);
+    let page = server.engine.consumers(&server.tenant, named, after, limit(&query)?)?;
+    let mut body = json!({ "consumers": page.items.iter().map(item).collect::<Vec<_>>() });
+    if let (Some(next), Some(object)) = (page.next, body.as_object_mut()) {
+        object.insert("next".into(), next.into());
+    }
+    Ok(reply::json(StatusCode::OK, &body))
+}
+
+/// `GET /admin/v1/consumers/{name}`: the name as it stands in notices and callback URLs.
+pub(crate) fn consumer(server: &Server, name: &str) -> Result<Reply, Error> {
+    let (dialect, subscription, path) = match name.split_once(':') {
+        Some((subscription, path)) => (Dialect::Webhooks, subscription, Some(path)),
+        None => (Dialect::Leases, name, None),
+    };
+    let found = server.engine.subscription(&server.tenant, dialect, subscription)?;
+    let Some(found) = found else {
+        return Err(Error::NoConsumer(format!("there is no subscription {subscription:?}")));
+    };
+    let path = path.map(|path| StreamPath::parse(&query::decode_path(path))).transpose()?;
+    match (server.engine.consumer(&found, path.as_ref())?, &path) {
+        (Some(found), _) => Ok(reply::json(StatusCode::OK, &item(&found))),
+        (None, Some(path)) => Err(Error::NoConsumer(format!(
+            "subscription {subscription:?} has no consumer for {path}: there is no such stream, or \
+             its pattern does not match it"
+        ))),
+        (None, None) => {
+            Err(Error::NoConsumer(format!("subscription {subscription:?} has no consumer")))
+        }
+    }
+}
+
+/// What its phase means to those who watch.
+#[derive(Default)]
+struct Standing {
+    state: &'static str,
+    attempt: Option<u32>,
+    next_attempt_at: Option<Millis>,
+    lease_until: Option<Millis>,
+}
+
+fn standing(phase: &Phase, dialect: Dialect) -> Standing {
+    match *phase {
+        Phase::Idle { wake_at: None } => Standing { state: "idle", ..Standing::default() },
+        Phase::Idle { wake_at } => {
+            Standing { state: "collecting", next_attempt_at: wake_at, ..Standing::default() }
+        }
+        Phase::Waking { attempt, stage: Stage::Sent { until } } => {
+            let until = Some(until).filter(|until| *until != Millis::NEVER);
+            let (next_attempt_at, lease_until) = match dialect {
+                Dialect::Webhooks => (until, None),
+                // There the lease begins with the wake.
+                Dialect::Leases => (None, until),
+            };
+            Standing { state: "waking", attempt: Some(attempt), next_attempt_at, lease_until }
+        }
+        Phase::Waking { attempt, stage: Stage::Paused { until } } => Standing {
+            state: "retrying",
+            attempt: Some(attempt),
+            next_attempt_at: Some(until),
+            lease_until: None,
+        },
+        Phase::Live { until } => {
+            Standing { state: "live", lease_until: Some(until), ..Standing::default() }
+        }
+        Phase::Gone(_) => Standing { state: "gone", ..Standing::default() },
+    }
+}
+
+fn item(item: &ConsumerItem) -> Value {
+    let (subscription, consumer) = (&item.subscription, item.consumer());
+    let dialect = subscription.asked.dialect;
+    let standing = standing(&consumer.phase, dialect);
+    let id = match &item.path {
+        Some(path) => consumer_name(subscription, path),
+        None => subscription.asked.name.to_string(),
+    };
+    let last_error = item.enrolled.as_ref().and_then(|it| it.last_error.as_ref());
+    let ms = |time: Option<Millis>| time.map(|time| time.0);
+    json!({
+        "id": id,
+        "subscription": &*subscription.asked.name,
+        "dialect": match dialect {
+            Dialect::Webhooks => "webhooks",
+            Dialect::Leases => "__ds",
+        },
+        "primary_stream": item.path.as_ref().map(StreamPath::as_str),
+        "state": standing.state,
+        "epoch": consumer.epoch,
+        "wake_id": consumer.wake_id.map(|id| id.to_string()),
+        "attempt": standing.attempt,
+        "pending": item.is_pending(),
+        "streams": item.streams.iter().map(stream).collect::<Vec<_>>(),
+        "more_streams": item.more_streams,
+        "woken_at": ms(consumer.woken_at),
+        "next_attempt_at": ms(standing.next_attempt_at),
+        "lease_until": ms(standing.lease_until),
+        "holder": consumer.holder.as_deref(),
+        "last_error": last_error.map(|(at, message)| json!({ "at": at.0, "message": &**message })),
+        "failures": item.enrolled.as_ref().map_or(0, |it| it.failures),
+        "failing_since": ms(consumer.failing_since),
+        "wakes_saved": consumer.wakes_saved,
+    })
+}
+
+fn stream(stream: &NoticeStream) -> Value {
+    let position = |at: Option<Offset>| at.map_or(0, Offset::position);
+    json!({
+        "path": stream.path.as_str(),
+        "acked": acked_text(stream.acked),
+        "tail": stream.tail.map(|tail| tail.to_string()),
+        "lag_bytes": position(stream.tail).saturating_sub(position(stream.acked)),
+    })
+}
