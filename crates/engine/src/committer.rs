@@ -8,7 +8,7 @@ use reveille_store::log::{CommitError, Log, Syncer};
 use reveille_store::state::State;
 use tokio::sync::Notify;
 
-use crate::effect::Effect;
+use crate::effect::{Effect, Moved};
 use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::outbox::Outbox;
@@ -195,6 +195,7 @@ impl Committer {
                 Effect::Due(at) => due = Some(due.map_or(at.0, |due: u64| due.min(at.0))),
                 Effect::Ended(id) => ended.push(*id),
                 Effect::Tell(told) => self.shared.outbox.push(told.clone()),
+                Effect::Moved(moved) => self.count(moved),
                 Effect::Grown { .. } => {}
             }
         }
@@ -205,6 +206,18 @@ impl Committer {
         if let Some(due) = due {
             self.shared.due_from.fetch_min(due, Ordering::AcqRel);
             self.shared.due.notify_one();
+        }
+    }
+
+    fn count(&self, moved: &Moved) {
+        self.shared.metrics.telling.moved(moved);
+        if let Some(subscription) = moved.given_up {
+            let known = self.shared.lock().registry.get(subscription).cloned();
+            let name = known.as_ref().map_or("", |it| &*it.asked.name);
+            tracing::info!(
+                subscription = name,
+                "a consumer was removed: its endpoint failed for too long"
+            );
         }
     }
 

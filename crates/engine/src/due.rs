@@ -14,6 +14,7 @@ use reveille_store::state::Reader;
 use reveille_store::table::TableError;
 use tokio::task::JoinSet;
 
+use crate::activity::Activity;
 use crate::command::Command;
 use crate::command::consumer::belongings;
 use crate::committer::Shared;
@@ -32,7 +33,6 @@ pub const PAUSE_MS: u64 = 1_000;
 pub(crate) async fn run(shared: Arc<Shared>, clock: Arc<dyn Clock>) {
     // Entries before this are done: looking past their remains would grow slow.
     let mut since = Millis(0);
-    tell_again(&shared);
     loop {
         if shared.lock().stopping {
             return;
@@ -63,8 +63,9 @@ pub(crate) async fn run(shared: Arc<Shared>, clock: Arc<dyn Clock>) {
     }
 }
 
-/// Attempts that were on their way when the server last stopped are made again, at once.
-fn tell_again(shared: &Shared) {
+/// Takes up what was left when the server last stopped: attempts that were on their way are made
+/// again, and consumers that are busy are counted. Nothing may be decided before.
+pub(crate) fn take_up(shared: &Shared) {
     let reader = shared.state.reader();
     let (mut from, to) = (keys::due_from(Millis(0)), keys::due_end());
     loop {
@@ -76,11 +77,12 @@ fn tell_again(shared: &Shared) {
             }
         };
         for key in &found {
-            if let Some((_, Due::Consumer(consumer))) = keys::parse_due(key)
-                && let Ok(Some(enrolled)) = outbound::enrolled(&reader, &consumer)
-                && let Phase::Waking { attempt, stage: Stage::Sent { .. } } =
-                    enrolled.consumer.phase
-            {
+            let Some((at, Due::Consumer(consumer))) = keys::parse_due(key) else { continue };
+            let Ok(Some(enrolled)) = outbound::enrolled(&reader, &consumer) else { continue };
+            if enrolled.timer_at == Some(at) {
+                shared.metrics.telling.found(Activity::of(&enrolled));
+            }
+            if let Phase::Waking { attempt, stage: Stage::Sent { .. } } = enrolled.consumer.phase {
                 let epoch = enrolled.consumer.epoch;
                 shared.outbox.push(Told { consumer, epoch, attempt });
             }

@@ -2,8 +2,11 @@
 
 use bytes::Bytes;
 use reveille_core::stream::StreamId;
+use reveille_core::subscription::SubscriptionId;
 use reveille_core::{Millis, Offset};
 use reveille_store::keys::ConsumerKey;
+
+use crate::activity::Activity;
 
 /// A consequence of a decision. It runs after the batch is durable; what must not be forgotten in
 /// a crash is in the state as well.
@@ -26,6 +29,21 @@ pub enum Effect {
     Due(Millis),
     /// A consumer is to be told that there is work.
     Tell(Told),
+    /// A consumer is busy with something else now: that is counted.
+    Moved(Moved),
+}
+
+/// What became of a consumer, for those who watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moved {
+    /// What it was busy with.
+    pub from: Activity,
+    /// What it is busy with.
+    pub to: Activity,
+    /// Whether a wake was begun.
+    pub woken: bool,
+    /// Its subscription, if it was given up because its endpoint failed for too long.
+    pub given_up: Option<SubscriptionId>,
 }
 
 /// An attempt to tell a consumer.

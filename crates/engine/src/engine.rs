@@ -35,7 +35,7 @@ use crate::limits::{
 };
 use crate::live::Watch;
 use crate::metrics::Snapshot;
-use crate::outbound::Outbound;
+use crate::outbound::{Complaints, Outbound};
 use crate::partition::{Fetched, Outcome, Settings, Submitted, Wanted};
 use crate::reading::{self, Reading};
 use crate::touches::Touches;
@@ -178,6 +178,7 @@ impl Engine {
                 keyring: keyring.clone(),
                 rules: config.telling.rules.clone(),
                 timings: config.telling.timings.clone(),
+                complaints: Complaints::default(),
             };
             due.push(tokio::spawn(outbound::run(Arc::new(outbound))));
         }
@@ -433,6 +434,10 @@ impl Engine {
 fn snapshot(shared: &Shared) -> Snapshot {
     let (active, frozen) = shared.state.overlay_bytes();
     let metrics = &shared.metrics;
+    let (read_only, subscriptions) = {
+        let partition = shared.lock();
+        (partition.read_only, u64::try_from(partition.registry.len()).unwrap_or(u64::MAX))
+    };
     Snapshot {
         batches: metrics.batches.load(Ordering::Relaxed),
         commands: metrics.commands.load(Ordering::Relaxed),
@@ -441,7 +446,8 @@ fn snapshot(shared: &Shared) -> Snapshot {
         log_bytes: shared.log_bytes.load(Ordering::Relaxed),
         overlay_bytes: u64::try_from(active + frozen).unwrap_or(u64::MAX),
         watched: u64::try_from(shared.live.len()).unwrap_or(u64::MAX),
-        read_only: shared.lock().read_only,
+        read_only,
+        telling: metrics.telling.snapshot(shared.outbox.traffic(), subscriptions),
     }
 }
 
@@ -479,6 +485,8 @@ fn start_partition(
     let keeper = Keeper::new(shared.clone(), disk, log.spares(), min_free, checkpoint);
     // Before the first command: a server that starts on a full disk starts read-only.
     keeper.watch_disk();
+    // Before the first command as well: what is counted from here on is a change to this.
+    due::take_up(&shared);
     let committer = Committer::new(log, shared.clone());
     let on_fatal = &config.on_fatal;
     threads.push(spawn(format!("commit-{number}"), on_fatal, move || committer.run()));

@@ -19,6 +19,8 @@ pub struct Notice {
     pub epoch: u64,
     /// Its name.
     pub wake_id: WakeId,
+    /// When it was decided.
+    pub woken_at: Millis,
     /// The streams that it follows, or as many of those with work as a notice names.
     pub streams: Vec<NoticeStream>,
     /// For its callbacks.

@@ -10,6 +10,7 @@
 //!
 //! Nothing here knows status codes or JSON field names.
 
+pub mod activity;
 mod budget;
 pub mod command;
 pub mod committer;

@@ -1,6 +1,12 @@
 //! What a partition counts. Names and formats are the server's business.
 
+mod telling;
+
 use std::sync::atomic::{AtomicU64, Ordering};
+
+pub use telling::{
+    Attempted, BOUNDS_MS, Distribution, FAILURE_KINDS, TellingMetrics, TellingSnapshot,
+};
 
 /// Counters of one partition since its start.
 #[derive(Debug, Default)]
@@ -13,18 +19,11 @@ pub struct Metrics {
     pub bytes: AtomicU64,
     /// Room on the disk, when it was last looked at.
     pub disk_free: AtomicU64,
-    /// Attempts to tell a consumer that were answered with success.
-    pub told: AtomicU64,
-    /// Attempts that failed.
-    pub untold: AtomicU64,
+    /// Telling consumers.
+    pub telling: TellingMetrics,
 }
 
 impl Metrics {
-    pub(crate) fn attempted<T, E>(&self, answer: &Result<T, E>, _took_ms: u64) {
-        let counter = if answer.is_ok() { &self.told } else { &self.untold };
-        counter.fetch_add(1, Ordering::Relaxed);
-    }
-
     pub(crate) fn committed(&self, commands: usize, bytes: usize) {
         let add = |counter: &AtomicU64, value: usize| {
             counter.fetch_add(u64::try_from(value).unwrap_or(u64::MAX), Ordering::Relaxed);
@@ -54,4 +53,6 @@ pub struct Snapshot {
     pub watched: u64,
     /// Whether writes are refused because the disk is nearly full.
     pub read_only: bool,
+    /// Telling consumers.
+    pub telling: TellingSnapshot,
 }

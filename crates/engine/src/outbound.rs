@@ -1,13 +1,15 @@
 //! Telling consumers: takes attempts out of the outbox, makes them, and brings home what came of
 //! them.
 
+mod complaints;
+
 use std::sync::Arc;
 
 use reveille_core::consumer::{Answer as Ending, Dialect, Phase, Stage};
 use reveille_core::subscription::{Subscription, Target, Timings};
 use reveille_core::{Offset, StreamPath};
 use reveille_deliver::courier::{Answer, Courier, Request, SendError};
-use reveille_deliver::destination::{Destination, Rules};
+use reveille_deliver::destination::{Destination, DestinationError, Rules};
 use reveille_store::keys::{self, ConsumerKey};
 use reveille_store::record::{self, Enrolled};
 use reveille_store::state::Reader;
@@ -21,7 +23,9 @@ use crate::failure::Failure;
 use crate::herald::{Herald, Notice, NoticeStream};
 use crate::keyring::Keyring;
 use crate::limits::{NOTICE_STREAMS_MAX, SLOW_AFTER_MS};
+use crate::metrics::Attempted;
 use crate::{due, engine, reading};
+pub(crate) use complaints::Complaints;
 
 /// Everything that telling takes.
 pub(crate) struct Outbound {
@@ -32,6 +36,19 @@ pub(crate) struct Outbound {
     pub(crate) keyring: Arc<Keyring>,
     pub(crate) rules: Rules,
     pub(crate) timings: Timings,
+    pub(crate) complaints: Complaints,
+}
+
+/// Why nothing came back: a kind to count, and a sentence to keep.
+struct Unsent {
+    kind: &'static str,
+    text: String,
+}
+
+impl From<SendError> for Unsent {
+    fn from(error: SendError) -> Unsent {
+        Unsent { kind: error.kind(), text: error.to_string() }
+    }
 }
 
 /// Makes attempts until the partition stops.
@@ -52,11 +69,15 @@ impl Outbound {
         let mut slow = false;
         let notice = self.notice(&told);
         if let Some((notice, destination)) = notice {
-            let started = self.clock.now();
+            let started = notice.now;
+            if told.attempt == 1 {
+                self.shared.metrics.telling.sent(started.since(notice.woken_at));
+            }
             let answer = self.send(&notice, destination, &mut slow).await;
             let took = self.clock.now().since(started);
-            self.shared.metrics.attempted(&answer, took);
-            let ended = self.judge(&told, &notice, answer);
+            let (how, ended) = self.judge(&told, &notice, answer);
+            self.shared.metrics.telling.attempted(how, took);
+            self.tell_operators(&notice, how, &ended, took);
             self.report(ended).await;
         }
         self.shared.outbox.ended(&told, slow);
@@ -66,10 +87,11 @@ impl Outbound {
     async fn send(
         &self,
         notice: &Notice,
-        destination: Result<Destination, String>,
+        destination: Result<Destination, DestinationError>,
         slow: &mut bool,
-    ) -> Result<Answer, String> {
-        let destination = destination?;
+    ) -> Result<Answer, Unsent> {
+        let destination =
+            destination.map_err(|error| Unsent { kind: "destination", text: error.to_string() })?;
         let message = self.herald.message(notice);
         let (headers, body) = (message.headers, message.body);
         let mut posting = self.courier.post(Request { destination, headers, body });
@@ -79,32 +101,55 @@ impl Outbound {
             let until = slow_at.min(deadline);
             tokio::select! {
                 biased;
-                answer = &mut posting => return answer.map_err(|error| error.to_string()),
+                answer = &mut posting => return answer.map_err(Unsent::from),
                 () = self.clock.sleep_until(until) => {}
             }
             if until == deadline {
-                return Err(SendError::TimedOut.to_string());
+                return Err(SendError::TimedOut.into());
             }
             *slow = self.shared.outbox.slows();
             slow_at = deadline;
         }
     }
 
-    fn judge(&self, told: &Told, notice: &Notice, answer: Result<Answer, String>) -> Ended {
-        let (answer, error) = match answer {
+    fn judge(
+        &self,
+        told: &Told,
+        notice: &Notice,
+        answer: Result<Answer, Unsent>,
+    ) -> (Attempted, Ended) {
+        let (how, answer, error) = match answer {
             Ok(answer) if (200..300).contains(&answer.status) => {
                 if !answer.truncated && self.herald.is_done(&answer.body) {
                     let announced = notice.streams.iter().filter(|it| it.is_pending());
                     let announced = announced.filter_map(|it| Some((it.path.clone(), it.tail?)));
-                    (Ending::Done(announced.collect()), None)
+                    (Attempted::Done, Ending::Done(announced.collect()), None)
                 } else {
-                    (Ending::Accepted, None)
+                    (Attempted::Accepted, Ending::Accepted, None)
                 }
             }
-            Ok(answer) => (Ending::Failed, Some(format!("answered {}", answer.status))),
-            Err(error) => (Ending::Failed, Some(error)),
+            Ok(answer) => {
+                let error = format!("answered {}", answer.status);
+                (Attempted::Failed("status"), Ending::Failed, Some(error))
+            }
+            Err(error) => (Attempted::Failed(error.kind), Ending::Failed, Some(error.text)),
         };
-        Ended { told: told.clone(), answer, error: error.map(Into::into) }
+        (how, Ended { told: told.clone(), answer, error: error.map(Into::into) })
+    }
+
+    fn tell_operators(&self, notice: &Notice, how: Attempted, ended: &Ended, took_ms: u64) {
+        let subscription = &*notice.subscription.asked.name;
+        let stream = notice.primary.as_ref().map(StreamPath::as_str);
+        let (epoch, attempt) = (notice.epoch, ended.told.attempt);
+        let error = ended.error.as_deref();
+        tracing::debug!(subscription, stream, epoch, attempt, ?how, error, took_ms, "attempt");
+        // One failure is an accident; the next one of the same wake is worth a look.
+        if let Some(error) = error
+            && attempt > 1
+            && self.complaints.is_due(notice.subscription.id, self.clock.now())
+        {
+            tracing::warn!(subscription, stream, attempt, error, "an endpoint keeps failing");
+        }
     }
 
     /// What came of an attempt is written down, however long that takes: until then nobody makes
@@ -127,7 +172,7 @@ impl Outbound {
     }
 
     /// What is to be said, if the attempt is still to be made; and to whom.
-    fn notice(&self, told: &Told) -> Option<(Notice, Result<Destination, String>)> {
+    fn notice(&self, told: &Told) -> Option<(Notice, Result<Destination, DestinationError>)> {
         let subscription = self.shared.lock().registry.get(told.consumer.subscription).cloned()?;
         let reader = self.shared.state.reader();
         let found = self.current(&reader, &subscription, told);
@@ -141,7 +186,7 @@ impl Outbound {
         let Target::Webhook(url) = &subscription.asked.target else {
             return None;
         };
-        let destination = Destination::parse(url, &self.rules).map_err(|error| error.to_string());
+        let destination = Destination::parse(url, &self.rules);
         let now = self.clock.now();
         let token = self.keyring.mint(
             &subscription,
@@ -154,6 +199,7 @@ impl Outbound {
             primary: told.consumer.path.clone(),
             epoch: told.epoch,
             wake_id: enrolled.consumer.wake_id?,
+            woken_at: enrolled.consumer.woken_at.unwrap_or(now),
             streams,
             token,
             now,

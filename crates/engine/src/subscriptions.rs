@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use reveille_core::consumer::{Ack, ClaimedWake, Dialect, Rejected};
+use reveille_core::pattern::Pattern;
 use reveille_core::signature::Ed25519Key;
 use reveille_core::stream::append::Append;
 use reveille_core::subscription::{Asked, Subscription, SubscriptionId};
@@ -82,7 +83,14 @@ impl Engine {
         let secret = (asked.dialect == Dialect::Webhooks).then(|| self.fresh_secret());
         let command = Command::Subscribe { tenant: tenant.clone(), asked, secret };
         match run(self.partition(tenant), self.clock().as_ref(), &command).await? {
-            Answer::Subscribed { subscription, new } => Ok((subscription, new)),
+            Answer::Subscribed { subscription, new } => {
+                if new {
+                    let asked = &subscription.asked;
+                    let pattern = asked.pattern.as_ref().map(Pattern::as_str);
+                    tracing::info!(subscription = &*asked.name, pattern, "a subscription was made");
+                }
+                Ok((subscription, new))
+            }
             _ => unreachable!("a subscription is answered as one"),
         }
     }
@@ -94,9 +102,12 @@ impl Engine {
         dialect: Dialect,
         name: &str,
     ) -> Result<(), Failure> {
-        let (tenant, name) = (tenant.clone(), name.into());
-        let command = Command::Unsubscribe { tenant: tenant.clone(), dialect, name };
-        run(self.partition(&tenant), self.clock().as_ref(), &command).await?;
+        let there = self.subscription(tenant, dialect, name)?.is_some();
+        let command = Command::Unsubscribe { tenant: tenant.clone(), dialect, name: name.into() };
+        run(self.partition(tenant), self.clock().as_ref(), &command).await?;
+        if there {
+            tracing::info!(subscription = name, "a subscription was ended");
+        }
         Ok(())
     }
 

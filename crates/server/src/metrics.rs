@@ -1,5 +1,7 @@
 //! What the server counts, in Prometheus' text format.
 
+mod telling;
+
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -20,8 +22,30 @@ pub(crate) struct Metrics {
     registry: Registry,
     /// By method; looked up without the registry's locks.
     methods: Vec<PerMethod>,
+    /// Callbacks, by what they were answered.
+    callbacks: Vec<(&'static str, Counter)>,
     live_readers: Arc<std::sync::atomic::AtomicI64>,
 }
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByCode {
+    code: &'static str,
+}
+
+/// What callbacks are answered; the rest share `OTHER`.
+const CALLBACK_CODES: &[&str] = &[
+    "OK",
+    "INVALID_REQUEST",
+    "TOKEN_INVALID",
+    "TOKEN_EXPIRED",
+    "STALE_EPOCH",
+    "ALREADY_CLAIMED",
+    "INVALID_OFFSET",
+    "APPEND_REJECTED",
+    "CONSUMER_GONE",
+    "FENCED",
+    "OTHER",
+];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Answered {
@@ -88,7 +112,19 @@ impl Metrics {
             others: counter(name, "other".into()),
         };
         let methods = METHODS.iter().map(per_method).collect();
-        Metrics { registry, methods, live_readers: Arc::default() }
+        let called: Family<ByCode, Counter> = Family::default();
+        registry.register("callbacks", "Callbacks of consumers, by result", called.clone());
+        let code = |code: &&'static str| (*code, called.get_or_create_owned(&ByCode { code }));
+        let callbacks = CALLBACK_CODES.iter().map(code).collect();
+        Metrics { registry, methods, callbacks, live_readers: Arc::default() }
+    }
+
+    /// A callback was answered with this code.
+    pub(crate) fn called(&self, code: &str) {
+        let known = self.callbacks.iter().find(|(known, _)| *known == code);
+        if let Some((_, counter)) = known.or(self.callbacks.last()) {
+            counter.inc();
+        }
     }
 
     pub(crate) fn answered(&self, method: &Method, status: StatusCode, elapsed_ms: u64) {
@@ -111,7 +147,9 @@ impl Metrics {
         let _ = writeln!(text, "# HELP reveille_live_readers SSE and long-poll readers connected.");
         let _ = writeln!(text, "# TYPE reveille_live_readers gauge");
         let _ = writeln!(text, "reveille_live_readers {readers}");
-        engine_metrics(&mut text, &engine.snapshots());
+        let snapshots = engine.snapshots();
+        engine_metrics(&mut text, &snapshots);
+        telling::write(&mut text, &snapshots);
         // The registry ends the text with its end mark, so it comes last.
         let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
         let mut reply = reply::status(StatusCode::OK);
@@ -133,6 +171,11 @@ const ENGINE: &[EngineMetric] = &[
     ("overlay_bytes", "gauge", "Bytes that the table does not hold yet", |s| s.overlay_bytes),
     ("watched_streams", "gauge", "Streams with a live reader", |s| s.watched),
     ("disk_free_bytes", "gauge", "Room on the disk of the data directory", |s| s.disk_free),
+    ("subscriptions", "gauge", "Subscriptions of both dialects", |s| s.telling.subscriptions),
+    ("wakes", "counter", "Wakes begun", |s| s.telling.wakes),
+    ("outbox_dropped", "counter", "Attempts put off for want of room", |s| {
+        s.telling.traffic.dropped
+    }),
     ("read_only", "gauge", "1 while writes are refused for want of room", |s| s.read_only.into()),
 ];
 

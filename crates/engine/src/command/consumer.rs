@@ -39,28 +39,6 @@ impl Txn<'_> {
         }
         WakeId(bytes)
     }
-
-    /// Keeps a consumer, with an entry in the due index for when something must happen by itself.
-    pub(crate) fn keep(&mut self, key: &ConsumerKey, mut enrolled: Enrolled) {
-        let due = Due::Consumer(key.clone());
-        match (enrolled.timer_at, enrolled.consumer.deadline()) {
-            (Some(at), None) => {
-                self.remove(&keys::due(at, &due));
-                enrolled.timer_at = None;
-            }
-            // A timer that is early sets itself anew: a sign of life need not move it.
-            (Some(at), Some(deadline)) if at <= deadline => {}
-            (before, Some(deadline)) => {
-                if let Some(at) = before {
-                    self.remove(&keys::due(at, &due));
-                }
-                self.set_due(deadline, &due);
-                enrolled.timer_at = Some(deadline);
-            }
-            (None, None) => {}
-        }
-        self.set(keys::consumer(key), record::encode_consumer(&enrolled));
-    }
 }
 
 /// The tails of a consumer's streams as far as a step may ask for them.
@@ -395,6 +373,8 @@ pub(super) fn timer(
         enrolled.consumer = step(txn, &subscription, key, consumer, &tails, false, &input)
             .expect("a timer is never refused");
         txn.keep(key, enrolled);
+    } else if txn.consumer(key)?.is_some_and(|it| it.timer_at == fired) {
+        txn.disarm(key)?;
     }
     txn.remove(entry);
     Ok(Answer::Done)
@@ -416,17 +396,10 @@ pub(super) fn forget(
         if let Some(enrolled) = txn.consumer(&key)?
             && enrolled.primary == Some(id)
         {
-            dismiss(txn, tenant, &key, &enrolled);
+            txn.remove_all(&belongings(tenant, &key, &enrolled))?;
         }
     }
     Ok(())
-}
-
-/// Removes a consumer with everything that belongs to it.
-pub(super) fn dismiss(txn: &mut Txn<'_>, tenant: &Tenant, key: &ConsumerKey, enrolled: &Enrolled) {
-    for found in belongings(tenant, key, enrolled) {
-        txn.remove(&found);
-    }
 }
 
 /// Every key of a consumer.

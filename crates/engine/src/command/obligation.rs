@@ -59,9 +59,7 @@ pub(super) fn fulfil(
         }
         Due::Consumer(_) => unreachable!("a consumer's time is a command of its own"),
         Due::Purge(_) | Due::Unsubscribe(..) => {
-            for key in found {
-                txn.remove(key);
-            }
+            txn.remove_all(found)?;
             // The entry stays until a look finds nothing more.
             if found.is_empty() {
                 txn.remove(key);

@@ -27,7 +27,8 @@ pub(super) async fn answer(server: &Server, request: Request<Incoming>) -> Resul
     let raw = parts.uri.path().strip_prefix(CALLBACK).unwrap_or_default();
     let bearer = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let Some(token) = bearer.and_then(bearer_token) else {
-        return Ok(refusal(&CallRefused { failure: Refused::TokenInvalid.into(), token: None }));
+        let refused = CallRefused { failure: Refused::TokenInvalid.into(), token: None };
+        return Ok(refusal(server, &refused));
     };
     let max = server.config.max_body_bytes;
     let body = inbound::read(&server.engine, &parts.headers, body, max).await?;
@@ -35,7 +36,7 @@ pub(super) async fn answer(server: &Server, request: Request<Incoming>) -> Resul
     let (subscription, path) = raw.split_once(':').unwrap_or((raw, ""));
     let called = match read(server, &body.bytes) {
         Ok(called) => called,
-        Err(wrong) => return Ok(invalid(&wrong)),
+        Err(wrong) => return Ok(invalid(server, &wrong)),
     };
     let called = Called {
         subscription: subscription.to_owned(),
@@ -48,14 +49,18 @@ pub(super) async fn answer(server: &Server, request: Request<Incoming>) -> Resul
         Ok((standing, token)) => {
             let mut body =
                 json!({ "ok": true, "token": token, "streams": streams(&standing.streams) });
+            server.metrics.called("OK");
             if asks_append && let Some(object) = body.as_object_mut() {
                 object.insert("appended".into(), standing.appended.into());
             }
             Ok(reply::json(StatusCode::OK, &body))
         }
         Err(refused) => match &refused.failure {
-            Failure::Refused(_) => Ok(refusal(&refused)),
-            _ => Err(refused.failure.into()),
+            Failure::Refused(_) => Ok(refusal(server, &refused)),
+            _ => {
+                server.metrics.called("OTHER");
+                Err(refused.failure.into())
+            }
         },
     }
 }
@@ -144,15 +149,17 @@ fn text_of(messages: &[Value], path: &StreamPath) -> Result<Vec<u8>, fields::Wro
     Ok(out)
 }
 
-fn invalid(wrong: &str) -> Reply {
+fn invalid(server: &Server, wrong: &str) -> Reply {
+    server.metrics.called("INVALID_REQUEST");
     error(StatusCode::BAD_REQUEST, "INVALID_REQUEST", wrong, None)
 }
 
-fn refusal(refused: &CallRefused) -> Reply {
+fn refusal(server: &Server, refused: &CallRefused) -> Reply {
     let (status, code) = match &refused.failure {
         Failure::Refused(refused) => meaning(refused),
         _ => (StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL"),
     };
+    server.metrics.called(code);
     let message = refused.failure.to_string();
     let mut reply = error(status, code, &message, refused.token.as_deref());
     if status == StatusCode::UNAUTHORIZED {

@@ -17,6 +17,7 @@ mod http2;
 mod json;
 mod long_poll;
 mod memory;
+mod metrics;
 mod opening;
 mod parameters;
 mod producers;

@@ -1,0 +1,130 @@
+//! Who is busy: how many consumers are being told, at work, or collecting events.
+//!
+//! A consumer is busy while the due index has an entry for it. Those that are not are never
+//! counted: there may be millions of them, and most have no record at all.
+
+use reveille_core::consumer::{Gone, Phase};
+use reveille_core::subscription::SubscriptionId;
+use reveille_store::keys::{self, ConsumerKey, Due};
+use reveille_store::record::{self, Enrolled};
+
+use bytes::Bytes;
+
+use crate::effect::{Effect, Moved};
+use crate::txn::{Missing, Txn};
+
+/// What a consumer is busy with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activity {
+    /// Nothing that has an end of its own.
+    None,
+    /// Its events are collected, to be told together.
+    Collecting,
+    /// It is being told, or waits to be told again.
+    Waking,
+    /// It works.
+    Live,
+}
+
+impl Activity {
+    /// What a consumer is busy with, by its record.
+    pub(crate) fn of(enrolled: &Enrolled) -> Activity {
+        match enrolled.consumer.phase {
+            _ if enrolled.timer_at.is_none() => Activity::None,
+            Phase::Idle { wake_at: Some(_) } => Activity::Collecting,
+            Phase::Waking { .. } => Activity::Waking,
+            Phase::Live { .. } => Activity::Live,
+            Phase::Idle { wake_at: None } | Phase::Gone(_) => Activity::None,
+        }
+    }
+}
+
+impl Txn<'_> {
+    /// Keeps a consumer, with an entry in the due index for when something must happen by itself.
+    pub(crate) fn keep(&mut self, key: &ConsumerKey, mut enrolled: Enrolled) {
+        let due = Due::Consumer(key.clone());
+        match (enrolled.timer_at, enrolled.consumer.deadline()) {
+            (Some(at), None) => {
+                self.remove(&keys::due(at, &due));
+                enrolled.timer_at = None;
+            }
+            // A timer that is early sets itself anew: a sign of life need not move it.
+            (Some(at), Some(deadline)) if at <= deadline => {}
+            (before, Some(deadline)) => {
+                if let Some(at) = before {
+                    self.remove(&keys::due(at, &due));
+                }
+                self.set_due(deadline, &due);
+                enrolled.timer_at = Some(deadline);
+            }
+            (None, None) => {}
+        }
+        let stored = keys::consumer(key);
+        // Whoever keeps a consumer has read it before.
+        let before = self.kept(&stored).ok().flatten();
+        self.note_move(key.subscription, before.as_ref(), Some(&enrolled));
+        self.set(stored, record::encode_consumer(&enrolled));
+    }
+
+    /// A consumer's entry of the due index is taken out, although the consumer is of no use any
+    /// more: whoever takes its place must not rely on that entry.
+    pub(crate) fn disarm(&mut self, key: &ConsumerKey) -> Result<(), Missing> {
+        let stored = keys::consumer(key);
+        if let Some(before) = self.kept(&stored)?
+            && before.timer_at.is_some()
+        {
+            let after = Enrolled { timer_at: None, ..before.clone() };
+            self.note_move(key.subscription, Some(&before), Some(&after));
+            self.set(stored, record::encode_consumer(&after));
+        }
+        Ok(())
+    }
+
+    /// Removes these keys; the consumers among them are busy no longer.
+    pub(crate) fn remove_all(&mut self, found: &[Bytes]) -> Result<(), Missing> {
+        let consumers: Vec<(SubscriptionId, Bytes)> = found
+            .iter()
+            .filter_map(|key| Some((keys::parse_consumer(key)?.subscription, key.clone())))
+            .collect();
+        let wanted: Vec<Bytes> = consumers.iter().map(|(_, key)| key.clone()).collect();
+        self.want(&wanted)?;
+        for (subscription, key) in consumers {
+            let before = self.kept(&key)?;
+            self.note_move(subscription, before.as_ref(), None);
+        }
+        for key in found {
+            self.remove(key);
+        }
+        Ok(())
+    }
+
+    fn kept(&mut self, key: &Bytes) -> Result<Option<Enrolled>, Missing> {
+        let Some(value) = self.get(key)? else {
+            return Ok(None);
+        };
+        // What cannot be read is as good as absent: it is only counted here.
+        Ok(record::decode_consumer(&value).ok())
+    }
+
+    fn note_move(
+        &mut self,
+        subscription: SubscriptionId,
+        before: Option<&Enrolled>,
+        after: Option<&Enrolled>,
+    ) {
+        let activity = |it: Option<&Enrolled>| it.map_or(Activity::None, Activity::of);
+        let epoch = |it: Option<&Enrolled>| it.map_or(0, |it| it.consumer.epoch);
+        let failed = |it: Option<&Enrolled>| {
+            it.is_some_and(|it| it.consumer.phase == Phase::Gone(Gone::Failed))
+        };
+        let moved = Moved {
+            from: activity(before),
+            to: activity(after),
+            woken: epoch(after) > epoch(before),
+            given_up: (failed(after) && !failed(before)).then_some(subscription),
+        };
+        if moved.from != moved.to || moved.woken || moved.given_up.is_some() {
+            self.effect(Effect::Moved(moved));
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Endpoints that keep failing are complained about, but not more often than anybody wants to read.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use reveille_core::Millis;
+use reveille_core::subscription::SubscriptionId;
+
+/// From one complaint about a subscription to the next.
+const EVERY_MS: u64 = 60_000;
+/// Subscriptions whose last complaint is remembered; while all of these are recent, the others
+/// wait.
+const REMEMBERED_MAX: usize = 10_000;
+
+/// When each subscription was last complained about.
+#[derive(Default)]
+pub(crate) struct Complaints {
+    last: Mutex<HashMap<SubscriptionId, Millis>>,
+}
+
+impl Complaints {
+    /// Whether to complain now.
+    pub(crate) fn is_due(&self, subscription: SubscriptionId, now: Millis) -> bool {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.get(&subscription).is_some_and(|at| now.since(*at) < EVERY_MS) {
+            return false;
+        }
+        if last.len() >= REMEMBERED_MAX {
+            last.retain(|_, at| now.since(*at) < EVERY_MS);
+        }
+        if last.len() >= REMEMBERED_MAX {
+            return false;
+        }
+        last.insert(subscription, now);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subscription_is_complained_about_once_a_minute() {
+        let complaints = Complaints::default();
+        let due = |id, at| complaints.is_due(SubscriptionId(id), Millis(at));
+        assert!(due(1, 0));
+        assert!(!due(1, 59_999));
+        assert!(due(2, 59_999));
+        assert!(due(1, 60_000));
+        assert!(!due(1, 60_001));
+    }
+
+    #[test]
+    fn what_is_remembered_has_a_limit() {
+        let complaints = Complaints::default();
+        let due = |id: usize, at| complaints.is_due(SubscriptionId(id as u64), Millis(at));
+        assert!((0..REMEMBERED_MAX).all(|id| due(id, 0)));
+        assert!(!due(REMEMBERED_MAX, 1));
+        assert!(due(REMEMBERED_MAX, EVERY_MS));
+    }
+}

@@ -1,0 +1,144 @@
+//! What is counted of wakes, attempts, callbacks and consumers.
+
+use reveille_core::subscription::Timings;
+use serde_json::json;
+
+use crate::harness::*;
+
+const TEXT: &str = "text/plain";
+
+async fn subscribe(server: &TestServer, pattern: &str, name: &str, webhook: &str) {
+    let body = json!({ "webhook": webhook }).to_string();
+    let target = format!("{pattern}?subscription={name}");
+    server.ask("PUT", &target, &[], body.as_bytes()).await.expect(201);
+}
+
+/// The value of the metric with all these labels.
+async fn value(server: &TestServer, name: &str, labels: &[&str]) -> u64 {
+    let text = server.get("/metrics").await.expect(200).text();
+    let is_it = |line: &&str| {
+        line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']))
+            && labels.iter().all(|label| line.contains(label))
+    };
+    let found: Vec<&str> = text.lines().filter(is_it).collect();
+    assert_eq!(found.len(), 1, "{name} {labels:?}: {found:?}");
+    found[0].rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+async fn becomes(server: &TestServer, name: &str, labels: &[&str], wanted: u64) {
+    let what = format!("{name} {labels:?} to be {wanted}");
+    eventually(&what, async || (value(server, name, labels).await == wanted).then_some(())).await;
+}
+
+const ATTEMPTS: &str = "reveille_wake_attempts_total";
+const CONSUMERS: &str = "reveille_consumers";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wake_is_counted_from_its_beginning_to_its_end() {
+    let mut endpoint = Endpoint::start(200, "{}").await;
+    let clock = HandClock::new();
+    let server = Setup::on(&clock).start().await;
+    subscribe(&server, "/a", "s", &endpoint.url).await;
+    assert_eq!(server.metric("reveille_subscriptions").await, 1);
+    server.create("/a", TEXT).await;
+    assert_eq!(server.metric("reveille_wakes_total").await, 0);
+    server.append("/a", TEXT, b"1").await.expect(204);
+    assert_eq!(server.metric("reveille_wakes_total").await, 1);
+    let wake = endpoint.next().await.json();
+    becomes(&server, CONSUMERS, &["live"], 1).await;
+    assert_eq!(value(&server, CONSUMERS, &["waking"]).await, 0);
+    assert_eq!(value(&server, ATTEMPTS, &["accepted"]).await, 1);
+    assert_eq!(server.metric("reveille_wake_delay_seconds_count").await, 1);
+    assert_eq!(server.metric("reveille_wake_attempt_seconds_count").await, 1);
+
+    let token = format!("Bearer {}", wake["token"].as_str().unwrap());
+    let headers = [("authorization", token.as_str())];
+    let tail = "0000000000000000_0000000000000001";
+    let done = json!({ "epoch": 1, "acks": [{ "path": "/a", "offset": tail }], "done": true });
+    let call =
+        async |body: &str| server.ask("POST", "/callback/s:%2Fa", &headers, body.as_bytes()).await;
+    call(&done.to_string()).await.expect(200);
+    call("{}").await.expect(400);
+    call("{\"epoch\": 9}").await.expect(409);
+    server.ask("POST", "/callback/s:%2Fa", &[], b"{}").await.expect(401);
+    for code in ["OK", "INVALID_REQUEST", "STALE_EPOCH", "TOKEN_INVALID"] {
+        let label = format!("\"{code}\"");
+        assert_eq!(value(&server, "reveille_callbacks_total", &[&label]).await, 1, "{code}");
+    }
+    assert_eq!(value(&server, CONSUMERS, &["live"]).await, 0);
+
+    endpoint.answers(200, "{\"done\": true}");
+    server.append("/a", TEXT, b"2").await.expect(204);
+    becomes(&server, ATTEMPTS, &["\"done\""], 1).await;
+    becomes(&server, CONSUMERS, &["waking"], 0).await;
+    assert_eq!(server.metric("reveille_wakes_total").await, 2);
+    becomes(&server, "reveille_outbox", &["quick"], 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failures_are_counted_by_their_kind() {
+    let endpoint = Endpoint::start(500, "").await;
+    let clock = HandClock::new();
+    let server = Setup::on(&clock).start().await;
+    subscribe(&server, "/a", "a", &endpoint.url).await;
+    // Nobody listens there.
+    subscribe(&server, "/b", "b", "http://127.0.0.1:9/").await;
+    for path in ["/a", "/b"] {
+        server.create(path, TEXT).await;
+        server.append(path, TEXT, b"1").await.expect(204);
+    }
+    becomes(&server, ATTEMPTS, &["failed", "\"status\""], 1).await;
+    becomes(&server, ATTEMPTS, &["failed", "\"no_connection\""], 1).await;
+    assert_eq!(value(&server, CONSUMERS, &["waking"]).await, 2);
+    server.delete("/a?subscription=a").await.expect(204);
+    becomes(&server, CONSUMERS, &["waking"], 1).await;
+    assert_eq!(server.metric("reveille_subscriptions").await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_busy_is_known_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::start(500, "").await;
+    let clock = HandClock::new();
+    let setup = Setup::on(&clock);
+    let server = setup.start_in(directory.path()).await;
+    subscribe(&server, "/a/*", "a", &endpoint.url).await;
+    let body = json!({ "webhook": endpoint.url, "max_delay": "1h" }).to_string();
+    server.ask("PUT", "/b/*?subscription=b", &[], body.as_bytes()).await.expect(201);
+    for path in ["/a/1", "/a/2", "/b/1"] {
+        server.create(path, TEXT).await;
+        server.append(path, TEXT, b"1").await.expect(204);
+    }
+    becomes(&server, ATTEMPTS, &["failed", "\"status\""], 2).await;
+    server.stop().await;
+    let server = setup.start_in(directory.path()).await;
+    assert_eq!(value(&server, CONSUMERS, &["waking"]).await, 2);
+    assert_eq!(value(&server, CONSUMERS, &["collecting"]).await, 1);
+    assert_eq!(value(&server, CONSUMERS, &["live"]).await, 0);
+}
+
+/// The timer of a consumer fired after its stream had ended. The consumer of the stream that took
+/// its place believed that it still had that timer, and was never told a second time.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_takes_anothers_place_has_timers_of_its_own() {
+    let mut endpoint = Endpoint::start(200, "{}").await;
+    let clock = HandClock::new();
+    let timings = Timings { liveness_timeout_ms: 45_000, ..Timings::default() };
+    let server = Setup { timings, ..Setup::on(&clock) }.start().await;
+    subscribe(&server, "/a", "s", &endpoint.url).await;
+    server.create("/a", TEXT).await;
+    server.append("/a", TEXT, b"1").await.expect(204);
+    endpoint.next().await;
+    becomes(&server, CONSUMERS, &["live"], 1).await;
+    server.delete("/a").await.expect(204);
+    clock.advance(60_000);
+    becomes(&server, CONSUMERS, &["live"], 0).await;
+    server.create("/a", TEXT).await;
+    server.append("/a", TEXT, b"2").await.expect(204);
+    endpoint.next().await;
+    becomes(&server, CONSUMERS, &["live"], 1).await;
+    // Without a sign of life it is told again.
+    clock.advance(60_000);
+    let again = endpoint.next().await.json();
+    assert_eq!(again["epoch"], 3);
+}
