@@ -187,6 +187,23 @@ pub fn verify_ed25519(
     })
 }
 
+/// The name of the key that `header` says it was made with. It is a hint and no proof.
+pub fn named_key(header: &str) -> Option<&str> {
+    Header::parse(header).ok()?.kid
+}
+
+/// The public key that a JWK holds (RFC 8037), if it holds one for these signatures.
+pub fn jwk_public_key(jwk: &Value) -> Option<[u8; 32]> {
+    let is = |name, value| jwk.get(name).and_then(Value::as_str) == Some(value);
+    let x = jwk.get("x").and_then(Value::as_str);
+    x.filter(|_| is("kty", "OKP") && is("crv", "Ed25519")).and_then(public_key)
+}
+
+/// The public key that unpadded base64url spells.
+pub fn public_key(text: &str) -> Option<[u8; 32]> {
+    URL_SAFE_NO_PAD.decode(text).ok()?.try_into().ok()
+}
+
 /// The parts of a header that decide; others may come along.
 struct Header<'a> {
     /// As it is written, because that is what was signed.

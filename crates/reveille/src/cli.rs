@@ -2,8 +2,8 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::client::{append, read, streams};
-use crate::{config, serve};
+use crate::client::{append, read, streams, sub};
+use crate::{config, serve, verify};
 
 /// Durable streams of events over plain HTTP
 #[derive(Debug, Parser)]
@@ -73,6 +73,27 @@ Example:
   reveille streams
   reveille streams /agents/ --output json")]
     Streams(streams::Arguments),
+    /// Webhook subscriptions on streams
+    #[command(after_help = "\
+Example:
+  reveille sub create workers '/agents/*' --webhook https://example.com/wake
+  reveille sub list")]
+    Sub {
+        #[command(subcommand)]
+        work: sub::Work,
+    },
+    /// Checks the signature of a webhook, and says why it is not good
+    #[command(after_help = "\
+The body is read from standard input, byte for byte as it was received. Exit code 0 means that the
+signature is good, 1 that it is not or cannot be checked, 2 that the command line is wrong.
+
+A header with `sha256=` is checked with the subscription's --secret, one with `ed25519=` with the
+server's public keys: --jwks, or --public-key for a single one.
+
+Example:
+  reveille verify --secret whsec_… --header \"$WEBHOOK_SIGNATURE\" < body.json
+  reveille verify --jwks http://127.0.0.1:4437/v1/stream/__ds/jwks.json --header \"$H\" < body.json")]
+    Verify(verify::Arguments),
     /// Puts load on a server and reports what it did
     #[command(after_help = "\
 Example:
@@ -91,6 +112,8 @@ impl Command {
             Command::Append(arguments) => append::run(arguments),
             Command::Read(arguments) => read::run(arguments),
             Command::Streams(arguments) => streams::run(arguments),
+            Command::Sub { work } => sub::run(work),
+            Command::Verify(arguments) => verify::run(&arguments),
             Command::Bench { work } => {
                 let report = reveille_load::run(&work)?;
                 print!("{}", report.render(work.target().output));

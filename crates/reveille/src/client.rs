@@ -3,6 +3,7 @@
 pub(crate) mod append;
 pub(crate) mod read;
 pub(crate) mod streams;
+pub(crate) mod sub;
 
 mod lines;
 mod messages;
@@ -252,6 +253,17 @@ impl Client {
             }
             status => anyhow!("{} answered {status}: {message}", self.url),
         }
+    }
+}
+
+/// What there is at a URL.
+pub(crate) fn fetch(text: &str) -> anyhow::Result<Bytes> {
+    let url = text.parse().map_err(|error: String| usage(format!("{text}: {error}")))?;
+    let client = Client::new(Server { url, key: None })?;
+    let answer = block_on(async { Ok(client.ask(&Ask::new(Method::GET, "")).await?) })?;
+    match answer.status {
+        StatusCode::OK => Ok(answer.body),
+        _ => Err(client.refused(&answer)),
     }
 }
 

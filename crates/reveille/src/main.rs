@@ -7,6 +7,7 @@ mod logs;
 mod serve;
 
 mod client;
+mod verify;
 
 mod clock;
 mod failure;

@@ -214,3 +214,17 @@ proptest! {
         prop_assert!(verify_hmac(SECRET, &header, BODY, AT, 300).is_err());
     }
 }
+
+#[test]
+fn a_published_key_is_read_back() {
+    let key = Ed25519Key::from_seed([7; 32]);
+    let jwk = key.jwk();
+    assert_eq!(jwk_public_key(&jwk), Some(key.public()));
+    assert_eq!(named_key(&key.header(1, b"")), Some(key.kid()));
+    assert_eq!(named_key("t=1,sha256=00"), None);
+    for (name, other) in [("kty", "EC"), ("crv", "X25519"), ("x", "AA")] {
+        let mut jwk = jwk.clone();
+        jwk[name] = other.into();
+        assert_eq!(jwk_public_key(&jwk), None, "{name}");
+    }
+}

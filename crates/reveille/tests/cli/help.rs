@@ -7,12 +7,18 @@ use std::path::Path;
 
 use crate::process::run;
 
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 18] = [
     "",
     "serve",
     "append",
     "read",
     "streams",
+    "sub",
+    "sub create",
+    "sub list",
+    "sub show",
+    "sub delete",
+    "verify",
     "bench",
     "bench append",
     "bench read",
@@ -48,7 +54,7 @@ fn help_is_as_agreed() {
 /// A command that is new must come into the list above.
 #[test]
 fn every_command_has_a_file() {
-    for outer in ["", "bench"] {
+    for outer in ["", "sub", "bench"] {
         let mut args: Vec<&str> = outer.split_ascii_whitespace().collect();
         args.push("--help");
         let help = run(&args).ok();
@@ -69,7 +75,12 @@ fn wrong_usage_is_told_apart() {
         &["serve", "--no-such-flag"],
         // Settings of features that are not there yet.
         &["serve", "--log", "nats://localhost"],
-        &["serve", "--webhook-timeout", "3s"],
+        &["serve", "--webhook-timeout", "3"],
+        &["sub", "create", "s", "no-slash", "--webhook", "https://example.com/"],
+        &["sub", "create", "s", "/a", "--webhook", "https://example.com/", "--max-delay", "3"],
+        &["sub", "create", "s", "/a"],
+        &["verify", "--header", "t=1,sha256=00"],
+        &["verify", "--header", "t=1,ed25519=00", "--public-key", "short"],
         &["serve", "--long-poll-timeout", "3"],
         &["append"],
         &["append", "no-slash", "x"],

@@ -10,5 +10,6 @@ mod clients;
 mod help;
 mod scripted;
 mod serve;
+mod subscriptions;
 
 mod process;

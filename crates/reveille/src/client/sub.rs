@@ -1,0 +1,307 @@
+//! `reveille sub`: webhook subscriptions on streams.
+
+use std::io::{self, BufWriter, Write};
+
+use anyhow::{Context as _, anyhow};
+use clap::{Args, Subcommand, ValueEnum};
+use http::{Method, StatusCode};
+use reveille_core::pattern::Pattern;
+use reveille_core::time::parse_period_ms;
+use serde_json::{Map, Value};
+
+use super::url::encode;
+use super::{Answer, Ask, Client, Output, Server};
+
+/// Every subscription has a name of its own, so the pattern in the URL need not be the right one.
+const ANY_PATTERN: &str = "/**";
+/// A column grows with what stands in it up to here; longer texts stick out.
+const WIDTH_MAX: usize = 48;
+
+/// What `reveille sub` can do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Work {
+    /// Makes a subscription, and prints the secret that signs its webhooks
+    #[command(after_help = "\
+The webhook is called when a stream that the pattern matches has events that were not acknowledged.
+In a pattern `*` stands for one segment of a path and `**` for any number of them.
+
+The secret is printed once, when the subscription is made. Asking again for the same subscription
+changes nothing; asking for another one of the same name is refused.
+
+Example:
+  reveille sub create workers '/agents/*' --webhook https://example.com/wake
+  reveille sub create digest '/logs/**' --webhook https://example.com/wake --max-delay 10m")]
+    Create(Create),
+    /// Lists subscriptions
+    #[command(after_help = "\
+Example:
+  reveille sub list
+  reveille sub list '/agents/*' --output json")]
+    List(List),
+    /// Shows a subscription, without its secret
+    #[command(after_help = "\
+Example:
+  reveille sub show workers")]
+    Show(Named),
+    /// Ends a subscription; its consumers are woken no longer
+    #[command(after_help = "\
+A subscription that is not there has ended: that is no error.
+
+Example:
+  reveille sub delete workers")]
+    Delete(Named),
+}
+
+/// What `reveille sub create` takes.
+#[derive(Debug, Args)]
+pub(crate) struct Create {
+    /// Its name: letters, digits, `-`, `_`, `.` and `~`
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// The streams it is for
+    #[arg(value_name = "PATTERN", value_parser = pattern)]
+    pattern: Pattern,
+    /// The URL that is called
+    #[arg(long, value_name = "URL")]
+    webhook: String,
+    /// A note for people
+    #[arg(long, value_name = "TEXT")]
+    description: Option<String>,
+    /// At least this long from one wake of a consumer to its next [default: 0ms]
+    #[arg(long, value_name = "TIME", value_parser = period)]
+    min_interval: Option<String>,
+    /// Events may wait this long to be announced together [default: they do not wait]
+    #[arg(long, value_name = "TIME", value_parser = period)]
+    max_delay: Option<String>,
+    /// What an answer of {"done": true} acknowledges [default: tail]
+    #[arg(long, value_enum, value_name = "WHAT")]
+    sync_done: Option<SyncDone>,
+    /// How to print it
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Human)]
+    output: Output,
+    #[command(flatten)]
+    server: Server,
+}
+
+/// What `reveille sub list` takes.
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// Only subscriptions with this very pattern
+    #[arg(value_name = "PATTERN", value_parser = pattern)]
+    pattern: Option<Pattern>,
+    /// How to print them
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Human)]
+    output: Output,
+    #[command(flatten)]
+    server: Server,
+}
+
+/// What takes a name alone.
+#[derive(Debug, Args)]
+pub(crate) struct Named {
+    /// Its name
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// How to print it
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Human)]
+    output: Output,
+    #[command(flatten)]
+    server: Server,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum SyncDone {
+    /// Everything, events that came meanwhile included
+    Tail,
+    /// What the webhook was told of
+    Snapshot,
+}
+
+fn pattern(text: &str) -> Result<Pattern, String> {
+    Pattern::parse(text).map_err(|error| error.to_string())
+}
+
+/// A time is checked here and sent as it was written.
+fn period(text: &str) -> Result<String, String> {
+    let known = parse_period_ms(text).map(|_| text.to_owned());
+    known.ok_or_else(|| "write a whole number and a unit: 500ms, 45s, 10m, 1h or 3d".to_owned())
+}
+
+pub(crate) fn run(work: Work) -> anyhow::Result<()> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    match work {
+        Work::Create(arguments) => create(arguments, &mut out),
+        Work::List(arguments) => list(arguments, &mut out),
+        Work::Show(arguments) => show(arguments, &mut out),
+        Work::Delete(arguments) => delete(arguments, &mut out),
+    }?;
+    out.flush()?;
+    Ok(())
+}
+
+fn create(arguments: Create, out: &mut impl Write) -> anyhow::Result<()> {
+    let Create { name, pattern, output, .. } = &arguments;
+    let mut ask = Ask::new(Method::PUT, format!("{pattern}?subscription={}", encode(name)));
+    ask.body = body(&arguments).to_string().into();
+    let output = *output;
+    let client = Client::new(arguments.server)?;
+    let answer = super::block_on(async { Ok(client.ask(&ask).await?) })?;
+    let new = match answer.status {
+        StatusCode::CREATED => true,
+        StatusCode::OK => false,
+        _ => return Err(client.refused(&answer)),
+    };
+    let made = object(&answer)?;
+    print(&made, output, out)?;
+    // Programs read standard output; the sentence is for whoever reads along.
+    let sentence = if new {
+        "The secret is shown this once. Keep it: whoever receives the webhooks verifies them with it."
+    } else {
+        "The subscription was there already, as asked for. Its secret was shown when it was made; \
+         if nobody has it, delete the subscription and create it again."
+    };
+    out.flush()?;
+    eprintln!("{sentence}");
+    Ok(())
+}
+
+fn body(arguments: &Create) -> Value {
+    let sync_done = arguments.sync_done.map(|it| match it {
+        SyncDone::Tail => "tail",
+        SyncDone::Snapshot => "snapshot",
+    });
+    let fields = [
+        ("webhook", Some(arguments.webhook.as_str())),
+        ("description", arguments.description.as_deref()),
+        ("min_interval", arguments.min_interval.as_deref()),
+        ("max_delay", arguments.max_delay.as_deref()),
+        ("sync_done", sync_done),
+    ];
+    let given = fields.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text?.into())));
+    Value::Object(given.collect())
+}
+
+fn list(arguments: List, out: &mut impl Write) -> anyhow::Result<()> {
+    let client = Client::new(arguments.server)?;
+    let pattern = arguments.pattern.as_ref().map_or(ANY_PATTERN, Pattern::as_str);
+    let ask = Ask::new(Method::GET, format!("{pattern}?subscriptions"));
+    let answer = super::block_on(async { Ok(client.ask(&ask).await?) })?;
+    if answer.status != StatusCode::OK {
+        return Err(client.refused(&answer));
+    }
+    let Some(Value::Array(found)) = object(&answer)?.remove("subscriptions") else {
+        return Err(strange());
+    };
+    match arguments.output {
+        Output::Json => writeln!(out, "{:#}", Value::Array(found))?,
+        Output::Human => table(&found, out)?,
+    }
+    Ok(())
+}
+
+fn show(arguments: Named, out: &mut impl Write) -> anyhow::Result<()> {
+    let client = Client::new(arguments.server)?;
+    let ask = Ask::new(Method::GET, named(&arguments.name));
+    let answer = super::block_on(async { Ok(client.ask(&ask).await?) })?;
+    match answer.status {
+        StatusCode::OK => print(&object(&answer)?, arguments.output, out),
+        StatusCode::NOT_FOUND => Err(anyhow!(
+            "there is no subscription {:?}; `reveille sub list` shows those that there are",
+            arguments.name
+        )),
+        _ => Err(client.refused(&answer)),
+    }
+}
+
+fn delete(arguments: Named, out: &mut impl Write) -> anyhow::Result<()> {
+    let client = Client::new(arguments.server)?;
+    let ask = Ask::new(Method::DELETE, named(&arguments.name));
+    let answer = super::block_on(async { Ok(client.ask(&ask).await?) })?;
+    if answer.status != StatusCode::NO_CONTENT {
+        return Err(client.refused(&answer));
+    }
+    match arguments.output {
+        Output::Json => writeln!(out, "{}", serde_json::json!({ "deleted": arguments.name }))?,
+        Output::Human => writeln!(out, "subscription {} has ended", arguments.name)?,
+    }
+    Ok(())
+}
+
+fn named(name: &str) -> String {
+    format!("{ANY_PATTERN}?subscription={}", encode(name))
+}
+
+fn object(answer: &Answer) -> anyhow::Result<Map<String, Value>> {
+    serde_json::from_slice(&answer.body).with_context(strange)
+}
+
+fn strange() -> anyhow::Error {
+    anyhow!("the answer is not about subscriptions; see whether --url is a reveille server")
+}
+
+/// A subscription, with whatever the server says of it.
+fn print(shown: &Map<String, Value>, output: Output, out: &mut impl Write) -> anyhow::Result<()> {
+    match output {
+        Output::Json => writeln!(out, "{:#}", Value::Object(shown.clone()))?,
+        Output::Human => {
+            let width = shown.keys().map(String::len).max().unwrap_or(0);
+            // The name comes first; the rest as the server orders it.
+            let (first, rest): (Vec<_>, Vec<_>) =
+                shown.iter().partition(|(name, _)| *name == "subscription_id");
+            for (name, value) in first.into_iter().chain(rest) {
+                writeln!(out, "{name:width$}  {}", text(value))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn table(found: &[Value], out: &mut impl Write) -> io::Result<()> {
+    let field = |item: &Value, name: &str| item.get(name).map(text).unwrap_or_default();
+    let rows = found
+        .iter()
+        .map(|item| ["subscription_id", "pattern", "webhook"].map(|name| field(item, name)));
+    let head = ["NAME", "PATTERN", "WEBHOOK"].map(str::to_owned);
+    let rows: Vec<[String; 3]> = std::iter::once(head).chain(rows).collect();
+    if found.is_empty() {
+        return Ok(());
+    }
+    let width = |column: fn(&[String; 3]) -> &String| {
+        rows.iter().map(|row| column(row).len()).max().unwrap_or(0).min(WIDTH_MAX)
+    };
+    let (first, second) = (width(|[name, ..]| name), width(|[_, pattern, _]| pattern));
+    for [name, pattern, webhook] in &rows {
+        writeln!(out, "{name:first$}  {pattern:second$}  {webhook}")?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn people_get_a_table() {
+        let found = [
+            json!({ "subscription_id": "a", "pattern": "/agents/*", "webhook": "https://x/" }),
+            json!({ "subscription_id": "longer", "pattern": "/**", "webhook": "https://y/" }),
+        ];
+        let mut out = Vec::new();
+        table(&found, &mut out).unwrap();
+        let expected = "\
+NAME    PATTERN    WEBHOOK
+a       /agents/*  https://x/
+longer  /**        https://y/
+";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+        let mut out = Vec::new();
+        table(&[], &mut out).unwrap();
+        assert!(out.is_empty());
+    }
+}
