@@ -22,6 +22,7 @@ pub mod subscription;
 pub mod tenant;
 pub mod time;
 pub mod token;
+pub mod trace;
 
 pub use media::ContentType;
 pub use offset::{Offset, ReadFrom};

@@ -5,6 +5,7 @@
 
 use reveille_core::consumer::{Gone, Phase};
 use reveille_core::subscription::SubscriptionId;
+use reveille_core::trace::Trace;
 use reveille_store::keys::{self, ConsumerKey, Due};
 use reveille_store::record::{self, Enrolled};
 
@@ -62,6 +63,9 @@ impl Txn<'_> {
         let stored = keys::consumer(key);
         // Whoever keeps a consumer has read it before.
         let before = self.kept(&stored).ok().flatten();
+        if is_caused_now(before.as_ref(), &enrolled) {
+            enrolled.trace = self.trace.map(Trace::to_bytes);
+        }
         self.note_move(key.subscription, before.as_ref(), Some(&enrolled));
         self.set(stored, record::encode_consumer(&enrolled));
     }
@@ -127,4 +131,12 @@ impl Txn<'_> {
             self.effect(Effect::Moved(moved));
         }
     }
+}
+
+/// Whether what happens now causes a wake, the one that begins or the one that events are collected
+/// for; events that come later are told along with the one that caused it.
+fn is_caused_now(before: Option<&Enrolled>, after: &Enrolled) -> bool {
+    let collects = |it: &Enrolled| matches!(it.consumer.phase, Phase::Idle { wake_at: Some(_) });
+    let woken = before.is_none_or(|it| it.consumer.epoch < after.consumer.epoch);
+    (woken || collects(after)) && !before.is_some_and(collects)
 }

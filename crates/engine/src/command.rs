@@ -17,6 +17,7 @@ use reveille_core::stream::append::{Append, Receipt};
 use reveille_core::stream::create::{Anchor, Create};
 use reveille_core::stream::{Head, StreamId};
 use reveille_core::subscription::{Asked, Subscription};
+use reveille_core::trace::Trace;
 use reveille_core::{Millis, Offset, StreamPath, Tenant};
 use reveille_store::keys::{ConsumerKey, Due, Meta};
 
@@ -141,6 +142,23 @@ pub enum Command {
     },
     /// Does the pipeline work?
     Probe,
+    /// Any of the others, as a part of a trace: wakes that it causes remember that.
+    Traced {
+        /// The trace.
+        trace: Trace,
+        /// What is to be done.
+        command: Box<Command>,
+    },
+}
+
+impl Command {
+    /// The same as a part of a trace, if there is one.
+    pub fn within(self, trace: Option<Trace>) -> Command {
+        match trace {
+            Some(trace) => Command::Traced { trace, command: Box::new(self) },
+            None => self,
+        }
+    }
 }
 
 /// What stood at an offset of a source; bytes of a stream never change, so it is still true.
@@ -190,6 +208,7 @@ pub(crate) fn is_write(command: &Command) -> bool {
         | Command::EditStreams { .. }
         | Command::Probe => true,
         Command::Report(report) => !report.appends.is_empty(),
+        Command::Traced { command, .. } => is_write(command),
         Command::Delete { .. }
         | Command::Touch { .. }
         | Command::Obligation { .. }
@@ -206,6 +225,7 @@ pub(crate) fn weight(command: &Command) -> usize {
     const SMALL: usize = 512;
     SMALL
         + match command {
+            Command::Traced { command, .. } => weight(command),
             Command::Create { request, .. } => request.body.size(),
             Command::Append { request, .. } => request.body.size(),
             Command::Obligation { found, .. } => found.len() * 32,
@@ -258,6 +278,10 @@ pub(crate) fn decide(command: &Command, txn: &mut Txn<'_>) -> Decided {
         Command::Probe => {
             txn.probe();
             Ok(Ok(Answer::Done))
+        }
+        Command::Traced { trace, command } => {
+            txn.trace = Some(*trace);
+            decide(command, txn)
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::outbox::Outbox;
 use crate::partition::{Partition, Settings, Taken};
+use crate::spans::Spans;
 use crate::touches::Touches;
 
 /// What the threads and callers of one partition share.
@@ -45,6 +46,8 @@ pub struct Shared {
     pub outbox: Outbox,
     /// Counters.
     pub metrics: Metrics,
+    /// Where spans are collected, if they are.
+    pub spans: OnceLock<Arc<Spans>>,
 }
 
 impl Shared {
@@ -70,6 +73,7 @@ impl Shared {
             log_sync: OnceLock::new(),
             outbox: Outbox::default(),
             metrics: Metrics::default(),
+            spans: OnceLock::new(),
         })
     }
 

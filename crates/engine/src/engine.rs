@@ -9,6 +9,7 @@ use reveille_core::stream::append::{Append, Receipt};
 use reveille_core::stream::create::Create;
 use reveille_core::stream::{Head, Rejected, StreamId};
 use reveille_core::subscription::Timings;
+use reveille_core::trace::Trace;
 use reveille_core::{Millis, Offset, ReadFrom, StreamPath, Tenant};
 use reveille_deliver::courier::Courier;
 use reveille_deliver::destination::Rules;
@@ -179,6 +180,7 @@ impl Engine {
                 rules: config.telling.rules.clone(),
                 timings: config.telling.timings.clone(),
                 complaints: Complaints::default(),
+                entropy: entropy.clone(),
             };
             due.push(tokio::spawn(outbound::run(Arc::new(outbound))));
         }
@@ -237,12 +239,14 @@ impl Engine {
         self.inner.budget.admit(bytes, self.inner.clock.as_ref()).await
     }
 
-    /// Makes a stream, or finds that it is there as asked for.
+    /// Makes a stream, or finds that it is there as asked for. Wakes that it causes belong to the
+    /// trace.
     pub async fn create(
         &self,
         tenant: &Tenant,
         path: &StreamPath,
         request: Create,
+        trace: Option<Trace>,
     ) -> Result<(Head, bool), Failure> {
         let shared = self.partition(tenant);
         let copies = request.fork.as_ref().is_some_and(|fork| fork.sub_offset > 0);
@@ -250,20 +254,22 @@ impl Engine {
         let anchor = self.fetch_anchor(tenant, &request)?;
         let command =
             Command::Create { tenant: tenant.clone(), path: path.clone(), request, anchor };
-        match run(shared, self.inner.clock.as_ref(), &command).await? {
+        match run(shared, self.inner.clock.as_ref(), &command.within(trace)).await? {
             Answer::Created { head, new } => Ok((*head, new)),
             _ => unreachable!("a create is answered as one"),
         }
     }
 
-    /// Appends to a stream, or closes it.
+    /// Appends to a stream, or closes it. Wakes that it causes belong to the trace.
     pub async fn append(
         &self,
         tenant: &Tenant,
         path: &StreamPath,
         request: Append,
+        trace: Option<Trace>,
     ) -> Result<Receipt, Failure> {
         let command = Command::Append { tenant: tenant.clone(), path: path.clone(), request };
+        let command = command.within(trace);
         match run(self.partition(tenant), self.inner.clock.as_ref(), &command).await? {
             Answer::Appended(receipt) => Ok(receipt),
             _ => unreachable!("an append is answered as one"),
@@ -397,6 +403,10 @@ impl Engine {
 
     pub(crate) fn timings(&self) -> &Timings {
         &self.inner.telling.timings
+    }
+
+    pub(crate) fn partitions(&self) -> &[Arc<Shared>] {
+        &self.inner.partitions
     }
 
     /// Where what belongs to no tenant is kept.

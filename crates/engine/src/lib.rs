@@ -32,6 +32,7 @@ pub mod outbox;
 pub mod partition;
 pub mod reading;
 pub mod registry;
+pub mod spans;
 mod subscriptions;
 mod task;
 pub mod touches;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use reveille_core::consumer::{Answer as Ending, Dialect, Phase, Stage};
 use reveille_core::subscription::{Subscription, Target, Timings};
+use reveille_core::trace::Trace;
 use reveille_core::{Offset, StreamPath};
 use reveille_deliver::courier::{Answer, Courier, Request, SendError};
 use reveille_deliver::destination::{Destination, DestinationError, Rules};
@@ -17,13 +18,14 @@ use reveille_store::state::Reader;
 use crate::command::Command;
 use crate::command::consumer::Ended;
 use crate::committer::Shared;
-use crate::doors::Clock;
+use crate::doors::{Clock, Entropy};
 use crate::effect::Told;
 use crate::failure::Failure;
 use crate::herald::{Herald, Notice, NoticeStream};
 use crate::keyring::Keyring;
 use crate::limits::{NOTICE_STREAMS_MAX, SLOW_AFTER_MS};
 use crate::metrics::Attempted;
+use crate::spans::{self, Begun, Spans};
 use crate::{due, engine, reading};
 pub(crate) use complaints::Complaints;
 
@@ -37,6 +39,14 @@ pub(crate) struct Outbound {
     pub(crate) rules: Rules,
     pub(crate) timings: Timings,
     pub(crate) complaints: Complaints,
+    pub(crate) entropy: Arc<dyn Entropy>,
+}
+
+/// An attempt that is to be made.
+struct Prepared {
+    notice: Notice,
+    destination: Result<Destination, DestinationError>,
+    span: Option<Begun>,
 }
 
 /// Why nothing came back: a kind to count, and a sentence to keep.
@@ -67,8 +77,8 @@ pub(crate) async fn run(outbound: Arc<Outbound>) {
 impl Outbound {
     async fn attempt(self: Arc<Outbound>, told: Told) {
         let mut slow = false;
-        let notice = self.notice(&told);
-        if let Some((notice, destination)) = notice {
+        if let Some(prepared) = self.prepare(&told) {
+            let Prepared { notice, destination, span } = prepared;
             let started = notice.now;
             if told.attempt == 1 {
                 self.shared.metrics.telling.sent(started.since(notice.woken_at));
@@ -78,6 +88,9 @@ impl Outbound {
             let (how, ended) = self.judge(&told, &notice, answer);
             self.shared.metrics.telling.attempted(how, took);
             self.tell_operators(&notice, how, &ended, took);
+            if let Some(span) = span {
+                self.end_span(span, &notice, &ended);
+            }
             self.report(ended).await;
         }
         self.shared.outbox.ended(&told, slow);
@@ -172,7 +185,7 @@ impl Outbound {
     }
 
     /// What is to be said, if the attempt is still to be made; and to whom.
-    fn notice(&self, told: &Told) -> Option<(Notice, Result<Destination, DestinationError>)> {
+    fn prepare(&self, told: &Told) -> Option<Prepared> {
         let subscription = self.shared.lock().registry.get(told.consumer.subscription).cloned()?;
         let reader = self.shared.state.reader();
         let found = self.current(&reader, &subscription, told);
@@ -195,6 +208,9 @@ impl Outbound {
             told.epoch,
             now + self.timings.token_ttl_ms,
         );
+        let span = enrolled.trace.map(Trace::from_bytes).and_then(|parent| {
+            spans::begin(self.spans(), self.entropy.as_ref(), "wake", Some(parent), now)
+        });
         let notice = Notice {
             primary: told.consumer.path.clone(),
             epoch: told.epoch,
@@ -204,10 +220,26 @@ impl Outbound {
             token,
             now,
             signing: self.keyring.signing(),
-            traceparent: None,
+            traceparent: span.map(|span| span.trace.to_string()),
             subscription,
         };
-        Some((notice, destination))
+        Some(Prepared { notice, destination, span })
+    }
+
+    fn spans(&self) -> Option<&Spans> {
+        self.shared.spans.get().map(|spans| &**spans)
+    }
+
+    fn end_span(&self, span: Begun, notice: &Notice, ended: &Ended) {
+        let stream = notice.primary.as_ref().map(|path| ("reveille.stream", path.to_string()));
+        let attributes = [
+            ("reveille.subscription", notice.subscription.asked.name.to_string()),
+            ("reveille.epoch", notice.epoch.to_string()),
+            ("reveille.attempt", ended.told.attempt.to_string()),
+        ];
+        let attributes = attributes.into_iter().chain(stream).collect();
+        let error = ended.error.as_deref().map(str::to_owned);
+        spans::end(self.spans(), span, self.clock.now(), attributes, error);
     }
 
     #[allow(clippy::type_complexity, reason = "a record and its streams, or neither")]

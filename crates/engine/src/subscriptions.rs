@@ -9,6 +9,7 @@ use reveille_core::signature::Ed25519Key;
 use reveille_core::stream::append::Append;
 use reveille_core::subscription::{Asked, Subscription, SubscriptionId};
 use reveille_core::token::{Claims, TokenKind};
+use reveille_core::trace::Trace;
 use reveille_core::{StreamPath, Tenant};
 use reveille_deliver::destination::{Destination, DestinationError};
 use reveille_store::keys::{self, ConsumerKey, Meta};
@@ -51,6 +52,8 @@ pub struct Called {
     pub done: bool,
     /// What to append in the same step.
     pub appends: Vec<(StreamPath, Append)>,
+    /// The trace that it is a part of.
+    pub trace: Option<Trace>,
 }
 
 /// A callback that was refused.
@@ -184,7 +187,7 @@ impl Engine {
             appends: called.appends,
         };
         let shared = self.partition(&claims.tenant);
-        let command = Command::Report(Box::new(report));
+        let command = Command::Report(Box::new(report)).within(called.trace);
         match run(shared, self.clock().as_ref(), &command).await {
             Ok(Answer::Reported(standing)) if standing.gone => {
                 Err(CallRefused::plain(Refused::Consumer(Rejected::Gone)))

@@ -7,6 +7,7 @@ use reveille_core::producer::ProducerState;
 use reveille_core::stream::delete::{Deletion, delete};
 use reveille_core::stream::{Head, StreamId};
 use reveille_core::subscription::Timings;
+use reveille_core::trace::Trace;
 use reveille_core::{Millis, Offset, StreamPath, Tenant};
 use reveille_store::keys::{self, Due, Meta};
 use reveille_store::record;
@@ -53,6 +54,8 @@ pub(crate) struct Txn<'a> {
     /// Numbers of incarnations that were given out.
     pub(crate) took_ids: u64,
     pub(crate) changes: Vec<Change>,
+    /// The trace that this is a part of.
+    pub(crate) trace: Option<Trace>,
     draws: u64,
 }
 
@@ -80,6 +83,7 @@ impl<'a> Txn<'a> {
             saw_pending: false,
             took_ids: 0,
             changes: Vec::new(),
+            trace: None,
             draws: 0,
         }
     }

@@ -4,6 +4,7 @@
 //! `REVEILLE_MAX_BODY` into a field, serde the key `max-body` of the configuration file into the
 //! same field of a second value, and [`Settings::or`] lays the first over the second.
 
+mod checks;
 mod units;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,6 +19,7 @@ use reveille_engine::Rules;
 use serde::Deserialize;
 
 use crate::failure::usage;
+use checks::{check_exposure, check_max_body, check_otlp_endpoint};
 use units::{Address, Factor, Networks, Period, PublicUrl, Size};
 
 const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4437);
@@ -143,6 +145,10 @@ struct Settings {
     )]
     outbound_concurrency: Option<u32>,
 
+    /// Send traces to this OpenTelemetry collector, as OTLP over HTTP [default: no traces]
+    #[arg(long, value_name = "URL", env = "REVEILLE_OTLP_ENDPOINT", hide_env_values = true)]
+    otlp_endpoint: Option<PublicUrl>,
+
     /// Writers that work side by side; fixed when the data directory is created [default: 1]
     #[arg(
         long,
@@ -213,6 +219,7 @@ pub(crate) struct Config {
     pub(crate) timings: Timings,
     pub(crate) rules: Rules,
     pub(crate) outbound_concurrency: usize,
+    pub(crate) otlp_endpoint: Option<Arc<str>>,
 }
 
 impl Arguments {
@@ -292,6 +299,7 @@ impl Settings {
             allow_private_networks: self.allow_private_networks.or(others.allow_private_networks),
             retry_scale: self.retry_scale.or(others.retry_scale),
             outbound_concurrency: self.outbound_concurrency.or(others.outbound_concurrency),
+            otlp_endpoint: self.otlp_endpoint.or(others.otlp_endpoint),
         }
     }
 
@@ -325,6 +333,7 @@ impl Settings {
             timings,
             rules,
             outbound_concurrency: usize::try_from(outbound)?,
+            otlp_endpoint: self.otlp_endpoint.map(check_otlp_endpoint).transpose()?,
             listen,
             data_dir: self.data_dir.unwrap_or_else(|| DATA_DIR_DEFAULT.into()),
             public_url: self.public_url.map(|url| url.0.into()),
@@ -336,63 +345,6 @@ impl Settings {
             segment_bytes,
         })
     }
-}
-
-impl Settings {
-    fn timings(&self) -> anyhow::Result<Timings> {
-        let default = Timings::default();
-        let timings = Timings {
-            webhook_timeout_ms: ms(self.webhook_timeout, default.webhook_timeout_ms),
-            waking_timeout_ms: ms(self.waking_timeout, default.waking_timeout_ms),
-            liveness_timeout_ms: ms(self.liveness_timeout, default.liveness_timeout_ms),
-            token_ttl_ms: ms(self.callback_token_ttl, default.token_ttl_ms),
-            give_up_after_ms: ms(self.consumer_gc_after, default.give_up_after_ms),
-            retry_scale_milli: self.retry_scale.map_or(1_000, |factor| factor.thousandths),
-        };
-        for (flag, value) in [
-            ("--webhook-timeout", timings.webhook_timeout_ms),
-            ("--waking-timeout", timings.waking_timeout_ms),
-            ("--liveness-timeout", timings.liveness_timeout_ms),
-            ("--callback-token-ttl", timings.token_ttl_ms),
-            ("--consumer-gc-after", timings.give_up_after_ms),
-        ] {
-            if value == 0 {
-                return Err(usage(format!("{flag} must be longer than 0")));
-            }
-            if value > PERIOD_LIMIT_MS {
-                return Err(usage(format!("{flag} must be at most 3650d")));
-            }
-        }
-        Ok(timings)
-    }
-}
-
-fn ms(period: Option<Period>, default: u64) -> u64 {
-    period.map_or(default, |period| period.ms)
-}
-
-/// Nobody opens a server without keys to the network by accident.
-fn check_exposure(listen: SocketAddr, auth: Auth, insecure: bool) -> anyhow::Result<()> {
-    if auth == Auth::Keys {
-        return Err(usage(
-            "--auth keys is not available in this version yet; leave it out \
-             and keep the server on a loopback address",
-        ));
-    }
-    if listen.ip().to_canonical().is_loopback() || insecure {
-        return Ok(());
-    }
-    Err(usage(format!(
-        "{listen} is not a loopback address: without --auth keys everybody who reaches it could \
-         read and write everything; listen on 127.0.0.1, or pass --insecure if that is what you want"
-    )))
-}
-
-fn check_max_body(bytes: u64) -> anyhow::Result<usize> {
-    if bytes == 0 || bytes > MAX_BODY_LIMIT_BYTES {
-        return Err(usage("--max-body must be more than 0 and at most 32MiB"));
-    }
-    Ok(usize::try_from(bytes)?)
 }
 
 #[cfg(test)]

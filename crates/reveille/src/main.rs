@@ -4,6 +4,7 @@ mod cli;
 
 mod config;
 mod logs;
+mod otlp;
 mod serve;
 
 mod client;

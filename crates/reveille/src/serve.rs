@@ -10,6 +10,7 @@ use anyhow::{Context as _, anyhow};
 use reveille_deliver::client::HttpCourier;
 use reveille_deliver::resolve::SystemResolver;
 use reveille_engine::doors::{Clock, SystemClock, SystemEntropy};
+use reveille_engine::spans::Spans;
 use reveille_engine::{Engine, Telling};
 use reveille_server::Words;
 use tokio::net::{TcpListener, TcpSocket};
@@ -18,12 +19,15 @@ use tokio::sync::oneshot;
 use tokio::task::{JoinError, JoinHandle};
 
 use crate::config::{Arguments, Config, Durability};
+use crate::otlp::{self, Exporter};
 use crate::{clock, logs};
 
 /// Connections that the operating system holds for us until they are accepted.
 const BACKLOG: u32 = 1024;
 /// Requests that were begun have this long to finish; longer than the server itself gives them.
 const GRACE: Duration = Duration::from_secs(12);
+/// The last spans have this long to be delivered; longer than the exporter gives them.
+const LAST_SPANS: Duration = Duration::from_secs(3);
 /// How a program ends that was interrupted.
 const INTERRUPTED: i32 = 130;
 /// One for what waits, one for what works.
@@ -64,9 +68,16 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         // A sender that is gone means the same.
         let _ = stopped.await;
     };
+    let exporter = config.otlp_endpoint.as_deref().map(|endpoint| export(&engine, endpoint));
+    let exporter = exporter.transpose()?;
     let server = tokio::spawn(reveille_server::serve(listener, engine.clone(), answers, shutdown));
     let result = until_signal(server, signals, stop).await;
     engine.shutdown().await;
+    if let Some((stop, exporting)) = exporter {
+        // It ends by itself, with or without the collector.
+        let _ = stop.send(());
+        let _ = clock::within(LAST_SPANS, exporting).await;
+    }
     tracing::info!("stopped");
     result
 }
@@ -110,6 +121,18 @@ fn open(config: &Config) -> anyhow::Result<Engine> {
     };
     // The sentences of these errors tell their causes themselves.
     Engine::open(&engine, clock, Arc::new(SystemEntropy)).map_err(|error| anyhow!("{error}"))
+}
+
+/// Has spans collected and sent.
+fn export(
+    engine: &Engine,
+    endpoint: &str,
+) -> anyhow::Result<(oneshot::Sender<()>, JoinHandle<()>)> {
+    let exporter = Exporter::new(engine.clock().clone(), otlp::destination(endpoint)?);
+    let (spans, collected) = Spans::new();
+    engine.collect_spans(spans);
+    let (stop, stopped) = oneshot::channel();
+    Ok((stop, tokio::spawn(exporter.run(collected, stopped))))
 }
 
 /// How consumers are called from this machine.

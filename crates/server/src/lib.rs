@@ -16,6 +16,7 @@ mod query;
 mod reply;
 mod route;
 mod streams;
+mod trace;
 mod wake;
 
 use std::sync::Arc;

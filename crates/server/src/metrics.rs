@@ -147,6 +147,10 @@ impl Metrics {
         let _ = writeln!(text, "# HELP reveille_live_readers SSE and long-poll readers connected.");
         let _ = writeln!(text, "# TYPE reveille_live_readers gauge");
         let _ = writeln!(text, "reveille_live_readers {readers}");
+        let dropped = engine.dropped_spans();
+        let _ = writeln!(text, "# HELP reveille_spans_dropped Spans that there was no room for.");
+        let _ = writeln!(text, "# TYPE reveille_spans_dropped counter");
+        let _ = writeln!(text, "reveille_spans_dropped_total {dropped}");
         let snapshots = engine.snapshots();
         engine_metrics(&mut text, &snapshots);
         telling::write(&mut text, &snapshots);

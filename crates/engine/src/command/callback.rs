@@ -6,6 +6,7 @@ use bytes::Bytes;
 use reveille_core::consumer::{Ack, Callback, ClaimedWake, Gone, Input, Link, Phase, Rejected};
 use reveille_core::stream::append::Append;
 use reveille_core::token::Claims;
+use reveille_core::trace::Trace;
 use reveille_core::{Offset, StreamPath};
 use reveille_store::keys::{self, ConsumerKey};
 
@@ -51,6 +52,8 @@ pub struct Standing {
     pub next_wake: bool,
     /// Whether its appends were made; not when this was a repetition.
     pub appended: bool,
+    /// The trace that the wake belongs to which it speaks for.
+    pub trace: Option<Trace>,
 }
 
 pub(super) fn decide(txn: &mut Txn<'_>, report: &Report) -> Decided {
@@ -119,6 +122,7 @@ pub(super) fn decide(txn: &mut Txn<'_>, report: &Report) -> Decided {
         gone: enrolled.consumer.phase == Phase::Gone(Gone::Unsubscribed),
         next_wake: enrolled.consumer.epoch > before.consumer.epoch,
         appended: appends,
+        trace: before.trace.map(Trace::from_bytes),
     };
     if enrolled != before {
         txn.keep(key, enrolled);

@@ -414,6 +414,7 @@ fn answer(
                 gone: false,
                 next_wake: stepped.epoch > before,
                 appended: false,
+                trace: None,
             };
             Answer::Reported(Box::new(standing))
         }

@@ -36,6 +36,7 @@ fn defaults() -> Config {
         timings: Timings::default(),
         rules: Rules { allow_http_loopback: true, private_networks: Vec::new() },
         outbound_concurrency: 4_096,
+        otlp_endpoint: None,
     }
 }
 
@@ -67,6 +68,7 @@ fn flags_come_before_the_file() {
         allow-private-networks = "10.0.0.0/8, fd00::/8"
         retry-scale = 0.25
         outbound-concurrency = 7
+        otlp-endpoint = "https://file.example/otlp"
     "#;
     let from_file = Config {
         listen: ([127, 0, 0, 1], 1).into(),
@@ -91,6 +93,7 @@ fn flags_come_before_the_file() {
             private_networks: vec!["10.0.0.0/8".parse().unwrap(), "fd00::/8".parse().unwrap()],
         },
         outbound_concurrency: 7,
+        otlp_endpoint: Some("https://file.example/otlp".into()),
     };
     assert_eq!(resolve(&[], file).unwrap(), from_file);
     let flags = [
@@ -114,6 +117,7 @@ fn flags_come_before_the_file() {
         "--allow-private-networks=192.168.0.0/16",
         "--retry-scale=2",
         "--outbound-concurrency=8",
+        "--otlp-endpoint=http://127.0.0.1:4318/",
     ];
     let from_flags = Config {
         listen: ([0, 0, 0, 0], 2).into(),
@@ -138,6 +142,7 @@ fn flags_come_before_the_file() {
             private_networks: vec!["192.168.0.0/16".parse().unwrap()],
         },
         outbound_concurrency: 8,
+        otlp_endpoint: Some("http://127.0.0.1:4318".into()),
     };
     assert_eq!(resolve(&flags, file).unwrap(), from_flags);
     assert_eq!(resolve(&flags, "").unwrap(), from_flags);
@@ -185,6 +190,7 @@ fn values_out_of_range_are_refused() {
     check(&["--retry-scale=-1"], "", "not a factor");
     check(&[], "retry-scale = \"1e3\"", "not a factor");
     check(&[], "outbound-concurrency = 0", "from 1 to 65536");
+    check(&["--otlp-endpoint", "http://otel.example"], "", "use https");
     check(&["--allow-private-networks", "10.0.0.0/33"], "", "10.0.0.0/33");
     resolve(&["--max-body", "32MiB"], "").unwrap();
 }
@@ -198,7 +204,7 @@ fn a_file_that_is_wrong_says_where() {
         "r.toml: unknown key \"color\"; the keys are listen, data-dir, public-url, durability, \
          auth, insecure, long-poll-timeout, webhook-timeout, waking-timeout, liveness-timeout, \
          callback-token-ttl, consumer-gc-after, allow-http-loopback, allow-private-networks, \
-         retry-scale, outbound-concurrency, partitions, max-body, min-free-disk",
+         retry-scale, outbound-concurrency, otlp-endpoint, partitions, max-body, min-free-disk",
     );
     let says = |file: &str, parts: &[&str]| {
         let sentence = refusal(&[], file);

@@ -11,5 +11,6 @@ mod help;
 mod scripted;
 mod serve;
 mod subscriptions;
+mod traces;
 
 mod process;

@@ -13,7 +13,7 @@ use reveille_core::{ContentType, StreamPath};
 use super::headers;
 use crate::error::Error;
 use crate::reply::{self, Reply};
-use crate::{Server, inbound};
+use crate::{Server, inbound, trace};
 
 pub(super) async fn answer(
     server: &Server,
@@ -38,8 +38,11 @@ pub(super) async fn answer(
     let framed = Body::new(body.bytes.clone(), content_type.as_ref());
     let with_producer = producer.is_some();
     let append = Append { content_type, body: framed, producer, stream_seq, close };
-    let receipt = server.engine.append(&server.tenant, path, append).await?;
-    Ok(receipt_reply(&receipt, with_producer, body.bytes.is_empty()))
+    let span = trace::begin(server, "append", &parts.headers);
+    let within = span.map(|span| span.trace);
+    let receipt = server.engine.append(&server.tenant, path, append, within).await;
+    trace::end(server, span, path, &receipt);
+    Ok(receipt_reply(&receipt?, with_producer, body.bytes.is_empty()))
 }
 
 /// 200 for a producer's new append, 204 for everything else that is accepted.

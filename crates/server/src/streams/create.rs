@@ -12,7 +12,7 @@ use reveille_core::{ContentType, Offset, StreamPath};
 use super::headers;
 use crate::error::Error;
 use crate::reply::{self, Reply};
-use crate::{Server, inbound};
+use crate::{Server, inbound, trace};
 
 pub(super) async fn answer(
     server: &Server,
@@ -32,7 +32,13 @@ pub(super) async fn answer(
     let body = inbound::read(&server.engine, &parts.headers, body, max).await?;
     let first = Body::new(body.bytes.clone(), content_type.as_ref());
     let create = Create { content_type, expiry, closed, fork, body: first };
-    let (head, new) = server.engine.create(&server.tenant, path, create).await?;
+    // Making an empty stream tells nobody: only what it begins with is an append.
+    let span =
+        if body.bytes.is_empty() { None } else { trace::begin(server, "append", &parts.headers) };
+    let within = span.map(|span| span.trace);
+    let created = server.engine.create(&server.tenant, path, create, within).await;
+    trace::end(server, span, path, &created);
+    let (head, new) = created?;
     Ok(created_reply(server, path, &parts, &head, new))
 }
 

@@ -16,7 +16,7 @@ use super::fields::{self, Fields, acked_text};
 use crate::error::Error;
 use crate::query;
 use crate::reply::{self, Reply};
-use crate::{Server, inbound};
+use crate::{Server, inbound, trace};
 
 pub(super) async fn answer(server: &Server, request: Request<Incoming>) -> Result<Reply, Error> {
     if request.method() != Method::POST {
@@ -38,14 +38,22 @@ pub(super) async fn answer(server: &Server, request: Request<Incoming>) -> Resul
         Ok(called) => called,
         Err(wrong) => return Ok(invalid(server, &wrong)),
     };
+    let started = server.engine.collects_spans().then(|| server.engine.clock().now());
+    let parent = trace::parent(&parts.headers);
+    let span = parent.and_then(|_| trace::begin(server, "callback", &parts.headers));
     let called = Called {
+        trace: span.map(|span| span.trace),
         subscription: subscription.to_owned(),
         path: query::decode_path(path),
         token: token.to_owned(),
         ..called
     };
     let asks_append = !called.appends.is_empty();
-    match server.engine.report(called).await {
+    let reported = server.engine.report(called).await;
+    let wake = reported.as_ref().ok().and_then(|(standing, _)| standing.trace);
+    let error = reported.as_ref().err().map(|refused| refused.failure.to_string());
+    trace::callback(server, span, wake, started, raw, error);
+    match reported {
         Ok((standing, token)) => {
             let mut body =
                 json!({ "ok": true, "token": token, "streams": streams(&standing.streams) });

@@ -26,3 +26,4 @@ mod shutdown;
 mod slow_headers;
 mod sse;
 mod targets;
+mod traces;

@@ -22,9 +22,8 @@ pub(crate) struct Endpoint {
 /// What it was sent.
 #[derive(Debug, Clone)]
 pub(crate) struct Posted {
-    pub(crate) target: String,
     headers: Vec<(String, String)>,
-    pub(crate) body: Vec<u8>,
+    body: Vec<u8>,
 }
 
 impl Posted {
@@ -87,7 +86,7 @@ async fn read(socket: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Posted> {
         if let Some(end) = end {
             let text = String::from_utf8(buffer[..end].to_vec()).unwrap();
             let mut lines = text.split("\r\n").filter(|line| !line.is_empty());
-            let target = lines.next().unwrap().split(' ').nth(1).unwrap().to_owned();
+            assert!(lines.next().unwrap().starts_with("POST "));
             let pair = |line: &str| {
                 let (name, value) = line.split_once(':').unwrap();
                 (name.to_ascii_lowercase(), value.trim().to_owned())
@@ -95,14 +94,14 @@ async fn read(socket: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Posted> {
             let headers: Vec<(String, String)> = lines.map(pair).collect();
             let length = headers.iter().find(|(name, _)| name == "content-length");
             let length: usize = length.map_or(0, |(_, value)| value.parse().unwrap());
-            wanted = Some((end, length, target, headers));
+            wanted = Some((end, length, headers));
         }
-        if let Some((end, length, target, headers)) = wanted.take()
+        if let Some((end, length, headers)) = wanted.take()
             && buffer.len() >= end + length
         {
             let body = buffer[end..end + length].to_vec();
             buffer.drain(..end + length);
-            return Some(Posted { target, headers, body });
+            return Some(Posted { headers, body });
         }
         if socket.read_buf(buffer).await.ok()? == 0 {
             return None;

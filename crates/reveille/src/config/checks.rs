@@ -1,0 +1,75 @@
+//! What settings may be, where their form alone does not tell.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use reveille_core::subscription::Timings;
+
+use super::units::{Period, PublicUrl};
+use super::{Auth, MAX_BODY_LIMIT_BYTES, PERIOD_LIMIT_MS, Settings};
+use crate::failure::usage;
+use crate::otlp;
+
+impl Settings {
+    pub(super) fn timings(&self) -> anyhow::Result<Timings> {
+        let default = Timings::default();
+        let timings = Timings {
+            webhook_timeout_ms: ms(self.webhook_timeout, default.webhook_timeout_ms),
+            waking_timeout_ms: ms(self.waking_timeout, default.waking_timeout_ms),
+            liveness_timeout_ms: ms(self.liveness_timeout, default.liveness_timeout_ms),
+            token_ttl_ms: ms(self.callback_token_ttl, default.token_ttl_ms),
+            give_up_after_ms: ms(self.consumer_gc_after, default.give_up_after_ms),
+            retry_scale_milli: self.retry_scale.map_or(1_000, |factor| factor.thousandths),
+        };
+        for (flag, value) in [
+            ("--webhook-timeout", timings.webhook_timeout_ms),
+            ("--waking-timeout", timings.waking_timeout_ms),
+            ("--liveness-timeout", timings.liveness_timeout_ms),
+            ("--callback-token-ttl", timings.token_ttl_ms),
+            ("--consumer-gc-after", timings.give_up_after_ms),
+        ] {
+            if value == 0 {
+                return Err(usage(format!("{flag} must be longer than 0")));
+            }
+            if value > PERIOD_LIMIT_MS {
+                return Err(usage(format!("{flag} must be at most 3650d")));
+            }
+        }
+        Ok(timings)
+    }
+}
+
+fn ms(period: Option<Period>, default: u64) -> u64 {
+    period.map_or(default, |period| period.ms)
+}
+
+/// Nobody opens a server without keys to the network by accident.
+pub(super) fn check_exposure(listen: SocketAddr, auth: Auth, insecure: bool) -> anyhow::Result<()> {
+    if auth == Auth::Keys {
+        return Err(usage(
+            "--auth keys is not available in this version yet; leave it out \
+             and keep the server on a loopback address",
+        ));
+    }
+    if listen.ip().to_canonical().is_loopback() || insecure {
+        return Ok(());
+    }
+    Err(usage(format!(
+        "{listen} is not a loopback address: without --auth keys everybody who reaches it could \
+         read and write everything; listen on 127.0.0.1, or pass --insecure if that is what you want"
+    )))
+}
+
+pub(super) fn check_max_body(bytes: u64) -> anyhow::Result<usize> {
+    if bytes == 0 || bytes > MAX_BODY_LIMIT_BYTES {
+        return Err(usage("--max-body must be more than 0 and at most 32MiB"));
+    }
+    Ok(usize::try_from(bytes)?)
+}
+
+pub(super) fn check_otlp_endpoint(url: PublicUrl) -> anyhow::Result<Arc<str>> {
+    match otlp::destination(&url.0) {
+        Ok(_) => Ok(url.0.into()),
+        Err(error) => Err(usage(format!("--otlp-endpoint {}: {error}", url.0))),
+    }
+}
