@@ -75,7 +75,7 @@ fn fenced(
     let names_this_wake = |id| Ok(id) == before.wake_id.ok_or(());
     let verdict = match ground.policy.dialect {
         _ if is_gone(before) => Some(Rejected::Gone),
-        Dialect::Webhooks if callback.epoch != before.epoch => {
+        Dialect::Webhooks if callback.epoch != before.epoch || before.wake_id.is_none() => {
             Some(Rejected::StaleEpoch { given: callback.epoch, current: before.epoch })
         }
         Dialect::Webhooks => {
