@@ -267,7 +267,7 @@ async fn ds_links_leases_and_wakes_outlive_the_server() {
     let tail = server.ds_append("events/a").await;
     let second = woken(&mut endpoint).await;
     assert_eq!(second["generation"], 2);
-    server.drop_all().await;
+    server.stop().await;
 
     // A lease that ends while nobody serves is over when somebody does.
     clock.advance(60_000);
