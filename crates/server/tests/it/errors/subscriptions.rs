@@ -1,5 +1,6 @@
 //! What is refused about subscriptions and their consumers, in both dialects.
 
+use reveille_core::subscription::Timings;
 use serde_json::{Value, json};
 
 use crate::harness::*;
@@ -8,7 +9,9 @@ const URL: &str = "http://127.0.0.1:9/hook";
 
 pub(super) async fn refusals(seen: &mut Vec<Answer>) {
     let clock = HandClock::new();
-    let server = Setup::on(&clock).start().await;
+    // Tokens end before leases do.
+    let timings = Timings { token_ttl_ms: 10_000, ..Timings::default() };
+    let server = Setup { timings, ..Setup::on(&clock) }.start().await;
     of_making(&server, seen).await;
     of_callbacks(&clock, &server, seen).await;
     of_leases(&clock, &server, seen).await;
@@ -76,7 +79,7 @@ async fn of_callbacks(clock: &HandClock, server: &TestServer, seen: &mut Vec<Ans
     }
     let answer = call_back(server, &wake, "other", json!({ "epoch": 1 })).await;
     keep(seen, answer, 401, "TOKEN_INVALID");
-    clock.advance(3_600_001);
+    clock.advance(10_001);
     let answer = call_back(server, &wake, token, json!({ "epoch": 1 })).await;
     keep(seen, answer, 401, "TOKEN_EXPIRED");
 
@@ -109,7 +112,7 @@ async fn of_leases(clock: &HandClock, server: &TestServer, seen: &mut Vec<Answer
     other["generation"] = json!(9);
     let report = ds::report(&other, &[], true);
     keep(seen, server.ds_post("p/ack", token, &report).await, 409, "FENCED");
-    clock.advance(3_600_001);
+    clock.advance(10_001);
     keep(seen, server.ds_post("p/ack", token, &report).await, 401, "TOKEN_EXPIRED");
     keep(seen, server.ds_post("q/ack", token, &report).await, 404, "SUBSCRIPTION_NOT_FOUND");
 }
