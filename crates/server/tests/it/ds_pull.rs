@@ -165,7 +165,7 @@ async fn ds_a_claim_outlives_the_server() {
     server.ds_pull("p", "events/*", "wake/pool").await;
     let tail = server.ds_stream("events/a").await;
     let wake = claim(&server, "w1").await.expect(200).json();
-    server.drop_all().await;
+    server.stop().await;
 
     let server = Setup::on(&clock).start_in(directory.path()).await;
     let busy = claim(&server, "w2").await.expect(409).json()["error"].clone();
