@@ -289,11 +289,16 @@ impl Engine {
         run(self.partition(tenant), self.clock().as_ref(), &command).await
     }
 
-    /// The streams that a subscription is for: those named, and those that grew since it began.
-    pub fn links(&self, subscription: &Subscription) -> Result<Vec<(StreamPath, Linked)>, Failure> {
+    /// The streams that a subscription is for: those named, and those that grew since it began; at
+    /// most so many.
+    pub fn links(
+        &self,
+        subscription: &Subscription,
+        limit: usize,
+    ) -> Result<Vec<(StreamPath, Linked)>, Failure> {
         let reader = self.partition(&subscription.tenant).state.reader();
         let (from, to) = keys::links(subscription.id);
-        let pairs = reader.range(&from, &to, LIST_PAGE_MAX).map_err(reading::damaged)?;
+        let pairs = reader.range(&from, &to, limit).map_err(reading::damaged)?;
         let mut links = Vec::with_capacity(pairs.len());
         for (key, value) in pairs {
             let Some(path) = keys::parse_linked(&key) else { continue };

@@ -85,6 +85,7 @@ pub(super) fn step(
     input: &Input,
 ) -> Result<Consumer, Rejected> {
     let policy = subscription.policy(txn.timings());
+    let condition = txn.registry().condition(subscription.id);
     let given = Given {
         now: txn.now(),
         fresh_wake_id: txn.wake_id(),
@@ -92,7 +93,7 @@ pub(super) fn step(
         policy: &policy,
         tail: &|link| tails.of(link),
         more_pending,
-        worth_waking: &|_| false,
+        worth_waking: &|backlog| condition.is_some_and(|it| it.holds(backlog)),
     };
     let step = consumer.step(&given, input)?;
     for Consequence::Tell { epoch, attempt } in step.effects {

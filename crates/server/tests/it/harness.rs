@@ -5,6 +5,8 @@
 pub(crate) mod alone;
 pub(crate) mod client;
 pub(crate) mod clock;
+pub(crate) mod ds;
+pub(crate) mod endpoint;
 pub(crate) mod events;
 pub(crate) mod server;
 
@@ -14,6 +16,7 @@ use std::time::Duration;
 pub(crate) use alone::{Memory, alone};
 pub(crate) use client::{Answer, Connection, Head, Headers, Piece, head_of, request};
 pub(crate) use clock::{HandClock, START_MS};
+pub(crate) use endpoint::{Call, Endpoint};
 pub(crate) use events::Events;
 pub(crate) use server::{LONG_POLL_MS, Setup, TestServer};
 
