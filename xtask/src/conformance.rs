@@ -1,4 +1,4 @@
-//! The published Durable Streams suite and the official client, through vitest.
+//! The published Durable Streams suite, the official client and the examples, through vitest.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -36,13 +36,23 @@ pub(crate) fn suite(rounds: u64) -> anyhow::Result<Tally> {
 
 /// Appends and tails across kills; the test starts and kills the server itself.
 pub(crate) fn client() -> anyhow::Result<Tally> {
+    across_kills("client")
+}
+
+/// The agents under `examples`, woken across kills.
+pub(crate) fn examples() -> anyhow::Result<Tally> {
+    across_kills("examples")
+}
+
+fn across_kills(name: &str) -> anyhow::Result<Tally> {
     setup::npm_packages()?;
-    let scratch = workspace::scratch("client")?;
+    let scratch = workspace::scratch(name)?;
     let program = workspace::reveille()?;
-    let report = vitest(&scratch, "client.test.ts", ("REVEILLE_BIN", program.as_ref()))?;
+    let file = format!("{name}.test.ts");
+    let report = vitest(&scratch, &file, ("REVEILLE_BIN", program.as_ref()))?;
     let outcome = Outcome::read(&report)?;
-    if outcome.passed == 0 || !outcome.skipped.is_empty() {
-        bail!("{} client tests ran, {} were skipped", outcome.passed, outcome.skipped.len());
+    if outcome.passed + outcome.failed.len() == 0 || !outcome.skipped.is_empty() {
+        bail!("{} tests of {name} ran, {} were skipped", outcome.passed, outcome.skipped.len());
     }
     Ok(outcome.tally())
 }
