@@ -172,14 +172,20 @@ impl Engine {
         }
     }
 
-    /// A consumer reports. Whoever has no good token learns nothing, not even who exists.
-    pub async fn report(&self, called: Called) -> Result<(Standing, String), CallRefused> {
+    /// By which right a consumer reports; whether the token has expired is not asked yet.
+    pub fn caller(&self, called: &Called) -> Result<Claims, CallRefused> {
         let claims = self.keyring().verify(&called.token);
         let claims = claims.map_err(|_| CallRefused::plain(Refused::TokenInvalid))?;
         let name = format!("{}:{}", called.subscription, called.path);
         if claims.kind != TokenKind::Callback || *claims.consumer != *name {
             return Err(CallRefused::plain(Refused::TokenInvalid));
         }
+        Ok(claims)
+    }
+
+    /// A consumer reports. Whoever has no good token learns nothing, not even who exists.
+    pub async fn report(&self, called: Called) -> Result<(Standing, String), CallRefused> {
+        let claims = self.caller(&called)?;
         let path = StreamPath::parse(&called.path);
         let path = path.map_err(|_| CallRefused::plain(Refused::Consumer(Rejected::Gone)))?;
         let subscription = SubscriptionId(claims.subscription);

@@ -396,6 +396,13 @@ pub(super) fn timer(
         enrolled.consumer = step(txn, &subscription, key, consumer, &tails, false, &input)
             .expect("a timer is never refused");
         txn.keep(key, enrolled);
+    } else if txn.registry().get(key.subscription).is_some()
+        && let Some(mut left) = txn.consumer(key)?
+        && left.timer_at == fired
+    {
+        // Its stream has ended. One that takes its place must not rely on an entry that is gone.
+        left.timer_at = None;
+        txn.set(keys::consumer(key), record::encode_consumer(&left));
     }
     txn.remove(entry);
     Ok(Answer::Done)

@@ -9,6 +9,8 @@ pub(crate) mod ds;
 pub(crate) mod endpoint;
 pub(crate) mod events;
 pub(crate) mod server;
+pub(crate) mod sink;
+pub(crate) mod wakes;
 
 use std::future::Future;
 use std::time::Duration;
@@ -19,6 +21,8 @@ pub(crate) use clock::{HandClock, START_MS};
 pub(crate) use endpoint::{Call, Endpoint};
 pub(crate) use events::Events;
 pub(crate) use server::{LONG_POLL_MS, Setup, TestServer};
+pub(crate) use sink::{Call, Sink};
+pub(crate) use wakes::{JSON, Wakes, ZERO};
 
 /// Nothing in these tests takes this long, unless it would take forever.
 const PATIENCE: Duration = Duration::from_secs(20);
