@@ -11,6 +11,7 @@ import {
   IdempotentProducer,
   stream,
 } from "@durable-streams/client"
+import { between, seeded } from "./chance"
 import { Server } from "./server"
 
 const KILLS = 6
@@ -240,22 +241,4 @@ const persistent: Fetch = async (input, init) => {
 /** A connection refused or cut (undici throws a TypeError), or a server that is not ready yet. */
 function isDisconnect(error: unknown): boolean {
   return error instanceof TypeError || (error instanceof FetchError && error.status >= 500)
-}
-
-/** The same sequence for the same REVEILLE_SEED; says which one it took. */
-function seeded(what: string): () => number {
-  const seed = Number(process.env.REVEILLE_SEED ?? Math.floor(Math.random() * 2 ** 31))
-  console.log(`${what}: REVEILLE_SEED=${seed}`)
-  let state = seed
-  return () => {
-    // mulberry32
-    state = (state + 0x6d2b79f5) | 0
-    let t = Math.imul(state ^ (state >>> 15), 1 | state)
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32
-  }
-}
-
-function between(random: () => number, low: number, high: number): number {
-  return low + Math.floor(random() * (Math.floor(high) - low))
 }

@@ -25,7 +25,7 @@ export class Server {
 
   static async start(): Promise<Server> {
     const bin = process.env.REVEILLE_BIN
-    if (!bin) throw new Error("REVEILLE_BIN is not set: run `cargo xtask client`")
+    if (!bin) throw new Error("REVEILLE_BIN is not set: run `cargo xtask client` or `examples`")
     const dataDir = await mkdtemp(join(tmpdir(), "reveille-client-"))
     const server = new Server(bin, await freePort(), dataDir)
     await server.restart()
@@ -76,7 +76,7 @@ export class Server {
  * A port below the range the kernel hands to outgoing connections: a client that keeps dialing a
  * dead server could otherwise be given the server's own port and end up connected to itself.
  */
-async function freePort(): Promise<number> {
+export async function freePort(): Promise<number> {
   for (;;) {
     const port = 20_000 + Math.floor(Math.random() * 10_000)
     const probe = createServer()

@@ -7,4 +7,4 @@ if (!baseUrl) {
   throw new Error("REVEILLE_TEST_URL is not set: run `cargo xtask conformance`")
 }
 
-runConformanceTests({ baseUrl, subscriptions: false })
+runConformanceTests({ baseUrl, subscriptions: true })

@@ -5,12 +5,13 @@
 //!   for every cell (appends to one stream, appends to a thousand, …)
 //!     for every subject (reveille, durable-streams, the npm server; the order turns each round)
 //!       a new data directory, a new server process, one run of the generator, kill, remove
-//! then reveille alone: a million streams, and the soak
+//! then reveille alone: a million streams, a million consumers, and the soak
 //! ```
 //!
 //! The medians, their ratios and the goals go to standard output and to `target/bench`.
 
 mod cell;
+mod consumers;
 mod goal;
 mod million;
 mod results;
@@ -42,7 +43,8 @@ Usage: cargo xtask bench [OPTIONS]
 
 Options:
   --quick             short runs, one round: does it work, not how fast is it
-  --only LIST         some of append,read,latency,create,idle,soak,million
+  --only LIST         some of append,read,latency,create,idle,wake,wakes,noisy,soak,million,
+                      consumers
   --subjects LIST     some of reveille,durable-streams,npm
   --rounds N          rounds whose median counts [default: 3]
   --help              this text
@@ -50,7 +52,19 @@ Options:
 Example: cargo xtask bench --only append,latency --rounds 5
 ";
 
-const WORKS: [&str; 7] = ["append", "read", "latency", "create", "idle", "soak", "million"];
+const WORKS: [&str; 11] = [
+    "append",
+    "read",
+    "latency",
+    "create",
+    "idle",
+    "wake",
+    "wakes",
+    "noisy",
+    "soak",
+    "million",
+    "consumers",
+];
 
 #[derive(Debug, PartialEq, Eq)]
 struct Options {
@@ -88,8 +102,10 @@ pub(crate) fn run(args: Vec<String>) -> anyhow::Result<()> {
     }
     let mut results = Results::new(&subjects, machine::describe(&place.root));
     let wanted = |work: &str| options.only.iter().any(|name| name == work);
-    let cells: Vec<Cell> =
-        cell::all(options.quick).into_iter().filter(|cell| wanted(cell.work)).collect();
+    let cells: Vec<Cell> = cell::all(options.quick)
+        .into_iter()
+        .filter(|cell| wanted(cell.work) || cell.beside.is_some_and(wanted))
+        .collect();
     for round in 0..options.rounds {
         for cell in &cells {
             for subject in turned(&subjects, round) {
@@ -100,6 +116,9 @@ pub(crate) fn run(args: Vec<String>) -> anyhow::Result<()> {
     if let Some(ours) = alone {
         if wanted("million") {
             results.million = results.checked("million", million::run(&place, ours));
+        }
+        if wanted("consumers") {
+            results.consumers = results.checked("consumers", consumers::run(&place, ours));
         }
         if wanted("soak") {
             results.soak = results.checked("soak", soak::run(&place, ours));
@@ -196,7 +215,7 @@ mod tests {
     #[test]
     fn options_choose_what_is_measured() {
         let all = parsed("").unwrap().unwrap();
-        assert_eq!((all.only.len(), all.subjects.len(), all.rounds, all.quick), (7, 3, 3, false));
+        assert_eq!((all.only.len(), all.subjects.len(), all.rounds, all.quick), (11, 3, 3, false));
         let some = parsed("--quick --only append,soak --subjects npm").unwrap().unwrap();
         assert_eq!((some.only.len(), some.rounds), (2, 1));
         assert_eq!(some.subjects, ["npm"]);

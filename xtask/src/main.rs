@@ -32,12 +32,13 @@ Usage: cargo xtask COMMAND [OPTIONS]
   check                                formatting and lints
   conformance [--rounds N]             the published Durable Streams suite
   client                               the official TypeScript client across kill -9
+  examples                             the agents under examples/, woken across kill -9
   crash [--rounds N] [--flips N] [--seed S]
                                        kill -9 under load, then flipped bits
   sim [--seeds N] [--seed S] [--lag] [--unsynced] [--trace] [--release]
                                        the simulator: many seeds, or one again
   bench …                              reveille beside its peers; `bench --help` says how
-  setup                                fetch what cargo does not: npm packages for the suite
+  setup                                fetch what cargo does not: npm packages
   help                                 this text
 
 REVEILLE_BIN runs another binary than target/debug/reveille; REVEILLE_TEST_URL runs the
@@ -86,6 +87,11 @@ fn run(command: &str, args: Vec<String>) -> anyhow::Result<()> {
             workspace::build_server()?;
             passed(conformance::client()?)
         }
+        "examples" => {
+            args::none(args)?;
+            workspace::build_server()?;
+            passed(conformance::examples()?)
+        }
         "crash" => {
             let [rounds, flips, seed] = args::numbers(args, ["--rounds", "--flips", "--seed"])?;
             workspace::build_server()?;
@@ -119,6 +125,7 @@ fn test() -> anyhow::Result<()> {
         }
         steps.run("conformance", || conformance::suite(SUITE_ROUNDS));
         steps.run("client", conformance::client);
+        steps.run("examples", conformance::examples);
         steps.run("crash", || crash::run(CRASH_ROUNDS, FLIPS, None));
     }
     steps.finish()

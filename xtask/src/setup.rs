@@ -1,4 +1,4 @@
-//! Fetches what cargo does not: the npm packages of the conformance suite and the client test.
+//! Fetches what cargo does not: the npm packages of the tests and of an example.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -11,26 +11,33 @@ use crate::workspace;
 /// What vitest, which runs the suite, asks for.
 const NODE_MIN: (u32, u32) = (20, 19);
 
+const SUITE: &str = "tests/conformance";
+/// Everything that has a lockfile.
+const PROJECTS: [&str; 2] = [SUITE, "examples/agent-node"];
+
 pub(crate) fn npm_project() -> PathBuf {
-    workspace::root().join("tests/conformance")
+    workspace::root().join(SUITE)
 }
 
-/// Installs the packages if they are missing or the lockfile has changed since.
+/// Installs the packages that are missing or whose lockfile has changed since.
 pub(crate) fn npm_packages() -> anyhow::Result<()> {
-    let project = npm_project();
-    let wanted = std::fs::read(project.join("package-lock.json"))?;
-    // A copy of the lockfile that was installed: npm's own is not byte for byte the same.
-    let installed = project.join("node_modules/.installed-lock.json");
-    if std::fs::read(&installed).is_ok_and(|bytes| bytes == wanted) {
-        println!("npm packages: up to date");
-        return Ok(());
+    for name in PROJECTS {
+        let project = workspace::root().join(name);
+        let wanted = std::fs::read(project.join("package-lock.json"))?;
+        // A copy of the lockfile that was installed: npm's own is not byte for byte the same.
+        let installed = project.join("node_modules/.installed-lock.json");
+        if std::fs::read(&installed).is_ok_and(|bytes| bytes == wanted) {
+            println!("npm packages: {name} is up to date");
+            continue;
+        }
+        require_node()?;
+        println!("npm packages: installing into {name}/node_modules");
+        let mut npm = Command::new("npm");
+        npm.args(["ci", "--no-audit", "--no-fund"]).current_dir(&project);
+        steps::call(&mut npm)
+            .context("check the network and npm's registry settings, then repeat")?;
+        std::fs::write(&installed, wanted)?;
     }
-    require_node()?;
-    println!("npm packages: installing into tests/conformance/node_modules");
-    let mut npm = Command::new("npm");
-    npm.args(["ci", "--no-audit", "--no-fund"]).current_dir(&project);
-    steps::call(&mut npm).context("check the network and npm's registry settings, then repeat")?;
-    std::fs::write(&installed, wanted)?;
     Ok(())
 }
 

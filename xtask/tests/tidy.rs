@@ -105,6 +105,8 @@ fn crates_know_only_those_below_them() {
 fn nothing_below_core_does_io() {
     let output = std::process::Command::new(env!("CARGO"))
         .args(["tree", "-p", "reveille-core", "-e", "normal", "--prefix", "none", "--offline"])
+        // The parser of CEL has a lock, and that knows how a thread waits; it does nothing else.
+        .args(["--prune", "parking_lot_core"])
         .current_dir(root())
         .output()
         .expect("cargo runs");

@@ -398,11 +398,25 @@ impl Step {
             return spaced;
         };
         let latest = since + max_delay;
-        if (given.worth_waking)(&self.consumer.backlog(given)) {
-            spaced.min(latest)
-        } else {
-            latest
+        let backlog = self.consumer.backlog(given);
+        let worth = |waited_ms| (given.worth_waking)(&Backlog { waited_ms, ..backlog });
+        if worth(backlog.waited_ms) {
+            return spaced.min(latest);
         }
+        if !worth(max_delay) {
+            return latest;
+        }
+        // Waiting alone will make it worth while: somewhere between these two.
+        let (mut not_yet, mut then) = (backlog.waited_ms, max_delay);
+        while then.saturating_sub(not_yet) > 1 {
+            let middle = not_yet + (then - not_yet) / 2;
+            if worth(middle) {
+                then = middle;
+            } else {
+                not_yet = middle;
+            }
+        }
+        spaced.max(since + then).min(latest)
     }
 
     fn wake(&mut self, given: &Given<'_>) {

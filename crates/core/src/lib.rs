@@ -6,6 +6,7 @@
 
 #![warn(missing_docs)]
 
+pub mod condition;
 pub mod consumer;
 pub mod cursor;
 pub mod json;

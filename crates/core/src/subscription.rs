@@ -149,12 +149,16 @@ pub fn relative(path: &StreamPath) -> &str {
     path.as_str().strip_prefix(STREAM_ROOT).unwrap_or(path.as_str())
 }
 
+/// Whether a subscription can have this name.
+pub fn is_name(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+    (1..=SUBSCRIPTION_NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(allowed)
+}
+
 impl Asked {
     /// Checks what a type cannot.
     pub fn check(&self) -> Result<(), AskedError> {
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
-        let len = self.name.len();
-        if len == 0 || len > SUBSCRIPTION_NAME_BYTES_MAX || !self.name.bytes().all(allowed) {
+        if !is_name(&self.name) {
             return Err(AskedError::Name);
         }
         let long = |text: &Arc<str>| text.len() > DESCRIPTION_BYTES_MAX;

@@ -25,6 +25,15 @@ impl Millis {
     pub fn parse_rfc3339(text: &str) -> Option<Millis> {
         parse_rfc3339(text.as_bytes())
     }
+
+    /// Writes an RFC 3339 timestamp, as JavaScript's `toISOString` does.
+    pub fn to_rfc3339(self) -> String {
+        let (days, rest) = (self.0 / 86_400_000, self.0 % 86_400_000);
+        let (year, month, day) = civil_from_days(days);
+        let (hour, minute) = (rest / 3_600_000, rest / 60_000 % 60);
+        let (second, millis) = (rest / 1_000 % 60, rest % 1_000);
+        format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+    }
 }
 
 impl Add<u64> for Millis {
@@ -151,6 +160,21 @@ fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + day_of_era - 719_468
 }
 
+/// Undoes [`days_from_civil`]: year, month and day of a day since 1970-01-01.
+fn civil_from_days(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let leap_days = day_of_era / 1_460 + day_of_era / 146_096;
+    let year_of_era = (day_of_era + day_of_era / 36_524 - leap_days) / 365;
+    let year_start = 365 * year_of_era + year_of_era / 4 - year_of_era / 100;
+    let day_of_year = day_of_era - year_start;
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    (year, month, day)
+}
+
 const TIME_UNITS: [(&str, u64); 5] =
     [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
@@ -183,6 +207,16 @@ mod tests {
         check("2026-11-15T23:00:00.25+02:00", Some(1_794_776_400_250));
         check("2026-11-15T16:00:00-05:00", Some(1_794_776_400_000));
         check("1969-12-31T23:00:00Z", Some(0));
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        assert_eq!(Millis(951_825_600_007).to_rfc3339(), "2000-02-29T12:00:00.007Z");
+        assert_eq!(Millis(0).to_rfc3339(), "1970-01-01T00:00:00.000Z");
+        for day in 0..=366 * 230 {
+            let at = Millis(day * 86_400_000 + 86_399_999);
+            assert_eq!(Millis::parse_rfc3339(&at.to_rfc3339()), Some(at), "{day}");
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use reveille_core::consumer::{
-    Ack, Answer, Callback, Consumer, Input, Link, Phase, Policy, WakeId,
+    Ack, Answer, Callback, Consumer, Input, Link, Phase, Policy, WakeBy, WakeId,
 };
 use reveille_core::stream::StreamId;
 use reveille_core::{Millis, Offset, StreamPath};
@@ -144,7 +144,11 @@ impl Walk {
         }
     }
 
+    /// An event in a stream is written, or not: nobody answers it.
     fn answer(&self, which: &Which, kind: u8) -> Option<Input> {
+        if self.policy.wake_by == WakeBy::Pull {
+            return None;
+        }
         let (epoch, attempt, announced) = match which {
             Which::Last => self.told.last()?.clone(),
             Which::Earlier(_) if self.told.is_empty() => return None,
@@ -155,7 +159,6 @@ impl Walk {
             }
         };
         let answer = match kind {
-            // An event in a stream is written, or not: nobody accepts it.
             0 => Answer::Accepted,
             1 => Answer::Done(announced),
             _ => Answer::Failed,
@@ -172,7 +175,6 @@ impl Walk {
             Wake::Earlier(_) if earlier.is_empty() => None,
             Wake::Earlier(index) => Some(Ok(*index.get(&earlier))),
             Wake::Invented => Some(Ok(WakeId([0xab; 12]))),
-            // Before the first wake there is no name that could be garbled.
             Wake::Garbage => Some(Err(())),
         };
         (epoch, wake_id)
@@ -281,5 +283,5 @@ fn most_walks_go_far() {
         retried += u32::from(walk.told.iter().any(|(_, attempt, _)| *attempt > 1));
     }
     println!("gone {gone}, woken thrice {woken}, retried {retried}, collecting {collected}");
-    assert!(gone < 120 && woken > 50 && retried > 20 && collected > 100);
+    assert!(gone < 120 && woken > 50 && retried > 10 && collected > 100);
 }

@@ -197,5 +197,5 @@ fn a_machine_that_forgets_work_is_found_out() {
 #[test]
 fn a_machine_that_confuses_wakes_is_found_out() {
     breaks(renames_retries, "S2");
-    breaks(wakes_whoever_is_awake, "cancelled before");
+    breaks(wakes_whoever_is_awake, "wakes nobody who is awake");
 }

@@ -13,6 +13,10 @@ use reveille_store::record::{self, SigningKey};
 
 use crate::doors::Entropy;
 
+/// Signing keys that are published at once: whoever replaces keys faster than that gives up the
+/// oldest early.
+const SIGNING_KEYS_MAX: usize = 16;
+
 /// Keys that sign, and keys that are still published.
 pub struct Keyring {
     entropy: Arc<dyn Entropy>,
@@ -125,6 +129,7 @@ impl Keyring {
                 keys.push(SigningKey { retires_at: Some(at), ..key.clone() });
             }
         }
+        keys.truncate(SIGNING_KEYS_MAX);
         (signing.stored.clone(), record::encode_signing_keys(&keys))
     }
 

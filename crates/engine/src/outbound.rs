@@ -258,6 +258,18 @@ impl Outbound {
         if enrolled.consumer.epoch != told.epoch || attempt != told.attempt {
             return Ok(None);
         }
+        if let Some(path) = &told.consumer.path {
+            // What is left of a consumer whose stream has ended waits to be forgotten.
+            let head = reading::head(reader, &subscription.tenant, path)?;
+            let lives = head.is_some_and(|head| {
+                !head.soft_deleted
+                    && Some(head.id) == enrolled.primary
+                    && self.clock.now() < self.shared.touches.expires_at(&head)
+            });
+            if !lives {
+                return Ok(None);
+            }
+        }
         let streams = streams(reader, subscription, &enrolled)?;
         Ok(Some((enrolled, streams)))
     }

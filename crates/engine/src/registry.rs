@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use reveille_core::condition::WakeCondition;
 use reveille_core::consumer::Dialect;
 use reveille_core::matcher::Matcher;
 use reveille_core::subscription::{Subscription, SubscriptionId};
@@ -19,6 +20,7 @@ pub struct Registry {
     by_id: HashMap<SubscriptionId, Arc<Subscription>>,
     by_name: HashMap<(Tenant, Dialect, Arc<str>), SubscriptionId>,
     matchers: HashMap<Tenant, Matcher<u64>>,
+    conditions: HashMap<SubscriptionId, Arc<WakeCondition>>,
     /// Whether anybody follows a stream by name; never taken back until the next start.
     pub(crate) any_followers: bool,
 }
@@ -69,6 +71,12 @@ impl Registry {
             let matcher = self.matchers.entry(subscription.tenant.clone()).or_default();
             matcher.insert(pattern, subscription.id.0);
         }
+        // It was read when the subscription was made; one that cannot be read any more makes every
+        // wake wait for as long as it may.
+        let condition = asked.economy.wake_if.as_ref().and_then(|it| WakeCondition::parse(it).ok());
+        if let Some(condition) = condition {
+            self.conditions.insert(subscription.id, Arc::new(condition));
+        }
         let name = (subscription.tenant.clone(), asked.dialect, asked.name.clone());
         self.by_name.insert(name, subscription.id);
         self.by_id.insert(subscription.id, subscription);
@@ -86,6 +94,12 @@ impl Registry {
         }
         self.by_name.remove(&(subscription.tenant.clone(), asked.dialect, asked.name.clone()));
         self.by_id.remove(&subscription.id);
+        self.conditions.remove(&subscription.id);
+    }
+
+    /// The condition under which a subscription's work is worth a wake.
+    pub(crate) fn condition(&self, id: SubscriptionId) -> Option<&WakeCondition> {
+        self.conditions.get(&id).map(Arc::as_ref)
     }
 
     /// A subscription that has not ended.

@@ -164,14 +164,20 @@ impl Engine {
         }
     }
 
-    /// A consumer reports. Whoever has no good token learns nothing, not even who exists.
-    pub async fn report(&self, called: Called) -> Result<(Standing, String), CallRefused> {
+    /// By which right a consumer reports; whether the token has expired is not asked yet.
+    pub fn caller(&self, called: &Called) -> Result<Claims, CallRefused> {
         let claims = self.keyring().verify(&called.token);
         let claims = claims.map_err(|_| CallRefused::plain(Refused::TokenInvalid))?;
         let name = format!("{}:{}", called.subscription, called.path);
         if claims.kind != TokenKind::Callback || *claims.consumer != *name {
             return Err(CallRefused::plain(Refused::TokenInvalid));
         }
+        Ok(claims)
+    }
+
+    /// A consumer reports. Whoever has no good token learns nothing, not even who exists.
+    pub async fn report(&self, called: Called) -> Result<(Standing, String), CallRefused> {
+        let claims = self.caller(&called)?;
         let path = StreamPath::parse(&called.path);
         let path = path.map_err(|_| CallRefused::plain(Refused::Consumer(Rejected::Gone)))?;
         let subscription = SubscriptionId(claims.subscription);
@@ -281,11 +287,16 @@ impl Engine {
         run(self.partition(tenant), self.clock().as_ref(), &command).await
     }
 
-    /// The streams that a subscription is for: those named, and those that grew since it began.
-    pub fn links(&self, subscription: &Subscription) -> Result<Vec<(StreamPath, Linked)>, Failure> {
+    /// The streams that a subscription is for: those named, and those that grew since it began; at
+    /// most so many.
+    pub fn links(
+        &self,
+        subscription: &Subscription,
+        limit: usize,
+    ) -> Result<Vec<(StreamPath, Linked)>, Failure> {
         let reader = self.partition(&subscription.tenant).state.reader();
         let (from, to) = keys::links(subscription.id);
-        let pairs = reader.range(&from, &to, LIST_PAGE_MAX).map_err(reading::damaged)?;
+        let pairs = reader.range(&from, &to, limit).map_err(reading::damaged)?;
         let mut links = Vec::with_capacity(pairs.len());
         for (key, value) in pairs {
             let Some(path) = keys::parse_linked(&key) else { continue };

@@ -1,4 +1,4 @@
-//! One keep-alive connection: a request out, its answer in, nothing pipelined.
+//! One keep-alive connection: a request out and its answer in, or the reverse; nothing pipelined.
 
 use std::io;
 use std::net::SocketAddr;
@@ -67,9 +67,39 @@ pub(crate) struct Answer {
 impl Connection {
     pub(crate) async fn open(address: SocketAddr, buffer: usize) -> Result<Connection, Failure> {
         let stream = TcpStream::connect(address).await.map_err(|e| Failure::Connect(e.kind()))?;
+        Connection::on(stream, buffer)
+    }
+
+    /// Takes a connection that was opened, by us or to us.
+    pub(crate) fn on(stream: TcpStream, buffer: usize) -> Result<Connection, Failure> {
         stream.set_nodelay(true).map_err(|e| Failure::Connect(e.kind()))?;
         let buffer = vec![0; buffer].into_boxed_slice();
         Ok(Connection { stream, buffer, start: 0, end: 0, reusable: true })
+    }
+
+    /// The next request of somebody who calls us: the path, with the body given to `sink`.
+    pub(crate) async fn request(&mut self, sink: impl FnMut(&[u8])) -> Result<String, Failure> {
+        loop {
+            let arrived = self.arrived();
+            if let Some((head, path)) = wire::parse_request(arrived)? {
+                let path = String::from_utf8_lossy(arrived.get(path).unwrap_or_default());
+                let path = path.into_owned();
+                self.start += head.head_bytes;
+                self.body(head.framing, sink).await?;
+                return Ok(path);
+            }
+            self.more().await?;
+        }
+    }
+
+    /// Waits until whoever calls us hangs up.
+    pub(crate) async fn hung_up(&mut self) {
+        loop {
+            (self.start, self.end) = (0, 0);
+            if self.more().await.is_err() {
+                return;
+            }
+        }
     }
 
     pub(crate) async fn send(&mut self, request: &[u8]) -> Result<(), Failure> {

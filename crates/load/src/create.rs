@@ -9,7 +9,7 @@ use crate::append::seconds;
 use crate::crew::{Crew, Requests};
 use crate::message::Messages;
 use crate::report::Report;
-use crate::target::Target;
+use crate::target::{Streams, Target};
 use crate::usage::Meter;
 
 /// Streams created per second, each with its first message.
@@ -35,17 +35,7 @@ pub(crate) async fn run(work: &Create) -> anyhow::Result<Report> {
     let limit = seconds("--seconds", work.seconds)?;
     ensure!(work.connections > 0, "--connections must be at least 1");
     let streams = work.target.resolve().await?;
-    let messages = Messages::new(work.body)?;
-    let target = streams.clone();
-    let body = RefCell::new(Vec::new());
-    let write = Box::new(move |number, request: &mut Vec<u8>| {
-        let mut body = body.borrow_mut();
-        body.clear();
-        messages.write(number, &mut body);
-        target.put(number, &body, request);
-    });
-    let bytes = u64::try_from(work.body)?;
-    let requests = Requests { limit: Some(work.count), expect: 201, bytes, write };
+    let requests = creations(&streams, work.count, Messages::new(work.body)?);
 
     let start = Meter::read(work.target.pid);
     let mut crew = Crew::start(streams.address, work.connections, requests);
@@ -60,4 +50,18 @@ pub(crate) async fn run(work: &Create) -> anyhow::Result<Report> {
         settings += &format!(", stopped after {} s", work.seconds);
     }
     Ok(Report::new("create", settings, &measured, &elsewhere, (start, end)))
+}
+
+/// Creates `count` streams with a message each.
+pub(crate) fn creations(streams: &Streams, count: u64, messages: Messages) -> Requests {
+    let bytes = messages.bytes();
+    let streams = streams.clone();
+    let body = RefCell::new(Vec::new());
+    let write = Box::new(move |number, request: &mut Vec<u8>| {
+        let mut body = body.borrow_mut();
+        body.clear();
+        messages.write(number, &mut body);
+        streams.put(number, &body, request);
+    });
+    Requests { limit: Some(count), expect: 201, bytes, write }
 }

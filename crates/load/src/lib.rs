@@ -1,8 +1,9 @@
 //! The load generator behind `reveille bench`: one thread, raw sockets, any Durable Streams server.
 //!
 //! ```text
-//! work     what to do, as the command line says it        (append, read, latency, create, idle, soak)
+//! work     what to do, as the command line says it        (append, read, latency, wake, …)
 //! crew     N connections in a closed loop, one request in flight on each
+//! sink     the endpoint that is woken, in this process
 //! wire     bytes of an HTTP/1.1 answer  -> status, framing, the few headers that matter
 //! tally    what happened: answers, latencies, errors by status
 //! usage    what it cost: CPU and memory of the server, of this process, of everything else
@@ -20,9 +21,16 @@ mod latency;
 mod read;
 mod soak;
 
+mod consumers;
+mod wake;
+mod wakes;
+
 mod crew;
+mod dialect;
 mod live;
 mod message;
+mod noise;
+mod sink;
 mod target;
 
 mod connection;
@@ -39,7 +47,9 @@ use anyhow::Context as _;
 use clap::Subcommand;
 
 pub use crate::append::Append;
+pub use crate::consumers::Consumers;
 pub use crate::create::Create;
+pub use crate::dialect::Dialect;
 pub use crate::histogram::Latency;
 pub use crate::idle::{Fanout, Idle};
 pub use crate::latency::{LiveLatency, Mode};
@@ -48,6 +58,8 @@ pub use crate::report::{ERROR_RATE_MAX, Report};
 pub use crate::soak::{Sample, Soak};
 pub use crate::target::{Output, Target};
 pub use crate::usage::Used;
+pub use crate::wake::Wake;
+pub use crate::wakes::{Wakes, Woken};
 
 /// What to measure.
 #[derive(Debug, Clone, Subcommand)]
@@ -74,6 +86,18 @@ pub enum Work {
         after_help = "Example: reveille bench soak --seconds 600 --pid 4711 --data-dir ./reveille-data"
     )]
     Soak(Soak),
+    /// Time from sending an append to the consumer's endpoint holding the wake
+    #[command(after_help = "\
+The endpoint is in this process and answers {\"done\":true}; the server must be allowed to call it.
+
+Example: reveille bench wake --dead 10000 --hanging 1000")]
+    Wake(Wake),
+    /// Wakes per second, with appends at full rate
+    #[command(after_help = "Example: reveille bench wakes --streams 1000 --connections 64")]
+    Wakes(Wakes),
+    /// Consumers that were woken once: how fast, and what they cost when they are idle
+    #[command(after_help = "Example: reveille bench consumers --count 1000000 --pid 4711")]
+    Consumers(Consumers),
 }
 
 impl Work {
@@ -86,6 +110,9 @@ impl Work {
             Work::Create(work) => &work.target,
             Work::Idle(work) => &work.target,
             Work::Soak(work) => &work.target,
+            Work::Wake(work) => &work.target,
+            Work::Wakes(work) => &work.target,
+            Work::Consumers(work) => &work.target,
         }
     }
 }
@@ -105,6 +132,9 @@ pub fn run(work: &Work) -> anyhow::Result<Report> {
             Work::Create(work) => create::run(work).await,
             Work::Idle(work) => idle::run(work).await,
             Work::Soak(work) => soak::run(work).await,
+            Work::Wake(work) => wake::run(work).await,
+            Work::Wakes(work) => wakes::run(work).await,
+            Work::Consumers(work) => consumers::run(work).await,
         }
     }))
 }

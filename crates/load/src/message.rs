@@ -38,6 +38,11 @@ impl Messages {
         Ok(Messages { bytes, text: letters.take(TEXT_BYTES.max(bytes) + TEXT_BYTES).collect() })
     }
 
+    /// The size of each.
+    pub(crate) fn bytes(&self) -> u64 {
+        u64::try_from(self.bytes).unwrap_or(u64::MAX)
+    }
+
     /// Appends message `number` to `out`.
     pub(crate) fn write(&self, number: u64, out: &mut Vec<u8>) {
         let end = out.len() + self.bytes;

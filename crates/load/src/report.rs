@@ -11,6 +11,7 @@ use crate::soak::Sample;
 use crate::tally::{Errors, Tally};
 use crate::target::Output;
 use crate::usage::{Meter, Used};
+use crate::wakes::Woken;
 
 /// More errors than this share of the requests, and the report opens with a warning.
 pub const ERROR_RATE_MAX: f64 = 0.001;
@@ -35,10 +36,13 @@ pub struct Report {
     /// Millions of bytes per second.
     pub megabytes_per_second: f64,
     /// The time from sending a request to its answer, in microseconds; for the work `latency` the
-    /// time from sending an append to the reader holding it.
+    /// time from sending an append to the reader holding it, for `wake` to the endpoint holding
+    /// the wake.
     pub latency_us: Option<Latency>,
-    /// For the work `latency`: the time from sending an append to its own answer.
+    /// For the works `latency` and `wake`: the time from sending an append to its own answer.
     pub answer_us: Option<Latency>,
+    /// For the work `wake`: the same for appends to a stream without a consumer.
+    pub plain_us: Option<Latency>,
     /// Requests that were not answered as they should be, over the whole run, by status or by
     /// kind of failure.
     pub errors: BTreeMap<String, u64>,
@@ -48,6 +52,8 @@ pub struct Report {
     pub used: Used,
     /// For the work `idle`.
     pub fanout: Option<Fanout>,
+    /// For the works `wake`, `wakes` and `consumers`.
+    pub woken: Option<Woken>,
     /// For the work `soak`: one per interval.
     pub samples: Vec<Sample>,
 }
@@ -78,10 +84,12 @@ impl Report {
             megabytes_per_second: rate(measured.bytes, seconds) / 1e6,
             latency_us: measured.latency.summary(),
             answer_us: None,
+            plain_us: None,
             errors: errors.0,
             error_rate,
             used: start.used_until(&end, measured.done),
             fanout: None,
+            woken: None,
             samples: Vec::new(),
         }
     }
@@ -128,6 +136,12 @@ impl fmt::Display for Report {
         }
         if let Some(latency) = &self.answer_us {
             writeln!(f, "  answer      {latency}")?;
+        }
+        if let Some(latency) = &self.plain_us {
+            writeln!(f, "  plain       {latency}")?;
+        }
+        if let Some(woken) = &self.woken {
+            write!(f, "{woken}")?;
         }
         write!(f, "{}{}", Listed(&self.errors), self.used)
     }

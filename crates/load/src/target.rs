@@ -1,5 +1,6 @@
 //! The server under load: its address, the streams of this run, and the requests to them.
 
+use std::fmt::Display;
 use std::io::Write as _;
 use std::net::SocketAddr;
 
@@ -80,6 +81,22 @@ fn parse_url(url: &str) -> anyhow::Result<String> {
 }
 
 impl Streams {
+    /// Streams of the same run under a name of their own.
+    pub(crate) fn group(&self, name: &str) -> Streams {
+        Streams { base: format!("{}/{name}", self.base), ..self.clone() }
+    }
+
+    /// The path that they have in common: a stream is this, a slash and a number.
+    pub(crate) fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// Writes a `PUT` of something that is no stream of ours.
+    pub(crate) fn put_at(&self, path: &str, body: &[u8], request: &mut Vec<u8>) {
+        write_head("PUT", path, &self.host, body.len(), request);
+        request.extend_from_slice(body);
+    }
+
     /// Writes a `PUT` that creates stream `number`, with a first message unless `body` is empty.
     pub(crate) fn put(&self, number: u64, body: &[u8], request: &mut Vec<u8>) {
         self.write("PUT", number, body, request);
@@ -99,21 +116,33 @@ impl Streams {
     }
 
     fn write(&self, method: &str, number: u64, body: &[u8], request: &mut Vec<u8>) {
-        request.clear();
-        let (base, host, length) = (&self.base, &self.host, body.len());
-        write!(
-            request,
-            "{method} {base}/{number} HTTP/1.1\r\nhost: {host}\r\n\
-             content-type: application/json\r\ncontent-length: {length}\r\n\r\n"
-        )
-        .expect("a vector takes every byte");
+        let path = format_args!("{}/{number}", self.base);
+        write_head(method, path, &self.host, body.len(), request);
         request.extend_from_slice(body);
     }
 }
 
+fn write_head(method: &str, path: impl Display, host: &str, length: usize, request: &mut Vec<u8>) {
+    request.clear();
+    write!(
+        request,
+        "{method} {path} HTTP/1.1\r\nhost: {host}\r\n\
+         content-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+    )
+    .expect("a vector takes every byte");
+}
+
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    pub(crate) fn streams() -> Streams {
+        Streams {
+            address: ([127, 0, 0, 1], 4437).into(),
+            host: "h:1".to_owned(),
+            base: "/v1/stream/bench/r".to_owned(),
+        }
+    }
 
     #[test]
     fn a_url_is_a_host_and_a_port() {
@@ -129,11 +158,7 @@ mod tests {
 
     #[test]
     fn a_request_is_complete_and_replaces_the_last_one() {
-        let streams = Streams {
-            address: ([127, 0, 0, 1], 4437).into(),
-            host: "h:1".to_owned(),
-            base: "/v1/stream/bench/r".to_owned(),
-        };
+        let streams = streams();
         let mut request = b"left over".to_vec();
         streams.post(7, b"{}", &mut request);
         let expected = "POST /v1/stream/bench/r/7 HTTP/1.1\r\nhost: h:1\r\n\

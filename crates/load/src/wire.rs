@@ -1,4 +1,4 @@
-//! The bytes of an HTTP/1.1 answer: its head, and where its body ends. No I/O.
+//! The bytes of an HTTP/1.1 answer or request: its head, and where its body ends. No I/O.
 
 use std::ops::Range;
 
@@ -35,10 +35,34 @@ pub(crate) fn parse_head(bytes: &[u8]) -> Result<Option<Head>, Malformed> {
     let Some(first) = line(bytes, 0) else {
         return Ok(None);
     };
-    let mut head = parse_status(at(bytes, &first.text))?;
+    let head = parse_status(at(bytes, &first.text))?;
+    parse_fields(bytes, first.next, head)
+}
+
+/// The head of a request, whose status is 0, and where its path stands in the bytes.
+pub(crate) fn parse_request(bytes: &[u8]) -> Result<Option<(Head, Range<usize>)>, Malformed> {
+    let Some(first) = line(bytes, 0) else {
+        return Ok(None);
+    };
+    let text = at(bytes, &first.text).strip_suffix(b" HTTP/1.1").ok_or(Malformed)?;
+    let space = text.iter().position(|byte| *byte == b' ').ok_or(Malformed)?;
+    let Some(mut head) = parse_fields(bytes, first.next, Head::new(0))? else {
+        return Ok(None);
+    };
+    if head.framing == Framing::UntilClose {
+        // RFC 9112 §6.3: a request that says nothing has no body.
+        head.framing = Framing::Length(0);
+    }
+    Ok(Some((head, first.text.start + space + 1..first.text.start + text.len())))
+}
+
+fn parse_fields(
+    bytes: &[u8],
+    mut position: usize,
+    mut head: Head,
+) -> Result<Option<Head>, Malformed> {
     let mut length = None;
     let mut chunked = false;
-    let mut position = first.next;
     loop {
         let Some(current) = line(bytes, position) else {
             return Ok(None);
@@ -88,15 +112,21 @@ fn framing(status: u16, length: Option<u64>, chunked: bool) -> Framing {
 fn parse_status(line: &[u8]) -> Result<Head, Malformed> {
     let rest = line.strip_prefix(b"HTTP/1.1 ").ok_or(Malformed)?;
     let status = parse_decimal(rest.get(..3).ok_or(Malformed)?)?;
-    Ok(Head {
-        status: u16::try_from(status).map_err(|_| Malformed)?,
-        framing: Framing::UntilClose,
-        keep_alive: true,
-        up_to_date: false,
-        next_offset: None,
-        cursor: None,
-        head_bytes: 0,
-    })
+    Ok(Head::new(u16::try_from(status).map_err(|_| Malformed)?))
+}
+
+impl Head {
+    fn new(status: u16) -> Head {
+        Head {
+            status,
+            framing: Framing::UntilClose,
+            keep_alive: true,
+            up_to_date: false,
+            next_offset: None,
+            cursor: None,
+            head_bytes: 0,
+        }
+    }
 }
 
 fn parse_field(bytes: &[u8], line: Range<usize>) -> Result<(&[u8], Range<usize>), Malformed> {

@@ -54,6 +54,8 @@ pub(crate) enum Error {
     NoConsumer(String),
     #[error(transparent)]
     Pattern(#[from] PatternError),
+    #[error("the token has expired; claim the work again, or wait for the next notification")]
+    LeaseTokenExpired,
     #[error("the webhook cannot be called: {0}")]
     Destination(#[from] DestinationError),
 }
@@ -109,6 +111,7 @@ impl Error {
             Error::Subscription(_) => (BAD, "INVALID_REQUEST"),
             Error::NoConsumer(_) => (StatusCode::NOT_FOUND, "CONSUMER_NOT_FOUND"),
             Error::Pattern(_) => (BAD, "INVALID_PATTERN"),
+            Error::LeaseTokenExpired => (StatusCode::UNAUTHORIZED, "TOKEN_EXPIRED"),
             Error::Destination(_) => (BAD, "WEBHOOK_URL_REJECTED"),
         }
     }
@@ -124,8 +127,19 @@ impl Error {
             }
             other => other.to_string(),
         };
-        let body = json!({ "error": { "code": code, "message": message } });
-        let mut reply = reply::json(status, &body);
+        let mut error = json!({ "code": code, "message": message });
+        if let Error::Failure(Failure::Refused(Refused::Consumer(held))) = self
+            && let consumer::Rejected::Held { holder, generation } = held
+            && let Some(error) = error.as_object_mut()
+        {
+            error.insert("current_holder".into(), holder.as_ref().into());
+            error.insert("generation".into(), (*generation).into());
+        }
+        let mut reply = reply::json(status, &json!({ "error": error }));
+        if status == StatusCode::UNAUTHORIZED {
+            let challenge = HeaderValue::from_static("Bearer");
+            reply.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+        }
         self.add_headers(reply.headers_mut());
         reply
     }

@@ -1,11 +1,13 @@
 //! The HTTP faces: each turns a request into a command and an outcome into an answer.
 //!
 //! [`listen`] owns sockets, [`route`] decides which face a request is for, [`streams`] is the
-//! Durable Streams face, [`wake`] that of subscriptions and callbacks. Only this crate knows status codes and JSON field names; no face reaches
-//! into the state, spawns work or holds a lock.
+//! Durable Streams face, [`wake`] that of subscriptions and callbacks, [`ds_subscriptions`] that
+//! of the subscriptions which the Durable Streams protocol has itself. Only this crate knows
+//! status codes and JSON field names; no face reaches into the state, spawns work or holds a lock.
 
 mod admin;
 mod clock;
+mod ds_subscriptions;
 mod error;
 mod first_bytes;
 mod health;

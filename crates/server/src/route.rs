@@ -6,7 +6,7 @@ use reveille_core::StreamPath;
 
 use crate::error::Error;
 use crate::reply::{self, Reply};
-use crate::{Server, admin, health, streams, wake};
+use crate::{Server, admin, ds_subscriptions, health, streams, wake};
 
 /// Names that belong to other faces: no stream can have them, now or later.
 const RESERVED: &[&str] = &[
@@ -22,7 +22,6 @@ const RESERVED: &[&str] = &[
     "/v1/facts",
     "/v1/federation",
     "/v1/gardens",
-    "/v1/stream/__ds",
     "/v1/subscriptions",
 ];
 
@@ -48,9 +47,19 @@ async fn dispatch(server: &Server, request: Request<Incoming>) -> Result<Reply, 
     if wake::is_callback(path) {
         return wake::callback(server, request).await;
     }
+    if ds_subscriptions::is_control(path) {
+        return ds_subscriptions::answer(server, request).await;
+    }
     match path {
         "/health" | "/healthz" | "/readyz" | "/metrics" => look(server, &request).await,
         _ if path.starts_with(ADMIN) && is_known(path) => look(server, &request).await,
+        "/admin/v1/signing-keys/rotate" => {
+            if request.method() != Method::POST {
+                let method = request.method().clone();
+                return Err(Error::Method { method, allowed: "POST, OPTIONS" });
+            }
+            ds_subscriptions::rotate(server, request).await
+        }
         _ if is_reserved(path) => Err(Error::Reserved),
         _ => {
             if let Some(asked) = wake::asked(request.uri().query())? {
@@ -102,7 +111,9 @@ mod tests {
     #[test]
     fn only_whole_segments_are_reserved() {
         assert!(is_reserved("/callback/x"));
-        assert!(is_reserved("/v1/stream/__ds"));
+        assert!(ds_subscriptions::is_control("/v1/stream/__ds"));
+        assert!(ds_subscriptions::is_control("/v1/stream/__ds/x"));
+        assert!(!ds_subscriptions::is_control("/v1/stream/__dsx"));
         assert!(is_reserved("/e"));
         assert!(!is_reserved("/events"));
         assert!(!is_reserved("/v1/stream/a"));

@@ -10,7 +10,9 @@ use hyper::body::Incoming;
 use reveille_core::StreamPath;
 use reveille_core::subscription::Subscription;
 
+pub(crate) use callback::bearer_token;
 pub use words::Words;
+pub(crate) use words::lease_stream;
 
 use crate::Server;
 use crate::error::Error;

@@ -4,14 +4,20 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::subject::Subject;
+use super::subject::{EVERYONE, Subject};
 use super::table::number;
+
+mod wake;
 
 /// One kind of run, made with every subject in every round.
 pub(super) struct Cell {
     pub(super) key: &'static str,
-    /// The name under `--only`, and the generator's word for it.
+    /// The name under `--only`.
     pub(super) work: &'static str,
+    /// Another name under which it is measured too, because it is compared with that work.
+    pub(super) beside: Option<&'static str>,
+    /// Who takes part.
+    subjects: &'static [&'static str],
     pub(super) title: String,
     /// The first is the one that is compared.
     pub(super) figures: Vec<Figure>,
@@ -42,6 +48,9 @@ pub(super) enum Better {
 impl Cell {
     /// The generator's arguments for a subject, if it takes part.
     pub(super) fn arguments(&self, subject: &Subject) -> Option<Vec<String>> {
+        if !self.subjects.contains(&subject.name) {
+            return None;
+        }
         let arguments =
             if subject.fast { &self.arguments } else { self.slow_arguments.as_ref()? };
         Some(arguments.split_ascii_whitespace().map(str::to_owned).collect())
@@ -49,6 +58,11 @@ impl Cell {
 
     pub(super) fn main(&self) -> Option<&Figure> {
         self.figures.first()
+    }
+
+    /// The figure with this name.
+    pub(super) fn figure(&self, name: &str) -> Option<&Figure> {
+        self.figures.iter().find(|figure| figure.name == name)
     }
 }
 
@@ -97,6 +111,7 @@ pub(super) fn all(quick: bool) -> Vec<Cell> {
     cells.extend([read(100, seconds), read(1, seconds)]);
     cells.extend(["sse", "long-poll"].map(|mode| latency(mode, quick)));
     cells.extend([create(quick), idle(quick)]);
+    cells.extend(wake::all(quick));
     cells
 }
 
@@ -105,6 +120,8 @@ fn append(streams: u32, seconds: u32) -> Cell {
     Cell {
         key: if streams == 1 { "append-1" } else { "append-1000" },
         work: "append",
+        beside: None,
+        subjects: EVERYONE,
         title: match streams {
             1 => "Durable appends of 100 B to 1 stream, 64 connections".to_owned(),
             _ => "Durable appends of 100 B to 1,000 streams, 64 connections".to_owned(),
@@ -121,6 +138,8 @@ fn read(batch: u32, seconds: u32) -> Cell {
     Cell {
         key: if batch == 1 { "read-small" } else { "read" },
         work: "read",
+        beside: None,
+        subjects: EVERYONE,
         title: format!(
             "Catch-up read of 10 MB, one connection, appended in pieces of {}",
             if batch == 1 { "100 B" } else { "10 kB" }
@@ -147,6 +166,8 @@ fn latency(mode: &str, quick: bool) -> Cell {
     Cell {
         key,
         work: "latency",
+        beside: None,
+        subjects: EVERYONE,
         title: format!("From sending an append to a live {name} reader holding it"),
         figures: figures([
             less("p50 ms", "ms", "/latency_us/p50", 1e-3),
@@ -166,6 +187,8 @@ fn create(quick: bool) -> Cell {
     Cell {
         key: "create",
         work: "create",
+        beside: None,
+        subjects: EVERYONE,
         title: format!(
             "{} streams created with one message of 100 B, 64 connections",
             number(f64::from(count))
@@ -183,6 +206,8 @@ fn idle(quick: bool) -> Cell {
     Cell {
         key: "idle",
         work: "idle",
+        beside: None,
+        subjects: EVERYONE,
         title: format!("{} idle SSE readers, then one message to all", number(f64::from(readers))),
         figures: vec![
             less("last reader ms", "ms", "/fanout/arrival_us/max", 1e-3),
@@ -216,7 +241,12 @@ mod tests {
                 .map(|cell| cell.key)
                 .collect();
             assert_eq!(keys.contains(&"read-small"), subject.fast, "{}", subject.name);
-            assert_eq!(keys.len(), if subject.fast { 8 } else { 7 }, "{}", subject.name);
+            let expected = match subject.name {
+                "reveille" => 13,
+                "npm" => 9,
+                _ => 8,
+            };
+            assert_eq!(keys.len(), expected, "{}", subject.name);
         }
     }
 

@@ -18,8 +18,14 @@ enum Measure {
     Ratio { cell: &'static str, peer: &'static str },
     /// The cell's main figure of ours alone.
     Ours { cell: &'static str },
+    /// Ours over the peer's, of another figure of the cell.
+    RatioOf { cell: &'static str, peer: &'static str, figure: &'static str },
+    /// Ours alone: one figure of a cell over one of the same or of another cell.
+    Own { over: (&'static str, &'static str), under: (&'static str, &'static str) },
     /// A number in the result of `million`.
     Million { pointer: &'static str },
+    /// A number in the result of `consumers`.
+    Consumers { pointer: &'static str },
     /// A truth in the result of `soak`.
     Soak { pointer: &'static str },
 }
@@ -37,13 +43,13 @@ pub(super) struct Verdict {
 }
 
 use Bound::{AtLeast, AtMost};
-use Measure::{Million, Ours, Ratio, Soak};
+use Measure::{Consumers, Million, Ours, Own, Ratio, RatioOf, Soak};
 
 const fn goal(text: &'static str, measure: Measure, bound: Bound) -> Goal {
     Goal { text, measure, bound }
 }
 
-pub(super) const ALL: [Goal; 16] = [
+pub(super) const ALL: [Goal; 23] = [
     goal(
         "appends to 1 stream: at least 1.0 x durable-streams",
         Ratio { cell: "append-1", peer: "durable-streams" },
@@ -96,6 +102,37 @@ pub(super) const ALL: [Goal; 16] = [
         Million { pointer: "/ready_seconds" },
         AtMost(5.0),
     ),
+    goal(
+        "append to wake p50, ds: at most 2 x the append p50 of the same run",
+        Own { over: ("wake", "p50 ms"), under: ("wake", "plain append p50 ms") },
+        AtMost(2.0),
+    ),
+    goal(
+        "append to wake p50, webhooks: at most 2 x the append p50 of the same run",
+        Own { over: ("wake-webhooks", "p50 ms"), under: ("wake-webhooks", "plain append p50 ms") },
+        AtMost(2.0),
+    ),
+    goal(
+        "append to wake p99: at most 0.2 x npm",
+        RatioOf { cell: "wake", peer: "npm", figure: "p99 ms" },
+        AtMost(0.2),
+    ),
+    goal("wakes/s: at least 20 x npm", Ratio { cell: "wakes", peer: "npm" }, AtLeast(20.0)),
+    goal(
+        "1,000,000 idle consumers: RSS under 600 MB",
+        Consumers { pointer: "/rss_mb" },
+        AtMost(600.0),
+    ),
+    goal(
+        "1,000,000 idle consumers: ready in under 5 s after kill -9",
+        Consumers { pointer: "/ready_seconds" },
+        AtMost(5.0),
+    ),
+    goal(
+        "wake p99 beside 10,000 dead and 1,000 hanging consumers: at most 2 x the quiet one",
+        Own { over: ("noisy", "p99 ms"), under: ("wake-webhooks", "p99 ms") },
+        AtMost(2.0),
+    ),
     goal("soak: rate level", Soak { pointer: "/level/rate/level" }, AtLeast(1.0)),
     goal("soak: p99 level", Soak { pointer: "/level/p99/level" }, AtLeast(1.0)),
     goal("soak: RSS level", Soak { pointer: "/level/rss/level" }, AtLeast(1.0)),
@@ -117,13 +154,23 @@ impl Goal {
                 let median = results.spread(key, subject::OURS, figure)?.median;
                 (median, format!("{} {}", number(median), figure.name))
             }
-            Million { pointer } => {
-                let million = results.million.as_ref()?;
-                if million.get("streams")?.as_u64()? < 1_000_000 {
-                    return None;
-                }
-                let value = million.pointer(pointer)?.as_f64()?;
-                (value, number(value))
+            RatioOf { cell: key, peer, figure } => {
+                let cell = cell(key)?;
+                let ratio = results.ratio_of(cell, peer, cell.figure(figure)?)?;
+                (ratio, format!("{} x", number(ratio)))
+            }
+            Own { over, under } => {
+                let ours = |(key, figure)| {
+                    let cell = cell(key)?;
+                    results.ours(cell, cell.figure(figure)?)
+                };
+                let (over, under) = (ours(over)?, ours(under)?);
+                let ratio = (under > 0.0).then_some(over / under)?;
+                (ratio, format!("{} x: {} over {}", number(ratio), number(over), number(under)))
+            }
+            Million { pointer } => of_a_million(results.million.as_ref()?, "streams", pointer)?,
+            Consumers { pointer } => {
+                of_a_million(results.consumers.as_ref()?, "consumers", pointer)?
             }
             Soak { pointer } => {
                 let level = results.soak.as_ref()?.pointer(pointer).and_then(Value::as_bool)?;
@@ -136,6 +183,15 @@ impl Goal {
         };
         Some(Verdict { text: self.text, found, met })
     }
+}
+
+/// A short run says nothing about a million.
+fn of_a_million(result: &Value, count: &str, pointer: &str) -> Option<(f64, String)> {
+    if result.get(count)?.as_u64()? < 1_000_000 {
+        return None;
+    }
+    let value = result.pointer(pointer)?.as_f64()?;
+    Some((value, number(value)))
 }
 
 #[cfg(test)]
@@ -158,8 +214,53 @@ mod tests {
         };
         let expected = [(false, "0.90 x"), (true, "90.0 x"), (true, "380"), (false, "not level")];
         assert_eq!(found(&results), expected.map(|(met, text)| (met, text.to_owned())));
-        // A short run says nothing about a million.
         results.million = Some(json!({ "streams": 50_000, "rss_mb": 380.0 }));
         assert_eq!(found(&results).len(), 3);
+    }
+
+    #[test]
+    fn goals_about_wakes_compare_figures_by_name() {
+        let (cells, mut results) = results(&[]);
+        let report = |p99: u64| json!({ "latency_us": { "p50": 900, "p99": p99 }, "plain_us": { "p50": 600 } });
+        let mut add = |key: &str, subject: &str, p99| {
+            let cell = cells.iter().find(|cell| cell.key == key).unwrap();
+            let subject = subject::ALL.iter().find(|it| it.name == subject).unwrap();
+            results.add(cell, subject, report(p99));
+        };
+        add("wake", "reveille", 2_000);
+        add("wake", "npm", 5_000);
+        add("wake-webhooks", "reveille", 2_000);
+        add("noisy", "reveille", 3_000);
+        let found: Vec<(bool, String)> =
+            results.verdicts(&cells).into_iter().map(|it| (it.met, it.found)).collect();
+        let expected = [
+            (true, "1.50 x: 0.90 over 0.60"),
+            (true, "1.50 x: 0.90 over 0.60"),
+            (false, "0.40 x"),
+            (true, "1.50 x: 3.00 over 2.00"),
+        ];
+        assert_eq!(found, expected.map(|(met, text)| (met, text.to_owned())));
+    }
+
+    #[test]
+    fn every_figure_that_a_goal_names_exists() {
+        let cells = crate::bench::cell::all(false);
+        let check = |key: &str, figure: &str| {
+            let cell = cells.iter().find(|cell| cell.key == key);
+            assert!(cell.is_some_and(|cell| cell.figure(figure).is_some()), "{key}: {figure}");
+        };
+        for goal in &ALL {
+            match goal.measure {
+                RatioOf { cell, figure, .. } => check(cell, figure),
+                Own { over, under } => {
+                    check(over.0, over.1);
+                    check(under.0, under.1);
+                }
+                Ratio { cell, .. } | Ours { cell } => {
+                    assert!(cells.iter().any(|it| it.key == cell), "{cell}");
+                }
+                Million { .. } | Consumers { .. } | Soak { .. } => {}
+            }
+        }
     }
 }

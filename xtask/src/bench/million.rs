@@ -36,7 +36,7 @@ pub(super) fn run(place: &Place, subject: &Subject) -> anyhow::Result<Value> {
     let ready = server.ready()?;
     let rss_restarted = server.rss_bytes();
     for number in [0, count / 2, count - 1] {
-        check(&server, number)?;
+        check(&server, "million", number)?;
     }
     Ok(json!({
         "streams": count,
@@ -55,14 +55,14 @@ pub(super) fn run(place: &Place, subject: &Subject) -> anyhow::Result<Value> {
 }
 
 /// The stream is there and holds its message.
-fn check(server: &Server, number: u64) -> anyhow::Result<()> {
-    let (status, body) = server.get(&format!("/v1/stream/bench/million/{number}"))?;
+pub(super) fn check(server: &Server, group: &str, number: u64) -> anyhow::Result<()> {
+    let (status, body) = server.get(&format!("/v1/stream/bench/{group}/{number}"))?;
     ensure!(status == 200, "stream {number} was answered with {status} after the restart");
     let mark = format!("{{\"n\":{number},");
     ensure!(body.contains(&mark), "stream {number} holds {body:?} after the restart");
     Ok(())
 }
 
-fn megabytes(bytes: u64) -> f64 {
+pub(super) fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e6
 }

@@ -17,6 +17,7 @@ pub(super) struct Results {
     reports: BTreeMap<(&'static str, &'static str), Vec<Value>>,
     pub(super) failures: Vec<String>,
     pub(super) million: Option<Value>,
+    pub(super) consumers: Option<Value>,
     pub(super) soak: Option<Value>,
 }
 
@@ -36,6 +37,7 @@ impl Results {
             reports: BTreeMap::new(),
             failures: Vec::new(),
             million: None,
+            consumers: None,
             soak: None,
         }
     }
@@ -78,9 +80,18 @@ impl Results {
 
     /// Ours over theirs, of the cell's main figure.
     pub(super) fn ratio(&self, cell: &Cell, peer: &str) -> Option<f64> {
-        let median = |subject| Some(self.spread(cell.key, subject, cell.main()?)?.median);
-        let (ours, theirs) = (median(subject::OURS)?, median(peer)?);
-        (theirs > 0.0).then(|| ours / theirs)
+        self.ratio_of(cell, peer, cell.main()?)
+    }
+
+    /// Ours over theirs, of some figure of the cell.
+    pub(super) fn ratio_of(&self, cell: &Cell, peer: &str, figure: &Figure) -> Option<f64> {
+        let theirs = self.spread(cell.key, peer, figure)?.median;
+        (theirs > 0.0).then_some(self.ours(cell, figure)? / theirs)
+    }
+
+    /// The median of ours.
+    pub(super) fn ours(&self, cell: &Cell, figure: &Figure) -> Option<f64> {
+        Some(self.spread(cell.key, subject::OURS, figure)?.median)
     }
 
     /// The figure in every run, whoever was measured.
@@ -94,6 +105,7 @@ impl Results {
             "machine": self.machine,
             "cells": cells,
             "million": self.million,
+            "consumers": self.consumers,
             "soak": self.soak,
             "failures": self.failures,
         })

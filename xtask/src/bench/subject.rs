@@ -13,6 +13,10 @@ use super::server;
 
 /// The name of the subject that the others are compared with.
 pub(super) const OURS: &str = "reveille";
+/// Everyone, and those that wake consumers.
+pub(super) const EVERYONE: &[&str] = &[OURS, "durable-streams", "npm"];
+pub(super) const WAKING: &[&str] = &[OURS, "npm"];
+pub(super) const ALONE: &[&str] = &[OURS];
 
 pub(super) struct Subject {
     /// As on the command line.
@@ -60,10 +64,11 @@ pub(super) const ALL: [Subject; 3] = [
     },
 ];
 
-/// Starts the npm server on a free port, with its file-backed store.
+/// Starts the npm server on a free port, with its file-backed store; wakes must be switched on.
 const LAUNCHER: &str = r#"import { DurableStreamTestServer } from "./node_modules/@durable-streams/server/dist/index.js"
 
-const server = new DurableStreamTestServer({ port: 0, host: "127.0.0.1", dataDir: process.argv[2] })
+const options = { port: 0, host: "127.0.0.1", dataDir: process.argv[2], webhooks: true }
+const server = new DurableStreamTestServer(options)
 console.log(`listening on ${await server.start()}`)
 "#;
 

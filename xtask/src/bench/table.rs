@@ -18,7 +18,8 @@ pub(super) fn markdown(cells: &[Cell], results: &Results) -> String {
     for cell in cells {
         details(cell, results, &mut text);
     }
-    million(results.million.as_ref(), &mut text);
+    alone("Many streams and a restart", results.million.as_ref(), &mut text);
+    alone("Many idle consumers and a restart", results.consumers.as_ref(), &mut text);
     soak(results.soak.as_ref(), &mut text);
     if !results.failures.is_empty() {
         push(&mut text, "## Failed runs\n");
@@ -126,11 +127,11 @@ fn details(cell: &Cell, results: &Results, text: &mut String) {
     text.push('\n');
 }
 
-fn million(result: Option<&Value>, text: &mut String) {
+fn alone(title: &str, result: Option<&Value>, text: &mut String) {
     let Some(result) = result.and_then(Value::as_object) else {
         return;
     };
-    push(text, "## Many streams and a restart, reveille alone\n");
+    push(text, &format!("## {title}, reveille alone\n"));
     for (name, value) in result {
         let value = value.as_f64().map_or_else(|| value.to_string(), number);
         push(text, &format!("- {}: {value}", name.replace('_', " ")));

@@ -13,12 +13,11 @@ impl Step {
         attempt: u32,
         answer: &Answer,
     ) {
-        if epoch != self.consumer.epoch {
+        // Work that waits to be claimed is sent to nobody.
+        if epoch != self.consumer.epoch || given.policy.wake_by == WakeBy::Pull {
             return;
         }
         match (answer, self.consumer.phase.clone()) {
-            // Work that waits to be claimed was sent to nobody.
-            (Answer::Accepted, Phase::Waking { .. }) if given.policy.wake_by == WakeBy::Pull => {}
             (Answer::Accepted, Phase::Waking { stage, .. }) => {
                 self.consumer.failing_since = None;
                 self.accepted(given, stage);

@@ -56,7 +56,7 @@ impl Bench {
             policy: &self.policy,
             tail: &|link| self.tails.borrow().get(&link.path).copied(),
             more_pending: false,
-            worth_waking: &|_| true,
+            worth_waking: &|backlog| backlog.bytes > 10 || backlog.waited_ms >= 300,
         };
         let step = self.consumer.step(&given, &input)?;
         self.consumer = step.consumer;
@@ -307,6 +307,21 @@ fn wakes_are_spaced_and_collected_as_asked() {
     bench.timer(5_000);
     assert_eq!(bench.told, [(1, 1), (2, 1)]);
     assert_eq!(bench.consumer.wakes_saved, 1);
+}
+
+#[test]
+fn work_is_told_when_it_is_worth_it_or_has_waited_for_long() {
+    let mut bench = Bench::new(Policy { max_delay_ms: Some(1_000), ..policy() });
+    bench.append("/a", 5);
+    assert_eq!(bench.consumer.deadline(), Some(bench.now + 300));
+    bench.append("/a", 11);
+    assert_eq!(bench.told, [(1, 1)]);
+    bench.report(&[("/a", 11)], true).unwrap();
+    bench.policy.max_delay_ms = Some(200);
+    bench.append("/a", 12);
+    assert_eq!(bench.consumer.deadline(), Some(bench.now + 200));
+    bench.timer(200);
+    assert_eq!(bench.told, [(1, 1), (2, 1)]);
 }
 
 fn leases() -> Policy {

@@ -75,7 +75,7 @@ fn fenced(
     let names_this_wake = |id| Ok(id) == before.wake_id.ok_or(());
     let verdict = match ground.policy.dialect {
         _ if is_gone(before) => Some(Rejected::Gone),
-        Dialect::Webhooks if callback.epoch != before.epoch => {
+        Dialect::Webhooks if callback.epoch != before.epoch || before.wake_id.is_none() => {
             Some(Rejected::StaleEpoch { given: callback.epoch, current: before.epoch })
         }
         Dialect::Webhooks => {
@@ -207,7 +207,9 @@ impl Law<'_> {
         ensure(after.epoch == before.epoch + 1, "S1: epochs rise one by one")?;
         ensure(told == [(after.epoch, 1)], "S1: a new wake is told, under its own epoch")?;
         ensure(after.wake_id == Some(self.ground.fresh), "S2: a new wake has a name of its own")?;
-        ensure(after.woken_at == Some(self.ground.now), "a wake is remembered")
+        ensure(after.woken_at == Some(self.ground.now), "a wake is remembered")?;
+        let awake = at_work(before) && *self.input == Input::Appended;
+        ensure(!awake, "an event wakes nobody who is awake")
     }
 
     fn s4_acks(&self) -> Verdict {

@@ -158,7 +158,7 @@ impl Place {
                     push(Reach::Done(which));
                     push(Reach::Failed(which));
                 }
-                WakeBy::Pull => push(Reach::Failed(which)),
+                WakeBy::Pull => {}
             }
         }
         for epoch in 1..=self.consumer.epoch {

@@ -90,12 +90,8 @@ pub(super) fn decide(txn: &mut Txn<'_>, report: &Report) -> Decided {
         if let Err(rejected) = admitted {
             return Ok(Err(refused(rejected)));
         }
-        for (path, request) in &report.appends {
-            let appended = append::grow(txn, &subscription.tenant, path, request, Some(key))?;
-            if let Err(why) = appended {
-                let (path, why) = (Arc::from(path.as_str()), Box::new(why));
-                return Ok(Err(Refused::Append { path, why }.into()));
-            }
+        if let Some(rejected) = write(txn, &subscription.tenant, key, &report.appends)? {
+            return Ok(Err(rejected.into()));
         }
         tails = consumer::refresh(txn, &subscription.tenant, &mut enrolled.consumer)?;
     }
@@ -128,6 +124,29 @@ pub(super) fn decide(txn: &mut Txn<'_>, report: &Report) -> Decided {
         txn.keep(key, enrolled);
     }
     Ok(Ok(Answer::Reported(Box::new(standing))))
+}
+
+/// Makes the appends, or says which one is refused.
+fn write(
+    txn: &mut Txn<'_>,
+    tenant: &reveille_core::Tenant,
+    key: &ConsumerKey,
+    appends: &[(StreamPath, Append)],
+) -> Result<Option<Refused>, Missing> {
+    // What all of them need is fetched together: a decision may ask only so often.
+    let mut wanted = Vec::new();
+    for (path, request) in appends {
+        match append::grow(txn, tenant, path, request, Some(key)) {
+            Err(Missing::Wanted(more)) => wanted.extend(more),
+            Err(damaged) => return Err(damaged),
+            Ok(Err(why)) if wanted.is_empty() => {
+                let (path, why) = (Arc::from(path.as_str()), Box::new(why));
+                return Ok(Some(Refused::Append { path, why }));
+            }
+            Ok(_) => {}
+        }
+    }
+    if wanted.is_empty() { Ok(None) } else { Err(Missing::Wanted(wanted)) }
 }
 
 fn refused(rejected: Rejected) -> Failure {

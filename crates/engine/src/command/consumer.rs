@@ -63,6 +63,7 @@ pub(super) fn step(
     input: &Input,
 ) -> Result<Consumer, Rejected> {
     let policy = subscription.policy(txn.timings());
+    let condition = txn.registry().condition(subscription.id);
     let given = Given {
         now: txn.now(),
         fresh_wake_id: txn.wake_id(),
@@ -70,7 +71,7 @@ pub(super) fn step(
         policy: &policy,
         tail: &|link| tails.of(link),
         more_pending,
-        worth_waking: &|_| false,
+        worth_waking: &|backlog| condition.is_some_and(|it| it.holds(backlog)),
     };
     let step = consumer.step(&given, input)?;
     for Consequence::Tell { epoch, attempt } in step.effects {
@@ -373,7 +374,10 @@ pub(super) fn timer(
         enrolled.consumer = step(txn, &subscription, key, consumer, &tails, false, &input)
             .expect("a timer is never refused");
         txn.keep(key, enrolled);
-    } else if txn.consumer(key)?.is_some_and(|it| it.timer_at == fired) {
+    } else if txn.registry().get(key.subscription).is_some()
+        && txn.consumer(key)?.is_some_and(|left| left.timer_at == fired)
+    {
+        // Its stream has ended. One that takes its place must not rely on an entry that is gone.
         txn.disarm(key)?;
     }
     txn.remove(entry);

@@ -104,8 +104,8 @@ pub(super) fn grown(
     let (mark, key) = (keys::backlog(subscription.id, path), key_of(subscription));
     let (link_key, consumer_key) = (keys::link(subscription.id, path), keys::consumer(&key));
     txn.want(&[mark.clone(), link_key, consumer_key])?;
-    let linked = txn.linked(subscription, path)?;
-    let linked = match linked {
+    let known = txn.linked(subscription, path)?;
+    let linked = match known {
         Some(linked) if linked.stream == Some(head.id) => linked,
         Some(linked) if linked.stream.is_none() => Linked { stream: Some(head.id), ..linked },
         // A stream that took the place of another begins anew.
@@ -115,7 +115,9 @@ pub(super) fn grown(
             Linked { stream: Some(head.id), acked, explicit: false }
         }
     };
-    if Some(head.tail) <= linked.acked || txn.is_set(&mark)? {
+    // A mark that an earlier stream at this path left says nothing of this one.
+    let marked = txn.is_set(&mark)? && known == Some(linked);
+    if Some(head.tail) <= linked.acked || marked {
         return Ok(());
     }
     txn.set_link(subscription, path, linked);

@@ -117,3 +117,19 @@ fn a_body_until_close_never_ends_by_itself() {
     assert_eq!(body.step(b"abc"), Ok(Step { data: b"abc", used: 3, done: false }));
     assert_eq!(body.step(b""), Ok(Step { data: b"", used: 0, done: false }));
 }
+
+#[test]
+fn a_request_has_a_path_and_without_a_length_no_body() {
+    let bytes = b"POST /live?x HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}";
+    let (head, path) = parse_request(bytes).unwrap().unwrap();
+    assert_eq!(&bytes[path], b"/live?x");
+    assert_eq!((head.framing, head.head_bytes), (Framing::Length(2), bytes.len() - 2));
+    for short in 0..bytes.len() - 2 {
+        assert_eq!(parse_request(&bytes[..short]), Ok(None), "{short}");
+    }
+    let (head, _) = parse_request(b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n").unwrap().unwrap();
+    assert_eq!((head.framing, head.keep_alive), (Framing::Length(0), false));
+    for text in ["GET /\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n", "GET HTTP/1.1\r\n\r\n"] {
+        assert_eq!(parse_request(text.as_bytes()), Err(Malformed), "{text}");
+    }
+}

@@ -7,7 +7,7 @@ use reveille_core::consumer::Rejected;
 use reveille_core::media::{ContentType, Framing};
 use reveille_core::stream::Body;
 use reveille_core::stream::append::Append;
-use reveille_core::{Offset, StreamPath};
+use reveille_core::{Offset, StreamPath, Tenant};
 use reveille_engine::{CallRefused, Called, Failure, Refused};
 use serde_json::{Value, json};
 
@@ -34,20 +34,31 @@ pub(super) async fn answer(server: &Server, request: Request<Incoming>) -> Resul
     let body = inbound::read(&server.engine, &parts.headers, body, max).await?;
     // A name that cannot be read is answered like one that is not the token's.
     let (subscription, path) = raw.split_once(':').unwrap_or((raw, ""));
-    let called = match read(server, &body.bytes) {
-        Ok(called) => called,
+    let (called, drafts) = match read(&body.bytes) {
+        Ok(read) => read,
         Err(wrong) => return Ok(invalid(server, &wrong)),
     };
     let started = server.engine.collects_spans().then(|| server.engine.clock().now());
     let parent = trace::parent(&parts.headers);
     let span = parent.and_then(|_| trace::begin(server, "callback", &parts.headers));
-    let called = Called {
+    let mut called = Called {
         trace: span.map(|span| span.trace),
         subscription: subscription.to_owned(),
         path: query::decode_path(path),
         token: token.to_owned(),
         ..called
     };
+    if !drafts.is_empty() {
+        // What streams there are, and of what type, is nobody's business who has no good token.
+        let tenant = match server.engine.caller(&called) {
+            Ok(claims) => claims.tenant,
+            Err(refused) => return Ok(refusal(server, &refused)),
+        };
+        called.appends = match appends(server, &tenant, drafts) {
+            Ok(appends) => appends,
+            Err(wrong) => return Ok(invalid(server, &wrong)),
+        };
+    }
     let asks_append = !called.appends.is_empty();
     let reported = server.engine.report(called).await;
     let wake = reported.as_ref().ok().and_then(|(standing, _)| standing.trace);
@@ -84,38 +95,38 @@ fn streams(streams: &[(StreamPath, Option<Offset>)]) -> Value {
     streams.iter().map(one).collect()
 }
 
-fn read(server: &Server, body: &[u8]) -> Result<Called, fields::Wrong> {
+/// What a stream is to be written, before it is known what it takes.
+type Draft = (StreamPath, Vec<Value>);
+
+fn read(body: &[u8]) -> Result<(Called, Vec<Draft>), fields::Wrong> {
     let body = fields::object(body)?;
     let fields = Fields(&body);
     let epoch = fields.number("epoch")?;
     let epoch = epoch.ok_or("`epoch` is missing; send the one from the notification")?;
     let acks = fields.acks("path", str::to_owned)?;
-    let appends = appends(server, &fields)?;
-    if !appends.is_empty() && acks.is_empty() {
+    let drafts = drafts(&fields)?;
+    if !drafts.is_empty() && acks.is_empty() {
         return Err(
             "`append` needs `acks`: what is appended is tied to what it was made from, so \
                     that a repeated callback appends nothing twice"
                 .into(),
         );
     }
-    Ok(Called {
+    let called = Called {
         epoch,
         wake_id: fields.wake_id()?,
         acks,
         subscribe: fields.paths("subscribe")?,
         unsubscribe: fields.paths("unsubscribe")?,
         done: fields.flag("done")?,
-        appends,
         ..Called::default()
-    })
+    };
+    Ok((called, drafts))
 }
 
-/// Streams that are written together with the acks.
-fn appends(
-    server: &Server,
-    fields: &Fields<'_>,
-) -> Result<Vec<(StreamPath, Append)>, fields::Wrong> {
-    let mut appends = Vec::new();
+/// Streams that are to be written together with the acks.
+fn drafts(fields: &Fields<'_>) -> Result<Vec<Draft>, fields::Wrong> {
+    let mut drafts = Vec::new();
     for item in fields.list("append")? {
         let wrong = || "`append` must hold objects with `path` and `messages`".to_owned();
         let fields = Fields(item.as_object().ok_or_else(wrong)?);
@@ -128,12 +139,24 @@ fn appends(
         if messages.is_empty() {
             return Err("`append`: `messages` must hold at least one message".into());
         }
+        drafts.push((path, messages.to_vec()));
+    }
+    Ok(drafts)
+}
+
+fn appends(
+    server: &Server,
+    tenant: &Tenant,
+    drafts: Vec<Draft>,
+) -> Result<Vec<(StreamPath, Append)>, fields::Wrong> {
+    let mut appends = Vec::with_capacity(drafts.len());
+    for (path, messages) in drafts {
         // What the stream takes is known from the stream; the decision checks it again.
-        let kind = server.engine.head(&server.tenant, &path).ok().map(|head| head.content_type);
+        let kind = server.engine.head(tenant, &path).ok().map(|head| head.content_type);
         let kind = kind.unwrap_or_else(json_type);
         let body = match kind.framing() {
-            Framing::Json => serde_json::to_vec(messages).map_err(|error| error.to_string())?,
-            _ => text_of(messages, &path)?,
+            Framing::Json => serde_json::to_vec(&messages).map_err(|error| error.to_string())?,
+            _ => text_of(&messages, &path)?,
         };
         let body = Body::new(body.into(), Some(&kind));
         appends.push((path, Append { content_type: Some(kind), body, ..Append::default() }));

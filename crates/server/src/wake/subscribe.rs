@@ -2,6 +2,7 @@
 
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
+use reveille_core::condition::WakeCondition;
 use reveille_core::consumer::{Dialect, SyncDone};
 use reveille_core::pattern::Pattern;
 use reveille_core::subscription::{Asked, Economy, Subscription, Target};
@@ -63,8 +64,8 @@ fn asked(
     if wake_if.is_some() && max_delay_ms.is_none() {
         return Err("`wake_if` needs a `max_delay`: nothing may wait for ever".into());
     }
-    if wake_if.is_some() {
-        return Err("`wake_if` is not available in this version yet".into());
+    if let Some(condition) = wake_if {
+        WakeCondition::parse(condition).map_err(|error| format!("`wake_if`: {error}"))?;
     }
     let economy = Economy {
         min_interval_ms: fields.period_ms("min_interval")?.unwrap_or(0),

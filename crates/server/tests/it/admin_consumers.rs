@@ -72,7 +72,7 @@ async fn a_consumer_that_never_did_anything_is_idle() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_consumer_is_followed_from_its_wake_to_its_end() {
-    let mut endpoint = Endpoint::start(503, "").await;
+    let mut endpoint = Responder::start(503, "").await;
     let clock = HandClock::new();
     let timings = Timings { give_up_after_ms: 3_600_000, ..Timings::default() };
     let server = Setup { timings, ..Setup::on(&clock) }.start().await;

@@ -1,5 +1,7 @@
 //! Every documented refusal, reached through HTTP, and the whole table as a golden file.
 
+mod subscriptions;
+
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
@@ -20,6 +22,7 @@ async fn every_row_of_the_error_table_is_reached_and_is_as_documented() {
     refusals_of_requests(&mut seen).await;
     refusals_of_bodies(&mut seen).await;
     refusals_of_the_server(&mut seen).await;
+    subscriptions::refusals(&mut seen).await;
     let mut table = String::new();
     let mut codes = BTreeSet::new();
     seen.sort_by_key(|answer| (answer.code(), answer.status(), answer.text()));
@@ -35,8 +38,14 @@ async fn every_row_of_the_error_table_is_reached_and_is_as_documented() {
                 let _ = writeln!(table, "    {name}: {value}");
             }
         }
-        for name in ["producer-received-seq", "retry-after", "stream-closed", "stream-next-offset"]
-        {
+        let more = [
+            "producer-received-seq",
+            "retry-after",
+            "stream-closed",
+            "stream-next-offset",
+            "www-authenticate",
+        ];
+        for name in more {
             if let Some(value) = answer.get(name) {
                 let _ = writeln!(table, "    {name}: {value}");
             }
@@ -49,12 +58,15 @@ async fn every_row_of_the_error_table_is_reached_and_is_as_documented() {
     assert!(table == golden, "the golden file is otherwise; now it is\n{table}");
 }
 
-/// The codes in the server's own table.
+/// The codes in the server's own tables: the one for all, and that of callbacks.
 fn documented() -> BTreeSet<String> {
     let is_code = |text: &&str| {
         text.len() > 3 && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_')
     };
-    include_str!("../../src/error.rs").split('"').filter(is_code).map(str::to_owned).collect()
+    let tables = [include_str!("../../src/error.rs"), include_str!("../../src/wake/callback.rs")];
+    let codes = tables.iter().flat_map(|table| table.split('"')).filter(is_code);
+    // What is wrong with the server itself is told by the table for all.
+    codes.filter(|code| *code != "INTERNAL").map(str::to_owned).collect()
 }
 
 async fn prepare(server: &TestServer) {
@@ -130,6 +142,7 @@ async fn refusals_of_requests(seen: &mut Vec<Answer>) {
         ("PATCH", "/text", &[], b"", 405, "METHOD_NOT_ALLOWED"),
         ("PUT", "/_events/x", &[], b"", 403, "RESERVED_STREAM"),
         ("GET", "/callback", &[], b"", 404, "RESERVED_PATH"),
+        ("GET", "/admin/v1/consumers/no", &[], b"", 404, "CONSUMER_NOT_FOUND"),
     ];
     for (method, target, headers, body, status, code) in refused {
         let answer = server.ask(method, target, headers, body).await;

@@ -5,9 +5,13 @@
 pub(crate) mod alone;
 pub(crate) mod client;
 pub(crate) mod clock;
+pub(crate) mod ds;
 pub(crate) mod endpoint;
 pub(crate) mod events;
+pub(crate) mod responder;
 pub(crate) mod server;
+pub(crate) mod sink;
+pub(crate) mod wakes;
 
 use std::future::Future;
 use std::time::Duration;
@@ -17,7 +21,10 @@ pub(crate) use client::{Answer, Connection, Head, Headers, Piece, head_of, reque
 pub(crate) use clock::{HandClock, START_MS};
 pub(crate) use endpoint::Endpoint;
 pub(crate) use events::Events;
+pub(crate) use responder::Responder;
 pub(crate) use server::{LONG_POLL_MS, Setup, TestServer};
+pub(crate) use sink::{Call, Sink};
+pub(crate) use wakes::{JSON, Wakes, ZERO};
 
 /// Nothing in these tests takes this long, unless it would take forever.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -35,7 +35,7 @@ const CONSUMERS: &str = "reveille_consumers";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wake_is_counted_from_its_beginning_to_its_end() {
-    let mut endpoint = Endpoint::start(200, "{}").await;
+    let mut endpoint = Responder::start(200, "{}").await;
     let clock = HandClock::new();
     let server = Setup::on(&clock).start().await;
     subscribe(&server, "/a", "s", &endpoint.url).await;
@@ -77,7 +77,7 @@ async fn a_wake_is_counted_from_its_beginning_to_its_end() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failures_are_counted_by_their_kind() {
-    let endpoint = Endpoint::start(500, "").await;
+    let endpoint = Responder::start(500, "").await;
     let clock = HandClock::new();
     let server = Setup::on(&clock).start().await;
     subscribe(&server, "/a", "a", &endpoint.url).await;
@@ -98,7 +98,7 @@ async fn failures_are_counted_by_their_kind() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_is_busy_is_known_after_a_restart() {
     let directory = tempfile::tempdir().unwrap();
-    let endpoint = Endpoint::start(500, "").await;
+    let endpoint = Responder::start(500, "").await;
     let clock = HandClock::new();
     let setup = Setup::on(&clock);
     let server = setup.start_in(directory.path()).await;
@@ -121,7 +121,7 @@ async fn who_is_busy_is_known_after_a_restart() {
 /// its place believed that it still had that timer, and was never told a second time.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_that_takes_anothers_place_has_timers_of_its_own() {
-    let mut endpoint = Endpoint::start(200, "{}").await;
+    let mut endpoint = Responder::start(200, "{}").await;
     let clock = HandClock::new();
     let timings = Timings { liveness_timeout_ms: 45_000, ..Timings::default() };
     let server = Setup { timings, ..Setup::on(&clock) }.start().await;

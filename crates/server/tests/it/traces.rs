@@ -5,14 +5,14 @@ use reveille_engine::spans::{Span, Spans};
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use crate::harness::endpoint::Posted;
+use crate::harness::responder::Posted;
 use crate::harness::*;
 
 const TEXT: (&str, &str) = ("content-type", "text/plain");
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const TAIL: &str = "0000000000000000_0000000000000001";
 
-async fn subscribe(server: &TestServer, endpoint: &Endpoint, more: serde_json::Value) {
+async fn subscribe(server: &TestServer, endpoint: &Responder, more: serde_json::Value) {
     let mut body = json!({ "webhook": endpoint.url });
     for (key, value) in more.as_object().unwrap() {
         body[key] = value.clone();
@@ -57,7 +57,7 @@ fn trace_of(posted: &Posted) -> Trace {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_trace_is_passed_on_although_nobody_collects_spans() {
     let directory = tempfile::tempdir().unwrap();
-    let mut endpoint = Endpoint::start(500, "").await;
+    let mut endpoint = Responder::start(500, "").await;
     let clock = HandClock::new();
     let setup = Setup::on(&clock);
     let server = setup.start_in(directory.path()).await;
@@ -80,7 +80,7 @@ async fn a_trace_is_passed_on_although_nobody_collects_spans() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_trace_nothing_is_said_of_one() {
-    let mut endpoint = Endpoint::start(200, "{\"done\": true}").await;
+    let mut endpoint = Responder::start(200, "{\"done\": true}").await;
     let server = Setup::default().start().await;
     subscribe(&server, &endpoint, json!({})).await;
     append(&server, Some(PARENT)).await;
@@ -97,7 +97,7 @@ async fn without_a_trace_nothing_is_said_of_one() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn spans_tell_the_whole_way_of_an_event() {
-    let mut endpoint = Endpoint::start(200, "{}").await;
+    let mut endpoint = Responder::start(200, "{}").await;
     let server = Setup::default().start().await;
     let mut collected = collect(&server);
     subscribe(&server, &endpoint, json!({})).await;
@@ -128,7 +128,7 @@ async fn spans_tell_the_whole_way_of_an_event() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_append_without_a_trace_begins_one_and_failures_say_what_went_wrong() {
-    let mut endpoint = Endpoint::start(503, "").await;
+    let mut endpoint = Responder::start(503, "").await;
     let clock = HandClock::new();
     let server = Setup::on(&clock).start().await;
     let mut collected = collect(&server);

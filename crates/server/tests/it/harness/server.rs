@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use reveille_core::subscription::Timings;
 use reveille_deliver::client::HttpCourier;
 use reveille_deliver::destination::Rules;
-use reveille_deliver::resolve::SystemResolver;
+use reveille_deliver::resolve::{Resolve, SystemResolver};
 use reveille_engine::doors::{Clock, SystemClock, SystemEntropy};
 use reveille_engine::{Config, Engine, Telling};
 use tempfile::TempDir;
@@ -31,6 +31,10 @@ pub(crate) struct Setup {
     pub(crate) max_body_bytes: usize,
     pub(crate) sync: bool,
     pub(crate) timings: Timings,
+    /// Which addresses may be called.
+    pub(crate) rules: Rules,
+    /// Knows the addresses of names, instead of the operating system.
+    pub(crate) resolver: Option<Arc<dyn Resolve>>,
 }
 
 /// A running server. Its threads and tasks are its own: when it is stopped they are gone.
@@ -54,6 +58,8 @@ impl Default for Setup {
             max_body_bytes: 10 << 20,
             sync: true,
             timings: Timings::default(),
+            rules: Rules { allow_http_loopback: true, ..Rules::default() },
+            resolver: None,
         }
     }
 }
@@ -147,8 +153,9 @@ impl Setup {
     pub(crate) fn telling(&self) -> Telling {
         let clock = self.clock.clone();
         let now: Arc<dyn Fn() -> u64 + Send + Sync> = Arc::new(move || clock.now().0);
-        let rules = Rules { allow_http_loopback: true, ..Rules::default() };
-        let resolver = Arc::new(SystemResolver::new(now.clone()));
+        let rules = self.rules.clone();
+        let resolver = self.resolver.clone();
+        let resolver = resolver.unwrap_or_else(|| Arc::new(SystemResolver::new(now.clone())));
         Telling {
             timings: self.timings.clone(),
             rules: rules.clone(),

@@ -1,0 +1,99 @@
+//! `consumers`: many consumers that were woken once and have nothing to do since.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::ensure;
+use clap::Args;
+
+use crate::append::seconds;
+use crate::clock;
+use crate::create::creations;
+use crate::crew::Crew;
+use crate::dialect::Dialect;
+use crate::message::Messages;
+use crate::report::{Report, rate};
+use crate::sink::Sink;
+use crate::target::Target;
+use crate::usage::{self, Meter};
+use crate::wakes::Woken;
+
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
+
+/// Consumers that were woken once.
+#[derive(Debug, Clone, Args)]
+pub struct Consumers {
+    #[command(flatten)]
+    pub target: Target,
+    /// How wakes are asked for
+    #[arg(long, value_enum, default_value_t = Dialect::Webhooks)]
+    pub dialect: Dialect,
+    /// Streams to create, with a consumer each
+    #[arg(long, default_value_t = 10_000)]
+    pub count: u64,
+    /// Connections, each with one request in flight
+    #[arg(long, default_value_t = 64)]
+    pub connections: usize,
+    /// Stop here even when some were not woken
+    #[arg(long, default_value_t = 900.0)]
+    pub seconds: f64,
+    /// Time between the last wake and the look at memory and disk
+    #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
+    pub settle: f64,
+    /// Bytes of each message, one JSON object
+    #[arg(long, value_name = "BYTES", default_value_t = 100)]
+    pub body: usize,
+    /// The server's data directory, to report its size (same machine)
+    #[arg(long)]
+    pub data_dir: Option<PathBuf>,
+}
+
+pub(crate) async fn run(work: &Consumers) -> anyhow::Result<Report> {
+    let limit = seconds("--seconds", work.seconds)?;
+    let settle = seconds("--settle", work.settle)?;
+    ensure!(work.connections > 0, "--connections must be at least 1");
+    let streams = work.target.resolve().await?.group("live");
+    let requests = creations(&streams, work.count, Messages::new(work.body)?);
+    let sink = Sink::open(work.dialect).await?;
+    sink.tell_apart(work.count);
+    work.dialect.subscribe(&streams, &sink.live_url(), work.count, work.connections).await?;
+
+    let start = Meter::read(work.target.pid);
+    let mut crew = Crew::start(streams.address, work.connections, requests);
+    let all_woken = async {
+        crew.finish(limit).await;
+        while sink.consumers() < work.count {
+            clock::sleep(ASK_AGAIN_AFTER).await;
+        }
+    };
+    let finished = clock::within(limit, all_woken).await.is_some();
+    let mut measured = crew.take();
+    let (wakes, consumers) = (sink.wakes(), sink.consumers());
+    let end = Meter::read(work.target.pid);
+    let elsewhere = crew.stop().await;
+    clock::sleep(settle).await;
+
+    let appends = measured.done;
+    let appends_per_second = rate(appends, start.seconds_until(&end));
+    measured.done = consumers;
+    measured.errors.count("not woken".to_owned(), work.count.saturating_sub(consumers));
+    let Consumers { count, connections, body, .. } = work;
+    let name = work.dialect.name();
+    let mut settings =
+        format!("{name}, {count} consumers with {body} B over {connections} connections");
+    if !finished {
+        settings += &format!(", stopped after {} s", work.seconds);
+    }
+    let mut report = Report::new("consumers", settings, &measured, &elsewhere, (start, end));
+    let disk = work.data_dir.as_deref().map(usage::disk_bytes);
+    report.woken = Some(Woken {
+        wakes,
+        appends,
+        appends_per_second,
+        consumers,
+        hanging: 0,
+        idle_rss_bytes: work.target.pid.and_then(usage::resident_bytes),
+        disk_bytes: disk.map(|sizes| sizes.values().sum()),
+    });
+    Ok(report)
+}

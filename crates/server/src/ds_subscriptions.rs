@@ -1,0 +1,216 @@
+//! The `__ds` face: the Durable Streams protocol's own subscriptions (its sections 6 and 7).
+//!
+//! ```text
+//! PUT, GET, DELETE  /v1/stream/__ds/subscriptions/:id
+//! POST              /v1/stream/__ds/subscriptions/:id/streams
+//! DELETE            /v1/stream/__ds/subscriptions/:id/streams/:path
+//! POST              /v1/stream/__ds/subscriptions/:id/{callback,claim,ack,release}
+//! GET               /v1/stream/__ds/jwks.json
+//! ```
+//!
+//! In its bodies streams are named relative to `/v1/stream/`; everywhere else in this program by
+//! the whole path.
+
+mod create;
+mod leases;
+mod show;
+mod signing;
+mod streams;
+
+use http::{Method, Request};
+use hyper::body::Incoming;
+use reveille_core::consumer::Dialect;
+use reveille_core::subscription::{AskedError, STREAM_ROOT, Subscription, is_name};
+use reveille_core::{StreamPath, Tenant};
+use reveille_engine::Refused;
+
+pub(crate) use signing::rotate;
+
+use crate::error::Error;
+use crate::query;
+use crate::reply::{self, Reply};
+use crate::wake::fields::Wrong;
+use crate::{Server, inbound};
+
+/// What no stream is called.
+const CONTROL: &str = "/v1/stream/__ds";
+/// A body larger than this asks for nothing that can be had.
+const BODY_BYTES_MAX: usize = 4 << 20;
+
+/// Whether the path is one of this face.
+pub(crate) fn is_control(path: &str) -> bool {
+    path.strip_prefix(CONTROL).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Answers a request to this face.
+pub(crate) async fn answer(server: &Server, request: Request<Incoming>) -> Result<Reply, Error> {
+    let method = request.method().clone();
+    let path = request.uri().path().to_owned();
+    let place = Place::of(&path).ok_or(Error::Reserved)?;
+    let Place::Subscription { id, part } = place else {
+        return match method {
+            Method::GET | Method::HEAD => Ok(signing::published(server)),
+            method => Err(Error::Method { method, allowed: "GET, HEAD, OPTIONS" }),
+        };
+    };
+    let id = query::decode_path(id);
+    if !is_name(&id) {
+        return Err(Error::Subscription(AskedError::Name.to_string()));
+    }
+    match (part, method) {
+        (Part::Itself, Method::PUT) => create::create(server, &id, request).await,
+        (Part::Itself, Method::GET | Method::HEAD) => show::show(server, &id, request).await,
+        (Part::Itself, Method::DELETE) => create::delete(server, &id).await,
+        (Part::Itself, method) => {
+            Err(Error::Method { method, allowed: "GET, HEAD, PUT, DELETE, OPTIONS" })
+        }
+        (Part::Stream(path), Method::DELETE) => streams::remove(server, &id, path).await,
+        (Part::Stream(_), method) => Err(Error::Method { method, allowed: "DELETE, OPTIONS" }),
+        (Part::Streams, Method::POST) => streams::add(server, &id, request).await,
+        (Part::Callback, Method::POST) => leases::callback(server, &id, request).await,
+        (Part::Claim, Method::POST) => leases::claim(server, &id, request).await,
+        (Part::Ack, Method::POST) => leases::ack(server, &id, request).await,
+        (Part::Release, Method::POST) => leases::release(server, &id, request).await,
+        (_, method) => Err(Error::Method { method, allowed: "POST, OPTIONS" }),
+    }
+}
+
+/// Something that can be asked for.
+#[derive(Debug, PartialEq, Eq)]
+enum Place<'a> {
+    Keys,
+    /// The id is as it stands in the URL.
+    Subscription {
+        id: &'a str,
+        part: Part<'a>,
+    },
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Part<'a> {
+    Itself,
+    Streams,
+    /// As it stands in the URL.
+    Stream(&'a str),
+    Callback,
+    Claim,
+    Ack,
+    Release,
+}
+
+impl Place<'_> {
+    fn of(path: &str) -> Option<Place<'_>> {
+        let rest = path.strip_prefix(CONTROL)?;
+        if rest == "/jwks.json" {
+            return Some(Place::Keys);
+        }
+        let rest = rest.strip_prefix("/subscriptions/")?;
+        let (id, part) = match rest.split_once('/') {
+            None => (rest, Part::Itself),
+            Some((id, part)) => (id, Part::of(part)?),
+        };
+        (!id.is_empty()).then_some(Place::Subscription { id, part })
+    }
+}
+
+impl Part<'_> {
+    fn of(text: &str) -> Option<Part<'_>> {
+        match text {
+            "streams" => Some(Part::Streams),
+            "callback" => Some(Part::Callback),
+            "claim" => Some(Part::Claim),
+            "ack" => Some(Part::Ack),
+            "release" => Some(Part::Release),
+            _ => {
+                let path = text.strip_prefix("streams/")?;
+                (!path.is_empty()).then_some(Part::Stream(path))
+            }
+        }
+    }
+}
+
+/// The subscription of this id.
+fn find(server: &Server, tenant: &Tenant, id: &str) -> Result<Subscription, Error> {
+    let found = server.engine.subscription(tenant, Dialect::Leases, id)?;
+    found.ok_or_else(|| Refused::NotFound.into())
+}
+
+/// The body of a request to this face.
+async fn body_of(
+    server: &Server,
+    parts: &http::request::Parts,
+    body: Incoming,
+) -> Result<inbound::InboundBody, Error> {
+    let max = BODY_BYTES_MAX.min(server.config.max_body_bytes);
+    inbound::read(&server.engine, &parts.headers, body, max).await
+}
+
+/// The base of URLs in answers.
+fn base_of(server: &Server, parts: &http::request::Parts) -> String {
+    let base = server.config.public_url.as_deref().map(str::to_owned);
+    let base = base.or_else(|| reply::base_url(parts)).unwrap_or_default();
+    base.trim_end_matches('/').to_owned()
+}
+
+/// The stream that a body or a URL names in its configuration; a slash before it is forgiven.
+fn stream_named(field: &str, text: &str) -> Result<StreamPath, Wrong> {
+    let absolute = absolute(field, text)?;
+    StreamPath::parse(&absolute).map_err(|error| format!("`{field}`: {error}"))
+}
+
+/// A relative path or pattern as a whole one.
+fn absolute(field: &str, text: &str) -> Result<String, Wrong> {
+    let text = text.trim_start_matches('/');
+    if text.is_empty() {
+        return Err(format!("`{field}` must not be empty; paths are relative to {STREAM_ROOT}"));
+    }
+    let absolute = format!("{STREAM_ROOT}{text}");
+    if is_control(&absolute) {
+        return Err(format!("`{field}`: {CONTROL} is reserved and holds no streams"));
+    }
+    Ok(absolute)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_told_apart_and_all_others_are_nothing() {
+        let of = |rest: &'static str| {
+            let path: &'static str = format!("{CONTROL}{rest}").leak();
+            Place::of(path)
+        };
+        let subscription = |id, part| Some(Place::Subscription { id, part });
+        assert_eq!(of("/jwks.json"), Some(Place::Keys));
+        assert_eq!(of("/subscriptions/a"), subscription("a", Part::Itself));
+        assert_eq!(of("/subscriptions/a%20/streams"), subscription("a%20", Part::Streams));
+        assert_eq!(of("/subscriptions/a/streams/b/c"), subscription("a", Part::Stream("b/c")));
+        assert_eq!(of("/subscriptions/a/claim"), subscription("a", Part::Claim));
+        let nothing = [
+            "",
+            "/",
+            "/jwks.json/",
+            "/subscriptions",
+            "/subscriptions/",
+            "/subscriptions//claim",
+            "/subscriptions/a/",
+            "/subscriptions/a/streams/",
+            "/subscriptions/a/claims",
+            "/subscriptions/a/claim/b",
+        ];
+        for rest in nothing {
+            assert_eq!(of(rest), None, "{rest}");
+        }
+    }
+
+    #[test]
+    fn relative_paths_become_whole_ones() {
+        let named = |text| stream_named("streams", text).map(|path| path.as_str().to_owned());
+        assert_eq!(named("events/a").as_deref(), Ok("/v1/stream/events/a"));
+        assert_eq!(named("/events/a/").as_deref(), Ok("/v1/stream/events/a/"));
+        for bad in ["", "/", "__ds", "__ds/x", "a b", "a?b"] {
+            assert!(named(bad).is_err_and(|wrong| wrong.starts_with("`streams`")), "{bad}");
+        }
+    }
+}

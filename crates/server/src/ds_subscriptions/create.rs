@@ -1,0 +1,121 @@
+//! Making a subscription, and ending it.
+
+use http::{Request, StatusCode};
+use hyper::body::Incoming;
+use reveille_core::StreamPath;
+use reveille_core::consumer::Dialect;
+use reveille_core::pattern::Pattern;
+use reveille_core::subscription::{
+    Asked, Economy, LEASE_MS_DEFAULT, LEASE_MS_MAX, LEASE_MS_MIN, Target,
+};
+use serde_json::Value;
+
+use super::{absolute, base_of, body_of, show, stream_named};
+use crate::Server;
+use crate::error::Error;
+use crate::reply::{self, Reply};
+use crate::wake::fields::{self, Fields, Wrong};
+
+/// `PUT subscriptions/:id`
+pub(super) async fn create(
+    server: &Server,
+    id: &str,
+    request: Request<Incoming>,
+) -> Result<Reply, Error> {
+    let (parts, body) = request.into_parts();
+    let body = body_of(server, &parts, body).await?;
+    let body = fields::object(&body.bytes).map_err(Error::Subscription)?;
+    let mut asked = asked(id, &Fields(&body)).map_err(Error::Subscription)?;
+    asked.base_url = reply::base_url(&parts).map(Into::into);
+    asked.check().map_err(|error| Error::Subscription(error.to_string()))?;
+    // Whether the id is taken comes before whether the address is safe: asking twice alike must
+    // not fail because the rules have changed since.
+    let known = server.engine.subscription(&server.tenant, Dialect::Leases, id)?;
+    if known.is_none()
+        && let Target::Webhook(url) = &asked.target
+    {
+        server.engine.check_destination(url)?;
+    }
+    let (subscription, new) = server.engine.subscribe(&server.tenant, asked).await?;
+    let body = show::shown(server, &subscription, &base_of(server, &parts)).await?;
+    Ok(reply::json(if new { StatusCode::CREATED } else { StatusCode::OK }, &body))
+}
+
+/// `DELETE subscriptions/:id`
+pub(super) async fn delete(server: &Server, id: &str) -> Result<Reply, Error> {
+    server.engine.unsubscribe(&server.tenant, Dialect::Leases, id).await?;
+    Ok(reply::status(StatusCode::NO_CONTENT))
+}
+
+fn asked(id: &str, fields: &Fields<'_>) -> Result<Asked, Wrong> {
+    let target = target(fields)?;
+    let pattern = fields.text("pattern")?.map(pattern).transpose()?;
+    let streams = streams(fields)?;
+    if pattern.is_none() && streams.is_empty() {
+        return Err("`pattern` or `streams` must say which streams the subscription is for".into());
+    }
+    Ok(Asked {
+        dialect: Dialect::Leases,
+        name: id.into(),
+        pattern,
+        streams,
+        target,
+        description: fields.text("description")?.map(Into::into),
+        lease_ms: Some(lease_ms(fields)?),
+        economy: Economy::default(),
+        base_url: None,
+    })
+}
+
+fn target(fields: &Fields<'_>) -> Result<Target, Wrong> {
+    let (webhook, wake_stream) = (fields.get("webhook"), fields.text("wake_stream")?);
+    match (fields.text("type")?, webhook, wake_stream) {
+        (Some("webhook"), Some(webhook), None) => {
+            let url = webhook.get("url").and_then(Value::as_str).filter(|url| !url.is_empty());
+            let url = url.ok_or("`webhook` must be an object with `url`, a string")?;
+            Ok(Target::Webhook(url.into()))
+        }
+        (Some("webhook"), None, _) => {
+            Err("`webhook` is missing; give an object with the `url` that is to be called".into())
+        }
+        (Some("webhook"), Some(_), Some(_)) => {
+            Err("`wake_stream` is for subscriptions of the type \"pull-wake\"".into())
+        }
+        (Some("pull-wake"), None, Some(path)) => {
+            Ok(Target::Pull(stream_named("wake_stream", path)?))
+        }
+        (Some("pull-wake"), None, None) => {
+            Err("`wake_stream` is missing; name the stream that workers watch".into())
+        }
+        (Some("pull-wake"), Some(_), _) => {
+            Err("`webhook` is for subscriptions of the type \"webhook\"".into())
+        }
+        _ => Err("`type` must be \"webhook\" or \"pull-wake\"".into()),
+    }
+}
+
+fn pattern(text: &str) -> Result<Pattern, Wrong> {
+    Pattern::parse(&absolute("pattern", text)?).map_err(|error| format!("`pattern`: {error}"))
+}
+
+/// The streams of the field of that name. In which order, and how often each, says nothing.
+pub(super) fn streams(fields: &Fields<'_>) -> Result<Vec<StreamPath>, Wrong> {
+    let read = |item: &Value| {
+        let text = item.as_str().ok_or("`streams` must hold strings")?;
+        stream_named("streams", text)
+    };
+    let mut streams =
+        fields.list("streams")?.iter().map(read).collect::<Result<Vec<_>, Wrong>>()?;
+    streams.sort();
+    streams.dedup();
+    Ok(streams)
+}
+
+fn lease_ms(fields: &Fields<'_>) -> Result<u64, Wrong> {
+    let asked = fields.number("lease_ttl_ms")?.unwrap_or(LEASE_MS_DEFAULT);
+    if (LEASE_MS_MIN..=LEASE_MS_MAX).contains(&asked) {
+        Ok(asked)
+    } else {
+        Err(format!("`lease_ttl_ms` must be from {LEASE_MS_MIN} to {LEASE_MS_MAX}"))
+    }
+}

@@ -1,0 +1,154 @@
+//! Work under a lease: told by webhook and called back, or claimed, reported on and given back.
+
+use http::header::AUTHORIZATION;
+use http::request::Parts;
+use http::{HeaderMap, Request, StatusCode};
+use hyper::body::Incoming;
+use reveille_core::consumer::{Ack, ClaimedWake};
+use reveille_core::subscription::{STREAM_ROOT, Subscription, Target};
+use reveille_core::token::Claims;
+use reveille_engine::Refused;
+use serde_json::json;
+
+use super::{body_of, find};
+use crate::Server;
+use crate::error::Error;
+use crate::reply::{self, Reply};
+use crate::wake::fields::{self, Fields, Wrong};
+use crate::wake::{bearer_token, lease_stream};
+
+/// The longest name of a worker in bytes: it is kept with the subscription's consumer.
+const WORKER_BYTES_MAX: usize = 256;
+
+/// `POST subscriptions/:id/callback`. Whose it is says the token: an endpoint has no other key.
+pub(super) async fn callback(
+    server: &Server,
+    id: &str,
+    request: Request<Incoming>,
+) -> Result<Reply, Error> {
+    let (parts, body) = request.into_parts();
+    let token = token_of(&parts.headers)?;
+    let claims = server.engine.lease_claims(None, id, token);
+    let tenant = claims.as_ref().map_or(&server.tenant, |claims| &claims.tenant);
+    let subscription = find(server, tenant, id)?;
+    if !matches!(subscription.asked.target, Target::Webhook(_)) {
+        let wrong = "a subscription of the type \"pull-wake\" is reported on with `ack`";
+        return Err(Error::Subscription(wrong.into()));
+    }
+    report(server, claims, &parts, body).await
+}
+
+/// `POST subscriptions/:id/claim`
+pub(super) async fn claim(
+    server: &Server,
+    id: &str,
+    request: Request<Incoming>,
+) -> Result<Reply, Error> {
+    let (parts, body) = request.into_parts();
+    let body = body_of(server, &parts, body).await?;
+    let body = fields::object(&body.bytes).map_err(Error::Subscription)?;
+    let worker = worker(&Fields(&body)).map_err(Error::Subscription)?;
+    pulled(&find(server, &server.tenant, id)?)?;
+    let (lease, token, streams) = server.engine.claim(&server.tenant, id, worker).await?;
+    let body = json!({
+        "wake_id": lease.wake_id.to_string(),
+        "generation": lease.generation,
+        "token": token,
+        "streams": streams.iter().map(lease_stream).collect::<Vec<_>>(),
+        "lease_ttl_ms": lease.lease_ms,
+    });
+    Ok(reply::json(StatusCode::OK, &body))
+}
+
+/// `POST subscriptions/:id/ack`; one that is neither done nor acknowledges shows a sign of life.
+pub(super) async fn ack(
+    server: &Server,
+    id: &str,
+    request: Request<Incoming>,
+) -> Result<Reply, Error> {
+    let (parts, body) = request.into_parts();
+    let token = token_of(&parts.headers)?;
+    pulled(&find(server, &server.tenant, id)?)?;
+    let claims = server.engine.lease_claims(Some(&server.tenant), id, token);
+    report(server, claims, &parts, body).await
+}
+
+/// `POST subscriptions/:id/release`
+pub(super) async fn release(
+    server: &Server,
+    id: &str,
+    request: Request<Incoming>,
+) -> Result<Reply, Error> {
+    let (parts, body) = request.into_parts();
+    let token = token_of(&parts.headers)?;
+    pulled(&find(server, &server.tenant, id)?)?;
+    let claims = server.engine.lease_claims(Some(&server.tenant), id, token);
+    let claims = good(server, claims)?;
+    let body = body_of(server, &parts, body).await?;
+    let body = fields::object(&body.bytes).map_err(Error::Subscription)?;
+    let (generation, wake_id) = wake(&Fields(&body)).map_err(Error::Subscription)?;
+    server.engine.release(claims, generation, wake_id).await?;
+    Ok(reply::status(StatusCode::NO_CONTENT))
+}
+
+async fn report(
+    server: &Server,
+    claims: Option<Claims>,
+    parts: &Parts,
+    body: Incoming,
+) -> Result<Reply, Error> {
+    let claims = good(server, claims)?;
+    let body = body_of(server, parts, body).await?;
+    let body = fields::object(&body.bytes).map_err(Error::Subscription)?;
+    let fields = Fields(&body);
+    let (generation, wake_id) = wake(&fields).map_err(Error::Subscription)?;
+    let acks = acks(&fields).map_err(Error::Subscription)?;
+    let done = fields.flag("done").map_err(Error::Subscription)?;
+    let next_wake = server.engine.lease_report(claims, generation, wake_id, acks, done).await?;
+    Ok(reply::json(StatusCode::OK, &json!({ "ok": true, "next_wake": next_wake })))
+}
+
+fn token_of(headers: &HeaderMap) -> Result<&str, Error> {
+    let value = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    value.and_then(bearer_token).ok_or_else(|| Refused::TokenInvalid.into())
+}
+
+/// What the token says, if it is good for anything.
+fn good(server: &Server, claims: Option<Claims>) -> Result<Claims, Error> {
+    let claims = claims.ok_or(Refused::TokenInvalid)?;
+    if claims.is_expired(server.engine.clock().now()) {
+        return Err(Error::LeaseTokenExpired);
+    }
+    Ok(claims)
+}
+
+fn pulled(subscription: &Subscription) -> Result<(), Error> {
+    match subscription.asked.target {
+        Target::Pull(_) => Ok(()),
+        Target::Webhook(_) => {
+            let wrong = "only a subscription of the type \"pull-wake\" is claimed, acknowledged \
+                         and released; this one calls its webhook";
+            Err(Error::Subscription(wrong.into()))
+        }
+    }
+}
+
+fn worker<'a>(fields: &Fields<'a>) -> Result<&'a str, Wrong> {
+    let worker = fields.text("worker")?.ok_or("`worker` is missing; give the worker's name")?;
+    if worker.is_empty() || worker.len() > WORKER_BYTES_MAX {
+        return Err(format!("`worker` must be 1 to {WORKER_BYTES_MAX} bytes long"));
+    }
+    Ok(worker)
+}
+
+/// The wake that is spoken for.
+fn wake(fields: &Fields<'_>) -> Result<(u64, ClaimedWake), Wrong> {
+    let generation = fields.number("generation")?;
+    let generation = generation.ok_or("`generation` is missing; send the one of the wake")?;
+    let wake_id = fields.wake_id()?.ok_or("`wake_id` is missing; send the one of the wake")?;
+    Ok((generation, wake_id))
+}
+
+fn acks(fields: &Fields<'_>) -> Result<Vec<Ack>, Wrong> {
+    fields.acks("stream", |stream| format!("{STREAM_ROOT}{stream}"))
+}

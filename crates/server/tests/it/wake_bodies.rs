@@ -1,0 +1,182 @@
+//! Callbacks whose bodies are wrong, in every field and in every way: refused, and nothing done.
+
+use serde_json::json;
+
+use crate::harness::*;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_is_wrong_with_a_body_it_is_refused_and_nothing_is_applied() {
+    let mut wakes = Wakes::start().await;
+    wakes.subscribe("s", "/a/*").await;
+    let tail = wakes.create("/a/1", "[1]").await;
+    wakes.create("/out", "").await;
+    wakes.server.create("/text", "text/plain").await;
+    let call = wakes.woken().await;
+    let before = wakes.enrolled("s", "/a/1").unwrap();
+    let ack = format!(r#"{{"path":"/a/1","offset":"{tail}"}}"#);
+    let fields: &[(&str, &[&str])] = &[
+        (
+            "epoch",
+            &[
+                "null",
+                "\"1\"",
+                "1.0",
+                "1.5",
+                "-1",
+                "true",
+                "[]",
+                "{}",
+                "1e0",
+                "18446744073709551616",
+                "99999999999999999999999999",
+            ],
+        ),
+        ("wake_id", &["1", "true", "[]", "{}"]),
+        (
+            "acks",
+            &[
+                "1",
+                "\"x\"",
+                "true",
+                "{}",
+                "[1]",
+                "[null]",
+                "[[]]",
+                "[\"/a/1\"]",
+                "[{}]",
+                "[{\"path\":\"/a/1\"}]",
+                "[{\"offset\":\"-1\"}]",
+                "[{\"path\":1,\"offset\":\"-1\"}]",
+                "[{\"path\":\"/a/1\",\"offset\":1}]",
+                "[{\"path\":\"/a/1\",\"offset\":null}]",
+                "[{\"path\":[],\"offset\":{}}]",
+            ],
+        ),
+        (
+            "subscribe",
+            &[
+                "1",
+                "\"/b\"",
+                "true",
+                "{}",
+                "[1]",
+                "[null]",
+                "[[]]",
+                "[\"\"]",
+                "[\"b\"]",
+                "[\"/\"]",
+                "[\"/a b\"]",
+                "[\"/\u{e9}\"]",
+                "[\"/a?b\"]",
+                "[\"/a#b\"]",
+                "[\"/b\",1]",
+            ],
+        ),
+        (
+            "unsubscribe",
+            &["1", "\"/a/1\"", "true", "{}", "[1]", "[null]", "[\"\"]", "[\"a\"]", "[\"/a/1\",{}]"],
+        ),
+        ("done", &["1", "0", "\"true\"", "\"\"", "[]", "{}", "[true]"]),
+        (
+            "append",
+            &[
+                "1",
+                "\"x\"",
+                "true",
+                "{}",
+                "[1]",
+                "[null]",
+                "[{}]",
+                "[{\"path\":\"/out\"}]",
+                "[{\"path\":\"/out\",\"messages\":[]}]",
+                "[{\"path\":\"/out\",\"messages\":1}]",
+                "[{\"path\":\"/out\",\"messages\":null}]",
+                "[{\"messages\":[1]}]",
+                "[{\"path\":1,\"messages\":[1]}]",
+                "[{\"path\":\"out\",\"messages\":[1]}]",
+                "[{\"path\":\"/_events/x\",\"messages\":[1]}]",
+                "[{\"path\":\"/text\",\"messages\":[1]}]",
+                "[{\"path\":\"/text\",\"messages\":[\"a\",null]}]",
+                "[{\"path\":\"/out\",\"messages\":[1]},2]",
+            ],
+        ),
+    ];
+    let mut bodies = Vec::new();
+    for (name, values) in fields {
+        for value in *values {
+            let mut all = vec![("epoch", "1".to_owned()), ("done", "true".into())];
+            all.push(("acks", format!("[{ack}]")));
+            all.push(("subscribe", "[\"/c\"]".into()));
+            all.push(("wake_id", format!("{:?}", call.wake_id())));
+            all.retain(|(known, _)| known != name);
+            all.push((name, (*value).to_owned()));
+            let pairs: Vec<String> =
+                all.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
+            bodies.push(format!("{{{}}}", pairs.join(",")));
+        }
+    }
+    let no_acks = r#"{"epoch":1,"append":[{"path":"/out","messages":[1]}]}"#;
+    let nested = format!(r#"{{"epoch":1,"acks":{}"#, "[".repeat(500_000));
+    let closed = format!(r#"{{"epoch":1,"x":{}{}}}"#, "[".repeat(200), "]".repeat(200));
+    let junk = "j".repeat(1 << 20);
+    let long = format!(r#"{{"epoch":1,"subscribe":["/{}"]}}"#, "x".repeat(2_048));
+    let whole = [
+        "",
+        " ",
+        "null",
+        "[]",
+        "[{\"epoch\":1}]",
+        "1",
+        "\"epoch\"",
+        "true",
+        "{}",
+        "{\"epoch\":1",
+        "{\"epoch\":1}x",
+        "{\"epoch\":1}{}",
+        "{'epoch':1}",
+        "{\"EPOCH\":1}",
+        "\u{feff}{\"epoch\":1}",
+        no_acks,
+        &nested,
+        &closed,
+        &junk,
+        &long,
+    ];
+    bodies.extend(whole.map(str::to_owned));
+    for body in &bodies {
+        let answer = wakes.call_raw(&call.consumer(), &call.token(), body.as_bytes()).await;
+        let start: String = body.chars().take(300).collect();
+        assert_eq!((answer.status(), answer.code()), (400, "INVALID_REQUEST".into()), "{start}");
+        assert_eq!((&answer.json()["ok"], answer.json().get("token")), (&json!(false), None));
+    }
+    let bytes: [&[u8]; 2] = [b"{\"epoch\":1,\"wake_id\":\"\xff\"}", b"\0"];
+    for body in bytes {
+        let answer = wakes.call_raw(&call.consumer(), &call.token(), body).await.expect(400);
+        assert_eq!(answer.code(), "INVALID_REQUEST");
+    }
+    let mut connection = wakes.server.connect().await;
+    let bearer = format!("Bearer {}", call.token());
+    let headers = [("authorization", bearer.as_str()), ("content-length", "99999999")];
+    let head = head_of("POST", &format!("/callback/{}", call.consumer()), &headers);
+    connection.send(&[head, b"\r\n".to_vec()].concat()).await;
+    connection.answer("POST").await.expect(413);
+    assert_eq!(wakes.enrolled("s", "/a/1").unwrap(), before);
+    assert_eq!(wakes.server.get("/out").await.text(), "[]");
+    wakes.create("/c", "[1]").await;
+    wakes.quiet("nothing of it was applied").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fields_that_nobody_knows_are_ignored_and_null_is_as_good_as_absent() {
+    let mut wakes = Wakes::start().await;
+    wakes.subscribe("s", "/a/*").await;
+    wakes.create("/a/1", "[1]").await;
+    let call = wakes.woken().await;
+    let body = json!({ "epoch": 1, "wake_id": null, "acks": null, "subscribe": null,
+                       "unsubscribe": null, "done": null, "append": null, "more": { "x": [1] } });
+    wakes.call(&call, body).await.expect(200);
+    let empty = json!({ "epoch": 1, "acks": [], "subscribe": [], "unsubscribe": [], "append": [] });
+    let answer = wakes.call(&call, empty).await.expect(200).json();
+    assert_eq!(answer["streams"], json!([{ "path": "/a/1", "offset": "-1" }]));
+    wakes.live("s", "/a/1").await;
+}

@@ -1,0 +1,89 @@
+//! What is measured of wakes: the two dialects, and neighbours that make trouble.
+
+use std::time::Duration;
+
+use super::{Cell, figures, less, more};
+use crate::bench::subject::{ALONE, WAKING};
+
+/// The cells about wakes. The peer speaks `ds` alone, so that is what is compared; the dialect in
+/// which every stream has a consumer of its own is measured beside it.
+pub(super) fn all(quick: bool) -> Vec<Cell> {
+    let mut cells: Vec<Cell> = ["ds", "webhooks"].map(|dialect| wake(dialect, quick)).into();
+    cells.push(noisy(quick));
+    cells.extend(["ds", "webhooks"].map(|dialect| wakes(dialect, quick)));
+    cells
+}
+
+fn wake(dialect: &str, quick: bool) -> Cell {
+    let count = if quick { 200 } else { 1000 };
+    let compared = dialect == "ds";
+    let arguments = format!("wake --dialect {dialect} --count {count} --seconds 40");
+    Cell {
+        key: if compared { "wake" } else { "wake-webhooks" },
+        work: "wake",
+        // The quiet figure that the noisy one is compared with.
+        beside: (!compared).then_some("noisy"),
+        subjects: if compared { WAKING } else { ALONE },
+        title: format!("From sending an append to an idle consumer holding its wake, {dialect}"),
+        figures: latencies(),
+        limit: Duration::from_secs(90),
+        slow_arguments: Some(arguments.clone()),
+        arguments,
+    }
+}
+
+fn noisy(quick: bool) -> Cell {
+    let (dead, hanging, count) = if quick { (1000, 100, 200) } else { (10_000, 1000, 1000) };
+    let arguments = format!(
+        "wake --dialect webhooks --count {count} --seconds 60 --dead {dead} --hanging {hanging}"
+    );
+    Cell {
+        key: "noisy",
+        work: "noisy",
+        beside: None,
+        subjects: ALONE,
+        title: format!("The same, webhooks, beside {dead} dead and {hanging} hanging consumers"),
+        figures: latencies(),
+        limit: Duration::from_secs(300),
+        slow_arguments: None,
+        arguments,
+    }
+}
+
+fn latencies() -> Vec<super::Figure> {
+    figures([
+        less("p50 ms", "ms", "/latency_us/p50", 1e-3),
+        less("p99 ms", "ms", "/latency_us/p99", 1e-3),
+        less("answer p50 ms", "ms", "/answer_us/p50", 1e-3),
+        less("plain append p50 ms", "ms", "/plain_us/p50", 1e-3),
+        less("plain append p99 ms", "ms", "/plain_us/p99", 1e-3),
+    ])
+}
+
+/// In `ds` 64 streams: the peer keeps at most 100 files open and answers 404 beyond.
+fn wakes(dialect: &str, quick: bool) -> Cell {
+    let seconds = if quick { 2 } else { 5 };
+    let (key, subjects, streams) = match dialect {
+        "ds" => ("wakes", WAKING, 64),
+        _ => ("wakes-webhooks", ALONE, 1000),
+    };
+    let arguments = format!(
+        "wakes --dialect {dialect} --streams {streams} --connections 64 --seconds {seconds}"
+    );
+    Cell {
+        key,
+        work: "wakes",
+        beside: None,
+        subjects,
+        title: format!("Wakes of {streams} consumers, appends over 64 connections, {dialect}"),
+        figures: figures([
+            more("wakes/s", "/s", "/per_second", 1.0),
+            more("appends/s", "/s", "/woken/appends_per_second", 1.0),
+            less("append p50 ms", "ms", "/latency_us/p50", 1e-3),
+            less("append p99 ms", "ms", "/latency_us/p99", 1e-3),
+        ]),
+        limit: Duration::from_secs(120),
+        slow_arguments: Some(arguments.clone()),
+        arguments,
+    }
+}
