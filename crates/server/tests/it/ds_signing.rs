@@ -25,7 +25,7 @@ async fn published(server: &TestServer) -> Vec<Value> {
 
 /// The name of the key that signed a call, if it is published and the signature is good.
 async fn signed_by(server: &TestServer, call: &Call) -> Option<String> {
-    let header = call.header("webhook-signature");
+    let header = call.get("webhook-signature");
     let kid = header.split(',').find_map(|part| part.strip_prefix("kid=")).unwrap();
     let key = published(server).await.into_iter().find(|key| key["kid"] == kid)?;
     let public = URL_SAFE_NO_PAD.decode(key["x"].as_str().unwrap()).unwrap();

@@ -38,7 +38,7 @@ async fn ds_a_wake_says_what_is_to_be_done_and_where_to_report() {
     server.ds_webhook("s", "events/*", &endpoint.url).await;
     let tail = server.ds_stream("events/a").await;
     let call = endpoint.call().await;
-    assert_eq!(call.header("content-type"), "application/json");
+    assert_eq!(call.get("content-type"), "application/json");
     let wake = call.json();
     let stream = json!({
         "path": "events/a", "link_type": "glob", "acked_offset": "-1", "tail_offset": tail,

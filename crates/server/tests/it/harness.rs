@@ -18,7 +18,7 @@ use std::time::Duration;
 pub(crate) use alone::{Memory, alone};
 pub(crate) use client::{Answer, Connection, Head, Headers, Piece, head_of, request};
 pub(crate) use clock::{HandClock, START_MS};
-pub(crate) use endpoint::{Call, Endpoint};
+pub(crate) use endpoint::Endpoint;
 pub(crate) use events::Events;
 pub(crate) use server::{LONG_POLL_MS, Setup, TestServer};
 pub(crate) use sink::{Call, Sink};

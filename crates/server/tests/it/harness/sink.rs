@@ -32,8 +32,20 @@ pub(crate) struct Call {
     reply: oneshot::Sender<(Vec<u8>, bool)>,
 }
 
+/// What a request that is dropped by the test is answered, if anything.
+type Otherwise = Option<&'static str>;
+
 impl Sink {
     pub(crate) async fn start() -> Sink {
+        Sink::with(None).await
+    }
+
+    /// One that answers `200 {}` where the test says nothing.
+    pub(crate) async fn polite() -> Sink {
+        Sink::with(Some("HTTP/1.1 200 x\r\ncontent-length: 2\r\n\r\n{}")).await
+    }
+
+    async fn with(otherwise: Otherwise) -> Sink {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, calls) = mpsc::channel(CALLS_MAX);
@@ -43,7 +55,7 @@ impl Sink {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
                 counted.fetch_add(1, Ordering::SeqCst);
-                tokio::spawn(serve(stream, sender.clone()));
+                tokio::spawn(serve(stream, sender.clone(), otherwise));
             }
         });
         Sink { address, calls, connections }
@@ -151,14 +163,17 @@ impl Call {
 }
 
 /// One connection, request after request.
-async fn serve(mut stream: TcpStream, calls: mpsc::Sender<Call>) {
+async fn serve(mut stream: TcpStream, calls: mpsc::Sender<Call>, otherwise: Otherwise) {
     let mut buffer = Vec::new();
     while let Some((line, headers, body)) = read(&mut stream, &mut buffer).await {
         let (reply, replied) = oneshot::channel();
         if calls.send(Call { line, headers, body, reply }).await.is_err() {
             return;
         }
-        let Ok((bytes, stays)) = replied.await else { return };
+        let told = replied.await.ok();
+        let Some((bytes, stays)) = told.or_else(|| Some((otherwise?.into(), true))) else {
+            return;
+        };
         if stream.write_all(&bytes).await.is_err() || !stays {
             return;
         }
@@ -192,12 +207,8 @@ async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Read> {
 }
 
 async fn fill(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<()> {
-    let mut more = [0; 16 << 10];
-    match stream.read(&mut more).await {
+    match stream.read_buf(buffer).await {
         Ok(0) | Err(_) => None,
-        Ok(count) => {
-            buffer.extend_from_slice(&more[..count]);
-            Some(())
-        }
+        Ok(_) => Some(()),
     }
 }
