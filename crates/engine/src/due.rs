@@ -64,7 +64,7 @@ pub(crate) async fn run(shared: Arc<Shared>, clock: Arc<dyn Clock>) {
 }
 
 /// Attempts that were on their way when the server last stopped are made again, at once.
-fn tell_again(shared: &Shared) {
+pub fn tell_again(shared: &Shared) {
     let reader = shared.state.reader();
     let (mut from, to) = (keys::due_from(Millis(0)), keys::due_end());
     loop {

@@ -94,9 +94,7 @@ impl Outbound {
         let (answer, error) = match answer {
             Ok(answer) if (200..300).contains(&answer.status) => {
                 if !answer.truncated && self.herald.is_done(&answer.body) {
-                    let announced = notice.streams.iter().filter(|it| it.is_pending());
-                    let announced = announced.filter_map(|it| Some((it.path.clone(), it.tail?)));
-                    (Ending::Done(announced.collect()), None)
+                    (Ending::Done(announced(&notice.streams)), None)
                 } else {
                     (Ending::Accepted, None)
                 }
@@ -130,7 +128,7 @@ impl Outbound {
     fn notice(&self, told: &Told) -> Option<(Notice, Result<Destination, String>)> {
         let subscription = self.shared.lock().registry.get(told.consumer.subscription).cloned()?;
         let reader = self.shared.state.reader();
-        let found = self.current(&reader, &subscription, told);
+        let found = current(&reader, &subscription, told);
         let (enrolled, streams) = match found {
             Ok(found) => found?,
             Err(error) => {
@@ -164,25 +162,33 @@ impl Outbound {
         Some((notice, destination))
     }
 
-    #[allow(clippy::type_complexity, reason = "a record and its streams, or neither")]
-    fn current(
-        &self,
-        reader: &Reader,
-        subscription: &Subscription,
-        told: &Told,
-    ) -> Result<Option<(Enrolled, Vec<NoticeStream>)>, Failure> {
-        let Some(enrolled) = enrolled(reader, &told.consumer)? else {
-            return Ok(None);
-        };
-        let Phase::Waking { attempt, stage: Stage::Sent { .. } } = enrolled.consumer.phase else {
-            return Ok(None);
-        };
-        if enrolled.consumer.epoch != told.epoch || attempt != told.attempt {
-            return Ok(None);
-        }
-        let streams = streams(reader, subscription, &enrolled)?;
-        Ok(Some((enrolled, streams)))
+}
+
+/// The consumer that an attempt is to tell, and the streams to tell it of; `None` if the attempt is
+/// no longer to be made.
+#[allow(clippy::type_complexity, reason = "a record and its streams, or neither")]
+pub fn current(
+    reader: &Reader,
+    subscription: &Subscription,
+    told: &Told,
+) -> Result<Option<(Enrolled, Vec<NoticeStream>)>, Failure> {
+    let Some(enrolled) = enrolled(reader, &told.consumer)? else {
+        return Ok(None);
+    };
+    let Phase::Waking { attempt, stage: Stage::Sent { .. } } = enrolled.consumer.phase else {
+        return Ok(None);
+    };
+    if enrolled.consumer.epoch != told.epoch || attempt != told.attempt {
+        return Ok(None);
     }
+    let streams = streams(reader, subscription, &enrolled)?;
+    Ok(Some((enrolled, streams)))
+}
+
+/// What a notice announces: streams with work, and where they end.
+pub fn announced(streams: &[NoticeStream]) -> Vec<(StreamPath, Offset)> {
+    let pending = streams.iter().filter(|it| it.is_pending());
+    pending.filter_map(|it| Some((it.path.clone(), it.tail?))).collect()
 }
 
 /// A consumer as it is kept.
@@ -193,7 +199,7 @@ pub(crate) fn enrolled(reader: &Reader, key: &ConsumerKey) -> Result<Option<Enro
 }
 
 /// The streams that a consumer is to be told of.
-pub(crate) fn streams(
+pub fn streams(
     reader: &Reader,
     subscription: &Subscription,
     enrolled: &Enrolled,
