@@ -104,8 +104,8 @@ pub(super) fn grown(
     let (mark, key) = (keys::backlog(subscription.id, path), key_of(subscription));
     let (link_key, consumer_key) = (keys::link(subscription.id, path), keys::consumer(&key));
     txn.want(&[mark.clone(), link_key, consumer_key])?;
-    let linked = txn.linked(subscription, path)?;
-    let linked = match linked {
+    let stored = txn.linked(subscription, path)?;
+    let linked = match stored {
         Some(linked) if linked.stream == Some(head.id) => linked,
         Some(linked) if linked.stream.is_none() => Linked { stream: Some(head.id), ..linked },
         // A stream that took the place of another begins anew.
@@ -115,7 +115,9 @@ pub(super) fn grown(
             Linked { stream: Some(head.id), acked, explicit: false }
         }
     };
-    if Some(head.tail) <= linked.acked || txn.is_set(&mark)? {
+    // A mark may be left of a stream that ended: the link must be of this one.
+    let told = stored == Some(linked) && txn.is_set(&mark)?;
+    if Some(head.tail) <= linked.acked || told {
         return Ok(());
     }
     txn.set_link(subscription, path, linked);
