@@ -28,6 +28,7 @@ enum Step {
 impl Wakes {
     /// Lives through the whole run.
     pub(crate) fn run(&mut self) -> Checked {
+        self.prepare();
         for _ in 0..self.mode.steps {
             self.trace.step += 1;
             self.tally.steps += 1;
@@ -39,8 +40,8 @@ impl Wakes {
     fn step(&mut self) -> Checked {
         let mode = &self.mode;
         let step = self.random.weighted(&[
-            (300, Step::Errand),
-            (60, Step::Client),
+            (500, Step::Errand),
+            (90, Step::Client),
             (mode.commits, Step::Take),
             (mode.commits, Step::Commit),
             (mode.keeping / 2, Step::Freeze),

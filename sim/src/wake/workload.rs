@@ -31,6 +31,18 @@ enum Idea {
 }
 
 impl Wakes {
+    /// Most streams and some subscriptions are there from the beginning.
+    pub(crate) fn prepare(&mut self) {
+        for path in self.paths.clone() {
+            if !self.random.one_in(4) {
+                self.create(path);
+            }
+        }
+        for name in NAMES {
+            self.subscribe(name.into());
+        }
+    }
+
     /// A client asks for something.
     pub(crate) fn invent(&mut self) {
         let deletes = self.mode.deletes;

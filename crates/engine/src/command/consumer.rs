@@ -402,6 +402,12 @@ pub(super) fn timer(
         enrolled.consumer = step(txn, &subscription, key, consumer, &tails, false, &input)
             .expect("a timer is never refused");
         txn.keep(key, enrolled);
+    } else if let Some(mut enrolled) = txn.consumer(key)?
+        && enrolled.timer_at == fired
+    {
+        // Its stream has ended. One that takes the place must not believe in this entry.
+        enrolled.timer_at = None;
+        txn.set(keys::consumer(key), record::encode_consumer(&enrolled));
     }
     txn.remove(entry);
     Ok(Answer::Done)
