@@ -28,6 +28,7 @@ impl Wakes {
             self.die(Death::Power)?;
         }
         self.life().keeper.watch_disk();
+        self.set_clock(self.latest + 1);
         for agent in &mut self.agents {
             agent.retired = true;
         }

@@ -55,7 +55,20 @@ impl History {
             return Err(violated(format!("{id:?} was deleted and is back")));
         }
         for (key, enrolled) in &after.consumers {
+            let earlier = before.consumers.get(key).and_then(|it| it.primary);
+            let ended = earlier.and_then(|id| self.ended.get(&id));
+            if earlier != enrolled.primary && ended.is_some_and(|at| *at + token_ttl_ms <= now) {
+                // It was forgotten and begun anew in one batch.
+                self.lives.remove(key);
+            }
             self.see(key, enrolled)?;
+            let head = key.path.as_ref().and_then(|path| after.streams.get(path));
+            if let Some(primary) = enrolled.primary
+                && head.is_none_or(|head| head.id != primary)
+            {
+                // It may have begun and ended in one batch.
+                self.ended.entry(primary).or_insert(opened);
+            }
             if let Some(earlier) = before.consumers.get(key) {
                 acks_only_grow(key, earlier, enrolled)?;
             }
