@@ -11,8 +11,7 @@ use std::time::Instant;
 
 use reveille_sim::{Options, Tally, run};
 
-const USAGE: &str =
-    "usage: reveille-sim [--seeds N] [--first S] [--seed S] [--trace] [--lag] [--unsynced] [--wakes]";
+const USAGE: &str = "usage: reveille-sim [--seeds N] [--first S] [--seed S] [--trace] [--lag] [--unsynced] [--wakes]";
 
 /// For whoever panics in the middle of a seed.
 static SEED: AtomicU64 = AtomicU64::new(0);

@@ -161,7 +161,6 @@ impl Outbound {
         };
         Some((notice, destination))
     }
-
 }
 
 /// The consumer that an attempt is to tell, and the streams to tell it of; `None` if the attempt is

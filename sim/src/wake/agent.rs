@@ -186,9 +186,12 @@ impl Wakes {
             Err(Failure::Refused(Refused::TokenExpired { .. })) => {
                 agent.claims.expires_at = expires_at;
             }
+            // Perhaps it is not followed any more.
+            Err(Failure::Refused(Refused::Consumer(Rejected::InvalidOffset { path }))) => {
+                agent.paths.retain(|it| it.as_str() != &**path);
+            }
             Err(Failure::Refused(
-                Refused::Append { .. }
-                | Refused::Consumer(Rejected::InvalidOffset { .. } | Rejected::AlreadyClaimed),
+                Refused::Append { .. } | Refused::Consumer(Rejected::AlreadyClaimed),
             )) => {}
             Err(_) => agent.retired = true,
         }

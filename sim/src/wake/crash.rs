@@ -130,7 +130,8 @@ impl Wakes {
         if found.raw == self.seen.raw {
             return Ok(());
         }
-        let lost: Vec<_> = self.seen.raw.iter().filter(|(k, v)| found.raw.get(*k) != Some(v)).collect();
+        let lost: Vec<_> =
+            self.seen.raw.iter().filter(|(k, v)| found.raw.get(*k) != Some(v)).collect();
         let new: Vec<_> =
             found.raw.iter().filter(|(k, v)| self.seen.raw.get(*k) != Some(v)).collect();
         Err(violated(format!("after the crash {lost:?} are gone, {new:?} are there")))

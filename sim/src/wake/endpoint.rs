@@ -120,7 +120,8 @@ impl Wakes {
 
     /// An endpoint answers, or has taken too long.
     pub(crate) fn answer(&mut self) -> Checked<bool> {
-        let open: Vec<usize> = (0..self.posts.len()).filter(|at| !self.posts[*at].answered).collect();
+        let open: Vec<usize> =
+            (0..self.posts.len()).filter(|at| !self.posts[*at].answered).collect();
         if open.is_empty() {
             return Ok(false);
         }

@@ -1,9 +1,9 @@
 //! A command on its way to its decision, and what its outcome means to whoever sent it.
 
 use reveille_core::StreamPath;
+use reveille_engine::Failure;
 use reveille_engine::command::{Answer, Command};
 use reveille_engine::partition::{Fetched, Outcome, Submitted, Wanted};
-use reveille_engine::Failure;
 use reveille_store::state::Reader;
 use tokio::sync::oneshot;
 

@@ -143,7 +143,9 @@ impl Wakes {
             if subscription.asked.dialect == Dialect::Leases {
                 let linked = self.seen.links.get(&(*id, path.clone()));
                 if linked.is_none_or(|it| it.acked < Some(*tail)) {
-                    return Err(violated(format!("L1: {id:?} has {linked:?} of {path} at {tail:?}")));
+                    return Err(violated(format!(
+                        "L1: {id:?} has {linked:?} of {path} at {tail:?}"
+                    )));
                 }
             }
         }

@@ -120,7 +120,9 @@ impl History {
         wake_id: Option<WakeId>,
     ) -> Checked {
         if self.deleted.contains(&key.subscription) {
-            return Err(violated(format!("S7: {key:?} is told after its subscription was deleted")));
+            return Err(violated(format!(
+                "S7: {key:?} is told after its subscription was deleted"
+            )));
         }
         let seen = self.lives.entry(key.clone()).or_default();
         if epoch < seen.notified {

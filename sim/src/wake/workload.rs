@@ -62,8 +62,7 @@ impl Wakes {
             Idea::Append => {
                 let path = self.random.pick(&self.paths[..5]).clone();
                 let token = format!("#{}", self.next_number());
-                let command =
-                    Command::Append { tenant, path: path.clone(), request: text(&token) };
+                let command = Command::Append { tenant, path: path.clone(), request: text(&token) };
                 self.send_with(Owner::Client, command, vec![(path, token)]);
             }
             Idea::Create => self.create(path),

@@ -272,6 +272,6 @@ fn mode(random: &mut Random, options: Options) -> Mode {
         clients: random.index(8) + 2,
         paths: 6,
         filler: 0,
-        steps: random.between(1_000, 4_000),
+        steps: random.between(1_000, 6_000),
     }
 }
