@@ -233,9 +233,7 @@ pub(super) fn tell_followers(
             Dialect::Leases => lease::grown(txn, &subscription, path, head, None)?,
         }
     }
-    if !found.complete
-        && let Some((last, _)) = found.pairs.last()
-    {
+    if let Some(last) = &found.last {
         let next = Bytes::from([&last[..], &[0]].concat());
         let due = Due::Tell(tenant.clone(), path.clone(), head.id, next);
         txn.set_due(txn.now(), &due);
