@@ -32,7 +32,7 @@ pub const PAUSE_MS: u64 = 1_000;
 pub(crate) async fn run(shared: Arc<Shared>, clock: Arc<dyn Clock>) {
     // Entries before this are done: looking past their remains would grow slow.
     let mut since = Millis(0);
-    tell_again(&shared);
+    tell_again(&shared, clock.now());
     loop {
         if shared.lock().stopping {
             return;
@@ -63,8 +63,10 @@ pub(crate) async fn run(shared: Arc<Shared>, clock: Arc<dyn Clock>) {
     }
 }
 
-/// Attempts that were on their way when the server last stopped are made again, at once.
-fn tell_again(shared: &Shared) {
+/// Attempts that were on their way when the server last stopped are made again, at once. Those
+/// whose time has run out meanwhile are left to their timers: to have been under way again for a
+/// moment would make that the endpoint's failure.
+fn tell_again(shared: &Shared, now: Millis) {
     let reader = shared.state.reader();
     let (mut from, to) = (keys::due_from(Millis(0)), keys::due_end());
     loop {
@@ -80,6 +82,7 @@ fn tell_again(shared: &Shared) {
                 && let Ok(Some(enrolled)) = outbound::enrolled(&reader, &consumer)
                 && let Phase::Waking { attempt, stage: Stage::Sent { .. } } =
                     enrolled.consumer.phase
+                && enrolled.consumer.deadline().is_some_and(|at| now < at)
             {
                 let epoch = enrolled.consumer.epoch;
                 shared.outbox.push(Told { consumer, epoch, attempt });
