@@ -192,7 +192,7 @@ async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Read> {
 }
 
 async fn fill(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<()> {
-    let mut more = [0; 16 << 10];
+    let mut more = vec![0; 16 << 10];
     match stream.read(&mut more).await {
         Ok(0) | Err(_) => None,
         Ok(count) => {
