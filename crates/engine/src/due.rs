@@ -64,8 +64,10 @@ pub(crate) async fn run(shared: Arc<Shared>, clock: Arc<dyn Clock>) {
 }
 
 /// Takes up what was left when the server last stopped: attempts that were on their way are made
-/// again, and consumers that are busy are counted. Nothing may be decided before.
-pub fn take_up(shared: &Shared) {
+/// again, and consumers that are busy are counted. Nothing may be decided before. Attempts whose
+/// time has run out meanwhile are left to their timers: to have been under way again for a moment
+/// would make that the endpoint's failure.
+pub fn take_up(shared: &Shared, now: Millis) {
     let reader = shared.state.reader();
     let (mut from, to) = (keys::due_from(Millis(0)), keys::due_end());
     loop {
@@ -82,7 +84,10 @@ pub fn take_up(shared: &Shared) {
             if enrolled.timer_at == Some(at) {
                 shared.metrics.telling.found(Activity::of(&enrolled));
             }
-            if let Phase::Waking { attempt, stage: Stage::Sent { .. } } = enrolled.consumer.phase {
+            if let Phase::Waking { attempt, stage: Stage::Sent { until } } =
+                enrolled.consumer.phase
+                && now < until
+            {
                 let epoch = enrolled.consumer.epoch;
                 shared.outbox.push(Told { consumer, epoch, attempt });
             }

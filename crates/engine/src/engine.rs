@@ -496,7 +496,7 @@ fn start_partition(
     // Before the first command: a server that starts on a full disk starts read-only.
     keeper.watch_disk();
     // Before the first command as well: what is counted from here on is a change to this.
-    due::take_up(&shared);
+    due::take_up(&shared, clock.now());
     let committer = Committer::new(log, shared.clone());
     let on_fatal = &config.on_fatal;
     threads.push(spawn(format!("commit-{number}"), on_fatal, move || committer.run()));

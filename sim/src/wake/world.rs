@@ -139,7 +139,7 @@ impl Wakes {
         let begun = Life::begin(&self.disk, &self.table, &self.mode, self.now, salt, settings);
         let (life, recovered) = begun?;
         self.note(&format!("recovered {recovered:?}"));
-        due::take_up(&life.shared);
+        due::take_up(&life.shared, self.now);
         Ok(life)
     }
 

@@ -208,3 +208,28 @@ async fn forks_and_binary_streams_wake_too() {
     wakes.server.ask("PUT", "/a/bytes", &[], b"x").await.expect(201);
     assert_eq!(wakes.woken().await.primary(), "/a/bytes");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_address_is_called_as_it_was_given() {
+    let mut wakes = Wakes::start().await;
+    let url = format!("http://localhost:{}/Hook/%2F?x=1&y=a%20b", wakes.sink.port());
+    wakes.put_subscription("s", "/a/*", &json!({ "webhook": url })).await.expect(201);
+    wakes.create("/a/1", "[1]").await;
+    let call = wakes.woken().await;
+    assert_eq!(call.line, "POST /Hook/%2F?x=1&y=a%20b HTTP/1.1");
+    assert_eq!(call.get("host"), format!("localhost:{}", wakes.sink.port()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_append_that_was_there_already_wakes_nobody() {
+    let mut wakes = Wakes::start().await;
+    wakes.subscribe("s", "/a/*").await;
+    wakes.create("/a/1", "").await;
+    let tag = [JSON, ("producer-id", "p"), ("producer-epoch", "0"), ("producer-seq", "0")];
+    wakes.server.ask("POST", "/a/1", &tag, b"[1]").await.expect(200);
+    wakes.woken().await.done();
+    wakes.idle("s", "/a/1").await;
+    wakes.server.ask("POST", "/a/1", &tag, b"[1]").await.expect(204);
+    wakes.server.ask("POST", "/a/1", &[("content-type", "text/plain")], b"x").await.expect(409);
+    wakes.quiet("nothing was appended").await;
+}

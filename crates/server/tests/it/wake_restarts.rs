@@ -175,3 +175,37 @@ async fn events_that_are_being_collected_are_told_on_time_after_a_restart() {
     wakes.advance_to(due);
     assert_eq!(wakes.woken().await.epoch(), 1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn however_many_were_being_told_all_are_told_again_and_once() {
+    const MANY: usize = 300;
+    let mut wakes = Wakes::start().await;
+    wakes.subscribe("s", "/a/*").await;
+    let mut connection = wakes.server.connect().await;
+    let mut open = Vec::new();
+    for number in 0..MANY {
+        connection.ask("PUT", &format!("/a/{number}"), &[JSON], b"[1]").await.expect(201);
+        open.push(wakes.woken().await);
+    }
+    let mut before: Vec<_> = open.iter().map(Call::wake).collect();
+    // Time-outs that ran out while nobody ran are nobody's failure: they are told at once as well.
+    let clock = wakes.clock.clone();
+    for pause in [0, 20_000] {
+        wakes = wakes.restart_after(|| clock.advance(pause)).await;
+        let mut after = Vec::new();
+        for _ in 0..MANY {
+            let call = wakes.woken().await;
+            after.push(call.wake());
+            open.push(call);
+        }
+        before.sort();
+        after.sort();
+        assert_eq!(after, before);
+        wakes.quiet("once is enough").await;
+        for number in 0..MANY {
+            let kept = wakes.enrolled("s", &format!("/a/{number}")).unwrap();
+            assert!(matches!(kept.consumer.phase, Phase::Waking { attempt: 1, .. }));
+            assert_eq!((kept.failures, kept.consumer.failing_since), (0, None));
+        }
+    }
+}
