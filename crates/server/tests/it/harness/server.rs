@@ -31,6 +31,7 @@ pub(crate) struct Setup {
     pub(crate) max_body_bytes: usize,
     pub(crate) sync: bool,
     pub(crate) timings: Timings,
+    pub(crate) public_url: Option<Arc<str>>,
 }
 
 /// A running server. Its threads and tasks are its own: when it is stopped they are gone.
@@ -54,6 +55,7 @@ impl Default for Setup {
             max_body_bytes: 10 << 20,
             sync: true,
             timings: Timings::default(),
+            public_url: None,
         }
     }
 }
@@ -91,7 +93,7 @@ impl Setup {
         let answers = reveille_server::Config {
             long_poll_timeout_ms: LONG_POLL_MS,
             max_body_bytes: self.max_body_bytes,
-            public_url: None,
+            public_url: self.public_url.clone(),
         };
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -153,7 +155,7 @@ impl Setup {
             timings: self.timings.clone(),
             rules: rules.clone(),
             courier: Arc::new(HttpCourier::new(rules, resolver, now)),
-            herald: Arc::new(reveille_server::Words { public_url: None }),
+            herald: Arc::new(reveille_server::Words { public_url: self.public_url.clone() }),
             concurrency: 4_096,
         }
     }
