@@ -84,8 +84,7 @@ pub fn take_up(shared: &Shared, now: Millis) {
             if enrolled.timer_at == Some(at) {
                 shared.metrics.telling.found(Activity::of(&enrolled));
             }
-            if let Phase::Waking { attempt, stage: Stage::Sent { until } } =
-                enrolled.consumer.phase
+            if let Phase::Waking { attempt, stage: Stage::Sent { until } } = enrolled.consumer.phase
                 && now < until
             {
                 let epoch = enrolled.consumer.epoch;

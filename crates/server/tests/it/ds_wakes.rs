@@ -59,6 +59,19 @@ async fn ds_a_wake_says_what_is_to_be_done_and_where_to_report() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn ds_urls_begin_with_the_public_one_if_the_operator_gave_it() {
+    let mut endpoint = Endpoint::open().await;
+    let public_url = Some("https://streams.example/".into());
+    let server = Setup { public_url, ..Setup::default() }.start().await;
+    let made = server.ds_webhook("s", "events/*", &endpoint.url).await;
+    let root = "https://streams.example/v1/stream/__ds";
+    assert_eq!(made["webhook"]["signing"]["jwks_url"], format!("{root}/jwks.json"));
+    server.ds_stream("events/a").await;
+    let wake = woken(&mut endpoint).await;
+    assert_eq!(wake["callback_url"], format!("{root}/subscriptions/s/callback"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn ds_every_wake_has_a_generation_and_earlier_ones_are_fenced() {
     let (_clock, server, mut endpoint) = on_clock().await;
     server.ds_webhook("s", "events/*", &endpoint.url).await;

@@ -35,6 +35,7 @@ pub(crate) struct Setup {
     pub(crate) rules: Rules,
     /// Knows the addresses of names, instead of the operating system.
     pub(crate) resolver: Option<Arc<dyn Resolve>>,
+    pub(crate) public_url: Option<Arc<str>>,
 }
 
 /// A running server. Its threads and tasks are its own: when it is stopped they are gone.
@@ -60,6 +61,7 @@ impl Default for Setup {
             timings: Timings::default(),
             rules: Rules { allow_http_loopback: true, ..Rules::default() },
             resolver: None,
+            public_url: None,
         }
     }
 }
@@ -97,7 +99,7 @@ impl Setup {
         let answers = reveille_server::Config {
             long_poll_timeout_ms: LONG_POLL_MS,
             max_body_bytes: self.max_body_bytes,
-            public_url: None,
+            public_url: self.public_url.clone(),
         };
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -160,7 +162,7 @@ impl Setup {
             timings: self.timings.clone(),
             rules: rules.clone(),
             courier: Arc::new(HttpCourier::new(rules, resolver, now)),
-            herald: Arc::new(reveille_server::Words { public_url: None }),
+            herald: Arc::new(reveille_server::Words { public_url: self.public_url.clone() }),
             concurrency: 4_096,
         }
     }
