@@ -174,7 +174,7 @@ impl Wakes {
         let subscription =
             engine.subscription(&tenant, Dialect::Webhooks, subscription).unwrap()?;
         let path = StreamPath::parse(path).unwrap();
-        engine.consumer(&subscription, Some(&path)).unwrap().map(|item| item.enrolled)
+        engine.consumer(&subscription, Some(&path)).unwrap().and_then(|item| item.enrolled)
     }
 
     /// Waits until a consumer has come so far.
