@@ -2,7 +2,9 @@
 
 use reveille_core::Millis;
 use reveille_engine::committer::Fatal;
+use reveille_engine::partition::Settings;
 use reveille_store::disk::Disk;
+use reveille_store::log::Recovered;
 
 use crate::errand::Owner;
 use crate::life::Life;
@@ -153,7 +155,7 @@ impl World {
                 self.disk.fail_after(self.random.between(1, 8));
             }
             let salt = self.random.next();
-            match Life::begin(&self.disk, &self.table, &self.mode, self.now, salt) {
+            match self.begin_life(salt) {
                 Ok((life, recovered)) => {
                     self.note(&format!("recovered {recovered:?}"));
                     break life;
@@ -191,6 +193,10 @@ impl World {
         }
         self.begin_again();
         self.audit()
+    }
+
+    fn begin_life(&self, salt: u64) -> Result<(Life, Recovered), String> {
+        Life::begin(&self.disk, &self.table, &self.mode, self.now, salt, Settings::default())
     }
 
     /// Without syncs the newest batches may be gone, but only the newest.

@@ -27,6 +27,7 @@ mod request;
 mod schedule;
 mod table;
 mod trace;
+mod wake;
 mod worker;
 mod workload;
 mod world;
@@ -41,6 +42,8 @@ pub struct Options {
     pub lag: bool,
     /// Commits are not synced: a loss of power may take the newest, and nothing else.
     pub unsynced: bool,
+    /// Subscriptions and their consumers instead of streams.
+    pub wakes: bool,
     /// Every step is printed.
     pub trace: bool,
 }
@@ -68,6 +71,9 @@ pub struct Failure {
 /// Runs one seed.
 pub fn run(seed: u64, options: Options) -> Result<Report, Failure> {
     let failed = |step, violated: world::Violated| Failure { seed, step, what: violated.0 };
+    if options.wakes {
+        return wake::run(seed, options).map_err(|(step, violated)| failed(step, violated));
+    }
     let mut world = World::new(seed, options).map_err(|error| failed(0, error))?;
     match world.run() {
         Ok(()) => {

@@ -31,6 +31,7 @@ impl Life {
         mode: &Mode,
         now: Millis,
         salt: u64,
+        settings: Settings,
     ) -> Result<(Life, Recovered), String> {
         let mut salts = Random::new(salt);
         let config = log::Config { segment_bytes: mode.segment_bytes, sync: mode.sync };
@@ -43,7 +44,7 @@ impl Life {
         );
         let Opened { log, state, checkpoint, recovered } =
             opened.map_err(|error| error.to_string())?;
-        let shared = Shared::new(state, Arc::new(Touches::new(now)), Settings::default())?;
+        let shared = Shared::new(state, Arc::new(Touches::new(now)), settings)?;
         let shared = Arc::new(shared);
         shared.log_bytes.store(log.bytes(), std::sync::atomic::Ordering::Relaxed);
         let spares = log.spares();

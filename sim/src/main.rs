@@ -11,8 +11,7 @@ use std::time::Instant;
 
 use reveille_sim::{Options, Tally, run};
 
-const USAGE: &str =
-    "usage: reveille-sim [--seeds N] [--first S] [--seed S] [--trace] [--lag] [--unsynced]";
+const USAGE: &str = "usage: reveille-sim [--seeds N] [--first S] [--seed S] [--trace] [--lag] [--unsynced] [--wakes]";
 
 /// For whoever panics in the middle of a seed.
 static SEED: AtomicU64 = AtomicU64::new(0);
@@ -42,9 +41,10 @@ fn main() -> ExitCode {
             Ok(report) => total.add(&report.tally),
             Err(failure) => {
                 let lag = if arguments.options.lag { " --lag" } else { "" };
+                let wakes = if arguments.options.wakes { " --wakes" } else { "" };
                 let unsynced = if arguments.options.unsynced { " --unsynced" } else { "" };
                 println!("seed {seed} failed at step {}: {}", failure.step, failure.what);
-                println!("again with: reveille-sim --seed {seed} --trace{lag}{unsynced}");
+                println!("again with: reveille-sim --seed {seed} --trace{lag}{unsynced}{wakes}");
                 return ExitCode::FAILURE;
             }
         }
@@ -67,6 +67,7 @@ fn parse(arguments: impl Iterator<Item = String>) -> Option<Arguments> {
             "--seed" => (parsed.first, parsed.seeds) = (number()?, 1),
             "--trace" => parsed.options.trace = true,
             "--lag" => parsed.options.lag = true,
+            "--wakes" => parsed.options.wakes = true,
             "--unsynced" => parsed.options.unsynced = true,
             _ => return None,
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use reveille_core::{Millis, StreamPath, Tenant};
+use reveille_engine::partition::Settings;
 use reveille_store::disk::SimDisk;
 
 use crate::Options;
@@ -48,7 +49,7 @@ impl World {
         trace.note(&format!("seed {seed}: {mode:?}"));
         let disk = SimDisk::new(random.next());
         let table = SimTable::new(random.next());
-        let begun = Life::begin(&disk, &table, &mode, BEGIN, random.next());
+        let begun = Life::begin(&disk, &table, &mode, BEGIN, random.next(), Settings::default());
         let (life, _) = begun.map_err(violated)?;
         let path = |n| StreamPath::parse(&format!("/s{n}")).expect("a path");
         let memory = Volatile { started: BEGIN, next_id: 1, ..Volatile::default() };

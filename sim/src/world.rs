@@ -102,6 +102,8 @@ pub struct Tally {
     pub obligations: u64,
     /// Streams that were read to the end.
     pub reads: u64,
+    /// Consumers that were told of a wake.
+    pub wakes: u64,
 }
 
 impl Tally {
@@ -118,6 +120,7 @@ impl Tally {
         self.stale += other.stale;
         self.obligations += other.obligations;
         self.reads += other.reads;
+        self.wakes += other.wakes;
     }
 }
 

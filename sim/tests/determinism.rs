@@ -6,10 +6,12 @@ use reveille_sim::{Options, run};
 fn a_seed_run_twice_leaves_the_same_trace() {
     for seed in 0..12 {
         for lag in [false, true] {
-            let options = Options { lag, ..Options::default() };
-            let first = run(seed, options).unwrap();
-            let second = run(seed, options).unwrap();
-            assert_eq!(first, second, "seed {seed}, lag {lag}");
+            for wakes in [false, true] {
+                let options = Options { lag, wakes, ..Options::default() };
+                let first = run(seed, options).unwrap();
+                let second = run(seed, options).unwrap();
+                assert_eq!(first, second, "seed {seed}, lag {lag}, wakes {wakes}");
+            }
         }
     }
 }

@@ -30,3 +30,10 @@ fn a_table_that_lags_changes_nothing() {
 fn without_syncs_only_the_newest_is_lost() {
     pass(175..200, Options { unsynced: true, ..Options::default() });
 }
+
+#[test]
+fn wakes_are_told_and_kept_across_crashes() {
+    let tally = pass(200..250, Options { wakes: true, ..Options::default() });
+    assert!(tally.crashes > 200 && tally.lost > 20 && tally.kept > 10, "{tally:?}");
+    assert!(tally.wakes > 1_000 && tally.obligations > 2_000, "{tally:?}");
+}

@@ -35,8 +35,9 @@ Usage: cargo xtask COMMAND [OPTIONS]
   examples                             the agents under examples/, woken across kill -9
   crash [--rounds N] [--flips N] [--seed S]
                                        kill -9 under load, then flipped bits
-  sim [--seeds N] [--seed S] [--lag] [--unsynced] [--trace] [--release]
-                                       the simulator: many seeds, or one again
+  sim [--seeds N] [--seed S] [--wakes] [--lag] [--unsynced] [--trace] [--release]
+                                       the simulator: many seeds, or one again; of streams, or
+                                       of subscriptions and their consumers
   bench …                              reveille beside its peers; `bench --help` says how
   setup                                fetch what cargo does not: npm packages
   help                                 this text
@@ -49,8 +50,12 @@ Example: cargo xtask crash --rounds 20 --seed 7
 
 /// The rounds, seeds and samples of `cargo xtask test`.
 const SUITE_ROUNDS: u64 = 3;
-const SIM: [&[&str]; 3] =
-    [&["--seeds", "1000"], &["--seeds", "1000", "--lag"], &["--seeds", "300", "--unsynced"]];
+const SIM: [&[&str]; 4] = [
+    &["--seeds", "1000"],
+    &["--seeds", "1000", "--lag"],
+    &["--seeds", "300", "--unsynced"],
+    &["--seeds", "1000", "--wakes"],
+];
 const CRASH_ROUNDS: u64 = 200;
 const FLIPS: u64 = 60;
 

@@ -65,7 +65,7 @@ pub(crate) async fn run(shared: Arc<Shared>, clock: Arc<dyn Clock>) {
 
 /// Takes up what was left when the server last stopped: attempts that were on their way are made
 /// again, and consumers that are busy are counted. Nothing may be decided before.
-pub(crate) fn take_up(shared: &Shared) {
+pub fn take_up(shared: &Shared) {
     let reader = shared.state.reader();
     let (mut from, to) = (keys::due_from(Millis(0)), keys::due_end());
     loop {

@@ -27,7 +27,7 @@ pub mod keyring;
 pub mod limits;
 pub mod live;
 pub mod metrics;
-mod outbound;
+pub mod outbound;
 pub mod outbox;
 pub mod partition;
 pub mod reading;

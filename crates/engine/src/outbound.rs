@@ -8,7 +8,7 @@ use std::sync::Arc;
 use reveille_core::consumer::{Answer as Ending, Dialect, Phase, Stage};
 use reveille_core::subscription::{Subscription, Target, Timings};
 use reveille_core::trace::Trace;
-use reveille_core::{Offset, StreamPath};
+use reveille_core::{Millis, Offset, StreamPath};
 use reveille_deliver::courier::{Answer, Courier, Request, SendError};
 use reveille_deliver::destination::{Destination, DestinationError, Rules};
 use reveille_store::keys::{self, ConsumerKey};
@@ -26,6 +26,7 @@ use crate::keyring::Keyring;
 use crate::limits::{NOTICE_STREAMS_MAX, SLOW_AFTER_MS};
 use crate::metrics::Attempted;
 use crate::spans::{self, Begun, Spans};
+use crate::touches::Touches;
 use crate::{due, engine, reading};
 pub(crate) use complaints::Complaints;
 
@@ -134,9 +135,8 @@ impl Outbound {
         let (how, answer, error) = match answer {
             Ok(answer) if (200..300).contains(&answer.status) => {
                 if !answer.truncated && self.herald.is_done(&answer.body) {
-                    let announced = notice.streams.iter().filter(|it| it.is_pending());
-                    let announced = announced.filter_map(|it| Some((it.path.clone(), it.tail?)));
-                    (Attempted::Done, Ending::Done(announced.collect()), None)
+                    let announced = announced(&notice.streams);
+                    (Attempted::Done, Ending::Done(announced), None)
                 } else {
                     (Attempted::Accepted, Ending::Accepted, None)
                 }
@@ -188,7 +188,8 @@ impl Outbound {
     fn prepare(&self, told: &Told) -> Option<Prepared> {
         let subscription = self.shared.lock().registry.get(told.consumer.subscription).cloned()?;
         let reader = self.shared.state.reader();
-        let found = self.current(&reader, &subscription, told);
+        let now = self.clock.now();
+        let found = current(&reader, &subscription, told, now, &self.shared.touches);
         let (enrolled, streams) = match found {
             Ok(found) => found?,
             Err(error) => {
@@ -241,38 +242,46 @@ impl Outbound {
         let error = ended.error.as_deref().map(str::to_owned);
         spans::end(self.spans(), span, self.clock.now(), attributes, error);
     }
+}
 
-    #[allow(clippy::type_complexity, reason = "a record and its streams, or neither")]
-    fn current(
-        &self,
-        reader: &Reader,
-        subscription: &Subscription,
-        told: &Told,
-    ) -> Result<Option<(Enrolled, Vec<NoticeStream>)>, Failure> {
-        let Some(enrolled) = enrolled(reader, &told.consumer)? else {
-            return Ok(None);
-        };
-        let Phase::Waking { attempt, stage: Stage::Sent { .. } } = enrolled.consumer.phase else {
-            return Ok(None);
-        };
-        if enrolled.consumer.epoch != told.epoch || attempt != told.attempt {
-            return Ok(None);
-        }
-        if let Some(path) = &told.consumer.path {
-            // What is left of a consumer whose stream has ended waits to be forgotten.
-            let head = reading::head(reader, &subscription.tenant, path)?;
-            let lives = head.is_some_and(|head| {
-                !head.soft_deleted
-                    && Some(head.id) == enrolled.primary
-                    && self.clock.now() < self.shared.touches.expires_at(&head)
-            });
-            if !lives {
-                return Ok(None);
-            }
-        }
-        let streams = streams(reader, subscription, &enrolled)?;
-        Ok(Some((enrolled, streams)))
+/// The consumer that an attempt is to tell, and the streams to tell it of; `None` if the attempt is
+/// no longer to be made.
+#[allow(clippy::type_complexity, reason = "a record and its streams, or neither")]
+pub fn current(
+    reader: &Reader,
+    subscription: &Subscription,
+    told: &Told,
+    now: Millis,
+    touches: &Touches,
+) -> Result<Option<(Enrolled, Vec<NoticeStream>)>, Failure> {
+    let Some(enrolled) = enrolled(reader, &told.consumer)? else {
+        return Ok(None);
+    };
+    let Phase::Waking { attempt, stage: Stage::Sent { .. } } = enrolled.consumer.phase else {
+        return Ok(None);
+    };
+    if enrolled.consumer.epoch != told.epoch || attempt != told.attempt {
+        return Ok(None);
     }
+    if let Some(path) = &told.consumer.path {
+        // What is left of a consumer whose stream has ended waits to be forgotten.
+        let head = reading::head(reader, &subscription.tenant, path)?;
+        let lives = head.is_some_and(|head| {
+            let same = !head.soft_deleted && Some(head.id) == enrolled.primary;
+            same && now < touches.expires_at(&head)
+        });
+        if !lives {
+            return Ok(None);
+        }
+    }
+    let streams = streams(reader, subscription, &enrolled)?;
+    Ok(Some((enrolled, streams)))
+}
+
+/// What a notice announces: streams with work, and where they end.
+pub fn announced(streams: &[NoticeStream]) -> Vec<(StreamPath, Offset)> {
+    let pending = streams.iter().filter(|it| it.is_pending());
+    pending.filter_map(|it| Some((it.path.clone(), it.tail?))).collect()
 }
 
 /// A consumer as it is kept.
@@ -283,7 +292,7 @@ pub(crate) fn enrolled(reader: &Reader, key: &ConsumerKey) -> Result<Option<Enro
 }
 
 /// The streams that a consumer is to be told of.
-pub(crate) fn streams(
+pub fn streams(
     reader: &Reader,
     subscription: &Subscription,
     enrolled: &Enrolled,

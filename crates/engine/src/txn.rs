@@ -40,6 +40,8 @@ pub(crate) struct Found {
     pub(crate) pairs: Vec<(Bytes, Bytes)>,
     /// Whether these are all.
     pub(crate) complete: bool,
+    /// The last key that was looked at, if they are not all; it may have been removed since.
+    pub(crate) last: Option<Bytes>,
 }
 
 /// One attempt at a decision.
@@ -172,7 +174,7 @@ impl<'a> Txn<'a> {
         }
         let known = found.into_iter().filter(|(key, _)| last.as_ref().is_none_or(|it| key <= it));
         let pairs = known.filter_map(|(key, value)| Some((key, value?))).collect();
-        Ok(Found { pairs, complete })
+        Ok(Found { pairs, complete, last })
     }
 
     /// The stream at a path, soft-deleted ones included. One whose time has come is ended here.

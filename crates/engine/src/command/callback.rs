@@ -93,7 +93,7 @@ pub(super) fn decide(txn: &mut Txn<'_>, report: &Report) -> Decided {
         if let Some(rejected) = write(txn, &subscription.tenant, key, &report.appends)? {
             return Ok(Err(rejected.into()));
         }
-        tails = consumer::refresh(txn, &subscription.tenant, &mut enrolled.consumer)?;
+        tails = consumer::refresh(txn, &subscription.tenant, key, &mut enrolled.consumer)?;
     }
     let input = callback(txn, report, &subscription.tenant)?;
     add_tails(txn, &subscription.tenant, &input, &mut tails)?;
@@ -214,9 +214,7 @@ fn follow(
 ) -> Result<(), Missing> {
     let has = |links: &[Link], path: &StreamPath| links.iter().any(|link| link.path == *path);
     for link in before.iter().filter(|link| !has(after, &link.path)) {
-        if Some(&link.path) != key.path.as_ref() {
-            txn.remove(&keys::follower(tenant, &link.path, key));
-        }
+        txn.remove(&keys::follower(tenant, &link.path, key));
     }
     for link in after.iter().filter(|link| !has(before, &link.path)) {
         mark_followed(txn, tenant, &link.path, key)?;

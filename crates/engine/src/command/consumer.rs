@@ -145,6 +145,9 @@ fn primary_grown(
             let acked = if subscription.is_older_than(head.id) { None } else { before };
             let link = Link { path: path.clone(), stream: Some(head.id), acked };
             let epoch = earlier.as_ref().map_or(0, |it| it.consumer.epoch);
+            for link in earlier.iter().flat_map(|it| &it.consumer.links) {
+                txn.remove(&keys::follower(&subscription.tenant, &link.path, key));
+            }
             let mut enrolled = Enrolled::new(Consumer::new(epoch, vec![link]), Some(head.id));
             enrolled.timer_at = earlier.and_then(|it| it.timer_at);
             enrolled
@@ -163,7 +166,7 @@ fn follow_grown(
     head: &Head,
 ) -> Result<(), Missing> {
     let tails = if subscription.asked.economy.wake_if.is_some() {
-        refresh(txn, &subscription.tenant, &mut enrolled.consumer)?
+        refresh(txn, &subscription.tenant, key, &mut enrolled.consumer)?
     } else {
         Tails(vec![(path.clone(), Some(head.tail))])
     };
@@ -209,9 +212,7 @@ pub(super) fn tell_followers(
             Dialect::Leases => lease::grown(txn, &subscription, path, head, None)?,
         }
     }
-    if !found.complete
-        && let Some((last, _)) = found.pairs.last()
-    {
+    if let Some(last) = &found.last {
         let next = Bytes::from([&last[..], &[0]].concat());
         let due = Due::Tell(tenant.clone(), path.clone(), head.id, next);
         txn.set_due(txn.now(), &due);
@@ -254,6 +255,7 @@ fn follower_grown(
 pub(super) fn refresh(
     txn: &mut Txn<'_>,
     tenant: &Tenant,
+    key: &ConsumerKey,
     consumer: &mut Consumer,
 ) -> Result<Tails, Missing> {
     let heads: Vec<Bytes> =
@@ -265,7 +267,10 @@ pub(super) fn refresh(
         let head = txn.live_head(tenant, &link.path)?.filter(|head| !head.soft_deleted);
         match (link.stream, &head) {
             (Some(id), Some(head)) if id == head.id => {}
-            (Some(_), _) => continue,
+            (Some(_), _) => {
+                txn.remove(&keys::follower(tenant, &link.path, key));
+                continue;
+            }
             (None, head) => link.stream = head.as_ref().map(|head| head.id),
         }
         tails.push((link.path.clone(), head.map(|head| head.tail)));
@@ -295,7 +300,7 @@ pub(super) fn present(txn: &mut Txn<'_>, key: &ConsumerKey) -> Result<Option<Pre
     if head.is_none() {
         return Ok(None);
     }
-    let tails = refresh(txn, &subscription.tenant, &mut enrolled.consumer)?;
+    let tails = refresh(txn, &subscription.tenant, key, &mut enrolled.consumer)?;
     Ok(Some(Present { subscription, enrolled, tails }))
 }
 

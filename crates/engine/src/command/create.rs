@@ -67,7 +67,9 @@ fn is_awaited(txn: &mut Txn<'_>, tenant: &Tenant, path: &StreamPath) -> Result<b
         return Ok(false);
     }
     let (from, to) = keys::followers(tenant, path);
-    Ok(!txn.range(&from, &to, 1)?.pairs.is_empty())
+    let found = txn.range(&from, &to, 1)?;
+    // The first may just have left, and others not been looked at.
+    Ok(!found.pairs.is_empty() || !found.complete)
 }
 
 /// What stands at the fork's offset, from what the caller read of this very source.

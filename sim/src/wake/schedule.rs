@@ -1,0 +1,130 @@
+//! What happens next: one step after another, in an order that the seed chooses.
+
+use super::errand::Owner;
+use super::world::Wakes;
+use crate::world::Checked;
+
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Errand,
+    Client,
+    Take,
+    Commit,
+    Freeze,
+    Apply,
+    Checkpoint,
+    Seal,
+    FillSpares,
+    WatchDisk,
+    Work,
+    Post,
+    Answer,
+    Act,
+    Time,
+    Fault,
+    Content,
+}
+
+impl Wakes {
+    /// Lives through the whole run.
+    pub(crate) fn run(&mut self) -> Checked {
+        self.prepare();
+        for _ in 0..self.mode.steps {
+            self.trace.step += 1;
+            self.tally.steps += 1;
+            self.step()?;
+        }
+        self.finale()
+    }
+
+    fn step(&mut self) -> Checked {
+        let mode = &self.mode;
+        let step = self.random.weighted(&[
+            (500, Step::Errand),
+            (90, Step::Client),
+            (mode.commits, Step::Take),
+            (mode.commits, Step::Commit),
+            (mode.keeping / 2, Step::Freeze),
+            (mode.keeping, Step::Apply),
+            (mode.keeping.div_ceil(2), Step::Checkpoint),
+            (10, Step::Seal),
+            (5, Step::FillSpares),
+            (10, Step::WatchDisk),
+            (60, Step::Work),
+            (60, Step::Post),
+            (60, Step::Answer),
+            (80, Step::Act),
+            (mode.time, Step::Time),
+            (mode.faults, Step::Fault),
+            (2, Step::Content),
+        ]);
+        match step {
+            Step::Errand => return self.some_errand(),
+            Step::Client => self.client(),
+            Step::Take => self.take(),
+            Step::Commit => {
+                let result = self.commit()?;
+                return self.survive(result);
+            }
+            Step::Freeze => drop(self.life().shared.state.freeze()),
+            Step::Apply => {
+                let result = self.life_mut().keeper.apply();
+                return self.survive(result);
+            }
+            Step::Checkpoint => {
+                let result = self.life_mut().keeper.checkpoint();
+                return self.survive(result);
+            }
+            Step::Seal => return self.seal(),
+            // Failing is not the end: the committer tries again when it needs one.
+            Step::FillSpares => drop(self.life().spares.fill()),
+            Step::WatchDisk => self.life().keeper.watch_disk(),
+            Step::Work => return self.work(),
+            Step::Post => return self.post().map(drop),
+            Step::Answer => return self.answer().map(drop),
+            Step::Act => return self.act().map(drop),
+            Step::Time => self.pass_time(),
+            Step::Fault => return self.fault(),
+            Step::Content => return self.audit_content(),
+        }
+        Ok(())
+    }
+
+    fn some_errand(&mut self) -> Checked {
+        let movable = (0..self.errands.len()).filter(|index| !self.errands[*index].is_waiting());
+        let movable: Vec<usize> = movable.collect();
+        if movable.is_empty() {
+            return Ok(());
+        }
+        let index = *self.random.pick(&movable);
+        self.go_on(index)
+    }
+
+    /// A client has an idea, if not too many are on their way.
+    fn client(&mut self) {
+        let clients = self.errands.iter().filter(|errand| errand.owner == Owner::Client);
+        if clients.count() < self.mode.clients {
+            self.invent();
+        }
+    }
+
+    /// The committer has nothing to do.
+    fn seal(&mut self) -> Checked {
+        if self.taken.is_some() || !self.life().shared.lock().is_idle() {
+            return Ok(());
+        }
+        let result = self.life_mut().committer.seal();
+        self.survive(result)
+    }
+
+    fn pass_time(&mut self) {
+        let millis = match self.random.below(20) {
+            0..8 => self.random.below(200),
+            8..16 => self.random.below(6_000),
+            16..19 => self.random.below(60_000),
+            _ => self.random.below(7_200_000),
+        };
+        self.set_clock(self.now + millis);
+        self.note(&format!("{millis} ms pass"));
+    }
+}

@@ -1,0 +1,124 @@
+//! Everything durable about streams, subscriptions and consumers at one moment.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use reveille_core::consumer::{Dialect, Link};
+use reveille_core::stream::Head;
+use reveille_core::subscription::{Subscription, SubscriptionId};
+use reveille_core::{Millis, Offset, StreamPath};
+use reveille_store::keys::{self, ConsumerKey, Due};
+use reveille_store::record::{self, Enrolled, Linked};
+use reveille_store::state::Reader;
+
+use crate::world::{Checked, Violated, violated};
+
+/// The durable state, decoded.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Snapshot {
+    /// As it is stored: after a crash the same must be there.
+    pub(crate) raw: BTreeMap<Bytes, Bytes>,
+    pub(crate) streams: BTreeMap<StreamPath, Head>,
+    pub(crate) subscriptions: BTreeMap<SubscriptionId, Subscription>,
+    pub(crate) consumers: BTreeMap<ConsumerKey, Enrolled>,
+    pub(crate) links: BTreeMap<(SubscriptionId, StreamPath), Linked>,
+    pub(crate) backlog: BTreeSet<(SubscriptionId, StreamPath)>,
+    pub(crate) followers: BTreeSet<(StreamPath, ConsumerKey)>,
+    pub(crate) due: Vec<(Millis, Due)>,
+}
+
+fn failed(error: impl std::fmt::Display) -> Violated {
+    violated(format!("the state cannot be read: {error}"))
+}
+
+impl Snapshot {
+    pub(crate) fn read(reader: &Reader) -> Checked<Snapshot> {
+        let mut snapshot = Snapshot::default();
+        // Everything but producers and chunks.
+        for (from, to) in [([0x02], [0x03]), ([0x05], [0x0b])] {
+            for (key, value) in reader.range(&from, &to, usize::MAX).map_err(failed)? {
+                snapshot.add(&key, &value)?;
+                snapshot.raw.insert(key, value);
+            }
+        }
+        Ok(snapshot)
+    }
+
+    fn add(&mut self, key: &Bytes, value: &Bytes) -> Checked {
+        let tag = key.first().copied();
+        let id = key.get(1..9).and_then(<[u8]>::first_chunk::<8>);
+        let id = SubscriptionId(id.map_or(0, |id| u64::from_be_bytes(*id)));
+        let path = || keys::parse_linked(key).ok_or_else(|| failed("a link's key"));
+        match tag {
+            Some(0x02) => {
+                let (_, path) = keys::parse_stream(key).ok_or_else(|| failed("a stream's key"))?;
+                self.streams.insert(path, record::decode_head(value).map_err(failed)?);
+            }
+            Some(0x05) => {
+                let due = keys::parse_due(key).ok_or_else(|| failed("an obligation"))?;
+                self.due.push(due);
+            }
+            Some(0x06) => {
+                let subscription = record::decode_subscription(value).map_err(failed)?;
+                self.subscriptions.insert(subscription.id, subscription);
+            }
+            Some(0x07) => {
+                let consumer =
+                    keys::parse_consumer(key).ok_or_else(|| failed("a consumer's key"))?;
+                let enrolled = record::decode_consumer(value).map_err(failed)?;
+                self.consumers.insert(consumer, enrolled);
+            }
+            Some(0x08) => {
+                let linked = record::decode_link(value).map_err(failed)?;
+                self.links.insert((id, path()?), linked);
+            }
+            Some(0x09) => {
+                self.backlog.insert((id, path()?));
+            }
+            Some(0x0a) => {
+                let follower = parse_follower(key).ok_or_else(|| failed("a follower's key"))?;
+                self.followers.insert(follower);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The tail of the stream that is followed; `None` if there is no such stream.
+    pub(crate) fn tail(&self, link: &Link) -> Option<Offset> {
+        let head = self.streams.get(&link.path)?;
+        (link.stream == Some(head.id)).then_some(head.tail)
+    }
+
+    /// Whether the consumer still is one: its subscription and its stream are there.
+    pub(crate) fn is_current(&self, key: &ConsumerKey, enrolled: &Enrolled) -> bool {
+        let subscribed = self.subscriptions.contains_key(&key.subscription);
+        let primary = key.path.as_ref().map(|path| self.streams.get(path).map(|head| head.id));
+        subscribed && primary.is_none_or(|id| id.is_some() && id == enrolled.primary)
+    }
+
+    /// A subscription by its name.
+    pub(crate) fn named(&self, dialect: Dialect, name: &str) -> Option<&Subscription> {
+        let same = |it: &&Subscription| it.asked.dialect == dialect && *it.asked.name == *name;
+        self.subscriptions.values().find(same)
+    }
+
+    /// Whether a lease subscription has work, as its marks say.
+    pub(crate) fn has_backlog(&self, id: SubscriptionId) -> bool {
+        self.backlog.iter().filter(|(of, _)| *of == id).any(|(_, path)| {
+            let linked = self.links.get(&(id, path.clone()));
+            let head = self.streams.get(path);
+            linked.zip(head).is_some_and(|(linked, head)| {
+                linked.stream == Some(head.id) && Some(head.tail) > linked.acked
+            })
+        })
+    }
+}
+
+fn parse_follower(key: &Bytes) -> Option<(StreamPath, ConsumerKey)> {
+    let mut zeros = key.iter().enumerate().filter(|(_, byte)| **byte == 0).map(|(at, _)| at);
+    let (tenant_end, path_end) = (zeros.next()?, zeros.next()?);
+    let path = std::str::from_utf8(key.get(tenant_end + 1..path_end)?).ok()?;
+    let consumer = keys::parse_follower(key.get(..=path_end)?, key)?;
+    Some((StreamPath::parse(path).ok()?, consumer))
+}

@@ -1,0 +1,143 @@
+//! What clients ask for.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use reveille_core::consumer::{Dialect, SyncDone};
+use reveille_core::pattern::Pattern;
+use reveille_core::stream::create::Create;
+use reveille_core::stream::{Body, Expiry};
+use reveille_core::subscription::{Asked, Economy, Target};
+use reveille_core::{ContentType, StreamPath};
+use reveille_engine::command::Command;
+use reveille_engine::command::lease::LeaseRequest;
+
+use super::agent::text;
+use super::errand::Owner;
+use super::world::Wakes;
+
+const PATTERNS: [&str; 4] = ["/a/*", "/b/*", "/**", "/a/0"];
+const NAMES: [&str; 3] = ["one", "two", "three"];
+
+#[derive(Debug, Clone, Copy)]
+enum Idea {
+    Append,
+    Create,
+    Delete,
+    Subscribe,
+    Unsubscribe,
+    Edit,
+    Claim,
+}
+
+impl Wakes {
+    /// Most streams and some subscriptions are there from the beginning.
+    pub(crate) fn prepare(&mut self) {
+        for path in self.paths.clone() {
+            if !self.random.one_in(4) {
+                self.create(path);
+            }
+        }
+        for name in NAMES {
+            self.subscribe(name.into());
+        }
+    }
+
+    /// A client asks for something.
+    pub(crate) fn invent(&mut self) {
+        let deletes = self.mode.deletes;
+        let idea = self.random.weighted(&[
+            (50, Idea::Append),
+            (20, Idea::Create),
+            (deletes, Idea::Delete),
+            (14, Idea::Subscribe),
+            (deletes.div_ceil(2), Idea::Unsubscribe),
+            (5, Idea::Edit),
+            (16, Idea::Claim),
+        ]);
+        let path = self.random.pick(&self.paths).clone();
+        let name: Arc<str> = (*self.random.pick(&NAMES)).into();
+        let tenant = self.tenant.clone();
+        match idea {
+            Idea::Append => {
+                let path = self.random.pick(&self.paths[..5]).clone();
+                let token = format!("#{}", self.next_number());
+                let command = Command::Append { tenant, path: path.clone(), request: text(&token) };
+                self.send_with(Owner::Client, command, vec![(path, token)]);
+            }
+            Idea::Create => self.create(path),
+            Idea::Delete => self.send(Owner::Client, Command::Delete { tenant, path }),
+            Idea::Subscribe => self.subscribe(name),
+            Idea::Unsubscribe => {
+                let dialect = self.dialect();
+                self.send(Owner::Client, Command::Unsubscribe { tenant, dialect, name });
+            }
+            Idea::Edit => {
+                let add = if self.random.one_in(2) { vec![path.clone()] } else { Vec::new() };
+                let remove = self.random.one_in(2).then(|| self.random.pick(&self.paths).clone());
+                self.send(Owner::Client, Command::EditStreams { tenant, name, add, remove });
+            }
+            Idea::Claim => {
+                let worker = format!("w{}", self.random.below(3)).into();
+                let request = LeaseRequest::Claim { worker };
+                self.send(Owner::Client, Command::Lease { tenant, name, request });
+            }
+        }
+    }
+
+    fn dialect(&mut self) -> Dialect {
+        if self.random.one_in(2) { Dialect::Webhooks } else { Dialect::Leases }
+    }
+
+    fn create(&mut self, path: StreamPath) {
+        let is_wake = path.as_str().starts_with("/wake");
+        let kind = if is_wake { "application/json" } else { "text/plain" };
+        let kind = ContentType::parse(kind);
+        let token = format!("#{}", self.next_number());
+        let with_body = !is_wake && self.random.one_in(2);
+        let raw = if with_body { Bytes::from(format!("{token};")) } else { Bytes::new() };
+        let expiry = match self.random.below(8) {
+            0 => Expiry::Ttl(self.random.between(1, 100)),
+            _ => Expiry::Never,
+        };
+        let body = Body::new(raw, kind.as_ref());
+        let request = Create { content_type: kind, expiry, body, ..Create::default() };
+        let tenant = self.tenant.clone();
+        let command = Command::Create { tenant, path: path.clone(), request, anchor: None };
+        let tokens = if with_body { vec![(path, token)] } else { Vec::new() };
+        self.send_with(Owner::Client, command, tokens);
+    }
+
+    fn subscribe(&mut self, name: Arc<str>) {
+        let dialect = self.dialect();
+        let pull = dialect == Dialect::Leases && self.random.one_in(2);
+        let target = if pull {
+            Target::Pull(self.paths[5].clone())
+        } else {
+            Target::Webhook("https://example.com/hook".into())
+        };
+        let named = dialect == Dialect::Leases && self.random.one_in(3);
+        let streams = if named { vec![self.random.pick(&self.paths).clone()] } else { Vec::new() };
+        let pattern = (!named || self.random.one_in(2))
+            .then(|| Pattern::parse(*self.random.pick::<&str>(&PATTERNS)).expect("a pattern"));
+        let economy = Economy {
+            min_interval_ms: *self.random.pick(&[0, 0, 0, 3_000]),
+            max_delay_ms: *self.random.pick(&[None, None, None, Some(2_000)]),
+            wake_if: None,
+            sync_done: *self.random.pick(&[SyncDone::Tail, SyncDone::Snapshot]),
+        };
+        let asked = Asked {
+            dialect,
+            name,
+            pattern,
+            streams,
+            target,
+            description: None,
+            lease_ms: self.random.one_in(2).then_some(5_000),
+            economy,
+            base_url: None,
+        };
+        let command = Command::Subscribe { tenant: self.tenant.clone(), asked, secret: None };
+        self.send(Owner::Client, command);
+    }
+}
