@@ -32,7 +32,7 @@ struct ByCode {
     code: &'static str,
 }
 
-/// What callbacks are answered; the rest share `OTHER`.
+/// What callbacks are answered; the rest share `other`.
 const CALLBACK_CODES: &[&str] = &[
     "OK",
     "INVALID_REQUEST",
@@ -44,7 +44,7 @@ const CALLBACK_CODES: &[&str] = &[
     "APPEND_REJECTED",
     "CONSUMER_GONE",
     "FENCED",
-    "OTHER",
+    "other",
 ];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]

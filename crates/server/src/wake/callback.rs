@@ -77,7 +77,7 @@ pub(super) async fn answer(server: &Server, request: Request<Incoming>) -> Resul
         Err(refused) => match &refused.failure {
             Failure::Refused(_) => Ok(refusal(server, &refused)),
             _ => {
-                server.metrics.called("OTHER");
+                server.metrics.called("other");
                 Err(refused.failure.into())
             }
         },

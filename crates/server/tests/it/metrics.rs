@@ -69,6 +69,7 @@ async fn a_wake_is_counted_from_its_beginning_to_its_end() {
 
     endpoint.answers(200, "{\"done\": true}");
     server.append("/a", TEXT, b"2").await.expect(204);
+    endpoint.next().await;
     becomes(&server, ATTEMPTS, &["\"done\""], 1).await;
     becomes(&server, CONSUMERS, &["waking"], 0).await;
     assert_eq!(server.metric("reveille_wakes_total").await, 2);
@@ -77,7 +78,7 @@ async fn a_wake_is_counted_from_its_beginning_to_its_end() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failures_are_counted_by_their_kind() {
-    let endpoint = Responder::start(500, "").await;
+    let mut endpoint = Responder::start(500, "").await;
     let clock = HandClock::new();
     let server = Setup::on(&clock).start().await;
     subscribe(&server, "/a", "a", &endpoint.url).await;
@@ -87,6 +88,7 @@ async fn failures_are_counted_by_their_kind() {
         server.create(path, TEXT).await;
         server.append(path, TEXT, b"1").await.expect(204);
     }
+    endpoint.next().await;
     becomes(&server, ATTEMPTS, &["failed", "\"status\""], 1).await;
     becomes(&server, ATTEMPTS, &["failed", "\"no_connection\""], 1).await;
     assert_eq!(value(&server, CONSUMERS, &["waking"]).await, 2);
@@ -98,7 +100,7 @@ async fn failures_are_counted_by_their_kind() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_is_busy_is_known_after_a_restart() {
     let directory = tempfile::tempdir().unwrap();
-    let endpoint = Responder::start(500, "").await;
+    let mut endpoint = Responder::start(500, "").await;
     let clock = HandClock::new();
     let setup = Setup::on(&clock);
     let server = setup.start_in(directory.path()).await;
@@ -109,6 +111,8 @@ async fn who_is_busy_is_known_after_a_restart() {
         server.create(path, TEXT).await;
         server.append(path, TEXT, b"1").await.expect(204);
     }
+    endpoint.next().await;
+    endpoint.next().await;
     becomes(&server, ATTEMPTS, &["failed", "\"status\""], 2).await;
     server.stop().await;
     let server = setup.start_in(directory.path()).await;
