@@ -145,6 +145,10 @@ impl Wakes {
                 self.note(&format!("decided {}", describe(&errand.command)));
                 match answer.try_recv() {
                     Ok(outcome) => Ok(Some(outcome)),
+                    Err(oneshot::error::TryRecvError::Empty) if errand.verdict.silent => {
+                        let what = describe(&errand.command);
+                        Err(violated(format!("S6: {what} changes something and comes too late")))
+                    }
                     Err(oneshot::error::TryRecvError::Empty) => {
                         errand.stage = Stage::Waiting { answer, batch: self.open_batch };
                         self.open_weight += WEIGHT;

@@ -1,11 +1,14 @@
 //! Whether a report must be heard: told once more, from what is durable.
 
-use reveille_core::consumer::{Dialect, Phase, WakeId};
+use std::collections::BTreeMap;
+
+use reveille_core::consumer::{Dialect, Link, Phase, WakeId};
 use reveille_core::stream::{Head, StreamId};
 use reveille_core::{Offset, StreamPath};
 use reveille_engine::command::callback::Report;
 use reveille_engine::command::lease::LeaseRequest;
 use reveille_engine::command::{Answer, Command};
+use reveille_engine::effect::Told;
 use reveille_engine::partition::Outcome;
 use reveille_store::keys::ConsumerKey;
 
@@ -20,8 +23,12 @@ pub(crate) struct Verdict {
     pub(crate) refuse: Option<&'static str>,
     /// It must be accepted, or not: everything that it depends on was durable.
     pub(crate) exactly: Option<bool>,
+    /// Nothing may follow from it: it is an answer to a wake that is over.
+    pub(crate) silent: bool,
     /// The streams that were at the paths it appends to.
     pub(crate) streams: Vec<Option<StreamId>>,
+    /// The streams that were there at all.
+    pub(crate) heads: BTreeMap<StreamPath, StreamId>,
 }
 
 fn must_refuse(why: &'static str) -> Verdict {
@@ -35,10 +42,17 @@ impl Wakes {
         let mut verdict = match command {
             Command::Report(report) => self.judge_report(report),
             Command::Lease { name, request, .. } => self.judge_lease(name, request),
+            Command::Ended(ended) => {
+                Verdict { silent: idle && self.is_over(&ended.told), ..Verdict::default() }
+            }
             _ => Verdict::default(),
         };
         if !idle {
             verdict.exactly = None;
+        }
+        if matches!(command, Command::Report(_)) {
+            let heads = self.seen.streams.iter();
+            verdict.heads = heads.map(|(path, head)| (path.clone(), head.id)).collect();
         }
         verdict
     }
@@ -70,17 +84,13 @@ impl Wakes {
         }
         for (path, acked) in &standing.streams {
             let link = enrolled.consumer.links.iter().find(|link| link.path == *path);
-            if link.is_some_and(|link| link.acked < *acked && self.is_old(path)) {
+            let before = errand.verdict.heads.get(path);
+            let same = |link: &&Link| link.stream.as_ref() == before && before.is_some();
+            if link.filter(same).is_some_and(|link| link.acked < *acked) {
                 return Err(violated(format!("{key:?} was told {acked:?}, durable is {link:?}")));
             }
         }
         Ok(())
-    }
-
-    /// Whether the stream surely is the one that any open command was decided on.
-    fn is_old(&self, path: &StreamPath) -> bool {
-        let head = self.seen.streams.get(path);
-        head.is_some_and(|head| head.created_at + 1_000_000 < self.now)
     }
 
     /// The stream at a path, if it is alive for whoever asks now.
@@ -88,6 +98,23 @@ impl Wakes {
         let head = self.seen.streams.get(path)?;
         let expires_at = self.life().shared.touches.expires_at(head);
         (!head.soft_deleted && self.now < expires_at).then_some(head)
+    }
+
+    /// Whether an answer comes after its wake, to a consumer whose streams are all there.
+    fn is_over(&self, told: &Told) -> bool {
+        let alive = |path: &StreamPath, id: Option<StreamId>| {
+            let head = self.seen.streams.get(path);
+            let ended = head.is_some() && self.living(path).is_none();
+            !ended && id.is_none_or(|id| head.is_some_and(|head| head.id == id))
+        };
+        let enrolled = self.seen.consumers.get(&told.consumer);
+        let path = told.consumer.path.as_ref();
+        enrolled.zip(path).is_some_and(|(enrolled, path)| {
+            let links = &enrolled.consumer.links;
+            told.epoch < enrolled.consumer.epoch
+                && alive(path, enrolled.primary)
+                && links.iter().all(|link| alive(&link.path, link.stream))
+        })
     }
 
     fn judge_report(&self, report: &Report) -> Verdict {
