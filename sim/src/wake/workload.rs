@@ -119,7 +119,7 @@ impl Wakes {
         let named = dialect == Dialect::Leases && self.random.one_in(3);
         let streams = if named { vec![self.random.pick(&self.paths).clone()] } else { Vec::new() };
         let pattern = (!named || self.random.one_in(2))
-            .then(|| Pattern::parse(*self.random.pick::<&str>(&PATTERNS)).expect("a pattern"));
+            .then(|| Pattern::parse(self.random.pick::<&str>(&PATTERNS)).expect("a pattern"));
         let economy = Economy {
             min_interval_ms: *self.random.pick(&[0, 0, 0, 3_000]),
             max_delay_ms: *self.random.pick(&[None, None, None, Some(2_000)]),
