@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::process::run;
 
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 21] = [
     "",
     "serve",
     "append",
@@ -26,6 +26,9 @@ const COMMANDS: [&str; 18] = [
     "bench create",
     "bench idle",
     "bench soak",
+    "bench wake",
+    "bench wakes",
+    "bench consumers",
 ];
 
 #[test]
