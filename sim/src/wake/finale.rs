@@ -38,6 +38,9 @@ impl Wakes {
         self.unsubscribe_all()?;
         self.work_off()?;
         self.nothing_of_subscriptions()?;
+        // A stream whose time has come cannot be deleted, only ended.
+        self.set_clock(self.latest + LONG_MS);
+        self.work_off()?;
         for path in self.paths.clone() {
             let command = Command::Delete { tenant: self.tenant.clone(), path };
             self.send(Owner::Client, command);
