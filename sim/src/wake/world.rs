@@ -213,7 +213,8 @@ impl Wakes {
     pub(crate) fn absorb(&mut self, opened: Millis) -> Checked {
         let after = Snapshot::read(&self.life().shared.state.reader())?;
         let ttl = self.timings.token_ttl_ms;
-        self.history.advance(&self.seen, &after, opened, self.now, ttl)?;
+        // A clock that was set back in the crash says nothing about when this was decided.
+        self.history.advance(&self.seen, &after, opened, self.latest, ttl)?;
         self.seen = after;
         self.audit()
     }
