@@ -492,7 +492,8 @@ fn start_partition(
     let shared = Arc::new(Shared::new(state, touches, settings).map_err(other)?);
     shared.log_bytes.store(log.bytes(), Ordering::Relaxed);
     let min_free = config.min_free_bytes;
-    let keeper = Keeper::new(shared.clone(), disk, log.spares(), min_free, checkpoint);
+    let keeper = Keeper::new(shared.clone(), disk, log.spares(), min_free, checkpoint)
+        .after_replay(recovered.bytes);
     // Before the first command: a server that starts on a full disk starts read-only.
     keeper.watch_disk();
     // Before the first command as well: what is counted from here on is a change to this.

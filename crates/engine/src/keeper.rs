@@ -31,6 +31,8 @@ pub struct Keeper {
     checkpointed: u64,
     /// What had been committed when the last checkpoint was made.
     bytes_before: u64,
+    /// What was replayed at the start because no checkpoint had it.
+    replayed_bytes: u64,
     /// The table has failed a write: it is to be reopened once there is room.
     failed: bool,
     /// Recoveries without a checkpoint in between.
@@ -55,9 +57,16 @@ impl Keeper {
             applied,
             checkpointed,
             bytes_before: 0,
+            replayed_bytes: 0,
             failed: false,
             recoveries: 0,
         }
+    }
+
+    /// Counts what had to be replayed at the start: a server that is killed again and again would
+    /// otherwise never come to a checkpoint, and replay more each time.
+    pub fn after_replay(self, bytes: u64) -> Keeper {
+        Keeper { replayed_bytes: bytes, ..self }
     }
 
     /// Works until told to stop, then applies and checkpoints what is left.
@@ -68,7 +77,8 @@ impl Keeper {
             self.prepare_spare();
             self.shared.live.sweep();
             self.apply()?;
-            if stopping || self.committed_bytes() >= self.bytes_before + CHECKPOINT_LOG_BYTES {
+            let unsafe_bytes = self.committed_bytes() - self.bytes_before + self.replayed_bytes;
+            if stopping || unsafe_bytes >= CHECKPOINT_LOG_BYTES {
                 self.checkpoint()?;
             }
             if stopping {
@@ -133,6 +143,7 @@ impl Keeper {
                 self.checkpointed = self.applied;
                 self.recoveries = 0;
                 self.bytes_before = self.committed_bytes();
+                self.replayed_bytes = 0;
                 self.shared.checkpoint.store(self.applied, Ordering::Release);
                 Ok(())
             }
