@@ -92,7 +92,7 @@ pub fn take_up(shared: &Shared, now: Millis) {
             }
         }
         match found.last() {
-            Some(last) if found.len() == DUE_SLICE => from = [&last[..], &[0]].concat().into(),
+            Some(last) if found.len() == DUE_SLICE => from = keys::above(last),
             _ => return,
         }
     }

@@ -365,10 +365,7 @@ impl Engine {
         let end = keys::after_prefix(&first);
         let mut from = first;
         if let Some(after) = after {
-            // The smallest key above a key is the key with a zero byte behind it.
-            let mut above = keys::stream_prefix(tenant, after).to_vec();
-            above.push(0);
-            from = from.max(above.into());
+            from = from.max(keys::above(&keys::stream_prefix(tenant, after)));
         }
         let limit = limit.min(LIST_PAGE_MAX);
         let pairs = shared.state.reader().range(&from, &end, limit).map_err(reading::damaged)?;

@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use reveille_core::consumer::{Consumer, Dialect};
 use reveille_core::stream::Head;
 use reveille_core::subscription::{Subscription, SubscriptionId};
@@ -181,7 +180,7 @@ impl Walk<'_> {
         let tenant = &subscription.tenant;
         let first = keys::stream_prefix(tenant, pattern.literal_prefix());
         let end = keys::after_prefix(&first);
-        let above = |path: &StreamPath| above(&keys::stream(tenant, path));
+        let above = |path: &StreamPath| keys::above(&keys::stream(tenant, path));
         let mut from = after.map_or(first.clone(), |path| above(path).max(first.clone()));
         loop {
             let slice = self.looks.min(LIST_PAGE_MAX);
@@ -253,9 +252,4 @@ fn leases(
     }
     let subscription = subscription.clone();
     Ok(ConsumerItem { subscription, path: None, enrolled, streams, more_streams })
-}
-
-/// The smallest key above a key.
-fn above(key: &[u8]) -> Bytes {
-    [key, &[0]].concat().into()
 }

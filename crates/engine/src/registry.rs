@@ -45,7 +45,7 @@ impl Registry {
                 let subscription =
                     record::decode_subscription(&value).map_err(|error| error.to_string())?;
                 registry.add(Arc::new(subscription));
-                from = [&key[..], &[0]].concat().into();
+                from = keys::above(&key);
             }
             if !full {
                 break;

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use reveille_core::consumer::{Ack, ClaimedWake, Dialect, Rejected};
 use reveille_core::pattern::Pattern;
 use reveille_core::signature::Ed25519Key;
@@ -156,7 +155,7 @@ impl Engine {
             let full = pairs.len() == LIST_PAGE_MAX;
             for (key, value) in pairs {
                 all.push(decode(&value)?);
-                from = after(&key);
+                from = keys::above(&key);
             }
             if !full {
                 return Ok(all);
@@ -341,11 +340,6 @@ impl Engine {
 
 fn decode(value: &[u8]) -> Result<Subscription, Failure> {
     record::decode_subscription(value).map_err(|error| Failure::Damaged(error.to_string()))
-}
-
-/// The smallest key above a key.
-fn after(key: &[u8]) -> Bytes {
-    [key, &[0]].concat().into()
 }
 
 /// The wake that a refused caller may be given a token for.

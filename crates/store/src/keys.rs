@@ -99,6 +99,11 @@ pub fn after_prefix(prefix: &[u8]) -> Bytes {
     end.into()
 }
 
+/// The smallest key above a key.
+pub fn above(key: &[u8]) -> Bytes {
+    [key, &[0]].concat().into()
+}
+
 /// The partition that a tenant lives in. Persisted by its consequences: never changed.
 pub fn partition_of(tenant: &Tenant, partitions: u32) -> u32 {
     crc32c::crc32c(tenant.as_str().as_bytes()) % partitions.max(1)

@@ -213,8 +213,7 @@ pub(super) fn tell_followers(
         }
     }
     if let Some(last) = &found.last {
-        let next = Bytes::from([&last[..], &[0]].concat());
-        let due = Due::Tell(tenant.clone(), path.clone(), head.id, next);
+        let due = Due::Tell(tenant.clone(), path.clone(), head.id, keys::above(last));
         txn.set_due(txn.now(), &due);
     }
     Ok(())

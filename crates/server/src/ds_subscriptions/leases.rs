@@ -67,9 +67,7 @@ pub(super) async fn ack(
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
     let (parts, body) = request.into_parts();
-    let token = token_of(&parts.headers)?;
-    pulled(&find(server, &server.tenant, id)?)?;
-    let claims = server.engine.lease_claims(Some(&server.tenant), id, token);
+    let claims = holder(server, id, &parts.headers)?;
     report(server, claims, &parts, body).await
 }
 
@@ -80,10 +78,7 @@ pub(super) async fn release(
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
     let (parts, body) = request.into_parts();
-    let token = token_of(&parts.headers)?;
-    pulled(&find(server, &server.tenant, id)?)?;
-    let claims = server.engine.lease_claims(Some(&server.tenant), id, token);
-    let claims = good(server, claims)?;
+    let claims = good(server, holder(server, id, &parts.headers)?)?;
     let body = body_of(server, &parts, body).await?;
     let body = fields::object(&body.bytes).map_err(Error::Subscription)?;
     let (generation, wake_id) = wake(&Fields(&body)).map_err(Error::Subscription)?;
@@ -111,6 +106,13 @@ async fn report(
 fn token_of(headers: &HeaderMap) -> Result<&str, Error> {
     let value = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     value.and_then(bearer_token).ok_or_else(|| Refused::TokenInvalid.into())
+}
+
+/// What the token of a lease on work that is pulled says.
+fn holder(server: &Server, id: &str, headers: &HeaderMap) -> Result<Option<Claims>, Error> {
+    let token = token_of(headers)?;
+    pulled(&find(server, &server.tenant, id)?)?;
+    Ok(server.engine.lease_claims(Some(&server.tenant), id, token))
 }
 
 /// What the token says, if it is good for anything.
