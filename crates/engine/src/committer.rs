@@ -34,6 +34,8 @@ pub struct Shared {
     pub due: Notify,
     /// The earliest entry of the due index that became durable since its keeper last asked.
     pub due_from: AtomicU64,
+    /// When the keeper of the due index means to look again; what is due later need not wake it.
+    pub due_next: AtomicU64,
     /// Wakes the keeper of the table: the overlay has grown.
     pub keep: (Mutex<bool>, Condvar),
     /// The batch up to which the log may be recycled.
@@ -67,6 +69,7 @@ impl Shared {
             room: Notify::new(),
             due: Notify::new(),
             due_from: AtomicU64::new(u64::MAX),
+            due_next: AtomicU64::new(u64::MAX),
             keep: (Mutex::new(false), Condvar::new()),
             checkpoint: AtomicU64::new(0),
             log_bytes: AtomicU64::new(0),
@@ -208,8 +211,10 @@ impl Committer {
             self.shared.touches.forget(id, reveille_core::Millis::NEVER);
         }
         if let Some(due) = due {
-            self.shared.due_from.fetch_min(due, Ordering::AcqRel);
-            self.shared.due.notify_one();
+            self.shared.due_from.fetch_min(due, Ordering::SeqCst);
+            if due < self.shared.due_next.load(Ordering::SeqCst) {
+                self.shared.due.notify_one();
+            }
         }
     }
 

@@ -55,12 +55,31 @@ pub(crate) async fn run(shared: Arc<Shared>, clock: Arc<dyn Clock>) {
                 next.min(now + LOOK_EVERY_MS)
             }
         };
+        since = since.min(sleep(&shared, clock.as_ref(), wake_at).await);
+    }
+}
+
+/// Sleeps until a time, or until something is due sooner. Returns the earliest entry that became
+/// durable meanwhile. Only what is due is looked for in the index: between two looks thousands of
+/// entries come and go, and a look has to step over what is left of each.
+async fn sleep(shared: &Shared, clock: &dyn Clock, mut wake_at: Millis) -> Millis {
+    let mut since = Millis::NEVER;
+    loop {
+        shared.due_next.store(wake_at.0, Ordering::SeqCst);
+        let newly = newly_due(shared);
+        since = since.min(newly);
+        wake_at = wake_at.min(newly);
+        if wake_at <= clock.now() || shared.lock().stopping {
+            break;
+        }
         tokio::select! {
             biased;
             () = shared.due.notified() => {}
             () = clock.sleep_until(wake_at) => {}
         }
     }
+    shared.due_next.store(u64::MAX, Ordering::SeqCst);
+    since
 }
 
 /// Takes up what was left when the server last stopped: attempts that were on their way are made
@@ -101,7 +120,7 @@ pub fn take_up(shared: &Shared, now: Millis) {
 /// The earliest entry that became durable since the last look. It may be older than that look: the
 /// batch took its time, or a stream was created whose end had passed.
 pub fn newly_due(shared: &Shared) -> Millis {
-    Millis(shared.due_from.swap(u64::MAX, Ordering::AcqRel))
+    Millis(shared.due_from.swap(u64::MAX, Ordering::SeqCst))
 }
 
 /// The next entries of the index.
