@@ -24,6 +24,8 @@ pub mod tenant;
 pub mod time;
 pub mod token;
 pub mod trace;
+mod trie;
+mod wildcard;
 
 pub use media::ContentType;
 pub use offset::{Offset, ReadFrom};
