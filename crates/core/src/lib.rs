@@ -9,6 +9,7 @@
 pub mod condition;
 pub mod consumer;
 pub mod cursor;
+pub mod event;
 pub mod json;
 pub mod limits;
 pub mod matcher;
@@ -24,6 +25,8 @@ pub mod tenant;
 pub mod time;
 pub mod token;
 pub mod trace;
+mod trie;
+mod wildcard;
 
 pub use media::ContentType;
 pub use offset::{Offset, ReadFrom};

@@ -49,9 +49,37 @@ pub const PATTERN_SEGMENTS_MAX: usize = 32;
 /// Most `**` of a pattern: each multiplies the ways in which a path can be matched.
 pub const PATTERN_DEEP_MAX: usize = 2;
 
+/// Longest type of an event in characters: every match walks over it.
+pub const EVENT_TYPE_CHARS_MAX: usize = 256;
+
+/// Longest pattern over event types in characters, as long as what it is for.
+pub const EVENT_PATTERN_CHARS_MAX: usize = 256;
+
+/// Most segments of a pattern over event types: each is a node that the matcher keeps in memory.
+pub const EVENT_PATTERN_SEGMENTS_MAX: usize = 10;
+
+/// Longest id that a client gives an event or a batch, in bytes: it is part of keys.
+pub const EVENT_ID_BYTES_MAX: usize = 256;
+
+/// Longest `ts` of an event in bytes: nobody needs more digits, and it is kept with every delivery.
+pub const EVENT_TS_BYTES_MAX: usize = 64;
+
+/// Largest event in bytes: it is sent whole with every delivery.
+pub const EVENT_BYTES_MAX: usize = 256 * 1024;
+
+/// Most events of one batch: all of them are written in one step.
+pub const EVENT_BATCH_MAX: usize = 1_000;
+
+/// Longest id of a worker in bytes: the longest name of a host.
+pub const WORKER_ID_BYTES_MAX: usize = 253;
+
+/// Longest name of a worker's method in bytes.
+pub const RPC_METHOD_BYTES_MAX: usize = 128;
+
 /// Longest token in bytes: it travels in a header, and nothing longer is worth a checksum.
 pub const TOKEN_BYTES_MAX: usize = 8192;
 
 const _: () = assert!(PATTERN_BYTES_MAX <= PATH_BYTES_MAX, "a literal pattern can be a path");
 const _: () = assert!(PATH_BYTES_MAX + TENANT_BYTES_MAX + 64 < 65_536, "must fit in a table key");
 const _: () = assert!(PRODUCER_INTEGER_MAX < POSITION_MAX);
+const _: () = assert!(EVENT_PATTERN_CHARS_MAX <= EVENT_TYPE_CHARS_MAX, "a literal one can match");

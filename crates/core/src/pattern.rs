@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use crate::limits::{PATTERN_BYTES_MAX, PATTERN_DEEP_MAX, PATTERN_SEGMENTS_MAX};
 use crate::path::StreamPath;
+use crate::wildcard;
 
 /// A pattern in its one normal form: `%2A` is `*`, and `**` never follows `**`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -95,7 +96,12 @@ impl Pattern {
         if path.is_internal() && self.0.starts_with("/*") {
             return false;
         }
-        segments_match(places(&self.0), places(path.as_str()))
+        wildcard::matches(
+            places(&self.0),
+            places(path.as_str()),
+            |wanted| *wanted == "**",
+            |wanted, found| *wanted == "*" || wanted == found,
+        )
     }
 
     /// The longest text that every matching path begins with: where a scan over paths begins, and
@@ -126,36 +132,6 @@ impl fmt::Display for Pattern {
 /// The segments of a pattern or a path, which both begin with a slash.
 pub(crate) fn places(text: &str) -> Split<'_, char> {
     text.strip_prefix('/').unwrap_or(text).split('/')
-}
-
-/// Every `**` first stands for nothing. When the rest does not fit, the last one met swallows one
-/// segment more; an earlier one never has to, because the last can swallow whatever it would.
-fn segments_match<'a>(mut pattern: Split<'a, char>, mut path: Split<'a, char>) -> bool {
-    let mut retry: Option<(Split<'a, char>, Split<'a, char>)> = None;
-    loop {
-        match pattern.next() {
-            Some("**") => {
-                retry = Some((pattern.clone(), path.clone()));
-                continue;
-            }
-            Some(wanted) => match path.next() {
-                Some(found) if wanted == "*" || wanted == found => continue,
-                Some(_) => {}
-                // Swallowing more leaves even less of the path.
-                None => return false,
-            },
-            None if path.next().is_none() => return true,
-            None => {}
-        }
-        let Some((after_deep, unswallowed)) = &mut retry else {
-            return false;
-        };
-        if unswallowed.next().is_none() {
-            return false;
-        }
-        pattern = after_deep.clone();
-        path = unswallowed.clone();
-    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,10 @@
 //!
 //! Both sign `<seconds>.<body>`, the body byte for byte as it is sent. The secret is the whole
 //! text that the subscriber was given, its `whsec_` included. Base64 is without padding.
+//!
+//! The headers of Standard Webhooks are another way to say the same, in [`standard`].
+
+pub mod standard;
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
@@ -240,14 +244,18 @@ impl<'a> Header<'a> {
     }
 
     fn check_time(&self, now_s: u64, tolerance_s: u64) -> Result<(), SignatureError> {
-        let beyond = self.timestamp_s.abs_diff(now_s).saturating_sub(tolerance_s);
-        if beyond == 0 {
-            Ok(())
-        } else if self.timestamp_s < now_s {
-            Err(SignatureError::TooOld { by_s: beyond, tolerance_s })
-        } else {
-            Err(SignatureError::TooNew { by_s: beyond, tolerance_s })
-        }
+        check_time(self.timestamp_s, now_s, tolerance_s)
+    }
+}
+
+fn check_time(timestamp_s: u64, now_s: u64, tolerance_s: u64) -> Result<(), SignatureError> {
+    let beyond = timestamp_s.abs_diff(now_s).saturating_sub(tolerance_s);
+    if beyond == 0 {
+        Ok(())
+    } else if timestamp_s < now_s {
+        Err(SignatureError::TooOld { by_s: beyond, tolerance_s })
+    } else {
+        Err(SignatureError::TooNew { by_s: beyond, tolerance_s })
     }
 }
 
