@@ -9,6 +9,7 @@
 pub mod condition;
 pub mod consumer;
 pub mod cursor;
+pub mod delivery;
 pub mod event;
 pub mod json;
 pub mod limits;

@@ -26,6 +26,11 @@ impl ContentType {
         ContentType("application/octet-stream".into())
     }
 
+    /// What a stream of JSON messages has.
+    pub fn json() -> ContentType {
+        ContentType("application/json".into())
+    }
+
     /// Reads a header's value; `None` if it is empty, too long, or has no `type/subtype`.
     pub fn parse(text: &str) -> Option<ContentType> {
         let text = text.trim();

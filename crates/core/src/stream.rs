@@ -111,6 +111,11 @@ impl Body {
         Body { raw, json }
     }
 
+    /// Messages of a JSON stream as they are stored, each followed by a comma.
+    pub fn of_messages(framed: Bytes) -> Body {
+        Body { raw: framed.clone(), json: Some(Ok(framed)) }
+    }
+
     /// Whether nothing was sent.
     pub fn is_empty(&self) -> bool {
         self.raw.is_empty()

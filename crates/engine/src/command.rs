@@ -5,6 +5,9 @@ pub mod callback;
 pub mod consumer;
 pub mod create;
 pub mod delete;
+pub mod delivery;
+pub mod hook;
+pub mod ingest;
 pub mod lease;
 pub mod obligation;
 pub mod subscribe;
@@ -13,6 +16,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use reveille_core::consumer::Dialect;
+use reveille_core::delivery::hook::{Hook, HookId, Tally, Wish};
+use reveille_core::delivery::id::DeliveryId;
 use reveille_core::stream::append::{Append, Receipt};
 use reveille_core::stream::create::{Anchor, Create};
 use reveille_core::stream::{Head, StreamId};
@@ -23,6 +28,9 @@ use reveille_store::keys::{ConsumerKey, Due, Meta};
 
 use crate::command::callback::{Report, Standing};
 use crate::command::consumer::Ended;
+use crate::command::delivery::Delivered;
+use crate::command::hook::{HookChange, Since};
+use crate::command::ingest::Ingest;
 use crate::command::lease::{Lease, LeaseRequest};
 use crate::failure::Failure;
 use crate::txn::{Missing, Txn};
@@ -140,6 +148,67 @@ pub enum Command {
         /// What must be there now.
         expected: Option<Bytes>,
     },
+    /// Take events in.
+    Ingest(Box<Ingest>),
+    /// Make a hook.
+    Hook {
+        /// Whose.
+        tenant: Tenant,
+        /// What it is called.
+        name: Arc<str>,
+        /// What it is for.
+        wish: Wish,
+        /// From when on.
+        since: Since,
+    },
+    /// Change a hook, or end it.
+    ChangeHook {
+        /// Whose.
+        tenant: Tenant,
+        /// Which.
+        name: Arc<str>,
+        /// How.
+        change: HookChange,
+    },
+    /// An attempt to deliver has ended.
+    Delivered(Box<Delivered>),
+    /// An attempt to deliver was not made, because its hook is not active.
+    Unsent {
+        /// Of which delivery.
+        id: DeliveryId,
+        /// Which attempt.
+        attempt: u32,
+    },
+    /// A delivery's time has come, perhaps.
+    DeliveryTimer {
+        /// The key in the due index.
+        key: Bytes,
+        /// Which delivery.
+        id: DeliveryId,
+        /// Whether an attempt is under way or waits for its turn.
+        in_flight: bool,
+    },
+    /// Make a dead delivery again.
+    Retry {
+        /// Whose.
+        tenant: Tenant,
+        /// Which.
+        id: DeliveryId,
+    },
+    /// Forget deliveries that ended before a time.
+    CleanUp {
+        /// Of which hook.
+        hook: HookId,
+        /// The time.
+        cutoff: Millis,
+        /// The key after which to begin; empty for the first.
+        after: Bytes,
+    },
+    /// Remove what is of no use any more.
+    Sweep {
+        /// Entries that say so.
+        found: Vec<Bytes>,
+    },
     /// Does the pipeline work?
     Probe,
     /// Any of the others, as a part of a trace: wakes that it causes remember that.
@@ -195,6 +264,26 @@ pub enum Answer {
     Reported(Box<Standing>),
     /// The work was given.
     Leased(Box<Lease>),
+    /// The events are in.
+    Ingested {
+        /// How many.
+        received: u64,
+        /// Whether that was so before.
+        repeated: bool,
+    },
+    /// The hook is there.
+    Hooked(Arc<Hook>),
+    /// The hook has ended; what it had come to.
+    Unhooked(Tally),
+    /// A delivery was begun.
+    Begun(DeliveryId),
+    /// Deliveries were forgotten.
+    CleanedUp {
+        /// The key after which there may be more.
+        next: Option<Bytes>,
+        /// How many.
+        forgotten: u64,
+    },
     /// Nothing more to say.
     Done,
 }
@@ -206,6 +295,9 @@ pub(crate) fn is_write(command: &Command) -> bool {
         | Command::Append { .. }
         | Command::Subscribe { .. }
         | Command::EditStreams { .. }
+        | Command::Ingest(_)
+        | Command::Hook { .. }
+        | Command::Retry { .. }
         | Command::Probe => true,
         Command::Report(report) => !report.appends.is_empty(),
         Command::Traced { command, .. } => is_write(command),
@@ -216,6 +308,12 @@ pub(crate) fn is_write(command: &Command) -> bool {
         | Command::Lease { .. }
         | Command::Ended(_)
         | Command::Install { .. }
+        | Command::ChangeHook { .. }
+        | Command::Delivered(_)
+        | Command::Unsent { .. }
+        | Command::DeliveryTimer { .. }
+        | Command::CleanUp { .. }
+        | Command::Sweep { .. }
         | Command::Timer { .. } => false,
     }
 }
@@ -234,7 +332,16 @@ pub(crate) fn weight(command: &Command) -> usize {
             }
             Command::Subscribe { asked, .. } => asked.streams.len() * 128,
             Command::EditStreams { add, .. } => add.len() * 128,
-            Command::Delete { .. }
+            Command::Ingest(ingest) => ingest.words.len() + ingest.events.len() * 512,
+            Command::Sweep { found } => found.len() * 128,
+            Command::Hook { .. }
+            | Command::ChangeHook { .. }
+            | Command::Delivered(_)
+            | Command::Unsent { .. }
+            | Command::DeliveryTimer { .. }
+            | Command::Retry { .. }
+            | Command::CleanUp { .. }
+            | Command::Delete { .. }
             | Command::Touch { .. }
             | Command::Unsubscribe { .. }
             | Command::Lease { .. }
@@ -275,6 +382,17 @@ pub(crate) fn decide(command: &Command, txn: &mut Txn<'_>) -> Decided {
         Command::Install { name, value, expected } => {
             txn.install(*name, value, expected.as_ref()).map(Ok)
         }
+        Command::Ingest(ingest) => ingest::decide(txn, ingest),
+        Command::Hook { tenant, name, wish, since } => hook::add(txn, tenant, name, wish, since),
+        Command::ChangeHook { tenant, name, change } => hook::change(txn, tenant, name, change),
+        Command::Delivered(delivered) => delivery::ended(txn, delivered).map(Ok),
+        Command::Unsent { id, attempt } => delivery::unsent(txn, *id, *attempt).map(Ok),
+        Command::DeliveryTimer { key, id, in_flight } => {
+            delivery::timer(txn, key, *id, *in_flight).map(Ok)
+        }
+        Command::Retry { tenant, id } => delivery::retry(txn, tenant, *id),
+        Command::CleanUp { hook, cutoff, after } => hook::clean_up(txn, *hook, *cutoff, after),
+        Command::Sweep { found } => Ok(Ok(hook::sweep(txn, found))),
         Command::Probe => {
             txn.probe();
             Ok(Ok(Answer::Done))

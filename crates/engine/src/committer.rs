@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use crate::effect::{Effect, Moved};
 use crate::live::Live;
 use crate::metrics::Metrics;
-use crate::outbox::Outbox;
+use crate::outbox::{Errand, Outbox};
 use crate::partition::{Partition, Settings, Taken};
 use crate::spans::Spans;
 use crate::touches::Touches;
@@ -201,8 +201,9 @@ impl Committer {
             match effect {
                 Effect::Due(at) => due = Some(due.map_or(at.0, |due: u64| due.min(at.0))),
                 Effect::Ended(id) => ended.push(*id),
-                Effect::Tell(told) => self.shared.outbox.push(told.clone()),
+                Effect::Tell(told) => self.shared.outbox.push(Errand::Tell(told.clone())),
                 Effect::Moved(moved) => self.count(moved),
+                Effect::Deliver(job) => self.shared.outbox.push(Errand::Deliver(job.clone())),
                 Effect::Grown { .. } => {}
             }
         }

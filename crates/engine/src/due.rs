@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use reveille_core::consumer::{Phase, Stage};
+use reveille_core::delivery::hook::HookId;
 use reveille_core::stream::StreamId;
 use reveille_core::subscription::SubscriptionId;
 use reveille_core::{Millis, Tenant};
@@ -22,6 +23,8 @@ use crate::doors::Clock;
 use crate::effect::Told;
 use crate::failure::{Failure, Unavailable};
 use crate::limits::{DUE_SLICE, PURGE_SLICE};
+use crate::outbound::deliveries;
+use crate::outbox::Errand;
 use crate::{engine, outbound};
 
 /// However quiet it is, the index is looked at this often.
@@ -98,7 +101,14 @@ pub fn take_up(shared: &Shared, now: Millis) {
             }
         };
         for key in &found {
-            let Some((at, Due::Consumer(consumer))) = keys::parse_due(key) else { continue };
+            let (at, consumer) = match keys::parse_due(key) {
+                Some((at, Due::Consumer(consumer))) => (at, consumer),
+                Some((_, Due::Delivery(id))) => {
+                    deliveries::take_up(shared, &reader, id);
+                    continue;
+                }
+                _ => continue,
+            };
             let Ok(Some(enrolled)) = outbound::enrolled(&reader, &consumer) else { continue };
             if enrolled.timer_at == Some(at) {
                 shared.metrics.telling.found(Activity::of(&enrolled));
@@ -107,7 +117,7 @@ pub fn take_up(shared: &Shared, now: Millis) {
                 && now < until
             {
                 let epoch = enrolled.consumer.epoch;
-                shared.outbox.push(Told { consumer, epoch, attempt });
+                shared.outbox.push(Errand::Tell(Told { consumer, epoch, attempt }));
             }
         }
         match found.last() {
@@ -178,6 +188,10 @@ pub fn command(shared: &Shared, key: Bytes, due: Due) -> Result<Command, Failure
         let in_flight = shared.outbox.in_flight(&consumer);
         return Ok(Command::Timer { key, consumer, in_flight });
     }
+    if let Due::Delivery(id) = due {
+        let in_flight = shared.outbox.has_delivery(id);
+        return Ok(Command::DeliveryTimer { key, id, in_flight });
+    }
     let found = remains(&shared.state.reader(), &due).map_err(crate::reading::damaged)?;
     Ok(Command::Obligation { key, due, found })
 }
@@ -187,6 +201,7 @@ pub fn remains(reader: &Reader, due: &Due) -> Result<Vec<Bytes>, TableError> {
     match due {
         Due::Purge(id) => of_stream(reader, *id),
         Due::Unsubscribe(tenant, id) => of_subscription(reader, tenant, *id),
+        Due::Unhook(_, id) => of_hook(reader, *id),
         _ => Ok(Vec::new()),
     }
 }
@@ -197,6 +212,27 @@ fn of_stream(reader: &Reader, id: StreamId) -> Result<Vec<Bytes>, TableError> {
     if found.len() < PURGE_SLICE {
         let (from, to) = keys::producers(id);
         found.extend(reader.keys(&from, &to, PURGE_SLICE - found.len())?);
+    }
+    Ok(found)
+}
+
+fn of_hook(reader: &Reader, id: HookId) -> Result<Vec<Bytes>, TableError> {
+    let mut found = Vec::new();
+    let ranges = [
+        keys::deliveries(id),
+        keys::dead_letters(id),
+        keys::all_held(id),
+        keys::lanes(id),
+        keys::all_waiting(id),
+    ];
+    for (from, to) in ranges {
+        if found.len() < PURGE_SLICE {
+            found.extend(reader.keys(&from, &to, PURGE_SLICE - found.len())?);
+        }
+    }
+    let tally = keys::tally(id);
+    if reader.get(&tally)?.is_some() {
+        found.push(tally);
     }
     Ok(found)
 }

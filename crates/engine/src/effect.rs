@@ -1,9 +1,10 @@
 //! What is to happen once a batch is durable.
 
 use bytes::Bytes;
+use reveille_core::delivery::id::DeliveryId;
 use reveille_core::stream::StreamId;
 use reveille_core::subscription::SubscriptionId;
-use reveille_core::{Millis, Offset};
+use reveille_core::{Millis, Offset, Tenant};
 use reveille_store::keys::ConsumerKey;
 
 use crate::activity::Activity;
@@ -31,6 +32,21 @@ pub enum Effect {
     Tell(Told),
     /// A consumer is busy with something else now: that is counted.
     Moved(Moved),
+    /// An event is to be delivered.
+    Deliver(Job),
+}
+
+/// An attempt to deliver an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Job {
+    /// Which delivery.
+    pub id: DeliveryId,
+    /// For the how manieth time.
+    pub attempt: u32,
+    /// Whose.
+    pub tenant: Tenant,
+    /// What is to be said, if it is at hand.
+    pub words: Option<Bytes>,
 }
 
 /// What became of a consumer, for those who watch.

@@ -441,9 +441,11 @@ impl Engine {
 fn snapshot(shared: &Shared) -> Snapshot {
     let (active, frozen) = shared.state.overlay_bytes();
     let metrics = &shared.metrics;
-    let (read_only, subscriptions) = {
+    let (read_only, subscriptions, hooks) = {
         let partition = shared.lock();
-        (partition.read_only, u64::try_from(partition.registry.len()).unwrap_or(u64::MAX))
+        let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        let registry = &partition.registry;
+        (partition.read_only, count(registry.len()), count(registry.hooks.len()))
     };
     Snapshot {
         batches: metrics.batches.load(Ordering::Relaxed),
@@ -455,6 +457,7 @@ fn snapshot(shared: &Shared) -> Snapshot {
         watched: u64::try_from(shared.live.len()).unwrap_or(u64::MAX),
         read_only,
         telling: metrics.telling.snapshot(shared.outbox.traffic(), subscriptions),
+        delivering: metrics.delivering.snapshot(hooks),
     }
 }
 

@@ -54,6 +54,15 @@ pub enum Refused {
         /// Why not.
         why: Box<Rejected>,
     },
+    /// A hook of the same worker, pattern and method is there already.
+    #[error("Subscription already exists for this worker/pattern/method combination")]
+    HookExists,
+    /// There is no event of this id.
+    #[error("there is no event with this id")]
+    NoEvent,
+    /// There is no such dead letter, or it was made again already.
+    #[error("there is no dead letter with this id; it may have been retried already")]
+    NoDeadLetter,
     /// A subscription names more streams than it may.
     #[error("a subscription names at most {max} streams")]
     TooManyStreams {

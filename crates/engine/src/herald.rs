@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue};
 use reveille_core::consumer::WakeId;
+use reveille_core::delivery::hook::Hook;
+use reveille_core::delivery::id::DeliveryId;
 use reveille_core::signature::Ed25519Key;
 use reveille_core::subscription::Subscription;
 use reveille_core::{Millis, Offset, StreamPath};
@@ -62,8 +64,29 @@ pub struct Message {
     pub body: bytes::Bytes,
 }
 
+/// An event, as it is delivered to a hook.
+#[derive(Clone)]
+pub struct Dispatch {
+    /// To whom.
+    pub hook: Arc<Hook>,
+    /// Which delivery.
+    pub id: DeliveryId,
+    /// For the how manieth time.
+    pub attempt: u32,
+    /// The event's name.
+    pub event: Arc<str>,
+    /// What is said.
+    pub words: bytes::Bytes,
+    /// The time.
+    pub now: Millis,
+}
+
 /// Knows the words of the dialects.
 pub trait Herald: Send + Sync + 'static {
+    /// Where a delivery goes.
+    fn address(&self, hook: &Hook) -> String;
+    /// Puts a delivery into words.
+    fn letter(&self, dispatch: &Dispatch) -> Message;
     /// Puts a notice into words.
     fn message(&self, notice: &Notice) -> Message;
     /// Whether the body of a successful answer says that everything is done.

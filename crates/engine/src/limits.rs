@@ -70,6 +70,27 @@ pub const SLOW_AFTER_MS: u64 = 1_000;
 /// Followers of a stream that are told in the batch of an append; the rest in slices.
 pub const FOLLOWERS_SLICE: usize = 64;
 
+/// Hooks of an event that get their deliveries in the batch that brings it; the rest in slices.
+pub const FAN_OUT: usize = 64;
+
+/// Deliveries that one batch of events may begin; the rest in slices.
+pub const DELIVERIES_PER_BATCH: usize = 1_024;
+
+/// How long the name of a batch of events is remembered.
+pub const BATCH_MEMORY_MS: u64 = 86_400_000;
+
+/// Deliveries that are looked at in one step of a clean-up.
+pub const CLEAN_UP_SLICE: usize = 256;
+
+/// Deliveries of one hook that wait in memory; more of them are read when these are sent.
+pub const WAITING_PER_HOOK: usize = 4_096;
+/// Deliveries of one hook that may wait in memory however many of others do.
+pub const WAITING_PER_HOOK_ALWAYS: usize = 16;
+
+/// Words of events that wait in memory with their deliveries; others are read when it is their
+/// turn.
+pub const WAITING_WORDS_BYTES: usize = 32 << 20;
+
 /// Streams that a wake names; the others come with the next one.
 pub const NOTICE_STREAMS_MAX: usize = 1_000;
 

@@ -1,9 +1,11 @@
 //! What a partition counts. Names and formats are the server's business.
 
+mod delivering;
 mod telling;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+pub use delivering::{DeliveringMetrics, DeliveringSnapshot};
 pub use telling::{
     Attempted, BOUNDS_MS, Distribution, FAILURE_KINDS, TellingMetrics, TellingSnapshot,
 };
@@ -21,6 +23,8 @@ pub struct Metrics {
     pub disk_free: AtomicU64,
     /// Telling consumers.
     pub telling: TellingMetrics,
+    /// Delivering events.
+    pub delivering: DeliveringMetrics,
 }
 
 impl Metrics {
@@ -55,4 +59,6 @@ pub struct Snapshot {
     pub read_only: bool,
     /// Telling consumers.
     pub telling: TellingSnapshot,
+    /// Delivering events.
+    pub delivering: DeliveringSnapshot,
 }

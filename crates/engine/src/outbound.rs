@@ -2,6 +2,7 @@
 //! them.
 
 mod complaints;
+pub mod deliveries;
 
 use std::sync::Arc;
 
@@ -21,13 +22,14 @@ use crate::committer::Shared;
 use crate::doors::{Clock, Entropy};
 use crate::effect::Told;
 use crate::failure::Failure;
-use crate::herald::{Herald, Notice, NoticeStream};
+use crate::herald::{Herald, Message, Notice, NoticeStream};
 use crate::keyring::Keyring;
 use crate::limits::{NOTICE_STREAMS_MAX, SLOW_AFTER_MS};
 use crate::metrics::Attempted;
+use crate::outbox::Errand;
 use crate::spans::{self, Begun, Spans};
 use crate::touches::Touches;
-use crate::{due, engine, reading};
+use crate::{due, engine, reading, task};
 pub(crate) use complaints::Complaints;
 
 /// Everything that telling takes.
@@ -65,8 +67,17 @@ impl From<SendError> for Unsent {
 /// Makes attempts until the partition stops.
 pub(crate) async fn run(outbound: Arc<Outbound>) {
     loop {
-        while let Some(told) = outbound.shared.outbox.next() {
-            tokio::spawn(outbound.clone().attempt(told));
+        while let Some(errand) = outbound.shared.outbox.next() {
+            match errand {
+                Errand::Tell(told) => tokio::spawn(outbound.clone().attempt(told)),
+                Errand::Deliver(job) => tokio::spawn(outbound.clone().deliver(job)),
+            };
+        }
+        while let Some((hook, from)) = outbound.shared.outbox.next_refill() {
+            let shared = outbound.shared.clone();
+            tokio::spawn(async move {
+                task::blocking(move || deliveries::refill(&shared, hook, from)).await;
+            });
         }
         if outbound.shared.lock().stopping {
             return;
@@ -92,9 +103,9 @@ impl Outbound {
             if let Some(span) = span {
                 self.end_span(span, &notice, &ended);
             }
-            self.report(ended).await;
+            self.report(&Command::Ended(ended)).await;
         }
-        self.shared.outbox.ended(&told, slow);
+        self.shared.outbox.ended(&Errand::Tell(told), slow);
     }
 
     /// Sends a notice and waits for its answer; one that takes long makes room for others.
@@ -107,9 +118,21 @@ impl Outbound {
         let destination =
             destination.map_err(|error| Unsent { kind: "destination", text: error.to_string() })?;
         let message = self.herald.message(notice);
-        let (headers, body) = (message.headers, message.body);
+        self.post(destination, message, self.timings.webhook_timeout_ms, slow).await
+    }
+
+    /// Sends a request and waits for its answer, but no longer than this; one that takes a while
+    /// makes room for others.
+    async fn post(
+        &self,
+        destination: Destination,
+        message: Message,
+        timeout_ms: u64,
+        slow: &mut bool,
+    ) -> Result<Answer, Unsent> {
+        let Message { headers, body } = message;
         let mut posting = self.courier.post(Request { destination, headers, body });
-        let deadline = self.clock.now() + self.timings.webhook_timeout_ms;
+        let deadline = self.clock.now() + timeout_ms;
         let mut slow_at = self.clock.now() + SLOW_AFTER_MS;
         loop {
             let until = slow_at.min(deadline);
@@ -167,10 +190,9 @@ impl Outbound {
 
     /// What came of an attempt is written down, however long that takes: until then nobody makes
     /// the next one.
-    async fn report(&self, ended: Ended) {
-        let command = Command::Ended(ended);
+    async fn report(&self, command: &Command) {
         loop {
-            match engine::run(&self.shared, self.clock.as_ref(), &command).await {
+            match engine::run(&self.shared, self.clock.as_ref(), command).await {
                 Err(Failure::Unavailable(crate::failure::Unavailable::Busy)) => {
                     let later = self.clock.now() + due::PAUSE_MS;
                     self.clock.sleep_until(later).await;

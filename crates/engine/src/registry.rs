@@ -5,11 +5,14 @@ use std::sync::Arc;
 
 use reveille_core::condition::WakeCondition;
 use reveille_core::consumer::Dialect;
+use reveille_core::delivery::hook::Hook;
 use reveille_core::matcher::Matcher;
 use reveille_core::subscription::{Subscription, SubscriptionId};
 use reveille_core::{StreamPath, Tenant};
 use reveille_store::state::Reader;
 use reveille_store::{keys, record};
+
+use crate::hooks::Hooks;
 
 /// Subscriptions that are read at once when a partition opens.
 const LOAD_SLICE: usize = 1_024;
@@ -21,6 +24,8 @@ pub struct Registry {
     by_name: HashMap<(Tenant, Dialect, Arc<str>), SubscriptionId>,
     matchers: HashMap<Tenant, Matcher<u64>>,
     conditions: HashMap<SubscriptionId, Arc<WakeCondition>>,
+    /// Who gets deliveries.
+    pub hooks: Hooks,
     /// Whether anybody follows a stream by name; never taken back until the next start.
     pub(crate) any_followers: bool,
 }
@@ -31,6 +36,8 @@ pub(crate) enum Change {
     Added(Arc<Subscription>),
     Removed(Arc<Subscription>),
     Followed,
+    Hooked(Arc<Hook>),
+    Unhooked(Arc<Hook>),
 }
 
 impl Registry {
@@ -54,6 +61,7 @@ impl Registry {
         let (from, to) = keys::all_followers();
         let followers = reader.keys(&from, &to, 1).map_err(|error| error.to_string())?;
         registry.any_followers = !followers.is_empty();
+        registry.hooks = Hooks::load(reader)?;
         Ok(registry)
     }
 
@@ -62,6 +70,8 @@ impl Registry {
             Change::Added(subscription) => self.add(subscription),
             Change::Removed(subscription) => self.remove(&subscription),
             Change::Followed => self.any_followers = true,
+            Change::Hooked(hook) => self.hooks.put(hook),
+            Change::Unhooked(hook) => self.hooks.remove(&hook),
         }
     }
 

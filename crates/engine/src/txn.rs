@@ -1,6 +1,6 @@
 //! What a decision reads and writes: kept apart until it is known to be whole.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 use reveille_core::producer::ProducerState;
@@ -15,6 +15,7 @@ use reveille_store::state::Reader;
 
 use crate::command::Answer;
 use crate::effect::Effect;
+use crate::hooks::Hooks;
 use crate::partition::{Fetched, Pending};
 use crate::registry::{Change, Registry};
 use crate::touches::Touches;
@@ -59,7 +60,18 @@ pub(crate) struct Txn<'a> {
     /// The trace that this is a part of.
     pub(crate) trace: Option<Trace>,
     draws: u64,
+    indexed: Indexed,
 }
+
+/// Where the last change of each key is, as far as somebody asked.
+#[derive(Default)]
+struct Indexed {
+    last: HashMap<Bytes, usize, foldhash::fast::RandomState>,
+    len: usize,
+}
+
+/// Up to this many changes are looked through one by one.
+const SCANNED_WRITES: usize = 32;
 
 /// What a decision is made from.
 pub(crate) struct Given<'a> {
@@ -87,11 +99,16 @@ impl<'a> Txn<'a> {
             changes: Vec::new(),
             trace: None,
             draws: 0,
+            indexed: Indexed::default(),
         }
     }
 
     pub(crate) fn registry(&self) -> &'a Registry {
         self.given.registry
+    }
+
+    pub(crate) fn hooks(&self) -> &'a Hooks {
+        &self.given.registry.hooks
     }
 
     pub(crate) fn timings(&self) -> &'a Timings {
@@ -110,7 +127,7 @@ impl<'a> Txn<'a> {
 
     /// The value of a key: this decision's own, then what is being synced, then what is durable.
     pub(crate) fn get(&mut self, key: &Bytes) -> Result<Option<Bytes>, Missing> {
-        if let Some((_, value)) = self.writes.iter().rev().find(|(written, _)| written == key) {
+        if let Some(value) = self.written(key) {
             return Ok(value.clone());
         }
         if let Some(value) = self.given.pending.get(key) {
@@ -130,6 +147,22 @@ impl<'a> Txn<'a> {
             return Ok(value.clone());
         }
         Err(Missing::Wanted(vec![Wanted::Key(key.clone())]))
+    }
+
+    /// What this decision wrote to a key, if it did.
+    fn written(&mut self, key: &Bytes) -> Option<&Option<Bytes>> {
+        // Most decisions write a few keys; for one that writes hundreds, a walk over all of them
+        // for every look would take longer than everything else.
+        if self.writes.len() <= SCANNED_WRITES {
+            return self.writes.iter().rev().find(|(it, _)| it == key).map(|(_, value)| value);
+        }
+        let fresh = self.writes.iter().enumerate().skip(self.indexed.len);
+        for (index, (written, _)) in fresh {
+            self.indexed.last.insert(written.clone(), index);
+        }
+        self.indexed.len = self.writes.len();
+        let index = self.indexed.last.get(key)?;
+        self.writes.get(*index).map(|(_, value)| value)
     }
 
     /// Makes sure that all these keys can be read, or asks for those that cannot at once.

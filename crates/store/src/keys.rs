@@ -15,12 +15,31 @@
 //! | `08` link | subscription id `u64`, path | how far a stream is processed, as CBOR |
 //! | `09` backlog | subscription id `u64`, path | empty: the stream has more than was acknowledged |
 //! | `0a` follower | tenant, `00`, path, `00`, subscription id `u64`, path of its consumer | empty: the consumer follows the stream by name |
+//! | `0d` hook | tenant, `00`, name | [`Hook`](reveille_core::delivery::hook::Hook) as CBOR |
+//! | `0e` event | tenant, `00`, number `u64` | [`Recorded`](crate::record::Recorded) as CBOR |
+//! | `0f` event id | tenant, `00`, id | number of the event that had it last, `u64` |
+//! | `10` delivery | hook `u64`, event `u64`, round `u16` | [`Dispatched`](crate::record::Dispatched) as CBOR |
+//! | `11` tally | hook `u64` | [`Tally`](reveille_core::delivery::hook::Tally) as CBOR |
+//! | `12` dead letter | hook `u64`, `ff…` minus time of death `u64`, event `u64`, round `u16` | empty: newest first |
+//! | `13` held | hook `u64`, event `u64`, round `u16` | empty: waits for its hook to be active |
+//! | `14` lane | hook `u64`, lane `u64` | [`Lane`](reveille_core::delivery::lane::Lane) as CBOR |
+//! | `15` waiting | hook `u64`, lane `u64`, event `u64`, round `u16` | empty: waits for its turn in the lane |
+//! | `16` fan-out | tenant, `00`, event `u64` | number of the last hook that has its delivery, `u64` |
+//! | `17` ingested | tenant, `00`, id of a batch | how many events it had, `u64` |
+//! | `18` later | time in ms `u64`, key | empty: the key is of no use after that time |
+
+mod deliveries;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use reveille_core::consumer::Dialect;
+use reveille_core::delivery::hook::HookId;
+use reveille_core::delivery::id::{DeliveryId, EventNo};
 use reveille_core::stream::StreamId;
 use reveille_core::subscription::SubscriptionId;
 use reveille_core::{Millis, StreamPath, Tenant};
+
+pub use deliveries::*;
+use deliveries::{parse_no, put_no};
 
 const META: u8 = 0x01;
 const STREAM: u8 = 0x02;
@@ -33,6 +52,18 @@ const CONSUMER: u8 = 0x07;
 const LINK: u8 = 0x08;
 const BACKLOG: u8 = 0x09;
 const FOLLOWER: u8 = 0x0a;
+const HOOK: u8 = 0x0d;
+const EVENT: u8 = 0x0e;
+const EVENT_ID: u8 = 0x0f;
+const DELIVERY: u8 = 0x10;
+const TALLY: u8 = 0x11;
+const DEAD_LETTER: u8 = 0x12;
+const HELD: u8 = 0x13;
+const LANE: u8 = 0x14;
+const WAITING: u8 = 0x15;
+const FAN_OUT: u8 = 0x16;
+const INGESTED: u8 = 0x17;
+const LATER: u8 = 0x18;
 
 const DUE_EXPIRE: u8 = 0x01;
 const DUE_PURGE: u8 = 0x02;
@@ -41,6 +72,11 @@ const DUE_CONSUMER: u8 = 0x04;
 const DUE_UNSUBSCRIBE: u8 = 0x05;
 const DUE_FORGET: u8 = 0x06;
 const DUE_TELL: u8 = 0x07;
+const DUE_DELIVERY: u8 = 0x09;
+const DUE_FAN_OUT: u8 = 0x0a;
+const DUE_BACKFILL: u8 = 0x0b;
+const DUE_RESUME: u8 = 0x0c;
+const DUE_UNHOOK: u8 = 0x0d;
 
 /// The names under the meta tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -179,6 +215,16 @@ pub enum Due {
     /// A stream has grown, and more consumers follow it than one batch can tell: the rest of them,
     /// from this key on.
     Tell(Tenant, StreamPath, StreamId, Bytes),
+    /// A delivery is to be tried, or may have waited long enough for an attempt.
+    Delivery(DeliveryId),
+    /// An event is for more hooks than one batch has deliveries for: the next of them.
+    FanOut(Tenant, EventNo),
+    /// A hook is to get events from before its time: the next of them.
+    Backfill(Tenant, HookId),
+    /// A hook is active again: what was held meanwhile is to be tried.
+    Resume(Tenant, HookId),
+    /// A hook has ended: its deliveries and what belongs to them are to be removed.
+    Unhook(Tenant, HookId),
 }
 
 /// Which consumer: of a subscription, for a stream; without a path where the subscription is one
@@ -207,11 +253,7 @@ pub fn due(at: Millis, due: &Due) -> Bytes {
             key.put_u8(DUE_CONSUMER);
             put_consumer(&mut key, consumer_key);
         }
-        Due::Unsubscribe(tenant, id) => {
-            key.put_u8(DUE_UNSUBSCRIBE);
-            key.put_u64(id.0);
-            key.put_slice(tenant.as_str().as_bytes());
-        }
+        Due::Unsubscribe(tenant, id) => put_numbered(&mut key, DUE_UNSUBSCRIBE, tenant, id.0),
         Due::Forget(tenant, path, id) => {
             key.put_u8(DUE_FORGET);
             key.put_u64(id.0);
@@ -224,8 +266,29 @@ pub fn due(at: Millis, due: &Due) -> Bytes {
             key.put_u8(0);
             key.put_slice(from);
         }
+        Due::Delivery(id) => {
+            key.put_u8(DUE_DELIVERY);
+            key.put_u64(id.hook.0);
+            put_no(&mut key, id.no);
+        }
+        Due::FanOut(tenant, event) => put_numbered(&mut key, DUE_FAN_OUT, tenant, event.0),
+        Due::Backfill(tenant, hook) => put_numbered(&mut key, DUE_BACKFILL, tenant, hook.0),
+        Due::Resume(tenant, hook) => put_numbered(&mut key, DUE_RESUME, tenant, hook.0),
+        Due::Unhook(tenant, hook) => put_numbered(&mut key, DUE_UNHOOK, tenant, hook.0),
     }
     key.freeze()
+}
+
+fn put_numbered(key: &mut BytesMut, kind: u8, tenant: &Tenant, number: u64) {
+    key.put_u8(kind);
+    key.put_u64(number);
+    key.put_slice(tenant.as_str().as_bytes());
+}
+
+fn parse_numbered(subject: &[u8]) -> Option<(Tenant, u64)> {
+    let (number, tenant) = subject.split_first_chunk::<8>()?;
+    let tenant = Tenant::parse(std::str::from_utf8(tenant).ok()?).ok()?;
+    Some((tenant, u64::from_be_bytes(*number)))
 }
 
 /// A release is told apart from others of the same source by the fork that ended.
@@ -264,10 +327,17 @@ pub fn parse_due(key: &[u8]) -> Option<(Millis, Due)> {
         }
         DUE_CONSUMER => Due::Consumer(parse_consumer_key(subject)?),
         DUE_UNSUBSCRIBE => {
-            let (id, tenant) = subject.split_first_chunk::<8>()?;
-            let tenant = Tenant::parse(std::str::from_utf8(tenant).ok()?).ok()?;
-            Due::Unsubscribe(tenant, SubscriptionId(u64::from_be_bytes(*id)))
+            parse_numbered(subject).map(|(t, id)| Due::Unsubscribe(t, SubscriptionId(id)))?
         }
+        DUE_DELIVERY => {
+            let (hook, no) = subject.split_first_chunk::<8>()?;
+            let hook = HookId(u64::from_be_bytes(*hook));
+            Due::Delivery(DeliveryId { hook, no: parse_no(no)? })
+        }
+        DUE_FAN_OUT => parse_numbered(subject).map(|(t, no)| Due::FanOut(t, EventNo(no)))?,
+        DUE_BACKFILL => parse_numbered(subject).map(|(t, id)| Due::Backfill(t, HookId(id)))?,
+        DUE_RESUME => parse_numbered(subject).map(|(t, id)| Due::Resume(t, HookId(id)))?,
+        DUE_UNHOOK => parse_numbered(subject).map(|(t, id)| Due::Unhook(t, HookId(id)))?,
         DUE_FORGET => {
             let (id, named) = subject.split_first_chunk::<8>()?;
             let (tenant, path) = parse_subject(named)?;
@@ -417,6 +487,8 @@ fn parse_consumer_key(bytes: &[u8]) -> Option<ConsumerKey> {
 
 #[cfg(test)]
 mod tests {
+    use reveille_core::delivery::id::DeliveryNo;
+
     use super::*;
 
     fn subject() -> (Tenant, StreamPath) {
@@ -439,6 +511,14 @@ mod tests {
             Due::Unsubscribe(tenant.clone(), SubscriptionId(4)),
             Due::Forget(tenant.clone(), path.clone(), StreamId(3)),
             Due::Tell(tenant.clone(), path.clone(), StreamId(3), from),
+            Due::Delivery(DeliveryId {
+                hook: HookId(7),
+                no: DeliveryNo { event: EventNo(8), round: 9 },
+            }),
+            Due::FanOut(tenant.clone(), EventNo(8)),
+            Due::Backfill(tenant.clone(), HookId(7)),
+            Due::Resume(tenant.clone(), HookId(7)),
+            Due::Unhook(tenant.clone(), HookId(7)),
         ] {
             let key = due(Millis(5), &obligation);
             assert_eq!(parse_due(&key), Some((Millis(5), obligation)));

@@ -4,6 +4,8 @@
 //! are skipped, so that a newer server reads what an older one wrote.
 
 mod consumer;
+mod delivery;
+mod hook;
 mod subscription;
 
 use std::sync::Arc;
@@ -16,6 +18,11 @@ use reveille_core::stream::{Closed, Expiry, Fork, Head, StreamId};
 use reveille_core::{ContentType, Millis, Offset, StreamPath};
 
 pub use consumer::{Enrolled, Linked, decode_consumer, decode_link, encode_consumer, encode_link};
+pub use delivery::{
+    Dispatched, Recorded, decode_delivery, decode_event, decode_lane, decode_tally,
+    encode_delivery, encode_event, encode_lane, encode_tally,
+};
+pub use hook::{decode_hook, encode_hook};
 pub use subscription::{
     SigningKey, decode_signing_keys, decode_subscription, encode_signing_keys, encode_subscription,
 };

@@ -6,7 +6,7 @@ use reveille_core::stream::{Expiry, Head, StreamId};
 use reveille_core::{Millis, StreamPath, Tenant};
 use reveille_store::keys::Due;
 
-use super::{Answer, consumer};
+use super::{Answer, consumer, hook, ingest};
 use crate::txn::{Missing, Txn};
 
 /// Writes down that a stream was read, if it is still the one that was.
@@ -57,8 +57,23 @@ pub(super) fn fulfil(
             }
             txn.remove(key);
         }
-        Due::Consumer(_) => unreachable!("a consumer's time is a command of its own"),
-        Due::Purge(_) | Due::Unsubscribe(..) => {
+        Due::Consumer(_) | Due::Delivery(_) => {
+            unreachable!("the time of a consumer or a delivery is a command of its own")
+        }
+        // The entry is removed first: it may be written anew for what is left.
+        Due::FanOut(tenant, event) => {
+            txn.remove(key);
+            ingest::fan_out(txn, tenant, *event)?;
+        }
+        Due::Backfill(tenant, id) => {
+            txn.remove(key);
+            hook::backfill(txn, tenant, *id)?;
+        }
+        Due::Resume(tenant, id) => {
+            txn.remove(key);
+            hook::resume(txn, tenant, *id)?;
+        }
+        Due::Purge(_) | Due::Unsubscribe(..) | Due::Unhook(..) => {
             txn.remove_all(found)?;
             // The entry stays until a look finds nothing more.
             if found.is_empty() {

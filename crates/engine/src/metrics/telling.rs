@@ -52,7 +52,7 @@ pub struct TellingMetrics {
 
 /// Times, by how long they were.
 #[derive(Debug, Default)]
-struct Histogram {
+pub(super) struct Histogram {
     buckets: [AtomicU64; BUCKETS],
     sum_ms: AtomicU64,
 }
@@ -158,7 +158,7 @@ impl TellingMetrics {
 }
 
 impl Histogram {
-    fn add(&self, ms: u64) {
+    pub(super) fn add(&self, ms: u64) {
         let bucket = BOUNDS_MS.partition_point(|bound| *bound < ms);
         if let Some(bucket) = self.buckets.get(bucket) {
             bucket.fetch_add(1, Ordering::Relaxed);
@@ -166,7 +166,7 @@ impl Histogram {
         self.sum_ms.fetch_add(ms, Ordering::Relaxed);
     }
 
-    fn snapshot(&self) -> Distribution {
+    pub(super) fn snapshot(&self) -> Distribution {
         Distribution {
             buckets: self.buckets.each_ref().map(|bucket| bucket.load(Ordering::Relaxed)),
             sum_ms: self.sum_ms.load(Ordering::Relaxed),

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use reveille_core::Millis;
+use reveille_core::delivery::hook::HookId;
 use reveille_core::subscription::SubscriptionId;
 
 /// From one complaint about a subscription to the next.
@@ -12,15 +13,25 @@ const EVERY_MS: u64 = 60_000;
 /// wait.
 const REMEMBERED_MAX: usize = 10_000;
 
-/// When each subscription was last complained about.
+/// When each subscription or hook was last complained about; they have their numbers from one
+/// sequence.
 #[derive(Default)]
 pub(crate) struct Complaints {
-    last: Mutex<HashMap<SubscriptionId, Millis>>,
+    last: Mutex<HashMap<u64, Millis>>,
 }
 
 impl Complaints {
-    /// Whether to complain now.
+    /// Whether to complain about a subscription now.
     pub(crate) fn is_due(&self, subscription: SubscriptionId, now: Millis) -> bool {
+        self.is_due_for(subscription.0, now)
+    }
+
+    /// Whether to complain about a hook now.
+    pub(crate) fn is_due_for_hook(&self, hook: HookId, now: Millis) -> bool {
+        self.is_due_for(hook.0, now)
+    }
+
+    fn is_due_for(&self, subscription: u64, now: Millis) -> bool {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.get(&subscription).is_some_and(|at| now.since(*at) < EVERY_MS) {
             return false;

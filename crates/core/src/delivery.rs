@@ -1,0 +1,260 @@
+//! The life of a delivery: one event on its way to one hook.
+//!
+//! ```text
+//!              ┌───────── failed, attempts left ─────────┐
+//!              ▼                                         │
+//! queued ─▶ pending ──── its time has come ─────▶ leased ┼─▶ delivered
+//!   (lane)     ▲                                    │    ├─▶ dead       attempts used up, or final
+//!              └── held ◀── its hook is not active ─┘    └─▶ dropped    not owed any more
+//! ```
+//!
+//! One [`Delivery::step`] for all faces; what differs between them is a [`Policy`]. Time and
+//! randomness come in with the step. A leased delivery is being tried: its lease has an end, so
+//! that an attempt which nobody made, because the process ended or there was no room, is made
+//! again under the same number.
+
+pub mod hook;
+pub mod id;
+pub mod lane;
+pub mod policy;
+
+use std::sync::Arc;
+
+use crate::time::Millis;
+pub use policy::{Backoff, Order, Policy, StatusSet, Verdict};
+
+/// A delivery, but for what is delivered and to whom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivery {
+    /// Where it stands.
+    pub phase: Phase,
+    /// Attempts that were answered or failed, in order.
+    pub attempts: Vec<Attempt>,
+}
+
+/// Where a delivery stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Others of its lane come first.
+    Queued,
+    /// It is to be tried at a time.
+    Pending {
+        /// When.
+        at: Millis,
+    },
+    /// It is being tried.
+    Leased {
+        /// For the how manieth time.
+        attempt: u32,
+        /// An attempt that is not under way by then was never made.
+        until: Millis,
+    },
+    /// Its hook is not active: it waits until that changes.
+    Held,
+    /// It was accepted.
+    Delivered {
+        /// When.
+        at: Millis,
+    },
+    /// It is tried no more.
+    Dead {
+        /// Since when.
+        at: Millis,
+        /// Why.
+        why: Death,
+    },
+    /// It is not owed any more.
+    Dropped {
+        /// Since when.
+        at: Millis,
+    },
+}
+
+/// Why a delivery is tried no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Death {
+    /// All attempts failed.
+    Exhausted,
+    /// It was refused in a way that no repetition changes.
+    Refused,
+}
+
+/// An attempt that has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attempt {
+    /// Its number, from 1.
+    pub number: u32,
+    /// When it ended.
+    pub at: Millis,
+    /// How long it took.
+    pub took_ms: u64,
+    /// The status of the answer, if there was one.
+    pub status: Option<u16>,
+    /// What went wrong; `None` if it was accepted.
+    pub error: Option<Arc<str>>,
+    /// The beginning of an accepted attempt's answer.
+    pub response: Option<Arc<str>>,
+}
+
+/// Something happens to a delivery.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// An attempt was answered, or failed.
+    Answered {
+        /// What came of it.
+        attempt: Attempt,
+        /// What that means.
+        verdict: Verdict,
+    },
+    /// A time has come, perhaps.
+    Timer {
+        /// Whether an attempt is really under way or waits for its turn to be.
+        in_flight: bool,
+    },
+    /// An attempt was not made, because its hook is not active.
+    Unsent {
+        /// Which.
+        attempt: u32,
+    },
+    /// It is the first of its lane now.
+    Turn,
+    /// Its hook is active again.
+    Resumed,
+    /// It is not owed any more.
+    Drop,
+}
+
+/// What a step is given.
+#[derive(Debug, Clone, Copy)]
+pub struct Given<'a> {
+    /// The time.
+    pub now: Millis,
+    /// Any number.
+    pub random: u64,
+    /// The rules.
+    pub policy: &'a Policy,
+    /// Whether the hook is active.
+    pub active: bool,
+}
+
+/// A step that was taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// The delivery after it.
+    pub delivery: Delivery,
+    /// The attempt to make now, if there is one.
+    pub send: Option<u32>,
+    /// Whether the hook itself is to end.
+    pub ends_hook: bool,
+}
+
+impl Delivery {
+    /// A delivery that begins: tried at once, unless others come first.
+    pub fn begin(given: &Given<'_>, first_of_lane: bool) -> Step {
+        let delivery = Delivery { phase: Phase::Queued, attempts: Vec::new() };
+        let mut step = Step { delivery, send: None, ends_hook: false };
+        if first_of_lane {
+            step.lease(given);
+        }
+        step
+    }
+
+    /// What becomes of it.
+    pub fn step(&self, given: &Given<'_>, input: Input) -> Step {
+        let mut step = Step { delivery: self.clone(), send: None, ends_hook: false };
+        match (self.phase, input) {
+            // The end is the end, whatever comes late.
+            (Phase::Delivered { .. } | Phase::Dead { .. } | Phase::Dropped { .. }, _) => {}
+            (_, Input::Drop) => step.delivery.phase = Phase::Dropped { at: given.now },
+            (Phase::Leased { attempt, .. }, Input::Answered { attempt: ended, verdict })
+                if ended.number == attempt =>
+            {
+                step.answered(given, ended, verdict);
+            }
+            (Phase::Leased { attempt, .. }, Input::Unsent { attempt: unsent })
+                if unsent == attempt =>
+            {
+                step.lease(given);
+            }
+            (_, Input::Answered { .. } | Input::Unsent { .. }) => {}
+            (Phase::Pending { at }, Input::Timer { .. }) if at <= given.now => step.lease(given),
+            (Phase::Leased { until, .. }, Input::Timer { in_flight }) if until <= given.now => {
+                if in_flight {
+                    step.extend(given);
+                } else {
+                    step.lease(given);
+                }
+            }
+            (_, Input::Timer { .. }) => {}
+            (Phase::Queued, Input::Turn) | (Phase::Held, Input::Resumed) => step.lease(given),
+            (_, Input::Turn | Input::Resumed) => {}
+        }
+        step
+    }
+
+    /// When something must happen by itself.
+    pub fn deadline(&self) -> Option<Millis> {
+        match self.phase {
+            Phase::Pending { at } | Phase::Leased { until: at, .. } => Some(at),
+            Phase::Queued
+            | Phase::Held
+            | Phase::Delivered { .. }
+            | Phase::Dead { .. }
+            | Phase::Dropped { .. } => None,
+        }
+    }
+
+    /// When it came to its end.
+    pub fn ended_at(&self) -> Option<Millis> {
+        match self.phase {
+            Phase::Delivered { at } | Phase::Dead { at, .. } | Phase::Dropped { at } => Some(at),
+            Phase::Queued | Phase::Pending { .. } | Phase::Leased { .. } | Phase::Held => None,
+        }
+    }
+
+    /// The number of the next attempt.
+    fn next_attempt(&self) -> u32 {
+        self.attempts.last().map_or(1, |last| last.number.saturating_add(1))
+    }
+}
+
+impl Step {
+    /// The next attempt is to be made, if the hook wants any.
+    fn lease(&mut self, given: &Given<'_>) {
+        if !given.active {
+            self.delivery.phase = Phase::Held;
+            return;
+        }
+        let attempt = self.delivery.next_attempt();
+        self.delivery.phase = Phase::Leased { attempt, until: given.now + given.policy.lease_ms() };
+        self.send = Some(attempt);
+    }
+
+    /// The attempt is still under way: it has more time.
+    fn extend(&mut self, given: &Given<'_>) {
+        if let Phase::Leased { until, .. } = &mut self.delivery.phase {
+            *until = given.now + given.policy.lease_ms();
+        }
+    }
+
+    fn answered(&mut self, given: &Given<'_>, attempt: Attempt, verdict: Verdict) {
+        let (now, policy) = (given.now, given.policy);
+        let number = attempt.number;
+        self.delivery.attempts.push(attempt);
+        self.delivery.phase = match verdict {
+            Verdict::Delivered => Phase::Delivered { at: now },
+            Verdict::Refused => Phase::Dead { at: now, why: Death::Refused },
+            Verdict::Ends => {
+                self.ends_hook = true;
+                Phase::Dropped { at: now }
+            }
+            Verdict::Failed if number >= policy.attempts => {
+                Phase::Dead { at: now, why: Death::Exhausted }
+            }
+            Verdict::Failed => Phase::Pending { at: policy.retry_at(now, number, given.random) },
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests;

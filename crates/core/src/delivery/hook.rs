@@ -1,0 +1,270 @@
+//! A hook: who gets a delivery of which events, and how.
+
+use std::sync::Arc;
+
+use super::id::EventNo;
+use super::policy::{Backoff, Order, Policy, StatusSet};
+use super::{Delivery, Phase};
+use crate::event::worker::{RpcMethod, WorkerId};
+use crate::event::{EventPattern, EventType};
+use crate::tenant::Tenant;
+use crate::time::Millis;
+
+/// One hook, from the same numbers as streams, subscriptions and events have: a hook is older than
+/// the events that it is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HookId(pub u64);
+
+/// A hook as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hook {
+    /// Its number.
+    pub id: HookId,
+    /// Whose.
+    pub tenant: Tenant,
+    /// The name that the world knows it by.
+    pub name: Arc<str>,
+    /// When it was made.
+    pub created_at: Millis,
+    /// When its owner last changed it.
+    pub updated_at: Millis,
+    /// When it was active, oldest first; the last one may be open.
+    pub spans: Vec<Span>,
+    /// Events from before its time that it is still to get.
+    pub backfill: Option<Backfill>,
+    /// What its owner wishes.
+    pub wish: Wish,
+}
+
+/// From one event to before another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// The first.
+    pub from: EventNo,
+    /// The first that it is not for; `None` if that has not come.
+    pub to: Option<EventNo>,
+}
+
+/// Events that came before a hook, and that it is to get all the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Backfill {
+    /// The next one to look at, or any before it.
+    pub next: EventNo,
+}
+
+/// What a hook's owner wishes, in the words of a face.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wish {
+    /// Events whose type matches, to a worker.
+    Events(EventWish),
+}
+
+/// Events whose type matches, to a worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventWish {
+    /// Which.
+    pub pattern: EventPattern,
+    /// To which worker.
+    pub worker: WorkerId,
+    /// By which binding, if there is one of that name.
+    pub binding: Option<Arc<str>>,
+    /// What is called there.
+    pub method: RpcMethod,
+    /// How often a delivery is tried in all; none is as good as one.
+    pub max_retries: u32,
+    /// How long an attempt may take.
+    pub timeout_ms: u64,
+    /// Signs deliveries.
+    pub secret: Option<Arc<str>>,
+    /// Whether events are delivered one after another.
+    pub ordered: bool,
+}
+
+/// What may be changed about a hook.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Edit {
+    /// How often.
+    pub max_retries: Option<u32>,
+    /// How long.
+    pub timeout_ms: Option<u64>,
+    /// What is called.
+    pub method: Option<RpcMethod>,
+}
+
+/// What no two hooks of a tenant may have alike.
+pub type Identity = (WorkerId, EventPattern, RpcMethod);
+
+impl Hook {
+    /// Whether it is active now.
+    pub fn is_active(&self) -> bool {
+        self.spans.last().is_some_and(|span| span.to.is_none())
+    }
+
+    /// Whether it was active when an event came.
+    pub fn was_active_at(&self, event: EventNo) -> bool {
+        let within = |span: &Span| span.from <= event && span.to.is_none_or(|to| event < to);
+        self.spans.iter().any(within)
+    }
+
+    /// The same hook, active or not from event `next` on. Spans that ended before `oldest`, the
+    /// oldest event that not everybody was told of, are of no interest any more.
+    pub fn with_active(&self, active: bool, next: EventNo, oldest: EventNo) -> Hook {
+        let mut hook = self.clone();
+        if active == hook.is_active() {
+            return hook;
+        }
+        if active {
+            hook.spans.retain(|span| span.to.is_some_and(|to| to > oldest));
+            hook.spans.push(Span { from: next, to: None });
+        } else if let Some(last) = hook.spans.last_mut() {
+            last.to = Some(next);
+        }
+        hook
+    }
+
+    /// Whether events of this type are for it.
+    pub fn wants(&self, kind: &EventType) -> bool {
+        let Wish::Events(wish) = &self.wish;
+        wish.pattern.matches(kind)
+    }
+
+    /// The rules that its deliveries follow.
+    pub fn policy(&self, retry_scale_milli: u64) -> Policy {
+        let Wish::Events(wish) = &self.wish;
+        Policy {
+            timeout_ms: wish.timeout_ms,
+            attempts: wish.max_retries.max(1),
+            backoff: Backoff { base_ms: 1_000, cap_ms: 300_000, jitter_ms: 1_000 },
+            retry_scale_milli,
+            refused: StatusSet::Empty,
+            ends: None,
+            order: if wish.ordered { Order::Lanes } else { Order::None },
+        }
+    }
+
+    /// The lane of a delivery, where deliveries are in order.
+    pub fn lane(&self) -> Option<u64> {
+        let Wish::Events(wish) = &self.wish;
+        wish.ordered.then_some(0)
+    }
+
+    /// The hook with some of its settings changed.
+    pub fn edited(&self, edit: &Edit, now: Millis) -> Hook {
+        let mut hook = Hook { updated_at: now, ..self.clone() };
+        let Wish::Events(wish) = &mut hook.wish;
+        if let Some(max_retries) = edit.max_retries {
+            wish.max_retries = max_retries;
+        }
+        if let Some(timeout_ms) = edit.timeout_ms {
+            wish.timeout_ms = timeout_ms;
+        }
+        if let Some(method) = &edit.method {
+            wish.method = method.clone();
+        }
+        hook
+    }
+}
+
+impl Wish {
+    /// What tells it from all others of its tenant.
+    pub fn identity(&self) -> Identity {
+        let Wish::Events(wish) = self;
+        (wish.worker.clone(), wish.pattern.clone(), wish.method.clone())
+    }
+}
+
+/// How a delivery is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// It was never tried to an end.
+    Pending,
+    /// It was tried, and will be again.
+    Failed,
+    /// It was accepted.
+    Delivered,
+    /// It is tried no more.
+    Dead,
+    /// It is not owed any more.
+    Dropped,
+}
+
+impl Delivery {
+    /// How it is counted.
+    pub fn standing(&self) -> Standing {
+        match self.phase {
+            Phase::Delivered { .. } => Standing::Delivered,
+            Phase::Dead { .. } => Standing::Dead,
+            Phase::Dropped { .. } => Standing::Dropped,
+            _ if self.attempts.is_empty() => Standing::Pending,
+            _ => Standing::Failed,
+        }
+    }
+}
+
+/// The deliveries of a hook, counted. Whatever began stands somewhere:
+/// `begun = pending + failed + delivered + died + dropped`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tally {
+    /// Deliveries that began, ever.
+    pub begun: u64,
+    /// Never tried to an end, now.
+    pub pending: u64,
+    /// Tried, and to be tried again, now.
+    pub failed: u64,
+    /// Accepted, ever.
+    pub delivered: u64,
+    /// Given up, ever.
+    pub died: u64,
+    /// Not owed any more, ever.
+    pub dropped: u64,
+    /// Attempts that ended, ever.
+    pub attempts: u64,
+    /// Dead letters that nobody has had made again, now.
+    pub dead_letters: u64,
+    /// Deliveries that there is a record of, now.
+    pub kept: u64,
+    /// Attempts that there is a record of, now.
+    pub logs: u64,
+}
+
+impl Tally {
+    /// Counts a delivery that has become another, begun (`None` before) or been forgotten (`None`
+    /// after).
+    pub fn moved(&mut self, before: Option<&Delivery>, after: Option<&Delivery>) {
+        if let Some(before) = before {
+            let now = self.of(before.standing());
+            if after.is_some() {
+                *now = now.saturating_sub(1);
+            }
+            self.kept = self.kept.saturating_sub(1);
+            self.logs = self.logs.saturating_sub(count(before));
+        }
+        if let Some(after) = after {
+            *self.of(after.standing()) += 1;
+            self.kept += 1;
+            self.logs += count(after);
+            self.begun += u64::from(before.is_none());
+            self.attempts += count(after).saturating_sub(before.map_or(0, count));
+        }
+    }
+
+    fn of(&mut self, standing: Standing) -> &mut u64 {
+        match standing {
+            Standing::Pending => &mut self.pending,
+            Standing::Failed => &mut self.failed,
+            Standing::Delivered => &mut self.delivered,
+            Standing::Dead => &mut self.died,
+            Standing::Dropped => &mut self.dropped,
+        }
+    }
+
+    /// Whether whatever began stands somewhere.
+    pub fn adds_up(&self) -> bool {
+        let ended = self.delivered + self.died + self.dropped;
+        self.begun == self.pending + self.failed + ended
+    }
+}
+
+fn count(delivery: &Delivery) -> u64 {
+    u64::try_from(delivery.attempts.len()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,254 @@
+//! What a delivery does, step by step.
+
+use proptest::prelude::*;
+
+use super::hook::{Standing, Tally};
+use super::*;
+
+fn policy(attempts: u32) -> Policy {
+    Policy {
+        timeout_ms: 30_000,
+        attempts,
+        backoff: Backoff { base_ms: 1_000, cap_ms: 300_000, jitter_ms: 1_000 },
+        retry_scale_milli: 1_000,
+        refused: StatusSet::Empty,
+        ends: None,
+        order: Order::None,
+    }
+}
+
+fn given(policy: &Policy, now: u64) -> Given<'_> {
+    Given { now: Millis(now), random: 0, policy, active: true }
+}
+
+fn failed(number: u32, now: u64) -> Input {
+    let error = Some(Arc::from("answered 500"));
+    let (at, status) = (Millis(now), Some(500));
+    let attempt = Attempt { number, at, took_ms: 1, status, error, response: None };
+    Input::Answered { attempt, verdict: Verdict::Failed }
+}
+
+fn accepted(number: u32) -> Input {
+    let (at, status) = (Millis(0), Some(204));
+    let attempt = Attempt { number, at, took_ms: 1, status, error: None, response: None };
+    Input::Answered { attempt, verdict: Verdict::Delivered }
+}
+
+/// Lets every attempt fail and returns when they were made, and when it died.
+fn fail_always(attempts: u32) -> (Vec<u64>, Millis) {
+    let policy = policy(attempts);
+    let mut step = Delivery::begin(&given(&policy, 0), true);
+    let (mut now, mut tried) = (0, vec![]);
+    loop {
+        let number = step.send.expect("an attempt is made");
+        tried.push(now);
+        step = step.delivery.step(&given(&policy, now), failed(number, now));
+        match step.delivery.phase {
+            Phase::Pending { at } => now = at.0,
+            Phase::Dead { at, why: Death::Exhausted } => return (tried, at),
+            other => panic!("{other:?}"),
+        }
+        step = step.delivery.step(&given(&policy, now), Input::Timer { in_flight: false });
+    }
+}
+
+#[test]
+fn e32_e35_attempts_follow_the_formula_and_end_with_the_last() {
+    let at = |seconds: &[u64]| seconds.iter().map(|s| s * 1_000).collect::<Vec<u64>>();
+    assert_eq!(fail_always(5), (at(&[0, 1, 3, 7, 15]), Millis(15_000)));
+    assert_eq!(fail_always(1), (at(&[0]), Millis(0)));
+    assert_eq!(fail_always(2), (at(&[0, 1]), Millis(1_000)));
+    let ten = at(&[0, 1, 3, 7, 15, 31, 63, 127, 255, 511]);
+    assert_eq!(fail_always(10), (ten, Millis(511_000)));
+}
+
+#[test]
+fn e32_pauses_double_to_a_cap_and_jitter_comes_on_top() {
+    let backoff = policy(1).backoff;
+    let spans = [
+        (1, 1_000),
+        (2, 2_000),
+        (5, 16_000),
+        (9, 256_000),
+        (10, 300_000),
+        (64, 300_000),
+        (1_000, 300_000),
+    ];
+    for (number, base) in spans {
+        assert_eq!(backoff.delay_ms(number, 0), base);
+        assert_eq!(backoff.delay_ms(number, 1_000), base + 1_000);
+        assert_eq!(backoff.delay_ms(number, 1_001), base);
+    }
+}
+
+#[test]
+fn e31_statuses_mean_what_the_policy_says() {
+    let events = policy(5);
+    for status in [200, 201, 202, 204, 299] {
+        assert_eq!(events.judge(status), Verdict::Delivered);
+    }
+    for status in [100, 301, 302, 304, 400, 401, 404, 409, 410, 422, 429, 500, 503] {
+        assert_eq!(events.judge(status), Verdict::Failed, "{status}");
+    }
+    let strict = Policy { refused: StatusSet::Final4xx, ends: Some(410), ..events };
+    assert_eq!(strict.judge(410), Verdict::Ends);
+    assert_eq!(strict.judge(404), Verdict::Refused);
+    for status in [408, 425, 429, 500, 302] {
+        assert_eq!(strict.judge(status), Verdict::Failed, "{status}");
+    }
+}
+
+#[test]
+fn a_lowered_limit_counts_from_the_next_failure_on() {
+    let (five, two) = (policy(5), policy(2));
+    let mut step = Delivery::begin(&given(&five, 0), true);
+    for number in 1..=2 {
+        step = step.delivery.step(&given(&five, 0), failed(number, 0));
+        step = step.delivery.step(&given(&five, 900_000), Input::Timer { in_flight: false });
+    }
+    assert_eq!(step.send, Some(3));
+    step = step.delivery.step(&given(&two, 900_000), failed(3, 900_000));
+    assert_eq!(step.delivery.standing(), Standing::Dead);
+}
+
+#[test]
+fn an_attempt_that_was_never_made_is_made_again_under_its_number() {
+    let policy = policy(5);
+    let begun = Delivery::begin(&given(&policy, 0), true).delivery;
+    let early = begun.step(&given(&policy, 44_999), Input::Timer { in_flight: false });
+    assert_eq!((early.send, &early.delivery), (None, &begun));
+    let lost = begun.step(&given(&policy, 45_000), Input::Timer { in_flight: false });
+    assert_eq!(lost.send, Some(1));
+    let slow = begun.step(&given(&policy, 45_000), Input::Timer { in_flight: true });
+    assert_eq!(slow.send, None);
+    assert_eq!(slow.delivery.deadline(), Some(Millis(90_000)));
+}
+
+#[test]
+fn late_answers_change_nothing() {
+    let policy = policy(5);
+    let begun = Delivery::begin(&given(&policy, 0), true).delivery;
+    let waits = begun.step(&given(&policy, 0), failed(1, 0)).delivery;
+    for late in [failed(1, 1), accepted(1), accepted(2)] {
+        assert_eq!(waits.step(&given(&policy, 1), late).delivery, waits);
+    }
+    let done = begun.step(&given(&policy, 0), accepted(1)).delivery;
+    for late in [failed(1, 1), Input::Drop, Input::Turn, Input::Timer { in_flight: false }] {
+        assert_eq!(done.step(&given(&policy, 1), late).delivery, done);
+    }
+}
+
+#[test]
+fn what_is_due_while_its_hook_is_off_waits_until_it_is_on() {
+    let policy = policy(5);
+    let begun = Delivery::begin(&given(&policy, 0), true).delivery;
+    let waits = begun.step(&given(&policy, 0), failed(1, 0)).delivery;
+    let off = Given { active: false, ..given(&policy, 1_000) };
+    let held = waits.step(&off, Input::Timer { in_flight: false });
+    assert_eq!((held.delivery.phase, held.send), (Phase::Held, None));
+    assert_eq!(held.delivery.deadline(), None);
+    let again = held.delivery.step(&given(&policy, 2_000), Input::Resumed);
+    assert_eq!(again.send, Some(2));
+}
+
+fn input() -> impl Strategy<Value = (Input, bool, u64)> {
+    let input = prop_oneof![
+        4 => (1_u32..6).prop_map(|number| failed(number, 0)),
+        1 => (1_u32..6).prop_map(accepted),
+        4 => any::<bool>().prop_map(|in_flight| Input::Timer { in_flight }),
+        1 => (1_u32..6).prop_map(|attempt| Input::Unsent { attempt }),
+        1 => Just(Input::Turn),
+        1 => Just(Input::Resumed),
+        1 => Just(Input::Drop),
+    ];
+    (input, prop::bool::weighted(0.8), 0_u64..400_000)
+}
+
+proptest! {
+    #[test]
+    fn whatever_happens_it_is_owed_until_it_ends(
+        inputs in prop::collection::vec(input(), 0..60),
+        attempts in 1_u32..6,
+        first in any::<bool>(),
+    ) {
+        let policy = policy(attempts);
+        let mut tally = Tally::default();
+        let mut now = 0;
+        let mut delivery = Delivery::begin(&given(&policy, now), first).delivery;
+        tally.moved(None, Some(&delivery));
+        for (input, active, passed) in inputs {
+            now += passed;
+            let given = Given { active, ..given(&policy, now) };
+            let step = delivery.step(&given, input.clone());
+            let next = &step.delivery;
+            // Attempts are numbered without gaps, and there are never more than allowed.
+            for (index, attempt) in next.attempts.iter().enumerate() {
+                prop_assert_eq!(attempt.number as usize, index + 1);
+            }
+            prop_assert!(next.attempts.len() <= attempts as usize);
+            // Nothing ended goes on, nothing is sent but under a lease, by an active hook.
+            prop_assert!(delivery.ended_at().is_none() || *next == delivery);
+            if let Some(number) = step.send {
+                prop_assert!(active);
+                let leased =
+                    matches!(next.phase, Phase::Leased { attempt, .. } if attempt == number);
+                prop_assert!(leased);
+            }
+            // Whoever is not at the end waits for a time, for its turn, or for its hook.
+            let waits = matches!(next.phase, Phase::Queued | Phase::Held);
+            prop_assert!(next.ended_at().is_some() || waits || next.deadline().is_some());
+            tally.moved(Some(&delivery), Some(next));
+            prop_assert!(tally.adds_up());
+            prop_assert_eq!((tally.begun, tally.kept), (1, 1));
+            prop_assert_eq!(tally.logs, next.attempts.len() as u64);
+            prop_assert_eq!(tally.attempts, tally.logs);
+            delivery = step.delivery;
+        }
+        if delivery.ended_at().is_some() {
+            let ended = tally;
+            tally.moved(Some(&delivery), None);
+            prop_assert_eq!(tally, Tally { kept: 0, logs: 0, ..ended });
+        }
+    }
+
+    #[test]
+    fn lanes_let_one_through_at_a_time_in_order(ops in prop::collection::vec(any::<bool>(), 1..80)) {
+        use super::id::{DeliveryNo, EventNo};
+        use super::lane::{Lane, Next};
+        let no = |event| DeliveryNo { event: EventNo(event), round: 0 };
+        let (mut lane, mut waiting, mut next) = (None::<Lane>, std::collections::BTreeSet::new(), 1);
+        let mut turn: Option<DeliveryNo> = None;
+        for joins in ops {
+            if joins {
+                let (joined, now) = Lane::join(lane, no(next));
+                prop_assert_eq!(now, turn.is_none());
+                if now { turn = Some(no(next)) } else { waiting.insert(no(next)); }
+                lane = Some(joined);
+                next += 1;
+            } else if let (Some(present), Some(head)) = (lane, turn) {
+                prop_assert_eq!(present.ended(no(next)), Next::Nothing);
+                match present.ended(head) {
+                    Next::Empty => {
+                        prop_assert!(waiting.is_empty());
+                        (lane, turn) = (None, None);
+                    }
+                    Next::Above => {
+                        let first = waiting.pop_first();
+                        prop_assert!(first > Some(head));
+                        turn = first;
+                        lane = first.map(|head| Lane { head, ..present });
+                    }
+                    Next::Nothing => prop_assert!(false, "the head is the head"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn deliveries_are_told_apart_by_one_number(hook in 0_u64..1 << 56, event in 0_u64..1 << 56, round: u16) {
+        use super::hook::HookId;
+        use super::id::{DeliveryId, DeliveryNo, EventNo};
+        let id = DeliveryId { hook: HookId(hook), no: DeliveryNo { event: EventNo(event), round } };
+        prop_assert_eq!(DeliveryId::from_u128(id.to_u128()), id);
+    }
+}

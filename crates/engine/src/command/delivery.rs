@@ -1,0 +1,272 @@
+//! Deliveries: beginning them, letting them take a step, and keeping what becomes of them.
+
+use bytes::Bytes;
+use reveille_core::delivery::hook::{Hook, Tally};
+use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
+use reveille_core::delivery::lane::{Lane, Next};
+use reveille_core::delivery::{Attempt, Delivery, Given, Input, Order, Phase, Step, Verdict};
+use reveille_core::{Millis, Tenant};
+use reveille_store::keys::{self, Due};
+use reveille_store::record::{self, Dispatched};
+
+use super::{Answer, Decided, hook};
+use crate::effect::{Effect, Job};
+use crate::failure::Refused;
+use crate::txn::{Missing, Txn};
+
+/// An attempt to deliver that has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivered {
+    /// Of which delivery.
+    pub id: DeliveryId,
+    /// What came of it.
+    pub attempt: Attempt,
+    /// What that means.
+    pub verdict: Verdict,
+}
+
+impl Txn<'_> {
+    pub(crate) fn dispatched(&mut self, id: DeliveryId) -> Result<Option<Dispatched>, Missing> {
+        let Some(value) = self.get(&keys::delivery(id))? else {
+            return Ok(None);
+        };
+        let read = record::decode_delivery(&value);
+        read.map(Some).map_err(|error| Missing::Damaged(error.to_string()))
+    }
+
+    pub(crate) fn tally(&mut self, hook: &Hook) -> Result<Tally, Missing> {
+        let Some(value) = self.get(&keys::tally(hook.id))? else {
+            return Ok(Tally::default());
+        };
+        record::decode_tally(&value).map_err(|error| Missing::Damaged(error.to_string()))
+    }
+
+    fn lane(&mut self, hook: &Hook, lane: u64) -> Result<Option<Lane>, Missing> {
+        let Some(value) = self.get(&keys::lane(hook.id, lane))? else {
+            return Ok(None);
+        };
+        let read = record::decode_lane(&value);
+        read.map(Some).map_err(|error| Missing::Damaged(error.to_string()))
+    }
+}
+
+/// Lets a delivery take a step.
+fn step(txn: &mut Txn<'_>, hook: &Hook, delivery: &Delivery, input: Input) -> Step {
+    let policy = hook.policy(txn.timings().retry_scale_milli);
+    let (now, random, active) = (txn.now(), txn.draw(), hook.is_active());
+    delivery.step(&Given { now, random, policy: &policy, active }, input)
+}
+
+/// Begins a delivery, and tries it if it is its turn.
+pub(super) fn begin(
+    txn: &mut Txn<'_>,
+    hook: &Hook,
+    no: DeliveryNo,
+    event_at: Millis,
+    words: Option<&Bytes>,
+) -> Result<(), Missing> {
+    let policy = hook.policy(txn.timings().retry_scale_milli);
+    let lane = hook.lane().filter(|_| policy.order == Order::Lanes);
+    let mut first = true;
+    if let Some(number) = lane {
+        let (joined, its_turn) = Lane::join(txn.lane(hook, number)?, no);
+        txn.set(keys::lane(hook.id, number), record::encode_lane(joined));
+        first = its_turn;
+        if !first {
+            txn.set(keys::waiting(hook.id, number, no), Bytes::new());
+        }
+    }
+    let (now, random, active) = (txn.now(), txn.draw(), hook.is_active());
+    let begun = Delivery::begin(&Given { now, random, policy: &policy, active }, first);
+    let after = Dispatched {
+        delivery: begun.delivery,
+        created_at: now,
+        event_at,
+        timer_at: None,
+        lane,
+        retried: false,
+    };
+    keep(txn, hook, DeliveryId { hook: hook.id, no }, None, after, begun.send, words)
+}
+
+/// Keeps a delivery as it has become, with everything that goes with it.
+fn keep(
+    txn: &mut Txn<'_>,
+    hook: &Hook,
+    id: DeliveryId,
+    before: Option<&Dispatched>,
+    mut after: Dispatched,
+    send: Option<u32>,
+    words: Option<&Bytes>,
+) -> Result<(), Missing> {
+    after.timer_at = moved_timer(txn, id, before.and_then(|it| it.timer_at), &after.delivery);
+    let was = before.map(|it| it.delivery.phase);
+    let is = after.delivery.phase;
+    let mut tally = txn.tally(hook)?;
+    tally.moved(before.map(|it| &it.delivery), Some(&after.delivery));
+    let ended_now = after.delivery.ended_at().is_some()
+        && before.is_none_or(|it| it.delivery.ended_at().is_none());
+    if let (Phase::Dead { at, .. }, true) = (is, ended_now) {
+        txn.set(keys::dead_letter(id, at), Bytes::new());
+        tally.dead_letters += 1;
+    }
+    match (was, is) {
+        (Some(Phase::Held), Phase::Held) => {}
+        (_, Phase::Held) => txn.set(keys::held(id), Bytes::new()),
+        (Some(Phase::Held), _) => txn.remove(&keys::held(id)),
+        _ => {}
+    }
+    txn.set(keys::tally(hook.id), record::encode_tally(&tally));
+    if let Some(attempt) = send {
+        let (tenant, words) = (hook.tenant.clone(), words.cloned());
+        txn.effect(Effect::Deliver(Job { id, attempt, tenant, words }));
+    }
+    let lane = after.lane.filter(|_| ended_now);
+    txn.set(keys::delivery(id), record::encode_delivery(&after));
+    match lane {
+        Some(lane) => move_on(txn, hook, lane, id.no),
+        None => Ok(()),
+    }
+}
+
+/// The entry of the due index follows the delivery's next deadline.
+fn moved_timer(
+    txn: &mut Txn<'_>,
+    id: DeliveryId,
+    before: Option<Millis>,
+    after: &Delivery,
+) -> Option<Millis> {
+    let due = Due::Delivery(id);
+    match (before, after.deadline()) {
+        (Some(at), Some(deadline)) if at == deadline => {}
+        (before, deadline) => {
+            if let Some(at) = before {
+                txn.remove(&keys::due(at, &due));
+            }
+            if let Some(deadline) = deadline {
+                txn.set_due(deadline, &due);
+            }
+        }
+    }
+    after.deadline()
+}
+
+/// The head of a lane has ended: whoever waits behind it has its turn.
+fn move_on(txn: &mut Txn<'_>, hook: &Hook, number: u64, ended: DeliveryNo) -> Result<(), Missing> {
+    let Some(lane) = txn.lane(hook, number)? else {
+        return Ok(());
+    };
+    match lane.ended(ended) {
+        Next::Nothing => {
+            // It ended before its turn came.
+            txn.remove(&keys::waiting(hook.id, number, ended));
+            Ok(())
+        }
+        Next::Empty => {
+            txn.remove(&keys::lane(hook.id, number));
+            Ok(())
+        }
+        Next::Above => {
+            let (from, to) = keys::waiting_behind(hook.id, number, ended);
+            let found = txn.range(&from, &to, 2)?;
+            let next = found.pairs.first().and_then(|(key, _)| keys::parse_waiting(key));
+            let Some(head) = next else {
+                txn.remove(&keys::lane(hook.id, number));
+                return Ok(());
+            };
+            txn.remove(&keys::waiting(hook.id, number, head));
+            txn.set(keys::lane(hook.id, number), record::encode_lane(Lane { head, ..lane }));
+            advance(txn, hook, DeliveryId { hook: hook.id, no: head }, Input::Turn)
+        }
+    }
+}
+
+/// Lets a delivery that is kept take a step, and keeps what becomes of it.
+pub(super) fn advance(
+    txn: &mut Txn<'_>,
+    hook: &Hook,
+    id: DeliveryId,
+    input: Input,
+) -> Result<(), Missing> {
+    let Some(before) = txn.dispatched(id)? else {
+        return Ok(());
+    };
+    let step = step(txn, hook, &before.delivery, input);
+    if step.delivery != before.delivery {
+        let after = Dispatched { delivery: step.delivery, ..before.clone() };
+        keep(txn, hook, id, Some(&before), after, step.send, None)?;
+    }
+    if step.ends_hook {
+        hook::end(txn, hook);
+    }
+    Ok(())
+}
+
+/// An attempt was answered, or failed.
+pub(super) fn ended(txn: &mut Txn<'_>, delivered: &Delivered) -> Result<Answer, Missing> {
+    let Delivered { id, attempt, verdict } = delivered;
+    if let Some(hook) = txn.hooks().get(id.hook).cloned() {
+        let input = Input::Answered { attempt: attempt.clone(), verdict: *verdict };
+        advance(txn, &hook, *id, input)?;
+    }
+    Ok(Answer::Done)
+}
+
+/// An attempt was not made, because its hook is not active.
+pub(super) fn unsent(txn: &mut Txn<'_>, id: DeliveryId, attempt: u32) -> Result<Answer, Missing> {
+    if let Some(hook) = txn.hooks().get(id.hook).cloned() {
+        advance(txn, &hook, id, Input::Unsent { attempt })?;
+    }
+    Ok(Answer::Done)
+}
+
+/// A delivery's time has come, perhaps.
+pub(super) fn timer(
+    txn: &mut Txn<'_>,
+    entry: &Bytes,
+    id: DeliveryId,
+    in_flight: bool,
+) -> Result<Answer, Missing> {
+    let fired = keys::parse_due(entry).map(|(at, _)| at);
+    if let Some(hook) = txn.hooks().get(id.hook).cloned()
+        && let Some(before) = txn.dispatched(id)?
+        && before.timer_at == fired
+    {
+        let step = step(txn, &hook, &before.delivery, Input::Timer { in_flight });
+        let after = Dispatched { delivery: step.delivery, ..before.clone() };
+        // An entry that came early stays as it is.
+        if after.delivery.deadline() != fired {
+            keep(txn, &hook, id, Some(&before), after, step.send, None)?;
+        }
+        return Ok(Answer::Done);
+    }
+    txn.remove(entry);
+    Ok(Answer::Done)
+}
+
+/// A dead delivery is made again, under a number of its own.
+pub(super) fn retry(txn: &mut Txn<'_>, tenant: &Tenant, id: DeliveryId) -> Decided {
+    let hook = txn.hooks().get(id.hook).filter(|hook| hook.tenant == *tenant).cloned();
+    let Some(hook) = hook else {
+        return Ok(Err(Refused::NoDeadLetter.into()));
+    };
+    let dead = txn.dispatched(id)?.filter(|it| !it.retried);
+    let Some((dead, at)) = dead.and_then(|it| match it.delivery.phase {
+        Phase::Dead { at, .. } => Some((it, at)),
+        _ => None,
+    }) else {
+        return Ok(Err(Refused::NoDeadLetter.into()));
+    };
+    let Some(round) = id.no.round.checked_add(1) else {
+        return Ok(Err(Refused::NoDeadLetter.into()));
+    };
+    txn.remove(&keys::dead_letter(id, at));
+    let event_at = dead.event_at;
+    txn.set(keys::delivery(id), record::encode_delivery(&Dispatched { retried: true, ..dead }));
+    let mut tally = txn.tally(&hook)?;
+    tally.dead_letters = tally.dead_letters.saturating_sub(1);
+    txn.set(keys::tally(hook.id), record::encode_tally(&tally));
+    let no = DeliveryNo { round, ..id.no };
+    begin(txn, &hook, no, event_at, None)?;
+    Ok(Ok(Answer::Begun(DeliveryId { no, ..id })))
+}

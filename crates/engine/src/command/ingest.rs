@@ -1,0 +1,214 @@
+//! Taking events in, and deciding who gets a delivery of each.
+//!
+//! An event is a message of its namespace's stream and a record that says where. Whoever is to get
+//! it is decided here, at its place in the log: the first hooks get their deliveries in this very
+//! batch, the rest in slices by the due index, from a cursor that is pinned to the event.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use reveille_core::delivery::hook::{Hook, HookId};
+use reveille_core::delivery::id::{DeliveryNo, EventNo};
+use reveille_core::event::EventType;
+use reveille_core::stream::append::Append;
+use reveille_core::stream::create::Create;
+use reveille_core::stream::{Body, Head};
+use reveille_core::{ContentType, Offset, StreamPath, Tenant};
+use reveille_store::keys::{self, Due};
+use reveille_store::record::{self, Recorded};
+
+use super::{Answer, Decided, append, create, delivery};
+use crate::failure::Failure;
+use crate::limits::{BATCH_MEMORY_MS, DELIVERIES_PER_BATCH, FAN_OUT};
+use crate::txn::{Missing, Txn};
+
+/// Events that are taken in together, or not at all.
+#[derive(Debug, Clone)]
+pub struct Ingest {
+    /// Whose.
+    pub tenant: Tenant,
+    /// The stream that has their words.
+    pub stream: StreamPath,
+    /// What is to be taken in.
+    pub events: Vec<NewEvent>,
+    /// Their words, each followed by a comma.
+    pub words: Bytes,
+    /// A name by which a repetition is known.
+    pub batch: Option<Arc<str>>,
+}
+
+/// An event that comes in.
+#[derive(Debug, Clone)]
+pub struct NewEvent {
+    /// Its name.
+    pub id: Arc<str>,
+    /// Its type.
+    pub kind: EventType,
+    /// How many bytes its words are.
+    pub len: usize,
+}
+
+pub(super) fn decide(txn: &mut Txn<'_>, ingest: &Ingest) -> Decided {
+    let Ingest { tenant, events, batch, .. } = ingest;
+    if let Some(batch) = batch {
+        let marker = keys::ingested(tenant, batch);
+        if let Some(value) = txn.get(&marker)? {
+            let received =
+                record::decode_u64(&value).map_err(|error| Missing::Damaged(error.to_string()))?;
+            return Ok(Ok(Answer::Ingested { received, repeated: true }));
+        }
+    }
+    let received = u64::try_from(events.len()).unwrap_or(u64::MAX);
+    if !events.is_empty() {
+        let (head, from) = match put_into_stream(txn, ingest)? {
+            Ok(place) => place,
+            Err(failure) => return Ok(Err(failure)),
+        };
+        spread_all(txn, ingest, &head, from)?;
+    }
+    if let Some(batch) = batch {
+        let marker = keys::ingested(tenant, batch);
+        let forget_at = txn.now() + BATCH_MEMORY_MS;
+        txn.set(keys::later(forget_at, &marker), Bytes::new());
+        txn.set(marker, record::encode_u64(received));
+    }
+    Ok(Ok(Answer::Ingested { received, repeated: false }))
+}
+
+/// Appends the words to their stream, which the first of them makes. Returns where they begin.
+fn put_into_stream(
+    txn: &mut Txn<'_>,
+    ingest: &Ingest,
+) -> Result<Result<(Head, Offset), Failure>, Missing> {
+    let Ingest { tenant, stream, words, .. } = ingest;
+    let content_type = Some(ContentType::json());
+    let head = match txn.live_head(tenant, stream)? {
+        Some(head) => head,
+        None => {
+            let request = Create { content_type: content_type.clone(), ..Create::default() };
+            match create::decide(txn, tenant, stream, &request, None)? {
+                Ok(Answer::Created { head, .. }) => *head,
+                Ok(_) => unreachable!("a create is answered as one"),
+                Err(failure) => return Ok(Err(failure)),
+            }
+        }
+    };
+    let body = Body::of_messages(words.clone());
+    let request = Append { content_type, body, ..Append::default() };
+    let from = head.tail;
+    let grown = append::grow(txn, tenant, stream, &request, None)?;
+    Ok(grown.map(|_| (head, from)).map_err(Into::into))
+}
+
+fn spread_all(
+    txn: &mut Txn<'_>,
+    ingest: &Ingest,
+    head: &Head,
+    mut from: Offset,
+) -> Result<(), Missing> {
+    let Ingest { tenant, events, words, .. } = ingest;
+    let (at, stream) = (txn.now(), head.id);
+    let (mut begin, mut room) = (0, DELIVERIES_PER_BATCH);
+    let matching = hooks_of(txn, tenant, events);
+    want_tallies(txn, &matching)?;
+    for (event, hooks) in events.iter().zip(&matching) {
+        let no = EventNo(txn.next_id());
+        txn.take_id();
+        let (id, kind) = (event.id.clone(), event.kind.clone());
+        let len = u64::try_from(event.len).unwrap_or(u64::MAX);
+        let recorded = Recorded { id, kind, at, stream, from, len };
+        txn.set(keys::event(tenant, no), record::encode_event(&recorded));
+        txn.set(keys::event_id(tenant, &recorded.id), record::encode_u64(no.0));
+        let said = words.slice(begin..begin + event.len);
+        let now = hooks.len().min(FAN_OUT).min(room);
+        for hook in hooks.iter().take(now) {
+            delivery::begin(txn, hook, DeliveryNo { event: no, round: 0 }, at, Some(&said))?;
+        }
+        room -= now;
+        if now < hooks.len() {
+            let told = now.checked_sub(1).and_then(|last| hooks.get(last));
+            let told = told.map_or(HookId(0), |hook| hook.id);
+            txn.set(keys::fan_out(tenant, no), record::encode_u64(told.0));
+            txn.set_due(at, &Due::FanOut(tenant.clone(), no));
+        }
+        // A comma follows each.
+        begin += event.len + 1;
+        from = from.plus(len + 1);
+    }
+    Ok(())
+}
+
+/// The hooks that each event is for.
+fn hooks_of(txn: &Txn<'_>, tenant: &Tenant, events: &[NewEvent]) -> Vec<Vec<Arc<Hook>>> {
+    let mut known: Vec<(&EventType, Vec<Arc<Hook>>)> = Vec::new();
+    let mut all = Vec::with_capacity(events.len());
+    for event in events {
+        // Batches are mostly of a few types.
+        let same = known.iter().rev().take(8).find(|(kind, _)| **kind == event.kind);
+        let hooks = match same {
+            Some((_, hooks)) => hooks.clone(),
+            None => {
+                let mut hooks = txn.hooks().matching(tenant, &event.kind);
+                hooks.retain(|hook| hook.is_active());
+                known.push((&event.kind, hooks.clone()));
+                hooks
+            }
+        };
+        all.push(hooks);
+    }
+    all
+}
+
+/// What beginning a delivery reads, asked for at once.
+fn want_tallies(txn: &mut Txn<'_>, matching: &[Vec<Arc<Hook>>]) -> Result<(), Missing> {
+    let mut tallies: Vec<Bytes> = Vec::new();
+    for hook in matching.iter().flat_map(|hooks| hooks.iter().take(FAN_OUT)) {
+        if tallies.len() >= DELIVERIES_PER_BATCH {
+            break;
+        }
+        tallies.push(keys::tally(hook.id));
+    }
+    tallies.sort_unstable();
+    tallies.dedup();
+    txn.want(&tallies)
+}
+
+/// Begins the next slice of an event's deliveries.
+pub(super) fn fan_out(txn: &mut Txn<'_>, tenant: &Tenant, no: EventNo) -> Result<(), Missing> {
+    let cursor = keys::fan_out(tenant, no);
+    let (Some(told), Some(event)) = (txn.get(&cursor)?, txn.event(tenant, no)?) else {
+        return Ok(());
+    };
+    let told = record::decode_u64(&told).map_err(|error| Missing::Damaged(error.to_string()))?;
+    let mut hooks = txn.hooks().matching(tenant, &event.kind);
+    hooks.retain(|hook| hook.id > HookId(told) && hook.was_active_at(no));
+    let more = hooks.len() > FAN_OUT;
+    hooks.truncate(FAN_OUT);
+    want_tallies(txn, std::slice::from_ref(&hooks))?;
+    for hook in &hooks {
+        delivery::begin(txn, hook, DeliveryNo { event: no, round: 0 }, event.at, None)?;
+    }
+    match hooks.last() {
+        Some(last) if more => {
+            txn.set(cursor, record::encode_u64(last.id.0));
+            txn.set_due(txn.now(), &Due::FanOut(tenant.clone(), no));
+        }
+        _ => txn.remove(&cursor),
+    }
+    Ok(())
+}
+
+impl Txn<'_> {
+    /// The event of a number.
+    pub(crate) fn event(
+        &mut self,
+        tenant: &Tenant,
+        no: EventNo,
+    ) -> Result<Option<Recorded>, Missing> {
+        let Some(value) = self.get(&keys::event(tenant, no))? else {
+            return Ok(None);
+        };
+        let read = record::decode_event(&value);
+        read.map(Some).map_err(|error| Missing::Damaged(error.to_string()))
+    }
+}

@@ -1,0 +1,231 @@
+//! Delivering events: the words from the stream that keeps them, one request, and its outcome home.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use reveille_core::delivery::hook::{Hook, HookId};
+use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
+use reveille_core::delivery::{Attempt, Phase, Verdict};
+use reveille_deliver::courier::Answer;
+use reveille_deliver::destination::Destination;
+use reveille_store::record::{self, Dispatched, Recorded};
+use reveille_store::state::Reader;
+use reveille_store::{keys, table::Pair};
+
+use super::{Outbound, Unsent};
+use crate::command::Command;
+use crate::command::delivery::Delivered;
+use crate::committer::Shared;
+use crate::effect::Job;
+use crate::failure::Failure;
+use crate::herald::Dispatch;
+use crate::limits::WAITING_PER_HOOK;
+use crate::outbox::Errand;
+use crate::reading;
+
+/// How much of an answer is kept with the attempt.
+const RESPONSE_BYTES_MAX: usize = 4 << 10;
+/// How long an error text may be that is kept with an attempt.
+const ERROR_BYTES_MAX: usize = 256;
+
+/// Something to say, or not.
+enum Ready {
+    Send(Box<Dispatch>),
+    /// The hook is not active.
+    Held,
+    /// There is nothing to be done any more.
+    Nothing,
+}
+
+impl Outbound {
+    pub(super) async fn deliver(self: Arc<Outbound>, job: Job) {
+        let mut slow = false;
+        match self.ready(&job) {
+            Ok(Ready::Send(dispatch)) => {
+                let delivered = self.try_once(*dispatch, &mut slow).await;
+                self.report(&Command::Delivered(Box::new(delivered))).await;
+            }
+            Ok(Ready::Held) => {
+                self.report(&Command::Unsent { id: job.id, attempt: job.attempt }).await;
+            }
+            Ok(Ready::Nothing) => {}
+            Err(error) => tracing::error!(%error, "an event cannot be delivered"),
+        }
+        self.shared.outbox.ended(&Errand::Deliver(job), slow);
+    }
+
+    /// What is to be said, if the attempt is still to be made.
+    fn ready(&self, job: &Job) -> Result<Ready, Failure> {
+        let hook = self.shared.lock().registry.hooks.get(job.id.hook).cloned();
+        let Some(hook) = hook else {
+            return Ok(Ready::Nothing);
+        };
+        let reader = self.shared.state.reader();
+        let dispatched = dispatched(&reader, job.id)?;
+        let current = dispatched.is_some_and(|it| {
+            matches!(it.delivery.phase, Phase::Leased { attempt, .. } if attempt == job.attempt)
+        });
+        if !current {
+            return Ok(Ready::Nothing);
+        }
+        if !hook.is_active() {
+            return Ok(Ready::Held);
+        }
+        let Some(event) = event(&reader, &hook, job.id.no)? else {
+            return Err(Failure::Damaged(format!("event {} is gone", job.id.no.event.0)));
+        };
+        let words = match &job.words {
+            Some(words) => words.clone(),
+            None => words_of(&reader, &event)?,
+        };
+        let (id, attempt, now) = (job.id, job.attempt, self.clock.now());
+        if attempt == 1 && job.id.no.round == 0 {
+            self.shared.metrics.delivering.sent(now.since(event.at));
+        }
+        let dispatch = Dispatch { hook, id, attempt, event: event.id, words, now };
+        Ok(Ready::Send(Box::new(dispatch)))
+    }
+
+    async fn try_once(&self, dispatch: Dispatch, slow: &mut bool) -> Delivered {
+        let policy = dispatch.hook.policy(self.timings.retry_scale_milli);
+        let address = self.herald.address(&dispatch.hook);
+        let answer = match Destination::parse(&address, &self.rules) {
+            Ok(destination) => {
+                let message = self.herald.letter(&dispatch);
+                self.post(destination, message, policy.timeout_ms, slow).await
+            }
+            Err(error) => Err(Unsent { kind: "destination", text: error.to_string() }),
+        };
+        let at = self.clock.now();
+        let took_ms = at.since(dispatch.now);
+        let (verdict, kind, status, error, response) = match &answer {
+            Ok(answer) => {
+                let verdict = policy.judge(answer.status);
+                let good = verdict == Verdict::Delivered;
+                let error = (!good).then(|| format!("answered {}", answer.status));
+                let response = good.then(|| response_of(answer));
+                (verdict, "status", Some(answer.status), error, response)
+            }
+            Err(unsent) => (Verdict::Failed, unsent.kind, None, Some(unsent.text.clone()), None),
+        };
+        self.shared.metrics.delivering.attempted(verdict, kind, took_ms);
+        self.tell_operators_of(&dispatch, error.as_deref(), took_ms);
+        let (error, number) = (error.map(|text| cut(&text, ERROR_BYTES_MAX)), dispatch.attempt);
+        let attempt = Attempt { number, at, took_ms, status, error, response };
+        Delivered { id: dispatch.id, attempt, verdict }
+    }
+
+    fn tell_operators_of(&self, dispatch: &Dispatch, error: Option<&str>, took_ms: u64) {
+        let Dispatch { hook, event, attempt, .. } = dispatch;
+        let (hook, tenant) = (&*hook.name, hook.tenant.as_str());
+        tracing::debug!(hook, tenant, event = &**event, attempt, error, took_ms, "delivery");
+        // One failure is an accident; the next one of the same event is worth a look.
+        if let Some(error) = error
+            && *attempt > 1
+            && self.complaints.is_due_for_hook(dispatch.hook.id, self.clock.now())
+        {
+            tracing::warn!(hook, tenant, attempt, error, "deliveries keep failing");
+        }
+    }
+}
+
+fn response_of(answer: &Answer) -> Arc<str> {
+    let bytes = answer.body.get(..RESPONSE_BYTES_MAX).unwrap_or(&answer.body);
+    cut(&String::from_utf8_lossy(bytes), RESPONSE_BYTES_MAX)
+}
+
+fn cut(text: &str, max: usize) -> Arc<str> {
+    text.get(..text.floor_char_boundary(max)).unwrap_or_default().into()
+}
+
+/// A delivery as it is kept.
+pub(crate) fn dispatched(reader: &Reader, id: DeliveryId) -> Result<Option<Dispatched>, Failure> {
+    let value = reader.get(&keys::delivery(id)).map_err(reading::damaged)?;
+    let read = value.map(|value| record::decode_delivery(&value)).transpose();
+    read.map_err(|error| Failure::Damaged(error.to_string()))
+}
+
+/// The event of a delivery.
+pub(crate) fn event(
+    reader: &Reader,
+    hook: &Hook,
+    no: DeliveryNo,
+) -> Result<Option<Recorded>, Failure> {
+    let value = reader.get(&keys::event(&hook.tenant, no.event)).map_err(reading::damaged)?;
+    let read = value.map(|value| record::decode_event(&value)).transpose();
+    read.map_err(|error| Failure::Damaged(error.to_string()))
+}
+
+/// What an event says.
+pub(crate) fn words_of(reader: &Reader, event: &Recorded) -> Result<Bytes, Failure> {
+    let (mut at, end) = (event.from.position(), event.from.position() + event.len);
+    let mut words = Vec::with_capacity(usize::try_from(event.len).unwrap_or(0));
+    while at < end {
+        let chunk = reader.chunk_at(event.stream, at).map_err(reading::damaged)?;
+        let chunk = chunk.ok_or_else(|| {
+            Failure::Damaged(format!("stream {} has no bytes at {at}", event.stream.0))
+        })?;
+        let to = chunk.end().min(end);
+        let piece = chunk.slice(at, to);
+        if at == event.from.position() && to == end {
+            return Ok(piece);
+        }
+        words.extend_from_slice(&piece);
+        at = to;
+    }
+    Ok(words.into())
+}
+
+/// After a start, an attempt that was on its way is made again.
+pub(crate) fn take_up(shared: &Shared, reader: &Reader, id: DeliveryId) {
+    let hook = shared.lock().registry.hooks.get(id.hook).cloned();
+    if let (Some(hook), Ok(Some(dispatched))) = (hook, dispatched(reader, id)) {
+        push(shared, &hook, id, &dispatched);
+    }
+}
+
+fn push(shared: &Shared, hook: &Hook, id: DeliveryId, dispatched: &Dispatched) {
+    if let Phase::Leased { attempt, .. } = dispatched.delivery.phase {
+        let job = Job { id, attempt, tenant: hook.tenant.clone(), words: None };
+        shared.outbox.push(Errand::Deliver(job));
+    }
+}
+
+/// Fills the memory up with deliveries of a hook that found no room there, from one on.
+pub(crate) fn refill(shared: &Shared, id: HookId, from: DeliveryNo) {
+    let Some(hook) = shared.lock().registry.hooks.get(id).cloned() else {
+        return;
+    };
+    let reader = shared.state.reader();
+    let (mut next, to) =
+        (keys::delivery(DeliveryId { hook: id, no: from }), keys::deliveries(id).1);
+    let mut room = WAITING_PER_HOOK;
+    loop {
+        let found: Vec<Pair> = match reader.range(&next, &to, REFILL_SLICE) {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::error!(%error, "deliveries cannot be read");
+                return;
+            }
+        };
+        for (key, value) in &found {
+            let Some(delivery) = keys::parse_delivery(key) else { continue };
+            let Ok(dispatched) = record::decode_delivery(value) else { continue };
+            if matches!(dispatched.delivery.phase, Phase::Leased { .. }) {
+                // The first one beyond the room is left out, and remembered as such.
+                push(shared, &hook, delivery, &dispatched);
+                if room == 0 {
+                    return;
+                }
+                room -= 1;
+            }
+        }
+        match found.last() {
+            Some((last, _)) if found.len() == REFILL_SLICE => next = keys::above(last),
+            _ => return,
+        }
+    }
+}
+
+/// Deliveries that are read at once.
+const REFILL_SLICE: usize = 256;

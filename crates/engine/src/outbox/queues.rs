@@ -1,0 +1,256 @@
+//! Who waits behind whom.
+
+use std::collections::{HashMap, VecDeque};
+
+use reveille_core::delivery::hook::HookId;
+use reveille_core::delivery::id::DeliveryNo;
+
+use super::{About, Errand, Group, Source, Traffic};
+use crate::limits::{
+    OUTBOUND_PER_SUBSCRIPTION, OUTBOX_MAX, WAITING_PER_HOOK, WAITING_PER_HOOK_ALWAYS,
+    WAITING_WORDS_BYTES,
+};
+
+type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
+
+/// Everything that waits or is on its way.
+pub(super) struct Queues {
+    /// How many may be on their way, quick ones and slow ones each.
+    concurrency: usize,
+    sources: Map<Source, Waiting>,
+    groups: Map<Group, Turns>,
+    /// Groups with something that may be sent, each once.
+    turns: VecDeque<Group>,
+    known: Map<About, Vec<Known>>,
+    /// Hooks that may have more in memory.
+    refills: VecDeque<HookId>,
+    words_bytes: usize,
+    queued: usize,
+    quick: usize,
+    slow: usize,
+    dropped: u64,
+}
+
+/// Attempts of one source.
+struct Waiting {
+    errands: VecDeque<Errand>,
+    under_way: usize,
+    /// Whether its group has it among its turns.
+    in_turn: bool,
+    /// The first delivery that found no room.
+    left_out: Option<DeliveryNo>,
+}
+
+/// Sources of one group with something that may be sent, each once.
+#[derive(Default)]
+struct Turns {
+    sources: VecDeque<Source>,
+    under_way: usize,
+    in_turn: bool,
+}
+
+struct Known {
+    number: (u64, u32),
+    sent: bool,
+}
+
+impl Queues {
+    pub(super) fn new(concurrency: usize) -> Queues {
+        Queues {
+            concurrency,
+            sources: Map::default(),
+            groups: Map::default(),
+            turns: VecDeque::new(),
+            known: Map::default(),
+            refills: VecDeque::new(),
+            words_bytes: 0,
+            queued: 0,
+            quick: 0,
+            slow: 0,
+            dropped: 0,
+        }
+    }
+
+    pub(super) fn set_concurrency(&mut self, concurrency: usize) {
+        self.concurrency = concurrency.max(1);
+    }
+
+    /// Says whether the attempt is new and waits now.
+    pub(super) fn push(&mut self, mut errand: Errand) -> bool {
+        let (about, number) = (errand.about(), errand.number());
+        if self.known.get(&about).is_some_and(|all| all.iter().any(|it| it.number == number)) {
+            return false;
+        }
+        let (source, group) = (errand.source(), errand.group());
+        let (full, overfull) = (self.queued >= OUTBOX_MAX, self.queued >= 4 * OUTBOX_MAX);
+        let waiting = self.sources.entry(source).or_insert_with(|| Waiting {
+            errands: VecDeque::new(),
+            under_way: 0,
+            in_turn: false,
+            left_out: None,
+        });
+        // However many others wait, a hook has a few places of its own.
+        let few = waiting.errands.len() < WAITING_PER_HOOK_ALWAYS && !overfull;
+        let crowded = (full && !few) || waiting.errands.len() >= WAITING_PER_HOOK;
+        match &mut errand {
+            Errand::Tell(_) if full => {
+                self.dropped += 1;
+                self.forget(source, &group);
+                return false;
+            }
+            // Once one was left out, those after it wait with it: it comes first.
+            Errand::Deliver(job) if crowded || waiting.left_out.is_some() => {
+                let first = waiting.left_out.map_or(job.id.no, |no| no.min(job.id.no));
+                waiting.left_out = Some(first);
+                self.note_refill(source);
+                return false;
+            }
+            Errand::Deliver(job) => {
+                let bytes = job.words.as_ref().map_or(0, bytes::Bytes::len);
+                if self.words_bytes + bytes > WAITING_WORDS_BYTES {
+                    job.words = None;
+                } else {
+                    self.words_bytes += bytes;
+                }
+            }
+            Errand::Tell(_) => {}
+        }
+        waiting.errands.push_back(errand);
+        self.queued += 1;
+        self.known.entry(about).or_default().push(Known { number, sent: false });
+        self.offer(source, &group);
+        true
+    }
+
+    pub(super) fn next(&mut self) -> Option<Errand> {
+        if self.quick >= self.concurrency {
+            return None;
+        }
+        let group = self.turns.pop_front()?;
+        let turns = self.groups.get_mut(&group)?;
+        turns.in_turn = false;
+        let source = turns.sources.pop_front()?;
+        let waiting = self.sources.get_mut(&source)?;
+        waiting.in_turn = false;
+        let errand = waiting.errands.pop_front()?;
+        waiting.under_way += 1;
+        turns.under_way += 1;
+        self.queued -= 1;
+        self.quick += 1;
+        if let Errand::Deliver(job) = &errand {
+            self.words_bytes -= job.words.as_ref().map_or(0, bytes::Bytes::len);
+        }
+        let number = errand.number();
+        let known = self.known.get_mut(&errand.about());
+        if let Some(known) = known.and_then(|all| all.iter_mut().find(|it| it.number == number)) {
+            known.sent = true;
+        }
+        self.offer(source, &group);
+        self.note_refill(source);
+        Some(errand)
+    }
+
+    /// A source with something that may be sent gets a turn within its group, and the group one
+    /// among all.
+    fn offer(&mut self, source: Source, group: &Group) {
+        let Some(waiting) = self.sources.get_mut(&source) else {
+            return;
+        };
+        let turns = self.groups.entry(group.clone()).or_default();
+        let may_send = !waiting.errands.is_empty() && waiting.under_way < OUTBOUND_PER_SUBSCRIPTION;
+        if may_send && !waiting.in_turn {
+            waiting.in_turn = true;
+            turns.sources.push_back(source);
+        }
+        // No tenant has more than half of what may be under way.
+        let share = (self.concurrency / 2).max(1);
+        if !turns.sources.is_empty() && turns.under_way < share && !turns.in_turn {
+            turns.in_turn = true;
+            self.turns.push_back(group.clone());
+        }
+    }
+
+    /// A hook with room in memory and more in the state is to be filled up.
+    fn note_refill(&mut self, source: Source) {
+        let Source::Hook(hook) = source else { return };
+        let Some(waiting) = self.sources.get(&source) else { return };
+        let room = waiting.errands.len() <= WAITING_PER_HOOK / 2 && self.queued < OUTBOX_MAX;
+        if waiting.left_out.is_some() && room && !self.refills.contains(&hook) {
+            self.refills.push_back(hook);
+        }
+    }
+
+    pub(super) fn next_refill(&mut self) -> Option<(HookId, DeliveryNo)> {
+        let hook = self.refills.pop_front()?;
+        let waiting = self.sources.get_mut(&Source::Hook(hook))?;
+        Some((hook, waiting.left_out.take()?))
+    }
+
+    pub(super) fn slows(&mut self) -> bool {
+        let room = self.slow < self.concurrency;
+        if room {
+            self.quick -= 1;
+            self.slow += 1;
+        }
+        room
+    }
+
+    pub(super) fn ended(&mut self, errand: &Errand, was_slow: bool) {
+        if was_slow {
+            self.slow -= 1;
+        } else {
+            self.quick -= 1;
+        }
+        let (about, number) = (errand.about(), errand.number());
+        let (source, group) = (errand.source(), errand.group());
+        if let Some(waiting) = self.sources.get_mut(&source) {
+            waiting.under_way -= 1;
+        }
+        if let Some(turns) = self.groups.get_mut(&group) {
+            turns.under_way -= 1;
+        }
+        if let Some(known) = self.known.get_mut(&about) {
+            known.retain(|it| it.number != number);
+            if known.is_empty() {
+                self.known.remove(&about);
+            }
+        }
+        self.offer(source, &group);
+        self.note_refill(source);
+        self.forget(source, &group);
+    }
+
+    /// Whoever has nothing to send and nothing under way takes no room.
+    fn forget(&mut self, source: Source, group: &Group) {
+        let idle = |it: &Waiting| {
+            it.errands.is_empty() && it.under_way == 0 && it.left_out.is_none() && !it.in_turn
+        };
+        if self.sources.get(&source).is_some_and(idle) {
+            self.sources.remove(&source);
+        }
+        let idle = |it: &Turns| it.sources.is_empty() && it.under_way == 0 && !it.in_turn;
+        if self.groups.get(group).is_some_and(idle) {
+            self.groups.remove(group);
+        }
+    }
+
+    pub(super) fn sent(&self, about: &About) -> Vec<(u64, u32)> {
+        let known = self.known.get(about).into_iter().flatten();
+        known.filter(|it| it.sent).map(|it| it.number).collect()
+    }
+
+    pub(super) fn knows(&self, about: &About) -> bool {
+        self.known.contains_key(about)
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        let idle = self.sources.is_empty() && self.groups.is_empty() && self.turns.is_empty();
+        idle && self.known.is_empty() && self.refills.is_empty()
+    }
+
+    pub(super) fn traffic(&self) -> Traffic {
+        let Queues { queued, quick, slow, dropped, .. } = *self;
+        Traffic { queued, quick, slow, dropped }
+    }
+}

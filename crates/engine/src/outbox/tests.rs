@@ -1,0 +1,136 @@
+//! Whose turn it is.
+
+use reveille_core::StreamPath;
+use reveille_core::delivery::id::EventNo;
+
+use super::*;
+use crate::limits::{OUTBOUND_PER_SUBSCRIPTION, WAITING_PER_HOOK};
+
+fn tell(subscription: u64, path: &str) -> Errand {
+    let path = Some(StreamPath::parse(path).unwrap());
+    let subscription = SubscriptionId(subscription);
+    Errand::Tell(Told { consumer: ConsumerKey { subscription, path }, epoch: 1, attempt: 1 })
+}
+
+fn deliver(tenant: &str, hook: u64, event: u64) -> Errand {
+    let no = DeliveryNo { event: EventNo(event), round: 0 };
+    let id = DeliveryId { hook: HookId(hook), no };
+    Errand::Deliver(Job { id, attempt: 1, tenant: Tenant::parse(tenant).unwrap(), words: None })
+}
+
+fn hooks(outbox: &Outbox) -> Vec<u64> {
+    let numbers = |errand| match errand {
+        Errand::Tell(told) => told.consumer.subscription.0,
+        Errand::Deliver(job) => job.id.hook.0,
+    };
+    std::iter::from_fn(|| outbox.next()).map(numbers).collect()
+}
+
+#[test]
+fn subscriptions_take_turns() {
+    let outbox = Outbox::default();
+    for path in ["/a", "/b", "/c"] {
+        outbox.push(tell(1, path));
+    }
+    outbox.push(tell(2, "/x"));
+    outbox.push(tell(2, "/x"));
+    assert_eq!(hooks(&outbox), [1, 2, 1, 1]);
+    let Errand::Tell(told) = tell(2, "/x") else { unreachable!() };
+    assert_eq!(outbox.in_flight(&told.consumer), [(1, 1)]);
+}
+
+#[test]
+fn tenants_take_turns_and_within_them_hooks() {
+    let outbox = Outbox::default();
+    for event in 0..4 {
+        outbox.push(deliver("flood", 1, event));
+        outbox.push(deliver("flood", 2, event));
+    }
+    outbox.push(deliver("calm", 9, 1));
+    outbox.push(tell(5, "/x"));
+    assert_eq!(hooks(&outbox), [1, 9, 5, 2, 1, 2, 1, 2, 1, 2]);
+}
+
+#[test]
+fn a_subscription_that_hangs_holds_its_own_attempts_alone() {
+    let outbox = Outbox::default();
+    for n in 0..=OUTBOUND_PER_SUBSCRIPTION {
+        outbox.push(tell(1, &format!("/{n}")));
+    }
+    let sent: Vec<Errand> = std::iter::from_fn(|| outbox.next()).collect();
+    assert_eq!(sent.len(), OUTBOUND_PER_SUBSCRIPTION);
+    outbox.push(tell(2, "/x"));
+    assert_eq!(outbox.next(), Some(tell(2, "/x")));
+    assert_eq!(outbox.next(), None);
+    outbox.ended(&sent[0], false);
+    assert!(outbox.next().is_some());
+    assert_eq!(outbox.next(), None);
+}
+
+#[test]
+fn a_tenant_whose_hooks_all_hang_leaves_half_to_others() {
+    let outbox = Outbox::default();
+    outbox.set_concurrency(64);
+    for hook in 0..100 {
+        outbox.push(deliver("hangs", hook, 1));
+    }
+    let held: Vec<Errand> = std::iter::from_fn(|| outbox.next()).collect();
+    assert_eq!(held.len(), 32);
+    outbox.push(deliver("calm", 200, 1));
+    assert_eq!(outbox.next(), Some(deliver("calm", 200, 1)));
+    assert_eq!(outbox.next(), None);
+    outbox.ended(&held[0], false);
+    assert!(outbox.next().is_some(), "one came back, one more may go");
+    assert_eq!(outbox.next(), None);
+}
+
+#[test]
+fn slow_attempts_make_room_for_quick_ones() {
+    let outbox = Outbox::default();
+    outbox.set_concurrency(1);
+    for id in 1..=3 {
+        outbox.push(tell(id, "/a"));
+    }
+    let first = outbox.next().unwrap();
+    assert_eq!(outbox.next(), None);
+    assert!(outbox.slows());
+    assert!(outbox.next().is_some());
+    assert!(!outbox.slows(), "the slow pool has a limit too");
+    outbox.ended(&first, true);
+    assert_eq!(outbox.next(), None);
+    let traffic = Traffic { queued: 1, quick: 1, slow: 0, dropped: 0 };
+    assert_eq!(outbox.traffic(), traffic);
+}
+
+#[test]
+fn what_finds_no_room_in_memory_is_gone_on_with_in_order() {
+    let outbox = Outbox::default();
+    let many = WAITING_PER_HOOK as u64 + 3;
+    for event in 0..many {
+        outbox.push(deliver("a", 1, event));
+    }
+    assert_eq!(outbox.traffic().queued, WAITING_PER_HOOK);
+    assert_eq!(outbox.next_refill(), None, "there is no room yet");
+    for _ in 0..=WAITING_PER_HOOK / 2 {
+        let sent = outbox.next().unwrap();
+        outbox.ended(&sent, false);
+    }
+    let from = DeliveryNo { event: EventNo(WAITING_PER_HOOK as u64), round: 0 };
+    assert_eq!(outbox.next_refill(), Some((HookId(1), from)));
+    assert_eq!(outbox.next_refill(), None);
+    outbox.push(deliver("a", 1, from.event.0));
+    assert!(outbox.has_delivery(DeliveryId { hook: HookId(1), no: from }));
+}
+
+#[test]
+fn whoever_is_done_takes_no_room() {
+    let outbox = Outbox::default();
+    for n in 0..10 {
+        outbox.push(deliver("a", n, 1));
+        outbox.push(tell(n + 100, "/a"));
+    }
+    while let Some(errand) = outbox.next() {
+        outbox.ended(&errand, false);
+    }
+    assert!(outbox.lock().is_empty());
+}
