@@ -67,8 +67,9 @@ pub const OUTBOUND_PER_SUBSCRIPTION: usize = 512;
 /// An attempt that takes longer than this makes room for others.
 pub const SLOW_AFTER_MS: u64 = 1_000;
 
-/// Followers of a stream that are told in the batch of an append; the rest in slices.
-pub const FOLLOWERS_SLICE: usize = 64;
+/// Consumers that are told in the batch of an append, of those whose pattern matches the stream and
+/// of those who follow it by name; the rest in slices of as many.
+pub const FAN_OUT: usize = 64;
 
 /// Streams that a wake names; the others come with the next one.
 pub const NOTICE_STREAMS_MAX: usize = 1_000;

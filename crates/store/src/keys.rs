@@ -15,6 +15,7 @@
 //! | `08` link | subscription id `u64`, path | how far a stream is processed, as CBOR |
 //! | `09` backlog | subscription id `u64`, path | empty: the stream has more than was acknowledged |
 //! | `0a` follower | tenant, `00`, path, `00`, subscription id `u64`, path of its consumer | empty: the consumer follows the stream by name |
+//! | `0c` crowd | stream id `u64` | [`Crowd`](reveille_core::crowd::Crowd) as CBOR: who is still to be told that the stream grew |
 
 use bytes::{BufMut, Bytes, BytesMut};
 use reveille_core::consumer::Dialect;
@@ -33,6 +34,7 @@ const CONSUMER: u8 = 0x07;
 const LINK: u8 = 0x08;
 const BACKLOG: u8 = 0x09;
 const FOLLOWER: u8 = 0x0a;
+const CROWD: u8 = 0x0c;
 
 const DUE_EXPIRE: u8 = 0x01;
 const DUE_PURGE: u8 = 0x02;
@@ -41,6 +43,7 @@ const DUE_CONSUMER: u8 = 0x04;
 const DUE_UNSUBSCRIBE: u8 = 0x05;
 const DUE_FORGET: u8 = 0x06;
 const DUE_TELL: u8 = 0x07;
+const DUE_CROWD: u8 = 0x08;
 
 /// The names under the meta tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -179,6 +182,9 @@ pub enum Due {
     /// A stream has grown, and more consumers follow it than one batch can tell: the rest of them,
     /// from this key on.
     Tell(Tenant, StreamPath, StreamId, Bytes),
+    /// A stream has grown, and more subscriptions match it than one batch can tell: the next of
+    /// them.
+    Crowd(Tenant, StreamPath, StreamId),
 }
 
 /// Which consumer: of a subscription, for a stream; without a path where the subscription is one
@@ -214,6 +220,11 @@ pub fn due(at: Millis, due: &Due) -> Bytes {
         }
         Due::Forget(tenant, path, id) => {
             key.put_u8(DUE_FORGET);
+            key.put_u64(id.0);
+            put_named(&mut key, tenant, path);
+        }
+        Due::Crowd(tenant, path, id) => {
+            key.put_u8(DUE_CROWD);
             key.put_u64(id.0);
             put_named(&mut key, tenant, path);
         }
@@ -272,6 +283,11 @@ pub fn parse_due(key: &[u8]) -> Option<(Millis, Due)> {
             let (id, named) = subject.split_first_chunk::<8>()?;
             let (tenant, path) = parse_subject(named)?;
             Due::Forget(tenant, path, StreamId(u64::from_be_bytes(*id)))
+        }
+        DUE_CROWD => {
+            let (id, named) = subject.split_first_chunk::<8>()?;
+            let (tenant, path) = parse_subject(named)?;
+            Due::Crowd(tenant, path, StreamId(u64::from_be_bytes(*id)))
         }
         DUE_TELL => {
             let (id, rest) = subject.split_first_chunk::<8>()?;
@@ -393,6 +409,11 @@ pub fn parse_follower(first: &[u8], key: &[u8]) -> Option<ConsumerKey> {
     parse_consumer_key(key.strip_prefix(first)?)
 }
 
+/// The key of a stream's crowd.
+pub fn crowd(id: StreamId) -> Bytes {
+    tagged(CROWD, id.0)
+}
+
 fn of_subscription(tag: u8, id: SubscriptionId, path: &StreamPath) -> Bytes {
     let mut key = BytesMut::with_capacity(9 + path.as_str().len());
     key.put_u8(tag);
@@ -439,6 +460,7 @@ mod tests {
             Due::Unsubscribe(tenant.clone(), SubscriptionId(4)),
             Due::Forget(tenant.clone(), path.clone(), StreamId(3)),
             Due::Tell(tenant.clone(), path.clone(), StreamId(3), from),
+            Due::Crowd(tenant.clone(), path.clone(), StreamId(3)),
         ] {
             let key = due(Millis(5), &obligation);
             assert_eq!(parse_due(&key), Some((Millis(5), obligation)));
