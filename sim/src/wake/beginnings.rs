@@ -43,7 +43,8 @@ impl Beginnings {
             let subscription = after.subscriptions.get(id);
             let pattern = subscription.and_then(|it| it.asked.pattern.as_ref());
             let known = before.links.contains_key(&(*id, path.clone()));
-            let told = after.backlog.contains(&(*id, path.clone()));
+            // Others may have come to be by an ack.
+            let told = linked.explicit || after.backlog.contains(&(*id, path.clone()));
             if !known
                 && told
                 && pattern.is_some_and(|pattern| pattern.matches(path))
