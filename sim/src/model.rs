@@ -222,6 +222,7 @@ impl Stream {
             forks: self.forks,
             soft_deleted: self.soft,
             followed: false,
+            crowded: false,
         }
     }
 }

@@ -11,6 +11,7 @@
 //! snapshot   everything durable about streams, subscriptions and consumers, read at once
 //! audit      what must be true of one snapshot
 //! history    what must be true from one snapshot to the next: epochs, wake ids, acks
+//! beginnings who is told of a stream for the first time, and from where on
 //! endpoint   attempts on their way, and how they are answered
 //! agent      whoever was woken, and what it reports
 //! oracle     whether a report must be heard
@@ -21,6 +22,7 @@
 
 mod agent;
 mod audit;
+mod beginnings;
 mod crash;
 mod endpoint;
 mod errand;

@@ -8,6 +8,7 @@
 
 pub mod condition;
 pub mod consumer;
+pub mod crowd;
 pub mod cursor;
 pub mod delivery;
 pub mod event;

@@ -54,6 +54,8 @@ pub struct Head {
     pub soft_deleted: bool,
     /// Whether consumers may follow it by name: they are looked for when it grows.
     pub followed: bool,
+    /// Whether an append has left consumers to be told later: see [`crate::crowd`].
+    pub crowded: bool,
 }
 
 /// How a stream was closed.

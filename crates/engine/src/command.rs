@@ -4,6 +4,7 @@ pub mod append;
 pub mod callback;
 pub mod consumer;
 pub mod create;
+mod crowd;
 pub mod delete;
 pub mod delivery;
 pub mod hook;

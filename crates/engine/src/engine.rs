@@ -488,7 +488,8 @@ fn start_partition(
     let Opened { log, state, checkpoint, recovered } = opened.map_err(store)?;
     report(number, &recovered);
     let touches = Arc::new(Touches::new(clock.now()));
-    let settings = Settings { timings: config.telling.timings.clone(), seed: seeds.number() };
+    let timings = config.telling.timings.clone();
+    let settings = Settings { timings, seed: seeds.number(), ..Settings::default() };
     let shared = Arc::new(Shared::new(state, touches, settings).map_err(other)?);
     shared.log_bytes.store(log.bytes(), Ordering::Relaxed);
     let min_free = config.min_free_bytes;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use reveille_core::consumer::{Consumer, Dialect};
 use reveille_core::stream::Head;
 use reveille_core::subscription::{Subscription, SubscriptionId};
-use reveille_core::{StreamPath, Tenant};
+use reveille_core::{Offset, StreamPath, Tenant};
 use reveille_store::keys::{self, ConsumerKey};
 use reveille_store::record::{self, Enrolled};
 use reveille_store::state::Reader;
@@ -33,6 +33,8 @@ pub struct ConsumerItem {
     pub streams: Vec<NoticeStream>,
     /// Whether it follows more than that.
     pub more_streams: bool,
+    /// Whether it is virtual only because it is still to be told that its stream has grown.
+    pub awaits_turn: bool,
 }
 
 impl ConsumerItem {
@@ -42,9 +44,11 @@ impl ConsumerItem {
         known.unwrap_or_else(|| Consumer::new(0, Vec::new()))
     }
 
-    /// Whether any stream has more than was acknowledged. What is virtual has nothing to do.
+    /// Whether any stream has more than was acknowledged. What is virtual has nothing to do, unless
+    /// its turn to be told is still to come.
     pub fn is_pending(&self) -> bool {
-        self.enrolled.is_some() && self.streams.iter().any(NoticeStream::is_pending)
+        (self.enrolled.is_some() || self.awaits_turn)
+            && self.streams.iter().any(NoticeStream::is_pending)
     }
 }
 
@@ -93,6 +97,16 @@ impl Engine {
             Some(head) => webhooks(&reader, &subscription, path, &head).map(Some),
             None => Ok(None),
         }
+    }
+
+    /// How far a subscription has come in a stream that it has no link to.
+    pub fn processed(
+        &self,
+        subscription: &Subscription,
+        head: &Head,
+    ) -> Result<Option<Offset>, Failure> {
+        let reader = self.partition(&subscription.tenant).state.reader();
+        processed(&reader, subscription, head).map(|(acked, _)| acked)
     }
 
     /// Consumers of all subscriptions, or of those of one name; one page of them.
@@ -217,16 +231,35 @@ fn webhooks(
 ) -> Result<ConsumerItem, Failure> {
     let key = ConsumerKey { subscription: subscription.id, path: Some(path.clone()) };
     let enrolled = outbound::enrolled(reader, &key)?.filter(|it| it.primary == Some(head.id));
-    let streams = match &enrolled {
-        Some(enrolled) => outbound::streams(reader, subscription, enrolled)?,
+    let (streams, awaits_turn) = match &enrolled {
+        Some(enrolled) => (outbound::streams(reader, subscription, enrolled)?, false),
         None => {
-            let acked = (!subscription.is_older_than(head.id)).then_some(head.tail);
+            let (acked, missed) = processed(reader, subscription, head)?;
             let (path, tail) = (path.clone(), Some(head.tail));
-            vec![NoticeStream { path, acked, tail, explicit: false }]
+            (vec![NoticeStream { path, acked, tail, explicit: false }], missed)
         }
     };
     let (subscription, path) = (subscription.clone(), Some(path.clone()));
-    Ok(ConsumerItem { subscription, path, enrolled, streams, more_streams: false })
+    Ok(ConsumerItem { subscription, path, enrolled, streams, more_streams: false, awaits_turn })
+}
+
+/// How far a subscription has come that has no record of a stream, and whether it has missed
+/// something that it is still to be told of.
+fn processed(
+    reader: &Reader,
+    subscription: &Subscription,
+    head: &Head,
+) -> Result<(Option<Offset>, bool), Failure> {
+    let mut missed = None;
+    if head.crowded
+        && let Some(value) = reader.get(&keys::crowd(head.id)).map_err(reading::damaged)?
+    {
+        let crowd = record::decode_crowd(&value);
+        let crowd = crowd.map_err(|error| Failure::Damaged(error.to_string()))?;
+        missed = crowd.first_missed(subscription.id);
+    }
+    let acked = missed.map_or(Some(head.tail), |mark| mark.before);
+    Ok((acked.filter(|_| !subscription.is_older_than(head.id)), missed.is_some()))
 }
 
 /// The one consumer of a subscription, with the streams that it has come to know.
@@ -250,6 +283,6 @@ fn leases(
         let (acked, tail) = (linked.acked, head.map(|head| head.tail));
         streams.push(NoticeStream { path, acked, tail, explicit: linked.explicit });
     }
-    let subscription = subscription.clone();
-    Ok(ConsumerItem { subscription, path: None, enrolled, streams, more_streams })
+    let (subscription, awaits_turn) = (subscription.clone(), false);
+    Ok(ConsumerItem { subscription, path: None, enrolled, streams, more_streams, awaits_turn })
 }

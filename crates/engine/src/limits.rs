@@ -67,10 +67,9 @@ pub const OUTBOUND_PER_SUBSCRIPTION: usize = 512;
 /// An attempt that takes longer than this makes room for others.
 pub const SLOW_AFTER_MS: u64 = 1_000;
 
-/// Followers of a stream that are told in the batch of an append; the rest in slices.
-pub const FOLLOWERS_SLICE: usize = 64;
-
-/// Hooks of an event that get their deliveries in the batch that brings it; the rest in slices.
+/// Consumers that are told in the batch of an append, of those whose pattern matches the stream and
+/// of those who follow it by name, and hooks that get their delivery in the batch that brings an
+/// event; the rest in slices of as many.
 pub const FAN_OUT: usize = 64;
 
 /// Deliveries that one batch of events may begin; the rest in slices.

@@ -22,7 +22,7 @@ use crate::command::{self, Answer, Command};
 use crate::dice::Dice;
 use crate::effect::Effect;
 use crate::failure::{Failure, Unavailable};
-use crate::limits::{BATCH_BYTES_MAX, OVERLAY_BYTES_MAX};
+use crate::limits::{BATCH_BYTES_MAX, FAN_OUT, OVERLAY_BYTES_MAX};
 use crate::registry::Registry;
 use crate::touches::Touches;
 pub use crate::txn::Wanted;
@@ -112,12 +112,20 @@ impl Pending {
 }
 
 /// What a partition is told when it opens.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Settings {
     /// How long things may take.
     pub timings: Timings,
     /// Where its random numbers begin.
     pub seed: u64,
+    /// How many consumers are told at once; see [`FAN_OUT`].
+    pub fan_out: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { timings: Timings::default(), seed: 0, fan_out: FAN_OUT }
+    }
 }
 
 /// The owner of a part of the state.
@@ -132,6 +140,7 @@ pub struct Partition {
     /// Who is to be told of what.
     pub registry: Registry,
     timings: Timings,
+    fan_out: usize,
     dice: Dice,
     /// Set while the disk has no room.
     pub read_only: bool,
@@ -206,6 +215,7 @@ impl Partition {
         Ok(Partition {
             registry: Registry::load(&state.reader())?,
             timings: settings.timings,
+            fan_out: settings.fan_out.max(1),
             dice: Dice::new(settings.seed),
             state,
             touches,
@@ -248,6 +258,7 @@ impl Partition {
             touches: &self.touches,
             registry: &self.registry,
             timings: &self.timings,
+            fan_out: self.fan_out,
             random: self.dice.next(),
         });
         match command::decide(command, &mut txn) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use reveille_core::condition::WakeCondition;
 use reveille_core::consumer::Dialect;
+use reveille_core::crowd::Stretch;
 use reveille_core::delivery::hook::Hook;
 use reveille_core::matcher::Matcher;
 use reveille_core::subscription::{Subscription, SubscriptionId};
@@ -28,6 +29,14 @@ pub struct Registry {
     pub hooks: Hooks,
     /// Whether anybody follows a stream by name; never taken back until the next start.
     pub(crate) any_followers: bool,
+}
+
+/// Some of the subscriptions whose pattern matches a stream.
+pub struct Matching {
+    /// These.
+    pub found: Vec<Arc<Subscription>>,
+    /// The youngest of the others, if there are more.
+    pub rest: Option<SubscriptionId>,
 }
 
 /// A change that a decision made.
@@ -128,15 +137,34 @@ impl Registry {
         self.by_id.get(id)
     }
 
-    /// The subscriptions whose pattern matches a stream, oldest first.
-    pub fn matching(&self, tenant: &Tenant, path: &StreamPath) -> Vec<Arc<Subscription>> {
-        let Some(matcher) = self.matchers.get(tenant) else {
-            return Vec::new();
-        };
+    /// The first subscriptions in a stretch whose pattern matches a stream, oldest first.
+    pub fn matching(
+        &self,
+        tenant: &Tenant,
+        path: &StreamPath,
+        stretch: Stretch,
+        limit: usize,
+    ) -> Matching {
         let mut ids = Vec::new();
-        matcher.matches(path, &mut ids);
-        let found = ids.into_iter().filter_map(|id| self.by_id.get(&SubscriptionId(id)));
-        found.cloned().collect()
+        if let Some(matcher) = self.matchers.get(tenant) {
+            matcher.matches(path, &mut ids);
+        }
+        ids.retain(|id| stretch.contains(SubscriptionId(*id)));
+        let youngest = ids.last().copied().map(SubscriptionId);
+        let first = ids.iter().take(limit);
+        let found = first.filter_map(|id| self.by_id.get(&SubscriptionId(*id)));
+        let found: Vec<_> = found.cloned().collect();
+        let rest = youngest.filter(|_| ids.len() > limit);
+        Matching { found, rest }
+    }
+
+    /// Whether any subscription's pattern matches a stream.
+    pub fn is_matched(&self, tenant: &Tenant, path: &StreamPath) -> bool {
+        let mut ids = Vec::new();
+        if let Some(matcher) = self.matchers.get(tenant) {
+            matcher.matches(path, &mut ids);
+        }
+        !ids.is_empty()
     }
 
     /// The subscriptions of a tenant in one dialect, by name.

@@ -83,6 +83,8 @@ pub(crate) struct Given<'a> {
     pub(crate) touches: &'a Touches,
     pub(crate) registry: &'a Registry,
     pub(crate) timings: &'a Timings,
+    /// How many consumers are told at once.
+    pub(crate) fan_out: usize,
     /// Where this decision's random numbers begin.
     pub(crate) random: u64,
 }
@@ -113,6 +115,11 @@ impl<'a> Txn<'a> {
 
     pub(crate) fn timings(&self) -> &'a Timings {
         self.given.timings
+    }
+
+    /// How many consumers are told at once.
+    pub(crate) fn fan_out(&self) -> usize {
+        self.given.fan_out
     }
 
     /// A random number.
@@ -329,7 +336,7 @@ impl<'a> Txn<'a> {
     /// What the consumers of an ended stream left is kept until no token of theirs is valid any
     /// more: a stream that takes its place goes on counting their epochs.
     fn forget_consumers(&mut self, tenant: &Tenant, path: &StreamPath, head: &Head) {
-        let told = !self.registry().matching(tenant, path).is_empty();
+        let told = self.registry().is_matched(tenant, path);
         if (told || head.followed) && !head.soft_deleted {
             let at = self.now() + self.timings().token_ttl_ms;
             self.set_due(at, &Due::Forget(tenant.clone(), path.clone(), head.id));

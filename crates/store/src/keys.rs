@@ -15,6 +15,7 @@
 //! | `08` link | subscription id `u64`, path | how far a stream is processed, as CBOR |
 //! | `09` backlog | subscription id `u64`, path | empty: the stream has more than was acknowledged |
 //! | `0a` follower | tenant, `00`, path, `00`, subscription id `u64`, path of its consumer | empty: the consumer follows the stream by name |
+//! | `0c` crowd | stream id `u64` | [`Crowd`](reveille_core::crowd::Crowd) as CBOR: who is still to be told that the stream grew |
 //! | `0d` hook | tenant, `00`, name | [`Hook`](reveille_core::delivery::hook::Hook) as CBOR |
 //! | `0e` event | tenant, `00`, number `u64` | [`Recorded`](crate::record::Recorded) as CBOR |
 //! | `0f` event id | tenant, `00`, id | number of the event that had it last, `u64` |
@@ -52,6 +53,7 @@ const CONSUMER: u8 = 0x07;
 const LINK: u8 = 0x08;
 const BACKLOG: u8 = 0x09;
 const FOLLOWER: u8 = 0x0a;
+const CROWD: u8 = 0x0c;
 const HOOK: u8 = 0x0d;
 const EVENT: u8 = 0x0e;
 const EVENT_ID: u8 = 0x0f;
@@ -72,6 +74,7 @@ const DUE_CONSUMER: u8 = 0x04;
 const DUE_UNSUBSCRIBE: u8 = 0x05;
 const DUE_FORGET: u8 = 0x06;
 const DUE_TELL: u8 = 0x07;
+const DUE_CROWD: u8 = 0x08;
 const DUE_DELIVERY: u8 = 0x09;
 const DUE_FAN_OUT: u8 = 0x0a;
 const DUE_BACKFILL: u8 = 0x0b;
@@ -215,6 +218,9 @@ pub enum Due {
     /// A stream has grown, and more consumers follow it than one batch can tell: the rest of them,
     /// from this key on.
     Tell(Tenant, StreamPath, StreamId, Bytes),
+    /// A stream has grown, and more subscriptions match it than one batch can tell: the next of
+    /// them.
+    Crowd(Tenant, StreamPath, StreamId),
     /// A delivery is to be tried, or may have waited long enough for an attempt.
     Delivery(DeliveryId),
     /// An event is for more hooks than one batch has deliveries for: the next of them.
@@ -256,6 +262,11 @@ pub fn due(at: Millis, due: &Due) -> Bytes {
         Due::Unsubscribe(tenant, id) => put_numbered(&mut key, DUE_UNSUBSCRIBE, tenant, id.0),
         Due::Forget(tenant, path, id) => {
             key.put_u8(DUE_FORGET);
+            key.put_u64(id.0);
+            put_named(&mut key, tenant, path);
+        }
+        Due::Crowd(tenant, path, id) => {
+            key.put_u8(DUE_CROWD);
             key.put_u64(id.0);
             put_named(&mut key, tenant, path);
         }
@@ -342,6 +353,11 @@ pub fn parse_due(key: &[u8]) -> Option<(Millis, Due)> {
             let (id, named) = subject.split_first_chunk::<8>()?;
             let (tenant, path) = parse_subject(named)?;
             Due::Forget(tenant, path, StreamId(u64::from_be_bytes(*id)))
+        }
+        DUE_CROWD => {
+            let (id, named) = subject.split_first_chunk::<8>()?;
+            let (tenant, path) = parse_subject(named)?;
+            Due::Crowd(tenant, path, StreamId(u64::from_be_bytes(*id)))
         }
         DUE_TELL => {
             let (id, rest) = subject.split_first_chunk::<8>()?;
@@ -463,6 +479,11 @@ pub fn parse_follower(first: &[u8], key: &[u8]) -> Option<ConsumerKey> {
     parse_consumer_key(key.strip_prefix(first)?)
 }
 
+/// The key of a stream's crowd.
+pub fn crowd(id: StreamId) -> Bytes {
+    tagged(CROWD, id.0)
+}
+
 fn of_subscription(tag: u8, id: SubscriptionId, path: &StreamPath) -> Bytes {
     let mut key = BytesMut::with_capacity(9 + path.as_str().len());
     key.put_u8(tag);
@@ -511,6 +532,7 @@ mod tests {
             Due::Unsubscribe(tenant.clone(), SubscriptionId(4)),
             Due::Forget(tenant.clone(), path.clone(), StreamId(3)),
             Due::Tell(tenant.clone(), path.clone(), StreamId(3), from),
+            Due::Crowd(tenant.clone(), path.clone(), StreamId(3)),
             Due::Delivery(DeliveryId {
                 hook: HookId(7),
                 no: DeliveryNo { event: EventNo(8), round: 9 },

@@ -4,6 +4,7 @@
 //! are skipped, so that a newer server reads what an older one wrote.
 
 mod consumer;
+mod crowd;
 mod delivery;
 mod hook;
 mod subscription;
@@ -18,6 +19,7 @@ use reveille_core::stream::{Closed, Expiry, Fork, Head, StreamId};
 use reveille_core::{ContentType, Millis, Offset, StreamPath};
 
 pub use consumer::{Enrolled, Linked, decode_consumer, decode_link, encode_consumer, encode_link};
+pub use crowd::{decode_crowd, encode_crowd};
 pub use delivery::{
     Dispatched, Recorded, decode_delivery, decode_event, decode_lane, decode_tally,
     encode_delivery, encode_event, encode_lane, encode_tally,
@@ -49,6 +51,7 @@ mod head {
     pub(super) const FORKS: u32 = 10;
     pub(super) const SOFT_DELETED: u32 = 11;
     pub(super) const FOLLOWED: u32 = 12;
+    pub(super) const CROWDED: u32 = 13;
 }
 
 type Writer = Encoder<Vec<u8>>;
@@ -120,6 +123,7 @@ fn write_head(out: &mut Writer, head: &Head) -> Written {
         head.forks > 0,
         head.soft_deleted,
         head.followed,
+        head.crowded,
     ];
     let count = optional.iter().filter(|there| **there).count();
     out.map(5 + u64::try_from(count).unwrap_or(0))?;
@@ -158,6 +162,9 @@ fn write_head(out: &mut Writer, head: &Head) -> Written {
     }
     if head.followed {
         out.u32(head::FOLLOWED)?.bool(true)?;
+    }
+    if head.crowded {
+        out.u32(head::CROWDED)?.bool(true)?;
     }
     Ok(())
 }
@@ -201,6 +208,7 @@ fn read_head(input: &mut Decoder<'_>) -> Read<Head> {
         forks: 0,
         soft_deleted: false,
         followed: false,
+        crowded: false,
     };
     fields(input, |field, input| {
         match field {
@@ -217,6 +225,7 @@ fn read_head(input: &mut Decoder<'_>) -> Read<Head> {
             head::FORKS => head.forks = input.u32()?,
             head::SOFT_DELETED => head.soft_deleted = input.bool()?,
             head::FOLLOWED => head.followed = input.bool()?,
+            head::CROWDED => head.crowded = input.bool()?,
             _ => input.skip()?,
         }
         Ok(())
@@ -310,6 +319,7 @@ mod tests {
             forks: 3,
             soft_deleted: true,
             followed: true,
+            crowded: true,
         }
     }
 
@@ -326,6 +336,7 @@ mod tests {
             forks: 0,
             soft_deleted: false,
             followed: false,
+            crowded: false,
             ..full
         };
         assert_eq!(decode_head(&encode_head(&plain)), Ok(plain));

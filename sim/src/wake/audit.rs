@@ -26,6 +26,7 @@ impl Wakes {
             }
         }
         no_stray_timers(seen)?;
+        crowds_are_walked(seen)?;
         for ((id, path), (stream, tail)) in &self.history.must {
             let subscription = &seen.subscriptions[id];
             knows(seen, subscription, path, *stream, *tail)?;
@@ -115,7 +116,10 @@ fn rests_rightly(seen: &Snapshot, key: &ConsumerKey, enrolled: &Enrolled) -> Che
     for link in &enrolled.consumer.links {
         // A stream that was awaited and begins empty tells nobody; wakes are announced silently.
         let tail = seen.tail(link).filter(|tail| *tail > Offset::ZERO);
-        if tail > link.acked && !link.path.as_str().starts_with("/wake") {
+        let primary = Some(&link.path) == key.path.as_ref();
+        let awaits = primary && seen.awaits(key.subscription, &link.path)
+            || seen.will_be_told(key, &link.path);
+        if tail > link.acked && !link.path.as_str().starts_with("/wake") && !awaits {
             return Err(violated(format!("L1: {key:?} rests; {link:?} is at {tail:?}")));
         }
     }
@@ -131,6 +135,26 @@ fn no_stray_timers(seen: &Snapshot) -> Checked {
         {
             let known = enrolled.timer_at;
             return Err(violated(format!("{key:?} has a timer at {at:?} and knows of {known:?}")));
+        }
+    }
+    Ok(())
+}
+
+/// A crowd, its stream and its entry in the due index know of each other.
+fn crowds_are_walked(seen: &Snapshot) -> Checked {
+    for (id, crowd) in &seen.crowds {
+        let mine = |due: &Due| matches!(due, Due::Crowd(_, _, of) if of == id);
+        let entries = seen.due.iter().filter(|(_, due)| mine(due)).count();
+        if entries != 1 {
+            return Err(violated(format!("{id:?} has {entries} walks for {crowd:?}")));
+        }
+        if crowd.walk.after >= crowd.walk.through {
+            return Err(violated(format!("the walk of {id:?} has nobody to tell: {crowd:?}")));
+        }
+    }
+    for (path, head) in &seen.streams {
+        if head.crowded != seen.crowds.contains_key(&head.id) {
+            return Err(violated(format!("{path} is wrong about its crowd: {head:?}")));
         }
     }
     Ok(())
@@ -155,7 +179,7 @@ fn knows(
             linked.is_some_and(|it| it.acked >= Some(tail) || seen.backlog.contains(&key))
         }
     };
-    if known {
+    if known || seen.awaits(subscription.id, path) {
         return Ok(());
     }
     let name = &subscription.asked.name;
@@ -171,7 +195,11 @@ fn marks_are_complete(seen: &Snapshot, subscription: &Subscription) -> Checked {
         let head = seen.streams.get(path).filter(|head| linked.stream == Some(head.id));
         let pending = head.is_some_and(|head| Some(head.tail) > linked.acked)
             && !path.as_str().starts_with("/wake");
-        if *id == subscription.id && pending && !seen.backlog.contains(&(*id, path.clone())) {
+        let key = ConsumerKey { subscription: *id, path: None };
+        let marked = seen.backlog.contains(&(*id, path.clone()))
+            || seen.awaits(*id, path)
+            || seen.will_be_told(&key, path);
+        if *id == subscription.id && pending && !marked {
             return Err(violated(format!("L1: {path} of {id:?} has work and no mark: {linked:?}")));
         }
     }

@@ -11,6 +11,7 @@ use reveille_engine::command::consumer::Ended;
 use reveille_engine::effect::Told;
 use reveille_engine::herald::NoticeStream;
 use reveille_engine::outbound;
+use reveille_engine::outbox::Errand;
 
 use super::agent::Agent;
 use super::errand::Owner;
@@ -41,12 +42,12 @@ impl Wakes {
     /// The next attempt is made.
     pub(crate) fn post(&mut self) -> Checked<bool> {
         let shared = self.life().shared.clone();
-        let Some(told) = shared.outbox.next() else {
+        let Some(Errand::Tell(told)) = shared.outbox.next() else {
             return Ok(false);
         };
         let subscription = shared.lock().registry.get(told.consumer.subscription).cloned();
         let Some(subscription) = subscription else {
-            shared.outbox.ended(&told, false);
+            shared.outbox.ended(&Errand::Tell(told), false);
             return Ok(true);
         };
         let current = outbound::current(
@@ -58,7 +59,7 @@ impl Wakes {
         );
         let current = current.map_err(|error| violated(format!("no notice: {error}")))?;
         let Some((enrolled, streams)) = current else {
-            shared.outbox.ended(&told, false);
+            shared.outbox.ended(&Errand::Tell(told), false);
             return Ok(true);
         };
         let wake_id = enrolled.consumer.wake_id;
@@ -157,7 +158,7 @@ impl Wakes {
     pub(crate) fn answer_is_home(&mut self, id: u64) {
         if let Some(index) = self.posts.iter().position(|post| post.id == id) {
             let post = self.posts.remove(index);
-            self.life().shared.outbox.ended(&post.told, false);
+            self.life().shared.outbox.ended(&Errand::Tell(post.told.clone()), false);
         }
     }
 }

@@ -53,7 +53,7 @@ pub(crate) enum Stage {
 }
 
 /// More than any command adds to a batch.
-const WEIGHT: u64 = 6_000;
+const WEIGHT: u64 = 12_000;
 
 impl Errand {
     pub(crate) fn new(owner: Owner, command: Command) -> Errand {

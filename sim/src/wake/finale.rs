@@ -174,7 +174,7 @@ impl Wakes {
     fn nothing_of_subscriptions(&mut self) -> Checked {
         let seen = &self.seen;
         let timers = seen.due.iter().filter(|(_, due)| {
-            matches!(due, Due::Consumer(_) | Due::Unsubscribe(..) | Due::Tell(..))
+            matches!(due, Due::Consumer(_) | Due::Unsubscribe(..) | Due::Tell(..) | Due::Crowd(..))
         });
         let timers: Vec<&(Millis, Due)> = timers.collect();
         let left = seen.subscriptions.len()
@@ -182,17 +182,19 @@ impl Wakes {
             + seen.links.len()
             + seen.backlog.len()
             + seen.followers.len()
+            + seen.crowds.len()
             + timers.len();
         if left == 0 {
             return Ok(());
         }
         Err(violated(format!(
-            "left of subscriptions are {:?} {:?} {:?} {:?} {:?} {timers:?}",
+            "left of subscriptions are {:?} {:?} {:?} {:?} {:?} {:?} {timers:?}",
             seen.subscriptions.keys(),
             seen.consumers,
             seen.links,
             seen.backlog,
-            seen.followers
+            seen.followers,
+            seen.crowds
         )))
     }
 

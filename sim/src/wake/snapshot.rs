@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use reveille_core::consumer::{Dialect, Link};
-use reveille_core::stream::Head;
+use reveille_core::crowd::Crowd;
+use reveille_core::stream::{Head, StreamId};
 use reveille_core::subscription::{Subscription, SubscriptionId};
 use reveille_core::{Millis, Offset, StreamPath};
 use reveille_store::keys::{self, ConsumerKey, Due};
@@ -24,6 +25,7 @@ pub(crate) struct Snapshot {
     pub(crate) links: BTreeMap<(SubscriptionId, StreamPath), Linked>,
     pub(crate) backlog: BTreeSet<(SubscriptionId, StreamPath)>,
     pub(crate) followers: BTreeSet<(StreamPath, ConsumerKey)>,
+    pub(crate) crowds: BTreeMap<StreamId, Crowd>,
     pub(crate) due: Vec<(Millis, Due)>,
 }
 
@@ -35,7 +37,7 @@ impl Snapshot {
     pub(crate) fn read(reader: &Reader) -> Checked<Snapshot> {
         let mut snapshot = Snapshot::default();
         // Everything but producers and chunks.
-        for (from, to) in [([0x02], [0x03]), ([0x05], [0x0b])] {
+        for (from, to) in [([0x02], [0x03]), ([0x05], [0x0b]), ([0x0c], [0x0d])] {
             for (key, value) in reader.range(&from, &to, usize::MAX).map_err(failed)? {
                 snapshot.add(&key, &value)?;
                 snapshot.raw.insert(key, value);
@@ -79,6 +81,10 @@ impl Snapshot {
                 let follower = parse_follower(key).ok_or_else(|| failed("a follower's key"))?;
                 self.followers.insert(follower);
             }
+            Some(0x0c) => {
+                let crowd = record::decode_crowd(value).map_err(failed)?;
+                self.crowds.insert(StreamId(id.0), crowd);
+            }
             _ => {}
         }
         Ok(())
@@ -95,6 +101,25 @@ impl Snapshot {
         let subscribed = self.subscriptions.contains_key(&key.subscription);
         let primary = key.path.as_ref().map(|path| self.streams.get(path).map(|head| head.id));
         subscribed && primary.is_none_or(|id| id.is_some() && id == enrolled.primary)
+    }
+
+    /// Whether a crowd has still to tell the subscription that the stream grew.
+    pub(crate) fn awaits(&self, id: SubscriptionId, path: &StreamPath) -> bool {
+        let head = self.streams.get(path);
+        let matches = self.subscriptions.get(&id).and_then(|it| it.asked.pattern.as_ref());
+        matches.is_some_and(|pattern| pattern.matches(path))
+            && head.is_some_and(|head| self.crowds.get(&head.id).is_some_and(|it| it.awaits(id)))
+    }
+
+    /// Whether those who follow the stream by name are still being told, this one among them.
+    pub(crate) fn will_be_told(&self, key: &ConsumerKey, path: &StreamPath) -> bool {
+        self.due.iter().any(|(_, due)| match due {
+            Due::Tell(tenant, of, id, from) => {
+                let same = of == path && self.streams.get(path).is_some_and(|it| it.id == *id);
+                same && *from <= keys::follower(tenant, path, key)
+            }
+            _ => false,
+        })
     }
 
     /// A subscription by its name.

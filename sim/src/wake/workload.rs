@@ -17,7 +17,7 @@ use super::errand::Owner;
 use super::world::Wakes;
 
 const PATTERNS: [&str; 4] = ["/a/*", "/b/*", "/**", "/a/0"];
-const NAMES: [&str; 3] = ["one", "two", "three"];
+const NAMES: [&str; 8] = ["one", "two", "three", "four", "five", "six", "seven", "eight"];
 
 #[derive(Debug, Clone, Copy)]
 enum Idea {
@@ -38,8 +38,8 @@ impl Wakes {
                 self.create(path);
             }
         }
-        for name in NAMES {
-            self.subscribe(name.into());
+        for name in NAMES.iter().take(self.names) {
+            self.subscribe((*name).into());
         }
     }
 
@@ -56,7 +56,7 @@ impl Wakes {
             (16, Idea::Claim),
         ]);
         let path = self.random.pick(&self.paths).clone();
-        let name: Arc<str> = (*self.random.pick(&NAMES)).into();
+        let name: Arc<str> = (*self.random.pick(&NAMES[..self.names])).into();
         let tenant = self.tenant.clone();
         match idea {
             Idea::Append => {

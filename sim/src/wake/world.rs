@@ -11,6 +11,7 @@ use reveille_engine::partition::{Settings, Taken};
 use reveille_store::disk::SimDisk;
 
 use super::agent::Agent;
+use super::beginnings::Beginnings;
 use super::endpoint::Post;
 use super::errand::{Errand, Stage};
 use super::history::History;
@@ -30,6 +31,10 @@ const BEGIN: Millis = Millis(1_790_000_000_000);
 pub(crate) struct Wakes {
     pub(crate) mode: Mode,
     pub(crate) timings: Timings,
+    /// How many consumers are told at once.
+    pub(crate) fan_out: usize,
+    /// How many names there are for subscriptions.
+    pub(crate) names: usize,
     pub(crate) random: Random,
     pub(crate) trace: Trace,
     pub(crate) now: Millis,
@@ -45,6 +50,7 @@ pub(crate) struct Wakes {
     pub(crate) seen: Snapshot,
     pub(crate) durable_seq: u64,
     pub(crate) history: History,
+    pub(crate) beginnings: Beginnings,
     /// The batch that is being committed, its number, and when it was begun.
     pub(crate) taken: Option<(Taken, u64, Millis)>,
     /// When the batch was begun whose commit failed: only recovery can tell whether it is.
@@ -83,17 +89,21 @@ impl Wakes {
             retry_scale_milli: *random.pick(&[100, 1_000]),
         };
         let mut trace = Trace::new(options.trace);
-        trace.note(&format!("seed {seed}: {mode:?} {timings:?}"));
+        let fan_out = *random.pick(&[1, 2, 3, 64]);
+        let names = *random.pick(&[3, 6, 8]);
+        trace.note(&format!("seed {seed}: {mode:?} {timings:?} fan_out={fan_out} names={names}"));
         let disk = SimDisk::new(random.next());
         let table = SimTable::new(random.next());
-        let settings = Settings { timings: timings.clone(), seed: random.next() };
+        let settings = Settings { timings: timings.clone(), seed: random.next(), fan_out };
         let begun = Life::begin(&disk, &table, &mode, BEGIN, random.next(), settings);
         let (life, _) = begun.map_err(violated)?;
-        let names = ["/a/0", "/a/1", "/a/2", "/b/0", "/b/1", "/wake/0"];
-        let paths = names.map(|name| StreamPath::parse(name).expect("a path"));
+        let places = ["/a/0", "/a/1", "/a/2", "/b/0", "/b/1", "/wake/0"];
+        let paths = places.map(|name| StreamPath::parse(name).expect("a path"));
         Ok(Wakes {
             mode,
             timings,
+            fan_out,
+            names,
             random,
             trace,
             now: BEGIN,
@@ -106,6 +116,7 @@ impl Wakes {
             seen: Snapshot::default(),
             durable_seq: 0,
             history: History::default(),
+            beginnings: Beginnings::default(),
             taken: None,
             doubtful: None,
             open_batch: 1,
@@ -134,7 +145,11 @@ impl Wakes {
 
     /// Opens the store as it is on the disk, and tells again what was on its way.
     pub(crate) fn begin_life(&mut self) -> Result<Life, String> {
-        let settings = Settings { timings: self.timings.clone(), seed: self.random.next() };
+        let settings = Settings {
+            timings: self.timings.clone(),
+            seed: self.random.next(),
+            fan_out: self.fan_out,
+        };
         let salt = self.random.next();
         let begun = Life::begin(&self.disk, &self.table, &self.mode, self.now, salt, settings);
         let (life, recovered) = begun?;
@@ -215,6 +230,7 @@ impl Wakes {
         let ttl = self.timings.token_ttl_ms;
         // A clock that was set back in the crash says nothing about when this was decided.
         self.history.advance(&self.seen, &after, opened, self.latest, ttl)?;
+        self.beginnings.advance(&self.seen, &after)?;
         self.seen = after;
         self.audit()
     }

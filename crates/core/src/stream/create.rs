@@ -135,6 +135,7 @@ pub fn create(
         forks: 0,
         soft_deleted: false,
         followed: false,
+        crowded: false,
     };
     if let (Some(asked), Some(source)) = (&request.fork, source) {
         let prefix = fork_from(&mut head, request, asked, source)?;

@@ -13,9 +13,8 @@ use reveille_core::{Offset, StreamPath, Tenant};
 use reveille_store::keys::{self, ConsumerKey, Due};
 use reveille_store::record::{self, Enrolled};
 
-use super::{Answer, lease};
+use super::{Answer, crowd, lease};
 use crate::effect::{Effect, Told};
-use crate::limits::FOLLOWERS_SLICE;
 use crate::txn::{Missing, Txn};
 
 /// How long an error text may be that is kept with a consumer.
@@ -92,24 +91,7 @@ pub(super) fn grown(
     before: Option<Offset>,
     but: Option<&ConsumerKey>,
 ) -> Result<(), Missing> {
-    let matching = txn.registry().matching(tenant, path);
-    if matching.is_empty() && !head.followed {
-        return Ok(());
-    }
-    let keys: Vec<Bytes> = matching.iter().map(|it| keys::consumer(&key_of(it, path))).collect();
-    txn.want(&keys)?;
-    for subscription in &matching {
-        let key = key_of(subscription, path);
-        if Some(&key) == but {
-            continue;
-        }
-        match subscription.asked.dialect {
-            Dialect::Webhooks => {
-                primary_grown(txn, subscription, &key, path, head, before)?;
-            }
-            Dialect::Leases => lease::grown(txn, subscription, path, head, before)?,
-        }
-    }
+    crowd::grown(txn, tenant, path, head, before, but)?;
     if head.followed {
         let from = keys::followers(tenant, path).0;
         tell_followers(txn, tenant, path, head, &from, but)?;
@@ -117,7 +99,8 @@ pub(super) fn grown(
     Ok(())
 }
 
-fn key_of(subscription: &Subscription, path: &StreamPath) -> ConsumerKey {
+/// The consumer of a subscription that a stream's growth is told to.
+pub(super) fn key_of(subscription: &Subscription, path: &StreamPath) -> ConsumerKey {
     let path = match subscription.asked.dialect {
         Dialect::Webhooks => Some(path.clone()),
         Dialect::Leases => None,
@@ -125,8 +108,9 @@ fn key_of(subscription: &Subscription, path: &StreamPath) -> ConsumerKey {
     ConsumerKey { subscription: subscription.id, path }
 }
 
-/// The stream that a consumer is for has grown.
-fn primary_grown(
+/// The stream that a consumer is for has grown. `before` is where the first event begins that it is
+/// to be told of if it was never told of any.
+pub(super) fn primary_grown(
     txn: &mut Txn<'_>,
     subscription: &Subscription,
     key: &ConsumerKey,
@@ -191,7 +175,7 @@ pub(super) fn tell_followers(
     but: Option<&ConsumerKey>,
 ) -> Result<(), Missing> {
     let (first, end) = keys::followers(tenant, path);
-    let found = txn.range(from, &end, FOLLOWERS_SLICE)?;
+    let found = txn.range(from, &end, txn.fan_out())?;
     let followers: Vec<(Bytes, ConsumerKey)> = found
         .pairs
         .iter()
@@ -388,17 +372,25 @@ pub(super) fn timer(
     Ok(Answer::Done)
 }
 
-/// Removes what the consumers of an ended stream left behind.
+/// Removes what the consumers of an ended stream left behind, slice by slice: the entry's value is
+/// the number of the last subscription whose turn has been.
 pub(super) fn forget(
     txn: &mut Txn<'_>,
+    entry: &Bytes,
     tenant: &Tenant,
     path: &StreamPath,
     id: reveille_core::stream::StreamId,
 ) -> Result<(), Missing> {
-    for subscription in txn.registry().matching(tenant, path) {
-        let key = key_of(&subscription, path);
+    let Some(value) = txn.get(entry)? else {
+        return Ok(());
+    };
+    let after = record::decode_u64(&value).unwrap_or(0);
+    let matching = txn.registry().matching(tenant, path, crowd::all_after(after), txn.fan_out());
+    crowd::want(txn, &matching.found, path)?;
+    for subscription in &matching.found {
+        let key = key_of(subscription, path);
         if subscription.asked.dialect == Dialect::Leases {
-            lease::forget(txn, &subscription, path, id)?;
+            lease::forget(txn, subscription, path, id)?;
             continue;
         }
         if let Some(enrolled) = txn.consumer(&key)?
@@ -406,6 +398,10 @@ pub(super) fn forget(
         {
             txn.remove_all(&belongings(tenant, &key, &enrolled))?;
         }
+    }
+    match matching.found.last().filter(|_| matching.rest.is_some()) {
+        Some(last) => txn.set(entry.clone(), record::encode_u64(last.id.0)),
+        None => txn.remove(entry),
     }
     Ok(())
 }

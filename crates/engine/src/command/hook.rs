@@ -12,7 +12,7 @@ use reveille_store::record;
 
 use super::{Answer, Decided, delivery};
 use crate::failure::Refused;
-use crate::limits::{CLEAN_UP_SLICE, FAN_OUT};
+use crate::limits::CLEAN_UP_SLICE;
 use crate::registry::Change;
 use crate::txn::{Missing, Txn};
 
@@ -149,7 +149,7 @@ pub(super) fn backfill(txn: &mut Txn<'_>, tenant: &Tenant, id: HookId) -> Result
     };
     let (from, _) = keys::events(tenant, next);
     let to = keys::event(tenant, EventNo(id.0));
-    let found = txn.range(&from, &to, FAN_OUT)?;
+    let found = txn.range(&from, &to, txn.fan_out())?;
     for (key, value) in &found.pairs {
         let Some(no) = keys::parse_event(key) else { continue };
         let event = record::decode_event(value);
@@ -173,7 +173,7 @@ pub(super) fn resume(txn: &mut Txn<'_>, tenant: &Tenant, id: HookId) -> Result<(
         return Ok(());
     };
     let (from, to) = keys::all_held(id);
-    let found = txn.range(&from, &to, FAN_OUT)?;
+    let found = txn.range(&from, &to, txn.fan_out())?;
     let held: Vec<_> = found.pairs.iter().filter_map(|(key, _)| keys::parse_held(key)).collect();
     let records: Vec<Bytes> = held.iter().map(|id| keys::delivery(*id)).collect();
     txn.want(&records)?;

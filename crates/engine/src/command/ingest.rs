@@ -19,7 +19,7 @@ use reveille_store::record::{self, Recorded};
 
 use super::{Answer, Decided, append, create, delivery};
 use crate::failure::Failure;
-use crate::limits::{BATCH_MEMORY_MS, DELIVERIES_PER_BATCH, FAN_OUT};
+use crate::limits::{BATCH_MEMORY_MS, DELIVERIES_PER_BATCH};
 use crate::txn::{Missing, Txn};
 
 /// Events that are taken in together, or not at all.
@@ -120,7 +120,7 @@ fn spread_all(
         txn.set(keys::event(tenant, no), record::encode_event(&recorded));
         txn.set(keys::event_id(tenant, &recorded.id), record::encode_u64(no.0));
         let said = words.slice(begin..begin + event.len);
-        let now = hooks.len().min(FAN_OUT).min(room);
+        let now = hooks.len().min(txn.fan_out()).min(room);
         for hook in hooks.iter().take(now) {
             delivery::begin(txn, hook, DeliveryNo { event: no, round: 0 }, at, Some(&said))?;
         }
@@ -162,7 +162,8 @@ fn hooks_of(txn: &Txn<'_>, tenant: &Tenant, events: &[NewEvent]) -> Vec<Vec<Arc<
 /// What beginning a delivery reads, asked for at once.
 fn want_tallies(txn: &mut Txn<'_>, matching: &[Vec<Arc<Hook>>]) -> Result<(), Missing> {
     let mut tallies: Vec<Bytes> = Vec::new();
-    for hook in matching.iter().flat_map(|hooks| hooks.iter().take(FAN_OUT)) {
+    let most = txn.fan_out();
+    for hook in matching.iter().flat_map(|hooks| hooks.iter().take(most)) {
         if tallies.len() >= DELIVERIES_PER_BATCH {
             break;
         }
@@ -182,8 +183,8 @@ pub(super) fn fan_out(txn: &mut Txn<'_>, tenant: &Tenant, no: EventNo) -> Result
     let told = record::decode_u64(&told).map_err(|error| Missing::Damaged(error.to_string()))?;
     let mut hooks = txn.hooks().matching(tenant, &event.kind);
     hooks.retain(|hook| hook.id > HookId(told) && hook.was_active_at(no));
-    let more = hooks.len() > FAN_OUT;
-    hooks.truncate(FAN_OUT);
+    let more = hooks.len() > txn.fan_out();
+    hooks.truncate(txn.fan_out());
     want_tallies(txn, std::slice::from_ref(&hooks))?;
     for hook in &hooks {
         delivery::begin(txn, hook, DeliveryNo { event: no, round: 0 }, event.at, None)?;

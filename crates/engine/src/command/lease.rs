@@ -20,7 +20,7 @@ use reveille_store::record::{self, Enrolled, Linked};
 
 use super::callback::{Standing, mark_followed};
 use super::consumer::{Tails, note_error, step};
-use super::{Answer, Decided, append};
+use super::{Answer, Decided, append, crowd};
 use crate::failure::{Failure, Refused};
 use crate::limits::NOTICE_STREAMS_MAX;
 use crate::txn::{Missing, Txn};
@@ -131,7 +131,7 @@ pub(super) fn grown(
 }
 
 /// Whether the stream is the one where the subscription's own wakes are announced.
-fn is_wake_stream(subscription: &Subscription, path: &StreamPath) -> bool {
+pub(super) fn is_wake_stream(subscription: &Subscription, path: &StreamPath) -> bool {
     matches!(&subscription.asked.target, Target::Pull(wake) if wake == path)
 }
 
@@ -173,9 +173,11 @@ fn view(
     };
     for (number, path) in paths.into_iter().enumerate() {
         let head = txn.live_head(&subscription.tenant, &path)?.filter(|head| !head.soft_deleted);
-        let linked = txn.linked(subscription, &path)?;
-        let Some(linked) = linked.or_else(|| virtual_link(subscription, &path, head.as_ref()))
-        else {
+        let linked = match txn.linked(subscription, &path)? {
+            Some(linked) => Some(linked),
+            None => virtual_link(txn, subscription, &path, head.as_ref())?,
+        };
+        let Some(linked) = linked else {
             continue;
         };
         let same = head.filter(|head| linked.stream == Some(head.id));
@@ -192,16 +194,21 @@ fn view(
     Ok(view)
 }
 
-/// A stream that the pattern matches and that has not grown since: all of it is processed.
+/// A stream that the pattern matches and that has not grown since, as far as the subscription was
+/// told: all of it is processed.
 fn virtual_link(
+    txn: &mut Txn<'_>,
     subscription: &Subscription,
     path: &StreamPath,
     head: Option<&Head>,
-) -> Option<Linked> {
-    let pattern = subscription.asked.pattern.as_ref()?;
-    let head = head.filter(|_| pattern.matches(path))?;
-    let acked = (!subscription.is_older_than(head.id)).then_some(head.tail);
-    Some(Linked { stream: Some(head.id), acked, explicit: false })
+) -> Result<Option<Linked>, Missing> {
+    let pattern = subscription.asked.pattern.as_ref();
+    let Some(head) = head.filter(|_| pattern.is_some_and(|it| it.matches(path))) else {
+        return Ok(None);
+    };
+    let whole = (!subscription.is_older_than(head.id)).then_some(head.tail);
+    let acked = crowd::missed(txn, subscription, path, head)?.unwrap_or(whole);
+    Ok(Some(Linked { stream: Some(head.id), acked, explicit: false }))
 }
 
 /// Steps with a view of the streams in question, and writes back what changed of it.
@@ -440,9 +447,14 @@ pub(super) fn link(
         let linked = match txn.linked(subscription, path)? {
             Some(linked) => Linked { explicit: true, ..linked },
             None => {
-                let acked = head.as_ref().map_or(Offset::ZERO, |head| head.tail);
-                let stream = head.map(|head| head.id);
-                Linked { stream, acked: Some(acked), explicit: true }
+                // What a crowd has still to tell it is told all the same.
+                let missed = match &head {
+                    Some(head) => crowd::missed(txn, subscription, path, head)?,
+                    None => None,
+                };
+                let tail = head.as_ref().map_or(Offset::ZERO, |head| head.tail);
+                let (stream, acked) = (head.map(|head| head.id), missed.unwrap_or(Some(tail)));
+                Linked { stream, acked, explicit: true }
             }
         };
         txn.set_link(subscription, path, linked);

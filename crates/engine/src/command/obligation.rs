@@ -6,7 +6,7 @@ use reveille_core::stream::{Expiry, Head, StreamId};
 use reveille_core::{Millis, StreamPath, Tenant};
 use reveille_store::keys::Due;
 
-use super::{Answer, consumer, hook, ingest};
+use super::{Answer, consumer, crowd, hook, ingest};
 use crate::txn::{Missing, Txn};
 
 /// Writes down that a stream was read, if it is still the one that was.
@@ -46,9 +46,9 @@ pub(super) fn fulfil(
             }
         }
         Due::Forget(tenant, path, id) => {
-            consumer::forget(txn, tenant, path, *id)?;
-            txn.remove(key);
+            consumer::forget(txn, key, tenant, path, *id)?;
         }
+        Due::Crowd(tenant, path, id) => crowd::walk(txn, key, tenant, path, *id)?,
         Due::Tell(tenant, path, id, from) => {
             if let Some(head) = txn.live_head(tenant, path)?
                 && head.id == *id

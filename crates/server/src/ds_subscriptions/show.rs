@@ -124,8 +124,10 @@ async fn matched(
         let prefix = pattern.literal_prefix();
         let page = server.engine.streams(&server.tenant, prefix, after.as_deref(), PAGE)?;
         for item in page.items {
-            if pattern.matches(&item.path) && !subscription.is_older_than(item.head.id) {
-                all.insert(item.path, ("glob", item.head.tail.to_string()));
+            if pattern.matches(&item.path)
+                && let Some(acked) = server.engine.processed(subscription, &item.head)?
+            {
+                all.insert(item.path, ("glob", acked.to_string()));
             }
             if all.len() > STREAMS_MAX {
                 return Ok(true);

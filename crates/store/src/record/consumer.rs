@@ -193,7 +193,7 @@ fn write_links(out: &mut Writer, links: &[Link]) -> Written {
     Ok(())
 }
 
-fn write_optional(out: &mut Writer, number: Option<u64>) -> Written {
+pub(super) fn write_optional(out: &mut Writer, number: Option<u64>) -> Written {
     match number {
         Some(number) => out.u64(number)?,
         None => out.null()?,
@@ -268,7 +268,7 @@ fn read_links(input: &mut Decoder<'_>) -> Read<Vec<Link>> {
     Ok(links)
 }
 
-fn read_optional(input: &mut Decoder<'_>) -> Read<Option<u64>> {
+pub(super) fn read_optional(input: &mut Decoder<'_>) -> Read<Option<u64>> {
     if input.datatype()? == Type::Null {
         input.null()?;
         return Ok(None);
