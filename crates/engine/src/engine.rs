@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 use reveille_core::stream::append::{Append, Receipt};
@@ -21,7 +21,7 @@ use reveille_store::log;
 use reveille_store::open::{self, Opened};
 use reveille_store::record;
 use reveille_store::table::{LsmTable, TableError};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use crate::budget::{Budget, Permit};
 use crate::command::{Answer, Command, FetchedAnchor};
@@ -40,7 +40,7 @@ use crate::outbound::{Complaints, Outbound};
 use crate::partition::{Fetched, Outcome, Settings, Submitted, Wanted};
 use crate::reading::{self, Reading};
 use crate::touches::Touches;
-use crate::{due, outbound, task};
+use crate::{cleaner, due, outbound, task};
 
 /// What an engine needs to know.
 pub struct Config {
@@ -73,6 +73,8 @@ pub struct Telling {
     pub herald: Arc<dyn Herald>,
     /// How many may be on their way.
     pub concurrency: usize,
+    /// How long deliveries are kept after their end.
+    pub retain_deliveries_ms: u64,
 }
 
 /// The data directory cannot be opened; nothing in it was changed.
@@ -116,6 +118,15 @@ pub struct Engine {
     inner: Arc<Inner>,
 }
 
+/// An engine that may be gone.
+pub(crate) struct WeakEngine(Weak<Inner>);
+
+impl WeakEngine {
+    pub(crate) fn upgrade(&self) -> Option<Engine> {
+        self.0.upgrade().map(|inner| Engine { inner })
+    }
+}
+
 struct Inner {
     partitions: Vec<Arc<Shared>>,
     clock: Arc<dyn Clock>,
@@ -125,6 +136,8 @@ struct Inner {
     telling: Telling,
     threads: Mutex<Vec<JoinHandle<()>>>,
     due: Mutex<Vec<tokio::task::JoinHandle<()>>>,
+    /// Lets the cleaner stop.
+    stop: Arc<Notify>,
     /// Keeps the lock on the data directory until the last clone is gone.
     _directory: Directory,
 }
@@ -193,13 +206,21 @@ impl Engine {
             telling: config.telling.clone(),
             threads: Mutex::new(threads),
             due: Mutex::new(due),
+            stop: Arc::new(Notify::new()),
             _directory: directory,
         };
-        Ok(Engine { inner: Arc::new(inner) })
+        let engine = Engine { inner: Arc::new(inner) };
+        let weak = WeakEngine(Arc::downgrade(&engine.inner));
+        let stop = engine.inner.stop.clone();
+        let cleaner = cleaner::work(weak, stop, config.telling.retain_deliveries_ms);
+        let cleaner = tokio::spawn(cleaner);
+        engine.inner.due.lock().unwrap_or_else(PoisonError::into_inner).push(cleaner);
+        Ok(engine)
     }
 
     /// Finishes what was decided, brings the table up, and stops. Later commands are refused.
     pub async fn shutdown(&self) {
+        self.inner.stop.notify_one();
         for shared in &self.inner.partitions {
             shared.lock().stopping = true;
             shared.work.notify_all();

@@ -12,6 +12,7 @@
 
 pub mod activity;
 mod budget;
+mod cleaner;
 pub mod command;
 pub mod committer;
 mod deliveries;

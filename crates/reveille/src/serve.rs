@@ -145,6 +145,7 @@ fn telling(config: &Config, clock: Arc<SystemClock>) -> Telling {
         courier: Arc::new(HttpCourier::new(config.rules.clone(), resolver, now)),
         herald: Arc::new(Words { public_url: config.public_url.clone() }),
         concurrency: config.outbound_concurrency,
+        retain_deliveries_ms: 30 * 86_400_000,
     }
 }
 

@@ -164,6 +164,7 @@ impl Setup {
             courier: Arc::new(HttpCourier::new(rules, resolver, now)),
             herald: Arc::new(reveille_server::Words { public_url: self.public_url.clone() }),
             concurrency: 4_096,
+            retain_deliveries_ms: 30 * 86_400_000,
         }
     }
 }
