@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use reveille_core::stream::StreamId;
 use reveille_store::log::{CommitError, Log, Syncer};
@@ -100,6 +101,10 @@ impl Shared {
 /// A batch of this many commands means that more are on their way.
 const BUSY_COMMANDS: usize = 4;
 
+/// The end of the log is marked when nothing came for this long: a mark is a sync, and whoever
+/// comes next would have to wait for it.
+const SEAL_AFTER: Duration = Duration::from_millis(10);
+
 /// The log cannot be trusted any more: the process must stop.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -142,7 +147,7 @@ impl Committer {
     fn next(&mut self) -> Result<Option<Taken>, Fatal> {
         let shared = self.shared.clone();
         let mut partition = shared.lock();
-        let mut sealed = false;
+        let mut patience = Some(SEAL_AFTER);
         loop {
             if let Some(taken) = partition.take() {
                 return Ok(Some(taken));
@@ -150,17 +155,24 @@ impl Committer {
             if partition.stopping {
                 return Ok(None);
             }
-            if sealed {
-                partition.committer_waits = true;
+            partition.committer_waits = true;
+            let Some(wait) = patience else {
                 partition = match shared.work.wait(partition) {
                     Ok(partition) => partition,
                     Err(_) => shared.lock(),
                 };
-            } else {
+                continue;
+            };
+            let (waited, timed_out) = match shared.work.wait_timeout(partition, wait) {
+                Ok((partition, result)) => (partition, result.timed_out()),
+                Err(_) => (shared.lock(), false),
+            };
+            partition = waited;
+            if timed_out && partition.is_idle() && !partition.stopping {
                 // Idle: the end mark proves that everything before it was durable.
                 drop(partition);
                 self.seal()?;
-                sealed = true;
+                patience = None;
                 partition = shared.lock();
             }
         }
