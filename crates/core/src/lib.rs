@@ -10,6 +10,7 @@ pub mod condition;
 pub mod consumer;
 pub mod cursor;
 pub mod json;
+pub mod key;
 pub mod limits;
 pub mod matcher;
 pub mod media;

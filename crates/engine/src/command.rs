@@ -25,6 +25,7 @@ use crate::command::callback::{Report, Standing};
 use crate::command::consumer::Ended;
 use crate::command::lease::{Lease, LeaseRequest};
 use crate::failure::Failure;
+use crate::keys::{self, KeyChange};
 use crate::txn::{Missing, Txn};
 
 /// What a decision comes to, unless something is missing for it.
@@ -149,6 +150,8 @@ pub enum Command {
         /// What is to be done.
         command: Box<Command>,
     },
+    /// Keep a key, or forget it.
+    Key(KeyChange),
 }
 
 impl Command {
@@ -208,6 +211,7 @@ pub(crate) fn is_write(command: &Command) -> bool {
         | Command::EditStreams { .. }
         | Command::Probe => true,
         Command::Report(report) => !report.appends.is_empty(),
+        Command::Key(change) => change.key.is_some(),
         Command::Traced { command, .. } => is_write(command),
         Command::Delete { .. }
         | Command::Touch { .. }
@@ -241,6 +245,7 @@ pub(crate) fn weight(command: &Command) -> usize {
             | Command::Ended(_)
             | Command::Timer { .. }
             | Command::Install { .. }
+            | Command::Key(_)
             | Command::Probe => 0,
         }
 }
@@ -283,5 +288,6 @@ pub(crate) fn decide(command: &Command, txn: &mut Txn<'_>) -> Decided {
             txn.trace = Some(*trace);
             decide(command, txn)
         }
+        Command::Key(change) => Ok(Ok(keys::change(txn, change))),
     }
 }

@@ -7,6 +7,7 @@ use reveille_core::{Millis, Offset};
 use reveille_store::keys::ConsumerKey;
 
 use crate::activity::Activity;
+use crate::keys::KeyChange;
 
 /// A consequence of a decision. It runs after the batch is durable; what must not be forgotten in
 /// a crash is in the state as well.
@@ -31,6 +32,8 @@ pub enum Effect {
     Tell(Told),
     /// A consumer is busy with something else now: that is counted.
     Moved(Moved),
+    /// A key was made or revoked.
+    Key(KeyChange),
 }
 
 /// What became of a consumer, for those who watch.

@@ -54,6 +54,12 @@ pub enum Refused {
         /// Why not.
         why: Box<Rejected>,
     },
+    /// There are as many keys as there can be.
+    #[error("the server keeps at most {max} keys; revoke some that nobody uses")]
+    TooManyKeys {
+        /// The limit.
+        max: usize,
+    },
     /// A subscription names more streams than it may.
     #[error("a subscription names at most {max} streams")]
     TooManyStreams {

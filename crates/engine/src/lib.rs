@@ -24,6 +24,7 @@ pub mod herald;
 mod inspection;
 pub mod keeper;
 pub mod keyring;
+pub mod keys;
 pub mod limits;
 pub mod live;
 pub mod metrics;

@@ -131,7 +131,11 @@ fn gather(effects: Vec<Effect>, watched: impl Fn(StreamId) -> bool) -> Vec<(Stre
                 entry.closed |= closed;
             }
             Effect::Ended(id) => ended.push((id, News::Ended)),
-            Effect::Grown { .. } | Effect::Due(_) | Effect::Tell(_) | Effect::Moved(_) => {}
+            Effect::Grown { .. }
+            | Effect::Due(_)
+            | Effect::Tell(_)
+            | Effect::Moved(_)
+            | Effect::Key(_) => {}
         }
     }
     let mut news = Vec::with_capacity(order.len() + ended.len());

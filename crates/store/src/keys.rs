@@ -15,9 +15,11 @@
 //! | `08` link | subscription id `u64`, path | how far a stream is processed, as CBOR |
 //! | `09` backlog | subscription id `u64`, path | empty: the stream has more than was acknowledged |
 //! | `0a` follower | tenant, `00`, path, `00`, subscription id `u64`, path of its consumer | empty: the consumer follows the stream by name |
+//! | `0b` key | SHA-256 of the key (32) | [`Key`](reveille_core::key::Key) as CBOR; in the first partition |
 
 use bytes::{BufMut, Bytes, BytesMut};
 use reveille_core::consumer::Dialect;
+use reveille_core::key::KeyHash;
 use reveille_core::stream::StreamId;
 use reveille_core::subscription::SubscriptionId;
 use reveille_core::{Millis, StreamPath, Tenant};
@@ -33,6 +35,7 @@ const CONSUMER: u8 = 0x07;
 const LINK: u8 = 0x08;
 const BACKLOG: u8 = 0x09;
 const FOLLOWER: u8 = 0x0a;
+const KEY: u8 = 0x0b;
 
 const DUE_EXPIRE: u8 = 0x01;
 const DUE_PURGE: u8 = 0x02;
@@ -393,6 +396,24 @@ pub fn parse_follower(first: &[u8], key: &[u8]) -> Option<ConsumerKey> {
     parse_consumer_key(key.strip_prefix(first)?)
 }
 
+/// The key of what is known of an API key.
+pub fn api_key(hash: &KeyHash) -> Bytes {
+    let mut key = BytesMut::with_capacity(33);
+    key.put_u8(KEY);
+    key.put_slice(&hash.0);
+    key.freeze()
+}
+
+/// All API keys: from the first key, to before the second.
+pub fn api_keys() -> (Bytes, Bytes) {
+    (Bytes::from_static(&[KEY]), Bytes::from_static(&[KEY + 1]))
+}
+
+/// The hash of an API key's key.
+pub fn parse_api_key(key: &[u8]) -> Option<KeyHash> {
+    key.strip_prefix(&[KEY])?.try_into().ok().map(KeyHash)
+}
+
 fn of_subscription(tag: u8, id: SubscriptionId, path: &StreamPath) -> Bytes {
     let mut key = BytesMut::with_capacity(9 + path.as_str().len());
     key.put_u8(tag);
@@ -447,6 +468,8 @@ mod tests {
         let (first, _) = followers(&tenant, &path);
         let key = follower(&tenant, &path, &consumer_key);
         assert_eq!(parse_follower(&first, &key), Some(consumer_key.clone()));
+        let hash = KeyHash([7; 32]);
+        assert_eq!(parse_api_key(&api_key(&hash)), Some(hash));
         assert_eq!(parse_linked(&link(SubscriptionId(1), &path)), Some(path.clone()));
         let key = due_release(Millis(5), &tenant, &path, StreamId(3));
         assert_eq!(parse_due(&key), Some((Millis(5), Due::Release(tenant, path))));
@@ -456,6 +479,7 @@ mod tests {
     fn damaged_keys_are_nothing() {
         assert_eq!(parse_stream(b"\x02acme/a"), None);
         assert_eq!(parse_chunk(b"\x04short"), None);
+        assert_eq!(parse_api_key(b"\x0bshort"), None);
         assert_eq!(parse_due(b"\x05\0\0\0\0\0\0\0\x01\x09x"), None);
         assert_eq!(parse_due(b"\x05\0\0\0\0\0\0\0\x01\x03x"), None);
     }

@@ -4,6 +4,7 @@
 //! are skipped, so that a newer server reads what an older one wrote.
 
 mod consumer;
+mod key;
 mod subscription;
 
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use reveille_core::stream::{Closed, Expiry, Fork, Head, StreamId};
 use reveille_core::{ContentType, Millis, Offset, StreamPath};
 
 pub use consumer::{Enrolled, Linked, decode_consumer, decode_link, encode_consumer, encode_link};
+pub use key::{decode_key, encode_key};
 pub use subscription::{
     SigningKey, decode_signing_keys, decode_subscription, encode_signing_keys, encode_subscription,
 };
