@@ -13,6 +13,7 @@ pub mod cursor;
 pub mod delivery;
 pub mod event;
 pub mod json;
+pub mod key;
 pub mod limits;
 pub mod matcher;
 pub mod media;

@@ -4,7 +4,7 @@
 pub const PATH_BYTES_MAX: usize = 2048;
 
 /// Longest tenant name in bytes: it is the first part of every stream's key.
-pub const TENANT_BYTES_MAX: usize = 128;
+pub const TENANT_BYTES_MAX: usize = 64;
 
 /// Longest `Content-Type` in bytes: it is stored in every stream's record.
 pub const CONTENT_TYPE_BYTES_MAX: usize = 256;
@@ -78,6 +78,17 @@ pub const RPC_METHOD_BYTES_MAX: usize = 128;
 
 /// Longest token in bytes: it travels in a header, and nothing longer is worth a checksum.
 pub const TOKEN_BYTES_MAX: usize = 8192;
+
+/// Longest key in bytes: whatever is longer is not even hashed.
+pub const KEY_BYTES_MAX: usize = 512;
+
+/// Longest name of a key's holder in bytes: it is in memory with the key.
+pub const ENTITY_URI_BYTES_MAX: usize = 1_024;
+
+/// Most scopes of a key, and the longest in bytes: they are in memory with the key.
+pub const SCOPES_MAX: usize = 64;
+/// See [`SCOPES_MAX`].
+pub const SCOPE_BYTES_MAX: usize = 256;
 
 const _: () = assert!(PATTERN_BYTES_MAX <= PATH_BYTES_MAX, "a literal pattern can be a path");
 const _: () = assert!(PATH_BYTES_MAX + TENANT_BYTES_MAX + 64 < 65_536, "must fit in a table key");

@@ -9,15 +9,19 @@ use crate::limits::TENANT_BYTES_MAX;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tenant(Arc<str>);
 
+/// Names that nobody may choose.
+const RESERVED: [&str; 6] = ["admin", "system", "internal", "default", "public", "global"];
+
 /// The name is not one that a tenant can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a tenant's name is 1 to {TENANT_BYTES_MAX} letters, digits, `-`, `_` or `.`")]
+#[error("a tenant's name is 1 to {TENANT_BYTES_MAX} small letters, digits, `-` or `_`")]
 pub struct TenantError;
 
 impl Tenant {
     /// Reads a tenant's name.
     pub fn parse(name: &str) -> Result<Tenant, TenantError> {
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        let allowed =
+            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
         if name.is_empty() || name.len() > TENANT_BYTES_MAX || !name.bytes().all(allowed) {
             return Err(TenantError);
         }
@@ -27,6 +31,11 @@ impl Tenant {
     /// The tenant of a server without keys.
     pub fn default_tenant() -> Tenant {
         Tenant("default".into())
+    }
+
+    /// Whether the name means something else in some face, so that nobody may choose it.
+    pub fn is_reserved(&self) -> bool {
+        RESERVED.contains(&self.as_str())
     }
 
     /// The name.
@@ -47,8 +56,9 @@ mod tests {
 
     #[test]
     fn names_are_plain_words() {
-        assert!(Tenant::parse("acme-1.eu_west").is_ok());
-        for bad in ["", "a/b", "a b", "é", &"x".repeat(129)] {
+        assert!(Tenant::parse("acme-1_eu").is_ok());
+        assert!(Tenant::parse(&"x".repeat(64)).is_ok());
+        for bad in ["", "a/b", "a b", "a.b", "a:b", "Acme", "é", &"x".repeat(65)] {
             assert_eq!(Tenant::parse(bad), Err(TenantError), "{bad}");
         }
     }

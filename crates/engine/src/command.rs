@@ -34,6 +34,7 @@ use crate::command::hook::{HookChange, Since};
 use crate::command::ingest::Ingest;
 use crate::command::lease::{Lease, LeaseRequest};
 use crate::failure::Failure;
+use crate::keys::{self, KeyChange};
 use crate::txn::{Missing, Txn};
 
 /// What a decision comes to, unless something is missing for it.
@@ -219,6 +220,8 @@ pub enum Command {
         /// What is to be done.
         command: Box<Command>,
     },
+    /// Keep a key, or forget it.
+    Key(KeyChange),
 }
 
 impl Command {
@@ -301,6 +304,7 @@ pub(crate) fn is_write(command: &Command) -> bool {
         | Command::Retry { .. }
         | Command::Probe => true,
         Command::Report(report) => !report.appends.is_empty(),
+        Command::Key(change) => change.key.is_some(),
         Command::Traced { command, .. } => is_write(command),
         Command::Delete { .. }
         | Command::Touch { .. }
@@ -349,6 +353,7 @@ pub(crate) fn weight(command: &Command) -> usize {
             | Command::Ended(_)
             | Command::Timer { .. }
             | Command::Install { .. }
+            | Command::Key(_)
             | Command::Probe => 0,
         }
 }
@@ -402,5 +407,6 @@ pub(crate) fn decide(command: &Command, txn: &mut Txn<'_>) -> Decided {
             txn.trace = Some(*trace);
             decide(command, txn)
         }
+        Command::Key(change) => Ok(Ok(keys::change(txn, change))),
     }
 }

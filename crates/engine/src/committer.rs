@@ -10,6 +10,7 @@ use reveille_store::state::State;
 use tokio::sync::Notify;
 
 use crate::effect::{Effect, Moved};
+use crate::keys::Keys;
 use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::outbox::{Errand, Outbox};
@@ -47,6 +48,8 @@ pub struct Shared {
     pub log_sync: OnceLock<Syncer>,
     /// Consumers that are to be told.
     pub outbox: Outbox,
+    /// Keys, where they are kept.
+    pub keys: Keys,
     /// Counters.
     pub metrics: Metrics,
     /// Where spans are collected, if they are.
@@ -60,6 +63,7 @@ impl Shared {
         touches: Arc<Touches>,
         settings: Settings,
     ) -> Result<Shared, String> {
+        let keys = Keys::load(&state.reader())?;
         let partition = Partition::open(state.clone(), touches.clone(), settings)?;
         Ok(Shared {
             partition: Mutex::new(partition),
@@ -76,6 +80,7 @@ impl Shared {
             log_bytes: AtomicU64::new(0),
             log_sync: OnceLock::new(),
             outbox: Outbox::default(),
+            keys,
             metrics: Metrics::default(),
             spans: OnceLock::new(),
         })
@@ -215,6 +220,7 @@ impl Committer {
                 Effect::Ended(id) => ended.push(*id),
                 Effect::Tell(told) => self.shared.outbox.push(Errand::Tell(told.clone())),
                 Effect::Moved(moved) => self.count(moved),
+                Effect::Key(change) => self.shared.keys.apply(change),
                 Effect::Deliver(job) => self.shared.outbox.push(Errand::Deliver(job.clone())),
                 Effect::Grown { .. } => {}
             }

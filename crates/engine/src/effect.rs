@@ -8,6 +8,7 @@ use reveille_core::{Millis, Offset, Tenant};
 use reveille_store::keys::ConsumerKey;
 
 use crate::activity::Activity;
+use crate::keys::KeyChange;
 
 /// A consequence of a decision. It runs after the batch is durable; what must not be forgotten in
 /// a crash is in the state as well.
@@ -32,6 +33,8 @@ pub enum Effect {
     Tell(Told),
     /// A consumer is busy with something else now: that is counted.
     Moved(Moved),
+    /// A key was made or revoked.
+    Key(KeyChange),
     /// An event is to be delivered.
     Deliver(Job),
 }

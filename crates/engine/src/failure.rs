@@ -54,6 +54,12 @@ pub enum Refused {
         /// Why not.
         why: Box<Rejected>,
     },
+    /// There are as many keys as there can be.
+    #[error("the server keeps at most {max} keys; revoke some that nobody uses")]
+    TooManyKeys {
+        /// The limit.
+        max: usize,
+    },
     /// A hook of the same worker, pattern and method is there already.
     #[error("Subscription already exists for this worker/pattern/method combination")]
     HookExists,

@@ -27,6 +27,7 @@ pub mod hooks;
 mod inspection;
 pub mod keeper;
 pub mod keyring;
+pub mod keys;
 pub mod limits;
 pub mod live;
 pub mod metrics;

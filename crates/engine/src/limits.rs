@@ -96,5 +96,8 @@ pub const NOTICE_STREAMS_MAX: usize = 1_000;
 /// Streams that a subscription may name at once.
 pub const EXPLICIT_STREAMS_MAX: usize = 1_000;
 
+/// Keys of a server: all of them are in memory.
+pub const KEYS_MAX: usize = 100_000;
+
 const _: () = assert!(APPLY_BYTES * 4 <= OVERLAY_BYTES_MAX);
 const _: () = assert!(SMALL_BODY_BYTES * 16 <= SMALL_BODIES_BYTES);

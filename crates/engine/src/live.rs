@@ -135,7 +135,8 @@ fn gather(effects: Vec<Effect>, watched: impl Fn(StreamId) -> bool) -> Vec<(Stre
             | Effect::Due(_)
             | Effect::Tell(_)
             | Effect::Moved(_)
-            | Effect::Deliver(_) => {}
+            | Effect::Deliver(_)
+            | Effect::Key(_) => {}
         }
     }
     let mut news = Vec::with_capacity(order.len() + ended.len());

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::client::{append, read, streams, sub};
+use crate::client::{append, key, read, streams, sub};
 use crate::{config, serve, verify};
 
 /// Durable streams of events over plain HTTP
@@ -82,6 +82,19 @@ Example:
         #[command(subcommand)]
         work: sub::Work,
     },
+    /// Keys that let people and programs in
+    #[command(after_help = "\
+A server that was started with `--auth keys` answers whoever has a key: clients find theirs in
+--key or REVEILLE_KEY.
+
+Example:
+  export REVEILLE_KEY=$ADMIN_KEY
+  reveille key create --tenant acme --role user
+  reveille key list")]
+    Key {
+        #[command(subcommand)]
+        work: key::Work,
+    },
     /// Checks the signature of a webhook, and says why it is not good
     #[command(after_help = "\
 The body is read from standard input, byte for byte as it was received. Exit code 0 means that the
@@ -113,6 +126,7 @@ impl Command {
             Command::Read(arguments) => read::run(arguments),
             Command::Streams(arguments) => streams::run(arguments),
             Command::Sub { work } => sub::run(work),
+            Command::Key { work } => key::run(work),
             Command::Verify(arguments) => verify::run(&arguments),
             Command::Bench { work } => {
                 let report = reveille_load::run(&work)?;

@@ -1,6 +1,7 @@
 //! The commands that talk to a server: finding it, asking it, and asking again when it is away.
 
 pub(crate) mod append;
+pub(crate) mod key;
 pub(crate) mod read;
 pub(crate) mod streams;
 pub(crate) mod sub;

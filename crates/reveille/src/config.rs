@@ -16,11 +16,12 @@ use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 use reveille_core::subscription::Timings;
 use reveille_engine::Rules;
+use reveille_server::Auth;
 use serde::Deserialize;
 
 use crate::failure::usage;
-use checks::{check_exposure, check_max_body, check_otlp_endpoint};
-use units::{Address, Factor, Networks, Period, PublicUrl, Size};
+use checks::{check_auth, check_exposure, check_max_body, check_otlp_endpoint};
+use units::{Address, AdminKey, Factor, Networks, Period, PublicUrl, Size};
 
 const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4437);
 const DATA_DIR_DEFAULT: &str = "./reveille-data";
@@ -68,7 +69,26 @@ struct Settings {
 
     /// Who may use the server [default: off]
     #[arg(long, value_name = "WHO", env = "REVEILLE_AUTH", hide_env_values = true)]
-    auth: Option<Auth>,
+    auth: Option<AuthKind>,
+
+    /// A key of at least 16 characters that may do everything, for as long as it is given here;
+    /// better as REVEILLE_ADMIN_KEY or in the file than on the command line [default: none]
+    #[arg(long, value_name = "KEY", env = "REVEILLE_ADMIN_KEY", hide_env_values = true)]
+    admin_key: Option<AdminKey>,
+
+    /// Serve /metrics without a key, also with --auth keys
+    #[arg(
+        long,
+        value_name = "BOOL",
+        env = "REVEILLE_METRICS_OPEN",
+        hide_env_values = true,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_parser = BoolishValueParser::new(),
+        hide_possible_values = true,
+    )]
+    metrics_open: Option<bool>,
 
     /// Listen on a non-loopback address although nobody needs a key
     #[arg(
@@ -197,10 +217,10 @@ pub(crate) enum Durability {
 /// Who may use the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Auth {
+enum AuthKind {
     /// Everybody who can reach it
     Off,
-    /// Whoever has a key (not available in this version yet)
+    /// Whoever has a key
     Keys,
 }
 
@@ -220,6 +240,7 @@ pub(crate) struct Config {
     pub(crate) rules: Rules,
     pub(crate) outbound_concurrency: usize,
     pub(crate) otlp_endpoint: Option<Arc<str>>,
+    pub(crate) auth: Auth,
 }
 
 impl Arguments {
@@ -284,6 +305,8 @@ impl Settings {
             public_url: self.public_url.or(others.public_url),
             durability: self.durability.or(others.durability),
             auth: self.auth.or(others.auth),
+            admin_key: self.admin_key.or(others.admin_key),
+            metrics_open: self.metrics_open.or(others.metrics_open),
             insecure: self.insecure.or(others.insecure),
             long_poll_timeout: self.long_poll_timeout.or(others.long_poll_timeout),
             partitions: self.partitions.or(others.partitions),
@@ -306,7 +329,8 @@ impl Settings {
     fn check(self) -> anyhow::Result<Config> {
         let bytes = |size: Option<Size>, default| size.map_or(default, |size| size.bytes);
         let listen = self.listen.map_or(LISTEN_DEFAULT, |address| address.0);
-        check_exposure(listen, self.auth.unwrap_or(Auth::Off), self.insecure == Some(true))?;
+        let auth = check_auth(self.auth, self.admin_key, self.metrics_open == Some(true))?;
+        check_exposure(listen, &auth, self.insecure == Some(true))?;
         let long_poll_timeout_ms =
             self.long_poll_timeout.map_or(LONG_POLL_TIMEOUT_DEFAULT_MS, |period| period.ms);
         if long_poll_timeout_ms == 0 {
@@ -330,6 +354,7 @@ impl Settings {
             return Err(usage(format!("--outbound-concurrency must be from 1 to {OUTBOUND_MAX}")));
         }
         Ok(Config {
+            auth,
             timings,
             rules,
             outbound_concurrency: usize::try_from(outbound)?,

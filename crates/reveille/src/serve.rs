@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
+use reveille_core::key::Role;
 use reveille_deliver::client::HttpCourier;
 use reveille_deliver::resolve::SystemResolver;
 use reveille_engine::doors::{Clock, SystemClock, SystemEntropy};
 use reveille_engine::spans::Spans;
 use reveille_engine::{Engine, Telling};
-use reveille_server::Words;
+use reveille_server::{Auth, Words};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
@@ -56,6 +57,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let signals = Signals::new().context("cannot listen for signals")?;
     let listener = listen(socket, config.listen)?;
     let address = listener.local_addr()?;
+    warn_of_no_admin(&engine, &config.auth);
     announce(address, &config);
 
     let (stop, stopped) = oneshot::channel();
@@ -63,6 +65,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         long_poll_timeout_ms: config.long_poll_timeout_ms,
         max_body_bytes: config.max_body_bytes,
         public_url: config.public_url,
+        auth: config.auth,
     };
     let shutdown = async {
         // A sender that is gone means the same.
@@ -149,6 +152,16 @@ fn telling(config: &Config, clock: Arc<SystemClock>) -> Telling {
     }
 }
 
+/// A server that asks for keys and has nobody who could make one is of little use.
+fn warn_of_no_admin(engine: &Engine, auth: &Auth) {
+    let Auth::Keys { admin_key: None, .. } = auth else { return };
+    if !engine.keys().iter().any(|key| key.access.is(Role::Admin)) {
+        tracing::warn!(
+            "--auth keys: there is no admin key, so nobody can make keys; start with --admin-key"
+        );
+    }
+}
+
 fn announce(address: SocketAddr, config: &Config) {
     if config.durability == Durability::Os {
         tracing::warn!(
@@ -156,7 +169,7 @@ fn announce(address: SocketAddr, config: &Config) {
              is on disk; a power failure or a crash of the machine may lose acknowledged writes"
         );
     }
-    if !address.ip().to_canonical().is_loopback() {
+    if matches!(config.auth, Auth::Off) && !address.ip().to_canonical().is_loopback() {
         tracing::warn!(%address, "--insecure: everybody who reaches this address may read and write");
     }
     tracing::info!(

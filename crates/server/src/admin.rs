@@ -1,6 +1,7 @@
 //! Inspection: what is there.
 
 mod consumers;
+pub(crate) mod keys;
 
 use http::StatusCode;
 use reveille_core::stream::Expiry;
@@ -8,6 +9,7 @@ use reveille_engine::StreamItem;
 use serde_json::{Value, json};
 
 use crate::Server;
+use crate::auth::Caller;
 use crate::error::Error;
 use crate::query::Query;
 use crate::reply::{self, Reply};
@@ -25,12 +27,16 @@ pub(crate) fn consumer_name(path: &str) -> Option<&str> {
 }
 
 /// `GET /admin/v1/streams?prefix=&after=&limit=`
-pub(crate) fn streams(server: &Server, query: Option<&str>) -> Result<Reply, Error> {
+pub(crate) fn streams(
+    server: &Server,
+    caller: &Caller,
+    query: Option<&str>,
+) -> Result<Reply, Error> {
     let query = Query::parse(query);
     let prefix = query.get("prefix")?.unwrap_or_default();
     let after = query.get("after")?;
     let limit = limit(&query)?;
-    let page = server.engine.streams(&server.tenant, prefix, after, limit)?;
+    let page = server.engine.streams(&caller.tenant, prefix, after, limit)?;
     let mut body = json!({ "streams": page.items.iter().map(item).collect::<Vec<_>>() });
     if let (Some(next), Some(object)) = (page.next, body.as_object_mut()) {
         object.insert("next".into(), next.into());

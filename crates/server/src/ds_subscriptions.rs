@@ -26,6 +26,7 @@ use reveille_engine::Refused;
 
 pub(crate) use signing::rotate;
 
+use crate::auth::Caller;
 use crate::error::Error;
 use crate::query;
 use crate::reply::{self, Reply};
@@ -43,47 +44,72 @@ pub(crate) fn is_control(path: &str) -> bool {
 }
 
 /// Answers a request to this face.
-pub(crate) async fn answer(server: &Server, request: Request<Incoming>) -> Result<Reply, Error> {
+pub(crate) async fn answer(
+    server: &Server,
+    caller: &Caller,
+    request: Request<Incoming>,
+) -> Result<Reply, Error> {
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
-    let place = Place::of(&path).ok_or(Error::Reserved)?;
-    let Place::Subscription { id, part } = place else {
-        return match method {
-            Method::GET | Method::HEAD => Ok(signing::published(server)),
-            method => Err(Error::Method { method, allowed: "GET, HEAD, OPTIONS" }),
-        };
-    };
-    let id = query::decode_path(id);
-    if !is_name(&id) {
-        return Err(Error::Subscription(AskedError::Name.to_string()));
-    }
+    let (id, part) = named(&path)?;
     match (part, method) {
-        (Part::Itself, Method::PUT) => create::create(server, &id, request).await,
-        (Part::Itself, Method::GET | Method::HEAD) => show::show(server, &id, request).await,
-        (Part::Itself, Method::DELETE) => create::delete(server, &id).await,
+        (Part::Itself, Method::PUT) => create::create(server, caller, &id, request).await,
+        (Part::Itself, Method::GET | Method::HEAD) => {
+            show::show(server, caller, &id, request).await
+        }
+        (Part::Itself, Method::DELETE) => create::delete(server, caller, &id).await,
         (Part::Itself, method) => {
             Err(Error::Method { method, allowed: "GET, HEAD, PUT, DELETE, OPTIONS" })
         }
-        (Part::Stream(path), Method::DELETE) => streams::remove(server, &id, path).await,
+        (Part::Stream(path), Method::DELETE) => streams::remove(server, caller, &id, path).await,
         (Part::Stream(_), method) => Err(Error::Method { method, allowed: "DELETE, OPTIONS" }),
-        (Part::Streams, Method::POST) => streams::add(server, &id, request).await,
-        (Part::Callback, Method::POST) => leases::callback(server, &id, request).await,
-        (Part::Claim, Method::POST) => leases::claim(server, &id, request).await,
-        (Part::Ack, Method::POST) => leases::ack(server, &id, request).await,
-        (Part::Release, Method::POST) => leases::release(server, &id, request).await,
+        (Part::Streams, Method::POST) => streams::add(server, caller, &id, request).await,
+        (Part::Claim, Method::POST) => leases::claim(server, caller, &id, request).await,
         (_, method) => Err(Error::Method { method, allowed: "POST, OPTIONS" }),
     }
 }
 
-/// Something that can be asked for.
+/// Answers those who show a token instead of a key. Whose the subscription is says the token;
+/// there is a caller only where nobody needs a key.
+pub(crate) async fn answer_token(
+    server: &Server,
+    caller: Option<&Caller>,
+    request: Request<Incoming>,
+) -> Result<Reply, Error> {
+    let method = request.method().clone();
+    let path = request.uri().path().to_owned();
+    let (id, part) = named(&path)?;
+    let whose = caller.map(|caller| &caller.tenant);
+    match (part, method) {
+        (Part::Callback, Method::POST) => leases::callback(server, whose, &id, request).await,
+        (Part::Ack, Method::POST) => leases::ack(server, whose, &id, request).await,
+        (Part::Release, Method::POST) => leases::release(server, whose, &id, request).await,
+        (_, method) => Err(Error::Method { method, allowed: "POST, OPTIONS" }),
+    }
+}
+
+/// Answers those who want to know the keys that sign.
+pub(crate) fn published(server: &Server, method: &Method) -> Result<Reply, Error> {
+    match *method {
+        Method::GET | Method::HEAD => Ok(signing::published(server)),
+        _ => Err(Error::Method { method: method.clone(), allowed: "GET, HEAD, OPTIONS" }),
+    }
+}
+
+fn named(path: &str) -> Result<(String, Part<'_>), Error> {
+    let Some(Place { id, part }) = Place::of(path) else { return Err(Error::Reserved) };
+    let id = query::decode_path(id);
+    if !is_name(&id) {
+        return Err(Error::Subscription(AskedError::Name.to_string()));
+    }
+    Ok((id, part))
+}
+
+/// Something that can be asked for; the id is as it stands in the URL.
 #[derive(Debug, PartialEq, Eq)]
-enum Place<'a> {
-    Keys,
-    /// The id is as it stands in the URL.
-    Subscription {
-        id: &'a str,
-        part: Part<'a>,
-    },
+struct Place<'a> {
+    id: &'a str,
+    part: Part<'a>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -100,16 +126,12 @@ enum Part<'a> {
 
 impl Place<'_> {
     fn of(path: &str) -> Option<Place<'_>> {
-        let rest = path.strip_prefix(CONTROL)?;
-        if rest == "/jwks.json" {
-            return Some(Place::Keys);
-        }
-        let rest = rest.strip_prefix("/subscriptions/")?;
+        let rest = path.strip_prefix(CONTROL)?.strip_prefix("/subscriptions/")?;
         let (id, part) = match rest.split_once('/') {
             None => (rest, Part::Itself),
             Some((id, part)) => (id, Part::of(part)?),
         };
-        (!id.is_empty()).then_some(Place::Subscription { id, part })
+        (!id.is_empty()).then_some(Place { id, part })
     }
 }
 
@@ -181,8 +203,7 @@ mod tests {
             let path: &'static str = format!("{CONTROL}{rest}").leak();
             Place::of(path)
         };
-        let subscription = |id, part| Some(Place::Subscription { id, part });
-        assert_eq!(of("/jwks.json"), Some(Place::Keys));
+        let subscription = |id, part| Some(Place { id, part });
         assert_eq!(of("/subscriptions/a"), subscription("a", Part::Itself));
         assert_eq!(of("/subscriptions/a%20/streams"), subscription("a%20", Part::Streams));
         assert_eq!(of("/subscriptions/a/streams/b/c"), subscription("a", Part::Stream("b/c")));
@@ -190,7 +211,7 @@ mod tests {
         let nothing = [
             "",
             "/",
-            "/jwks.json/",
+            "/jwks.json",
             "/subscriptions",
             "/subscriptions/",
             "/subscriptions//claim",

@@ -48,6 +48,16 @@ pub(crate) enum Error {
     Internal,
     #[error("nothing is served at this path; names like this one are reserved")]
     Reserved,
+    #[error("this server asks for a key; send it as `Authorization: Bearer KEY`")]
+    NoKey,
+    #[error("the header Authorization must be `Bearer`, a space and a key")]
+    KeyFormat,
+    #[error("the key is not known here; it may have been revoked, or is another server's")]
+    KeyUnknown,
+    #[error("{0}")]
+    Forbidden(&'static str),
+    #[error("there is no key with this id")]
+    NoSuchKey,
     #[error("{0}")]
     Subscription(String),
     #[error("{0}")]
@@ -108,6 +118,11 @@ impl Error {
             Error::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED"),
             Error::Internal => (StatusCode::FORBIDDEN, "RESERVED_STREAM"),
             Error::Reserved => (StatusCode::NOT_FOUND, "RESERVED_PATH"),
+            Error::NoKey => (StatusCode::UNAUTHORIZED, "AUTH_REQUIRED"),
+            Error::KeyFormat => (StatusCode::UNAUTHORIZED, "INVALID_AUTH_FORMAT"),
+            Error::KeyUnknown => (StatusCode::UNAUTHORIZED, "INVALID_API_KEY"),
+            Error::Forbidden(_) => (StatusCode::FORBIDDEN, "FORBIDDEN"),
+            Error::NoSuchKey => (StatusCode::NOT_FOUND, "KEY_NOT_FOUND"),
             Error::Subscription(_) => (BAD, "INVALID_REQUEST"),
             Error::NoConsumer(_) => (StatusCode::NOT_FOUND, "CONSUMER_NOT_FOUND"),
             Error::Pattern(_) => (BAD, "INVALID_PATTERN"),
@@ -208,6 +223,7 @@ fn refused_meaning(refused: &Refused) -> (StatusCode, &'static str) {
         Refused::Exists => (StatusCode::CONFLICT, "SUBSCRIPTION_ALREADY_EXISTS"),
         Refused::NotFound => (StatusCode::NOT_FOUND, "SUBSCRIPTION_NOT_FOUND"),
         Refused::TooManyStreams { .. } => (StatusCode::BAD_REQUEST, "INVALID_REQUEST"),
+        Refused::TooManyKeys { .. } => (StatusCode::FORBIDDEN, "FORBIDDEN"),
         Refused::TokenInvalid | Refused::TokenExpired { .. } => {
             (StatusCode::UNAUTHORIZED, "TOKEN_INVALID")
         }

@@ -1,11 +1,12 @@
 //! The HTTP faces: each turns a request into a command and an outcome into an answer.
 //!
-//! [`listen`] owns sockets, [`route`] decides which face a request is for, [`streams`] is the
+//! [`listen`] owns sockets, [`route`] decides which face a request is for, [`auth`] who asks, [`streams`] is the
 //! Durable Streams face, [`wake`] that of subscriptions and callbacks, [`ds_subscriptions`] that
 //! of the subscriptions which the Durable Streams protocol has itself. Only this crate knows
 //! status codes and JSON field names; no face reaches into the state, spawns work or holds a lock.
 
 mod admin;
+mod auth;
 mod clock;
 mod ds_subscriptions;
 mod error;
@@ -23,10 +24,10 @@ mod wake;
 
 use std::sync::Arc;
 
-use reveille_core::Tenant;
 use reveille_engine::Engine;
 use tokio::sync::watch;
 
+pub use auth::Auth;
 pub use listen::serve;
 pub use wake::Words;
 
@@ -39,14 +40,14 @@ pub struct Config {
     pub max_body_bytes: usize,
     /// The base of URLs in answers; from the request's `Host` if absent.
     pub public_url: Option<Arc<str>>,
+    /// Who may use the server.
+    pub auth: Auth,
 }
 
 /// What every request has at hand.
 struct Server {
     engine: Engine,
     config: Config,
-    /// Whose streams they are; without keys there is one tenant.
-    tenant: Tenant,
     metrics: metrics::Metrics,
     readiness: health::Readiness,
     /// True once the server is going down: whoever waits for news stops waiting.

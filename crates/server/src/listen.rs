@@ -9,7 +9,6 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
-use reveille_core::Tenant;
 use reveille_engine::Engine;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
@@ -43,7 +42,6 @@ pub async fn serve(
     let server = Arc::new(Server {
         engine: engine.clone(),
         config,
-        tenant: Tenant::default_tenant(),
         metrics: metrics::Metrics::new(),
         readiness: health::Readiness::default(),
         stopping,

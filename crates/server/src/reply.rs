@@ -143,7 +143,7 @@ pub(crate) fn set(headers: &mut HeaderMap, name: HeaderName, value: impl AsRef<s
     }
 }
 
-const ALLOW_HEADERS: &str = "content-type, authorization, if-none-match, cache-control, \
+const ALLOW_HEADERS: &str = "content-type, authorization, x-tenant-namespace, if-none-match, cache-control, \
      traceparent, tracestate, stream-seq, stream-ttl, stream-expires-at, stream-closed, \
      producer-id, producer-epoch, producer-seq, stream-forked-from, stream-fork-offset, \
      stream-fork-sub-offset";

@@ -4,26 +4,86 @@ use http::{Method, Request};
 use hyper::body::Incoming;
 use reveille_core::StreamPath;
 
+use crate::auth::{self, Caller, Needs};
 use crate::error::Error;
 use crate::reply::{self, Reply};
 use crate::{Server, admin, ds_subscriptions, health, streams, wake};
 
-/// Names that belong to other faces: no stream can have them, now or later.
-const RESERVED: &[&str] = &[
-    "/admin",
-    "/api/v1",
-    "/callback",
-    "/console",
-    "/e",
-    "/ingest",
-    "/openapi.json",
-    "/subscriptions",
-    "/v1/cards",
-    "/v1/facts",
-    "/v1/federation",
-    "/v1/gardens",
-    "/v1/subscriptions",
+/// Who answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Face {
+    Alive,
+    Ready,
+    Metrics,
+    Callback,
+    SigningKeys,
+    LeaseTokens,
+    LeaseSubscriptions,
+    Keys,
+    Rotate,
+    StreamList,
+    Consumers,
+    Consumer,
+    /// Nobody yet: the name belongs to a face all the same.
+    Nobody,
+    /// A stream, or the subscriptions to streams.
+    Streams,
+}
+
+/// Every route, who answers it, and what it takes to ask. The first line that fits counts; `*`
+/// stands for one segment, and `/**` at the end for nothing or whatever follows. What fits none is
+/// a stream.
+const ROUTES: &[(&str, Face, Needs)] = &[
+    ("/health", Face::Alive, Needs::Nothing),
+    ("/healthz", Face::Alive, Needs::Nothing),
+    ("/readyz", Face::Ready, Needs::Nothing),
+    ("/metrics", Face::Metrics, Needs::Metrics),
+    ("/callback", Face::Nobody, Needs::Key),
+    ("/callback/", Face::Nobody, Needs::Key),
+    ("/callback/**", Face::Callback, Needs::Token),
+    ("/v1/stream/__ds/jwks.json", Face::SigningKeys, Needs::Nothing),
+    ("/v1/stream/__ds/subscriptions/*/callback", Face::LeaseTokens, Needs::Token),
+    ("/v1/stream/__ds/subscriptions/*/ack", Face::LeaseTokens, Needs::Token),
+    ("/v1/stream/__ds/subscriptions/*/release", Face::LeaseTokens, Needs::Token),
+    ("/v1/stream/__ds/**", Face::LeaseSubscriptions, Needs::Data),
+    ("/admin/v1/keys", Face::Keys, Needs::Manage),
+    ("/admin/v1/keys/*", Face::Keys, Needs::Manage),
+    ("/admin/v1/signing-keys/rotate", Face::Rotate, Needs::ManageAll),
+    ("/admin/v1/streams", Face::StreamList, Needs::Operate),
+    ("/admin/v1/consumers", Face::Consumers, Needs::Operate),
+    ("/admin/v1/consumers/", Face::Nobody, Needs::Key),
+    ("/admin/v1/consumers/**", Face::Consumer, Needs::Operate),
+    // Names that belong to other faces: no stream can have them, now or later.
+    ("/admin/**", Face::Nobody, Needs::Key),
+    ("/api/v1/**", Face::Nobody, Needs::Key),
+    ("/console/**", Face::Nobody, Needs::Nothing),
+    ("/e/**", Face::Nobody, Needs::Key),
+    ("/ingest/**", Face::Nobody, Needs::Key),
+    ("/openapi.json/**", Face::Nobody, Needs::Nothing),
+    ("/subscriptions/**", Face::Nobody, Needs::Key),
+    ("/v1/cards/**", Face::Nobody, Needs::Key),
+    ("/v1/facts/**", Face::Nobody, Needs::Key),
+    ("/v1/federation/**", Face::Nobody, Needs::Key),
+    ("/v1/gardens/**", Face::Nobody, Needs::Key),
+    ("/v1/subscriptions/**", Face::Nobody, Needs::Key),
 ];
+
+/// Which face a path is of.
+fn face_of(path: &str) -> (Face, Needs) {
+    let found = ROUTES.iter().find(|(route, _, _)| fits(route, path));
+    found.map_or((Face::Streams, Needs::Data), |(_, face, needs)| (*face, *needs))
+}
+
+/// Whether a path is one that the route stands for.
+fn fits(route: &str, path: &str) -> bool {
+    if let Some(root) = route.strip_suffix("/**") {
+        let rest = path.strip_prefix(root);
+        return rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    }
+    let Some((before, after)) = route.split_once('*') else { return route == path };
+    let segment = path.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
+    segment.is_some_and(|segment| !segment.is_empty() && !segment.contains('/'))
+}
 
 /// Answers a request.
 pub(crate) async fn route(server: &Server, request: Request<Incoming>) -> Reply {
@@ -43,65 +103,74 @@ async fn dispatch(server: &Server, request: Request<Incoming>) -> Result<Reply, 
     if request.method() == Method::OPTIONS {
         return Ok(reply::preflight());
     }
-    let path = request.uri().path();
-    if wake::is_callback(path) {
-        return wake::callback(server, request).await;
+    let (face, needs) = face_of(request.uri().path());
+    let caller = auth::admit(server, needs, &request)?;
+    let method = request.method();
+    match (face, caller) {
+        (Face::Nobody, _) => Err(Error::Reserved),
+        (Face::Alive, _) => looks(method).map(|()| health::alive()),
+        (Face::Ready, _) => {
+            looks(method)?;
+            Ok(health::ready(server).await)
+        }
+        (Face::Metrics, _) => looks(method).map(|()| server.metrics.render(&server.engine)),
+        (Face::SigningKeys, _) => ds_subscriptions::published(server, method),
+        (Face::Callback, _) => wake::callback(server, request).await,
+        (Face::LeaseTokens, caller) => {
+            ds_subscriptions::answer_token(server, caller.as_ref(), request).await
+        }
+        (face, Some(caller)) => answer(server, face, &caller, request).await,
+        // A face that is told who asks has a line that asks for a key.
+        (_, None) => Err(Error::NoKey),
     }
-    if ds_subscriptions::is_control(path) {
-        return ds_subscriptions::answer(server, request).await;
-    }
-    match path {
-        "/health" | "/healthz" | "/readyz" | "/metrics" => look(server, &request).await,
-        _ if path.starts_with(ADMIN) && is_known(path) => look(server, &request).await,
-        "/admin/v1/signing-keys/rotate" => {
-            if request.method() != Method::POST {
-                let method = request.method().clone();
-                return Err(Error::Method { method, allowed: "POST, OPTIONS" });
-            }
+}
+
+/// Answers a request of somebody who is known.
+async fn answer(
+    server: &Server,
+    face: Face,
+    caller: &Caller,
+    request: Request<Incoming>,
+) -> Result<Reply, Error> {
+    let (path, query) = (request.uri().path(), request.uri().query());
+    match face {
+        Face::LeaseSubscriptions => ds_subscriptions::answer(server, caller, request).await,
+        Face::Keys => admin::keys::answer(server, caller, request).await,
+        Face::Rotate if request.method() == Method::POST => {
             ds_subscriptions::rotate(server, request).await
         }
-        _ if is_reserved(path) => Err(Error::Reserved),
+        Face::Rotate => {
+            let method = request.method().clone();
+            Err(Error::Method { method, allowed: "POST, OPTIONS" })
+        }
+        Face::StreamList => {
+            looks(request.method())?;
+            admin::streams(server, caller, query)
+        }
+        Face::Consumers => {
+            looks(request.method())?;
+            admin::consumers(server, caller, query)
+        }
+        Face::Consumer => {
+            looks(request.method())?;
+            admin::consumer(server, caller, admin::consumer_name(path).unwrap_or_default())
+        }
         _ => {
-            if let Some(asked) = wake::asked(request.uri().query())? {
-                return wake::answer(server, asked, request).await;
+            if let Some(asked) = wake::asked(query)? {
+                return wake::answer(server, caller, asked, request).await;
             }
             let path = StreamPath::parse(path)?;
-            streams::answer(server, &path, request).await
+            streams::answer(server, caller, &path, request).await
         }
     }
 }
 
-/// Where operators look.
-const ADMIN: &str = "/admin/v1/";
-
-fn is_known(path: &str) -> bool {
-    matches!(path, "/admin/v1/streams" | "/admin/v1/consumers")
-        || admin::consumer_name(path).is_some()
-}
-
-/// Answers what only looks.
-async fn look(server: &Server, request: &Request<Incoming>) -> Result<Reply, Error> {
-    let method = request.method().clone();
-    if !matches!(method, Method::GET | Method::HEAD) {
-        return Err(Error::Method { method, allowed: "GET, HEAD, OPTIONS" });
+/// Whether the request only looks.
+fn looks(method: &Method) -> Result<(), Error> {
+    match *method {
+        Method::GET | Method::HEAD => Ok(()),
+        _ => Err(Error::Method { method: method.clone(), allowed: "GET, HEAD, OPTIONS" }),
     }
-    let (path, query) = (request.uri().path(), request.uri().query());
-    match path {
-        "/readyz" => Ok(health::ready(server).await),
-        "/metrics" => Ok(server.metrics.render(&server.engine)),
-        "/admin/v1/streams" => admin::streams(server, query),
-        "/admin/v1/consumers" => admin::consumers(server, query),
-        _ => match admin::consumer_name(path) {
-            Some(name) => admin::consumer(server, name),
-            None => Ok(health::alive()),
-        },
-    }
-}
-
-fn is_reserved(path: &str) -> bool {
-    RESERVED.iter().any(|name| {
-        path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    })
 }
 
 #[cfg(test)]
@@ -110,13 +179,24 @@ mod tests {
 
     #[test]
     fn only_whole_segments_are_reserved() {
-        assert!(is_reserved("/callback/x"));
-        assert!(ds_subscriptions::is_control("/v1/stream/__ds"));
-        assert!(ds_subscriptions::is_control("/v1/stream/__ds/x"));
-        assert!(!ds_subscriptions::is_control("/v1/stream/__dsx"));
-        assert!(is_reserved("/e"));
-        assert!(!is_reserved("/events"));
-        assert!(!is_reserved("/v1/stream/a"));
-        assert!(!is_reserved("/callbacks"));
+        let check = |path, face, needs| assert_eq!(face_of(path), (face, needs), "{path}");
+        check("/callback/x", Face::Callback, Needs::Token);
+        check("/callback/x/y", Face::Callback, Needs::Token);
+        check("/callback/", Face::Nobody, Needs::Key);
+        check("/v1/stream/__ds", Face::LeaseSubscriptions, Needs::Data);
+        check("/v1/stream/__ds/x", Face::LeaseSubscriptions, Needs::Data);
+        check("/v1/stream/__ds/subscriptions/a/claim", Face::LeaseSubscriptions, Needs::Data);
+        check("/v1/stream/__ds/subscriptions/a/ack", Face::LeaseTokens, Needs::Token);
+        check("/v1/stream/__ds/subscriptions/a/streams/ack", Face::LeaseSubscriptions, Needs::Data);
+        check("/v1/stream/__ds/subscriptions//ack", Face::LeaseSubscriptions, Needs::Data);
+        check("/v1/stream/__ds/jwks.json", Face::SigningKeys, Needs::Nothing);
+        check("/v1/stream/__dsx", Face::Streams, Needs::Data);
+        check("/admin/v1/keys/a", Face::Keys, Needs::Manage);
+        check("/admin/v1/keys/a/b", Face::Nobody, Needs::Key);
+        check("/admin/v1/consumers/a", Face::Consumer, Needs::Operate);
+        check("/e", Face::Nobody, Needs::Key);
+        for stream in ["/events", "/v1/stream/a", "/callbacks", "/healthz/x", "/administer"] {
+            check(stream, Face::Streams, Needs::Data);
+        }
     }
 }

@@ -16,12 +16,14 @@ use hyper::body::Incoming;
 use reveille_core::StreamPath;
 
 use crate::Server;
+use crate::auth::Caller;
 use crate::error::Error;
 use crate::reply::Reply;
 
 /// Answers a request for a stream.
 pub(crate) async fn answer(
     server: &Server,
+    caller: &Caller,
     path: &StreamPath,
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
@@ -30,11 +32,11 @@ pub(crate) async fn answer(
         return Err(Error::Internal);
     }
     match *request.method() {
-        Method::POST => append::answer(server, path, request).await,
-        Method::GET => read::answer(server, path, &request).await,
-        Method::PUT => create::answer(server, path, request).await,
-        Method::HEAD => read::head(server, path),
-        Method::DELETE => delete::answer(server, path).await,
+        Method::POST => append::answer(server, caller, path, request).await,
+        Method::GET => read::answer(server, caller, path, &request).await,
+        Method::PUT => create::answer(server, caller, path, request).await,
+        Method::HEAD => read::head(server, caller, path),
+        Method::DELETE => delete::answer(server, caller, path).await,
         _ => Err(Error::Method {
             method: request.method().clone(),
             allowed: "GET, POST, PUT, DELETE, HEAD, OPTIONS",

@@ -15,6 +15,7 @@ pub use words::Words;
 pub(crate) use words::lease_stream;
 
 use crate::Server;
+use crate::auth::Caller;
 use crate::error::Error;
 use crate::query::Query;
 use crate::reply::Reply;
@@ -25,11 +26,6 @@ const CALLBACK: &str = "/callback/";
 /// Answers a callback, if the request is one.
 pub(crate) async fn callback(server: &Server, request: Request<Incoming>) -> Result<Reply, Error> {
     callback::answer(server, request).await
-}
-
-/// Whether the path is a consumer's.
-pub(crate) fn is_callback(path: &str) -> bool {
-    path.strip_prefix(CALLBACK).is_some_and(|name| !name.is_empty())
 }
 
 /// What a request asks of subscriptions, if its query says that it does.
@@ -56,18 +52,19 @@ pub(crate) enum Asked {
 /// Answers what is asked of subscriptions.
 pub(crate) async fn answer(
     server: &Server,
+    caller: &Caller,
     asked: Asked,
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
     let method = request.method().clone();
     match (asked, method) {
-        (Asked::One(name), Method::PUT) => subscribe::create(server, &name, request).await,
-        (Asked::One(name), Method::GET) => subscribe::show(server, &name),
-        (Asked::One(name), Method::DELETE) => subscribe::delete(server, &name).await,
+        (Asked::One(name), Method::PUT) => subscribe::create(server, caller, &name, request).await,
+        (Asked::One(name), Method::GET) => subscribe::show(server, caller, &name),
+        (Asked::One(name), Method::DELETE) => subscribe::delete(server, caller, &name).await,
         (Asked::One(_), method) => {
             Err(Error::Method { method, allowed: "GET, PUT, DELETE, OPTIONS" })
         }
-        (Asked::All, Method::GET) => subscribe::list(server, request.uri().path()),
+        (Asked::All, Method::GET) => subscribe::list(server, caller, request.uri().path()),
         (Asked::All, method) => Err(Error::Method { method, allowed: "GET, OPTIONS" }),
     }
 }

@@ -15,6 +15,7 @@
 //! | `08` link | subscription id `u64`, path | how far a stream is processed, as CBOR |
 //! | `09` backlog | subscription id `u64`, path | empty: the stream has more than was acknowledged |
 //! | `0a` follower | tenant, `00`, path, `00`, subscription id `u64`, path of its consumer | empty: the consumer follows the stream by name |
+//! | `0b` key | SHA-256 of the key (32) | [`Key`](reveille_core::key::Key) as CBOR; in the first partition |
 //! | `0c` crowd | stream id `u64` | [`Crowd`](reveille_core::crowd::Crowd) as CBOR: who is still to be told that the stream grew |
 //! | `0d` hook | tenant, `00`, name | [`Hook`](reveille_core::delivery::hook::Hook) as CBOR |
 //! | `0e` event | tenant, `00`, number `u64` | [`Recorded`](crate::record::Recorded) as CBOR |
@@ -35,6 +36,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use reveille_core::consumer::Dialect;
 use reveille_core::delivery::hook::HookId;
 use reveille_core::delivery::id::{DeliveryId, EventNo};
+use reveille_core::key::KeyHash;
 use reveille_core::stream::StreamId;
 use reveille_core::subscription::SubscriptionId;
 use reveille_core::{Millis, StreamPath, Tenant};
@@ -53,6 +55,7 @@ const CONSUMER: u8 = 0x07;
 const LINK: u8 = 0x08;
 const BACKLOG: u8 = 0x09;
 const FOLLOWER: u8 = 0x0a;
+const KEY: u8 = 0x0b;
 const CROWD: u8 = 0x0c;
 const HOOK: u8 = 0x0d;
 const EVENT: u8 = 0x0e;
@@ -479,6 +482,24 @@ pub fn parse_follower(first: &[u8], key: &[u8]) -> Option<ConsumerKey> {
     parse_consumer_key(key.strip_prefix(first)?)
 }
 
+/// The key of what is known of an API key.
+pub fn api_key(hash: &KeyHash) -> Bytes {
+    let mut key = BytesMut::with_capacity(33);
+    key.put_u8(KEY);
+    key.put_slice(&hash.0);
+    key.freeze()
+}
+
+/// All API keys: from the first key, to before the second.
+pub fn api_keys() -> (Bytes, Bytes) {
+    (Bytes::from_static(&[KEY]), Bytes::from_static(&[KEY + 1]))
+}
+
+/// The hash of an API key's key.
+pub fn parse_api_key(key: &[u8]) -> Option<KeyHash> {
+    key.strip_prefix(&[KEY])?.try_into().ok().map(KeyHash)
+}
+
 /// The key of a stream's crowd.
 pub fn crowd(id: StreamId) -> Bytes {
     tagged(CROWD, id.0)
@@ -549,6 +570,8 @@ mod tests {
         let (first, _) = followers(&tenant, &path);
         let key = follower(&tenant, &path, &consumer_key);
         assert_eq!(parse_follower(&first, &key), Some(consumer_key.clone()));
+        let hash = KeyHash([7; 32]);
+        assert_eq!(parse_api_key(&api_key(&hash)), Some(hash));
         assert_eq!(parse_linked(&link(SubscriptionId(1), &path)), Some(path.clone()));
         let key = due_release(Millis(5), &tenant, &path, StreamId(3));
         assert_eq!(parse_due(&key), Some((Millis(5), Due::Release(tenant, path))));
@@ -558,6 +581,7 @@ mod tests {
     fn damaged_keys_are_nothing() {
         assert_eq!(parse_stream(b"\x02acme/a"), None);
         assert_eq!(parse_chunk(b"\x04short"), None);
+        assert_eq!(parse_api_key(b"\x0bshort"), None);
         assert_eq!(parse_due(b"\x05\0\0\0\0\0\0\0\x01\x09x"), None);
         assert_eq!(parse_due(b"\x05\0\0\0\0\0\0\0\x01\x03x"), None);
     }

@@ -7,6 +7,7 @@ mod consumer;
 mod crowd;
 mod delivery;
 mod hook;
+mod key;
 mod subscription;
 
 use std::sync::Arc;
@@ -25,6 +26,7 @@ pub use delivery::{
     encode_delivery, encode_event, encode_lane, encode_tally,
 };
 pub use hook::{decode_hook, encode_hook};
+pub use key::{decode_key, encode_key};
 pub use subscription::{
     SigningKey, decode_signing_keys, decode_subscription, encode_signing_keys, encode_subscription,
 };

@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use reveille_core::subscription::Timings;
+use reveille_server::Auth;
 
-use super::units::{Period, PublicUrl};
-use super::{Auth, MAX_BODY_LIMIT_BYTES, PERIOD_LIMIT_MS, Settings};
+use super::units::{AdminKey, Period, PublicUrl};
+use super::{AuthKind, MAX_BODY_LIMIT_BYTES, PERIOD_LIMIT_MS, Settings};
 use crate::failure::usage;
 use crate::otlp;
 
@@ -44,20 +45,36 @@ fn ms(period: Option<Period>, default: u64) -> u64 {
 }
 
 /// Nobody opens a server without keys to the network by accident.
-pub(super) fn check_exposure(listen: SocketAddr, auth: Auth, insecure: bool) -> anyhow::Result<()> {
-    if auth == Auth::Keys {
-        return Err(usage(
-            "--auth keys is not available in this version yet; leave it out \
-             and keep the server on a loopback address",
-        ));
-    }
-    if listen.ip().to_canonical().is_loopback() || insecure {
+pub(super) fn check_exposure(
+    listen: SocketAddr,
+    auth: &Auth,
+    insecure: bool,
+) -> anyhow::Result<()> {
+    if listen.ip().to_canonical().is_loopback() || insecure || matches!(auth, Auth::Keys { .. }) {
         return Ok(());
     }
     Err(usage(format!(
         "{listen} is not a loopback address: without --auth keys everybody who reaches it could \
-         read and write everything; listen on 127.0.0.1, or pass --insecure if that is what you want"
+         read and write everything; pass --auth keys, listen on 127.0.0.1, or pass --insecure if \
+         that is what you want"
     )))
+}
+
+/// Settings that only mean something with keys are not ignored without them.
+pub(super) fn check_auth(
+    kind: Option<AuthKind>,
+    admin_key: Option<AdminKey>,
+    metrics_open: bool,
+) -> anyhow::Result<Auth> {
+    match (kind, admin_key) {
+        (Some(AuthKind::Keys), admin_key) => {
+            Ok(Auth::Keys { admin_key: admin_key.map(|key| key.0), metrics_open })
+        }
+        (None | Some(AuthKind::Off), None) => Ok(Auth::Off),
+        (None | Some(AuthKind::Off), Some(_)) => Err(usage(
+            "--admin-key is of no use without --auth keys: the server would ask nobody for it",
+        )),
+    }
 }
 
 pub(super) fn check_max_body(bytes: u64) -> anyhow::Result<usize> {

@@ -2,6 +2,8 @@
 
 use clap::Parser;
 
+use reveille_core::key::KeyHash;
+
 use super::*;
 
 #[derive(Parser)]
@@ -37,7 +39,12 @@ fn defaults() -> Config {
         rules: Rules { allow_http_loopback: true, private_networks: Vec::new() },
         outbound_concurrency: 4_096,
         otlp_endpoint: None,
+        auth: Auth::Off,
     }
+}
+
+fn keys(admin_key: Option<&str>, metrics_open: bool) -> Auth {
+    Auth::Keys { admin_key: admin_key.map(|key| KeyHash::of(key).unwrap()), metrics_open }
 }
 
 #[test]
@@ -52,7 +59,9 @@ fn flags_come_before_the_file() {
         data-dir = "/from/file"
         public-url = "https://file.example"
         durability = "os"
-        auth = "off"
+        auth = "keys"
+        admin-key = "from-file-0123456789"
+        metrics-open = true
         insecure = false
         long-poll-timeout = "1s"
         partitions = 2
@@ -94,6 +103,7 @@ fn flags_come_before_the_file() {
         },
         outbound_concurrency: 7,
         otlp_endpoint: Some("https://file.example/otlp".into()),
+        auth: keys(Some("from-file-0123456789"), true),
     };
     assert_eq!(resolve(&[], file).unwrap(), from_file);
     let flags = [
@@ -101,7 +111,9 @@ fn flags_come_before_the_file() {
         "--data-dir=/from/flag",
         "--public-url=https://flag.example/",
         "--durability=fsync",
-        "--auth=off",
+        "--auth=keys",
+        "--admin-key=from-flag-0123456789",
+        "--metrics-open=false",
         "--insecure",
         "--long-poll-timeout=2s",
         "--partitions=3",
@@ -143,6 +155,7 @@ fn flags_come_before_the_file() {
         },
         outbound_concurrency: 8,
         otlp_endpoint: Some("http://127.0.0.1:4318".into()),
+        auth: keys(Some("from-flag-0123456789"), false),
     };
     assert_eq!(resolve(&flags, file).unwrap(), from_flags);
     assert_eq!(resolve(&flags, "").unwrap(), from_flags);
@@ -156,7 +169,9 @@ fn only_loopback_is_open_to_everybody() {
     for address in ["0.0.0.0:80", "[::]:80", "192.168.1.1:80"] {
         let sentence = refusal(&["--listen", address], "");
         assert!(sentence.contains("not a loopback address"), "{sentence}");
+        assert!(sentence.contains("--auth keys"), "{sentence}");
         assert!(sentence.contains("--insecure"), "{sentence}");
+        resolve(&["--listen", address, "--auth", "keys"], "").unwrap();
         resolve(&["--listen", address, "--insecure"], "").unwrap();
         resolve(&["--listen", address], "insecure = true").unwrap();
         // A flag can also take back what the file allows.
@@ -165,10 +180,18 @@ fn only_loopback_is_open_to_everybody() {
 }
 
 #[test]
-fn keys_are_refused_for_now() {
-    for (flags, file) in [(&["--auth", "keys"][..], ""), (&[], "auth = \"keys\"")] {
-        let sentence = refusal(flags, file);
-        assert!(sentence.contains("not available in this version yet"), "{sentence}");
+fn an_admin_key_is_long_enough_and_of_use() {
+    assert_eq!(resolve(&["--auth", "keys"], "").unwrap().auth, keys(None, false));
+    let chosen = ["--auth", "keys", "--admin-key", "0123456789abcdef"];
+    assert_eq!(resolve(&chosen, "").unwrap().auth, keys(Some("0123456789abcdef"), false));
+    for flags in [&["--auth", "off"][..], &[]] {
+        let sentence = refusal(flags, "admin-key = \"0123456789abcdef\"");
+        assert!(sentence.contains("--auth keys"), "{sentence}");
+    }
+    for bad in ["0123456789abcde", "0123456789 abcdef", "0123456789abcd\u{e9}f"] {
+        let sentence = refusal(&[], &format!("auth = \"keys\"\nadmin-key = {bad:?}"));
+        assert!(sentence.contains("16 to 512 characters"), "{sentence}");
+        assert!(!sentence.contains(bad), "{sentence}");
     }
 }
 
@@ -202,7 +225,7 @@ fn a_file_that_is_wrong_says_where() {
     check(
         "color = 1",
         "r.toml: unknown key \"color\"; the keys are listen, data-dir, public-url, durability, \
-         auth, insecure, long-poll-timeout, webhook-timeout, waking-timeout, liveness-timeout, \
+         auth, admin-key, metrics-open, insecure, long-poll-timeout, webhook-timeout, waking-timeout, liveness-timeout, \
          callback-token-ttl, consumer-gc-after, allow-http-loopback, allow-private-networks, \
          retry-scale, outbound-concurrency, otlp-endpoint, partitions, max-body, min-free-disk",
     );

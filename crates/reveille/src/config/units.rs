@@ -3,6 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
+use reveille_core::key::{CHOSEN_KEY_CHARS_MIN, KeyHash};
+use reveille_core::limits::KEY_BYTES_MAX;
 use reveille_core::time::{measure, parse_period_ms};
 use reveille_deliver::destination::Network;
 use serde::de::{Deserialize, Deserializer, Error as _};
@@ -37,6 +39,10 @@ pub(crate) struct Factor {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Networks(pub(crate) Vec<Network>);
 
+/// What is kept of a key that an operator chose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct AdminKey(pub(crate) KeyHash);
+
 const SIZES: [(&str, u64); 6] =
     [("", 1), ("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
 
@@ -67,6 +73,22 @@ impl FromStr for Factor {
         }
         let number = |text: &str| text.parse::<u64>().unwrap_or(0);
         Ok(Factor { thousandths: number(whole) * 1_000 + number(&format!("{part:0<3}")) })
+    }
+}
+
+impl FromStr for AdminKey {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<AdminKey, String> {
+        // What is wrong is said without the key: the sentence ends in logs.
+        let wrong = format!(
+            "an admin key has {CHOSEN_KEY_CHARS_MIN} to {KEY_BYTES_MAX} characters, all of them printable ASCII and no spaces"
+        );
+        let plain = text.bytes().all(|byte| byte.is_ascii_graphic());
+        if text.len() < CHOSEN_KEY_CHARS_MIN || !plain {
+            return Err(wrong);
+        }
+        KeyHash::of(text).map(AdminKey).ok_or(wrong)
     }
 }
 
@@ -133,7 +155,7 @@ macro_rules! deserialize_as_text {
         }
     )*};
 }
-deserialize_as_text!(Period, Address, PublicUrl, Networks);
+deserialize_as_text!(Period, Address, PublicUrl, Networks, AdminKey);
 
 /// A factor is a number in the configuration file, or a text.
 impl<'de> Deserialize<'de> for Factor {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::process::run;
 
-const COMMANDS: [&str; 21] = [
+const COMMANDS: [&str; 25] = [
     "",
     "serve",
     "append",
@@ -18,6 +18,10 @@ const COMMANDS: [&str; 21] = [
     "sub list",
     "sub show",
     "sub delete",
+    "key",
+    "key create",
+    "key list",
+    "key revoke",
     "verify",
     "bench",
     "bench append",
@@ -57,7 +61,7 @@ fn help_is_as_agreed() {
 /// A command that is new must come into the list above.
 #[test]
 fn every_command_has_a_file() {
-    for outer in ["", "sub", "bench"] {
+    for outer in ["", "sub", "key", "bench"] {
         let mut args: Vec<&str> = outer.split_ascii_whitespace().collect();
         args.push("--help");
         let help = run(&args).ok();
@@ -83,6 +87,14 @@ fn wrong_usage_is_told_apart() {
         &["sub", "create", "s", "/a", "--webhook", "https://example.com/", "--max-delay", "3"],
         &["sub", "create", "s", "/a"],
         &["verify", "--header", "t=1,sha256=00"],
+        &["key", "create", "--role", "user"],
+        &["key", "create", "--tenant", "acme"],
+        &["key", "create", "--tenant", "Acme", "--role", "user"],
+        &["key", "create", "--tenant", "acme", "--role", "owner"],
+        &["key", "create", "--tenant", "acme", "--all-tenants", "--role", "admin"],
+        &["serve", "--auth", "keys", "--admin-key", "too-short"],
+        &["serve", "--admin-key", "0123456789abcdef"],
+        &["serve", "--listen", "0.0.0.0:0"],
         &["verify", "--header", "t=1,ed25519=00", "--public-key", "short"],
         &["serve", "--long-poll-timeout", "3"],
         &["append"],

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::limit;
 use crate::Server;
+use crate::auth::Caller;
 use crate::error::Error;
 use crate::query::{self, Query};
 use crate::reply::{self, Reply};
@@ -16,10 +17,14 @@ use crate::wake::consumer_name;
 use crate::wake::fields::acked_text;
 
 /// `GET /admin/v1/consumers?subscription=&after=&limit=`
-pub(crate) fn consumers(server: &Server, query: Option<&str>) -> Result<Reply, Error> {
+pub(crate) fn consumers(
+    server: &Server,
+    caller: &Caller,
+    query: Option<&str>,
+) -> Result<Reply, Error> {
     let query = Query::parse(query);
     let (named, after) = (query.get("subscription")?, query.get("after")?);
-    let page = server.engine.consumers(&server.tenant, named, after, limit(&query)?)?;
+    let page = server.engine.consumers(&caller.tenant, named, after, limit(&query)?)?;
     let mut body = json!({ "consumers": page.items.iter().map(item).collect::<Vec<_>>() });
     if let (Some(next), Some(object)) = (page.next, body.as_object_mut()) {
         object.insert("next".into(), next.into());
@@ -28,12 +33,12 @@ pub(crate) fn consumers(server: &Server, query: Option<&str>) -> Result<Reply, E
 }
 
 /// `GET /admin/v1/consumers/{name}`: the name as it stands in notices and callback URLs.
-pub(crate) fn consumer(server: &Server, name: &str) -> Result<Reply, Error> {
+pub(crate) fn consumer(server: &Server, caller: &Caller, name: &str) -> Result<Reply, Error> {
     let (dialect, subscription, path) = match name.split_once(':') {
         Some((subscription, path)) => (Dialect::Webhooks, subscription, Some(path)),
         None => (Dialect::Leases, name, None),
     };
-    let found = server.engine.subscription(&server.tenant, dialect, subscription)?;
+    let found = server.engine.subscription(&caller.tenant, dialect, subscription)?;
     let Some(found) = found else {
         return Err(Error::NoConsumer(format!("there is no subscription {subscription:?}")));
     };

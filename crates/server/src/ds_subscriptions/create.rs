@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::{absolute, base_of, body_of, show, stream_named};
 use crate::Server;
+use crate::auth::Caller;
 use crate::error::Error;
 use crate::reply::{self, Reply};
 use crate::wake::fields::{self, Fields, Wrong};
@@ -19,6 +20,7 @@ use crate::wake::fields::{self, Fields, Wrong};
 /// `PUT subscriptions/:id`
 pub(super) async fn create(
     server: &Server,
+    caller: &Caller,
     id: &str,
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
@@ -30,20 +32,20 @@ pub(super) async fn create(
     asked.check().map_err(|error| Error::Subscription(error.to_string()))?;
     // Whether the id is taken comes before whether the address is safe: asking twice alike must
     // not fail because the rules have changed since.
-    let known = server.engine.subscription(&server.tenant, Dialect::Leases, id)?;
+    let known = server.engine.subscription(&caller.tenant, Dialect::Leases, id)?;
     if known.is_none()
         && let Target::Webhook(url) = &asked.target
     {
         server.engine.check_destination(url)?;
     }
-    let (subscription, new) = server.engine.subscribe(&server.tenant, asked).await?;
+    let (subscription, new) = server.engine.subscribe(&caller.tenant, asked).await?;
     let body = show::shown(server, &subscription, &base_of(server, &parts)).await?;
     Ok(reply::json(if new { StatusCode::CREATED } else { StatusCode::OK }, &body))
 }
 
 /// `DELETE subscriptions/:id`
-pub(super) async fn delete(server: &Server, id: &str) -> Result<Reply, Error> {
-    server.engine.unsubscribe(&server.tenant, Dialect::Leases, id).await?;
+pub(super) async fn delete(server: &Server, caller: &Caller, id: &str) -> Result<Reply, Error> {
+    server.engine.unsubscribe(&caller.tenant, Dialect::Leases, id).await?;
     Ok(reply::status(StatusCode::NO_CONTENT))
 }
 

@@ -4,6 +4,7 @@ use http::header::AUTHORIZATION;
 use http::request::Parts;
 use http::{HeaderMap, Request, StatusCode};
 use hyper::body::Incoming;
+use reveille_core::Tenant;
 use reveille_core::consumer::{Ack, ClaimedWake};
 use reveille_core::subscription::{STREAM_ROOT, Subscription, Target};
 use reveille_core::token::Claims;
@@ -12,6 +13,7 @@ use serde_json::json;
 
 use super::{body_of, find};
 use crate::Server;
+use crate::auth::Caller;
 use crate::error::Error;
 use crate::reply::{self, Reply};
 use crate::wake::fields::{self, Fields, Wrong};
@@ -23,14 +25,12 @@ const WORKER_BYTES_MAX: usize = 256;
 /// `POST subscriptions/:id/callback`. Whose it is says the token: an endpoint has no other key.
 pub(super) async fn callback(
     server: &Server,
+    whose: Option<&Tenant>,
     id: &str,
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
     let (parts, body) = request.into_parts();
-    let token = token_of(&parts.headers)?;
-    let claims = server.engine.lease_claims(None, id, token);
-    let tenant = claims.as_ref().map_or(&server.tenant, |claims| &claims.tenant);
-    let subscription = find(server, tenant, id)?;
+    let (claims, subscription) = shown(server, whose, id, &parts.headers)?;
     if !matches!(subscription.asked.target, Target::Webhook(_)) {
         let wrong = "a subscription of the type \"pull-wake\" is reported on with `ack`";
         return Err(Error::Subscription(wrong.into()));
@@ -41,6 +41,7 @@ pub(super) async fn callback(
 /// `POST subscriptions/:id/claim`
 pub(super) async fn claim(
     server: &Server,
+    caller: &Caller,
     id: &str,
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
@@ -48,8 +49,8 @@ pub(super) async fn claim(
     let body = body_of(server, &parts, body).await?;
     let body = fields::object(&body.bytes).map_err(Error::Subscription)?;
     let worker = worker(&Fields(&body)).map_err(Error::Subscription)?;
-    pulled(&find(server, &server.tenant, id)?)?;
-    let (lease, token, streams) = server.engine.claim(&server.tenant, id, worker).await?;
+    pulled(&find(server, &caller.tenant, id)?)?;
+    let (lease, token, streams) = server.engine.claim(&caller.tenant, id, worker).await?;
     let body = json!({
         "wake_id": lease.wake_id.to_string(),
         "generation": lease.generation,
@@ -63,22 +64,24 @@ pub(super) async fn claim(
 /// `POST subscriptions/:id/ack`; one that is neither done nor acknowledges shows a sign of life.
 pub(super) async fn ack(
     server: &Server,
+    whose: Option<&Tenant>,
     id: &str,
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
     let (parts, body) = request.into_parts();
-    let claims = holder(server, id, &parts.headers)?;
+    let claims = holder(server, whose, id, &parts.headers)?;
     report(server, claims, &parts, body).await
 }
 
 /// `POST subscriptions/:id/release`
 pub(super) async fn release(
     server: &Server,
+    whose: Option<&Tenant>,
     id: &str,
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
     let (parts, body) = request.into_parts();
-    let claims = good(server, holder(server, id, &parts.headers)?)?;
+    let claims = good(server, holder(server, whose, id, &parts.headers)?)?;
     let body = body_of(server, &parts, body).await?;
     let body = fields::object(&body.bytes).map_err(Error::Subscription)?;
     let (generation, wake_id) = wake(&Fields(&body)).map_err(Error::Subscription)?;
@@ -109,10 +112,29 @@ fn token_of(headers: &HeaderMap) -> Result<&str, Error> {
 }
 
 /// What the token of a lease on work that is pulled says.
-fn holder(server: &Server, id: &str, headers: &HeaderMap) -> Result<Option<Claims>, Error> {
-    let token = token_of(headers)?;
-    pulled(&find(server, &server.tenant, id)?)?;
-    Ok(server.engine.lease_claims(Some(&server.tenant), id, token))
+fn holder(
+    server: &Server,
+    whose: Option<&Tenant>,
+    id: &str,
+    headers: &HeaderMap,
+) -> Result<Option<Claims>, Error> {
+    let (claims, subscription) = shown(server, whose, id, headers)?;
+    pulled(&subscription)?;
+    Ok(claims)
+}
+
+/// What the token says, and the subscription that it is for. A token that says nothing is for one
+/// of the caller's, if nobody needs a key; else its holder learns nothing, not even what there is.
+fn shown(
+    server: &Server,
+    whose: Option<&Tenant>,
+    id: &str,
+    headers: &HeaderMap,
+) -> Result<(Option<Claims>, Subscription), Error> {
+    let claims = server.engine.lease_claims(None, id, token_of(headers)?);
+    let tenant = claims.as_ref().map(|claims| &claims.tenant).or(whose);
+    let subscription = find(server, tenant.ok_or(Refused::TokenInvalid)?, id)?;
+    Ok((claims, subscription))
 }
 
 /// What the token says, if it is good for anything.

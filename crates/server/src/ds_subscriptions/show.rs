@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::{CONTROL, base_of, find};
 use crate::Server;
+use crate::auth::Caller;
 use crate::error::Error;
 use crate::reply::{self, Reply};
 use crate::wake::fields::acked_text;
@@ -26,11 +27,12 @@ const PAGES_MAX: usize = 20;
 /// `GET subscriptions/:id`
 pub(super) async fn show(
     server: &Server,
+    caller: &Caller,
     id: &str,
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
     let (parts, _) = request.into_parts();
-    let found = find(server, &server.tenant, id)?;
+    let found = find(server, &caller.tenant, id)?;
     let body = shown(server, &found, &base_of(server, &parts)).await?;
     Ok(reply::json(StatusCode::OK, &body))
 }
@@ -122,7 +124,7 @@ async fn matched(
     let mut after: Option<String> = None;
     for _ in 0..PAGES_MAX {
         let prefix = pattern.literal_prefix();
-        let page = server.engine.streams(&server.tenant, prefix, after.as_deref(), PAGE)?;
+        let page = server.engine.streams(&subscription.tenant, prefix, after.as_deref(), PAGE)?;
         for item in page.items {
             if pattern.matches(&item.path)
                 && let Some(acked) = server.engine.processed(subscription, &item.head)?

@@ -5,6 +5,7 @@ use hyper::body::Incoming;
 use reveille_engine::Refused;
 
 use super::{body_of, create, stream_named};
+use crate::auth::Caller;
 use crate::error::Error;
 use crate::reply::{self, Reply};
 use crate::wake::fields::{self, Fields, Wrong};
@@ -13,6 +14,7 @@ use crate::{Server, query};
 /// `POST subscriptions/:id/streams`
 pub(super) async fn add(
     server: &Server,
+    caller: &Caller,
     id: &str,
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
@@ -25,14 +27,19 @@ pub(super) async fn add(
         (!streams.is_empty()).then_some(streams).ok_or_else(missing)
     });
     let streams = streams.map_err(Error::Subscription)?;
-    server.engine.edit_streams(&server.tenant, id, streams, None).await?;
+    server.engine.edit_streams(&caller.tenant, id, streams, None).await?;
     Ok(reply::status(StatusCode::NO_CONTENT))
 }
 
 /// `DELETE subscriptions/:id/streams/:path`, whose slashes may be encoded or not.
-pub(super) async fn remove(server: &Server, id: &str, path: &str) -> Result<Reply, Error> {
+pub(super) async fn remove(
+    server: &Server,
+    caller: &Caller,
+    id: &str,
+    path: &str,
+) -> Result<Reply, Error> {
     let path = stream_named("path", &query::decode_path(path)).map_err(Error::Subscription)?;
-    match server.engine.edit_streams(&server.tenant, id, Vec::new(), Some(path)).await {
+    match server.engine.edit_streams(&caller.tenant, id, Vec::new(), Some(path)).await {
         Err(failure) if failure != Refused::NotFound.into() => Err(failure.into()),
         // Nobody is told of the stream by a subscription that is not there either.
         _ => Ok(reply::status(StatusCode::NO_CONTENT)),

@@ -11,12 +11,14 @@ use reveille_core::stream::append::{Append, Receipt};
 use reveille_core::{ContentType, StreamPath};
 
 use super::headers;
+use crate::auth::Caller;
 use crate::error::Error;
 use crate::reply::{self, Reply};
 use crate::{Server, inbound, trace};
 
 pub(super) async fn answer(
     server: &Server,
+    caller: &Caller,
     path: &StreamPath,
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
@@ -40,7 +42,7 @@ pub(super) async fn answer(
     let append = Append { content_type, body: framed, producer, stream_seq, close };
     let span = trace::begin(server, "append", &parts.headers);
     let within = span.map(|span| span.trace);
-    let receipt = server.engine.append(&server.tenant, path, append, within).await;
+    let receipt = server.engine.append(&caller.tenant, path, append, within).await;
     trace::end(server, span, path, &receipt);
     Ok(receipt_reply(&receipt?, with_producer, body.bytes.is_empty()))
 }

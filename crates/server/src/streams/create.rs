@@ -10,12 +10,14 @@ use reveille_core::stream::{Body, Expiry, Head};
 use reveille_core::{ContentType, Offset, StreamPath};
 
 use super::headers;
+use crate::auth::Caller;
 use crate::error::Error;
 use crate::reply::{self, Reply};
 use crate::{Server, inbound, trace};
 
 pub(super) async fn answer(
     server: &Server,
+    caller: &Caller,
     path: &StreamPath,
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
@@ -27,6 +29,9 @@ pub(super) async fn answer(
     let expires_at = headers::text(&parts.headers, &headers::STREAM_EXPIRES_AT)?;
     let expiry = Expiry::parse(ttl, expires_at)?;
     let fork = fork_request(&parts.headers)?;
+    if let Some(fork) = &fork {
+        caller.check_reading(fork.source.as_str())?;
+    }
     let closed = headers::closes(&parts.headers);
     let max = server.config.max_body_bytes;
     let body = inbound::read(&server.engine, &parts.headers, body, max).await?;
@@ -36,7 +41,7 @@ pub(super) async fn answer(
     let span =
         if body.bytes.is_empty() { None } else { trace::begin(server, "append", &parts.headers) };
     let within = span.map(|span| span.trace);
-    let created = server.engine.create(&server.tenant, path, create, within).await;
+    let created = server.engine.create(&caller.tenant, path, create, within).await;
     trace::end(server, span, path, &created);
     let (head, new) = created?;
     Ok(created_reply(server, path, &parts, &head, new))

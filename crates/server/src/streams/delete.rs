@@ -4,10 +4,15 @@ use http::StatusCode;
 use reveille_core::StreamPath;
 
 use crate::Server;
+use crate::auth::Caller;
 use crate::error::Error;
 use crate::reply::{self, Reply};
 
-pub(super) async fn answer(server: &Server, path: &StreamPath) -> Result<Reply, Error> {
-    server.engine.delete(&server.tenant, path).await?;
+pub(super) async fn answer(
+    server: &Server,
+    caller: &Caller,
+    path: &StreamPath,
+) -> Result<Reply, Error> {
+    server.engine.delete(&caller.tenant, path).await?;
     Ok(reply::status(StatusCode::NO_CONTENT))
 }

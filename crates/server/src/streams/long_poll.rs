@@ -8,20 +8,25 @@ use reveille_engine::live::{Growth, Heard, News};
 
 use super::read::{Wanted, catch_up};
 use super::{etag, framing, headers};
+use crate::auth::Caller;
 use crate::error::Error;
 use crate::reply::{self, Reply, ReplyBody};
 use crate::{Server, clock};
 
-pub(super) async fn answer(server: &Server, wanted: &Wanted<'_>) -> Result<Reply, Error> {
+pub(super) async fn answer(
+    server: &Server,
+    caller: &Caller,
+    wanted: &Wanted<'_>,
+) -> Result<Reply, Error> {
     let _reader = server.metrics.live_reader();
     let engine = &server.engine;
     let deadline = engine.clock().now() + server.config.long_poll_timeout_ms;
     let mut from = wanted.from;
     loop {
         // Watching begins before looking: nothing can fall in between.
-        let id = engine.head(&server.tenant, wanted.path)?.id;
-        let mut watch = engine.watch(&server.tenant, id);
-        let head = engine.head(&server.tenant, wanted.path)?;
+        let id = engine.head(&caller.tenant, wanted.path)?.id;
+        let mut watch = engine.watch(&caller.tenant, id);
+        let head = engine.head(&caller.tenant, wanted.path)?;
         let at = match from {
             ReadFrom::Start => Offset::ZERO,
             ReadFrom::Now => head.tail,
@@ -31,7 +36,7 @@ pub(super) async fn answer(server: &Server, wanted: &Wanted<'_>) -> Result<Reply
         if at != head.tail {
             let cursor = next_cursor(server, wanted);
             let wanted = Wanted { from, cursor: None, ..*wanted };
-            return catch_up(server, &wanted, &head, Some(cursor)).await;
+            return catch_up(server, caller, &wanted, &head, Some(cursor)).await;
         }
         if head.closed.is_some() {
             return Ok(nothing(server, wanted, &head));
@@ -45,7 +50,11 @@ pub(super) async fn answer(server: &Server, wanted: &Wanted<'_>) -> Result<Reply
                 _ = stopping.wait_for(|stop| *stop) => None,
             }
         });
-        match waited.await.flatten() {
+        let heard = waited.await.flatten();
+        if !caller.is_still_known(engine) {
+            return Err(Error::KeyUnknown);
+        }
+        match heard {
             Some(Heard::News(News::Grown(growth)))
                 if growth.from == at && growth.to > at && growth.is_whole() =>
             {

@@ -12,6 +12,7 @@ use reveille_engine::reading::Reading;
 use super::compress::{self, Gzip};
 use super::{etag, framing, headers, long_poll, sse};
 use crate::Server;
+use crate::auth::Caller;
 use crate::error::Error;
 use crate::query::Query;
 use crate::reply::{self, Cut, Reply, ReplyBody, Source};
@@ -39,10 +40,11 @@ pub(super) struct Wanted<'a> {
 
 pub(super) async fn answer(
     server: &Server,
+    caller: &Caller,
     path: &StreamPath,
     request: &Request<Incoming>,
 ) -> Result<Reply, Error> {
-    let head = server.engine.head(&server.tenant, path)?;
+    let head = server.engine.head(&caller.tenant, path)?;
     let query = Query::parse(request.uri().query());
     let offset = query.get("offset")?;
     let mode = match query.get("live")? {
@@ -63,18 +65,18 @@ pub(super) async fn answer(
     };
     let cursor = query.get("cursor")?.map(str::to_owned);
     let wanted = Wanted { path, from, cursor, headers: request.headers() };
-    server.engine.touch(&server.tenant, path, &head);
+    server.engine.touch(&caller.tenant, path, &head);
     match mode {
         Mode::CatchUp if from == ReadFrom::Now => Ok(at_tail(&head)),
-        Mode::CatchUp => catch_up(server, &wanted, &head, None).await,
-        Mode::LongPoll => long_poll::answer(server, &wanted).await,
-        Mode::Sse => sse::answer(server, wanted, head),
+        Mode::CatchUp => catch_up(server, caller, &wanted, &head, None).await,
+        Mode::LongPoll => long_poll::answer(server, caller, &wanted).await,
+        Mode::Sse => sse::answer(server, caller, wanted, head),
     }
 }
 
 /// `HEAD`: what is known of a stream except its bytes. Does not prolong its life.
-pub(super) fn head(server: &Server, path: &StreamPath) -> Result<Reply, Error> {
-    let head = server.engine.head(&server.tenant, path)?;
+pub(super) fn head(server: &Server, caller: &Caller, path: &StreamPath) -> Result<Reply, Error> {
+    let head = server.engine.head(&caller.tenant, path)?;
     let mut reply = reply::status(StatusCode::OK);
     let out = reply.headers_mut();
     reply::set(out, header::CONTENT_TYPE, head.content_type.as_str());
@@ -107,12 +109,13 @@ fn at_tail(head: &Head) -> Reply {
 /// Everything from the offset to the tail, with a cursor if the read is a live one.
 pub(super) async fn catch_up(
     server: &Server,
+    caller: &Caller,
     wanted: &Wanted<'_>,
     head: &Head,
     cursor: Option<u64>,
 ) -> Result<Reply, Error> {
-    let explain = |failure| server.engine.explain(&server.tenant, wanted.path, head.id, failure);
-    let mut reading = server.engine.read(&server.tenant, head, wanted.from).map_err(explain)?;
+    let explain = |failure| server.engine.explain(&caller.tenant, wanted.path, head.id, failure);
+    let mut reading = server.engine.read(&caller.tenant, head, wanted.from).map_err(explain)?;
     let closed = head.closed.is_some();
     let tag = etag::tag(head.id, reading.from(), reading.to(), closed);
     let mut reply = reply::status(StatusCode::OK);

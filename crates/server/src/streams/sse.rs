@@ -12,7 +12,7 @@ use http::StatusCode;
 use http::header::{self, HeaderValue};
 use reveille_core::media::Framing;
 use reveille_core::stream::{Head, StreamId};
-use reveille_core::{Millis, Offset, ReadFrom, StreamPath, Tenant, cursor};
+use reveille_core::{Millis, Offset, ReadFrom, StreamPath, cursor};
 use reveille_engine::live::{Growth, Heard, News, Watch};
 use reveille_engine::reading::Reading;
 use reveille_engine::{Engine, Failure};
@@ -21,6 +21,7 @@ use tokio::sync::watch;
 use super::read::Wanted;
 use super::{framing, headers};
 use crate::Server;
+use crate::auth::Caller;
 use crate::error::Error;
 use crate::metrics::LiveReader;
 use crate::reply::{self, Cut, Reply, ReplyBody, Source};
@@ -30,18 +31,23 @@ const SESSION_MS: u64 = 60_000;
 /// Stored bytes that go into one event when catching up.
 const EVENT_BYTES: usize = 64 << 10;
 
-pub(super) fn answer(server: &Server, wanted: Wanted<'_>, head: Head) -> Result<Reply, Error> {
+pub(super) fn answer(
+    server: &Server,
+    caller: &Caller,
+    wanted: Wanted<'_>,
+    head: Head,
+) -> Result<Reply, Error> {
     let engine = &server.engine;
-    let watch = engine.watch(&server.tenant, head.id);
+    let watch = engine.watch(&caller.tenant, head.id);
     // Looked at again after watching began: nothing can fall in between.
     let head = engine
-        .head(&server.tenant, wanted.path)
+        .head(&caller.tenant, wanted.path)
         .map(|new| if new.id == head.id { new } else { head })?;
-    let reading = engine.read(&server.tenant, &head, wanted.from)?;
+    let reading = engine.read(&caller.tenant, &head, wanted.from)?;
     let framing = head.content_type.framing();
     let events = Events {
         engine: engine.clone(),
-        tenant: server.tenant.clone(),
+        caller: caller.clone(),
         path: wanted.path.clone(),
         id: head.id,
         framing,
@@ -71,7 +77,7 @@ pub(super) fn answer(server: &Server, wanted: Wanted<'_>, head: Head) -> Result<
 /// One reader's event stream.
 struct Events {
     engine: Engine,
-    tenant: Tenant,
+    caller: Caller,
     path: StreamPath,
     id: StreamId,
     framing: Framing,
@@ -96,7 +102,8 @@ struct Events {
 impl Source for Events {
     async fn next(&mut self) -> Option<Result<Bytes, Cut>> {
         loop {
-            if self.done {
+            // Whoever lost the right to read is not sent a word more.
+            if self.done || !self.caller.is_still_known(&self.engine) {
                 return None;
             }
             if let Some(reading) = &mut self.reading {
@@ -110,7 +117,7 @@ impl Source for Events {
                 return Some(Ok(self.greet()));
             }
             if let Some(event) = self.wait().await {
-                return Some(event);
+                return self.caller.is_still_known(&self.engine).then_some(event);
             }
         }
     }
@@ -200,7 +207,7 @@ impl Events {
 
     /// Goes on by offset after having fallen behind.
     fn read_on(&mut self) -> Option<Result<Bytes, Cut>> {
-        let head = match self.engine.head(&self.tenant, &self.path) {
+        let head = match self.engine.head(&self.caller.tenant, &self.path) {
             Ok(head) if head.id == self.id => head,
             Ok(_) | Err(_) => {
                 self.done = true;
@@ -209,7 +216,7 @@ impl Events {
         };
         self.tail = head.tail;
         self.closed = head.closed.is_some();
-        match self.engine.read(&self.tenant, &head, ReadFrom::At(self.at)) {
+        match self.engine.read(&self.caller.tenant, &head, ReadFrom::At(self.at)) {
             Ok(reading) => {
                 self.reading = Some(reading);
                 None

@@ -224,8 +224,9 @@ fn meaning(refused: &Refused) -> (StatusCode, &'static str) {
             Rejected::Gone => (StatusCode::GONE, "CONSUMER_GONE"),
         },
         Refused::Append { .. } => (CONFLICT, "APPEND_REJECTED"),
-        Refused::Exists | Refused::NotFound | Refused::TooManyStreams { .. } => {
-            (StatusCode::BAD_REQUEST, "INVALID_REQUEST")
-        }
+        Refused::Exists
+        | Refused::NotFound
+        | Refused::TooManyStreams { .. }
+        | Refused::TooManyKeys { .. } => (StatusCode::BAD_REQUEST, "INVALID_REQUEST"),
     }
 }

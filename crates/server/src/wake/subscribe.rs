@@ -9,6 +9,7 @@ use reveille_core::subscription::{Asked, Economy, Subscription, Target};
 use serde_json::{Value, json};
 
 use super::fields::{self, Fields};
+use crate::auth::Caller;
 use crate::error::Error;
 use crate::reply::{self, Reply, base_url};
 use crate::{Server, inbound};
@@ -19,11 +20,13 @@ const BODY_BYTES_MAX: usize = 64 << 10;
 /// `PUT /{pattern}?subscription=NAME`
 pub(super) async fn create(
     server: &Server,
+    caller: &Caller,
     name: &str,
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
     let (parts, body) = request.into_parts();
     let pattern = Pattern::parse(parts.uri.path())?;
+    caller.check_reading(pattern.as_str())?;
     let max = BODY_BYTES_MAX.min(server.config.max_body_bytes);
     let body = inbound::read(&server.engine, &parts.headers, body, max).await?;
     let body = fields::object(&body.bytes).map_err(Error::Subscription)?;
@@ -32,13 +35,13 @@ pub(super) async fn create(
     asked.check().map_err(|error| Error::Subscription(error.to_string()))?;
     // Whether the name is taken comes before whether the address is safe: asking twice alike must
     // not fail because the rules have changed since.
-    let known = server.engine.subscription(&server.tenant, Dialect::Webhooks, name)?;
+    let known = server.engine.subscription(&caller.tenant, Dialect::Webhooks, name)?;
     if known.is_none()
         && let Target::Webhook(url) = &asked.target
     {
         server.engine.check_destination(url)?;
     }
-    let (subscription, new) = server.engine.subscribe(&server.tenant, asked).await?;
+    let (subscription, new) = server.engine.subscribe(&caller.tenant, asked).await?;
     let mut body = shown(&subscription);
     if new && let (Some(object), Some(secret)) = (body.as_object_mut(), &subscription.secret) {
         object.insert("webhook_secret".into(), secret.as_ref().into());
@@ -87,16 +90,16 @@ fn asked(
 }
 
 /// `GET /**?subscription=NAME`
-pub(super) fn show(server: &Server, name: &str) -> Result<Reply, Error> {
-    let found = server.engine.subscription(&server.tenant, Dialect::Webhooks, name)?;
+pub(super) fn show(server: &Server, caller: &Caller, name: &str) -> Result<Reply, Error> {
+    let found = server.engine.subscription(&caller.tenant, Dialect::Webhooks, name)?;
     let found = found.ok_or(Error::from(reveille_engine::Refused::NotFound))?;
     Ok(reply::json(StatusCode::OK, &shown(&found)))
 }
 
 /// `GET /{pattern}?subscriptions`: those with this very pattern; `/**` lists all.
-pub(super) fn list(server: &Server, path: &str) -> Result<Reply, Error> {
+pub(super) fn list(server: &Server, caller: &Caller, path: &str) -> Result<Reply, Error> {
     let pattern = Pattern::parse(path)?;
-    let mut all = server.engine.subscriptions(&server.tenant, Dialect::Webhooks)?;
+    let mut all = server.engine.subscriptions(&caller.tenant, Dialect::Webhooks)?;
     if !pattern.matches_everything() {
         all.retain(|it| it.asked.pattern.as_ref() == Some(&pattern));
     }
@@ -105,8 +108,8 @@ pub(super) fn list(server: &Server, path: &str) -> Result<Reply, Error> {
 }
 
 /// `DELETE /{pattern}?subscription=NAME`
-pub(super) async fn delete(server: &Server, name: &str) -> Result<Reply, Error> {
-    server.engine.unsubscribe(&server.tenant, Dialect::Webhooks, name).await?;
+pub(super) async fn delete(server: &Server, caller: &Caller, name: &str) -> Result<Reply, Error> {
+    server.engine.unsubscribe(&caller.tenant, Dialect::Webhooks, name).await?;
     Ok(reply::status(StatusCode::NO_CONTENT))
 }
 

@@ -32,6 +32,7 @@ async fn start(directory: &std::path::Path) -> std::net::SocketAddr {
         long_poll_timeout_ms: 1_000,
         max_body_bytes: 1 << 20,
         public_url: None,
+        auth: reveille_server::Auth::Off,
     };
     tokio::spawn(reveille_server::serve(listener, engine, answers, std::future::pending()));
     address

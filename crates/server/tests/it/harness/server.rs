@@ -10,6 +10,7 @@ use reveille_deliver::destination::Rules;
 use reveille_deliver::resolve::{Resolve, SystemResolver};
 use reveille_engine::doors::{Clock, SystemClock, SystemEntropy};
 use reveille_engine::{Config, Engine, Telling};
+use reveille_server::Auth;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -36,6 +37,7 @@ pub(crate) struct Setup {
     /// Knows the addresses of names, instead of the operating system.
     pub(crate) resolver: Option<Arc<dyn Resolve>>,
     pub(crate) public_url: Option<Arc<str>>,
+    pub(crate) auth: Auth,
 }
 
 /// A running server. Its threads and tasks are its own: when it is stopped they are gone.
@@ -62,6 +64,7 @@ impl Default for Setup {
             rules: Rules { allow_http_loopback: true, ..Rules::default() },
             resolver: None,
             public_url: None,
+            auth: Auth::Off,
         }
     }
 }
@@ -100,6 +103,7 @@ impl Setup {
             long_poll_timeout_ms: LONG_POLL_MS,
             max_body_bytes: self.max_body_bytes,
             public_url: self.public_url.clone(),
+            auth: self.auth.clone(),
         };
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)

@@ -1,0 +1,122 @@
+//! What keys allow, case by case.
+
+use super::*;
+
+fn tenant(name: &str) -> Tenant {
+    Tenant::parse(name).unwrap()
+}
+
+fn access(at: Option<&str>, roles: &[Role], permissions: &[Permission]) -> Access {
+    Access {
+        tenant: at.map(tenant),
+        roles: roles.iter().copied().collect(),
+        permissions: permissions.iter().copied().collect(),
+        ..Access::admin(None)
+    }
+}
+
+#[test]
+fn a_key_is_32_bytes_that_are_kept_as_a_hash() {
+    let key = text(&[0xff; 32]);
+    assert_eq!(key, "rv___________________________________________8");
+    assert_eq!(key.len(), 46);
+    // openssl dgst -sha256
+    let hash = KeyHash::of("abc").unwrap();
+    assert_eq!(&hash.0[..4], [0xba, 0x78, 0x16, 0xbf]);
+    assert!(hash.is_same(&KeyHash::of("abc").unwrap()));
+    assert!(!hash.is_same(&KeyHash::of("abd").unwrap()));
+    assert_eq!(KeyHash::of(&"x".repeat(KEY_BYTES_MAX + 1)), None);
+    assert_eq!(format!("{hash:?}"), "KeyHash(..)");
+}
+
+#[test]
+fn names_read_back() {
+    for role in Role::ALL {
+        assert_eq!(Role::parse(role.as_str()), Some(role));
+    }
+    for permission in Permission::ALL {
+        assert_eq!(Permission::parse(permission.as_str()), Some(permission));
+    }
+    assert_eq!(Role::parse("Admin"), None);
+    assert_eq!(Permission::parse(""), None);
+}
+
+/// Every role against every right.
+#[test]
+fn roles_allow_what_they_are_for() {
+    use Permission::{Read, Write};
+    let rights = [
+        Right::Any,
+        Right::Data(Read),
+        Right::Data(Write),
+        Right::Facts("team"),
+        Right::Operate,
+        Right::Manage,
+        Right::ManageAll,
+    ];
+    let check = |access: &Access, allowed: [bool; 7]| {
+        assert_eq!(rights.map(|right| access.may(right)), allowed, "{access:?}");
+    };
+    let (yes, no) = (true, false);
+    check(&access(None, &[Role::Admin], &[]), [yes, yes, yes, yes, yes, yes, yes]);
+    check(&access(Some("a"), &[Role::Admin], &[]), [yes, yes, yes, yes, yes, yes, no]);
+    check(&access(Some("a"), &[Role::Operator], &[]), [yes, no, no, no, yes, no, no]);
+    check(&access(Some("a"), &[Role::User], &[]), [yes, yes, yes, no, no, no, no]);
+    check(&access(Some("a"), &[Role::User], &[Read]), [yes, yes, no, no, no, no, no]);
+    check(&access(Some("a"), &[Role::User], &[Write]), [yes, no, yes, no, no, no, no]);
+    check(&access(Some("a"), &[Role::Admin], &[Write]), [yes, no, yes, no, yes, yes, no]);
+    let both = [Role::User, Role::Operator];
+    check(&access(Some("a"), &both, &[Read, Write]), [yes, yes, yes, no, yes, no, no]);
+    let scopes = BTreeSet::from(["team".into()]);
+    let reader = Access { scopes, ..access(Some("a"), &[Role::User], &[]) };
+    check(&reader, [yes, yes, yes, yes, no, no, no]);
+    check(&access(Some("a"), &[], &[]), [no; 7]);
+}
+
+#[test]
+fn the_servers_own_streams_are_not_for_everybody() {
+    let check = |path, right| assert_eq!(Right::to_read(path), right, "{path}");
+    check("/a/_system/b", Right::Data(Permission::Read));
+    check("/_events/default", Right::Data(Permission::Read));
+    check("/_facts/team", Right::Facts("team"));
+    for path in ["/_system/events", "/_changes/a", "/_events", "/_eventsx/a", "/_", "/_new/x"] {
+        check(path, Right::Operate);
+    }
+}
+
+#[test]
+fn admins_manage_keys_of_their_own_tenant_alone() {
+    let everywhere = Access::admin(None);
+    let (here, there) = (Access::admin(Some(tenant("a"))), Access::admin(Some(tenant("b"))));
+    let user = access(Some("a"), &[Role::User], &[]);
+    assert!(everywhere.manages(&everywhere) && everywhere.manages(&here));
+    assert!(here.manages(&here) && here.manages(&user));
+    assert!(!here.manages(&there) && !here.manages(&everywhere));
+    assert!(!user.manages(&user));
+    assert!(!access(Some("a"), &[Role::Operator], &[]).manages(&user));
+}
+
+#[test]
+fn some_keys_cannot_be() {
+    let check = |access: Access, expected| assert_eq!(access.check(), expected, "{access:?}");
+    check(Access::admin(None), Ok(()));
+    check(access(Some("acme"), &[Role::User], &[]), Ok(()));
+    check(access(Some("default"), &[Role::User], &[]), Ok(()));
+    check(access(Some("acme"), &[], &[]), Err(AccessError::NoRole));
+    check(access(None, &[Role::User], &[]), Err(AccessError::NoTenant));
+    check(access(None, &[Role::Admin, Role::User], &[]), Err(AccessError::NoTenant));
+    for name in ["admin", "system", "internal", "public", "global"] {
+        let reserved = access(Some(name), &[Role::User], &[]);
+        check(reserved, Err(AccessError::Reserved(tenant(name))));
+    }
+    let named = |text: &str| Access { entity_uri: Some(text.into()), ..Access::admin(None) };
+    check(named("stigmem://x/agent/1"), Ok(()));
+    for bad in ["", "a\nb", &"x".repeat(ENTITY_URI_BYTES_MAX + 1)] {
+        let max = ENTITY_URI_BYTES_MAX;
+        check(named(bad), Err(AccessError::Text { field: "entity_uri", max }));
+    }
+    let scopes = (0..=SCOPES_MAX).map(|number| number.to_string().into()).collect();
+    check(Access { scopes, ..Access::admin(None) }, Err(AccessError::Scopes));
+    let sentence = AccessError::Reserved(tenant("admin")).to_string();
+    assert!(sentence.contains("reserved") && sentence.contains("default"), "{sentence}");
+}

@@ -1,0 +1,277 @@
+//! `reveille key`: the keys that let people and programs in.
+
+use std::io::{self, BufWriter, Write};
+
+use anyhow::{Context as _, anyhow};
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Subcommand};
+use http::{Method, StatusCode};
+use reveille_core::Tenant;
+use reveille_core::key::{Permission, Role};
+use serde_json::{Map, Value, json};
+
+use super::url::encode;
+use super::{Answer, Ask, Client, Output, Server};
+
+/// Where keys are.
+const KEYS: &str = "/admin/v1/keys";
+
+/// What `reveille key` can do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Work {
+    /// Makes a key, and prints it this once
+    #[command(after_help = "\
+The server keeps a hash of the key alone: whoever loses the key makes another one.
+
+A user works with streams, subscriptions and what else holds data; an operator looks at what is
+there and runs it; an admin may do everything, and make keys. Each of them in the key's tenant;
+with --all-tenants an admin in every one.
+
+Example:
+  reveille key create --tenant acme --role user
+  reveille key create --tenant acme --role user --permission read --description dashboards")]
+    Create(Create),
+    /// Lists keys, without what they are
+    #[command(after_help = "\
+Example:
+  reveille key list
+  reveille key list --output json")]
+    List(List),
+    /// Revokes a key: from then on nobody is let in by it
+    #[command(after_help = "\
+Example:
+  reveille key revoke key_019a8b7c6d512345678")]
+    Revoke(Revoke),
+}
+
+/// What `reveille key create` takes.
+#[derive(Debug, Args)]
+pub(crate) struct Create {
+    /// Whose key it is
+    #[arg(long, value_name = "TENANT", value_parser = tenant, required_unless_present = "all_tenants")]
+    tenant: Option<Tenant>,
+    /// An admin key that is good in every tenant
+    #[arg(long, conflicts_with = "tenant")]
+    all_tenants: bool,
+    /// What its holder is: admin, operator or user (repeatable)
+    #[arg(long = "role", value_name = "ROLE", required = true, value_parser = roles(), hide_possible_values = true)]
+    roles: Vec<String>,
+    /// What its holder may do with data: read or write (repeatable) [default: both]
+    #[arg(long = "permission", value_name = "PERMISSION", value_parser = permissions(), hide_possible_values = true)]
+    permissions: Vec<String>,
+    /// Who its holder is, among facts
+    #[arg(long, value_name = "URI")]
+    entity_uri: Option<String>,
+    /// A scope of facts that its holder may read (repeatable)
+    #[arg(long = "scope", value_name = "SCOPE")]
+    scopes: Vec<String>,
+    /// A note for people
+    #[arg(long, value_name = "TEXT")]
+    description: Option<String>,
+    /// How to print it
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Human)]
+    output: Output,
+    #[command(flatten)]
+    server: Server,
+}
+
+/// What `reveille key list` takes.
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// How to print them
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Human)]
+    output: Output,
+    #[command(flatten)]
+    server: Server,
+}
+
+/// What `reveille key revoke` takes.
+#[derive(Debug, Args)]
+pub(crate) struct Revoke {
+    /// Its id, as `reveille key list` shows it
+    #[arg(value_name = "ID")]
+    id: String,
+    /// How to print it
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Human)]
+    output: Output,
+    #[command(flatten)]
+    server: Server,
+}
+
+fn tenant(text: &str) -> Result<Tenant, String> {
+    Tenant::parse(text).map_err(|error| error.to_string())
+}
+
+fn roles() -> PossibleValuesParser {
+    PossibleValuesParser::new(Role::ALL.map(Role::as_str))
+}
+
+fn permissions() -> PossibleValuesParser {
+    PossibleValuesParser::new(Permission::ALL.map(Permission::as_str))
+}
+
+pub(crate) fn run(work: Work) -> anyhow::Result<()> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    match work {
+        Work::Create(arguments) => create(arguments, &mut out),
+        Work::List(arguments) => list(arguments, &mut out),
+        Work::Revoke(arguments) => revoke(arguments, &mut out),
+    }?;
+    out.flush()?;
+    Ok(())
+}
+
+fn create(arguments: Create, out: &mut impl Write) -> anyhow::Result<()> {
+    let mut ask = Ask::new(Method::POST, KEYS);
+    ask.body = json!({
+        "tenant": arguments.tenant.as_ref().map(Tenant::as_str),
+        "roles": arguments.roles,
+        "entity_uri": arguments.entity_uri,
+        "permissions": arguments.permissions,
+        "scopes": arguments.scopes,
+        "description": arguments.description,
+    })
+    .to_string()
+    .into();
+    let client = Client::new(arguments.server)?;
+    // Asked once: a repeated request would make a second key that nobody has seen.
+    let answer = super::block_on(async {
+        let response = client.begin(&ask).await?;
+        Ok(client.finish(response).await?)
+    })?;
+    if answer.status != StatusCode::CREATED {
+        return Err(client.refused(&answer));
+    }
+    let made = object(&answer)?;
+    match arguments.output {
+        Output::Json => writeln!(out, "{:#}", Value::Object(made))?,
+        Output::Human => {
+            for name in ["id", "key"] {
+                writeln!(out, "{name:3}  {}", made.get(name).map(text).unwrap_or_default())?;
+            }
+        }
+    }
+    // Programs read standard output; the sentence is for whoever reads along.
+    out.flush()?;
+    eprintln!("The key is shown this once. Keep it: the server has only a hash of it.");
+    Ok(())
+}
+
+fn list(arguments: List, out: &mut impl Write) -> anyhow::Result<()> {
+    let client = Client::new(arguments.server)?;
+    let mut found = Vec::new();
+    let mut after = None;
+    loop {
+        let query = after.map(|after: String| format!("?after={}", encode(&after)));
+        let ask = Ask::new(Method::GET, format!("{KEYS}{}", query.unwrap_or_default()));
+        let answer = super::block_on(async { Ok(client.ask(&ask).await?) })?;
+        if answer.status != StatusCode::OK {
+            return Err(client.refused(&answer));
+        }
+        let mut page = object(&answer)?;
+        let Some(Value::Array(keys)) = page.remove("keys") else { return Err(strange()) };
+        found.extend(keys);
+        after = page.get("next").and_then(Value::as_str).map(str::to_owned);
+        if after.is_none() {
+            break;
+        }
+    }
+    match arguments.output {
+        Output::Json => writeln!(out, "{:#}", Value::Array(found))?,
+        Output::Human => table(&found, out)?,
+    }
+    Ok(())
+}
+
+fn revoke(arguments: Revoke, out: &mut impl Write) -> anyhow::Result<()> {
+    let client = Client::new(arguments.server)?;
+    let ask = Ask::new(Method::DELETE, format!("{KEYS}/{}", encode(&arguments.id)));
+    let answer = super::block_on(async { Ok(client.ask(&ask).await?) })?;
+    match (answer.status, arguments.output) {
+        (StatusCode::NO_CONTENT, Output::Json) => {
+            writeln!(out, "{}", json!({ "revoked": arguments.id }))?;
+        }
+        (StatusCode::NO_CONTENT, Output::Human) => {
+            writeln!(out, "key {} is revoked", arguments.id)?;
+        }
+        (StatusCode::NOT_FOUND, _) => {
+            return Err(anyhow!(
+                "there is no key {:?}; `reveille key list` shows those that there are",
+                arguments.id
+            ));
+        }
+        _ => return Err(client.refused(&answer)),
+    }
+    Ok(())
+}
+
+fn object(answer: &Answer) -> anyhow::Result<Map<String, Value>> {
+    serde_json::from_slice(&answer.body).with_context(strange)
+}
+
+fn strange() -> anyhow::Error {
+    anyhow!("the answer is not about keys; see whether --url is a reveille server")
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().map(text).collect::<Vec<_>>().join(","),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}
+
+fn table(found: &[Value], out: &mut impl Write) -> io::Result<()> {
+    if found.is_empty() {
+        return Ok(());
+    }
+    let field = |item: &Value, name: &str| item.get(name).map(text).unwrap_or_default();
+    let row = |item: &Value| {
+        let tenant = item.get("tenant").filter(|tenant| !tenant.is_null());
+        let permissions = Some(field(item, "permissions")).filter(|text| !text.is_empty());
+        [
+            field(item, "id"),
+            tenant.map_or_else(|| "(all)".to_owned(), text),
+            field(item, "roles"),
+            permissions.unwrap_or_else(|| "read,write".to_owned()),
+            field(item, "description"),
+        ]
+    };
+    let head = ["ID", "TENANT", "ROLES", "PERMISSIONS", "DESCRIPTION"].map(str::to_owned);
+    let rows: Vec<[String; 5]> = std::iter::once(head).chain(found.iter().map(row)).collect();
+    let mut widths = [0; 5];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.len().max(*width);
+        }
+    }
+    for row in &rows {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_get_a_table() {
+        let found = [
+            json!({ "id": "key_1", "tenant": null, "roles": ["admin"], "permissions": [],
+                    "description": null }),
+            json!({ "id": "key_22", "tenant": "acme", "roles": ["operator", "user"],
+                    "permissions": ["read"], "description": "dashboards" }),
+        ];
+        let mut out = Vec::new();
+        table(&found, &mut out).unwrap();
+        let expected = "\
+ID      TENANT  ROLES          PERMISSIONS  DESCRIPTION
+key_1   (all)   admin          read,write
+key_22  acme    operator,user  read         dashboards
+";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+}
