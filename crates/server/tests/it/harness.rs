@@ -5,6 +5,7 @@
 pub(crate) mod alone;
 pub(crate) mod client;
 pub(crate) mod clock;
+pub(crate) mod deliveries;
 pub(crate) mod ds;
 pub(crate) mod endpoint;
 pub(crate) mod events;
@@ -19,6 +20,7 @@ use std::time::Duration;
 pub(crate) use alone::{Memory, alone};
 pub(crate) use client::{Answer, Connection, Head, Headers, Piece, head_of, request};
 pub(crate) use clock::{HandClock, START_MS};
+pub(crate) use deliveries::Deliveries;
 pub(crate) use endpoint::Endpoint;
 pub(crate) use events::Events;
 pub(crate) use responder::Responder;

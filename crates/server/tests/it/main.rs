@@ -14,6 +14,7 @@ mod ds_pull;
 mod ds_signing;
 mod ds_wakes;
 mod errors;
+mod events_flow;
 mod expiry;
 mod forks;
 mod full_disk;
