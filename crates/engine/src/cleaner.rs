@@ -14,9 +14,9 @@ use crate::limits::CLEAN_UP_SLICE;
 use crate::reading;
 
 /// From one round to the next.
-const EVERY_MS: u64 = 60_000;
+const EVERY_MS: u64 = 70_000;
 /// Deliveries are looked through once in so many rounds.
-const ROUNDS: u64 = 60;
+const ROUNDS: u64 = 50;
 
 /// Works until the engine stops, or nobody has it any more.
 pub(crate) async fn work(engine: WeakEngine, stop: Arc<Notify>, retain_ms: u64) {
