@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::process::{Ended, Server, run, run_with};
+use crate::process::{Ended, Running, Server, reveille, run, run_with};
 
 const ADMIN: &str = "an-admin-key-for-tests";
 
@@ -25,7 +25,7 @@ fn a_key_is_made_used_listed_and_revoked() {
     let made: Value = serde_json::from_str(&made.ok()).unwrap();
     let (id, key) = (made["id"].as_str().unwrap(), made["key"].as_str().unwrap());
     let table = format!(
-        "ID{:22}TENANT  ROLES  PERMISSIONS  DESCRIPTION\n{id}  acme    user   read,write   notes\n",
+        "ID{:23}TENANT  ROLES  PERMISSIONS  DESCRIPTION\n{id}  acme    user   read,write   notes\n",
         ""
     );
     assert_eq!(as_key(&server, ADMIN, &["key", "list"]).ok(), table);
@@ -68,6 +68,10 @@ fn people_are_shown_the_key_alone() {
 fn only_a_server_with_keys_is_opened_to_the_network() {
     let sentence = run(&["serve", "--listen", "0.0.0.0:0"]).error(2);
     assert!(sentence.contains("--auth keys") && sentence.contains("--insecure"), "{sentence}");
-    let server = Server::with(&["--listen", "0.0.0.0:0", "--auth", "keys"]);
-    server.process.err.until("there is no admin key");
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = reveille(&["serve", "--listen", "0.0.0.0:0", "--auth", "keys"]);
+    command.arg("--data-dir").arg(directory.path());
+    let process = Running::start(command);
+    process.out.until("listening on");
+    process.err.until("there is no admin key");
 }
