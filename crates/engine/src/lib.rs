@@ -43,6 +43,7 @@ pub mod touches;
 mod txn;
 
 pub use budget::Permit;
+pub use command::hook::Since;
 pub use deliveries::{DeadLetter, Shown, ShownPage, delivery_name, delivery_named};
 pub use engine::{Config, Engine, OpenError, StreamItem, StreamPage, Telling};
 pub use failure::{Failure, Refused, Unavailable};

@@ -355,3 +355,6 @@ impl Partition {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

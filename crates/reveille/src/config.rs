@@ -16,12 +16,14 @@ use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 use reveille_core::subscription::Timings;
 use reveille_engine::Rules;
-use reveille_server::Auth;
+use reveille_server::{Auth, Workers};
 use serde::Deserialize;
 
 use crate::failure::usage;
-use checks::{check_auth, check_exposure, check_max_body, check_otlp_endpoint};
-use units::{Address, AdminKey, Factor, Networks, Period, PublicUrl, Size};
+use checks::{
+    check_auth, check_exposure, check_max_body, check_otlp_endpoint, check_retention, check_workers,
+};
+use units::{Address, AdminKey, Factor, NamedWorker, Networks, Period, PublicUrl, Size, Template};
 
 const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4437);
 const DATA_DIR_DEFAULT: &str = "./reveille-data";
@@ -165,6 +167,25 @@ struct Settings {
     )]
     outbound_concurrency: Option<u32>,
 
+    /// Where workers are called [default: https://{workerId}.workers.dev/rpc/{rpcMethod}]
+    #[arg(long, value_name = "URL", env = "REVEILLE_WORKER_URL_TEMPLATE", hide_env_values = true)]
+    worker_url_template: Option<Template>,
+
+    /// A worker by name, NAME=URL, may be given again; called at URL/{rpcMethod} [default: none]
+    #[arg(
+        long = "binding",
+        value_name = "NAME=URL",
+        env = "REVEILLE_BINDING",
+        hide_env_values = true,
+        value_delimiter = ','
+    )]
+    #[serde(rename = "binding")]
+    bindings: Option<Vec<NamedWorker>>,
+
+    /// How long deliveries that have ended are kept [default: 30d]
+    #[arg(long, value_name = "TIME", env = "REVEILLE_RETAIN_DELIVERIES", hide_env_values = true)]
+    retain_deliveries: Option<Period>,
+
     /// Send traces to this OpenTelemetry collector, as OTLP over HTTP [default: no traces]
     #[arg(long, value_name = "URL", env = "REVEILLE_OTLP_ENDPOINT", hide_env_values = true)]
     otlp_endpoint: Option<PublicUrl>,
@@ -241,6 +262,8 @@ pub(crate) struct Config {
     pub(crate) outbound_concurrency: usize,
     pub(crate) otlp_endpoint: Option<Arc<str>>,
     pub(crate) auth: Auth,
+    pub(crate) workers: Workers,
+    pub(crate) retain_deliveries_ms: u64,
 }
 
 impl Arguments {
@@ -322,6 +345,9 @@ impl Settings {
             allow_private_networks: self.allow_private_networks.or(others.allow_private_networks),
             retry_scale: self.retry_scale.or(others.retry_scale),
             outbound_concurrency: self.outbound_concurrency.or(others.outbound_concurrency),
+            worker_url_template: self.worker_url_template.or(others.worker_url_template),
+            bindings: self.bindings.or(others.bindings),
+            retain_deliveries: self.retain_deliveries.or(others.retain_deliveries),
             otlp_endpoint: self.otlp_endpoint.or(others.otlp_endpoint),
         }
     }
@@ -344,6 +370,7 @@ impl Settings {
             return Err(usage("--log-segment-bytes must be at least 1MiB"));
         }
         let timings = self.timings()?;
+        let retain_deliveries_ms = check_retention(self.retain_deliveries)?;
         let loopback = listen.ip().to_canonical().is_loopback();
         let rules = Rules {
             allow_http_loopback: self.allow_http_loopback.unwrap_or(loopback),
@@ -355,6 +382,8 @@ impl Settings {
         }
         Ok(Config {
             auth,
+            workers: check_workers(self.worker_url_template, self.bindings)?,
+            retain_deliveries_ms,
             timings,
             rules,
             outbound_concurrency: usize::try_from(outbound)?,

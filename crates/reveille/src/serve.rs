@@ -66,6 +66,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         max_body_bytes: config.max_body_bytes,
         public_url: config.public_url,
         auth: config.auth,
+        workers: config.workers,
     };
     let shutdown = async {
         // A sender that is gone means the same.
@@ -146,9 +147,12 @@ fn telling(config: &Config, clock: Arc<SystemClock>) -> Telling {
         timings: config.timings.clone(),
         rules: config.rules.clone(),
         courier: Arc::new(HttpCourier::new(config.rules.clone(), resolver, now)),
-        herald: Arc::new(Words { public_url: config.public_url.clone() }),
+        herald: Arc::new(Words {
+            public_url: config.public_url.clone(),
+            workers: config.workers.clone(),
+        }),
         concurrency: config.outbound_concurrency,
-        retain_deliveries_ms: 30 * 86_400_000,
+        retain_deliveries_ms: config.retain_deliveries_ms,
     }
 }
 

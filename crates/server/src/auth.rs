@@ -109,7 +109,7 @@ impl Caller {
         Err(Error::Forbidden(refusal(right)))
     }
 
-    /// Whether it may read the stream at a path, or be told of those that match a pattern.
+    /// Whether it may read the stream at a path, or those that a pattern names.
     pub(crate) fn check_reading(&self, path: &str) -> Result<(), Error> {
         self.check(Right::to_read(path))
     }

@@ -12,6 +12,7 @@ use reveille_core::stream::expiry::ExpiryError;
 use reveille_engine::{DestinationError, Failure, Refused, Unavailable};
 use serde_json::json;
 
+use crate::events;
 use crate::reply::{self, Reply};
 use crate::streams::headers;
 
@@ -131,17 +132,21 @@ impl Error {
         }
     }
 
-    /// The answer.
-    pub(crate) fn reply(&self) -> Reply {
-        let (status, code) = self.meaning();
-        // What a client is told of damage and what the operator's log says are two things.
-        let message = match self {
+    /// What a client is told. Of damage the operator's log says more.
+    pub(crate) fn message(&self) -> String {
+        match self {
             Error::Failure(Failure::Damaged(cause)) => {
                 tracing::error!(cause, "stored data could not be read");
                 "stored data could not be read; the server's log says which".to_owned()
             }
             other => other.to_string(),
-        };
+        }
+    }
+
+    /// The answer.
+    pub(crate) fn reply(&self) -> Reply {
+        let (status, code) = self.meaning();
+        let message = self.message();
         let mut error = json!({ "code": code, "message": message });
         if let Error::Failure(Failure::Refused(Refused::Consumer(held))) = self
             && let consumer::Rejected::Held { holder, generation } = held
@@ -151,15 +156,16 @@ impl Error {
             error.insert("generation".into(), (*generation).into());
         }
         let mut reply = reply::json(status, &json!({ "error": error }));
-        if status == StatusCode::UNAUTHORIZED {
-            let challenge = HeaderValue::from_static("Bearer");
-            reply.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
-        }
         self.add_headers(reply.headers_mut());
         reply
     }
 
-    fn add_headers(&self, reply: &mut http::HeaderMap) {
+    /// Headers that belong to a refusal, in whatever words it is told.
+    pub(crate) fn add_headers(&self, reply: &mut http::HeaderMap) {
+        if self.meaning().0 == StatusCode::UNAUTHORIZED {
+            let challenge = HeaderValue::from_static("Bearer");
+            reply.insert(header::WWW_AUTHENTICATE, challenge);
+        }
         let mut number = |name: HeaderName, value: u64| {
             reply.insert(name, HeaderValue::from(value));
         };
@@ -228,6 +234,9 @@ fn refused_meaning(refused: &Refused) -> (StatusCode, &'static str) {
             (StatusCode::UNAUTHORIZED, "TOKEN_INVALID")
         }
         Refused::Append { .. } => (StatusCode::CONFLICT, "APPEND_REJECTED"),
+        Refused::HookExists => events::HOOK_EXISTS,
+        Refused::NoEvent => events::NO_EVENT,
+        Refused::NoDeadLetter => events::NO_DEAD_LETTER,
         Refused::Consumer(rejected) => match rejected {
             consumer::Rejected::InvalidOffset { .. } => (StatusCode::CONFLICT, "INVALID_OFFSET"),
             consumer::Rejected::Held { .. } | consumer::Rejected::AlreadyClaimed => {

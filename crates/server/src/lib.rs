@@ -2,7 +2,8 @@
 //!
 //! [`listen`] owns sockets, [`route`] decides which face a request is for, [`auth`] who asks, [`streams`] is the
 //! Durable Streams face, [`wake`] that of subscriptions and callbacks, [`ds_subscriptions`] that
-//! of the subscriptions which the Durable Streams protocol has itself. Only this crate knows
+//! of the subscriptions which the Durable Streams protocol has itself, [`events`] that of typed
+//! events and their deliveries. Only this crate knows
 //! status codes and JSON field names; no face reaches into the state, spawns work or holds a lock.
 
 mod admin;
@@ -10,6 +11,7 @@ mod auth;
 mod clock;
 mod ds_subscriptions;
 mod error;
+mod events;
 mod first_bytes;
 mod health;
 mod inbound;
@@ -28,6 +30,7 @@ use reveille_engine::Engine;
 use tokio::sync::watch;
 
 pub use auth::Auth;
+pub use events::Workers;
 pub use listen::serve;
 pub use wake::Words;
 
@@ -42,6 +45,8 @@ pub struct Config {
     pub public_url: Option<Arc<str>>,
     /// Who may use the server.
     pub auth: Auth,
+    /// Where the workers are that events are delivered to.
+    pub workers: Workers,
 }
 
 /// What every request has at hand.

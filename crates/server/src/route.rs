@@ -7,7 +7,7 @@ use reveille_core::StreamPath;
 use crate::auth::{self, Caller, Needs};
 use crate::error::Error;
 use crate::reply::{self, Reply};
-use crate::{Server, admin, ds_subscriptions, health, streams, wake};
+use crate::{Server, admin, ds_subscriptions, events, health, streams, wake};
 
 /// Who answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +24,7 @@ enum Face {
     StreamList,
     Consumers,
     Consumer,
+    Events,
     /// Nobody yet: the name belongs to a face all the same.
     Nobody,
     /// A stream, or the subscriptions to streams.
@@ -53,14 +54,14 @@ const ROUTES: &[(&str, Face, Needs)] = &[
     ("/admin/v1/consumers", Face::Consumers, Needs::Operate),
     ("/admin/v1/consumers/", Face::Nobody, Needs::Key),
     ("/admin/v1/consumers/**", Face::Consumer, Needs::Operate),
+    ("/e/**", Face::Events, Needs::Data),
+    ("/ingest/**", Face::Events, Needs::Data),
+    ("/subscriptions/**", Face::Events, Needs::Data),
     // Names that belong to other faces: no stream can have them, now or later.
     ("/admin/**", Face::Nobody, Needs::Key),
     ("/api/v1/**", Face::Nobody, Needs::Key),
     ("/console/**", Face::Nobody, Needs::Nothing),
-    ("/e/**", Face::Nobody, Needs::Key),
-    ("/ingest/**", Face::Nobody, Needs::Key),
     ("/openapi.json/**", Face::Nobody, Needs::Nothing),
-    ("/subscriptions/**", Face::Nobody, Needs::Key),
     ("/v1/cards/**", Face::Nobody, Needs::Key),
     ("/v1/facts/**", Face::Nobody, Needs::Key),
     ("/v1/federation/**", Face::Nobody, Needs::Key),
@@ -89,8 +90,10 @@ fn fits(route: &str, path: &str) -> bool {
 pub(crate) async fn route(server: &Server, request: Request<Incoming>) -> Reply {
     let started = server.engine.clock().now();
     let method = request.method().clone();
+    let is_events = face_of(request.uri().path()).0 == Face::Events;
     let mut reply = match dispatch(server, request).await {
         Ok(reply) => reply,
+        Err(error) if is_events => events::refused(error),
         Err(error) => error.reply(),
     };
     reply::finish(&mut reply);
@@ -135,6 +138,7 @@ async fn answer(
     let (path, query) = (request.uri().path(), request.uri().query());
     match face {
         Face::LeaseSubscriptions => ds_subscriptions::answer(server, caller, request).await,
+        Face::Events => Ok(events::answer(server, caller, request).await),
         Face::Keys => admin::keys::answer(server, caller, request).await,
         Face::Rotate if request.method() == Method::POST => {
             ds_subscriptions::rotate(server, request).await
@@ -194,7 +198,8 @@ mod tests {
         check("/admin/v1/keys/a", Face::Keys, Needs::Manage);
         check("/admin/v1/keys/a/b", Face::Nobody, Needs::Key);
         check("/admin/v1/consumers/a", Face::Consumer, Needs::Operate);
-        check("/e", Face::Nobody, Needs::Key);
+        check("/e", Face::Events, Needs::Data);
+        check("/subscriptions/list", Face::Events, Needs::Data);
         for stream in ["/events", "/v1/stream/a", "/callbacks", "/healthz/x", "/administer"] {
             check(stream, Face::Streams, Needs::Data);
         }

@@ -9,7 +9,7 @@
 //! | `02` stream | tenant, `00`, path | [`Head`](reveille_core::stream::Head) as CBOR ([`crate::record`]) |
 //! | `03` producer | stream id `u64`, producer id | epoch and sequence as CBOR |
 //! | `04` chunk | stream id `u64`, first position `u64` | consecutive appends ([`crate::chunk`]) |
-//! | `05` due | due time in ms `u64`, kind `u8`, subject | empty: the key says it all ([`Due`]) |
+//! | `05` due | due time in ms `u64`, kind `u8`, subject | empty: the key says it all ([`Due`]); how far a [`Due::Forget`] has come |
 //! | `06` subscription | tenant, `00`, dialect `u8`, name | [`Subscription`](reveille_core::subscription::Subscription) as CBOR |
 //! | `07` consumer | subscription id `u64`, path (none where a subscription is one consumer) | [`Enrolled`](crate::record::Enrolled) as CBOR |
 //! | `08` link | subscription id `u64`, path | how far a stream is processed, as CBOR |

@@ -1,7 +1,7 @@
 //! Lanes: deliveries that are made one after another, in the order of their events.
 //!
-//! A lane is known by its first delivery that has not ended and its last. What lies between is
-//! found by looking for the next one above the first: the keys of waiting deliveries are in order.
+//! A lane knows whose turn it is and how many wait. Who they are is found by looking: the keys of
+//! waiting deliveries are in the order of their events, also of those that came to wait late.
 
 use super::id::DeliveryNo;
 
@@ -10,38 +10,44 @@ use super::id::DeliveryNo;
 pub struct Lane {
     /// Whose turn it is.
     pub head: DeliveryNo,
-    /// Who joined last.
-    pub last: DeliveryNo,
+    /// How many wait for theirs.
+    pub waiting: u64,
 }
 
-/// What follows when the head of a lane has ended.
+/// What follows when a delivery of a lane has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// Nobody waits: the lane is no more.
+    /// Nobody is left: the lane is no more.
     Empty,
-    /// It is the turn of the first one above the head.
-    Above,
-    /// It was not the head: nothing follows.
-    Nothing,
+    /// It is the turn of the first one that waits.
+    First,
+    /// It was one that waited: the lane has one less.
+    Less(Lane),
 }
 
 impl Lane {
-    /// Lets a delivery in, which comes after all that are there. Says whether it is its turn.
+    /// Lets a delivery in. Says whether it is its turn.
     pub fn join(lane: Option<Lane>, delivery: DeliveryNo) -> (Lane, bool) {
         match lane {
-            None => (Lane { head: delivery, last: delivery }, true),
-            Some(Lane { head, last }) => (Lane { head, last: last.max(delivery) }, false),
+            None => (Lane { head: delivery, waiting: 0 }, true),
+            Some(lane) => (Lane { waiting: lane.waiting + 1, ..lane }, false),
         }
     }
 
     /// A delivery has ended.
-    pub fn ended(&self, delivery: DeliveryNo) -> Next {
+    pub fn ended(self, delivery: DeliveryNo) -> Next {
         if delivery != self.head {
-            Next::Nothing
-        } else if self.head == self.last {
+            Next::Less(Lane { waiting: self.waiting.saturating_sub(1), ..self })
+        } else if self.waiting == 0 {
             Next::Empty
         } else {
-            Next::Above
+            Next::First
         }
+    }
+
+    /// The lane when it is the turn of one that waited.
+    #[must_use]
+    pub fn led_by(self, head: DeliveryNo) -> Lane {
+        Lane { head, waiting: self.waiting.saturating_sub(1) }
     }
 }

@@ -212,34 +212,39 @@ proptest! {
     }
 
     #[test]
-    fn lanes_let_one_through_at_a_time_in_order(ops in prop::collection::vec(any::<bool>(), 1..80)) {
+    fn lanes_let_one_through_at_a_time_in_order(
+        ops in prop::collection::vec(prop::option::of(0_u64..100), 1..80),
+    ) {
         use super::id::{DeliveryNo, EventNo};
         use super::lane::{Lane, Next};
-        let no = |event| DeliveryNo { event: EventNo(event), round: 0 };
-        let (mut lane, mut waiting, mut next) = (None::<Lane>, std::collections::BTreeSet::new(), 1);
-        let mut turn: Option<DeliveryNo> = None;
-        for joins in ops {
-            if joins {
-                let (joined, now) = Lane::join(lane, no(next));
-                prop_assert_eq!(now, turn.is_none());
-                if now { turn = Some(no(next)) } else { waiting.insert(no(next)); }
+        let (mut lane, mut waiting) = (None::<Lane>, std::collections::BTreeSet::new());
+        let mut round = 0;
+        for op in ops {
+            // A number joins, nothing ends the head.
+            if let Some(event) = op {
+                round += 1;
+                let no = DeliveryNo { event: EventNo(event), round };
+                let (joined, its_turn) = Lane::join(lane, no);
+                prop_assert_eq!(its_turn, lane.is_none());
+                if !its_turn {
+                    waiting.insert(no);
+                }
                 lane = Some(joined);
-                next += 1;
-            } else if let (Some(present), Some(head)) = (lane, turn) {
-                prop_assert_eq!(present.ended(no(next)), Next::Nothing);
-                match present.ended(head) {
+            } else if let Some(present) = lane {
+                lane = match present.ended(present.head) {
                     Next::Empty => {
                         prop_assert!(waiting.is_empty());
-                        (lane, turn) = (None, None);
+                        None
                     }
-                    Next::Above => {
-                        let first = waiting.pop_first();
-                        prop_assert!(first > Some(head));
-                        turn = first;
-                        lane = first.map(|head| Lane { head, ..present });
-                    }
-                    Next::Nothing => prop_assert!(false, "the head is the head"),
-                }
+                    Next::First => waiting.pop_first().map(|first| present.led_by(first)),
+                    Next::Less(_) => panic!("the head is the head"),
+                };
+            }
+            prop_assert_eq!(lane.map_or(0, |lane| lane.waiting), waiting.len() as u64);
+            // One that waits may end, too.
+            if round % 7 == 0 && let (Some(present), Some(last)) = (lane, waiting.pop_last()) {
+                let Next::Less(left) = present.ended(last) else { panic!("it waited") };
+                lane = Some(left);
             }
         }
     }

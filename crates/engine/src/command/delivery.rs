@@ -25,6 +25,10 @@ pub struct Delivered {
     pub verdict: Verdict,
 }
 
+/// Waiting deliveries of a lane that are looked at in one go: those who had their turn a moment ago
+/// may be among them.
+const WAITING_LOOK: usize = 16;
+
 impl Txn<'_> {
     pub(crate) fn dispatched(&mut self, id: DeliveryId) -> Result<Option<Dispatched>, Missing> {
         let Some(value) = self.get(&keys::delivery(id))? else {
@@ -151,32 +155,41 @@ fn moved_timer(
     after.deadline()
 }
 
-/// The head of a lane has ended: whoever waits behind it has its turn.
+/// A delivery of a lane has ended: if it was the head, it is the turn of the next.
 fn move_on(txn: &mut Txn<'_>, hook: &Hook, number: u64, ended: DeliveryNo) -> Result<(), Missing> {
+    let key = keys::lane(hook.id, number);
     let Some(lane) = txn.lane(hook, number)? else {
         return Ok(());
     };
     match lane.ended(ended) {
-        Next::Nothing => {
-            // It ended before its turn came.
+        Next::Less(left) => {
             txn.remove(&keys::waiting(hook.id, number, ended));
-            Ok(())
+            txn.set(key, record::encode_lane(left));
         }
-        Next::Empty => {
-            txn.remove(&keys::lane(hook.id, number));
-            Ok(())
-        }
-        Next::Above => {
-            let (from, to) = keys::waiting_behind(hook.id, number, ended);
-            let found = txn.range(&from, &to, 2)?;
-            let next = found.pairs.first().and_then(|(key, _)| keys::parse_waiting(key));
-            let Some(head) = next else {
-                txn.remove(&keys::lane(hook.id, number));
-                return Ok(());
+        Next::Empty => txn.remove(&key),
+        Next::First => {
+            let Some(head) = first_waiting(txn, hook, number)? else {
+                return Err(Missing::Damaged(format!("a lane of hook {} is lost", hook.id.0)));
             };
             txn.remove(&keys::waiting(hook.id, number, head));
-            txn.set(keys::lane(hook.id, number), record::encode_lane(Lane { head, ..lane }));
-            advance(txn, hook, DeliveryId { hook: hook.id, no: head }, Input::Turn)
+            txn.set(key, record::encode_lane(lane.led_by(head)));
+            advance(txn, hook, DeliveryId { hook: hook.id, no: head }, Input::Turn)?;
+        }
+    }
+    Ok(())
+}
+
+fn first_waiting(txn: &mut Txn<'_>, hook: &Hook, lane: u64) -> Result<Option<DeliveryNo>, Missing> {
+    let (mut from, to) = keys::waiting_in(hook.id, lane);
+    loop {
+        let found = txn.range(&from, &to, WAITING_LOOK)?;
+        if let Some((key, _)) = found.pairs.first() {
+            return Ok(keys::parse_waiting(key));
+        }
+        // Those that were looked at have had their turn a moment ago.
+        match found.last {
+            Some(last) => from = keys::above(&last),
+            None => return Ok(None),
         }
     }
 }

@@ -49,7 +49,10 @@ impl Outbound {
                 self.report(&Command::Unsent { id: job.id, attempt: job.attempt }).await;
             }
             Ok(Ready::Nothing) => {}
-            Err(error) => tracing::error!(%error, "an event cannot be delivered"),
+            Err(error) => {
+                tracing::error!(%error, "an event cannot be delivered");
+                self.report(&Command::Delivered(Box::new(self.unreadable(&job)))).await;
+            }
         }
         self.shared.outbox.ended(&Errand::Deliver(job), slow);
     }
@@ -84,6 +87,14 @@ impl Outbound {
         }
         let dispatch = Dispatch { hook, id, attempt, event: event.id, words, now };
         Ok(Ready::Send(Box::new(dispatch)))
+    }
+
+    /// An attempt that failed because what is to be delivered cannot be read.
+    fn unreadable(&self, job: &Job) -> Delivered {
+        let error = Some("the stored event cannot be read; the server's log says why".into());
+        let (number, at) = (job.attempt, self.clock.now());
+        let attempt = Attempt { number, at, took_ms: 0, status: None, error, response: None };
+        Delivered { id: job.id, attempt, verdict: Verdict::Failed }
     }
 
     async fn try_once(&self, dispatch: Dispatch, slow: &mut bool) -> Delivered {

@@ -3,13 +3,17 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use reveille_core::event::worker::Binding;
 use reveille_core::subscription::Timings;
-use reveille_server::Auth;
+use reveille_server::{Auth, Workers};
 
-use super::units::{AdminKey, Period, PublicUrl};
+use super::units::{AdminKey, NamedWorker, Period, PublicUrl, Template};
 use super::{AuthKind, MAX_BODY_LIMIT_BYTES, PERIOD_LIMIT_MS, Settings};
 use crate::failure::usage;
 use crate::otlp;
+
+const RETAIN_DELIVERIES_DEFAULT_MS: u64 = 30 * 86_400_000;
+const PERIOD_TOO_LONG_MS: u64 = PERIOD_LIMIT_MS + 1;
 
 impl Settings {
     pub(super) fn timings(&self) -> anyhow::Result<Timings> {
@@ -82,6 +86,36 @@ pub(super) fn check_max_body(bytes: u64) -> anyhow::Result<usize> {
         return Err(usage("--max-body must be more than 0 and at most 32MiB"));
     }
     Ok(usize::try_from(bytes)?)
+}
+
+/// What has ended must be kept for a while: somebody may want to look at it.
+pub(super) fn check_retention(period: Option<Period>) -> anyhow::Result<u64> {
+    let retention = ms(period, RETAIN_DELIVERIES_DEFAULT_MS);
+    match retention {
+        0 => Err(usage("--retain-deliveries must be longer than 0")),
+        PERIOD_TOO_LONG_MS.. => Err(usage("--retain-deliveries must be at most 3650d")),
+        _ => Ok(retention),
+    }
+}
+
+/// A binding's name means one address.
+pub(super) fn check_workers(
+    template: Option<Template>,
+    bindings: Option<Vec<NamedWorker>>,
+) -> anyhow::Result<Workers> {
+    let mut workers = Workers::default();
+    if let Some(Template(template)) = template {
+        workers.template = template;
+    }
+    let mut known: Vec<Binding> = Vec::new();
+    for NamedWorker(binding) in bindings.unwrap_or_default() {
+        if known.iter().any(|other| other.name == binding.name) {
+            return Err(usage(format!("--binding {}: the name is given twice", binding.name)));
+        }
+        known.push(binding);
+    }
+    workers.bindings = known.into();
+    Ok(workers)
 }
 
 pub(super) fn check_otlp_endpoint(url: PublicUrl) -> anyhow::Result<Arc<str>> {

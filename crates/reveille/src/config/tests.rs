@@ -1,6 +1,7 @@
 //! Settings: their forms, their order of precedence, and what is refused.
 
 use clap::Parser;
+use reveille_core::event::worker::{Binding, WorkerTemplate};
 
 use reveille_core::key::KeyHash;
 
@@ -40,6 +41,16 @@ fn defaults() -> Config {
         outbound_concurrency: 4_096,
         otlp_endpoint: None,
         auth: Auth::Off,
+        workers: Workers::default(),
+        retain_deliveries_ms: 30 * 86_400_000,
+    }
+}
+
+fn workers(template: &str, bindings: &[&str]) -> Workers {
+    let binding = |text: &&str| Binding::parse(text).unwrap();
+    Workers {
+        template: WorkerTemplate::parse(template).unwrap(),
+        bindings: bindings.iter().map(binding).collect(),
     }
 }
 
@@ -78,6 +89,9 @@ fn flags_come_before_the_file() {
         retry-scale = 0.25
         outbound-concurrency = 7
         otlp-endpoint = "https://file.example/otlp"
+        worker-url-template = "https://{workerId}.file.example/{rpcMethod}"
+        binding = ["A=https://a.example", "B=https://b.example/rpc"]
+        retain-deliveries = "6s"
     "#;
     let from_file = Config {
         listen: ([127, 0, 0, 1], 1).into(),
@@ -104,6 +118,11 @@ fn flags_come_before_the_file() {
         outbound_concurrency: 7,
         otlp_endpoint: Some("https://file.example/otlp".into()),
         auth: keys(Some("from-file-0123456789"), true),
+        workers: workers(
+            "https://{workerId}.file.example/{rpcMethod}",
+            &["A=https://a.example", "B=https://b.example/rpc"],
+        ),
+        retain_deliveries_ms: 6_000,
     };
     assert_eq!(resolve(&[], file).unwrap(), from_file);
     let flags = [
@@ -130,6 +149,10 @@ fn flags_come_before_the_file() {
         "--retry-scale=2",
         "--outbound-concurrency=8",
         "--otlp-endpoint=http://127.0.0.1:4318/",
+        "--worker-url-template=https://flag.example/{workerId}/{rpcMethod}",
+        "--binding=C=https://c.example",
+        "--binding=D=https://d.example",
+        "--retain-deliveries=60s",
     ];
     let from_flags = Config {
         listen: ([0, 0, 0, 0], 2).into(),
@@ -156,6 +179,11 @@ fn flags_come_before_the_file() {
         outbound_concurrency: 8,
         otlp_endpoint: Some("http://127.0.0.1:4318".into()),
         auth: keys(Some("from-flag-0123456789"), false),
+        workers: workers(
+            "https://flag.example/{workerId}/{rpcMethod}",
+            &["C=https://c.example", "D=https://d.example"],
+        ),
+        retain_deliveries_ms: 60_000,
     };
     assert_eq!(resolve(&flags, file).unwrap(), from_flags);
     assert_eq!(resolve(&flags, "").unwrap(), from_flags);
@@ -214,6 +242,13 @@ fn values_out_of_range_are_refused() {
     check(&[], "retry-scale = \"1e3\"", "not a factor");
     check(&[], "outbound-concurrency = 0", "from 1 to 65536");
     check(&["--otlp-endpoint", "http://otel.example"], "", "use https");
+    check(&["--worker-url-template", "https://a.example/{rpcMethod}"], "", "no `{workerId}`");
+    check(&[], "worker-url-template = \"ftp://{workerId}/{rpcMethod}\"", "begins with `http://`");
+    check(&["--binding", "https://a.example"], "", "NAME=URL");
+    check(&["--binding=A=https://a.example", "--binding=A=https://b.example"], "", "given twice");
+    check(&[], "binding = [\"A=nowhere\"]", "not a binding");
+    check(&["--retain-deliveries", "0s"], "", "longer than 0");
+    check(&[], "retain-deliveries = \"3651d\"", "at most 3650d");
     check(&["--allow-private-networks", "10.0.0.0/33"], "", "10.0.0.0/33");
     resolve(&["--max-body", "32MiB"], "").unwrap();
 }
@@ -227,7 +262,8 @@ fn a_file_that_is_wrong_says_where() {
         "r.toml: unknown key \"color\"; the keys are listen, data-dir, public-url, durability, \
          auth, admin-key, metrics-open, insecure, long-poll-timeout, webhook-timeout, waking-timeout, liveness-timeout, \
          callback-token-ttl, consumer-gc-after, allow-http-loopback, allow-private-networks, \
-         retry-scale, outbound-concurrency, otlp-endpoint, partitions, max-body, min-free-disk",
+         retry-scale, outbound-concurrency, worker-url-template, binding, retain-deliveries, \
+         otlp-endpoint, partitions, max-body, min-free-disk",
     );
     let says = |file: &str, parts: &[&str]| {
         let sentence = refusal(&[], file);

@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
+use reveille_core::event::worker::{Binding, WorkerTemplate};
 use reveille_core::key::{CHOSEN_KEY_CHARS_MIN, KeyHash};
 use reveille_core::limits::KEY_BYTES_MAX;
 use reveille_core::time::{measure, parse_period_ms};
@@ -42,6 +43,14 @@ pub(crate) struct Networks(pub(crate) Vec<Network>);
 /// What is kept of a key that an operator chose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AdminKey(pub(crate) KeyHash);
+
+/// Where workers are called, written as a URL with `{workerId}` and `{rpcMethod}` in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Template(pub(crate) WorkerTemplate);
+
+/// A worker by name, written `NAME=URL`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NamedWorker(pub(crate) Binding);
 
 const SIZES: [(&str, u64); 6] =
     [("", 1), ("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
@@ -102,6 +111,25 @@ impl FromStr for Networks {
     }
 }
 
+impl FromStr for Template {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Template, String> {
+        WorkerTemplate::parse(text).map(Template).map_err(|error| {
+            format!("{text:?} is not where workers are: {error}; write a URL with {{workerId}} and {{rpcMethod}} in it")
+        })
+    }
+}
+
+impl FromStr for NamedWorker {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<NamedWorker, String> {
+        let binding = Binding::parse(text).map(NamedWorker);
+        binding.map_err(|error| format!("{text:?} is not a binding: {error}"))
+    }
+}
+
 impl FromStr for Size {
     type Err = String;
 
@@ -155,7 +183,7 @@ macro_rules! deserialize_as_text {
         }
     )*};
 }
-deserialize_as_text!(Period, Address, PublicUrl, Networks, AdminKey);
+deserialize_as_text!(Period, Address, PublicUrl, Networks, AdminKey, Template, NamedWorker);
 
 /// A factor is a number in the configuration file, or a text.
 impl<'de> Deserialize<'de> for Factor {

@@ -8,6 +8,7 @@
 
 mod clients;
 mod help;
+mod keys;
 mod scripted;
 mod serve;
 mod subscriptions;

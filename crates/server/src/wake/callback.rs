@@ -227,6 +227,9 @@ fn meaning(refused: &Refused) -> (StatusCode, &'static str) {
         Refused::Exists
         | Refused::NotFound
         | Refused::TooManyStreams { .. }
-        | Refused::TooManyKeys { .. } => (StatusCode::BAD_REQUEST, "INVALID_REQUEST"),
+        | Refused::TooManyKeys { .. }
+        | Refused::HookExists
+        | Refused::NoEvent
+        | Refused::NoDeadLetter => (StatusCode::BAD_REQUEST, "INVALID_REQUEST"),
     }
 }

@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use http::header::{self, HeaderName, HeaderValue};
 use reveille_core::consumer::Dialect;
+use reveille_core::delivery::hook::Hook;
 use reveille_core::signature;
 use reveille_core::subscription::relative;
-use reveille_engine::herald::{Herald, Message, Notice, NoticeStream};
+use reveille_engine::herald::{Dispatch, Herald, Message, Notice, NoticeStream};
 use serde_json::{Value, json};
 
 use super::consumer_name;
 use super::fields::acked_text;
+use crate::events::{self, Workers};
 
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -20,9 +22,19 @@ const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 pub struct Words {
     /// The base of callback URLs; if absent, the address by which a subscription was made.
     pub public_url: Option<Arc<str>>,
+    /// Where the workers are that events are delivered to.
+    pub workers: Workers,
 }
 
 impl Herald for Words {
+    fn address(&self, hook: &Hook) -> String {
+        self.workers.address(hook)
+    }
+
+    fn letter(&self, dispatch: &Dispatch) -> Message {
+        events::letter(dispatch)
+    }
+
     fn message(&self, notice: &Notice) -> Message {
         let body = match notice.subscription.asked.dialect {
             Dialect::Webhooks => self.wake(notice),

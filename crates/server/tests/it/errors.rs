@@ -1,5 +1,6 @@
 //! Every documented refusal, reached through HTTP, and the whole table as a golden file.
 
+mod keys;
 mod subscriptions;
 
 use std::collections::BTreeSet;
@@ -23,6 +24,7 @@ async fn every_row_of_the_error_table_is_reached_and_is_as_documented() {
     refusals_of_bodies(&mut seen).await;
     refusals_of_the_server(&mut seen).await;
     subscriptions::refusals(&mut seen).await;
+    keys::refusals(&mut seen).await;
     let mut table = String::new();
     let mut codes = BTreeSet::new();
     seen.sort_by_key(|answer| (answer.code(), answer.status(), answer.text()));

@@ -33,6 +33,7 @@ async fn start(directory: &std::path::Path) -> std::net::SocketAddr {
         max_body_bytes: 1 << 20,
         public_url: None,
         auth: reveille_server::Auth::Off,
+        workers: reveille_server::Workers::default(),
     };
     tokio::spawn(reveille_server::serve(listener, engine, answers, std::future::pending()));
     address

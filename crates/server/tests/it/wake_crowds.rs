@@ -145,3 +145,88 @@ async fn a_subscription_to_everything_is_made_and_ended_at_once() {
     assert!(left <= 2, "the canary's alone, not {left}");
     assert_eq!(count(directory.path(), FOLLOWER), 0);
 }
+
+/// Subscriptions, more than one batch tells; their patterns match `/a/1`.
+const PATTERNS: usize = 300;
+
+async fn subscribe_all(wakes: &Wakes) {
+    let mut connection = wakes.server.connect().await;
+    for number in 0..PATTERNS {
+        let body = json!({ "webhook": wakes.sink.url() }).to_string();
+        let target = format!("/a/*?subscription=s{number:03}");
+        connection.ask("PUT", &target, &[JSON], body.as_bytes()).await.expect(201);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everybody_whose_pattern_matches_is_told_once_however_many_they_are() {
+    let mut wakes = Wakes::start().await;
+    subscribe_all(&wakes).await;
+    for epoch in 1..=2 {
+        if epoch == 1 {
+            wakes.create("/a/1", "[1]").await;
+        } else {
+            wakes.append("/a/1", "[2]").await;
+        }
+        let mut woken = std::collections::BTreeSet::new();
+        for _ in 0..PATTERNS {
+            let call = wakes.woken().await;
+            assert_eq!(call.epoch(), epoch);
+            assert!(woken.insert(call.consumer()), "{} was told twice", call.consumer());
+            call.done();
+        }
+        for number in 0..PATTERNS {
+            wakes.idle(&format!("s{number:03}"), "/a/1").await;
+        }
+        wakes.quiet("once is enough").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_subscribes_while_a_crowd_is_told_hears_of_later_events_alone() {
+    let mut wakes = Wakes::start().await;
+    subscribe_all(&wakes).await;
+    wakes.create("/a/1", "").await;
+    let late = Sink::start().await;
+    let mut connection = wakes.server.connect().await;
+    let body = json!({ "webhook": late.url() }).to_string();
+    // On one connection, without waiting for any answer.
+    let mut requests = request("POST", "/a/1", &[JSON], b"[1]");
+    requests.extend(request("PUT", "/a/*?subscription=late", &[JSON], body.as_bytes()));
+    connection.send(&requests).await;
+    let first = connection.answer("POST").await.expect(204);
+    let tail = first.next_offset().to_owned();
+    connection.answer("PUT").await.expect(201);
+    for _ in 0..PATTERNS {
+        wakes.woken().await.done();
+    }
+    wakes.quiet("everybody was told").await;
+    let mut late = late;
+    assert!(late.come().is_none(), "the event was before its time");
+    assert_eq!(wakes.enrolled("late", "/a/1"), None);
+    wakes.append("/a/1", "[2]").await;
+    let call = late.next().await;
+    assert_eq!(call.epoch(), 1);
+    assert_eq!(call.json()["streams"][0]["offset"], json!(tail));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crowd_is_told_to_the_end_whatever_happens_in_between() {
+    for in_order in [true, false] {
+        let wakes = Wakes::start().await;
+        subscribe_all(&wakes).await;
+        wakes.create("/a/1", "[1]").await;
+        let mut wakes = if in_order { wakes.restart().await } else { wakes.crash().await };
+        let mut woken = std::collections::BTreeMap::new();
+        while woken.len() < PATTERNS {
+            // One that was on its way is told again, and is the same.
+            let call = wakes.woken().await;
+            let known = woken.entry(call.consumer()).or_insert_with(|| call.wake());
+            assert_eq!(*known, call.wake());
+            assert_eq!(call.epoch(), 1);
+            call.done();
+        }
+        let directory = wakes.stop().await;
+        assert_eq!(count(directory.path(), CONSUMER), PATTERNS);
+    }
+}

@@ -291,26 +291,24 @@ pub fn decode_tally(value: &[u8]) -> Result<Tally, RecordError> {
 /// Writes a lane.
 pub fn encode_lane(lane: Lane) -> Bytes {
     finish(32, |out| {
-        out.map(2)?;
-        for (field, no) in [(0, lane.head), (1, lane.last)] {
-            out.u32(field)?.array(2)?.u64(no.event.0)?.u16(no.round)?;
-        }
+        out.map(2)?.u32(0)?.array(2)?.u64(lane.head.event.0)?.u16(lane.head.round)?;
+        out.u32(1)?.u64(lane.waiting)?;
         Ok(())
     })
 }
 
 /// Reads a lane.
 pub fn decode_lane(value: &[u8]) -> Result<Lane, RecordError> {
-    let nobody = DeliveryNo { event: EventNo(0), round: 0 };
-    let mut lane = Lane { head: nobody, last: nobody };
+    let mut lane = Lane { head: DeliveryNo { event: EventNo(0), round: 0 }, waiting: 0 };
     fields(&mut Decoder::new(value), |field, input| {
-        let no = match field {
-            0 => &mut lane.head,
-            1 => &mut lane.last,
-            _ => return input.skip(),
-        };
-        input.array()?;
-        *no = DeliveryNo { event: EventNo(input.u64()?), round: input.u16()? };
+        match field {
+            0 => {
+                input.array()?;
+                lane.head = DeliveryNo { event: EventNo(input.u64()?), round: input.u16()? };
+            }
+            1 => lane.waiting = input.u64()?,
+            _ => input.skip()?,
+        }
         Ok(())
     })
     .map_err(|why| damaged("lane", &why))?;
@@ -401,8 +399,7 @@ mod tests {
             logs: 10,
         };
         assert_eq!(decode_tally(&encode_tally(&tally)), Ok(tally));
-        let no = |event, round| DeliveryNo { event: EventNo(event), round };
-        let lane = Lane { head: no(1, 2), last: no(3, 4) };
+        let lane = Lane { head: DeliveryNo { event: EventNo(1), round: 2 }, waiting: 3 };
         assert_eq!(decode_lane(&encode_lane(lane)), Ok(lane));
     }
 }

@@ -10,7 +10,7 @@ use reveille_deliver::destination::Rules;
 use reveille_deliver::resolve::{Resolve, SystemResolver};
 use reveille_engine::doors::{Clock, SystemClock, SystemEntropy};
 use reveille_engine::{Config, Engine, Telling};
-use reveille_server::Auth;
+use reveille_server::{Auth, Workers};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -38,6 +38,8 @@ pub(crate) struct Setup {
     pub(crate) resolver: Option<Arc<dyn Resolve>>,
     pub(crate) public_url: Option<Arc<str>>,
     pub(crate) auth: Auth,
+    /// Where the workers are that events are delivered to.
+    pub(crate) workers: Workers,
 }
 
 /// A running server. Its threads and tasks are its own: when it is stopped they are gone.
@@ -65,6 +67,7 @@ impl Default for Setup {
             resolver: None,
             public_url: None,
             auth: Auth::Off,
+            workers: Workers::default(),
         }
     }
 }
@@ -104,6 +107,7 @@ impl Setup {
             max_body_bytes: self.max_body_bytes,
             public_url: self.public_url.clone(),
             auth: self.auth.clone(),
+            workers: self.workers.clone(),
         };
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -166,7 +170,10 @@ impl Setup {
             timings: self.timings.clone(),
             rules: rules.clone(),
             courier: Arc::new(HttpCourier::new(rules, resolver, now)),
-            herald: Arc::new(reveille_server::Words { public_url: self.public_url.clone() }),
+            herald: Arc::new(reveille_server::Words {
+                public_url: self.public_url.clone(),
+                workers: self.workers.clone(),
+            }),
             concurrency: 4_096,
             retain_deliveries_ms: 30 * 86_400_000,
         }

@@ -1,0 +1,187 @@
+//! What a partition decides when thousands of subscriptions match one stream.
+
+use reveille_core::consumer::{Consumer, Dialect};
+use reveille_core::pattern::Pattern;
+use reveille_core::stream::Body;
+use reveille_core::stream::append::Append;
+use reveille_core::stream::create::Create;
+use reveille_core::subscription::{Asked, Economy, SubscriptionId, Target};
+use reveille_core::{ContentType, Offset, StreamPath, Tenant};
+use reveille_store::keys::{ConsumerKey, Due};
+use reveille_store::table::MemoryTable;
+
+use super::*;
+
+/// Keys that telling one consumer writes: its record and its entry in the due index.
+const KEYS_EACH: usize = 2;
+/// Keys of an append or a walk that are not a consumer's.
+const KEYS_BESIDE: usize = 6;
+
+struct World {
+    partition: Partition,
+    tenant: Tenant,
+    path: StreamPath,
+    made: u64,
+}
+
+impl World {
+    fn new() -> World {
+        let state = Arc::new(State::new(Arc::new(MemoryTable::default()), 0));
+        let touches = Arc::new(Touches::new(Millis(0)));
+        let partition = Partition::open(state, touches, Settings::default()).unwrap();
+        let path = StreamPath::parse("/a/1").unwrap();
+        World { partition, tenant: Tenant::default_tenant(), path, made: 0 }
+    }
+
+    /// Decides a command; returns the batch that it makes.
+    fn decide(&mut self, command: &Command) -> Taken {
+        let mut wanted = Vec::new();
+        loop {
+            let fetched = Fetched::read(&self.partition.state.reader(), &wanted).unwrap();
+            let (reply, _outcome) = oneshot::channel();
+            match self.partition.submit(command, &fetched, Millis(1_000), reply) {
+                Submitted::Decided => return self.partition.take().expect("a batch"),
+                Submitted::Missing(more, _) => wanted.extend(more),
+                Submitted::NoRoom(_) => panic!("there is room"),
+            }
+        }
+    }
+
+    fn subscribe(&mut self) -> SubscriptionId {
+        self.made += 1;
+        let asked = Asked {
+            dialect: Dialect::Webhooks,
+            name: format!("s{}", self.made).into(),
+            pattern: Some(Pattern::parse("/a/*").unwrap()),
+            streams: Vec::new(),
+            target: Target::Webhook("https://example.com".into()),
+            description: None,
+            lease_ms: None,
+            economy: Economy::default(),
+            base_url: None,
+        };
+        let id = SubscriptionId(self.partition.next_id);
+        self.decide(&Command::Subscribe { tenant: self.tenant.clone(), asked, secret: None });
+        id
+    }
+
+    fn create(&mut self) {
+        let content_type = ContentType::parse("text/plain");
+        let request = Create { content_type, ..Create::default() };
+        let (tenant, path) = (self.tenant.clone(), self.path.clone());
+        self.decide(&Command::Create { tenant, path, request, anchor: None });
+    }
+
+    /// Appends one byte.
+    fn append(&mut self) -> Taken {
+        let content_type = ContentType::parse("text/plain");
+        let body = Body::new(Bytes::from_static(b"x"), content_type.as_ref());
+        let request = Append { content_type, body, ..Append::default() };
+        let (tenant, path) = (self.tenant.clone(), self.path.clone());
+        self.decide(&Command::Append { tenant, path, request })
+    }
+
+    /// The only entry of the due index of some kind.
+    fn entry(&self, is: impl Fn(&Due) -> bool) -> Option<(Bytes, Due)> {
+        let there = self.partition.pending.iter().filter(|(_, value)| value.is_some());
+        let parsed = there.filter_map(|(key, _)| Some((key.clone(), keys::parse_due(key)?.1)));
+        let mut found: Vec<_> = parsed.filter(|(_, due)| is(due)).collect();
+        assert!(found.len() <= 1, "{found:?}");
+        found.pop()
+    }
+
+    /// Fulfils an entry.
+    fn fulfil(&mut self, (key, due): (Bytes, Due)) -> Taken {
+        self.decide(&Command::Obligation { key, due, found: Vec::new() })
+    }
+
+    /// Takes the walk one slice further, if there is one.
+    fn walk(&mut self) -> Option<Taken> {
+        let entry = self.entry(|due| matches!(due, Due::Crowd(..)))?;
+        Some(self.fulfil(entry))
+    }
+
+    fn consumer(&self, id: SubscriptionId) -> Option<Consumer> {
+        let key = ConsumerKey { subscription: id, path: Some(self.path.clone()) };
+        let value = self.partition.pending.get(&keys::consumer(&key))?.as_ref()?;
+        Some(record::decode_consumer(value).unwrap().consumer)
+    }
+
+    /// How far a consumer has come; `None` if it was never told of anything.
+    fn acked(&self, id: SubscriptionId) -> Option<u64> {
+        self.consumer(id)?.links[0].acked.map(Offset::position)
+    }
+}
+
+fn is_small(taken: &Taken) {
+    let most = KEYS_EACH * FAN_OUT + KEYS_BESIDE;
+    assert!(taken.keys.len() <= most, "{} keys", taken.keys.len());
+    assert!(taken.batch.bytes() < 32 << 10, "{} bytes", taken.batch.bytes());
+}
+
+#[test]
+fn a_batch_stays_small_however_many_subscriptions_match() {
+    let mut world = World::new();
+    world.create();
+    let all: Vec<SubscriptionId> = (0..10_000).map(|_| world.subscribe()).collect();
+    is_small(&world.append());
+    let told = |world: &World| all.iter().filter(|id| world.consumer(**id).is_some()).count();
+    assert_eq!(told(&world), FAN_OUT);
+    let mut slices = 1;
+    while let Some(taken) = world.walk() {
+        is_small(&taken);
+        slices += 1;
+    }
+    assert_eq!((told(&world), slices), (all.len(), all.len().div_ceil(FAN_OUT)));
+    for id in &all {
+        assert_eq!((world.acked(*id), world.consumer(*id).unwrap().epoch), (Some(0), 1));
+    }
+    // Nor does the end of the stream take them all at once.
+    let (tenant, path) = (world.tenant.clone(), world.path.clone());
+    is_small(&world.decide(&Command::Delete { tenant, path }));
+    let mut slices = 0;
+    while let Some(entry) = world.entry(|due| matches!(due, Due::Forget(..))) {
+        let taken = world.fulfil(entry);
+        assert!(taken.keys.len() <= 3 * FAN_OUT + KEYS_BESIDE, "{} keys", taken.keys.len());
+        slices += 1;
+    }
+    assert_eq!((told(&world), slices), (0, all.len().div_ceil(FAN_OUT)));
+}
+
+#[test]
+fn a_subscription_that_begins_during_a_walk_is_told_of_later_events_alone() {
+    let mut world = World::new();
+    world.create();
+    let early: Vec<SubscriptionId> = (0..3 * FAN_OUT).map(|_| world.subscribe()).collect();
+    world.append();
+    world.walk().expect("there is a walk");
+    let late = world.subscribe();
+    // The walk goes on after a batch that has nothing to do with it.
+    assert_eq!(world.consumer(late), None);
+    world.append();
+    let latest = world.subscribe();
+    while world.walk().is_some() {}
+    assert!(early.iter().all(|id| world.acked(*id) == Some(0)));
+    assert_eq!(world.acked(late), Some(1));
+    assert_eq!(world.consumer(latest), None);
+    assert_eq!(world.partition.pending.get(&keys::crowd(StreamId(1))), Some(&None));
+}
+
+#[test]
+fn a_stream_that_takes_the_place_of_a_crowded_one_has_a_crowd_of_its_own() {
+    let mut world = World::new();
+    let all: Vec<SubscriptionId> = (0..2 * FAN_OUT).map(|_| world.subscribe()).collect();
+    world.create();
+    world.append();
+    let entry = world.entry(|due| matches!(due, Due::Crowd(..))).expect("there is a walk");
+    let (tenant, path) = (world.tenant.clone(), world.path.clone());
+    world.decide(&Command::Delete { tenant, path });
+    world.create();
+    let earlier = StreamId(1 + all.len() as u64);
+    world.fulfil(entry);
+    assert_eq!(world.partition.pending.get(&keys::crowd(earlier)), Some(&None));
+    assert_eq!(world.consumer(all[FAN_OUT]), None);
+    world.append();
+    while world.walk().is_some() {}
+    assert!(all.iter().all(|id| world.consumer(*id).is_some() && world.acked(*id).is_none()));
+}

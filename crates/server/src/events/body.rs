@@ -1,0 +1,84 @@
+//! Reading the bodies of this face field by field, in its words.
+
+use http::Request;
+use hyper::body::Incoming;
+use reveille_core::event::worker::RpcMethod;
+use serde_json::{Map, Value};
+
+use super::refusal::Refusal;
+use crate::{Server, inbound};
+
+/// A body larger than this is none about subscriptions.
+const BODY_BYTES_MAX: usize = 64 << 10;
+/// More attempts than this are not worth their noise.
+const RETRIES_MAX: u64 = 100;
+/// Five minutes: nobody waits longer for an answer.
+const TIMEOUT_MS_MAX: u64 = 300_000;
+
+/// A JSON object that was sent.
+pub(super) struct Body(Map<String, Value>);
+
+impl Body {
+    /// Reads the body of a request.
+    pub(super) async fn read(server: &Server, request: Request<Incoming>) -> Result<Body, Refusal> {
+        let (parts, body) = request.into_parts();
+        let max = BODY_BYTES_MAX.min(server.config.max_body_bytes);
+        let body = inbound::read(&server.engine, &parts.headers, body, max).await?;
+        match serde_json::from_slice(&body.bytes) {
+            Ok(Value::Object(object)) => Ok(Body(object)),
+            Ok(_) | Err(_) => Err(Refusal::bad("INVALID_JSON", "Invalid JSON body")),
+        }
+    }
+
+    /// A field that is there; `null` is as good as absent.
+    pub(super) fn get(&self, name: &str) -> Option<&Value> {
+        self.0.get(name).filter(|value| !value.is_null())
+    }
+
+    /// A text that may be left out.
+    pub(super) fn text(&self, name: &str) -> Result<Option<&str>, Refusal> {
+        match self.get(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(_) => Err(Refusal::field(name, "must be a string")),
+        }
+    }
+
+    /// A text that must be there.
+    pub(super) fn required(&self, name: &str) -> Result<&str, Refusal> {
+        let text = self.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+        text.ok_or_else(|| {
+            Refusal::bad("MISSING_FIELD", format!("Missing required field: {name} (string)"))
+        })
+    }
+
+    /// What is called in the worker, if it is said.
+    pub(super) fn method(&self) -> Result<Option<RpcMethod>, Refusal> {
+        let parse = |text| RpcMethod::parse(text);
+        let method = self.text("rpcMethod")?.map(parse).transpose();
+        method.map_err(|error| Refusal::field("rpcMethod", format!("is not valid: {error}")))
+    }
+
+    /// How often a delivery is tried, if it is said.
+    pub(super) fn max_retries(&self) -> Result<Option<u32>, Refusal> {
+        let number = self.integer("maxRetries", 0, RETRIES_MAX)?;
+        Ok(number.and_then(|number| u32::try_from(number).ok()))
+    }
+
+    /// How long an attempt may take, if it is said.
+    pub(super) fn timeout_ms(&self) -> Result<Option<u64>, Refusal> {
+        self.integer("timeoutMs", 1, TIMEOUT_MS_MAX)
+    }
+
+    fn integer(&self, name: &str, min: u64, max: u64) -> Result<Option<u64>, Refusal> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        // `5.0` is an integer to JavaScript, which has no other numbers.
+        let whole = value.as_f64().filter(|number| value.is_number() && number.fract() == 0.0);
+        let whole = whole.ok_or_else(|| Refusal::field(name, "must be an integer"))?;
+        let found = (min..=max).contains(&(whole.max(0.0) as u64)) && whole >= 0.0;
+        if !found {
+            return Err(Refusal::field(name, format!("must be from {min} to {max}")));
+        }
+        Ok(Some(whole as u64))
+    }
+}

@@ -1,0 +1,175 @@
+//! Deliveries of a subscription: where they stand, each attempt, and those that were given up.
+
+use http::StatusCode;
+use reveille_core::delivery::hook::Standing;
+use reveille_core::delivery::{Attempt, Death, Phase};
+use reveille_engine::{DeadLetter, Shown, delivery_name, delivery_named};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::Scope;
+use super::refusal::Refusal;
+use super::show::{found, limit};
+use crate::Server;
+use crate::query::Query;
+use crate::reply::{self, Reply};
+
+/// Entries on a page, unless the caller asks for another number.
+const PAGE: usize = 100;
+
+/// `GET /subscriptions/{id}/deliveries?limit=&after=`: in the order of their events.
+pub(super) fn list(
+    server: &Server,
+    scope: &Scope,
+    id: &str,
+    query: Option<&str>,
+) -> Result<Reply, Refusal> {
+    let query = Query::parse(query);
+    let limit = limit(&query, PAGE)?;
+    let after = query.get("after")?.map(delivery_named).transpose();
+    let after = after.map_err(|_| Refusal::parameter("after", "must be the id of a delivery"))?;
+    let hook = found(server, scope, id)?;
+    if after.is_some_and(|after| after.hook != hook.id) {
+        let why = "must be the id of a delivery of this subscription";
+        return Err(Refusal::parameter("after", why));
+    }
+    let page = server.engine.deliveries(&hook, after, limit)?;
+    let mut answer = json!({ "deliveries": page.items.iter().map(shown).collect::<Vec<_>>() });
+    if let (Some(next), Some(object)) = (page.next, answer.as_object_mut()) {
+        object.insert("next".into(), delivery_name(next).into());
+    }
+    Ok(reply::json(StatusCode::OK, &answer))
+}
+
+fn shown(it: &Shown) -> Value {
+    let delivery = &it.dispatched.delivery;
+    let next = match delivery.phase {
+        Phase::Pending { at } => Some(at.0),
+        _ => None,
+    };
+    json!({
+        "id": delivery_name(it.id),
+        "subscriptionId": &*it.hook.name,
+        "eventId": it.event.as_ref().map(|event| &*event.id),
+        "eventType": it.event.as_ref().map(|event| event.kind.as_str()),
+        "status": status(delivery.standing()),
+        "attempts": delivery.attempts.len(),
+        "nextAttemptAt": next,
+        "createdAt": it.dispatched.created_at.0,
+        "endedAt": delivery.ended_at().map(|at| at.0),
+        "lastError": last_error(&delivery.attempts),
+    })
+}
+
+/// How this face calls where a delivery stands.
+pub(super) fn status(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Pending => "pending",
+        Standing::Failed => "failed",
+        Standing::Delivered => "delivered",
+        Standing::Dead => "dead",
+        Standing::Dropped => "dropped",
+    }
+}
+
+fn last_error(attempts: &[Attempt]) -> Option<&str> {
+    attempts.last().and_then(|attempt| attempt.error.as_deref())
+}
+
+/// `GET /subscriptions/deliveries/{id}/logs`: one entry per attempt, oldest first.
+pub(super) fn logs(server: &Server, scope: &Scope, id: &str) -> Result<Reply, Refusal> {
+    let found = match delivery_named(id) {
+        Ok(named) => server.engine.delivery(scope.reach(), named)?,
+        Err(_) => None,
+    };
+    let logs = found.map_or_else(Vec::new, |it| {
+        let attempts = it.dispatched.delivery.attempts.iter();
+        attempts.map(|attempt| log(&it, attempt)).collect()
+    });
+    Ok(reply::json(StatusCode::OK, &json!({ "logs": logs })))
+}
+
+fn log(it: &Shown, attempt: &Attempt) -> Value {
+    let delivery = delivery_name(it.id);
+    let mut log = json!({
+        "id": format!("{delivery}-{}", attempt.number),
+        "deliveryId": delivery,
+        "subscriptionId": &*it.hook.name,
+        "attemptNumber": attempt.number,
+        "status": if attempt.error.is_none() { "success" } else { "failed" },
+        "durationMs": attempt.took_ms,
+        "createdAt": attempt.at.0,
+    });
+    if let Some(object) = log.as_object_mut() {
+        if let Some(error) = &attempt.error {
+            object.insert("errorMessage".into(), error.as_ref().into());
+        }
+        if let Some(response) = &attempt.response {
+            object.insert("workerResponse".into(), response.as_ref().into());
+        }
+    }
+    log
+}
+
+/// `GET /subscriptions/{id}/dead-letters`: newest first, none for a subscription that is not there.
+pub(super) fn dead_letters(
+    server: &Server,
+    scope: &Scope,
+    id: &str,
+    query: Option<&str>,
+) -> Result<Reply, Refusal> {
+    let limit = limit(&Query::parse(query), PAGE)?;
+    let letters = match server.engine.find_hook(scope.reach(), id)? {
+        Some(hook) => server.engine.dead_letters(&hook, limit)?,
+        None => Vec::new(),
+    };
+    let letters: Vec<Value> = letters.iter().map(dead_letter).collect();
+    Ok(reply::json(StatusCode::OK, &json!({ "deadLetters": letters })))
+}
+
+fn dead_letter(letter: &DeadLetter) -> Value {
+    let DeadLetter { shown, died_at, words } = letter;
+    let id = delivery_name(shown.id);
+    let delivery = &shown.dispatched.delivery;
+    let reason = match delivery.phase {
+        Phase::Dead { why: Death::Refused, .. } => "refused",
+        _ => "max_retries_exceeded",
+    };
+    json!({
+        "id": id,
+        "deliveryId": id,
+        "subscriptionId": &*shown.hook.name,
+        "eventId": shown.event.as_ref().map(|event| &*event.id),
+        "eventPayload": payload(words),
+        "reason": reason,
+        "lastError": last_error(&delivery.attempts),
+        "createdAt": died_at.0,
+    })
+}
+
+/// The event as it was sent, out of its envelope.
+fn payload(envelope: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Envelope<'a> {
+        #[serde(borrow)]
+        payload: &'a RawValue,
+    }
+    let envelope: Envelope<'_> = serde_json::from_slice(envelope).ok()?;
+    Some(envelope.payload.get().to_owned())
+}
+
+/// `POST /subscriptions/{id}/dead-letters/{letter}/retry`
+pub(super) async fn retry(
+    server: &Server,
+    scope: &Scope,
+    id: &str,
+    letter: &str,
+) -> Result<Reply, Refusal> {
+    let hook = found(server, scope, id)?;
+    let dead = delivery_named(letter).ok().filter(|dead| dead.hook == hook.id);
+    let dead = dead.ok_or(reveille_engine::Refused::NoDeadLetter)?;
+    let again = server.engine.retry_dead_letter(&hook.tenant, dead).await?;
+    let answer = json!({ "ok": true, "deliveryId": delivery_name(again) });
+    Ok(reply::json(StatusCode::OK, &answer))
+}

@@ -1,0 +1,36 @@
+//! Taking events in.
+
+use http::{Request, StatusCode};
+use hyper::body::Incoming;
+use reveille_core::event::Ingest;
+use serde_json::{Value, json};
+
+use super::Scope;
+use super::refusal::Refusal;
+use crate::reply::{self, Reply};
+use crate::{Server, inbound};
+
+/// `POST /ingest`: all of the events, or none.
+pub(super) async fn answer(
+    server: &Server,
+    scope: &Scope,
+    request: Request<Incoming>,
+) -> Result<Reply, Refusal> {
+    let (parts, body) = request.into_parts();
+    let (engine, max) = (&server.engine, server.config.max_body_bytes);
+    let body = inbound::read(engine, &parts.headers, body, max).await?;
+    let ingest = Ingest::parse(&body.bytes)?;
+    let now = engine.clock().now();
+    let sealed = ingest.events.iter().map(|raw| raw.seal(engine.fresh_ulid(), now, scope.name()));
+    let events: Vec<_> = sealed.collect();
+    let ids: Vec<Value> = events.iter().map(|event| event.id.as_ref().into()).collect();
+    let (received, repeated) = engine.ingest(&scope.tenant, events, ingest.batch_id).await?;
+    let mut answer = json!({ "ok": true, "received": received, "namespace": scope.name() });
+    if let Some(object) = answer.as_object_mut() {
+        // The ids that a batch was given the first time are not known any more.
+        let (name, value) =
+            if repeated { ("deduplicated", true.into()) } else { ("eventIds", ids.into()) };
+        object.insert(name.into(), value);
+    }
+    Ok(reply::json(StatusCode::OK, &answer))
+}

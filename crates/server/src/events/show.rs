@@ -1,0 +1,166 @@
+//! Subscriptions for those who look: one, many, those that match, and what they have come to.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use reveille_core::delivery::hook::{Hook, Tally, Wish};
+use reveille_core::event::{EventType, Shard};
+use serde_json::{Value, json};
+
+use super::refusal::Refusal;
+use super::{Scope, namespace_of};
+use crate::Server;
+use crate::query::Query;
+use crate::reply::{self, Reply};
+
+/// Entries on a page, unless the caller asks for fewer.
+const PAGE: usize = 1_000;
+
+/// The subscription of this id, if it is within reach.
+pub(super) fn found(server: &Server, scope: &Scope, id: &str) -> Result<Arc<Hook>, Refusal> {
+    server.engine.find_hook(scope.reach(), id)?.ok_or_else(Refusal::no_subscription)
+}
+
+/// A subscription without its secret.
+pub(super) fn shown(hook: &Hook) -> Value {
+    let Wish::Events(wish) = &hook.wish;
+    let namespace = namespace_of(&hook.tenant);
+    json!({
+        "id": &*hook.name,
+        "workerId": wish.worker.as_str(),
+        "workerBinding": wish.binding.as_deref(),
+        "pattern": wish.pattern.as_str(),
+        "patternPrefix": wish.pattern.literal_prefix(),
+        "rpcMethod": wish.method.as_str(),
+        "maxRetries": wish.max_retries,
+        "timeoutMs": wish.timeout_ms,
+        "signed": wish.secret.is_some(),
+        "active": hook.is_active(),
+        "createdAt": hook.created_at.0,
+        "updatedAt": hook.updated_at.0,
+        "shard": Shard::of_pattern(&wish.pattern).label(namespace),
+        "namespace": namespace,
+    })
+}
+
+/// `GET /subscriptions/{id}`
+pub(super) fn one(server: &Server, scope: &Scope, id: &str) -> Result<Reply, Refusal> {
+    let hook = found(server, scope, id)?;
+    Ok(reply::json(StatusCode::OK, &json!({ "subscription": shown(&hook) })))
+}
+
+/// `GET /subscriptions/list`: those that all filters let through, newest first.
+pub(super) fn list(server: &Server, scope: &Scope, query: Option<&str>) -> Result<Reply, Refusal> {
+    let query = Query::parse(query);
+    let active = match query.get("active")? {
+        None => None,
+        Some("true") => Some(true),
+        Some("false") => Some(false),
+        Some(_) => return Err(Refusal::parameter("active", "must be true or false")),
+    };
+    let (worker, prefix) = (query.get("workerId")?, query.get("patternPrefix")?);
+    let shard = query.get("shard")?;
+    let (limit, offset) = (limit(&query, PAGE)?, number(&query, "offset")?.unwrap_or(0));
+    let wanted = |hook: &Arc<Hook>| {
+        let Wish::Events(wish) = &hook.wish;
+        let own = Shard::of_pattern(&wish.pattern);
+        active.is_none_or(|active| hook.is_active() == active)
+            && worker.is_none_or(|worker| wish.worker.as_str() == worker)
+            && prefix.is_none_or(|prefix| wish.pattern.as_str().starts_with(prefix))
+            && shard.is_none_or(|shard| own.is_meant_by(shard, namespace_of(&hook.tenant)))
+    };
+    let mut hooks = server.engine.hooks(scope.reach());
+    hooks.retain(wanted);
+    let page = hooks.iter().rev().skip(offset).take(limit).map(|hook| listed(hook));
+    let mut answer = json!({
+        "subscriptions": page.collect::<Vec<_>>(),
+        "namespace": scope.name(),
+    });
+    if let (Some(shard), Some(object)) = (shard, answer.as_object_mut()) {
+        let label = match Shard::parse_label(shard) {
+            Some((None, own)) => own.label(scope.name()),
+            _ => shard.to_owned(),
+        };
+        object.insert("shard".into(), label.into());
+    }
+    Ok(reply::json(StatusCode::OK, &answer))
+}
+
+fn listed(hook: &Hook) -> Value {
+    let mut value = shown(hook);
+    let shard = value.get("shard").cloned().unwrap_or_default();
+    if let Some(object) = value.as_object_mut() {
+        object.insert("_shard".into(), shard);
+    }
+    value
+}
+
+/// `GET /subscriptions/match?eventType=TYPE`: the active ones that would get such an event.
+pub(super) fn matching(
+    server: &Server,
+    scope: &Scope,
+    query: Option<&str>,
+) -> Result<Reply, Refusal> {
+    let query = Query::parse(query);
+    let kind = query.get("eventType")?.filter(|kind| !kind.is_empty());
+    let kind = kind
+        .ok_or_else(|| Refusal::bad("MISSING_PARAM", "Missing required query param: eventType"))?;
+    let kind = event_type(kind)?;
+    let hooks = server.engine.matching_hooks(&scope.tenant, &kind);
+    let answer = json!({
+        "subscriptions": hooks.iter().map(|hook| listed(hook)).collect::<Vec<_>>(),
+        "eventType": kind.as_str(),
+        "shard": Shard::of_type(&kind).label(scope.name()),
+        "namespace": scope.name(),
+    });
+    Ok(reply::json(StatusCode::OK, &answer))
+}
+
+/// The type of an event in a query.
+pub(super) fn event_type(text: &str) -> Result<EventType, Refusal> {
+    let wrong = |error| Refusal::bad("INVALID_EVENT_TYPE", format!("Invalid eventType: {error}"));
+    EventType::parse(text).map_err(wrong)
+}
+
+/// `GET /subscriptions/status/{id}`: nobody and nothing for one that is not there.
+pub(super) fn status(server: &Server, scope: &Scope, id: &str) -> Result<Reply, Refusal> {
+    let hook = server.engine.find_hook(scope.reach(), id)?;
+    let tally = match &hook {
+        Some(hook) => server.engine.tally(hook)?,
+        None => Tally::default(),
+    };
+    let answer = json!({
+        "subscription": hook.as_deref().map(shown),
+        "stats": {
+            "pendingDeliveries": tally.pending,
+            "failedDeliveries": tally.failed,
+            "deadLetters": tally.dead_letters,
+            "successRate": ratio(tally.delivered, tally.attempts),
+            "totalDelivered": tally.delivered,
+            "totalAttempts": tally.attempts,
+        },
+    });
+    Ok(reply::json(StatusCode::OK, &answer))
+}
+
+/// A part of a whole; nothing of nothing is nothing.
+fn ratio(part: u64, whole: u64) -> f64 {
+    // As floating-point numbers both are exact up to 2^53.
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+/// How many entries are asked for.
+pub(super) fn limit(query: &Query, default: usize) -> Result<usize, Refusal> {
+    let Some(limit) = number(query, "limit")? else { return Ok(default) };
+    if (1..=PAGE).contains(&limit) {
+        return Ok(limit);
+    }
+    Err(Refusal::parameter("limit", &format!("must be from 1 to {PAGE}")))
+}
+
+fn number(query: &Query, name: &str) -> Result<Option<usize>, Refusal> {
+    let Some(text) = query.get(name)? else { return Ok(None) };
+    let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = text.parse().ok().filter(|_| plain);
+    number.map(Some).ok_or_else(|| Refusal::parameter(name, "must be a whole number"))
+}

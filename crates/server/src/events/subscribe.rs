@@ -1,0 +1,125 @@
+//! Making a subscription.
+
+use std::sync::Arc;
+
+use http::{Request, StatusCode};
+use hyper::body::Incoming;
+use reveille_core::delivery::hook::{EventWish, Wish};
+use reveille_core::event::worker::{RpcMethod, WorkerId};
+use reveille_core::event::{EventPattern, Shard};
+use reveille_core::signature::standard::StandardSecret;
+use reveille_engine::Since;
+use serde_json::{Map, Value, json};
+
+use super::body::Body;
+use super::refusal::Refusal;
+use super::{Scope, namespace_of};
+use crate::Server;
+use crate::reply::{self, Reply};
+
+const MAX_RETRIES_DEFAULT: u32 = 5;
+const TIMEOUT_MS_DEFAULT: u64 = 30_000;
+const BINDING_BYTES_MAX: usize = 128;
+
+/// `POST /subscriptions/subscribe`
+pub(super) async fn answer(
+    server: &Server,
+    scope: &Scope,
+    request: Request<Incoming>,
+) -> Result<Reply, Refusal> {
+    let body = Body::read(server, request).await?;
+    let (secret, shown) = secret(server, &body)?;
+    let wish = wish(&body, secret)?;
+    let since = since(&body)?;
+    check_address(server, &wish)?;
+    let shard = Shard::of_pattern(&wish.pattern);
+    let hook = server.engine.hook(&scope.tenant, Wish::Events(wish), since).await?;
+    let namespace = namespace_of(&hook.tenant);
+    let mut answer = json!({
+        "ok": true,
+        "subscriptionId": &*hook.name,
+        "shard": shard.label(namespace),
+        "namespace": namespace,
+    });
+    if let (Some(shown), Some(object)) = (shown, answer.as_object_mut()) {
+        object.insert("secret".into(), shown.into());
+    }
+    Ok(reply::json(StatusCode::OK, &answer))
+}
+
+/// Whether the worker of such a wish may be called at all.
+pub(super) fn check_address(server: &Server, wish: &EventWish) -> Result<(), Refusal> {
+    let address = server.config.workers.address_of(wish);
+    server.engine.check_destination(&address).map_err(|error| {
+        let text = format!("the worker cannot be called at {address}: {error}");
+        Refusal::bad("WORKER_ADDRESS_REFUSED", text)
+    })
+}
+
+fn wish(body: &Body, secret: Option<Arc<str>>) -> Result<EventWish, Refusal> {
+    let worker = body.required("workerId")?;
+    let pattern = body.required("pattern")?;
+    let method = body.required("rpcMethod")?;
+    let invalid = |name| {
+        move |why: &dyn std::fmt::Display| Refusal::field(name, format!("is not valid: {why}"))
+    };
+    Ok(EventWish {
+        worker: WorkerId::parse(worker).map_err(|error| invalid("workerId")(&error))?,
+        pattern: EventPattern::parse(pattern).map_err(|error| {
+            Refusal::bad("INVALID_PATTERN", format!("Invalid pattern: {error}"))
+        })?,
+        method: RpcMethod::parse(method).map_err(|error| invalid("rpcMethod")(&error))?,
+        binding: binding(body)?,
+        max_retries: body.max_retries()?.unwrap_or(MAX_RETRIES_DEFAULT),
+        timeout_ms: body.timeout_ms()?.unwrap_or(TIMEOUT_MS_DEFAULT),
+        secret,
+        ordered: false,
+    })
+}
+
+fn binding(body: &Body) -> Result<Option<Arc<str>>, Refusal> {
+    let Some(name) = body.text("workerBinding")? else { return Ok(None) };
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+    if name.is_empty() || name.len() > BINDING_BYTES_MAX || !name.bytes().all(allowed) {
+        let why =
+            format!("must be 1 to {BINDING_BYTES_MAX} letters of ASCII, digits, `_`, `-` and `.`");
+        return Err(Refusal::field("workerBinding", why));
+    }
+    Ok(Some(name.into()))
+}
+
+/// The secret that deliveries are signed with, and whether it is new and must be shown.
+fn secret(server: &Server, body: &Body) -> Result<(Option<Arc<str>>, Option<String>), Refusal> {
+    match body.get("secret") {
+        None | Some(Value::Bool(false)) => Ok((None, None)),
+        Some(Value::Bool(true)) => {
+            let mut key = [0; 32];
+            server.engine.entropy().fill(&mut key);
+            let text = StandardSecret::text(&key);
+            Ok((Some(text.as_str().into()), Some(text)))
+        }
+        Some(Value::String(text)) => {
+            let checked = StandardSecret::parse(text);
+            checked.map_err(|error| Refusal::field("secret", format!("is not valid: {error}")))?;
+            Ok((Some(text.as_str().into()), None))
+        }
+        Some(_) => Err(Refusal::field("secret", "must be a string, or true for a new one")),
+    }
+}
+
+/// From which event on.
+fn since(body: &Body) -> Result<Since, Refusal> {
+    let from = |object: &Map<String, Value>| {
+        let id = object.get("from").filter(|_| object.len() == 1).and_then(Value::as_str);
+        id.map(|id| Since::Event(id.into()))
+    };
+    let since = match body.get("deliver") {
+        None => Some(Since::New),
+        Some(Value::String(text)) if text == "new" => Some(Since::New),
+        Some(Value::String(text)) if text == "all" => Some(Since::All),
+        Some(Value::Object(object)) => from(object),
+        Some(_) => None,
+    };
+    let why = "must be \"new\", \"all\" or {\"from\": \"an event's id\"}";
+    since.ok_or_else(|| Refusal::field("deliver", why))
+}

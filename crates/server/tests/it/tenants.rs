@@ -1,0 +1,286 @@
+//! Every route of every face, walked by those who have no business there.
+//!
+//! A new route is a new line of [`ROUTES`]; a test holds the table against the server's own.
+
+use serde_json::{Value, json};
+
+use crate::harness::*;
+
+const TEXT: (&str, &str) = ("content-type", "text/plain");
+/// What only acme's streams hold.
+const SECRET: &str = "acme-secret";
+
+/// What a route asks of those who use it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asks {
+    Nothing,
+    Token,
+    Key,
+}
+
+use Asks::{Key, Nothing, Token};
+
+const DS: &str = "/v1/stream/__ds/subscriptions";
+const WEBHOOK: &str = r#"{"webhook":"http://127.0.0.1:9/hook"}"#;
+const PULL: &str = r#"{"type":"pull-wake","pattern":"jobs/*","wake_stream":"wakes"}"#;
+const WAKE: &str = r#"{"epoch":1,"generation":1,"wake_id":"w_x","done":true}"#;
+const OWN_KEY: &str = r#"{"tenant":"beta","roles":["user"]}"#;
+const OTHERS_KEY: &str = r#"{"tenant":"acme","roles":["user"]}"#;
+
+/// Method, target, body, what it asks for, and what somebody gets who may do everything in a
+/// tenant of its own that was empty before. `{DS}` and `{ID}` stand for the place of lease
+/// subscriptions and the id of one of acme's keys.
+type Route = (&'static str, &'static str, &'static str, Asks, u16);
+
+const ROUTES: &[Route] = &[
+    ("GET", "/health", "", Nothing, 200),
+    ("GET", "/healthz", "", Nothing, 200),
+    ("GET", "/readyz", "", Nothing, 200),
+    ("OPTIONS", "/shared/s", "", Nothing, 204),
+    ("GET", "/v1/stream/__ds/jwks.json", "", Nothing, 200),
+    ("GET", "/metrics", "", Key, 200),
+    // Streams.
+    ("GET", "/shared/s", "", Key, 404),
+    ("PUT", "/shared/s", "beta", Key, 201),
+    ("POST", "/shared/s", "more", Key, 204),
+    ("GET", "/shared/s", "", Key, 200),
+    ("HEAD", "/shared/s", "", Key, 200),
+    ("GET", "/shared/s?offset=-1&live=long-poll", "", Key, 200),
+    ("GET", "/shared/only", "", Key, 404),
+    ("GET", "/shared/only?offset=-1&live=sse", "", Key, 404),
+    ("GET", "/shared/only?offset=-1&live=long-poll", "", Key, 404),
+    ("POST", "/shared/only", "x", Key, 404),
+    ("DELETE", "/shared/only", "", Key, 404),
+    ("GET", "/_events/acme", "", Key, 404),
+    // Subscriptions on patterns.
+    ("GET", "/**?subscription=w", "", Key, 404),
+    ("PUT", "/shared/*?subscription=w", WEBHOOK, Key, 201),
+    ("GET", "/**?subscription=w", "", Key, 200),
+    ("GET", "/**?subscriptions", "", Key, 200),
+    ("POST", "/callback/w:%2Fshared%2Fs", WAKE, Token, 401),
+    // Lease subscriptions.
+    ("GET", "{DS}/p", "", Key, 404),
+    ("POST", "{DS}/p/claim", r#"{"worker":"b"}"#, Key, 404),
+    ("POST", "{DS}/p/streams", r#"{"streams":["x"]}"#, Key, 404),
+    ("PUT", "{DS}/p", PULL, Key, 201),
+    ("GET", "{DS}/p", "", Key, 200),
+    ("HEAD", "{DS}/p", "", Key, 200),
+    ("POST", "{DS}/p/streams", r#"{"streams":["x"]}"#, Key, 204),
+    ("DELETE", "{DS}/p/streams/x", "", Key, 204),
+    ("POST", "{DS}/p/claim", r#"{"worker":"b"}"#, Key, 409),
+    ("POST", "{DS}/p/callback", WAKE, Token, 401),
+    ("POST", "{DS}/p/ack", WAKE, Token, 401),
+    ("POST", "{DS}/p/release", WAKE, Token, 401),
+    // Inspection and keys.
+    ("GET", "/admin/v1/streams", "", Key, 200),
+    ("GET", "/admin/v1/consumers", "", Key, 200),
+    ("GET", "/admin/v1/consumers/w:%2Fshared%2Fs", "", Key, 200),
+    ("GET", "/admin/v1/consumers/w:%2Fshared%2Fonly", "", Key, 404),
+    ("GET", "/admin/v1/keys", "", Key, 200),
+    ("POST", "/admin/v1/keys", OWN_KEY, Key, 201),
+    ("POST", "/admin/v1/keys", OTHERS_KEY, Key, 403),
+    ("DELETE", "/admin/v1/keys/{ID}", "", Key, 404),
+    ("POST", "/admin/v1/signing-keys/rotate", "", Key, 403),
+    // What was made goes again.
+    ("DELETE", "{DS}/p", "", Key, 204),
+    ("DELETE", "/shared/*?subscription=w", "", Key, 204),
+    ("DELETE", "/shared/s", "", Key, 204),
+];
+
+/// What a tenant's admin sees of it.
+const LOOKS: &[&str] = &[
+    "/shared/s",
+    "/shared/only",
+    "/v1/stream/jobs/1",
+    "/v1/stream/wakes",
+    "/**?subscriptions",
+    "/v1/stream/__ds/subscriptions/p",
+    "/v1/stream/__ds/jwks.json",
+    "/admin/v1/streams",
+    "/admin/v1/consumers",
+    "/admin/v1/keys",
+];
+
+/// A tenant with something of everything, at the same paths as every other.
+struct Tenant {
+    key: String,
+    id: String,
+    /// What came with its wake.
+    notice: Value,
+    /// What came with its claim.
+    lease: Value,
+}
+
+async fn furnish(server: &TestServer, sink: &mut Sink, name: &str) -> Tenant {
+    let (id, key) = server.make_key(name, &["admin", "operator", "user"]).await;
+    let ask = async |method: &str, target: &str, headers: Headers<'_>, body: &str, status| {
+        server.ask_as(&key, method, target, headers, body.as_bytes()).await.expect(status)
+    };
+    let secret = format!("{name}-secret");
+    ask("PUT", "/shared/s", &[TEXT], "", 201).await;
+    ask("PUT", "/shared/only", &[TEXT], &secret, 201).await;
+    let webhook = json!({ "webhook": sink.url() }).to_string();
+    ask("PUT", "/shared/*?subscription=w", &[], &webhook, 201).await;
+    ask("POST", "/shared/s", &[TEXT], &secret, 204).await;
+    let call = sink.next().await;
+    let notice = call.json();
+    // The wake is claimed, so that nothing is under way when somebody looks.
+    let claim = json!({ "epoch": call.epoch(), "wake_id": call.wake_id() }).to_string();
+    let (consumer, token) = (call.consumer(), call.token());
+    call.ok();
+    let target = format!("/callback/{consumer}");
+    server.ask_as(&token, "POST", &target, &[], claim.as_bytes()).await.expect(200);
+    ask("PUT", &format!("{DS}/p"), &[], PULL, 201).await;
+    ask("PUT", "/v1/stream/jobs/1", &[JSON], "[1]", 201).await;
+    let lease = ask("POST", &format!("{DS}/p/claim"), &[], r#"{"worker":"a"}"#, 200).await.json();
+    Tenant { key, id, notice, lease }
+}
+
+impl Tenant {
+    /// All that there is.
+    async fn looks(&self, server: &TestServer) -> Vec<(u16, String)> {
+        let mut seen = Vec::new();
+        for target in LOOKS {
+            let answer = server.get_as(&self.key, target).await;
+            assert!(answer.status() == 200 || *target == "/v1/stream/wakes", "{target} {answer}");
+            seen.push((answer.status(), answer.text()));
+        }
+        seen
+    }
+}
+
+fn target_of(route: &Route, acme: &Tenant) -> String {
+    route.1.replace("{DS}", DS).replace("{ID}", &acme.id)
+}
+
+/// Walks every route; returns what each answered.
+async fn walk(server: &TestServer, acme: &Tenant, headers: Headers<'_>) -> Vec<Answer> {
+    let mut answers = Vec::new();
+    for route in ROUTES {
+        let headers = [headers, &[TEXT]].concat();
+        let target = target_of(route, acme);
+        answers.push(server.ask(route.0, &target, &headers, route.2.as_bytes()).await);
+    }
+    answers
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_gets_anywhere_without_a_good_key() {
+    let clock = HandClock::new();
+    let server = Setup { auth: keys::keys(), ..Setup::on(&clock) }.start().await;
+    let mut sink = Sink::start().await;
+    let acme = furnish(&server, &mut sink, "acme").await;
+    let before = acme.looks(&server).await;
+    let wrong = format!("Bearer {}x", acme.key);
+    let other = format!("Bearer {}", server.make_key("beta", &["admin", "user"]).await.1);
+    let lists: [(Headers<'_>, u16, &str); 4] = [
+        (&[], 401, "AUTH_REQUIRED"),
+        (&[("authorization", "Basic eDp5")], 401, "INVALID_AUTH_FORMAT"),
+        (&[("authorization", &wrong)], 401, "INVALID_API_KEY"),
+        (&[("authorization", &other), ("x-tenant-namespace", "acme")], 403, "FORBIDDEN"),
+    ];
+    for (headers, status, code) in lists {
+        for (route, answer) in ROUTES.iter().zip(walk(&server, &acme, headers).await) {
+            let (status, code) = match route.3 {
+                Nothing => (route.4, ""),
+                Token => (401, "TOKEN_INVALID"),
+                Key => (status, code),
+            };
+            assert_eq!(answer.status(), status, "{} {} {answer}", route.0, route.1);
+            if !code.is_empty() && route.0 != "HEAD" {
+                assert_eq!(answer.code(), code, "{} {} {answer}", route.0, route.1);
+            }
+            assert!(!answer.text().contains(SECRET), "{} {}", route.0, route.1);
+        }
+    }
+    assert_eq!(acme.looks(&server).await, before);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn somebody_elses_key_sees_and_changes_nothing() {
+    let clock = HandClock::new();
+    let server = Setup { auth: keys::keys(), ..Setup::on(&clock) }.start().await;
+    let mut sink = Sink::start().await;
+    let acme = furnish(&server, &mut sink, "acme").await;
+    let before = acme.looks(&server).await;
+    let (_, key) = server.make_key("beta", &["admin", "operator", "user"]).await;
+    let bearer = format!("Bearer {key}");
+    let answers = walk(&server, &acme, &[("authorization", &bearer)]).await;
+    for (route, answer) in ROUTES.iter().zip(answers) {
+        assert_eq!(answer.status(), route.4, "{} {} {answer}", route.0, route.1);
+        let text = answer.text();
+        // That acme's wish is refused is all that is said of it.
+        for word in [SECRET, &acme.id, &sink.url()] {
+            assert!(!text.contains(word), "{} {} {text}", route.0, route.1);
+        }
+    }
+    let fork = [("authorization", bearer.as_str()), ("stream-forked-from", "/shared/only")];
+    let answer = server.ask("PUT", "/shared/fork", &fork, b"").await.expect(404);
+    assert_eq!(answer.code(), "FORK_SOURCE_NOT_FOUND");
+    assert_eq!(acme.looks(&server).await, before);
+    assert!(sink.come().is_none(), "acme's webhook was called for beta");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_act_in_their_own_tenant_although_the_paths_are_equal() {
+    let clock = HandClock::new();
+    let server = Setup { auth: keys::keys(), ..Setup::on(&clock) }.start().await;
+    let mut sink = Sink::start().await;
+    let acme = furnish(&server, &mut sink, "acme").await;
+    let gamma = furnish(&server, &mut sink, "gamma").await;
+    assert_eq!(acme.notice["callback"], gamma.notice["callback"], "the paths are equal");
+    let text = |value: &Value, name: &str| value[name].as_str().unwrap().to_owned();
+    let post = async |target: &str, token: &str, body: Value| {
+        server.ask_as(token, "POST", target, &[], body.to_string().as_bytes()).await
+    };
+    let callback = "/callback/w:%2Fshared%2Fs";
+    let (ack, release) = (format!("{DS}/p/ack"), format!("{DS}/p/release"));
+    let report = |lease: &Value, done: bool| json!({ "wake_id": lease["wake_id"], "generation": lease["generation"], "done": done });
+    let untouched = gamma.looks(&server).await;
+
+    // Another tenant's wake, with a token that is good, is not heard by either.
+    let before = acme.looks(&server).await;
+    let mixed = json!({ "epoch": 1, "wake_id": gamma.notice["wake_id"], "done": true });
+    let answer = post(callback, &text(&acme.notice, "token"), mixed).await;
+    assert!(answer.status() == 409, "{answer}");
+    let answer = post(&ack, &text(&acme.lease, "token"), report(&gamma.lease, true)).await;
+    assert!(answer.status() == 409, "{answer}");
+    assert_eq!(acme.looks(&server).await, before);
+    assert_eq!(gamma.looks(&server).await, untouched);
+
+    // And its own moves nobody else.
+    let tail = server.ask_as(&acme.key, "HEAD", "/shared/s", &[], b"").await.expect(200);
+    let acks = json!([{ "path": "/shared/s", "offset": tail.next_offset() }]);
+    let done = json!({ "epoch": 1, "acks": acks, "done": true });
+    post(callback, &text(&acme.notice, "token"), done).await.expect(200);
+    post(&ack, &text(&acme.lease, "token"), report(&acme.lease, false)).await.expect(200);
+    post(&release, &text(&acme.lease, "token"), report(&acme.lease, false)).await.expect(204);
+    assert_ne!(acme.looks(&server).await, before, "acme has moved");
+    assert_eq!(gamma.looks(&server).await, untouched);
+    server.stop().await;
+}
+
+/// Every route that the server knows and somebody answers is walked above.
+#[test]
+fn the_walk_goes_everywhere() {
+    let table = include_str!("../../src/route.rs");
+    let lines = table.lines().filter_map(|line| line.trim().strip_prefix("(\""));
+    let routes = lines.filter(|line| line.contains("Face::") && !line.contains("Face::Nobody"));
+    let routes: Vec<&str> = routes.filter_map(|line| line.split('"').next()).collect();
+    assert!(routes.len() > 12, "the server's table is found: {routes:?}");
+    let paths: Vec<String> = ROUTES.iter().map(|route| route.1.replace("{DS}", DS)).collect();
+    for route in routes {
+        let walked = paths.iter().any(|path| {
+            let path = path.split('?').next().unwrap();
+            match route.split_once('*') {
+                None => path == route,
+                Some((before, after)) => {
+                    path.starts_with(before) && path.ends_with(after.trim_start_matches('*'))
+                }
+            }
+        });
+        assert!(walked, "{route} is not walked");
+    }
+}
