@@ -69,7 +69,7 @@ pub(crate) fn appends(streams: &Streams, count: u64, bytes: usize) -> anyhow::Re
         messages.write(number, &mut body);
         streams.post(number % count, &body, request);
     });
-    Ok(Requests { limit: None, expect: 204, bytes: u64::try_from(bytes)?, write })
+    Ok(Requests { limit: None, expect: 204, bytes: u64::try_from(bytes)?, write, turn: None })
 }
 
 /// A duration given on the command line.

@@ -54,8 +54,8 @@ pub(crate) async fn run(work: &Consumers) -> anyhow::Result<Report> {
     ensure!(work.connections > 0, "--connections must be at least 1");
     let streams = work.target.resolve().await?.group("live");
     let requests = creations(&streams, work.count, Messages::new(work.body)?);
-    let sink = Sink::open(work.dialect).await?;
-    sink.tell_apart(work.count);
+    let sink = Sink::open().await?;
+    sink.tell_apart(work.dialect, work.count);
     work.dialect.subscribe(&streams, &sink.live_url(), work.count, work.connections).await?;
 
     let start = Meter::read(work.target.pid);
@@ -68,7 +68,7 @@ pub(crate) async fn run(work: &Consumers) -> anyhow::Result<Report> {
     };
     let finished = clock::within(limit, all_woken).await.is_some();
     let mut measured = crew.take();
-    let (wakes, consumers) = (sink.wakes(), sink.consumers());
+    let (wakes, consumers) = (sink.calls(), sink.consumers());
     let end = Meter::read(work.target.pid);
     let elsewhere = crew.stop().await;
     clock::sleep(settle).await;

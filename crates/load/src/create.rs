@@ -63,5 +63,5 @@ pub(crate) fn creations(streams: &Streams, count: u64, messages: Messages) -> Re
         messages.write(number, &mut body);
         streams.put(number, &body, request);
     });
-    Requests { limit: Some(count), expect: 201, bytes, write }
+    Requests { limit: Some(count), expect: 201, bytes, write, turn: None }
 }

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::JoinSet;
 
 use crate::clock;
@@ -29,6 +30,16 @@ pub(crate) struct Requests {
     pub(crate) bytes: u64,
     /// Writes request `number` into the vector, in place of what was there.
     pub(crate) write: Write,
+    /// What each request waits for before it is sent.
+    pub(crate) turn: Option<Turn>,
+}
+
+/// Keeps requests from running ahead of what comes of them.
+pub(crate) struct Turn {
+    /// Whoever sees what came of a request gives the permits back.
+    pub(crate) ahead: Rc<Semaphore>,
+    /// How many each request takes.
+    pub(crate) each: u32,
 }
 
 type Write = Box<dyn Fn(u64, &mut Vec<u8>)>;
@@ -77,6 +88,10 @@ impl Crew {
     /// Lets the requests in flight end; those that do not are counted as timed out.
     pub(crate) async fn stop(mut self) -> Tally {
         self.shared.stopped.set(true);
+        if let Some(turn) = &self.shared.requests.turn {
+            // Whoever waits for a turn does not get it any more.
+            turn.ahead.close();
+        }
         if !self.finish(GRACE).await {
             let stuck = u64::try_from(self.workers.len()).unwrap_or(u64::MAX);
             self.workers.abort_all();
@@ -93,6 +108,12 @@ async fn work(shared: Rc<Shared>, address: SocketAddr) {
     let mut link = Link::new(address, BUFFER_SMALL);
     let mut request = Vec::new();
     while !shared.stopped.get() {
+        if let Some(turn) = &requests.turn {
+            let taken = turn.take().await;
+            if !taken || shared.stopped.get() {
+                return;
+            }
+        }
         let number = shared.next.get();
         if requests.limit.is_some_and(|limit| number >= limit) {
             return;
@@ -102,12 +123,29 @@ async fn work(shared: Rc<Shared>, address: SocketAddr) {
         let sent = clock::now();
         let answer = link.exchange(&request).await;
         let latency = sent.elapsed();
+        if let Some(turn) = &requests.turn
+            && answer != Ok(requests.expect)
+        {
+            // Nothing will come of it.
+            turn.give_back();
+        }
         let mut tally = shared.tally.borrow_mut();
         match answer {
             Ok(status) if status == requests.expect => tally.done(latency, requests.bytes),
             Ok(status) => tally.errors.status(status),
             Err(failure) => tally.errors.failure(failure),
         }
+    }
+}
+
+impl Turn {
+    /// `false` when nothing is to be sent any more.
+    async fn take(&self) -> bool {
+        self.ahead.acquire_many(self.each).await.map(SemaphorePermit::forget).is_ok()
+    }
+
+    fn give_back(&self) {
+        self.ahead.add_permits(usize::try_from(self.each).unwrap_or(0));
     }
 }
 
@@ -122,10 +160,10 @@ pub(crate) async fn prepare(
     let finished = crew.finish(PREPARATION_MAX).await;
     let tally = crew.take();
     if let Some((label, count)) = tally.errors.0.first_key_value() {
-        bail!("cannot prepare the streams: {label} ({count} times)");
+        bail!("cannot prepare the run: {label} ({count} times)");
     }
-    ensure!(finished, "cannot prepare the streams in {} s", PREPARATION_MAX.as_secs());
-    ensure!(wanted == Some(tally.done), "prepared {} of {wanted:?} streams", tally.done);
+    ensure!(finished, "cannot prepare the run in {} s", PREPARATION_MAX.as_secs());
+    ensure!(wanted == Some(tally.done), "prepared {} of {wanted:?} requests", tally.done);
     Ok(())
 }
 
@@ -137,6 +175,6 @@ pub(crate) async fn create_empty(
 ) -> anyhow::Result<()> {
     let target = streams.clone();
     let write = Box::new(move |number, request: &mut Vec<u8>| target.put(number, b"", request));
-    let requests = Requests { limit: Some(count), expect: 201, bytes: 0, write };
+    let requests = Requests { limit: Some(count), expect: 201, bytes: 0, write, turn: None };
     prepare(streams.address, connections, requests).await
 }

@@ -45,7 +45,7 @@ impl Dialect {
             let (path, body) = self.subscription(&target, number, &url);
             target.put_at(&path, body.to_string().as_bytes(), request);
         });
-        let requests = Requests { limit: Some(limit), expect: 201, bytes: 0, write };
+        let requests = Requests { limit: Some(limit), expect: 201, bytes: 0, write, turn: None };
         crew::prepare(streams.address, connections, requests).await
     }
 

@@ -1,9 +1,9 @@
-//! The load generator behind `reveille bench`: one thread, raw sockets, any Durable Streams server.
+//! The load generator behind `reveille bench`: raw sockets, one thread for what is measured, any Durable Streams server.
 //!
 //! ```text
-//! work     what to do, as the command line says it        (append, read, latency, wake, …)
+//! work     what to do, as the command line says it        (append, read, wake, delivery, …)
 //! crew     N connections in a closed loop, one request in flight on each
-//! sink     the endpoint that is woken, in this process
+//! sink     the endpoint that is called, in this process
 //! wire     bytes of an HTTP/1.1 answer  -> status, framing, the few headers that matter
 //! tally    what happened: answers, latencies, errors by status
 //! usage    what it cost: CPU and memory of the server, of this process, of everything else
@@ -25,10 +25,15 @@ mod consumers;
 mod wake;
 mod wakes;
 
+mod deliveries;
+mod delivery;
+
 mod crew;
 mod dialect;
+mod events;
 mod live;
 mod message;
+mod neighbors;
 mod noise;
 mod sink;
 mod target;
@@ -49,7 +54,10 @@ use clap::Subcommand;
 pub use crate::append::Append;
 pub use crate::consumers::Consumers;
 pub use crate::create::Create;
+pub use crate::deliveries::Deliveries;
+pub use crate::delivery::Delivery;
 pub use crate::dialect::Dialect;
+pub use crate::events::{Delivered, Workers};
 pub use crate::histogram::Latency;
 pub use crate::idle::{Fanout, Idle};
 pub use crate::latency::{LiveLatency, Mode};
@@ -98,6 +106,25 @@ Example: reveille bench wake --dead 10000 --hanging 1000")]
     /// Consumers that were woken once: how fast, and what they cost when they are idle
     #[command(after_help = "Example: reveille bench consumers --count 1000000 --pid 4711")]
     Consumers(Consumers),
+    /// Deliveries per second to the endpoints of hooks, with events at full rate
+    #[command(after_help = "\
+The endpoint is in this process; the server must be told where. In two terminals:
+  reveille serve --worker-url-template 'http://127.0.0.1:4438/{workerId}/{rpcMethod}'
+  reveille bench deliveries
+
+Example: reveille bench deliveries --hooks 1000 --batch 1 --ahead 20000")]
+    Deliveries(Deliveries),
+    /// Time from sending an event to the hook's endpoint holding the delivery
+    #[command(after_help = "\
+The endpoints are in this process; the server must be told where. In two terminals:
+  reveille serve --worker-url-template 'http://127.0.0.1:4438/{workerId}/{rpcMethod}' \\
+    --binding hanging=http://127.0.0.1:4439/hanging \\
+    --binding flooded=http://127.0.0.1:4439/live
+  reveille bench delivery --hanging 64
+The bindings are for --hanging and --flood; --flood needs a server with --auth keys, too.
+
+Example: reveille bench delivery --flood --hanging 64 --key $ADMIN_KEY")]
+    Delivery(Delivery),
 }
 
 impl Work {
@@ -113,11 +140,13 @@ impl Work {
             Work::Wake(work) => &work.target,
             Work::Wakes(work) => &work.target,
             Work::Consumers(work) => &work.target,
+            Work::Deliveries(work) => &work.target,
+            Work::Delivery(work) => &work.target,
         }
     }
 }
 
-/// Runs the work to its end on one thread and says what happened.
+/// Runs the work to its end and says what happened.
 pub fn run(work: &Work) -> anyhow::Result<Report> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -135,6 +164,8 @@ pub fn run(work: &Work) -> anyhow::Result<Report> {
             Work::Wake(work) => wake::run(work).await,
             Work::Wakes(work) => wakes::run(work).await,
             Work::Consumers(work) => consumers::run(work).await,
+            Work::Deliveries(work) => deliveries::run(work).await,
+            Work::Delivery(work) => delivery::run(work).await,
         }
     }))
 }

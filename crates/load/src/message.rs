@@ -15,6 +15,8 @@ const TEXT_BYTES: usize = 64 * 1024;
 #[derive(Debug, Clone)]
 pub(crate) struct Messages {
     bytes: usize,
+    /// What stands before the number: the type of an event, or nothing.
+    head: String,
     /// Random letters, the same in every run: a store that compresses must not gain from a
     /// constant body that no real client would send.
     text: Vec<u8>,
@@ -22,9 +24,19 @@ pub(crate) struct Messages {
 
 impl Messages {
     pub(crate) fn new(bytes: usize) -> anyhow::Result<Messages> {
+        Messages::beginning(String::new(), bytes)
+    }
+
+    /// Messages that are events of a type, each `{"type":"KIND","n":NUMBER,"text":"…"}`.
+    pub(crate) fn events(kind: &str, bytes: usize) -> anyhow::Result<Messages> {
+        Messages::beginning(format!("\"type\":\"{kind}\","), bytes)
+    }
+
+    fn beginning(head: String, bytes: usize) -> anyhow::Result<Messages> {
+        let min = BYTES_MIN + head.len();
         ensure!(
-            (BYTES_MIN..=BYTES_MAX).contains(&bytes),
-            "a message has {BYTES_MIN} to {BYTES_MAX} bytes, not {bytes}"
+            (min..=BYTES_MAX).contains(&bytes),
+            "a message has {min} to {BYTES_MAX} bytes, not {bytes}"
         );
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let letters = std::iter::repeat_with(|| {
@@ -35,7 +47,8 @@ impl Messages {
             let index = usize::try_from(state >> 58).unwrap_or(0);
             ALPHABET.get(index).copied().unwrap_or(b'x')
         });
-        Ok(Messages { bytes, text: letters.take(TEXT_BYTES.max(bytes) + TEXT_BYTES).collect() })
+        let text = letters.take(TEXT_BYTES.max(bytes) + TEXT_BYTES).collect();
+        Ok(Messages { bytes, head, text })
     }
 
     /// The size of each.
@@ -46,7 +59,8 @@ impl Messages {
     /// Appends message `number` to `out`.
     pub(crate) fn write(&self, number: u64, out: &mut Vec<u8>) {
         let end = out.len() + self.bytes;
-        write!(out, "{{\"n\":{number},\"text\":\"").expect("a vector takes every byte");
+        write!(out, "{{{}\"n\":{number},\"text\":\"", self.head)
+            .expect("a vector takes every byte");
         let text_bytes = end.saturating_sub(out.len() + 2);
         // Odd, so that every start in the text is used before one repeats.
         let start = usize::try_from(number).unwrap_or(0).wrapping_mul(61) % TEXT_BYTES;
@@ -91,6 +105,15 @@ mod tests {
         }
         assert!(Messages::new(39).is_err());
         assert!(Messages::new(10 * 1024 * 1024 + 1).is_err());
+    }
+
+    #[test]
+    fn an_event_has_its_type_and_the_exact_size() {
+        let mut out = Vec::new();
+        Messages::events("bench.r", 100).unwrap().write(u64::MAX, &mut out);
+        let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!((out.len(), &value["type"]), (100, &"bench.r".into()));
+        assert!(Messages::events("bench.r", 56).is_err());
     }
 
     #[test]

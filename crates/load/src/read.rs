@@ -141,7 +141,7 @@ async fn fill(streams: &Streams, work: &Read, appends: u64) -> anyhow::Result<()
         messages.write_array(number * batch, batch, &mut body);
         target.post(0, &body, request);
     });
-    let requests = Requests { limit: Some(appends), expect: 204, bytes: 0, write };
+    let requests = Requests { limit: Some(appends), expect: 204, bytes: 0, write, turn: None };
     crew::prepare(streams.address, WRITERS, requests).await
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::events::Delivered;
 use crate::histogram::Latency;
 use crate::idle::Fanout;
 use crate::soak::Sample;
@@ -36,10 +37,11 @@ pub struct Report {
     /// Millions of bytes per second.
     pub megabytes_per_second: f64,
     /// The time from sending a request to its answer, in microseconds; for the work `latency` the
-    /// time from sending an append to the reader holding it, for `wake` to the endpoint holding
-    /// the wake.
+    /// time from sending an append to the reader holding it, for `wake` and `delivery` to the
+    /// endpoint holding it.
     pub latency_us: Option<Latency>,
-    /// For the works `latency` and `wake`: the time from sending an append to its own answer.
+    /// For the works `latency`, `wake` and `delivery`: the time from sending an append, or an event,
+    /// to its own answer.
     pub answer_us: Option<Latency>,
     /// For the work `wake`: the same for appends to a stream without a consumer.
     pub plain_us: Option<Latency>,
@@ -54,6 +56,8 @@ pub struct Report {
     pub fanout: Option<Fanout>,
     /// For the works `wake`, `wakes` and `consumers`.
     pub woken: Option<Woken>,
+    /// For the works `delivery` and `deliveries`.
+    pub delivered: Option<Delivered>,
     /// For the work `soak`: one per interval.
     pub samples: Vec<Sample>,
 }
@@ -90,6 +94,7 @@ impl Report {
             used: start.used_until(&end, measured.done),
             fanout: None,
             woken: None,
+            delivered: None,
             samples: Vec::new(),
         }
     }
@@ -142,6 +147,9 @@ impl fmt::Display for Report {
         }
         if let Some(woken) = &self.woken {
             write!(f, "{woken}")?;
+        }
+        if let Some(delivered) = &self.delivered {
+            write!(f, "{delivered}")?;
         }
         write!(f, "{}{}", Listed(&self.errors), self.used)
     }

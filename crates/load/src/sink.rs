@@ -1,23 +1,33 @@
-//! The endpoint that is woken: an HTTP server in this process that has nothing else to do.
+//! The endpoint that is called: an HTTP server in this process that has nothing else to do.
+//!
+//! ```text
+//! /live…      answered with `{"done":true}` and counted
+//! /hanging…   taken, counted and never answered
+//! /dead…      taken, and the connection closed
+//! /…          answered, and counted nowhere
+//! ```
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 
 use crate::clock;
 use crate::connection::{BUFFER_SMALL, Connection, Failure};
 use crate::dialect::Dialect;
+use crate::live::holds;
 
 const DONE: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\
                       content-length: 13\r\n\r\n{\"done\":true}";
-const LIVE: &str = "/live";
-const HANGING: &str = "/hanging";
+/// Callers that the operating system holds for us until they are accepted.
+const BACKLOG: u32 = 4096;
 
 pub(crate) struct Sink {
     address: SocketAddr,
@@ -28,13 +38,20 @@ pub(crate) struct Sink {
     _accepting: JoinSet<()>,
 }
 
+/// What arrived, readable from other threads too.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    live: AtomicU64,
+    hanging: AtomicU64,
+}
+
 struct Shared {
-    dialect: Dialect,
-    /// Wakes that were answered with `done`.
-    wakes: Cell<u64>,
-    /// Wakes that will never be answered.
-    hanging: Cell<u64>,
-    /// When the first wake arrived since somebody asked for one.
+    counts: Arc<Counts>,
+    /// Gets a permit back for each call that was answered and counted.
+    ahead: Rc<Semaphore>,
+    /// What must stand in the call that is waited for; nothing when any will do.
+    mark: RefCell<Vec<u8>>,
+    /// When the first such call arrived since somebody asked for one.
     first: Cell<Option<Instant>>,
     arrived: Notify,
     /// Which consumers were woken, a bit each; kept when somebody wants to know.
@@ -42,20 +59,45 @@ struct Shared {
 }
 
 struct Consumers {
+    dialect: Dialect,
     bits: Vec<u64>,
     count: u64,
 }
 
+impl Counts {
+    /// Calls that were answered.
+    pub(crate) fn calls(&self) -> u64 {
+        self.live.load(Ordering::Relaxed)
+    }
+
+    /// Calls that were taken and not answered.
+    pub(crate) fn hanging(&self) -> u64 {
+        self.hanging.load(Ordering::Relaxed)
+    }
+}
+
 impl Sink {
-    pub(crate) async fn open(dialect: Dialect) -> anyhow::Result<Sink> {
-        let local = SocketAddr::from(([127, 0, 0, 1], 0));
-        let listener = TcpListener::bind(local).await.context("cannot listen for wakes")?;
+    /// An endpoint on a port of its own.
+    pub(crate) async fn open() -> anyhow::Result<Sink> {
+        let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        Sink::open_at(anywhere, Rc::new(Semaphore::new(0)), Arc::default()).await
+    }
+
+    /// An endpoint where the server was told to look for one. It gives `ahead` a permit for each
+    /// call that it answers.
+    pub(crate) async fn open_at(
+        address: SocketAddr,
+        ahead: Rc<Semaphore>,
+        counts: Arc<Counts>,
+    ) -> anyhow::Result<Sink> {
+        let listener =
+            listen(address).with_context(|| format!("cannot listen for calls on {address}"))?;
         let dead = TcpSocket::new_v4()?;
-        dead.bind(local)?;
+        dead.bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
         let shared = Rc::new(Shared {
-            dialect,
-            wakes: Cell::new(0),
-            hanging: Cell::new(0),
+            counts,
+            ahead,
+            mark: RefCell::default(),
             first: Cell::new(None),
             arrived: Notify::new(),
             consumers: RefCell::new(None),
@@ -66,14 +108,14 @@ impl Sink {
         Ok(Sink { address, dead, shared, _accepting: accepting })
     }
 
-    /// Where a wake is answered with `{"done":true}`.
+    /// Where a call is answered with `{"done":true}`.
     pub(crate) fn live_url(&self) -> String {
-        format!("http://{}{LIVE}", self.address)
+        format!("http://{}/live", self.address)
     }
 
-    /// Where a wake is taken and never answered.
+    /// Where a call is taken and never answered.
     pub(crate) fn hanging_url(&self) -> String {
-        format!("http://{}{HANGING}", self.address)
+        format!("http://{}/hanging", self.address)
     }
 
     /// Where nobody listens.
@@ -81,23 +123,24 @@ impl Sink {
         Ok(format!("http://{}/dead", self.dead.local_addr()?))
     }
 
-    /// Wakes that were answered so far.
-    pub(crate) fn wakes(&self) -> u64 {
-        self.shared.wakes.get()
+    /// Calls that were answered so far.
+    pub(crate) fn calls(&self) -> u64 {
+        self.shared.counts.calls()
     }
 
-    /// Wakes that were taken and not answered so far.
+    /// Calls that were taken and not answered so far.
     pub(crate) fn hanging(&self) -> u64 {
-        self.shared.hanging.get()
+        self.shared.counts.hanging()
     }
 
-    /// From now on the next wake is the one that is waited for.
-    pub(crate) fn expect(&self) {
+    /// From now on the next call in which this stands is the one that is waited for.
+    pub(crate) fn expect(&self, mark: &[u8]) {
+        self.shared.mark.replace(mark.to_vec());
         self.shared.first.set(None);
     }
 
-    /// When the whole of the expected wake was here.
-    pub(crate) async fn woken(&self) -> Instant {
+    /// When the whole of the expected call was here.
+    pub(crate) async fn called(&self) -> Instant {
         loop {
             if let Some(at) = self.shared.first.get() {
                 return at;
@@ -106,13 +149,13 @@ impl Sink {
         }
     }
 
-    /// Waits until no wake came for so long; `false` when that did not happen within the limit.
+    /// Waits until no call came for so long; `false` when that did not happen within the limit.
     pub(crate) async fn quiet(&self, span: Duration, limit: Duration) -> bool {
         let quiet = async {
             loop {
-                let before = self.wakes();
+                let before = self.calls();
                 clock::sleep(span).await;
-                if self.wakes() == before {
+                if self.calls() == before {
                     return;
                 }
             }
@@ -121,15 +164,24 @@ impl Sink {
     }
 
     /// From now on consumers are told apart by their numbers below `count`.
-    pub(crate) fn tell_apart(&self, count: u64) {
+    pub(crate) fn tell_apart(&self, dialect: Dialect, count: u64) {
         let words = usize::try_from(count.div_ceil(64)).unwrap_or(usize::MAX);
-        *self.shared.consumers.borrow_mut() = Some(Consumers { bits: vec![0; words], count: 0 });
+        let consumers = Consumers { dialect, bits: vec![0; words], count: 0 };
+        *self.shared.consumers.borrow_mut() = Some(consumers);
     }
 
     /// How many different consumers were woken.
     pub(crate) fn consumers(&self) -> u64 {
         self.shared.consumers.borrow().as_ref().map_or(0, |consumers| consumers.count)
     }
+}
+
+/// A server that calls many hooks at once connects many times at once.
+fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 async fn accept(listener: TcpListener, shared: Rc<Shared>) {
@@ -158,20 +210,36 @@ async fn answer(connection: &mut Connection, shared: &Shared) -> Result<(), Fail
     let mut body = Vec::new();
     let path = connection.request(|bytes| body.extend_from_slice(bytes)).await?;
     let arrived = clock::now();
-    if path == HANGING {
-        shared.hanging.set(shared.hanging.get() + 1);
-        connection.hung_up().await;
-        return Err(Failure::Closed);
+    match path.split('/').nth(1) {
+        Some("live") => shared.take(arrived, &body),
+        Some("hanging") => {
+            shared.counts.hanging.fetch_add(1, Ordering::Relaxed);
+            connection.hung_up().await;
+            return Err(Failure::Closed);
+        }
+        Some("dead") => return Err(Failure::Closed),
+        Some(_) | None => {}
     }
-    shared.wakes.set(shared.wakes.get() + 1);
-    if shared.first.get().is_none() {
-        shared.first.set(Some(arrived));
-    }
-    if let Some(consumers) = shared.consumers.borrow_mut().as_mut() {
-        consumers.add(shared.dialect.consumer_in(&body));
-    }
-    shared.arrived.notify_one();
     connection.send(DONE).await
+}
+
+impl Shared {
+    fn take(&self, arrived: Instant, body: &[u8]) {
+        self.counts.live.fetch_add(1, Ordering::Relaxed);
+        self.ahead.add_permits(1);
+        if let Some(consumers) = self.consumers.borrow_mut().as_mut() {
+            consumers.add(consumers.dialect.consumer_in(body));
+        }
+        if self.first.get().is_none() && self.is_expected(body) {
+            self.first.set(Some(arrived));
+            self.arrived.notify_one();
+        }
+    }
+
+    fn is_expected(&self, body: &[u8]) -> bool {
+        let mark = self.mark.borrow();
+        mark.is_empty() || holds(body, &mark)
+    }
 }
 
 impl Consumers {
@@ -194,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_consumer_is_counted_once() {
-        let mut consumers = Consumers { bits: vec![0; 2], count: 0 };
+        let mut consumers = Consumers { dialect: Dialect::Ds, bits: vec![0; 2], count: 0 };
         for number in [Some(0), Some(64), Some(0), None, Some(127), Some(128)] {
             consumers.add(number);
         }

@@ -49,20 +49,31 @@ pub(crate) struct Streams {
 
 impl Target {
     pub(crate) async fn resolve(&self) -> anyhow::Result<Streams> {
-        let host = parse_url(&self.url)?;
-        let address = tokio::net::lookup_host(&host)
-            .await
-            .with_context(|| format!("cannot look up {host}"))?
-            .next()
-            .with_context(|| format!("{host} has no address"))?;
+        let (host, address) = self.look_up().await?;
         ensure!(self.prefix.starts_with('/'), "--prefix must begin with a slash");
-        let run = self.run.clone().unwrap_or_else(clock::run_name);
+        let run = self.run_name();
         let base = format!("{}/{run}", self.prefix.trim_end_matches('/'));
         ensure!(
             base.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'?' && byte != b'#'),
             "--prefix and --run must be usable in a URL: {base:?} is not"
         );
         Ok(Streams { address, host, base })
+    }
+
+    /// The server as it is named in requests, and its address.
+    pub(crate) async fn look_up(&self) -> anyhow::Result<(String, SocketAddr)> {
+        let host = parse_url(&self.url)?;
+        let address = tokio::net::lookup_host(&host)
+            .await
+            .with_context(|| format!("cannot look up {host}"))?
+            .next()
+            .with_context(|| format!("{host} has no address"))?;
+        Ok((host, address))
+    }
+
+    /// The name of this run.
+    pub(crate) fn run_name(&self) -> String {
+        self.run.clone().unwrap_or_else(clock::run_name)
     }
 }
 
@@ -93,7 +104,7 @@ impl Streams {
 
     /// Writes a `PUT` of something that is no stream of ours.
     pub(crate) fn put_at(&self, path: &str, body: &[u8], request: &mut Vec<u8>) {
-        write_head("PUT", path, &self.host, body.len(), request);
+        write_head("PUT", path, &self.host, "", body.len(), request);
         request.extend_from_slice(body);
     }
 
@@ -117,16 +128,24 @@ impl Streams {
 
     fn write(&self, method: &str, number: u64, body: &[u8], request: &mut Vec<u8>) {
         let path = format_args!("{}/{number}", self.base);
-        write_head(method, path, &self.host, body.len(), request);
+        write_head(method, path, &self.host, "", body.len(), request);
         request.extend_from_slice(body);
     }
 }
 
-fn write_head(method: &str, path: impl Display, host: &str, length: usize, request: &mut Vec<u8>) {
+/// Writes the head of a request with a JSON body; `headers` are lines, or empty.
+pub(crate) fn write_head(
+    method: &str,
+    path: impl Display,
+    host: &str,
+    headers: &str,
+    length: usize,
+    request: &mut Vec<u8>,
+) {
     request.clear();
     write!(
         request,
-        "{method} {path} HTTP/1.1\r\nhost: {host}\r\n\
+        "{method} {path} HTTP/1.1\r\nhost: {host}\r\n{headers}\
          content-type: application/json\r\ncontent-length: {length}\r\n\r\n"
     )
     .expect("a vector takes every byte");

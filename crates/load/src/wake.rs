@@ -75,7 +75,7 @@ pub(crate) async fn run(work: &Wake) -> anyhow::Result<Report> {
     let messages = Messages::new(work.body)?;
     let streams = work.target.resolve().await?;
     let (live, plain) = (streams.group("live"), streams.group("plain"));
-    let sink = Sink::open(work.dialect).await?;
+    let sink = Sink::open().await?;
     crew::create_empty(&plain, 1, 1).await?;
     work.dialect.subscribe(&live, &sink.live_url(), 1, 1).await?;
     crew::create_empty(&live, 1, 1).await?;
@@ -83,7 +83,7 @@ pub(crate) async fn run(work: &Wake) -> anyhow::Result<Report> {
     noise.begin(work.dialect, &streams, &sink, &messages, settle).await?;
     ensure!(sink.quiet(QUIET, ARRIVAL_MAX).await, "the consumer is woken without an append");
 
-    let before = sink.wakes();
+    let before = sink.calls();
     let (mut measured, mut answers, mut plains) =
         (Tally::default(), Histogram::default(), Histogram::default());
     let mut writer = Link::new(streams.address, BUFFER_SMALL);
@@ -113,7 +113,7 @@ pub(crate) async fn run(work: &Wake) -> anyhow::Result<Report> {
     let end = Meter::read(work.target.pid);
     // One append to an idle consumer is one wake, not more.
     let sent = measured.done + measured.errors.total();
-    let unexpected = (sink.wakes() - before).saturating_sub(sent);
+    let unexpected = (sink.calls() - before).saturating_sub(sent);
     measured.errors.count("wake without an append".to_owned(), unexpected);
 
     let Wake { body, pause, .. } = work;
@@ -139,10 +139,10 @@ async fn one(
     appended(writer, plain).await?;
     let plain = sent.elapsed();
     clock::sleep(pause).await;
-    sink.expect();
+    sink.expect(b"");
     let sent = clock::now();
     // One task polls both: whichever the server does first is seen first.
-    let (woken_at, answered_at) = tokio::try_join!(async { Ok(sink.woken().await) }, async {
+    let (woken_at, answered_at) = tokio::try_join!(async { Ok(sink.called().await) }, async {
         let (answer, at) = timed(appended(writer, live)).await;
         answer.map(|()| at)
     })?;

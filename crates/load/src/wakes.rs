@@ -65,7 +65,7 @@ pub(crate) async fn run(work: &Wakes) -> anyhow::Result<Report> {
     ensure!(work.connections > 0, "--connections must be at least 1");
     let streams = work.target.resolve().await?.group("live");
     let requests = appends(&streams, work.streams, work.body)?;
-    let sink = Sink::open(work.dialect).await?;
+    let sink = Sink::open().await?;
     let url = sink.live_url();
     work.dialect.subscribe(&streams, &url, work.streams, work.connections).await?;
     crew::create_empty(&streams, work.connections, work.streams).await?;
@@ -73,11 +73,11 @@ pub(crate) async fn run(work: &Wakes) -> anyhow::Result<Report> {
     let crew = Crew::start(streams.address, work.connections, requests);
     clock::sleep(warmup).await;
     let mut elsewhere = crew.take();
-    let before = sink.wakes();
+    let before = sink.calls();
     let start = Meter::read(work.target.pid);
     clock::sleep(measured_time).await;
     let mut measured = crew.take();
-    let wakes = sink.wakes() - before;
+    let wakes = sink.calls() - before;
     let end = Meter::read(work.target.pid);
     elsewhere.absorb(&crew.stop().await);
 

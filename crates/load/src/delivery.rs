@@ -1,0 +1,246 @@
+//! `delivery`: how long from sending an event until the hook's endpoint holds the delivery.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use clap::Args;
+use tokio::sync::Semaphore;
+
+use crate::append::seconds;
+use crate::clock;
+use crate::connection::{BUFFER_SMALL, Failure, Link};
+use crate::events::{Delivered, Events, Worker, Workers};
+use crate::histogram::Histogram;
+use crate::latency::count;
+use crate::live::{Refused, timed};
+use crate::message::Messages;
+use crate::neighbors::{FLOODED, Flood, HANGING, Neighbors};
+use crate::report::{Report, rate};
+use crate::sink::Sink;
+use crate::tally::Tally;
+use crate::target::Target;
+use crate::usage::Meter;
+
+const LIVE: Worker = Worker { id: "live", binding: None };
+const CALM: &str = "calm";
+const FLOODING: &str = "flood";
+/// A delivery that has not arrived by then is lost.
+const ARRIVAL_MAX: Duration = Duration::from_secs(10);
+/// Nothing that came for this long will come.
+const QUIET: Duration = Duration::from_millis(200);
+/// Until then as many deliveries hang as the server lets hang.
+const FILLING_MAX: Duration = Duration::from_secs(10);
+/// The numbers of events that are not measured begin here.
+const UNMEASURED: u64 = 1 << 40;
+
+/// Time from sending an event to the endpoint holding its delivery.
+#[derive(Debug, Clone, Args)]
+pub struct Delivery {
+    #[command(flatten)]
+    pub target: Target,
+    #[command(flatten)]
+    pub workers: Workers,
+    /// Where this process answers as the workers of everybody else
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4439")]
+    pub beside: SocketAddr,
+    /// Events to time, one after another
+    #[arg(long, default_value_t = 1000)]
+    pub count: u64,
+    /// Stop here even when some are missing
+    #[arg(long, default_value_t = 60.0)]
+    pub seconds: f64,
+    /// Pause before each event
+    #[arg(long, value_name = "MILLISECONDS", default_value_t = 5)]
+    pub pause: u64,
+    /// Bytes of each event, one JSON object
+    #[arg(long, value_name = "BYTES", default_value_t = 100)]
+    pub body: usize,
+    /// Hooks for the same events that never answer; with --flood they are the other tenant's
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub hanging: u64,
+    /// Another tenant sends events as fast as it can; needs --key
+    #[arg(long, requires = "key")]
+    pub flood: bool,
+    /// Time between the start of the flood and the first measured event
+    #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
+    pub settle: f64,
+}
+
+/// The times of one event.
+struct Sample {
+    /// Until it was answered.
+    answer: Duration,
+    /// Until the endpoint held its delivery.
+    delivery: Duration,
+}
+
+/// One event after another.
+struct Sender {
+    events: Events,
+    messages: Messages,
+    link: Link,
+    body: Vec<u8>,
+    request: Vec<u8>,
+}
+
+pub(crate) async fn run(work: &Delivery) -> anyhow::Result<Report> {
+    let limit = seconds("--seconds", work.seconds)?;
+    ensure!(work.count > 0, "--count must be at least 1");
+    // The same name for both tenants, whatever the clock says.
+    let target = Target { run: Some(work.target.run_name()), ..work.target.clone() };
+    let events = Events::of(&target, &work.workers, CALM).await?;
+    let mut sender = Sender::new(events, work.body)?;
+    let no_limit = Rc::new(Semaphore::new(0));
+    let sink = Sink::open_at(work.workers.sink, no_limit, Arc::default()).await?;
+    let neighbors = surround(work, &target, &mut sender, &sink).await?;
+    ensure!(sink.quiet(QUIET, ARRIVAL_MAX).await, "there are deliveries without an event");
+
+    let before = sink.calls();
+    let (mut measured, mut answers) = (Tally::default(), Histogram::default());
+    let pause = Duration::from_millis(work.pause);
+    let start = Meter::read(work.target.pid);
+    let began = clock::now();
+    for number in 0..work.count {
+        if began.elapsed() >= limit {
+            break;
+        }
+        clock::sleep(pause).await;
+        match clock::within(ARRIVAL_MAX, sender.one(&sink, number)).await {
+            Some(Ok(sample)) => {
+                measured.done(sample.delivery, u64::try_from(work.body)?);
+                answers.record(sample.answer);
+            }
+            Some(Err(refused)) => count(&mut measured.errors, refused),
+            None => measured.errors.failure(Failure::TimedOut),
+        }
+    }
+    let end = Meter::read(work.target.pid);
+    // One event for one hook is one delivery, not more.
+    let sent = measured.done + measured.errors.total();
+    let unexpected = (sink.calls() - before).saturating_sub(sent);
+    measured.errors.count("delivered twice".to_owned(), unexpected);
+
+    let mut delivered = Delivered { deliveries: measured.done, ..Delivered::default() };
+    delivered.hanging = sink.hanging();
+    if let Some(neighbors) = neighbors {
+        delivered.hanging += neighbors.hanging();
+        let flood = neighbors.stop()?;
+        measured.errors.absorb(&flood.errors);
+        delivered.flood_events_per_second = work.flood.then_some(flood.events_per_second);
+        delivered.flood_deliveries = work.flood.then_some(flood.deliveries);
+    }
+    let ((events, time), meters) = ((measured.done, start.seconds_until(&end)), (start, end));
+    (delivered.events, delivered.events_per_second) = (events, rate(events, time));
+    let mut report =
+        Report::new("delivery", work.to_string(), &measured, &Tally::default(), meters);
+    report.answer_us = answers.summary();
+    report.delivered = Some(delivered);
+    Ok(report)
+}
+
+/// Makes the hook that is measured and everything that is beside it. It is the last hook of its
+/// tenant, so that it is told after those that hang.
+async fn surround(
+    work: &Delivery,
+    target: &Target,
+    sender: &mut Sender,
+    sink: &Sink,
+) -> anyhow::Result<Option<Neighbors>> {
+    if work.flood {
+        let settle = seconds("--settle", work.settle)?;
+        let events = Events::of(target, &work.workers, FLOODING).await?;
+        let messages = events.messages(work.body)?;
+        events.hook(HANGING, work.hanging).await?;
+        events.hook(FLOODED, 1).await?;
+        sender.events.hook(LIVE, 1).await?;
+        let neighbors = Neighbors::start(work.beside, Some(Flood { events, messages }))?;
+        clock::sleep(settle).await;
+        return Ok(Some(neighbors));
+    }
+    if work.hanging == 0 {
+        sender.events.hook(LIVE, 1).await?;
+        return Ok(None);
+    }
+    let neighbors = Neighbors::start(work.beside, None)?;
+    sender.events.hook(HANGING, work.hanging).await?;
+    let hanging = || sink.hanging() + neighbors.hanging();
+    sender.fill(hanging).await?;
+    ensure!(
+        hanging() >= work.hanging,
+        "{} of {} hanging hooks were called: does the server know the address {}?",
+        hanging(),
+        work.hanging,
+        work.beside
+    );
+    sender.events.hook(LIVE, 1).await?;
+    Ok(Some(neighbors))
+}
+
+impl Sender {
+    fn new(events: Events, bytes: usize) -> anyhow::Result<Sender> {
+        let messages = events.messages(bytes)?;
+        let link = Link::new(events.address, BUFFER_SMALL);
+        Ok(Sender { events, messages, link, body: Vec::new(), request: Vec::new() })
+    }
+
+    /// Sends events until no more deliveries hang: the server has reached its limits.
+    async fn fill(&mut self, hanging: impl Fn() -> u64) -> anyhow::Result<()> {
+        let began = clock::now();
+        let (mut most, mut since) = (0, began);
+        for number in UNMEASURED.. {
+            self.write(number);
+            let answer = self.link.exchange(&self.request).await;
+            let status = answer.map_err(|failure| anyhow::anyhow!(failure.label()));
+            ensure!(status.context("cannot send events")? == 200, "an event was refused");
+            clock::sleep(Duration::from_millis(1)).await;
+            if hanging() > most {
+                (most, since) = (hanging(), clock::now());
+            } else if since.elapsed() > QUIET {
+                break;
+            }
+            if began.elapsed() > FILLING_MAX {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// One event, until it is answered and delivered.
+    async fn one(&mut self, sink: &Sink, number: u64) -> Result<Sample, Refused> {
+        self.write(number);
+        sink.expect(&Messages::mark(number));
+        let sent = clock::now();
+        // One task polls both: whichever the server does first is seen first.
+        let (called_at, answered_at) =
+            tokio::try_join!(async { Ok(sink.called().await) }, async {
+                let (answer, at) = timed(self.link.exchange(&self.request)).await;
+                match answer? {
+                    200 => Ok(at),
+                    status => Err(Refused::Status(status)),
+                }
+            })?;
+        Ok(Sample { answer: answered_at - sent, delivery: called_at - sent })
+    }
+
+    fn write(&mut self, number: u64) {
+        self.events.ingest(&self.messages, number, 1, &mut self.body, &mut self.request);
+    }
+}
+
+impl fmt::Display for Delivery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Delivery { body, pause, hanging, .. } = self;
+        write!(f, "{body} B, {pause} ms before each event")?;
+        match (self.flood, hanging) {
+            (false, 0) => Ok(()),
+            (false, _) => write!(f, ", beside {hanging} hooks that hang"),
+            (true, _) => {
+                write!(f, ", beside a tenant that floods and has {hanging} hooks that hang")
+            }
+        }
+    }
+}
