@@ -145,8 +145,8 @@ fn nobody_is_let_in_by_accident() {
     let sentence = run(&["serve", "--listen", "0.0.0.0:0"]).error(2);
     assert!(sentence.contains("not a loopback address"), "{sentence}");
     assert!(sentence.contains("--insecure"), "{sentence}");
-    let sentence = run(&["serve", "--auth", "keys"]).error(2);
-    assert!(sentence.contains("not available in this version yet"), "{sentence}");
+    let sentence = run(&["serve", "--admin-key", "0123456789abcdef"]).error(2);
+    assert!(sentence.contains("of no use without --auth keys"), "{sentence}");
     let sentence = run(&["serve", "--max-body", "33MiB"]).error(2);
     assert!(sentence.contains("at most 32MiB"), "{sentence}");
 }
