@@ -172,8 +172,8 @@ pub enum Command {
         /// How.
         change: HookChange,
     },
-    /// An attempt to deliver has ended.
-    Delivered(Box<Delivered>),
+    /// Attempts to deliver have ended.
+    Delivered(Vec<Delivered>),
     /// An attempt to deliver was not made, because its hook is not active.
     Unsent {
         /// Of which delivery.
@@ -339,9 +339,9 @@ pub(crate) fn weight(command: &Command) -> usize {
             Command::EditStreams { add, .. } => add.len() * 128,
             Command::Ingest(ingest) => ingest.words.len() + ingest.events.len() * 512,
             Command::Sweep { found } => found.len() * 128,
+            Command::Delivered(all) => all.len() * SMALL,
             Command::Hook { .. }
             | Command::ChangeHook { .. }
-            | Command::Delivered(_)
             | Command::Unsent { .. }
             | Command::DeliveryTimer { .. }
             | Command::Retry { .. }
@@ -391,7 +391,7 @@ pub(crate) fn decide(command: &Command, txn: &mut Txn<'_>) -> Decided {
         Command::Ingest(ingest) => ingest::decide(txn, ingest),
         Command::Hook { tenant, name, wish, since } => hook::add(txn, tenant, name, wish, since),
         Command::ChangeHook { tenant, name, change } => hook::change(txn, tenant, name, change),
-        Command::Delivered(delivered) => delivery::ended(txn, delivered).map(Ok),
+        Command::Delivered(all) => delivery::ended(txn, all).map(Ok),
         Command::Unsent { id, attempt } => delivery::unsent(txn, *id, *attempt).map(Ok),
         Command::DeliveryTimer { key, id, in_flight } => {
             delivery::timer(txn, key, *id, *in_flight).map(Ok)

@@ -46,7 +46,9 @@ pub struct Shared {
     pub log_bytes: AtomicU64,
     /// Syncs the log, if commits do not.
     pub log_sync: OnceLock<Syncer>,
-    /// Consumers that are to be told.
+    /// The partition stops.
+    pub stopped: Notify,
+    /// Attempts that are to be made.
     pub outbox: Outbox,
     /// Keys, where they are kept.
     pub keys: Keys,
@@ -79,6 +81,7 @@ impl Shared {
             checkpoint: AtomicU64::new(0),
             log_bytes: AtomicU64::new(0),
             log_sync: OnceLock::new(),
+            stopped: Notify::new(),
             outbox: Outbox::default(),
             keys,
             metrics: Metrics::default(),

@@ -1,5 +1,7 @@
 //! What is to happen once a batch is durable.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use reveille_core::delivery::id::DeliveryId;
 use reveille_core::stream::StreamId;
@@ -48,8 +50,19 @@ pub struct Job {
     pub attempt: u32,
     /// Whose.
     pub tenant: Tenant,
-    /// What is to be said, if it is at hand.
-    pub words: Option<Bytes>,
+    /// The event, if it is at hand: then nothing has to be read.
+    pub fresh: Option<Fresh>,
+}
+
+/// An event that came a moment ago.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fresh {
+    /// Its name.
+    pub id: Arc<str>,
+    /// When it came.
+    pub at: Millis,
+    /// What it says.
+    pub words: Bytes,
 }
 
 /// What became of a consumer, for those who watch.

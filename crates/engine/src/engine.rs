@@ -36,7 +36,7 @@ use crate::limits::{
 };
 use crate::live::Watch;
 use crate::metrics::Snapshot;
-use crate::outbound::{Complaints, Outbound};
+use crate::outbound::{Complaints, Outbound, Reports};
 use crate::partition::{Fetched, Outcome, Settings, Submitted, Wanted};
 use crate::reading::{self, Reading};
 use crate::touches::Touches;
@@ -194,8 +194,11 @@ impl Engine {
                 timings: config.telling.timings.clone(),
                 complaints: Complaints::default(),
                 entropy: entropy.clone(),
+                reports: Reports::default(),
             };
-            due.push(tokio::spawn(outbound::run(Arc::new(outbound))));
+            let outbound = Arc::new(outbound);
+            due.push(tokio::spawn(outbound::write_down(outbound.clone())));
+            due.push(tokio::spawn(outbound::run(outbound)));
         }
         let inner = Inner {
             partitions,
@@ -226,6 +229,7 @@ impl Engine {
             shared.work.notify_all();
             shared.due.notify_one();
             shared.outbox.ready.notify_one();
+            shared.stopped.notify_one();
             shared.wake_keeper();
         }
         let due =

@@ -3,6 +3,7 @@
 
 mod complaints;
 pub mod deliveries;
+mod reports;
 
 use std::sync::Arc;
 
@@ -31,6 +32,7 @@ use crate::spans::{self, Begun, Spans};
 use crate::touches::Touches;
 use crate::{due, engine, reading, task};
 pub(crate) use complaints::Complaints;
+pub(crate) use reports::{Reports, write_down};
 
 /// Everything that telling takes.
 pub(crate) struct Outbound {
@@ -43,7 +45,11 @@ pub(crate) struct Outbound {
     pub(crate) timings: Timings,
     pub(crate) complaints: Complaints,
     pub(crate) entropy: Arc<dyn Entropy>,
+    pub(crate) reports: Reports,
 }
+
+/// Errands that are set out on at once.
+const SET_OUT_MAX: usize = 64;
 
 /// An attempt that is to be made.
 struct Prepared {
@@ -67,12 +73,7 @@ impl From<SendError> for Unsent {
 /// Makes attempts until the partition stops.
 pub(crate) async fn run(outbound: Arc<Outbound>) {
     loop {
-        while let Some(errand) = outbound.shared.outbox.next() {
-            match errand {
-                Errand::Tell(told) => tokio::spawn(outbound.clone().attempt(told)),
-                Errand::Deliver(job) => tokio::spawn(outbound.clone().deliver(job)),
-            };
-        }
+        while outbound.set_out() {}
         while let Some((hook, from)) = outbound.shared.outbox.next_refill() {
             let shared = outbound.shared.clone();
             tokio::spawn(async move {
@@ -87,6 +88,35 @@ pub(crate) async fn run(outbound: Arc<Outbound>) {
 }
 
 impl Outbound {
+    /// Sets out on the next errands. Says whether there may be more.
+    fn set_out(self: &Arc<Outbound>) -> bool {
+        let errands = self.shared.outbox.next_few(SET_OUT_MAX);
+        let full = errands.len() == SET_OUT_MAX;
+        // One look at the hooks for all of them.
+        let mut bound = Vec::with_capacity(errands.len());
+        if !errands.is_empty() {
+            let partition = self.shared.lock();
+            for errand in errands {
+                let hook = match &errand {
+                    Errand::Tell(_) => None,
+                    Errand::Deliver(job) => partition.registry.hooks.get(job.id.hook).cloned(),
+                };
+                bound.push((errand, hook));
+            }
+        }
+        for (errand, hook) in bound {
+            match (errand, hook) {
+                (Errand::Tell(told), _) => drop(tokio::spawn(self.clone().attempt(told))),
+                (Errand::Deliver(job), Some(hook)) => {
+                    tokio::spawn(self.clone().deliver(job, hook));
+                }
+                // Its hook has ended, and so has it.
+                (errand, None) => self.shared.outbox.ended(&errand, false),
+            }
+        }
+        full
+    }
+
     async fn attempt(self: Arc<Outbound>, told: Told) {
         let mut slow = false;
         if let Some(prepared) = self.prepare(&told) {
@@ -189,8 +219,8 @@ impl Outbound {
     }
 
     /// What came of an attempt is written down, however long that takes: until then nobody makes
-    /// the next one.
-    async fn report(&self, command: &Command) {
+    /// the next one. Says whether it was.
+    async fn report(&self, command: &Command) -> bool {
         loop {
             match engine::run(&self.shared, self.clock.as_ref(), command).await {
                 Err(Failure::Unavailable(crate::failure::Unavailable::Busy)) => {
@@ -199,9 +229,9 @@ impl Outbound {
                 }
                 Err(error) => {
                     tracing::debug!(%error, "an answer could not be written down");
-                    return;
+                    return false;
                 }
-                Ok(_) => return,
+                Ok(_) => return true,
             }
         }
     }

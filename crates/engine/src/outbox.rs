@@ -129,6 +129,12 @@ impl Outbox {
         self.lock().next()
     }
 
+    /// The next attempts to make, at most so many.
+    pub fn next_few(&self, most: usize) -> Vec<Errand> {
+        let mut queues = self.lock();
+        std::iter::from_fn(|| queues.next()).take(most).collect()
+    }
+
     /// A hook that may have more in memory, and the delivery to go on from.
     pub fn next_refill(&self) -> Option<(HookId, DeliveryNo)> {
         self.lock().next_refill()

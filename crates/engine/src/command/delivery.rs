@@ -1,7 +1,7 @@
 //! Deliveries: beginning them, letting them take a step, and keeping what becomes of them.
 
 use bytes::Bytes;
-use reveille_core::delivery::hook::{Hook, Tally};
+use reveille_core::delivery::hook::{Hook, HookId, Tally};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
 use reveille_core::delivery::lane::{Lane, Next};
 use reveille_core::delivery::{Attempt, Delivery, Given, Input, Order, Phase, Step, Verdict};
@@ -10,7 +10,7 @@ use reveille_store::keys::{self, Due};
 use reveille_store::record::{self, Dispatched};
 
 use super::{Answer, Decided, hook};
-use crate::effect::{Effect, Job};
+use crate::effect::{Effect, Fresh, Job};
 use crate::failure::Refused;
 use crate::txn::{Missing, Txn};
 
@@ -67,7 +67,7 @@ pub(super) fn begin(
     hook: &Hook,
     no: DeliveryNo,
     event_at: Millis,
-    words: Option<&Bytes>,
+    fresh: Option<&Fresh>,
 ) -> Result<(), Missing> {
     let policy = hook.policy(txn.timings().retry_scale_milli);
     let lane = hook.lane().filter(|_| policy.order == Order::Lanes);
@@ -90,7 +90,7 @@ pub(super) fn begin(
         lane,
         retried: false,
     };
-    keep(txn, hook, DeliveryId { hook: hook.id, no }, None, after, begun.send, words)
+    keep(txn, hook, DeliveryId { hook: hook.id, no }, None, after, begun.send, fresh)
 }
 
 /// Keeps a delivery as it has become, with everything that goes with it.
@@ -101,7 +101,7 @@ fn keep(
     before: Option<&Dispatched>,
     mut after: Dispatched,
     send: Option<u32>,
-    words: Option<&Bytes>,
+    fresh: Option<&Fresh>,
 ) -> Result<(), Missing> {
     after.timer_at = moved_timer(txn, id, before.and_then(|it| it.timer_at), &after.delivery);
     let was = before.map(|it| it.delivery.phase);
@@ -122,8 +122,8 @@ fn keep(
     }
     txn.set(keys::tally(hook.id), record::encode_tally(&tally));
     if let Some(attempt) = send {
-        let (tenant, words) = (hook.tenant.clone(), words.cloned());
-        txn.effect(Effect::Deliver(Job { id, attempt, tenant, words }));
+        let (tenant, fresh) = (hook.tenant.clone(), fresh.cloned());
+        txn.effect(Effect::Deliver(Job { id, attempt, tenant, fresh }));
     }
     let lane = after.lane.filter(|_| ended_now);
     txn.set(keys::delivery(id), record::encode_delivery(&after));
@@ -215,12 +215,19 @@ pub(super) fn advance(
     Ok(())
 }
 
-/// An attempt was answered, or failed.
-pub(super) fn ended(txn: &mut Txn<'_>, delivered: &Delivered) -> Result<Answer, Missing> {
-    let Delivered { id, attempt, verdict } = delivered;
-    if let Some(hook) = txn.hooks().get(id.hook).cloned() {
-        let input = Input::Answered { attempt: attempt.clone(), verdict: *verdict };
-        advance(txn, &hook, *id, input)?;
+/// Attempts were answered, or failed.
+pub(super) fn ended(txn: &mut Txn<'_>, all: &[Delivered]) -> Result<Answer, Missing> {
+    let mut hooks: Vec<HookId> = all.iter().map(|it| it.id.hook).collect();
+    hooks.sort_unstable();
+    hooks.dedup();
+    let mut wanted: Vec<Bytes> = all.iter().map(|it| keys::delivery(it.id)).collect();
+    wanted.extend(hooks.into_iter().map(keys::tally));
+    txn.want(&wanted)?;
+    for Delivered { id, attempt, verdict } in all {
+        if let Some(hook) = txn.hooks().get(id.hook).cloned() {
+            let input = Input::Answered { attempt: attempt.clone(), verdict: *verdict };
+            advance(txn, &hook, *id, input)?;
+        }
     }
     Ok(Answer::Done)
 }

@@ -18,6 +18,7 @@ use reveille_store::keys::{self, Due};
 use reveille_store::record::{self, Recorded};
 
 use super::{Answer, Decided, append, create, delivery};
+use crate::effect::Fresh;
 use crate::failure::Failure;
 use crate::limits::{BATCH_MEMORY_MS, DELIVERIES_PER_BATCH};
 use crate::txn::{Missing, Txn};
@@ -120,9 +121,10 @@ fn spread_all(
         txn.set(keys::event(tenant, no), record::encode_event(&recorded));
         txn.set(keys::event_id(tenant, &recorded.id), record::encode_u64(no.0));
         let said = words.slice(begin..begin + event.len);
+        let fresh = Fresh { id: recorded.id.clone(), at, words: said };
         let now = hooks.len().min(txn.fan_out()).min(room);
         for hook in hooks.iter().take(now) {
-            delivery::begin(txn, hook, DeliveryNo { event: no, round: 0 }, at, Some(&said))?;
+            delivery::begin(txn, hook, DeliveryNo { event: no, round: 0 }, at, Some(&fresh))?;
         }
         room -= now;
         if now < hooks.len() {

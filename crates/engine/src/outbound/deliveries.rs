@@ -12,11 +12,12 @@ use reveille_store::record::{self, Dispatched, Recorded};
 use reveille_store::state::Reader;
 use reveille_store::{keys, table::Pair};
 
+use super::reports::Report;
 use super::{Outbound, Unsent};
 use crate::command::Command;
 use crate::command::delivery::Delivered;
 use crate::committer::Shared;
-use crate::effect::Job;
+use crate::effect::{Fresh, Job};
 use crate::failure::Failure;
 use crate::herald::Dispatch;
 use crate::limits::WAITING_PER_HOOK;
@@ -38,31 +39,37 @@ enum Ready {
 }
 
 impl Outbound {
-    pub(super) async fn deliver(self: Arc<Outbound>, job: Job) {
+    pub(super) async fn deliver(self: Arc<Outbound>, mut job: Job, hook: Arc<Hook>) {
         let mut slow = false;
-        match self.ready(&job) {
-            Ok(Ready::Send(dispatch)) => {
-                let delivered = self.try_once(*dispatch, &mut slow).await;
-                self.report(&Command::Delivered(Box::new(delivered))).await;
-            }
+        let delivered = match self.ready(&mut job, hook) {
+            Ok(Ready::Send(dispatch)) => Some(self.try_once(*dispatch, &mut slow).await),
             Ok(Ready::Held) => {
                 self.report(&Command::Unsent { id: job.id, attempt: job.attempt }).await;
+                None
             }
-            Ok(Ready::Nothing) => {}
+            Ok(Ready::Nothing) => None,
             Err(error) => {
                 tracing::error!(%error, "an event cannot be delivered");
-                self.report(&Command::Delivered(Box::new(self.unreadable(&job)))).await;
+                Some(self.unreadable(&job))
             }
+        };
+        let errand = Errand::Deliver(job);
+        match delivered {
+            Some(delivered) => self.reports.push(Report { delivered, errand, slow }),
+            None => self.shared.outbox.ended(&errand, slow),
         }
-        self.shared.outbox.ended(&Errand::Deliver(job), slow);
     }
 
     /// What is to be said, if the attempt is still to be made.
-    fn ready(&self, job: &Job) -> Result<Ready, Failure> {
-        let hook = self.shared.lock().registry.hooks.get(job.id.hook).cloned();
-        let Some(hook) = hook else {
-            return Ok(Ready::Nothing);
-        };
+    fn ready(&self, job: &mut Job, hook: Arc<Hook>) -> Result<Ready, Failure> {
+        let (id, attempt, now) = (job.id, job.attempt, self.clock.now());
+        // What came a moment ago is as it was decided, but for its hook.
+        if let Some(Fresh { id: event, at, words }) = job.fresh.take().filter(|_| hook.is_active())
+        {
+            self.shared.metrics.delivering.sent(now.since(at));
+            let dispatch = Dispatch { hook, id, attempt, event, words, now };
+            return Ok(Ready::Send(Box::new(dispatch)));
+        }
         let reader = self.shared.state.reader();
         let dispatched = dispatched(&reader, job.id)?;
         let current = dispatched.is_some_and(|it| {
@@ -77,11 +84,7 @@ impl Outbound {
         let Some(event) = event(&reader, &hook, job.id.no)? else {
             return Err(Failure::Damaged(format!("event {} is gone", job.id.no.event.0)));
         };
-        let words = match &job.words {
-            Some(words) => words.clone(),
-            None => words_of(&reader, &event)?,
-        };
-        let (id, attempt, now) = (job.id, job.attempt, self.clock.now());
+        let words = words_of(&reader, &event)?;
         if attempt == 1 && job.id.no.round == 0 {
             self.shared.metrics.delivering.sent(now.since(event.at));
         }
@@ -197,7 +200,7 @@ pub(crate) fn take_up(shared: &Shared, reader: &Reader, id: DeliveryId) {
 
 fn push(shared: &Shared, hook: &Hook, id: DeliveryId, dispatched: &Dispatched) {
     if let Phase::Leased { attempt, .. } = dispatched.delivery.phase {
-        let job = Job { id, attempt, tenant: hook.tenant.clone(), words: None };
+        let job = Job { id, attempt, tenant: hook.tenant.clone(), fresh: None };
         shared.outbox.push(Errand::Deliver(job));
     }
 }

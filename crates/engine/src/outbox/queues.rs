@@ -6,6 +6,7 @@ use reveille_core::delivery::hook::HookId;
 use reveille_core::delivery::id::DeliveryNo;
 
 use super::{About, Errand, Group, Source, Traffic};
+use crate::effect::Job;
 use crate::limits::{
     OUTBOUND_PER_SUBSCRIPTION, OUTBOX_MAX, WAITING_PER_HOOK, WAITING_PER_HOOK_ALWAYS,
     WAITING_WORDS_BYTES,
@@ -52,6 +53,10 @@ struct Turns {
 struct Known {
     number: (u64, u32),
     sent: bool,
+}
+
+fn words_len(job: &Job) -> usize {
+    job.fresh.as_ref().map_or(0, |fresh| fresh.words.len())
 }
 
 impl Queues {
@@ -106,9 +111,9 @@ impl Queues {
                 return false;
             }
             Errand::Deliver(job) => {
-                let bytes = job.words.as_ref().map_or(0, bytes::Bytes::len);
+                let bytes = words_len(job);
                 if self.words_bytes + bytes > WAITING_WORDS_BYTES {
-                    job.words = None;
+                    job.fresh = None;
                 } else {
                     self.words_bytes += bytes;
                 }
@@ -138,7 +143,7 @@ impl Queues {
         self.queued -= 1;
         self.quick += 1;
         if let Errand::Deliver(job) = &errand {
-            self.words_bytes -= job.words.as_ref().map_or(0, bytes::Bytes::len);
+            self.words_bytes -= words_len(job);
         }
         let number = errand.number();
         let known = self.known.get_mut(&errand.about());

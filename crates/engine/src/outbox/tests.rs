@@ -15,7 +15,7 @@ fn tell(subscription: u64, path: &str) -> Errand {
 fn deliver(tenant: &str, hook: u64, event: u64) -> Errand {
     let no = DeliveryNo { event: EventNo(event), round: 0 };
     let id = DeliveryId { hook: HookId(hook), no };
-    Errand::Deliver(Job { id, attempt: 1, tenant: Tenant::parse(tenant).unwrap(), words: None })
+    Errand::Deliver(Job { id, attempt: 1, tenant: Tenant::parse(tenant).unwrap(), fresh: None })
 }
 
 fn hooks(outbox: &Outbox) -> Vec<u64> {
