@@ -423,6 +423,10 @@ impl Engine {
         &self.inner.telling.rules
     }
 
+    pub(crate) fn retain_deliveries_ms(&self) -> u64 {
+        self.inner.telling.retain_deliveries_ms
+    }
+
     pub(crate) fn timings(&self) -> &Timings {
         &self.inner.telling.timings
     }

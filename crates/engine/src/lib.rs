@@ -21,6 +21,7 @@ pub mod doors;
 pub mod due;
 pub mod effect;
 mod engine;
+pub mod explain;
 pub mod failure;
 pub mod herald;
 pub mod hooks;

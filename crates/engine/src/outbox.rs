@@ -166,6 +166,11 @@ impl Outbox {
         self.lock().knows(&About::Delivery(id))
     }
 
+    /// Whether an attempt of a delivery is on its way.
+    pub fn is_sent(&self, id: DeliveryId) -> bool {
+        !self.lock().sent(&About::Delivery(id)).is_empty()
+    }
+
     /// What is going on.
     pub fn traffic(&self) -> Traffic {
         self.lock().traffic()

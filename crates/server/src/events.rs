@@ -10,12 +10,14 @@
 //! | `GET /subscriptions/{id}/deliveries`, `…/dead-letters`  | [`deliveries`] |
 //! | `POST /subscriptions/{id}/dead-letters/{id}/retry`      | [`deliveries`] |
 //! | `GET /subscriptions/deliveries/{id}/logs`               | [`deliveries`] |
+//! | `GET /subscriptions/{id}/explain`                       | [`explain`]    |
 //!
 //! What is a subscription here is a hook in the engine: there, subscriptions are those on streams.
 
 mod body;
 mod change;
 mod deliveries;
+mod explain;
 mod ingest;
 mod refusal;
 mod show;
@@ -54,6 +56,7 @@ enum Asked<'a> {
     DeadLetters(&'a str),
     Retry(&'a str, &'a str),
     Logs(&'a str),
+    Explain(&'a str),
 }
 
 /// Whose events and subscriptions a request is about.
@@ -143,6 +146,7 @@ fn look(
         Asked::Deliveries(id) => deliveries::list(server, scope, id, query),
         Asked::DeadLetters(id) => deliveries::dead_letters(server, scope, id, query),
         Asked::Logs(id) => deliveries::logs(server, scope, id),
+        Asked::Explain(id) => explain::answer(server, scope, id, query),
         Asked::One(id) => show::one(server, scope, id),
         Asked::Ingest
         | Asked::Subscribe
@@ -170,6 +174,7 @@ fn asked(path: &str) -> Option<Asked<'_>> {
         // Ids have no small letters, so they are never taken for one of the words above.
         (id, None, ..) if is_id(id) => Some(Asked::One(id)),
         (id, Some("deliveries"), None, ..) if named(id) => Some(Asked::Deliveries(id)),
+        (id, Some("explain"), None, ..) if named(id) => Some(Asked::Explain(id)),
         (id, Some("dead-letters"), None, ..) if named(id) => Some(Asked::DeadLetters(id)),
         (id, Some("dead-letters"), Some(letter), Some("retry"), None) => {
             (named(id) && named(letter)).then_some(Asked::Retry(id, letter))
@@ -197,7 +202,8 @@ fn allowed(asked: Asked<'_>) -> &'static str {
         | Asked::Status(_)
         | Asked::Deliveries(_)
         | Asked::DeadLetters(_)
-        | Asked::Logs(_) => "GET, HEAD, OPTIONS",
+        | Asked::Logs(_)
+        | Asked::Explain(_) => "GET, HEAD, OPTIONS",
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the server counts, in Prometheus' text format.
 
+mod delivering;
 mod telling;
 
 use std::fmt::Write;
@@ -154,6 +155,7 @@ impl Metrics {
         let snapshots = engine.snapshots();
         engine_metrics(&mut text, &snapshots);
         telling::write(&mut text, &snapshots);
+        delivering::write(&mut text, &snapshots);
         // The registry ends the text with its end mark, so it comes last.
         let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
         let mut reply = reply::status(StatusCode::OK);

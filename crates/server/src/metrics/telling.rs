@@ -11,15 +11,19 @@ pub(super) fn write(text: &mut String, snapshots: &[Snapshot]) {
         ("consumers", "Consumers that are busy", |s| {
             [("collecting", s.collecting), ("waking", s.waking), ("live", s.live)]
         }),
-        ("outbox", "Attempts that wait for their turn, or are on their way", |s| {
-            let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-            let traffic = s.traffic;
-            [
-                ("queued", count(traffic.queued)),
-                ("quick", count(traffic.quick)),
-                ("slow", count(traffic.slow)),
-            ]
-        }),
+        (
+            "outbox",
+            "Attempts of wakes and deliveries that wait for their turn, or are on their way",
+            |s| {
+                let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+                let traffic = s.traffic;
+                [
+                    ("queued", count(traffic.queued)),
+                    ("quick", count(traffic.quick)),
+                    ("slow", count(traffic.slow)),
+                ]
+            },
+        ),
     ];
     for (name, help, read) in by_state {
         begin(text, name, "gauge", help);
@@ -45,7 +49,7 @@ type Gauge = (&'static str, &'static str, fn(&TellingSnapshot) -> [(&'static str
 /// A distribution of times: name, help, and how to read it.
 type Times = (&'static str, &'static str, fn(&TellingSnapshot) -> Distribution);
 
-fn begin(text: &mut String, name: &str, kind: &str, help: &str) {
+pub(super) fn begin(text: &mut String, name: &str, kind: &str, help: &str) {
     let _ = writeln!(text, "# HELP reveille_{name} {help}.");
     let _ = writeln!(text, "# TYPE reveille_{name} {kind}");
 }
@@ -71,7 +75,7 @@ fn attempts(text: &mut String, snapshots: &[Snapshot]) {
     });
 }
 
-fn histogram(text: &mut String, name: &str, partition: usize, times: &Distribution) {
+pub(super) fn histogram(text: &mut String, name: &str, partition: usize, times: &Distribution) {
     let mut below = 0;
     let bounds = BOUNDS_MS.iter().map(|ms| seconds(*ms)).chain([String::from("+Inf")]);
     for (bound, count) in bounds.zip(times.buckets) {

@@ -1,0 +1,197 @@
+//! Why an event was delivered to a hook, or was not: what decides it, in order.
+
+use std::sync::Arc;
+
+use reveille_core::Millis;
+use reveille_core::delivery::hook::{Hook, Wish};
+use reveille_core::delivery::id::{DeliveryId, EventNo};
+use reveille_core::delivery::{Attempt, Death, Phase};
+use reveille_core::event::EventType;
+use reveille_core::event::explain::Mismatch;
+use reveille_store::record::{self, Recorded};
+use reveille_store::{keys, record::Dispatched};
+
+use crate::committer::Shared;
+use crate::deliveries::Shown;
+use crate::engine::Engine;
+use crate::failure::Failure;
+use crate::reading;
+
+/// One thing that decides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reason {
+    /// Whether the hook is active now.
+    Active(bool),
+    /// Which of the two came first.
+    Age(Age),
+    /// Where the pattern fails to match, if it does.
+    Pattern(Option<Mismatch>),
+    /// There is no delivery although the pattern matches.
+    Absent(Absence),
+    /// A delivery began.
+    Begun {
+        /// Which.
+        id: DeliveryId,
+        /// When.
+        at: Millis,
+    },
+    /// An attempt to make it has ended.
+    Attempt(Attempt),
+    /// Where it stands.
+    Rest(Rest),
+}
+
+/// Which came first, the event or the hook.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Age {
+    /// The hook.
+    HookFirst,
+    /// The event, and the hook got it all the same.
+    Backfilled,
+    /// The event, and the hook will get it.
+    BackfillComing,
+    /// The event, and the hook does not go so far back.
+    EventFirst,
+}
+
+/// Why there is no delivery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Absence {
+    /// It is not the hook's turn yet: there are many.
+    FanOut,
+    /// The hook was not active when the event came.
+    Inactive,
+    /// It is so long ago that a delivery may have been forgotten.
+    Forgotten,
+}
+
+/// Where a delivery stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rest {
+    /// Others of its lane come first.
+    Queued,
+    /// The next attempt is made at a time.
+    Next {
+        /// Which attempt.
+        attempt: u32,
+        /// When.
+        at: Millis,
+    },
+    /// An attempt waits for its turn.
+    Waits {
+        /// Which attempt.
+        attempt: u32,
+        /// How many wait, of all hooks and subscriptions.
+        queued: usize,
+    },
+    /// An attempt is on its way.
+    Sent {
+        /// Which attempt.
+        attempt: u32,
+    },
+    /// The hook is not active.
+    Held,
+    /// It was accepted.
+    Delivered {
+        /// When.
+        at: Millis,
+    },
+    /// It is tried no more.
+    Dead {
+        /// Since when.
+        at: Millis,
+        /// Why.
+        why: Death,
+        /// Whether somebody has had it made again.
+        retried: bool,
+    },
+    /// It is not owed any more.
+    Dropped {
+        /// Since when.
+        at: Millis,
+    },
+}
+
+impl Engine {
+    /// What decides about events of this type that come now.
+    pub fn explain_type(&self, hook: &Hook, kind: &EventType) -> Vec<Reason> {
+        vec![Reason::Active(hook.is_active()), Reason::Pattern(mismatch(hook, kind))]
+    }
+
+    /// What decided about an event, and what has come of it.
+    pub fn explain_event(
+        &self,
+        hook: &Arc<Hook>,
+        no: EventNo,
+        event: &Recorded,
+    ) -> Result<Vec<Reason>, Failure> {
+        let shared = self.partition(&hook.tenant);
+        let deliveries = self.deliveries_of(hook, no)?;
+        let age = age(hook, no, !deliveries.is_empty());
+        let mismatch = mismatch(hook, &event.kind);
+        let due = mismatch.is_none() && age == Age::HookFirst;
+        let mut reasons =
+            vec![Reason::Active(hook.is_active()), Reason::Age(age), Reason::Pattern(mismatch)];
+        if due && deliveries.is_empty() {
+            reasons.push(Reason::Absent(self.absence(shared, hook, no, event)?));
+        }
+        for Shown { id, dispatched, .. } in deliveries {
+            reasons.push(Reason::Begun { id, at: dispatched.created_at });
+            reasons.extend(dispatched.delivery.attempts.iter().cloned().map(Reason::Attempt));
+            reasons.push(Reason::Rest(rest(shared, id, &dispatched)));
+        }
+        Ok(reasons)
+    }
+
+    fn absence(
+        &self,
+        shared: &Shared,
+        hook: &Hook,
+        no: EventNo,
+        event: &Recorded,
+    ) -> Result<Absence, Failure> {
+        let cursor = shared.state.reader().get(&keys::fan_out(&hook.tenant, no));
+        let told = cursor.map_err(reading::damaged)?.map(|value| record::decode_u64(&value));
+        let told = told.transpose().map_err(|error| Failure::Damaged(error.to_string()))?;
+        if told.is_some_and(|told| told < hook.id.0) && hook.was_active_at(no) {
+            return Ok(Absence::FanOut);
+        }
+        let forgotten = self.clock().now().since(event.at) >= self.retain_deliveries_ms();
+        Ok(if forgotten { Absence::Forgotten } else { Absence::Inactive })
+    }
+}
+
+fn mismatch(hook: &Hook, kind: &EventType) -> Option<Mismatch> {
+    let Wish::Events(wish) = &hook.wish;
+    wish.pattern.explain(kind)
+}
+
+fn age(hook: &Hook, no: EventNo, delivered: bool) -> Age {
+    if hook.id.0 < no.0 {
+        Age::HookFirst
+    } else if delivered {
+        Age::Backfilled
+    } else if hook.backfill.is_some_and(|backfill| backfill.next <= no) {
+        Age::BackfillComing
+    } else {
+        Age::EventFirst
+    }
+}
+
+fn rest(shared: &Shared, id: DeliveryId, dispatched: &Dispatched) -> Rest {
+    match dispatched.delivery.phase {
+        Phase::Queued => Rest::Queued,
+        Phase::Pending { at } => {
+            let last = dispatched.delivery.attempts.last();
+            Rest::Next { attempt: last.map_or(1, |last| last.number.saturating_add(1)), at }
+        }
+        Phase::Leased { attempt, .. } if shared.outbox.is_sent(id) => Rest::Sent { attempt },
+        Phase::Leased { attempt, .. } => {
+            Rest::Waits { attempt, queued: shared.outbox.traffic().queued }
+        }
+        Phase::Held => Rest::Held,
+        Phase::Delivered { at } => Rest::Delivered { at },
+        Phase::Dead { at, why } => Rest::Dead { at, why, retried: dispatched.retried },
+        Phase::Dropped { at } => Rest::Dropped { at },
+    }
+}

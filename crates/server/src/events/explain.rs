@@ -1,0 +1,159 @@
+//! Why an event was delivered to a subscription, or was not, in sentences.
+
+use http::StatusCode;
+use reveille_core::delivery::Attempt;
+use reveille_engine::explain::{Absence, Age, Reason, Rest};
+use reveille_engine::{Refused, delivery_name};
+use serde_json::{Value, json};
+
+use super::Scope;
+use super::refusal::Refusal;
+use super::show::{event_type, found};
+use crate::Server;
+use crate::query::Query;
+use crate::reply::{self, Reply};
+
+/// What decided: a word for it, whether it is in favor of a delivery, and a sentence.
+type Step = (&'static str, bool, String);
+
+/// `GET /subscriptions/{id}/explain?eventId=ID`, or `?eventType=TYPE` for events that may come.
+pub(super) fn answer(
+    server: &Server,
+    scope: &Scope,
+    id: &str,
+    query: Option<&str>,
+) -> Result<Reply, Refusal> {
+    let query = Query::parse(query);
+    let hook = found(server, scope, id)?;
+    let (reasons, outcome) = match (query.get("eventId")?, query.get("eventType")?) {
+        (Some(id), None) => {
+            let event = server.engine.find_event(&hook.tenant, id)?;
+            let (no, event) = event.ok_or(Refused::NoEvent)?;
+            let reasons = server.engine.explain_event(&hook, no, &event)?;
+            let outcome = outcome(&reasons);
+            (reasons, outcome)
+        }
+        (None, Some(kind)) => {
+            let reasons = server.engine.explain_type(&hook, &event_type(kind)?);
+            let outcome = prospect(&reasons);
+            (reasons, outcome)
+        }
+        _ => {
+            let text = "Missing required query param: eventId, or eventType instead of it";
+            return Err(Refusal::bad("MISSING_PARAM", text));
+        }
+    };
+    let steps: Vec<Value> = reasons.iter().map(step).map(written).collect();
+    let answer = json!({ "subscriptionId": id, "steps": steps, "outcome": outcome });
+    Ok(reply::json(StatusCode::OK, &answer))
+}
+
+fn written((step, ok, detail): Step) -> Value {
+    json!({ "step": step, "ok": ok, "detail": detail })
+}
+
+fn step(reason: &Reason) -> Step {
+    match reason {
+        Reason::Active(true) => ("active", true, "the subscription is active".into()),
+        Reason::Active(false) => ("active", false, "the subscription is not active".into()),
+        Reason::Age(age) => of_age(*age),
+        Reason::Pattern(None) => ("pattern", true, "the pattern matches the type".into()),
+        Reason::Pattern(Some(mismatch)) => ("pattern", false, mismatch.to_string()),
+        Reason::Absent(absence) => of_absence(*absence),
+        Reason::Begun { id, at } => {
+            let detail = format!("delivery {} began at {}", delivery_name(*id), at.to_rfc3339());
+            ("delivery", true, detail)
+        }
+        Reason::Attempt(attempt) => of_attempt(attempt),
+        Reason::Rest(rest) => of_rest(rest),
+    }
+}
+
+fn of_age(age: Age) -> Step {
+    let (ok, detail) = match age {
+        Age::HookFirst => (true, "the subscription was there before the event"),
+        Age::Backfilled => (true, "the event is older, and was asked for when it was made"),
+        Age::BackfillComing => (true, "the event is older, and its turn comes: it was asked for"),
+        Age::EventFirst => (false, "the event is older than the subscription, and not asked for"),
+    };
+    ("age", ok, detail.into())
+}
+
+fn of_absence(absence: Absence) -> Step {
+    match absence {
+        Absence::FanOut => {
+            ("fan-out", true, "many subscriptions get this event, and its turn has not come".into())
+        }
+        Absence::Inactive => {
+            ("fan-out", false, "the subscription was not active when the event came".into())
+        }
+        Absence::Forgotten => {
+            let detail = "there is no delivery: the subscription was not active when the event \
+                          came, or the delivery ended so long ago that it was forgotten";
+            ("fan-out", false, detail.into())
+        }
+    }
+}
+
+fn of_attempt(attempt: &Attempt) -> Step {
+    let Attempt { number, took_ms, status, error, .. } = attempt;
+    let answer = match (error, status) {
+        (Some(error), _) => format!("failed: {error}"),
+        (None, Some(status)) => format!("was answered {status}"),
+        (None, None) => "was accepted".into(),
+    };
+    ("attempt", error.is_none(), format!("attempt {number} {answer}, after {took_ms} ms"))
+}
+
+fn of_rest(rest: &Rest) -> Step {
+    let (step, ok, detail) = match rest {
+        Rest::Queued => ("queue", true, "it waits until those before it have ended".into()),
+        Rest::Next { attempt, at } => {
+            let text = format!("attempt {attempt} is made at {}: each pause is", at.to_rfc3339());
+            ("next", true, format!("{text} twice the last, up to 5 minutes, and up to 1 s more"))
+        }
+        Rest::Waits { attempt, queued } => {
+            ("queue", true, format!("attempt {attempt} waits for its turn among {queued}"))
+        }
+        Rest::Sent { attempt } => ("queue", true, format!("attempt {attempt} is on its way")),
+        Rest::Held => ("queue", false, "it is held until the subscription is active again".into()),
+        Rest::Delivered { at } => ("end", true, format!("delivered at {}", at.to_rfc3339())),
+        Rest::Dead { at, retried, .. } => {
+            let then = if *retried { "; it was retried since" } else { "" };
+            ("end", false, format!("given up at {}: no attempts left{then}", at.to_rfc3339()))
+        }
+        Rest::Dropped { at } => ("end", false, format!("dropped at {}", at.to_rfc3339())),
+    };
+    (step, ok, detail)
+}
+
+/// What it all came to, in a word.
+fn outcome(reasons: &[Reason]) -> &'static str {
+    let says = |reason: &Reason| match reason {
+        Reason::Age(Age::BackfillComing) => Some("backfilling"),
+        Reason::Age(Age::EventFirst) => Some("not_asked_for"),
+        Reason::Pattern(Some(_)) => Some("not_matched"),
+        Reason::Absent(Absence::FanOut) => Some("fanning_out"),
+        Reason::Absent(Absence::Inactive) => Some("inactive"),
+        Reason::Absent(Absence::Forgotten) => Some("no_delivery"),
+        Reason::Rest(Rest::Queued | Rest::Waits { .. } | Rest::Sent { .. }) => Some("under_way"),
+        Reason::Rest(Rest::Next { .. }) => Some("waiting_for_retry"),
+        Reason::Rest(Rest::Held) => Some("held"),
+        Reason::Rest(Rest::Delivered { .. }) => Some("delivered"),
+        Reason::Rest(Rest::Dead { .. }) => Some("dead"),
+        Reason::Rest(Rest::Dropped { .. }) => Some("dropped"),
+        _ => None,
+    };
+    reasons.iter().rev().find_map(says).unwrap_or("no_delivery")
+}
+
+/// What would become of an event that comes now.
+fn prospect(reasons: &[Reason]) -> &'static str {
+    if reasons.iter().any(|reason| matches!(reason, Reason::Pattern(Some(_)))) {
+        "not_matched"
+    } else if reasons.contains(&Reason::Active(false)) {
+        "inactive"
+    } else {
+        "would_be_delivered"
+    }
+}
