@@ -19,7 +19,6 @@ use crate::committer::Shared;
 use crate::effect::Job;
 use crate::failure::Failure;
 use crate::herald::Dispatch;
-use crate::limits::WAITING_PER_HOOK;
 use crate::outbox::Errand;
 use crate::reading;
 
@@ -28,21 +27,50 @@ const RESPONSE_BYTES_MAX: usize = 4 << 10;
 /// How long an error text may be that is kept with an attempt.
 const ERROR_BYTES_MAX: usize = 256;
 
-/// Something to say, or not.
-enum Ready {
-    Send(Box<Dispatch>),
-    /// The hook is not active.
+/// What is to be done about an attempt whose turn it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ready {
+    /// It is made: this event, with these words.
+    Send(Box<Recorded>, Bytes),
+    /// It is not made: the hook is not active.
     Held,
     /// There is nothing to be done any more.
     Nothing,
 }
 
+/// Whether an attempt is still to be made, and what is to be said.
+pub fn ready(reader: &Reader, hook: &Hook, job: &Job) -> Result<Ready, Failure> {
+    let dispatched = dispatched(reader, job.id)?;
+    let current = dispatched.is_some_and(|it| {
+        matches!(it.delivery.phase, Phase::Leased { attempt, .. } if attempt == job.attempt)
+    });
+    if !current {
+        return Ok(Ready::Nothing);
+    }
+    if !hook.is_active() {
+        return Ok(Ready::Held);
+    }
+    let Some(event) = event(reader, hook, job.id.no)? else {
+        return Err(Failure::Damaged(format!("event {} is gone", job.id.no.event.0)));
+    };
+    let words = match &job.words {
+        Some(words) => words.clone(),
+        None => words_of(reader, &event)?,
+    };
+    Ok(Ready::Send(Box::new(event), words))
+}
+
 impl Outbound {
     pub(super) async fn deliver(self: Arc<Outbound>, job: Job) {
         let mut slow = false;
-        match self.ready(&job) {
-            Ok(Ready::Send(dispatch)) => {
-                let delivered = self.try_once(*dispatch, &mut slow).await;
+        let hook = self.shared.lock().registry.hooks.get(job.id.hook).cloned();
+        let Some(hook) = hook else {
+            return self.shared.outbox.ended(&Errand::Deliver(job), slow);
+        };
+        match ready(&self.shared.state.reader(), &hook, &job) {
+            Ok(Ready::Send(event, words)) => {
+                let dispatch = self.dispatch(hook, &job, *event, words);
+                let delivered = self.try_once(dispatch, &mut slow).await;
                 self.report(&Command::Delivered(Box::new(delivered))).await;
             }
             Ok(Ready::Held) => {
@@ -54,36 +82,13 @@ impl Outbound {
         self.shared.outbox.ended(&Errand::Deliver(job), slow);
     }
 
-    /// What is to be said, if the attempt is still to be made.
-    fn ready(&self, job: &Job) -> Result<Ready, Failure> {
-        let hook = self.shared.lock().registry.hooks.get(job.id.hook).cloned();
-        let Some(hook) = hook else {
-            return Ok(Ready::Nothing);
-        };
-        let reader = self.shared.state.reader();
-        let dispatched = dispatched(&reader, job.id)?;
-        let current = dispatched.is_some_and(|it| {
-            matches!(it.delivery.phase, Phase::Leased { attempt, .. } if attempt == job.attempt)
-        });
-        if !current {
-            return Ok(Ready::Nothing);
-        }
-        if !hook.is_active() {
-            return Ok(Ready::Held);
-        }
-        let Some(event) = event(&reader, &hook, job.id.no)? else {
-            return Err(Failure::Damaged(format!("event {} is gone", job.id.no.event.0)));
-        };
-        let words = match &job.words {
-            Some(words) => words.clone(),
-            None => words_of(&reader, &event)?,
-        };
+    /// What is to be put into words.
+    fn dispatch(&self, hook: Arc<Hook>, job: &Job, event: Recorded, words: Bytes) -> Dispatch {
         let (id, attempt, now) = (job.id, job.attempt, self.clock.now());
-        if attempt == 1 && job.id.no.round == 0 {
+        if attempt == 1 && id.no.round == 0 {
             self.shared.metrics.delivering.sent(now.since(event.at));
         }
-        let dispatch = Dispatch { hook, id, attempt, event: event.id, words, now };
-        Ok(Ready::Send(Box::new(dispatch)))
+        Dispatch { hook, id, attempt, event: event.id, words, now }
     }
 
     async fn try_once(&self, dispatch: Dispatch, slow: &mut bool) -> Delivered {
@@ -192,14 +197,14 @@ fn push(shared: &Shared, hook: &Hook, id: DeliveryId, dispatched: &Dispatched) {
 }
 
 /// Fills the memory up with deliveries of a hook that found no room there, from one on.
-pub(crate) fn refill(shared: &Shared, id: HookId, from: DeliveryNo) {
+pub fn refill(shared: &Shared, id: HookId, from: DeliveryNo) {
     let Some(hook) = shared.lock().registry.hooks.get(id).cloned() else {
         return;
     };
     let reader = shared.state.reader();
     let (mut next, to) =
         (keys::delivery(DeliveryId { hook: id, no: from }), keys::deliveries(id).1);
-    let mut room = WAITING_PER_HOOK;
+    let mut room = shared.outbox.waiting_per_hook();
     loop {
         let found: Vec<Pair> = match reader.range(&next, &to, REFILL_SLICE) {
             Ok(found) => found,
