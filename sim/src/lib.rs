@@ -25,6 +25,7 @@ mod random;
 mod readers;
 mod request;
 mod schedule;
+mod server;
 mod table;
 mod trace;
 mod wake;
