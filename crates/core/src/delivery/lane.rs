@@ -1,7 +1,8 @@
 //! Lanes: deliveries that are made one after another, in the order of their events.
 //!
-//! A lane is known by its first delivery that has not ended and its last. What lies between is
-//! found by looking for the next one above the first: the keys of waiting deliveries are in order.
+//! A lane is known by the delivery whose turn it is and the last of those that wait behind it. Who
+//! comes next is found by looking for the first: the keys of waiting deliveries are in order. One
+//! that is made again may come before the one whose turn it is.
 
 use super::id::DeliveryNo;
 
@@ -10,7 +11,7 @@ use super::id::DeliveryNo;
 pub struct Lane {
     /// Whose turn it is.
     pub head: DeliveryNo,
-    /// Who joined last.
+    /// The last of those that wait; whose turn it is if nobody does.
     pub last: DeliveryNo,
 }
 
@@ -19,17 +20,18 @@ pub struct Lane {
 pub enum Next {
     /// Nobody waits: the lane is no more.
     Empty,
-    /// It is the turn of the first one above the head.
-    Above,
+    /// It is the turn of the first one that waits.
+    First,
     /// It was not the head: nothing follows.
     Nothing,
 }
 
 impl Lane {
-    /// Lets a delivery in, which comes after all that are there. Says whether it is its turn.
+    /// Lets a delivery in. Says whether it is its turn.
     pub fn join(lane: Option<Lane>, delivery: DeliveryNo) -> (Lane, bool) {
         match lane {
             None => (Lane { head: delivery, last: delivery }, true),
+            Some(Lane { head, last }) if head == last => (Lane { head, last: delivery }, false),
             Some(Lane { head, last }) => (Lane { head, last: last.max(delivery) }, false),
         }
     }
@@ -41,7 +43,7 @@ impl Lane {
         } else if self.head == self.last {
             Next::Empty
         } else {
-            Next::Above
+            Next::First
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use reveille_core::delivery::hook::{Hook, Tally};
-use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
+use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::delivery::lane::{Lane, Next};
 use reveille_core::delivery::{Attempt, Delivery, Given, Input, Order, Phase, Step, Verdict};
 use reveille_core::{Millis, Tenant};
@@ -166,11 +166,8 @@ fn move_on(txn: &mut Txn<'_>, hook: &Hook, number: u64, ended: DeliveryNo) -> Re
             txn.remove(&keys::lane(hook.id, number));
             Ok(())
         }
-        Next::Above => {
-            let (from, to) = keys::waiting_behind(hook.id, number, ended);
-            let found = txn.range(&from, &to, 2)?;
-            let next = found.pairs.first().and_then(|(key, _)| keys::parse_waiting(key));
-            let Some(head) = next else {
+        Next::First => {
+            let Some(head) = first_waiting(txn, hook, number)? else {
                 txn.remove(&keys::lane(hook.id, number));
                 return Ok(());
             };
@@ -179,6 +176,18 @@ fn move_on(txn: &mut Txn<'_>, hook: &Hook, number: u64, ended: DeliveryNo) -> Re
             advance(txn, hook, DeliveryId { hook: hook.id, no: head }, Input::Turn)
         }
     }
+}
+
+/// The first delivery that waits in a lane.
+fn first_waiting(
+    txn: &mut Txn<'_>,
+    hook: &Hook,
+    number: u64,
+) -> Result<Option<DeliveryNo>, Missing> {
+    let none = DeliveryNo { event: EventNo(0), round: 0 };
+    let (from, to) = keys::waiting_behind(hook.id, number, none);
+    let first = txn.first(from, &to, 2)?;
+    Ok(first.and_then(|key| keys::parse_waiting(&key)))
 }
 
 /// Lets a delivery that is kept take a step, and keeps what becomes of it.

@@ -41,9 +41,9 @@ pub enum Ready {
 /// Whether an attempt is still to be made, and what is to be said.
 pub fn ready(reader: &Reader, hook: &Hook, job: &Job) -> Result<Ready, Failure> {
     let dispatched = dispatched(reader, job.id)?;
-    let current = dispatched.is_some_and(|it| {
-        matches!(it.delivery.phase, Phase::Leased { attempt, .. } if attempt == job.attempt)
-    });
+    let current = dispatched.is_some_and(
+        |it| matches!(it.delivery.phase, Phase::Leased { attempt, .. } if attempt == job.attempt),
+    );
     if !current {
         return Ok(Ready::Nothing);
     }
