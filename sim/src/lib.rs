@@ -16,6 +16,7 @@
 
 mod audit;
 mod crash;
+mod deliver;
 mod errand;
 mod finale;
 mod life;
@@ -25,6 +26,7 @@ mod random;
 mod readers;
 mod request;
 mod schedule;
+mod server;
 mod table;
 mod trace;
 mod wake;
@@ -44,6 +46,8 @@ pub struct Options {
     pub unsynced: bool,
     /// Subscriptions and their consumers instead of streams.
     pub wakes: bool,
+    /// Events, hooks and their deliveries instead of streams.
+    pub deliveries: bool,
     /// Every step is printed.
     pub trace: bool,
 }
@@ -73,6 +77,9 @@ pub fn run(seed: u64, options: Options) -> Result<Report, Failure> {
     let failed = |step, violated: world::Violated| Failure { seed, step, what: violated.0 };
     if options.wakes {
         return wake::run(seed, options).map_err(|(step, violated)| failed(step, violated));
+    }
+    if options.deliveries {
+        return deliver::run(seed, options).map_err(|(step, violated)| failed(step, violated));
     }
     let mut world = World::new(seed, options).map_err(|error| failed(0, error))?;
     match world.run() {

@@ -13,6 +13,7 @@ use reveille_store::open::{self, Opened};
 
 use crate::mode::Mode;
 use crate::random::Random;
+use crate::server::Base;
 use crate::table::SimTable;
 
 /// The real engine over a simulated disk, without its threads.
@@ -24,6 +25,15 @@ pub(crate) struct Life {
 }
 
 impl Life {
+    /// Opens the store of a world as it is on the disk.
+    pub(crate) fn again(base: &mut Base, settings: Settings) -> Result<Life, String> {
+        let salt = base.random.next();
+        let begun = Life::begin(&base.disk, &base.table, &base.mode, base.now, salt, settings);
+        let (life, recovered) = begun?;
+        base.trace.note(&format!("recovered {recovered:?}"));
+        Ok(life)
+    }
+
     /// Opens the store as the engine does.
     pub(crate) fn begin(
         disk: &SimDisk,

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use reveille_sim::{Options, Tally, run};
 
-const USAGE: &str = "usage: reveille-sim [--seeds N] [--first S] [--seed S] [--trace] [--lag] [--unsynced] [--wakes]";
+const USAGE: &str = "usage: reveille-sim [--seeds N] [--first S] [--seed S] [--trace] [--lag] [--unsynced] [--wakes | --deliveries]";
 
 /// For whoever panics in the middle of a seed.
 static SEED: AtomicU64 = AtomicU64::new(0);
@@ -41,10 +41,14 @@ fn main() -> ExitCode {
             Ok(report) => total.add(&report.tally),
             Err(failure) => {
                 let lag = if arguments.options.lag { " --lag" } else { "" };
-                let wakes = if arguments.options.wakes { " --wakes" } else { "" };
+                let world = match arguments.options {
+                    Options { wakes: true, .. } => " --wakes",
+                    Options { deliveries: true, .. } => " --deliveries",
+                    _ => "",
+                };
                 let unsynced = if arguments.options.unsynced { " --unsynced" } else { "" };
                 println!("seed {seed} failed at step {}: {}", failure.step, failure.what);
-                println!("again with: reveille-sim --seed {seed} --trace{lag}{unsynced}{wakes}");
+                println!("again with: reveille-sim --seed {seed} --trace{lag}{unsynced}{world}");
                 return ExitCode::FAILURE;
             }
         }
@@ -68,6 +72,7 @@ fn parse(arguments: impl Iterator<Item = String>) -> Option<Arguments> {
             "--trace" => parsed.options.trace = true,
             "--lag" => parsed.options.lag = true,
             "--wakes" => parsed.options.wakes = true,
+            "--deliveries" => parsed.options.deliveries = true,
             "--unsynced" => parsed.options.unsynced = true,
             _ => return None,
         }

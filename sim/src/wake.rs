@@ -15,15 +15,12 @@
 //! endpoint   attempts on their way, and how they are answered
 //! agent      whoever was woken, and what it reports
 //! oracle     whether a report must be heard
-//! worker     the due index at work
-//! crash      how a life ends, and that the next one finds the same
 //! finale     everything heals: everybody is told of everything, and in the end nothing is left
 //! ```
 
 mod agent;
 mod audit;
 mod beginnings;
-mod crash;
 mod endpoint;
 mod errand;
 mod finale;
@@ -31,7 +28,6 @@ mod history;
 mod oracle;
 mod schedule;
 mod snapshot;
-mod worker;
 mod workload;
 mod world;
 
@@ -43,9 +39,9 @@ pub(crate) fn run(seed: u64, options: Options) -> Result<Report, (u64, Violated)
     let mut wakes = world::Wakes::new(seed, options).map_err(|error| (0, error))?;
     match wakes.run() {
         Ok(()) => {
-            let hash = (wakes.trace.hash(), wakes.disk.trace_hash());
-            Ok(Report { hash, tally: wakes.tally })
+            let hash = (wakes.base.trace.hash(), wakes.base.disk.trace_hash());
+            Ok(Report { hash, tally: wakes.base.tally })
         }
-        Err(violated) => Err((wakes.trace.step, violated)),
+        Err(violated) => Err((wakes.base.trace.step, violated)),
     }
 }

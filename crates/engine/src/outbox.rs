@@ -116,6 +116,17 @@ impl Outbox {
         self.lock().set_concurrency(concurrency);
     }
 
+    /// Sets how many deliveries of one hook may wait in memory; see
+    /// [`WAITING_PER_HOOK`](crate::limits::WAITING_PER_HOOK).
+    pub fn set_waiting_per_hook(&self, most: usize) {
+        self.lock().set_waiting_per_hook(most);
+    }
+
+    /// How many deliveries of one hook may wait in memory.
+    pub fn waiting_per_hook(&self) -> usize {
+        self.lock().waiting_per_hook()
+    }
+
     /// Adds an attempt, unless it is there already.
     pub fn push(&self, errand: Errand) {
         let added = self.lock().push(errand);

@@ -217,6 +217,26 @@ impl<'a> Txn<'a> {
         Ok(Found { pairs, complete, last })
     }
 
+    /// The first key from `from` to before `to`, read in slices of this size.
+    pub(crate) fn first(
+        &mut self,
+        mut from: Bytes,
+        to: &Bytes,
+        slice: usize,
+    ) -> Result<Option<Bytes>, Missing> {
+        loop {
+            let found = self.range(&from, to, slice)?;
+            if let Some((key, _)) = found.pairs.into_iter().next() {
+                return Ok(Some(key));
+            }
+            // All that was read is gone meanwhile, and there may be more.
+            match found.last {
+                Some(last) => from = keys::above(&last),
+                None => return Ok(None),
+            }
+        }
+    }
+
     /// The stream at a path, soft-deleted ones included. One whose time has come is ended here.
     pub(crate) fn live_head(
         &mut self,

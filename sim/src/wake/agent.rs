@@ -17,6 +17,7 @@ use reveille_store::keys::ConsumerKey;
 
 use super::errand::Owner;
 use super::world::Wakes;
+use crate::server::Server;
 use crate::world::{Checked, violated};
 
 /// Somebody who was told of a wake.
@@ -52,15 +53,15 @@ impl Agent {
 impl Wakes {
     /// Somebody who was woken does something.
     pub(crate) fn act(&mut self) -> Checked<bool> {
-        let zombies = !self.honest && self.random.one_in(6);
+        let zombies = !self.base.honest && self.base.random.one_in(6);
         let may = |agent: &Agent| !agent.busy && agent.retired == zombies;
         let free: Vec<usize> =
             (0..self.agents.len()).filter(|index| may(&self.agents[*index])).collect();
         if free.is_empty() {
             return Ok(false);
         }
-        let index = *self.random.pick(&free);
-        let repeat = !self.honest && self.random.one_in(5);
+        let index = *self.base.random.pick(&free);
+        let repeat = !self.base.honest && self.base.random.one_in(5);
         let (command, tokens) = match &self.agents[index].last {
             Some(last) if repeat => last.clone(),
             _ if self.agents[index].key.path.is_some() => self.callback(index),
@@ -79,24 +80,25 @@ impl Wakes {
         let mut acks = Vec::new();
         for path in self.agents[index].paths.clone() {
             let Some(tail) = self.seen.streams.get(&path).map(|head| head.tail) else { continue };
-            let to = match self.random.below(if self.honest { 1 } else { 14 }) {
+            let to = match self.base.random.below(if self.base.honest { 1 } else { 14 }) {
                 0..9 => Some(Some(tail)),
-                9 => Some(Some(Offset::new(self.random.below(tail.position() + 1)))),
+                9 => Some(Some(Offset::new(self.base.random.below(tail.position() + 1)))),
                 10 => continue,
-                11 => Some(Some(tail.plus(1 + self.random.below(50)))),
+                11 => Some(Some(tail.plus(1 + self.base.random.below(50)))),
                 12 => Some(None),
                 _ => None,
             };
             acks.push(Ack { path: path.as_str().into(), offset: to });
         }
-        if !self.honest && self.random.one_in(16) {
+        if !self.base.honest && self.base.random.one_in(16) {
             acks.push(Ack { path: "/nowhere".into(), offset: Some(Some(Offset::new(3))) });
         }
         acks
     }
 
     fn callback(&mut self, index: usize) -> (Command, Vec<(StreamPath, String)>) {
-        let acks = if self.honest || !self.random.one_in(5) { self.acks(index) } else { vec![] };
+        let acks =
+            if self.base.honest || !self.base.random.one_in(5) { self.acks(index) } else { vec![] };
         let agent = &self.agents[index];
         let mut report = Report {
             claims: agent.claims.clone(),
@@ -110,25 +112,25 @@ impl Wakes {
             appends: Vec::new(),
         };
         let mut tokens = Vec::new();
-        if self.honest {
+        if self.base.honest {
             return (Command::Report(Box::new(report)), tokens);
         }
-        report.done = self.random.one_in(2);
-        match self.random.below(16) {
+        report.done = self.base.random.one_in(2);
+        match self.base.random.below(16) {
             0..4 => report.wake_id = None,
             4 => report.wake_id = Some(Err(())),
-            5 => report.epoch = (report.epoch + 1).saturating_sub(self.random.below(3)),
+            5 => report.epoch = (report.epoch + 1).saturating_sub(self.base.random.below(3)),
             6 => report.wake_id = Some(Ok(WakeId([7; 12]))),
             _ => {}
         }
-        if self.random.one_in(4) {
-            report.subscribe.push(self.random.pick(&self.paths).clone());
+        if self.base.random.one_in(4) {
+            report.subscribe.push(self.base.random.pick(&self.paths).clone());
         }
-        if self.random.one_in(8) {
-            report.unsubscribe.push(self.random.pick(&self.paths).clone());
+        if self.base.random.one_in(8) {
+            report.unsubscribe.push(self.base.random.pick(&self.paths).clone());
         }
-        if self.random.one_in(4) {
-            let path = self.random.pick(&self.paths[..5]).clone();
+        if self.base.random.one_in(4) {
+            let path = self.base.random.pick(&self.paths[..5]).clone();
             let token = format!("#{}", self.next_number());
             report.appends.push((path.clone(), text(&token)));
             tokens.push((path, token));
@@ -137,21 +139,22 @@ impl Wakes {
     }
 
     fn lease_report(&mut self, index: usize) -> Command {
-        let acks = if self.honest || !self.random.one_in(5) { self.acks(index) } else { vec![] };
+        let acks =
+            if self.base.honest || !self.base.random.one_in(5) { self.acks(index) } else { vec![] };
         let agent = &self.agents[index];
         let name = agent.claims.consumer.clone();
         let (claims, mut generation) = (agent.claims.clone(), agent.epoch);
         let mut wake_id = Ok(agent.wake_id);
         let mut done = true;
-        if !self.honest {
-            done = self.random.one_in(2);
-            match self.random.below(16) {
+        if !self.base.honest {
+            done = self.base.random.one_in(2);
+            match self.base.random.below(16) {
                 0 => wake_id = Err(()),
-                1 => generation = (generation + 1).saturating_sub(self.random.below(3)),
+                1 => generation = (generation + 1).saturating_sub(self.base.random.below(3)),
                 _ => {}
             }
         }
-        let request = if !self.honest && self.random.one_in(8) {
+        let request = if !self.base.honest && self.base.random.one_in(8) {
             LeaseRequest::Release { claims, generation, wake_id }
         } else {
             LeaseRequest::Report { claims, generation, wake_id, acks, done }
@@ -161,7 +164,7 @@ impl Wakes {
 
     /// What an agent makes of the answer to its report.
     pub(crate) fn agent_told(&mut self, id: u64, command: &Command, outcome: &Outcome) -> Checked {
-        let expires_at = self.now + self.timings.token_ttl_ms;
+        let expires_at = self.base.now + self.timings.token_ttl_ms;
         let Some(agent) = self.agents.iter_mut().find(|agent| agent.id == id) else {
             return Ok(());
         };

@@ -12,6 +12,7 @@ use reveille_store::record::Enrolled;
 
 use super::snapshot::Snapshot;
 use super::world::Wakes;
+use crate::server::Server;
 use crate::world::{Checked, violated};
 
 impl Wakes {

@@ -16,6 +16,7 @@ use reveille_engine::outbox::Errand;
 use super::agent::Agent;
 use super::errand::Owner;
 use super::world::Wakes;
+use crate::server::Server;
 use crate::world::{Checked, violated};
 
 /// An attempt that is on its way.
@@ -54,7 +55,7 @@ impl Wakes {
             &shared.state.reader(),
             &subscription,
             &told,
-            self.now,
+            self.base.now,
             &shared.touches,
         );
         let current = current.map_err(|error| violated(format!("no notice: {error}")))?;
@@ -68,11 +69,11 @@ impl Wakes {
         if !matches!(subscription.asked.target, Target::Webhook(_)) {
             return Err(violated(format!("{told:?} is for nobody")));
         }
-        self.tally.wakes += 1;
-        let plan = if self.honest {
+        self.base.tally.wakes += 1;
+        let plan = if self.base.honest {
             Plan::Accept
         } else {
-            self.random.weighted(&[
+            self.base.random.weighted(&[
                 (40, Plan::Accept),
                 (20, Plan::Done),
                 (20, Plan::Fail),
@@ -81,16 +82,16 @@ impl Wakes {
         };
         // Some lie: they accept and never call. Others call although they seemed to fail.
         let works = match plan {
-            Plan::Accept => self.honest || !self.random.one_in(5),
-            Plan::Done | Plan::Fail => self.random.one_in(8),
-            Plan::Hang => self.random.one_in(2),
+            Plan::Accept => self.base.honest || !self.base.random.one_in(5),
+            Plan::Done | Plan::Fail => self.base.random.one_in(8),
+            Plan::Hang => self.base.random.one_in(2),
         };
         if let (true, Some(wake_id)) = (works, wake_id) {
             let primary = enrolled.primary.map_or(0, |id| id.0);
             self.wake_agent(&subscription, &told, wake_id, primary, streams.clone());
         }
         let id = self.next_number();
-        let (sent_at, answered) = (self.now, false);
+        let (sent_at, answered) = (self.base.now, false);
         self.posts.push(Post { id, told, streams, sent_at, plan, answered });
         Ok(true)
     }
@@ -114,13 +115,13 @@ impl Wakes {
             subscription: subscription.id.0,
             stream,
             epoch: told.epoch,
-            expires_at: self.now + self.timings.token_ttl_ms,
+            expires_at: self.base.now + self.timings.token_ttl_ms,
         };
         let id = self.next_number();
         let key = told.consumer.clone();
         let paths = streams.into_iter().map(|it| it.path).collect();
         self.agents.push(Agent::new(id, key, told.epoch, wake_id, claims, paths));
-        if self.agents.len() > 24 && !self.honest {
+        if self.agents.len() > 24 && !self.base.honest {
             self.agents.remove(0);
         }
     }
@@ -132,9 +133,9 @@ impl Wakes {
         if open.is_empty() {
             return Ok(false);
         }
-        let index = *self.random.pick(&open);
-        let twice = !self.honest && self.random.one_in(10);
-        let (now, timeout) = (self.now, self.timings.webhook_timeout_ms);
+        let index = *self.base.random.pick(&open);
+        let twice = !self.base.honest && self.base.random.one_in(10);
+        let (now, timeout) = (self.base.now, self.timings.webhook_timeout_ms);
         let post = &mut self.posts[index];
         let late = post.sent_at + timeout <= now;
         let (answer, error) = match post.plan {

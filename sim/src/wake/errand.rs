@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 
 use super::oracle::Verdict;
 use super::world::Wakes;
+use crate::server::Server;
 use crate::world::{Checked, violated};
 
 /// Who is waiting for the outcome.
@@ -112,8 +113,7 @@ impl Wakes {
 
     /// Asks the partition; the outcome if it is there at once.
     fn submit(&mut self, errand: &mut Errand) -> Checked<Option<Outcome>> {
-        let room = (self.mode.segment_bytes - 4096) * 3 / 4;
-        if self.open_weight > 0 && self.open_weight + WEIGHT > room {
+        if !self.base.has_room(WEIGHT) {
             return Ok(None);
         }
         errand.rounds += 1;
@@ -126,14 +126,15 @@ impl Wakes {
         let at = errand.tokens.iter().map(|(path, _)| self.seen.streams.get(path).map(|it| it.id));
         errand.verdict.streams = at.collect();
         let (reply, mut answer) = oneshot::channel();
-        let submitted = shared.lock().submit(&errand.command, &errand.fetched, self.now, reply);
+        let submitted =
+            shared.lock().submit(&errand.command, &errand.fetched, self.base.now, reply);
         match submitted {
             Submitted::NoRoom(_) => Err(violated("no room for so little".into())),
             Submitted::Missing(wanted, _) => {
-                self.tally.fetches += 1;
+                self.base.tally.fetches += 1;
                 for it in wanted {
                     if errand.wanted.contains(&it) {
-                        self.tally.stale += 1;
+                        self.base.tally.stale += 1;
                     } else {
                         errand.wanted.push(it);
                     }
@@ -150,9 +151,8 @@ impl Wakes {
                         Err(violated(format!("S6: {what} changes something and comes too late")))
                     }
                     Err(oneshot::error::TryRecvError::Empty) => {
-                        errand.stage = Stage::Waiting { answer, batch: self.open_batch };
-                        self.open_weight += WEIGHT;
-                        self.opened_at.get_or_insert(self.now);
+                        errand.stage = Stage::Waiting { answer, batch: self.base.open_batch };
+                        self.base.decided(WEIGHT);
                         Ok(None)
                     }
                     Err(oneshot::error::TryRecvError::Closed) => {
@@ -165,7 +165,7 @@ impl Wakes {
 
     /// An errand has its outcome.
     pub(crate) fn told(&mut self, errand: Errand, outcome: Outcome) -> Checked {
-        self.tally.answers += 1;
+        self.base.tally.answers += 1;
         self.note(&format!("told {:?}: {outcome:?}", errand.owner));
         if let Err(Failure::Damaged(what)) = &outcome {
             return Err(violated(format!("damaged: {what}")));
@@ -179,8 +179,8 @@ impl Wakes {
         }
         match errand.owner {
             Owner::Worker => {
-                self.tally.obligations += u64::from(outcome.is_ok());
-                self.worker.told(outcome.is_ok(), self.now);
+                self.base.tally.obligations += u64::from(outcome.is_ok());
+                self.base.worker.told(outcome.is_ok(), self.base.now);
             }
             Owner::Post(id) => self.answer_is_home(id),
             Owner::Agent(id) => self.agent_told(id, &errand.command, &outcome)?,

@@ -11,6 +11,7 @@ use super::audit::waits_to_be_claimed;
 use super::errand::Owner;
 use super::world::Wakes;
 use crate::crash::Death;
+use crate::server::Server;
 use crate::world::{Checked, violated};
 
 /// Longer than any timer, token or lifetime.
@@ -23,12 +24,12 @@ const WAITS_MAX: u32 = 600;
 impl Wakes {
     pub(crate) fn finale(&mut self) -> Checked {
         self.note("finale");
-        self.honest = true;
-        if self.faulty || self.full_once {
+        self.base.honest = true;
+        if self.base.faulty || self.base.full_once {
             self.die(Death::Power)?;
         }
         self.life().keeper.watch_disk();
-        self.set_clock(self.latest + 1);
+        self.set_clock(self.base.latest + 1);
         for agent in &mut self.agents {
             agent.retired = true;
         }
@@ -39,14 +40,14 @@ impl Wakes {
         self.work_off()?;
         self.nothing_of_subscriptions()?;
         // A stream whose time has come cannot be deleted, only ended.
-        self.set_clock(self.latest + LONG_MS);
+        self.set_clock(self.base.latest + LONG_MS);
         self.work_off()?;
         for path in self.paths.clone() {
             let command = Command::Delete { tenant: self.tenant.clone(), path };
             self.send(Owner::Client, command);
         }
         self.work_off()?;
-        self.set_clock(self.latest + LONG_MS);
+        self.set_clock(self.base.latest + LONG_MS);
         self.work_off()?;
         self.nothing_left()?;
         self.die(Death::Power)?;
@@ -56,7 +57,7 @@ impl Wakes {
 
     /// One turn of everything that can go on without time passing.
     fn turn(&mut self) -> Checked<bool> {
-        self.trace.step += 1;
+        self.base.trace.step += 1;
         self.work()?;
         let mut moved = false;
         while self.post()? || self.answer()? || self.act()? {
@@ -69,14 +70,14 @@ impl Wakes {
             }
         }
         self.take();
-        moved |= self.taken.is_some();
+        moved |= self.base.taken.is_some();
         let result = self.commit()?;
         self.survive(result)?;
-        if self.random.one_in(8) {
+        if self.base.random.one_in(8) {
             let result = self.life_mut().keeper.apply();
             self.survive(result)?;
         }
-        let asleep = self.worker.sleeps_until().is_some_and(|at| at > self.now);
+        let asleep = self.base.worker.sleeps_until().is_some_and(|at| at > self.base.now);
         self.agents.retain(|agent| !agent.retired);
         Ok(moved || !asleep || !self.errands.is_empty())
     }
@@ -105,9 +106,9 @@ impl Wakes {
                 None if !claims => return self.all_is_told(),
                 None => {}
                 // What is due already waits for a worker that pauses after a failure.
-                Some(at) if at <= self.now => {
-                    let resumes = self.worker.sleeps_until().unwrap_or(self.now);
-                    self.set_clock(resumes.max(self.now + 1));
+                Some(at) if at <= self.base.now => {
+                    let resumes = self.base.worker.sleeps_until().unwrap_or(self.base.now);
+                    self.set_clock(resumes.max(self.base.now + 1));
                 }
                 Some(at) => self.set_clock(at),
             }
@@ -157,7 +158,7 @@ impl Wakes {
                 }
             }
         }
-        self.tally.reads += 1;
+        self.base.tally.reads += 1;
         Ok(())
     }
 

@@ -14,6 +14,7 @@ use reveille_store::keys::ConsumerKey;
 
 use super::errand::Errand;
 use super::world::Wakes;
+use crate::server::Server;
 use crate::world::{Checked, violated};
 
 /// What must become of a command.
@@ -97,7 +98,7 @@ impl Wakes {
     fn living(&self, path: &StreamPath) -> Option<&Head> {
         let head = self.seen.streams.get(path)?;
         let expires_at = self.life().shared.touches.expires_at(head);
-        (!head.soft_deleted && self.now < expires_at).then_some(head)
+        (!head.soft_deleted && self.base.now < expires_at).then_some(head)
     }
 
     /// Whether an answer comes after its wake, to a consumer whose streams are all there.
@@ -153,7 +154,7 @@ impl Wakes {
             && incarnation.is_some()
             && incarnation == enrolled.primary
             && claims.stream == incarnation.map_or(0, |id| id.0)
-            && self.now < claims.expires_at
+            && self.base.now < claims.expires_at
             && report.epoch == consumer.epoch
             && wake
             && !matches!(consumer.phase, Phase::Gone(_));
@@ -217,7 +218,7 @@ impl Wakes {
         let good = at_work
             && claims.subscription == subscription.id.0
             && claims.epoch == generation
-            && self.now < claims.expires_at
+            && self.base.now < claims.expires_at
             && generation == epoch
             && wake_id.is_ok_and(|claimed| Some(claimed) == wake);
         let exactly = if good && acks > 0 { None } else { Some(good) };

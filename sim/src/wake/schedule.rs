@@ -2,6 +2,7 @@
 
 use super::errand::Owner;
 use super::world::Wakes;
+use crate::server::Server;
 use crate::world::Checked;
 
 #[derive(Debug, Clone, Copy)]
@@ -29,17 +30,17 @@ impl Wakes {
     /// Lives through the whole run.
     pub(crate) fn run(&mut self) -> Checked {
         self.prepare();
-        for _ in 0..self.mode.steps {
-            self.trace.step += 1;
-            self.tally.steps += 1;
+        for _ in 0..self.base.mode.steps {
+            self.base.trace.step += 1;
+            self.base.tally.steps += 1;
             self.step()?;
         }
         self.finale()
     }
 
     fn step(&mut self) -> Checked {
-        let mode = &self.mode;
-        let step = self.random.weighted(&[
+        let mode = &self.base.mode;
+        let step = self.base.random.weighted(&[
             (500, Step::Errand),
             (90, Step::Client),
             (mode.commits, Step::Take),
@@ -96,35 +97,15 @@ impl Wakes {
         if movable.is_empty() {
             return Ok(());
         }
-        let index = *self.random.pick(&movable);
+        let index = *self.base.random.pick(&movable);
         self.go_on(index)
     }
 
     /// A client has an idea, if not too many are on their way.
     fn client(&mut self) {
         let clients = self.errands.iter().filter(|errand| errand.owner == Owner::Client);
-        if clients.count() < self.mode.clients {
+        if clients.count() < self.base.mode.clients {
             self.invent();
         }
-    }
-
-    /// The committer has nothing to do.
-    fn seal(&mut self) -> Checked {
-        if self.taken.is_some() || !self.life().shared.lock().is_idle() {
-            return Ok(());
-        }
-        let result = self.life_mut().committer.seal();
-        self.survive(result)
-    }
-
-    fn pass_time(&mut self) {
-        let millis = match self.random.below(20) {
-            0..8 => self.random.below(200),
-            8..16 => self.random.below(6_000),
-            16..19 => self.random.below(60_000),
-            _ => self.random.below(7_200_000),
-        };
-        self.set_clock(self.now + millis);
-        self.note(&format!("{millis} ms pass"));
     }
 }

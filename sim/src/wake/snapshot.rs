@@ -90,6 +90,16 @@ impl Snapshot {
         Ok(())
     }
 
+    /// A crash changes nothing.
+    pub(crate) fn same_as(&self, before: &BTreeMap<Bytes, Bytes>) -> Checked {
+        if self.raw == *before {
+            return Ok(());
+        }
+        let lost: Vec<_> = before.iter().filter(|(k, v)| self.raw.get(*k) != Some(v)).collect();
+        let new: Vec<_> = self.raw.iter().filter(|(k, v)| before.get(*k) != Some(v)).collect();
+        Err(violated(format!("after the crash {lost:?} are gone, {new:?} are there")))
+    }
+
     /// The tail of the stream that is followed; `None` if there is no such stream.
     pub(crate) fn tail(&self, link: &Link) -> Option<Offset> {
         let head = self.streams.get(&link.path)?;

@@ -34,7 +34,7 @@ impl Wakes {
     /// Most streams and some subscriptions are there from the beginning.
     pub(crate) fn prepare(&mut self) {
         for path in self.paths.clone() {
-            if !self.random.one_in(4) {
+            if !self.base.random.one_in(4) {
                 self.create(path);
             }
         }
@@ -45,8 +45,8 @@ impl Wakes {
 
     /// A client asks for something.
     pub(crate) fn invent(&mut self) {
-        let deletes = self.mode.deletes;
-        let idea = self.random.weighted(&[
+        let deletes = self.base.mode.deletes;
+        let idea = self.base.random.weighted(&[
             (50, Idea::Append),
             (20, Idea::Create),
             (deletes, Idea::Delete),
@@ -55,12 +55,12 @@ impl Wakes {
             (5, Idea::Edit),
             (16, Idea::Claim),
         ]);
-        let path = self.random.pick(&self.paths).clone();
-        let name: Arc<str> = (*self.random.pick(&NAMES[..self.names])).into();
+        let path = self.base.random.pick(&self.paths).clone();
+        let name: Arc<str> = (*self.base.random.pick(&NAMES[..self.names])).into();
         let tenant = self.tenant.clone();
         match idea {
             Idea::Append => {
-                let path = self.random.pick(&self.paths[..5]).clone();
+                let path = self.base.random.pick(&self.paths[..5]).clone();
                 let token = format!("#{}", self.next_number());
                 let command = Command::Append { tenant, path: path.clone(), request: text(&token) };
                 self.send_with(Owner::Client, command, vec![(path, token)]);
@@ -73,12 +73,13 @@ impl Wakes {
                 self.send(Owner::Client, Command::Unsubscribe { tenant, dialect, name });
             }
             Idea::Edit => {
-                let add = if self.random.one_in(2) { vec![path.clone()] } else { Vec::new() };
-                let remove = self.random.one_in(2).then(|| self.random.pick(&self.paths).clone());
+                let add = if self.base.random.one_in(2) { vec![path.clone()] } else { Vec::new() };
+                let remove =
+                    self.base.random.one_in(2).then(|| self.base.random.pick(&self.paths).clone());
                 self.send(Owner::Client, Command::EditStreams { tenant, name, add, remove });
             }
             Idea::Claim => {
-                let worker = format!("w{}", self.random.below(3)).into();
+                let worker = format!("w{}", self.base.random.below(3)).into();
                 let request = LeaseRequest::Claim { worker };
                 self.send(Owner::Client, Command::Lease { tenant, name, request });
             }
@@ -86,7 +87,7 @@ impl Wakes {
     }
 
     fn dialect(&mut self) -> Dialect {
-        if self.random.one_in(2) { Dialect::Webhooks } else { Dialect::Leases }
+        if self.base.random.one_in(2) { Dialect::Webhooks } else { Dialect::Leases }
     }
 
     fn create(&mut self, path: StreamPath) {
@@ -94,10 +95,10 @@ impl Wakes {
         let kind = if is_wake { "application/json" } else { "text/plain" };
         let kind = ContentType::parse(kind);
         let token = format!("#{}", self.next_number());
-        let with_body = !is_wake && self.random.one_in(2);
+        let with_body = !is_wake && self.base.random.one_in(2);
         let raw = if with_body { Bytes::from(format!("{token};")) } else { Bytes::new() };
-        let expiry = match self.random.below(8) {
-            0 => Expiry::Ttl(self.random.between(1, 100)),
+        let expiry = match self.base.random.below(8) {
+            0 => Expiry::Ttl(self.base.random.between(1, 100)),
             _ => Expiry::Never,
         };
         let body = Body::new(raw, kind.as_ref());
@@ -110,21 +111,22 @@ impl Wakes {
 
     fn subscribe(&mut self, name: Arc<str>) {
         let dialect = self.dialect();
-        let pull = dialect == Dialect::Leases && self.random.one_in(2);
+        let pull = dialect == Dialect::Leases && self.base.random.one_in(2);
         let target = if pull {
             Target::Pull(self.paths[5].clone())
         } else {
             Target::Webhook("https://example.com/hook".into())
         };
-        let named = dialect == Dialect::Leases && self.random.one_in(3);
-        let streams = if named { vec![self.random.pick(&self.paths).clone()] } else { Vec::new() };
-        let pattern = (!named || self.random.one_in(2))
-            .then(|| Pattern::parse(self.random.pick::<&str>(&PATTERNS)).expect("a pattern"));
+        let named = dialect == Dialect::Leases && self.base.random.one_in(3);
+        let streams =
+            if named { vec![self.base.random.pick(&self.paths).clone()] } else { Vec::new() };
+        let pattern = (!named || self.base.random.one_in(2))
+            .then(|| Pattern::parse(self.base.random.pick::<&str>(&PATTERNS)).expect("a pattern"));
         let economy = Economy {
-            min_interval_ms: *self.random.pick(&[0, 0, 0, 3_000]),
-            max_delay_ms: *self.random.pick(&[None, None, None, Some(2_000)]),
+            min_interval_ms: *self.base.random.pick(&[0, 0, 0, 3_000]),
+            max_delay_ms: *self.base.random.pick(&[None, None, None, Some(2_000)]),
             wake_if: None,
-            sync_done: *self.random.pick(&[SyncDone::Tail, SyncDone::Snapshot]),
+            sync_done: *self.base.random.pick(&[SyncDone::Tail, SyncDone::Snapshot]),
         };
         let asked = Asked {
             dialect,
@@ -133,7 +135,7 @@ impl Wakes {
             streams,
             target,
             description: None,
-            lease_ms: self.random.one_in(2).then_some(5_000),
+            lease_ms: self.base.random.one_in(2).then_some(5_000),
             economy,
             base_url: None,
         };

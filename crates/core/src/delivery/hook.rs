@@ -100,6 +100,18 @@ impl Hook {
         self.spans.last().is_some_and(|span| span.to.is_none())
     }
 
+    /// Whether it still gets events from before its time, and all in their order: until it has
+    /// caught up, newer ones come to it the same way.
+    pub fn is_catching_up(&self) -> bool {
+        self.backfill.is_some() && self.lane().is_some()
+    }
+
+    /// The same hook with everything before event `next` behind it.
+    pub fn caught_up(&self, next: EventNo) -> Hook {
+        let now = self.is_active().then_some(Span { from: next, to: None });
+        Hook { backfill: None, spans: now.into_iter().collect(), ..self.clone() }
+    }
+
     /// Whether it was active when an event came.
     pub fn was_active_at(&self, event: EventNo) -> bool {
         let within = |span: &Span| span.from <= event && span.to.is_none_or(|to| event < to);

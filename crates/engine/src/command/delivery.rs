@@ -179,19 +179,15 @@ fn move_on(txn: &mut Txn<'_>, hook: &Hook, number: u64, ended: DeliveryNo) -> Re
     Ok(())
 }
 
-fn first_waiting(txn: &mut Txn<'_>, hook: &Hook, lane: u64) -> Result<Option<DeliveryNo>, Missing> {
-    let (mut from, to) = keys::waiting_in(hook.id, lane);
-    loop {
-        let found = txn.range(&from, &to, WAITING_LOOK)?;
-        if let Some((key, _)) = found.pairs.first() {
-            return Ok(keys::parse_waiting(key));
-        }
-        // Those that were looked at have had their turn a moment ago.
-        match found.last {
-            Some(last) => from = keys::above(&last),
-            None => return Ok(None),
-        }
-    }
+/// The first delivery that waits in a lane.
+fn first_waiting(
+    txn: &mut Txn<'_>,
+    hook: &Hook,
+    number: u64,
+) -> Result<Option<DeliveryNo>, Missing> {
+    let (from, to) = keys::waiting_in(hook.id, number);
+    let first = txn.first(from, &to, WAITING_LOOK)?;
+    Ok(first.and_then(|key| keys::parse_waiting(&key)))
 }
 
 /// Lets a delivery that is kept take a step, and keeps what becomes of it.

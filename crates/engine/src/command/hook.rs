@@ -10,7 +10,7 @@ use reveille_core::{Millis, Tenant};
 use reveille_store::keys::{self, Due};
 use reveille_store::record;
 
-use super::{Answer, Decided, delivery};
+use super::{Answer, Decided, delivery, ingest};
 use crate::failure::Refused;
 use crate::limits::CLEAN_UP_SLICE;
 use crate::registry::Change;
@@ -107,7 +107,9 @@ pub(super) fn change(
         HookChange::Activate(active) if *active == hook.is_active() => Ok(Ok(Answer::Hooked(hook))),
         HookChange::Activate(active) => {
             let next = EventNo(txn.next_id());
-            let oldest = oldest_fan_out(txn, tenant)?.unwrap_or(next);
+            let oldest = ingest::next_fan_out(txn, tenant, EventNo(0))?.unwrap_or(next);
+            let backfilled = hook.backfill.map_or(next, |backfill| backfill.next);
+            let oldest = oldest.min(backfilled);
             let mut changed = hook.with_active(*active, next, oldest);
             changed.updated_at = txn.now();
             if *active {
@@ -123,15 +125,6 @@ pub(super) fn change(
     }
 }
 
-/// The oldest event that not everybody was told of.
-fn oldest_fan_out(txn: &mut Txn<'_>, tenant: &Tenant) -> Result<Option<EventNo>, Missing> {
-    let (from, to) = keys::fan_outs(tenant);
-    let found = txn.range(&from, &to, 1)?;
-    let first = found.pairs.first().and_then(|(key, _)| keys::parse_event(key));
-    // The first may just have been worked off, and others not been looked at.
-    Ok(first.or_else(|| found.last.and_then(|key| keys::parse_event(&key))))
-}
-
 /// Ends a hook; what belongs to it is removed in slices.
 pub(super) fn end(txn: &mut Txn<'_>, hook: &Hook) {
     txn.remove(&keys::hook(&hook.tenant, &hook.name));
@@ -139,7 +132,8 @@ pub(super) fn end(txn: &mut Txn<'_>, hook: &Hook) {
     txn.changes.push(Change::Unhooked(Arc::new(hook.clone())));
 }
 
-/// Gives a hook the next of the events from before its time.
+/// Gives a hook the next of the events from before its time; one that gets all in their order is
+/// given those that came since, too, before it gets any at once.
 pub(super) fn backfill(txn: &mut Txn<'_>, tenant: &Tenant, id: HookId) -> Result<(), Missing> {
     let Some(hook) = txn.hooks().get(id).cloned() else {
         return Ok(());
@@ -147,14 +141,15 @@ pub(super) fn backfill(txn: &mut Txn<'_>, tenant: &Tenant, id: HookId) -> Result
     let Some(Backfill { next }) = hook.backfill else {
         return Ok(());
     };
-    let (from, _) = keys::events(tenant, next);
-    let to = keys::event(tenant, EventNo(id.0));
+    let (from, all) = keys::events(tenant, next);
+    let to = if hook.is_catching_up() { all } else { keys::event(tenant, EventNo(id.0)) };
     let found = txn.range(&from, &to, txn.fan_out())?;
     for (key, value) in &found.pairs {
         let Some(no) = keys::parse_event(key) else { continue };
         let event = record::decode_event(value);
         let event = event.map_err(|error| Missing::Damaged(error.to_string()))?;
-        if hook.wants(&event.kind) {
+        let its_time = no < EventNo(id.0) || hook.was_active_at(no);
+        if its_time && hook.wants(&event.kind) {
             delivery::begin(txn, &hook, DeliveryNo { event: no, round: 0 }, event.at, None)?;
         }
     }
@@ -163,7 +158,11 @@ pub(super) fn backfill(txn: &mut Txn<'_>, tenant: &Tenant, id: HookId) -> Result
     if backfill.is_some() {
         txn.set_due(txn.now(), &Due::Backfill(tenant.clone(), id));
     }
-    keep(txn, Hook { backfill, ..Hook::clone(&hook) });
+    let after = match backfill {
+        None if hook.is_catching_up() => hook.caught_up(EventNo(txn.next_id())),
+        _ => Hook { backfill, ..Hook::clone(&hook) },
+    };
+    keep(txn, after);
     Ok(())
 }
 

@@ -112,6 +112,8 @@ fn spread_all(
     let (mut begin, mut room) = (0, DELIVERIES_PER_BATCH);
     let matching = hooks_of(txn, tenant, events);
     want_tallies(txn, &matching)?;
+    let mut waits =
+        has_ordered(matching.iter().flatten()) && next_fan_out(txn, tenant, EventNo(0))?.is_some();
     for (event, hooks) in events.iter().zip(&matching) {
         let no = EventNo(txn.next_id());
         txn.take_id();
@@ -122,7 +124,9 @@ fn spread_all(
         txn.set(keys::event_id(tenant, &recorded.id), record::encode_u64(no.0));
         let said = words.slice(begin..begin + event.len);
         let fresh = Fresh { id: recorded.id.clone(), at, words: said };
-        let now = hooks.len().min(txn.fan_out()).min(room);
+        // Whoever gets events in their order gets none before those that are still being told.
+        let most = if waits && has_ordered(hooks) { 0 } else { txn.fan_out() };
+        let now = hooks.len().min(most).min(room);
         for hook in hooks.iter().take(now) {
             delivery::begin(txn, hook, DeliveryNo { event: no, round: 0 }, at, Some(&fresh))?;
         }
@@ -132,6 +136,7 @@ fn spread_all(
             let told = told.map_or(HookId(0), |hook| hook.id);
             txn.set(keys::fan_out(tenant, no), record::encode_u64(told.0));
             txn.set_due(at, &Due::FanOut(tenant.clone(), no));
+            waits = true;
         }
         // A comma follows each.
         begin += event.len + 1;
@@ -151,7 +156,7 @@ fn hooks_of(txn: &Txn<'_>, tenant: &Tenant, events: &[NewEvent]) -> Vec<Vec<Arc<
             Some((_, hooks)) => hooks.clone(),
             None => {
                 let mut hooks = txn.hooks().matching(tenant, &event.kind);
-                hooks.retain(|hook| hook.is_active());
+                hooks.retain(|hook| hook.is_active() && !hook.is_catching_up());
                 known.push((&event.kind, hooks.clone()));
                 hooks
             }
@@ -159,6 +164,21 @@ fn hooks_of(txn: &Txn<'_>, tenant: &Tenant, events: &[NewEvent]) -> Vec<Vec<Arc<
         all.push(hooks);
     }
     all
+}
+
+fn has_ordered<'a>(hooks: impl IntoIterator<Item = &'a Arc<Hook>>) -> bool {
+    hooks.into_iter().any(|hook| hook.lane().is_some())
+}
+
+/// The first event, from one on, that not everybody was told of.
+pub(super) fn next_fan_out(
+    txn: &mut Txn<'_>,
+    tenant: &Tenant,
+    from: EventNo,
+) -> Result<Option<EventNo>, Missing> {
+    let (_, to) = keys::fan_outs(tenant);
+    let first = txn.first(keys::fan_out(tenant, from), &to, 2)?;
+    Ok(first.and_then(|key| keys::parse_event(&key)))
 }
 
 /// What beginning a delivery reads, asked for at once.
@@ -176,7 +196,8 @@ fn want_tallies(txn: &mut Txn<'_>, matching: &[Vec<Arc<Hook>>]) -> Result<(), Mi
     txn.want(&tallies)
 }
 
-/// Begins the next slice of an event's deliveries.
+/// Begins the next slice of an event's deliveries. Where some of them are in order, older events
+/// come first; the last slice of those calls for this one.
 pub(super) fn fan_out(txn: &mut Txn<'_>, tenant: &Tenant, no: EventNo) -> Result<(), Missing> {
     let cursor = keys::fan_out(tenant, no);
     let (Some(told), Some(event)) = (txn.get(&cursor)?, txn.event(tenant, no)?) else {
@@ -185,8 +206,12 @@ pub(super) fn fan_out(txn: &mut Txn<'_>, tenant: &Tenant, no: EventNo) -> Result
     let told = record::decode_u64(&told).map_err(|error| Missing::Damaged(error.to_string()))?;
     let mut hooks = txn.hooks().matching(tenant, &event.kind);
     hooks.retain(|hook| hook.id > HookId(told) && hook.was_active_at(no));
+    hooks.retain(|hook| !hook.is_catching_up());
     let more = hooks.len() > txn.fan_out();
     hooks.truncate(txn.fan_out());
+    if has_ordered(&hooks) && next_fan_out(txn, tenant, EventNo(0))?.is_some_and(|it| it < no) {
+        return Ok(());
+    }
     want_tallies(txn, std::slice::from_ref(&hooks))?;
     for hook in &hooks {
         delivery::begin(txn, hook, DeliveryNo { event: no, round: 0 }, event.at, None)?;
@@ -196,7 +221,12 @@ pub(super) fn fan_out(txn: &mut Txn<'_>, tenant: &Tenant, no: EventNo) -> Result
             txn.set(cursor, record::encode_u64(last.id.0));
             txn.set_due(txn.now(), &Due::FanOut(tenant.clone(), no));
         }
-        _ => txn.remove(&cursor),
+        _ => {
+            txn.remove(&cursor);
+            if let Some(next) = next_fan_out(txn, tenant, EventNo(no.0 + 1))? {
+                txn.set_due(txn.now(), &Due::FanOut(tenant.clone(), next));
+            }
+        }
     }
     Ok(())
 }

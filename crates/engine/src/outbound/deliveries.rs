@@ -20,7 +20,6 @@ use crate::committer::Shared;
 use crate::effect::{Fresh, Job};
 use crate::failure::Failure;
 use crate::herald::Dispatch;
-use crate::limits::WAITING_PER_HOOK;
 use crate::outbox::Errand;
 use crate::reading;
 
@@ -29,20 +28,49 @@ const RESPONSE_BYTES_MAX: usize = 4 << 10;
 /// How long an error text may be that is kept with an attempt.
 const ERROR_BYTES_MAX: usize = 256;
 
-/// Something to say, or not.
-enum Ready {
-    Send(Box<Dispatch>),
-    /// The hook is not active.
+/// What is to be done about an attempt whose turn it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ready {
+    /// It is made, of this event.
+    Send(Fresh),
+    /// It is not made: the hook is not active.
     Held,
     /// There is nothing to be done any more.
     Nothing,
 }
 
+/// Whether an attempt is still to be made, and what is to be said.
+pub fn ready(reader: &Reader, hook: &Hook, job: &Job) -> Result<Ready, Failure> {
+    // What came a moment ago is as it was decided, but for its hook: nobody else makes an attempt
+    // that waits in the outbox.
+    if let Some(fresh) = job.fresh.as_ref().filter(|_| hook.is_active()) {
+        return Ok(Ready::Send(fresh.clone()));
+    }
+    let dispatched = dispatched(reader, job.id)?;
+    let current = dispatched.is_some_and(
+        |it| matches!(it.delivery.phase, Phase::Leased { attempt, .. } if attempt == job.attempt),
+    );
+    if !current {
+        return Ok(Ready::Nothing);
+    }
+    if !hook.is_active() {
+        return Ok(Ready::Held);
+    }
+    let Some(event) = event(reader, hook, job.id.no)? else {
+        return Err(Failure::Damaged(format!("event {} is gone", job.id.no.event.0)));
+    };
+    let words = words_of(reader, &event)?;
+    Ok(Ready::Send(Fresh { id: event.id, at: event.at, words }))
+}
+
 impl Outbound {
-    pub(super) async fn deliver(self: Arc<Outbound>, mut job: Job, hook: Arc<Hook>) {
+    pub(super) async fn deliver(self: Arc<Outbound>, job: Job, hook: Arc<Hook>) {
         let mut slow = false;
-        let delivered = match self.ready(&mut job, hook) {
-            Ok(Ready::Send(dispatch)) => Some(self.try_once(*dispatch, &mut slow).await),
+        let delivered = match ready(&self.shared.state.reader(), &hook, &job) {
+            Ok(Ready::Send(event)) => {
+                let dispatch = self.dispatch(hook, &job, event);
+                Some(self.try_once(dispatch, &mut slow).await)
+            }
             Ok(Ready::Held) => {
                 self.report(&Command::Unsent { id: job.id, attempt: job.attempt }).await;
                 None
@@ -60,36 +88,13 @@ impl Outbound {
         }
     }
 
-    /// What is to be said, if the attempt is still to be made.
-    fn ready(&self, job: &mut Job, hook: Arc<Hook>) -> Result<Ready, Failure> {
+    /// What is to be put into words.
+    fn dispatch(&self, hook: Arc<Hook>, job: &Job, event: Fresh) -> Dispatch {
         let (id, attempt, now) = (job.id, job.attempt, self.clock.now());
-        // What came a moment ago is as it was decided, but for its hook.
-        if let Some(Fresh { id: event, at, words }) = job.fresh.take().filter(|_| hook.is_active())
-        {
-            self.shared.metrics.delivering.sent(now.since(at));
-            let dispatch = Dispatch { hook, id, attempt, event, words, now };
-            return Ok(Ready::Send(Box::new(dispatch)));
-        }
-        let reader = self.shared.state.reader();
-        let dispatched = dispatched(&reader, job.id)?;
-        let current = dispatched.is_some_and(|it| {
-            matches!(it.delivery.phase, Phase::Leased { attempt, .. } if attempt == job.attempt)
-        });
-        if !current {
-            return Ok(Ready::Nothing);
-        }
-        if !hook.is_active() {
-            return Ok(Ready::Held);
-        }
-        let Some(event) = event(&reader, &hook, job.id.no)? else {
-            return Err(Failure::Damaged(format!("event {} is gone", job.id.no.event.0)));
-        };
-        let words = words_of(&reader, &event)?;
-        if attempt == 1 && job.id.no.round == 0 {
+        if attempt == 1 && id.no.round == 0 {
             self.shared.metrics.delivering.sent(now.since(event.at));
         }
-        let dispatch = Dispatch { hook, id, attempt, event: event.id, words, now };
-        Ok(Ready::Send(Box::new(dispatch)))
+        Dispatch { hook, id, attempt, event: event.id, words: event.words, now }
     }
 
     /// An attempt that failed because what is to be delivered cannot be read.
@@ -206,14 +211,14 @@ fn push(shared: &Shared, hook: &Hook, id: DeliveryId, dispatched: &Dispatched) {
 }
 
 /// Fills the memory up with deliveries of a hook that found no room there, from one on.
-pub(crate) fn refill(shared: &Shared, id: HookId, from: DeliveryNo) {
+pub fn refill(shared: &Shared, id: HookId, from: DeliveryNo) {
     let Some(hook) = shared.lock().registry.hooks.get(id).cloned() else {
         return;
     };
     let reader = shared.state.reader();
     let (mut next, to) =
         (keys::delivery(DeliveryId { hook: id, no: from }), keys::deliveries(id).1);
-    let mut room = WAITING_PER_HOOK;
+    let mut room = shared.outbox.waiting_per_hook();
     loop {
         let found: Vec<Pair> = match reader.range(&next, &to, REFILL_SLICE) {
             Ok(found) => found,

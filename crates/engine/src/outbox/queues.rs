@@ -18,6 +18,8 @@ type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 pub(super) struct Queues {
     /// How many may be on their way, quick ones and slow ones each.
     concurrency: usize,
+    /// How many deliveries of one hook may wait.
+    waiting_per_hook: usize,
     sources: Map<Source, Waiting>,
     groups: Map<Group, Turns>,
     /// Groups with something that may be sent, each once.
@@ -63,6 +65,7 @@ impl Queues {
     pub(super) fn new(concurrency: usize) -> Queues {
         Queues {
             concurrency,
+            waiting_per_hook: WAITING_PER_HOOK,
             sources: Map::default(),
             groups: Map::default(),
             turns: VecDeque::new(),
@@ -78,6 +81,14 @@ impl Queues {
 
     pub(super) fn set_concurrency(&mut self, concurrency: usize) {
         self.concurrency = concurrency.max(1);
+    }
+
+    pub(super) fn set_waiting_per_hook(&mut self, most: usize) {
+        self.waiting_per_hook = most.max(1);
+    }
+
+    pub(super) fn waiting_per_hook(&self) -> usize {
+        self.waiting_per_hook
     }
 
     /// Says whether the attempt is new and waits now.
@@ -96,7 +107,7 @@ impl Queues {
         });
         // However many others wait, a hook has a few places of its own.
         let few = waiting.errands.len() < WAITING_PER_HOOK_ALWAYS && !overfull;
-        let crowded = (full && !few) || waiting.errands.len() >= WAITING_PER_HOOK;
+        let crowded = (full && !few) || waiting.errands.len() >= self.waiting_per_hook;
         match &mut errand {
             Errand::Tell(_) if full => {
                 self.dropped += 1;
@@ -179,7 +190,7 @@ impl Queues {
     fn note_refill(&mut self, source: Source) {
         let Source::Hook(hook) = source else { return };
         let Some(waiting) = self.sources.get(&source) else { return };
-        let room = waiting.errands.len() <= WAITING_PER_HOOK / 2 && self.queued < OUTBOX_MAX;
+        let room = waiting.errands.len() <= self.waiting_per_hook / 2 && self.queued < OUTBOX_MAX;
         if waiting.left_out.is_some() && room && !self.refills.contains(&hook) {
             self.refills.push_back(hook);
         }

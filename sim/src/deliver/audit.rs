@@ -1,0 +1,240 @@
+//! What must be true of one snapshot: records, marks, counts and obligations agree, and whatever is
+//! owed is on its way.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use reveille_core::Tenant;
+use reveille_core::delivery::Phase;
+use reveille_core::delivery::hook::{Hook, Standing};
+use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
+use reveille_store::keys::{self, Due};
+use reveille_store::record::Dispatched;
+
+use super::world::Deliveries;
+use crate::server::Server;
+use crate::world::{Checked, violated};
+
+impl Deliveries {
+    /// Everything that can be told from what is durable.
+    pub(crate) fn audit(&mut self) -> Checked {
+        let events = self.audit_events()?;
+        self.audit_hooks()?;
+        self.audit_marks()?;
+        self.audit_due()?;
+        for hook in self.seen.hooks.values() {
+            self.audit_tally(hook)?;
+            self.audit_lane(hook)?;
+            self.audit_owed(hook, &events)?;
+        }
+        Ok(())
+    }
+
+    /// The events are those that were taken in, in their order. Returns their numbers by place.
+    fn audit_events(&self) -> Checked<Vec<EventNo>> {
+        let mut numbers = Vec::with_capacity(self.durable.events.len());
+        let mut found = self.seen.events.iter();
+        for said in &self.durable.events {
+            match found.next() {
+                Some((no, event)) if event.id == said.id && event.kind == said.kind => {
+                    numbers.push(*no);
+                }
+                other => return Err(violated(format!("for {said:?} there is {other:?}"))),
+            }
+        }
+        match found.next() {
+            Some(more) => Err(violated(format!("nobody took in {more:?}"))),
+            None => Ok(numbers),
+        }
+    }
+
+    /// The hooks are those that were made, also in memory.
+    fn audit_hooks(&self) -> Checked {
+        let names: BTreeSet<_> = self.seen.hooks.values().map(|hook| &hook.name).collect();
+        let known: BTreeSet<_> = self.durable.hooks.keys().collect();
+        if names != known {
+            return Err(violated(format!("there are hooks {names:?}, not {known:?}")));
+        }
+        for hook in self.seen.hooks.values() {
+            if hook.is_active() != self.durable.hooks[&hook.name].active {
+                return Err(violated(format!("wrongly active or not: {hook:?}")));
+            }
+        }
+        let shared = self.life().shared.clone();
+        let partition = shared.lock();
+        let same = || {
+            let known = partition.registry.hooks.of(None);
+            known.iter().map(|hook| &**hook).eq(self.seen.hooks.values())
+        };
+        if partition.is_idle() && !same() {
+            return Err(violated("memory knows other hooks than the state".into()));
+        }
+        Ok(())
+    }
+
+    /// Dead letters, held ones and those that wait are exactly those that their records say.
+    fn audit_marks(&self) -> Checked {
+        let with = |is: fn(&Dispatched) -> bool| -> BTreeSet<DeliveryId> {
+            let kept = self.seen.deliveries.iter().filter(|(id, it)| self.lives(**id) && is(it));
+            kept.map(|(id, _)| *id).collect()
+        };
+        let mine = |ids: &BTreeSet<DeliveryId>| -> BTreeSet<DeliveryId> {
+            ids.iter().copied().filter(|id| self.lives(*id)).collect()
+        };
+        let dead = with(|it| matches!(it.delivery.phase, Phase::Dead { .. }) && !it.retried);
+        let held = with(|it| it.delivery.phase == Phase::Held);
+        let queued = with(|it| it.delivery.phase == Phase::Queued);
+        let waiting =
+            self.seen.waiting.iter().map(|(hook, no)| DeliveryId { hook: *hook, no: *no });
+        let pairs = [
+            ("dead letters", dead, mine(&self.seen.dead_letters)),
+            ("held", held, mine(&self.seen.held)),
+            ("waiting", queued, mine(&waiting.collect())),
+        ];
+        for (what, records, marks) in pairs {
+            if records != marks {
+                return Err(violated(format!("{what}: {marks:?}, by their records {records:?}")));
+            }
+        }
+        for id in &mine(&self.seen.held) {
+            let hook = &self.seen.hooks[&id.hook];
+            let resumes = |due: &Due| matches!(due, Due::Resume(_, hook) if *hook == id.hook);
+            if hook.is_active() && !self.seen.has_due(resumes) {
+                return Err(violated(format!("{id:?} is held for ever")));
+            }
+        }
+        Ok(())
+    }
+
+    fn lives(&self, id: DeliveryId) -> bool {
+        self.seen.hooks.contains_key(&id.hook)
+    }
+
+    /// Whatever must happen by itself is in the due index, and nothing else is.
+    fn audit_due(&self) -> Checked {
+        for (id, it) in self.seen.deliveries.iter().filter(|(id, _)| self.lives(**id)) {
+            if it.timer_at != it.delivery.deadline() {
+                return Err(violated(format!("{id:?} has a wrong timer: {it:?}")));
+            }
+            if let Some(at) = it.timer_at
+                && !self.seen.due.contains(&keys::due(at, &Due::Delivery(*id)))
+            {
+                return Err(violated(format!("{id:?} has no timer: {it:?}")));
+            }
+        }
+        let (mut unhooked, mut cursors, mut backfills) =
+            (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        for (at, due) in self.seen.due.iter().filter_map(|key| keys::parse_due(key)) {
+            match due {
+                Due::Delivery(id) if self.lives(id) => {
+                    let kept = self.seen.deliveries.get(&id);
+                    if kept.is_none_or(|it| it.timer_at != Some(at)) {
+                        return Err(violated(format!("a timer of {id:?} rings for {kept:?}")));
+                    }
+                }
+                Due::Unhook(_, id) => drop(unhooked.insert(id)),
+                Due::FanOut(_, no) => drop(cursors.insert(no)),
+                Due::Backfill(_, id) => drop(backfills.insert(id)),
+                _ => {}
+            }
+        }
+        let left = self
+            .seen
+            .deliveries
+            .keys()
+            .find(|id| !self.seen.hooks.contains_key(&id.hook) && !unhooked.contains(&id.hook));
+        if let Some(id) = left {
+            return Err(violated(format!("nobody removes {id:?}")));
+        }
+        // Others may wait for the first of their tenant.
+        for tenant in &self.tenants {
+            let (from, to) = keys::fan_outs(tenant);
+            let first = self.seen.raw.range(from..to).next();
+            let first = first.and_then(|(key, _)| keys::parse_event(key));
+            if first.is_some_and(|no| !cursors.contains(&no)) {
+                return Err(violated(format!("nobody goes on with {first:?}")));
+            }
+        }
+        let mut filling = self.seen.hooks.values().filter(|hook| hook.backfill.is_some());
+        match filling.find(|hook| !backfills.contains(&hook.id)) {
+            Some(hook) => Err(violated(format!("nobody goes on with {hook:?}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Counts are what the records and the past say.
+    fn audit_tally(&self, hook: &Hook) -> Checked {
+        let mut tally = self.history.tallies.get(&hook.id).copied().unwrap_or_default();
+        for (_, it) in self.of(hook) {
+            tally.kept += 1;
+            tally.logs += it.delivery.attempts.len() as u64;
+            match it.delivery.standing() {
+                Standing::Pending => tally.pending += 1,
+                Standing::Failed => tally.failed += 1,
+                Standing::Dead if !it.retried => tally.dead_letters += 1,
+                Standing::Dead | Standing::Delivered | Standing::Dropped => {}
+            }
+        }
+        let kept = self.seen.tallies.get(&hook.id).copied().unwrap_or_default();
+        if kept != tally || !kept.adds_up() {
+            return Err(violated(format!("{} counts {kept:?}, not {tally:?}", hook.name)));
+        }
+        Ok(())
+    }
+
+    fn of(&self, hook: &Hook) -> impl Iterator<Item = (&DeliveryId, &Dispatched)> {
+        let first = DeliveryId { hook: hook.id, no: DeliveryNo { event: EventNo(0), round: 0 } };
+        let id = hook.id;
+        self.seen.deliveries.range(first..).take_while(move |(it, _)| it.hook == id)
+    }
+
+    /// One of a lane has its turn, and nobody does if nobody is there.
+    fn audit_lane(&self, hook: &Hook) -> Checked {
+        let open = self.of(hook).filter(|(_, it)| it.lane.is_some());
+        let open = open.filter(|(_, it)| it.delivery.ended_at().is_none());
+        let open: BTreeMap<DeliveryNo, Phase> =
+            open.map(|(id, it)| (id.no, it.delivery.phase)).collect();
+        let mut in_turn = open.iter().filter(|(_, phase)| **phase != Phase::Queued);
+        let head = in_turn.next().map(|(no, _)| *no);
+        let lane = self.seen.lanes.get(&hook.id);
+        if in_turn.next().is_some() || lane.map(|lane| lane.head) != head {
+            return Err(violated(format!("{} has lane {lane:?} of {open:?}", hook.name)));
+        }
+        if head.is_none() && !open.is_empty() {
+            return Err(violated(format!("{} has nobody's turn of {open:?}", hook.name)));
+        }
+        Ok(())
+    }
+
+    /// Whatever a hook is owed has begun or will; nothing else has.
+    fn audit_owed(&self, hook: &Hook, events: &[EventNo]) -> Checked {
+        let known = &self.durable.hooks[&hook.name];
+        for place in &known.owed {
+            let event = events[*place];
+            let id = DeliveryId { hook: hook.id, no: DeliveryNo { event, round: 0 } };
+            let told = self.seen.fan_outs.get(&event);
+            let cursor = told.is_some_and(|told| *told < hook.id.0);
+            let backfill = hook.backfill.is_some_and(|it| it.next <= event);
+            if !self.history.begun.contains(&id) && !cursor && !backfill {
+                let said = &self.durable.events[*place];
+                return Err(violated(format!("{} never gets {said:?}", hook.name)));
+            }
+        }
+        let owed: BTreeSet<EventNo> = known.owed.iter().map(|place| events[*place]).collect();
+        for (id, it) in self.of(hook) {
+            if !owed.contains(&id.no.event) {
+                return Err(violated(format!("{} is not owed {id:?}: {it:?}", hook.name)));
+            }
+            let answered = it.delivery.attempts.len() as u64;
+            if answered > u64::from(known.attempts_most) {
+                return Err(violated(format!("{id:?} was tried {answered} times: {it:?}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Where an event is among those that were taken in.
+    pub(crate) fn place_of(&self, tenant: &Tenant, id: &str) -> Option<usize> {
+        let same = |said: &super::model::Said| said.tenant == *tenant && *said.id == *id;
+        self.durable.events.iter().rposition(same)
+    }
+}

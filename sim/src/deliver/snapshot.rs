@@ -1,0 +1,177 @@
+//! Everything durable about hooks, events and deliveries at one moment.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use reveille_core::delivery::hook::{Hook, HookId, Tally};
+use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
+use reveille_core::delivery::lane::Lane;
+use reveille_store::keys::{self, Due};
+use reveille_store::record::{self, Dispatched, Recorded};
+use reveille_store::state::Reader;
+
+use crate::world::{Checked, Violated, violated};
+
+/// The durable state, decoded.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshot {
+    /// As it is stored: after a crash the same must be there.
+    pub(crate) raw: BTreeMap<Bytes, Bytes>,
+    pub(crate) hooks: BTreeMap<HookId, Hook>,
+    pub(crate) events: BTreeMap<EventNo, Recorded>,
+    pub(crate) deliveries: BTreeMap<DeliveryId, Dispatched>,
+    pub(crate) tallies: BTreeMap<HookId, Tally>,
+    pub(crate) dead_letters: BTreeSet<DeliveryId>,
+    pub(crate) held: BTreeSet<DeliveryId>,
+    pub(crate) lanes: BTreeMap<HookId, Lane>,
+    pub(crate) waiting: BTreeSet<(HookId, DeliveryNo)>,
+    /// By event, the last hook that has its delivery.
+    pub(crate) fan_outs: BTreeMap<EventNo, u64>,
+    pub(crate) due: BTreeSet<Bytes>,
+}
+
+/// What became of a delivery.
+pub(crate) struct Changed {
+    pub(crate) id: DeliveryId,
+    pub(crate) before: Option<Dispatched>,
+    pub(crate) after: Option<Dispatched>,
+}
+
+fn failed(error: impl std::fmt::Display) -> Violated {
+    violated(format!("the state cannot be read: {error}"))
+}
+
+/// Everything but streams, their bytes and subscriptions.
+pub(crate) fn raw(reader: &Reader) -> Checked<Vec<(Bytes, Bytes)>> {
+    let mut all = Vec::new();
+    for (from, to) in [([0x05], [0x06]), ([0x0d], [0x19])] {
+        all.extend(reader.range(&from, &to, usize::MAX).map_err(failed)?);
+    }
+    Ok(all)
+}
+
+impl Snapshot {
+    /// Goes on to what is there now; says what became of deliveries.
+    pub(crate) fn advance(&mut self, reader: &Reader) -> Checked<Vec<Changed>> {
+        let now = raw(reader)?;
+        let mut changed = Vec::new();
+        let mut gone: Vec<Bytes> = Vec::new();
+        {
+            let mut found = now.iter().peekable();
+            for key in self.raw.keys() {
+                while found.next_if(|(it, _)| it < key).is_some() {}
+                if found.peek().is_none_or(|(it, _)| it != key) {
+                    gone.push(key.clone());
+                }
+            }
+        }
+        for key in gone {
+            self.raw.remove(&key);
+            self.change(&key, None, &mut changed)?;
+        }
+        for (key, value) in now {
+            if self.raw.get(&key) != Some(&value) {
+                self.change(&key, Some(&value), &mut changed)?;
+                self.raw.insert(key, value);
+            }
+        }
+        Ok(changed)
+    }
+
+    fn change(
+        &mut self,
+        key: &Bytes,
+        value: Option<&Bytes>,
+        changed: &mut Vec<Changed>,
+    ) -> Checked {
+        let wrong = || failed(format!("a key: {key:?}"));
+        let number = key.get(1..9).and_then(<[u8]>::first_chunk::<8>);
+        let hook = HookId(number.map_or(0, |id| u64::from_be_bytes(*id)));
+        match key.first() {
+            Some(0x05) => put(&mut self.due, key.clone(), value.is_some()),
+            Some(0x0d) => match value {
+                Some(value) => {
+                    let hook = record::decode_hook(value).map_err(failed)?;
+                    self.hooks.insert(hook.id, hook);
+                }
+                None => self.hooks.retain(|_, it| keys::hook(&it.tenant, &it.name) != *key),
+            },
+            Some(0x0e) => {
+                let no = keys::parse_event(key).ok_or_else(wrong)?;
+                let event = value.map(|value| record::decode_event(value)).transpose();
+                place(&mut self.events, no, event.map_err(failed)?);
+            }
+            Some(0x10) => {
+                let id = keys::parse_delivery(key).ok_or_else(wrong)?;
+                let after = value.map(|value| record::decode_delivery(value)).transpose();
+                let after = after.map_err(failed)?;
+                let before = self.deliveries.get(&id).cloned();
+                place(&mut self.deliveries, id, after.clone());
+                changed.push(Changed { id, before, after });
+            }
+            Some(0x11) => {
+                let tally = value.map(|value| record::decode_tally(value)).transpose();
+                place(&mut self.tallies, hook, tally.map_err(failed)?);
+            }
+            Some(0x12) => {
+                let id = keys::parse_dead_letter(key).ok_or_else(wrong)?;
+                put(&mut self.dead_letters, id, value.is_some());
+            }
+            Some(0x13) => {
+                let id = keys::parse_held(key).ok_or_else(wrong)?;
+                put(&mut self.held, id, value.is_some());
+            }
+            Some(0x14) => {
+                let lane = value.map(|value| record::decode_lane(value)).transpose();
+                place(&mut self.lanes, hook, lane.map_err(failed)?);
+            }
+            Some(0x15) => {
+                let no = keys::parse_waiting(key).ok_or_else(wrong)?;
+                put(&mut self.waiting, (hook, no), value.is_some());
+            }
+            Some(0x16) => {
+                let no = keys::parse_event(key).ok_or_else(wrong)?;
+                let told = value.map(|value| record::decode_u64(value)).transpose();
+                place(&mut self.fan_outs, no, told.map_err(failed)?);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A crash changes nothing.
+    pub(crate) fn same_as(&self, reader: &Reader) -> Checked {
+        let found: BTreeMap<Bytes, Bytes> = raw(reader)?.into_iter().collect();
+        if found == self.raw {
+            return Ok(());
+        }
+        let lost: Vec<_> = self.raw.iter().filter(|(k, v)| found.get(*k) != Some(v)).collect();
+        let new: Vec<_> = found.iter().filter(|(k, v)| self.raw.get(*k) != Some(v)).collect();
+        Err(violated(format!("after the crash {lost:?} are gone, {new:?} are there")))
+    }
+
+    /// Obligations of one kind.
+    pub(crate) fn has_due(&self, is: impl Fn(&Due) -> bool) -> bool {
+        self.due.iter().filter_map(|key| keys::parse_due(key)).any(|(_, due)| is(&due))
+    }
+
+    /// The hook of a name.
+    pub(crate) fn named(&self, name: &str) -> Option<&Hook> {
+        self.hooks.values().find(|hook| *hook.name == *name)
+    }
+}
+
+fn put<T: Ord>(set: &mut BTreeSet<T>, item: T, there: bool) {
+    if there {
+        set.insert(item);
+    } else {
+        set.remove(&item);
+    }
+}
+
+fn place<K: Ord, V>(map: &mut BTreeMap<K, V>, key: K, value: Option<V>) {
+    match value {
+        Some(value) => map.insert(key, value),
+        None => map.remove(&key),
+    };
+}

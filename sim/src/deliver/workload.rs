@@ -1,0 +1,198 @@
+//! What clients ask for.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use reveille_core::delivery::hook::{Edit, EventWish, Wish};
+use reveille_core::event::worker::{RpcMethod, WorkerId};
+use reveille_core::event::{EventPattern, EventType};
+use reveille_core::stream::create::Create;
+use reveille_core::{ContentType, Millis, StreamPath, Tenant};
+use reveille_engine::command::Command;
+use reveille_engine::command::hook::{HookChange, Since};
+use reveille_engine::command::ingest::{Ingest, NewEvent};
+
+use super::errand::Owner;
+use super::model::unfit;
+use super::world::Deliveries;
+
+const KINDS: [&str; 4] = ["order.created", "order.paid", "user.created", "ping"];
+const PATTERNS: [&str; 5] = ["**", "order.*", "*.created", "ping", "order.paid"];
+const WORKERS: [&str; 4] = ["w1", "w2", "w3", "w4"];
+const METHODS: [&str; 2] = ["receive", "again"];
+
+#[derive(Debug, Clone, Copy)]
+enum Idea {
+    Ingest,
+    Repeat,
+    Hook,
+    Edit,
+    Activate,
+    End,
+    Retry,
+    CleanUp,
+}
+
+impl Deliveries {
+    /// Some hooks are there from the beginning.
+    pub(crate) fn prepare(&mut self) {
+        for tenant in self.tenants.clone() {
+            let content_type = ContentType::parse("text/plain");
+            let request = Create { content_type, ..Create::default() };
+            let command = Command::Create { tenant, path: unfit(), request, anchor: None };
+            self.send(Owner::Client, command);
+        }
+        for _ in 0..self.hooks_most / 2 {
+            self.hook();
+        }
+    }
+
+    /// A client asks for something.
+    pub(crate) fn invent(&mut self) {
+        let ends = self.base.mode.deletes;
+        let idea = self.base.random.weighted(&[
+            (40, Idea::Ingest),
+            (8, Idea::Repeat),
+            (12, Idea::Hook),
+            (4, Idea::Edit),
+            (10, Idea::Activate),
+            (ends, Idea::End),
+            (10, Idea::Retry),
+            (3, Idea::CleanUp),
+        ]);
+        match idea {
+            Idea::Ingest => self.ingest(),
+            Idea::Repeat => self.repeat(),
+            Idea::Hook => self.hook(),
+            Idea::Edit => {
+                let random = &mut self.base.random;
+                let method = random.one_in(3).then(|| method(random.pick::<&str>(&METHODS)));
+                let max_retries = random.one_in(2).then(|| small(random.below(7)));
+                let timeout_ms = random.one_in(3).then(|| random.between(1_000, 30_000));
+                self.change(HookChange::Edit(Edit { max_retries, timeout_ms, method }));
+            }
+            Idea::Activate => {
+                let active = self.base.random.percent(60);
+                self.change(HookChange::Activate(active));
+            }
+            Idea::End => self.change(HookChange::End),
+            Idea::Retry => self.retry(),
+            Idea::CleanUp => self.clean_up(),
+        }
+    }
+
+    fn tenant(&mut self) -> Tenant {
+        self.base.random.pick(&self.tenants).clone()
+    }
+
+    fn ingest(&mut self) {
+        if self.durable.events.len() >= self.events_most {
+            return;
+        }
+        let tenant = self.tenant();
+        let many = if self.base.random.one_in(4) { 12 } else { 3 };
+        let (mut events, mut words) = (Vec::new(), Vec::new());
+        for _ in 0..self.base.random.between(1, many + 1) {
+            let id: Arc<str> = format!("e{}", self.next_number()).into();
+            let kind = EventType::parse(self.base.random.pick::<&str>(&KINDS)).expect("a type");
+            let filler = "x".repeat(self.base.random.index(60));
+            let said = format!("{{\"id\":\"{id}\",\"said\":\"{filler}\"}}");
+            events.push(NewEvent { id, kind, len: said.len() });
+            words.extend_from_slice(said.as_bytes());
+            words.push(b',');
+        }
+        let number = self.next_number();
+        let batch = self.base.random.one_in(2).then(|| format!("b{number}").into());
+        let right = StreamPath::parse(&format!("/_events/{tenant}")).expect("a path");
+        let ingest = Ingest { tenant, stream: right, events, words: Bytes::from(words), batch };
+        if ingest.batch.is_some() {
+            self.sent.push(ingest.clone());
+        }
+        let wrong = self.unfit.contains(&ingest.tenant) && self.base.random.one_in(12);
+        let stream = if wrong { unfit() } else { ingest.stream.clone() };
+        self.send(Owner::Client, Command::Ingest(Box::new(Ingest { stream, ..ingest })));
+    }
+
+    /// A batch comes once more, whether or not its sender was told that it is in.
+    fn repeat(&mut self) {
+        if !self.sent.is_empty() {
+            let ingest = self.base.random.pick(&self.sent).clone();
+            self.send(Owner::Client, Command::Ingest(Box::new(ingest)));
+        }
+    }
+
+    fn hook(&mut self) {
+        let pending =
+            |errand: &&super::errand::Errand| matches!(errand.command, Command::Hook { .. });
+        let asked = self.errands.iter().filter(pending).count();
+        if self.decided.hooks.len() + asked >= self.hooks_most {
+            return;
+        }
+        let tenant = self.tenant();
+        let name = format!("h{}", self.next_number()).into();
+        let since = match self.base.random.below(4) {
+            0 => Since::All,
+            1 if !self.durable.events.is_empty() => {
+                Since::Event(self.base.random.pick(&self.durable.events).id.clone())
+            }
+            _ => Since::New,
+        };
+        let random = &mut self.base.random;
+        let wish = Wish::Events(EventWish {
+            pattern: EventPattern::parse(random.pick::<&str>(&PATTERNS)).expect("a pattern"),
+            worker: WorkerId::parse(random.pick::<&str>(&WORKERS)).expect("a worker"),
+            binding: None,
+            method: method(random.pick::<&str>(&METHODS)),
+            max_retries: small(random.below(7)),
+            timeout_ms: *random.pick(&[1_000, 5_000, 30_000]),
+            secret: None,
+            ordered: random.one_in(3),
+        });
+        self.send(Owner::Client, Command::Hook { tenant, name, wish, since });
+    }
+
+    fn change(&mut self, change: HookChange) {
+        let names: Vec<Arc<str>> = self.durable.hooks.keys().cloned().collect();
+        if names.is_empty() {
+            return;
+        }
+        let name = self.base.random.pick(&names).clone();
+        let tenant = match self.durable.hooks.get(&name) {
+            Some(hook) if !self.base.random.one_in(20) => hook.tenant.clone(),
+            _ => self.tenant(),
+        };
+        self.send(Owner::Client, Command::ChangeHook { tenant, name, change });
+    }
+
+    fn retry(&mut self) {
+        let dead: Vec<_> = self.seen.dead_letters.iter().copied().collect();
+        let Some(hook) = dead.first() else { return };
+        let id = if dead.is_empty() { *hook } else { *self.base.random.pick(&dead) };
+        let tenant = match self.seen.hooks.get(&id.hook) {
+            Some(hook) if !self.base.random.one_in(20) => hook.tenant.clone(),
+            _ => self.tenant(),
+        };
+        self.send(Owner::Client, Command::Retry { tenant, id });
+    }
+
+    fn clean_up(&mut self) {
+        let hooks: Vec<_> = self.seen.hooks.keys().copied().collect();
+        if hooks.is_empty() {
+            return;
+        }
+        let hook = *self.base.random.pick(&hooks);
+        let ago = self.base.random.below(20_000);
+        // Nothing that has not become durable yet is older than this.
+        let cutoff = Millis(self.settled_at.0.saturating_sub(ago));
+        self.history.cutoff = self.history.cutoff.max(cutoff);
+        self.send(Owner::Client, Command::CleanUp { hook, cutoff, after: Bytes::new() });
+    }
+}
+
+fn method(name: &str) -> RpcMethod {
+    RpcMethod::parse(name).expect("a method")
+}
+
+fn small(number: u64) -> u32 {
+    u32::try_from(number).expect("a small number")
+}
