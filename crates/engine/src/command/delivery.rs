@@ -214,6 +214,7 @@ pub(super) fn advance(
 /// An attempt was answered, or failed.
 pub(super) fn ended(txn: &mut Txn<'_>, delivered: &Delivered) -> Result<Answer, Missing> {
     let Delivered { id, attempt, verdict } = delivered;
+    txn.rests_on_hooks();
     if let Some(hook) = txn.hooks().get(id.hook).cloned() {
         let input = Input::Answered { attempt: attempt.clone(), verdict: *verdict };
         advance(txn, &hook, *id, input)?;
@@ -223,6 +224,7 @@ pub(super) fn ended(txn: &mut Txn<'_>, delivered: &Delivered) -> Result<Answer, 
 
 /// An attempt was not made, because its hook is not active.
 pub(super) fn unsent(txn: &mut Txn<'_>, id: DeliveryId, attempt: u32) -> Result<Answer, Missing> {
+    txn.rests_on_hooks();
     if let Some(hook) = txn.hooks().get(id.hook).cloned() {
         advance(txn, &hook, id, Input::Unsent { attempt })?;
     }
@@ -255,6 +257,7 @@ pub(super) fn timer(
 
 /// A dead delivery is made again, under a number of its own.
 pub(super) fn retry(txn: &mut Txn<'_>, tenant: &Tenant, id: DeliveryId) -> Decided {
+    txn.rests_on_hooks();
     let hook = txn.hooks().get(id.hook).filter(|hook| hook.tenant == *tenant).cloned();
     let Some(hook) = hook else {
         return Ok(Err(Refused::NoDeadLetter.into()));
