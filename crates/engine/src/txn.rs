@@ -113,6 +113,11 @@ impl<'a> Txn<'a> {
         &self.given.registry.hooks
     }
 
+    /// What memory knows of hooks may not be durable yet: the answer waits for it.
+    pub(crate) fn rests_on_hooks(&mut self) {
+        self.saw_pending = true;
+    }
+
     pub(crate) fn timings(&self) -> &'a Timings {
         self.given.timings
     }

@@ -140,7 +140,9 @@ impl Deliveries {
                     }
                 };
                 errand.expected = self.decided.apply(&errand.command);
-                if told.is_none() {
+                if told.is_some() {
+                    self.rests_on_what_is_durable(errand)?;
+                } else {
                     let batch = self.base.open_batch;
                     self.acts.push((batch, errand.command.clone()));
                     errand.stage = Stage::Waiting { answer, batch };
@@ -149,6 +151,16 @@ impl Deliveries {
                 Ok(told)
             }
         }
+    }
+
+    /// Whoever is answered at once is told of nothing that a crash could undo.
+    fn rests_on_what_is_durable(&self, errand: &Errand) -> Checked {
+        let mut after = self.durable.clone();
+        if after.apply(&errand.command) == errand.expected && after == self.durable {
+            return Ok(());
+        }
+        let what = &errand.command;
+        Err(violated(format!("{what:?} was answered, and what it rests on is not durable")))
     }
 
     /// An errand has its outcome.

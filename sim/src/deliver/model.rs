@@ -15,7 +15,7 @@ use reveille_engine::command::{Answer, Command};
 use reveille_engine::partition::Outcome;
 
 /// All events in their order, and the hooks that there are.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Model {
     pub(crate) events: Vec<Said>,
     pub(crate) hooks: BTreeMap<Arc<str>, Known>,
@@ -32,7 +32,7 @@ pub(crate) struct Said {
 }
 
 /// A hook that has not ended.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Known {
     pub(crate) tenant: Tenant,
     pub(crate) wish: EventWish,

@@ -213,6 +213,7 @@ pub(super) fn advance(
 
 /// Attempts were answered, or failed.
 pub(super) fn ended(txn: &mut Txn<'_>, all: &[Delivered]) -> Result<Answer, Missing> {
+    txn.rests_on_hooks();
     let mut hooks: Vec<HookId> = all.iter().map(|it| it.id.hook).collect();
     hooks.sort_unstable();
     hooks.dedup();
@@ -230,6 +231,7 @@ pub(super) fn ended(txn: &mut Txn<'_>, all: &[Delivered]) -> Result<Answer, Miss
 
 /// An attempt was not made, because its hook is not active.
 pub(super) fn unsent(txn: &mut Txn<'_>, id: DeliveryId, attempt: u32) -> Result<Answer, Missing> {
+    txn.rests_on_hooks();
     if let Some(hook) = txn.hooks().get(id.hook).cloned() {
         advance(txn, &hook, id, Input::Unsent { attempt })?;
     }
@@ -262,6 +264,7 @@ pub(super) fn timer(
 
 /// A dead delivery is made again, under a number of its own.
 pub(super) fn retry(txn: &mut Txn<'_>, tenant: &Tenant, id: DeliveryId) -> Decided {
+    txn.rests_on_hooks();
     let hook = txn.hooks().get(id.hook).filter(|hook| hook.tenant == *tenant).cloned();
     let Some(hook) = hook else {
         return Ok(Err(Refused::NoDeadLetter.into()));

@@ -46,6 +46,7 @@ pub(super) fn add(
     wish: &Wish,
     since: &Since,
 ) -> Decided {
+    txn.rests_on_hooks();
     if txn.hooks().identical(tenant, wish.identity()).is_some() {
         return Ok(Err(Refused::HookExists.into()));
     }
@@ -91,6 +92,7 @@ pub(super) fn change(
     name: &str,
     change: &HookChange,
 ) -> Decided {
+    txn.rests_on_hooks();
     let hook = txn.hooks().named(name).filter(|hook| hook.tenant == *tenant).cloned();
     let Some(hook) = hook else {
         return Ok(Err(Refused::NotFound.into()));
