@@ -9,6 +9,7 @@
 //!               flip bits in copies of the data directory: noticed, or harmless
 //! ```
 
+pub(crate) mod deliveries;
 mod message;
 mod model;
 

@@ -35,6 +35,7 @@ Usage: cargo xtask COMMAND [OPTIONS]
   examples                             the agents under examples/, woken across kill -9
   crash [--rounds N] [--flips N] [--seed S]
                                        kill -9 under load, then flipped bits
+  deliveries [--rounds N] [--seed S]   kill -9 while events are taken in and delivered
   sim [--seeds N] [--seed S] [--wakes] [--lag] [--unsynced] [--trace] [--release]
                                        the simulator: many seeds, or one again; of streams, or
                                        of subscriptions and their consumers
@@ -57,6 +58,7 @@ const SIM: [&[&str]; 4] = [
     &["--seeds", "1000", "--wakes"],
 ];
 const CRASH_ROUNDS: u64 = 200;
+const DELIVERY_ROUNDS: u64 = 100;
 const FLIPS: u64 = 60;
 
 fn main() -> ExitCode {
@@ -103,6 +105,11 @@ fn run(command: &str, args: Vec<String>) -> anyhow::Result<()> {
             let rounds = rounds.unwrap_or(CRASH_ROUNDS);
             passed(crash::run(rounds, flips.unwrap_or(FLIPS), seed)?)
         }
+        "deliveries" => {
+            let [rounds, seed] = args::numbers(args, ["--rounds", "--seed"])?;
+            workspace::build_server()?;
+            passed(crash::deliveries::run(rounds.unwrap_or(DELIVERY_ROUNDS), seed)?)
+        }
         "sim" => sim::run(args),
         "bench" => bench::run(args),
         "setup" => {
@@ -132,6 +139,7 @@ fn test() -> anyhow::Result<()> {
         steps.run("client", conformance::client);
         steps.run("examples", conformance::examples);
         steps.run("crash", || crash::run(CRASH_ROUNDS, FLIPS, None));
+        steps.run("deliveries", || crash::deliveries::run(DELIVERY_ROUNDS, None));
     }
     steps.finish()
 }

@@ -27,12 +27,13 @@ pub(crate) enum Start {
 impl Server {
     /// Returns when the server says that it listens, or has ended instead. What it writes to
     /// standard error is in `log`.
-    pub(crate) fn try_start(data: &Path, log: &Path) -> anyhow::Result<Start> {
+    pub(crate) fn try_start(data: &Path, log: &Path, more: &[&str]) -> anyhow::Result<Start> {
         let program = crate::workspace::reveille()?;
         let mut child = Command::new(&program)
             .args(["serve", "--listen", "127.0.0.1:0", "--long-poll-timeout", "500ms"])
             .arg("--data-dir")
             .arg(data)
+            .args(more)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(File::create(log)?)
@@ -66,7 +67,12 @@ impl Server {
     }
 
     pub(crate) fn start(data: &Path, log: &Path) -> anyhow::Result<Server> {
-        match Server::try_start(data, log)? {
+        Server::start_with(data, log, &[])
+    }
+
+    /// The same with further settings.
+    pub(crate) fn start_with(data: &Path, log: &Path, more: &[&str]) -> anyhow::Result<Server> {
+        match Server::try_start(data, log, more)? {
             Start::Listening(server) => Ok(server),
             Start::Refused(status, said) => {
                 bail!("the server did not start ({status}), it said:\n{said}")

@@ -116,7 +116,7 @@ fn write_last(data: &Path, log: &Path) -> anyhow::Result<Stream> {
 }
 
 fn judge(flip: &Flip, copy: &Path, log: &Path, streams: &[Stream]) -> anyhow::Result<Outcome> {
-    let mut server = match Server::try_start(copy, log)? {
+    let mut server = match Server::try_start(copy, log, &[])? {
         Start::Listening(server) => server,
         Start::Refused(_, said) => {
             explained(flip, &said)?;
