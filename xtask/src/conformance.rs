@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::server::Server;
 use crate::setup;
-use crate::steps::Tally;
+use crate::steps::{self, Tally};
 use crate::workspace;
 
 /// Tests of the suite at its pinned version: all of them must run.
@@ -42,6 +42,14 @@ pub(crate) fn client() -> anyhow::Result<Tally> {
 /// The agents under `examples`, woken across kills.
 pub(crate) fn examples() -> anyhow::Result<Tally> {
     across_kills("examples")
+}
+
+/// Signed deliveries, verified with the published library of Standard Webhooks.
+pub(crate) fn webhooks() -> anyhow::Result<Tally> {
+    setup::npm_packages()?;
+    let mut node = Command::new("node");
+    node.arg("verify.mjs").env("REVEILLE_BIN", workspace::reveille()?);
+    steps::call(node.current_dir(setup::webhooks_project())).map(Tally::one)
 }
 
 fn across_kills(name: &str) -> anyhow::Result<Tally> {

@@ -33,6 +33,7 @@ Usage: cargo xtask COMMAND [OPTIONS]
   conformance [--rounds N]             the published Durable Streams suite
   client                               the official TypeScript client across kill -9
   examples                             the agents under examples/, woken across kill -9
+  webhooks                             deliveries, verified with a published library
   crash [--rounds N] [--flips N] [--seed S]
                                        kill -9 under load, then flipped bits
   deliveries [--rounds N] [--seed S]   kill -9 while events are taken in and delivered
@@ -99,6 +100,11 @@ fn run(command: &str, args: Vec<String>) -> anyhow::Result<()> {
             workspace::build_server()?;
             passed(conformance::examples()?)
         }
+        "webhooks" => {
+            args::none(args)?;
+            workspace::build_server()?;
+            passed(conformance::webhooks()?)
+        }
         "crash" => {
             let [rounds, flips, seed] = args::numbers(args, ["--rounds", "--flips", "--seed"])?;
             workspace::build_server()?;
@@ -138,6 +144,7 @@ fn test() -> anyhow::Result<()> {
         steps.run("conformance", || conformance::suite(SUITE_ROUNDS));
         steps.run("client", conformance::client);
         steps.run("examples", conformance::examples);
+        steps.run("webhooks", conformance::webhooks);
         steps.run("crash", || crash::run(CRASH_ROUNDS, FLIPS, None));
         steps.run("deliveries", || crash::deliveries::run(DELIVERY_ROUNDS, None));
     }

@@ -13,10 +13,16 @@ const NODE_MIN: (u32, u32) = (20, 19);
 
 const SUITE: &str = "tests/conformance";
 /// Everything that has a lockfile.
-const PROJECTS: [&str; 2] = [SUITE, "examples/agent-node"];
+const PROJECTS: [&str; 3] = [SUITE, WEBHOOKS, "examples/agent-node"];
+const WEBHOOKS: &str = "tests/webhooks";
 
 pub(crate) fn npm_project() -> PathBuf {
     workspace::root().join(SUITE)
+}
+
+/// Where deliveries are verified with a library that others wrote.
+pub(crate) fn webhooks_project() -> PathBuf {
+    workspace::root().join(WEBHOOKS)
 }
 
 /// Installs the packages that are missing or whose lockfile has changed since.

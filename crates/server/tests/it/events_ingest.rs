@@ -152,7 +152,7 @@ async fn a_body_that_is_too_large_is_refused_in_the_words_of_this_face() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batch_that_is_sent_again_is_taken_in_once() {
     let mut events = Deliveries::start().await;
-    events.subscribe("a").await;
+    let id = events.subscribe("a").await;
     let batch = json!({ "events": [{ "type": "a" }, { "type": "a" }], "batchId": "b-1" });
     // A batch that is refused leaves no mark: its correction is not taken for a repetition.
     let wrong = json!({ "events": [{ "type": "a" }, { "type": "" }], "batchId": "b-1" });
@@ -164,6 +164,8 @@ async fn a_batch_that_is_sent_again_is_taken_in_once() {
     for _ in 0..2 {
         events.called().await.ok();
     }
+    let both = async || (events.status(&id).await["stats"]["totalDelivered"] == 2).then_some(());
+    eventually("both to be delivered", both).await;
     let mut events = events.crash().await;
     assert_eq!(events.post("/ingest", &batch).await.expect(200).json(), again);
     events.quiet("it was taken in before").await;
