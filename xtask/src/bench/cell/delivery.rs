@@ -12,18 +12,18 @@ const HANGING: u32 = 64;
 pub(super) fn all(quick: bool) -> Vec<Cell> {
     let mut cells: Vec<Cell> = [(1, 100), (1000, 1)].map(|it| deliveries(it, quick)).into();
     cells.extend([
-        delivery("delivery", "an idle server", "", Setup::Workers, quick),
+        delivery("delivery", "quiet", "", Setup::Workers, quick),
         delivery(
             "delivery-hanging",
-            "64 hooks of the same tenant that never answer",
+            "beside 64 hooks of the same tenant that never answer",
             &format!("--hanging {HANGING}"),
             Setup::Workers,
             quick,
         ),
-        delivery("delivery-keys", "an idle server with keys", "", Setup::WorkersAndKeys, quick),
+        delivery("delivery-keys", "quiet, with keys", "", Setup::WorkersAndKeys, quick),
         delivery(
             "delivery-flood",
-            "another tenant that floods the server and has 64 hooks that never answer",
+            "beside another tenant that floods the server and has 64 hooks that never answer",
             &format!("--flood --hanging {HANGING}"),
             Setup::WorkersAndKeys,
             quick,
@@ -75,7 +75,7 @@ fn delivery(
         beside: None,
         subjects: ALONE,
         setup,
-        title: format!("From sending an event to its hook holding the delivery, beside {beside}"),
+        title: format!("From sending an event to its hook holding the delivery, {beside}"),
         figures: latencies(),
         limit: Duration::from_secs(180),
         arguments: format!("delivery --count {count} --seconds 60 --patience 1 {more_arguments}"),
