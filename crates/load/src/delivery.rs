@@ -28,8 +28,8 @@ use crate::usage::Meter;
 const LIVE: Worker = Worker { id: "live", binding: None };
 const CALM: &str = "calm";
 const FLOODING: &str = "flood";
-/// A delivery that has not arrived by then is lost.
-const ARRIVAL_MAX: Duration = Duration::from_secs(10);
+/// An answer, or quiet before the measurement, does not take longer.
+const WAITING_MAX: Duration = Duration::from_secs(10);
 /// Nothing that came for this long will come.
 const QUIET: Duration = Duration::from_millis(200);
 /// Until then as many deliveries hang as the server lets hang.
@@ -53,6 +53,9 @@ pub struct Delivery {
     /// Stop here even when some are missing
     #[arg(long, default_value_t = 60.0)]
     pub seconds: f64,
+    /// Time after which a delivery is lost
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    pub patience: f64,
     /// Pause before each event
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 5)]
     pub pause: u64,
@@ -74,8 +77,8 @@ pub struct Delivery {
 struct Sample {
     /// Until it was answered.
     answer: Duration,
-    /// Until the endpoint held its delivery.
-    delivery: Duration,
+    /// Until the endpoint held its delivery, if it ever did.
+    delivery: Option<Duration>,
 }
 
 /// One event after another.
@@ -89,6 +92,7 @@ struct Sender {
 
 pub(crate) async fn run(work: &Delivery) -> anyhow::Result<Report> {
     let limit = seconds("--seconds", work.seconds)?;
+    let patience = seconds("--patience", work.patience)?;
     ensure!(work.count > 0, "--count must be at least 1");
     // The same name for both tenants, whatever the clock says.
     let target = Target { run: Some(work.target.run_name()), ..work.target.clone() };
@@ -97,7 +101,7 @@ pub(crate) async fn run(work: &Delivery) -> anyhow::Result<Report> {
     let no_limit = Rc::new(Semaphore::new(0));
     let sink = Sink::open_at(work.workers.sink, no_limit, Arc::default()).await?;
     let neighbors = surround(work, &target, &mut sender, &sink).await?;
-    ensure!(sink.quiet(QUIET, ARRIVAL_MAX).await, "there are deliveries without an event");
+    ensure!(sink.quiet(QUIET, WAITING_MAX).await, "there are deliveries without an event");
 
     let before = sink.calls();
     let (mut measured, mut answers) = (Tally::default(), Histogram::default());
@@ -109,13 +113,15 @@ pub(crate) async fn run(work: &Delivery) -> anyhow::Result<Report> {
             break;
         }
         clock::sleep(pause).await;
-        match clock::within(ARRIVAL_MAX, sender.one(&sink, number)).await {
-            Some(Ok(sample)) => {
-                measured.done(sample.delivery, u64::try_from(work.body)?);
-                answers.record(sample.answer);
+        match sender.one(&sink, number, patience).await {
+            Ok(Sample { answer, delivery }) => {
+                answers.record(answer);
+                match delivery {
+                    Some(delivery) => measured.done(delivery, u64::try_from(work.body)?),
+                    None => measured.errors.count("not delivered".to_owned(), 1),
+                }
             }
-            Some(Err(refused)) => count(&mut measured.errors, refused),
-            None => measured.errors.failure(Failure::TimedOut),
+            Err(refused) => count(&mut measured.errors, refused),
         }
     }
     let end = Meter::read(work.target.pid);
@@ -209,21 +215,28 @@ impl Sender {
         Ok(())
     }
 
-    /// One event, until it is answered and delivered.
-    async fn one(&mut self, sink: &Sink, number: u64) -> Result<Sample, Refused> {
+    /// One event, until it is answered, and delivered or lost.
+    async fn one(
+        &mut self,
+        sink: &Sink,
+        number: u64,
+        patience: Duration,
+    ) -> Result<Sample, Refused> {
         self.write(number);
         sink.expect(&Messages::mark(number));
         let sent = clock::now();
         // One task polls both: whichever the server does first is seen first.
-        let (called_at, answered_at) =
-            tokio::try_join!(async { Ok(sink.called().await) }, async {
-                let (answer, at) = timed(self.link.exchange(&self.request)).await;
-                match answer? {
-                    200 => Ok(at),
-                    status => Err(Refused::Status(status)),
-                }
-            })?;
-        Ok(Sample { answer: answered_at - sent, delivery: called_at - sent })
+        let called = async { Ok(clock::within(patience, sink.called()).await) };
+        let (called_at, answered_at) = tokio::try_join!(called, async {
+            let exchange = clock::within(WAITING_MAX, self.link.exchange(&self.request));
+            let (answer, at) = timed(exchange).await;
+            match answer.ok_or(Failure::TimedOut)?? {
+                200 => Ok(at),
+                status => Err(Refused::Status(status)),
+            }
+        })?;
+        let delivery = called_at.map(|at| at - sent);
+        Ok(Sample { answer: answered_at - sent, delivery })
     }
 
     fn write(&mut self, number: u64) {

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::subject::{EVERYONE, Subject};
 use super::table::number;
 
+mod delivery;
 mod wake;
 
 /// One kind of run, made with every subject in every round.
@@ -18,6 +19,8 @@ pub(super) struct Cell {
     pub(super) beside: Option<&'static str>,
     /// Who takes part.
     subjects: &'static [&'static str],
+    /// What the server must be told.
+    pub(super) setup: Setup,
     pub(super) title: String,
     /// The first is the one that is compared.
     pub(super) figures: Vec<Figure>,
@@ -26,6 +29,19 @@ pub(super) struct Cell {
     arguments: String,
     /// What a slow subject gets instead; `None` leaves it out.
     slow_arguments: Option<String>,
+}
+
+/// What a server is told beside where its data lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Setup {
+    /// Nothing.
+    Plain,
+    /// Where workers are.
+    Workers,
+    /// Where workers are, and a key without which nobody gets in.
+    WorkersAndKeys,
+    /// Where workers are; measured beside a loop that only calls as many hooks.
+    Deliveries { hooks: u32 },
 }
 
 /// A number in a report.
@@ -48,12 +64,17 @@ pub(super) enum Better {
 impl Cell {
     /// The generator's arguments for a subject, if it takes part.
     pub(super) fn arguments(&self, subject: &Subject) -> Option<Vec<String>> {
-        if !self.subjects.contains(&subject.name) {
+        if !self.takes(subject) {
             return None;
         }
         let arguments =
             if subject.fast { &self.arguments } else { self.slow_arguments.as_ref()? };
         Some(arguments.split_ascii_whitespace().map(str::to_owned).collect())
+    }
+
+    /// Whether a subject takes part.
+    pub(super) fn takes(&self, subject: &Subject) -> bool {
+        self.subjects.contains(&subject.name)
     }
 
     pub(super) fn main(&self) -> Option<&Figure> {
@@ -112,6 +133,7 @@ pub(super) fn all(quick: bool) -> Vec<Cell> {
     cells.extend(["sse", "long-poll"].map(|mode| latency(mode, quick)));
     cells.extend([create(quick), idle(quick)]);
     cells.extend(wake::all(quick));
+    cells.extend(delivery::all(quick));
     cells
 }
 
@@ -122,6 +144,7 @@ fn append(streams: u32, seconds: u32) -> Cell {
         work: "append",
         beside: None,
         subjects: EVERYONE,
+        setup: Setup::Plain,
         title: match streams {
             1 => "Durable appends of 100 B to 1 stream, 64 connections".to_owned(),
             _ => "Durable appends of 100 B to 1,000 streams, 64 connections".to_owned(),
@@ -140,6 +163,7 @@ fn read(batch: u32, seconds: u32) -> Cell {
         work: "read",
         beside: None,
         subjects: EVERYONE,
+        setup: Setup::Plain,
         title: format!(
             "Catch-up read of 10 MB, one connection, appended in pieces of {}",
             if batch == 1 { "100 B" } else { "10 kB" }
@@ -168,6 +192,7 @@ fn latency(mode: &str, quick: bool) -> Cell {
         work: "latency",
         beside: None,
         subjects: EVERYONE,
+        setup: Setup::Plain,
         title: format!("From sending an append to a live {name} reader holding it"),
         figures: figures([
             less("p50 ms", "ms", "/latency_us/p50", 1e-3),
@@ -189,6 +214,7 @@ fn create(quick: bool) -> Cell {
         work: "create",
         beside: None,
         subjects: EVERYONE,
+        setup: Setup::Plain,
         title: format!(
             "{} streams created with one message of 100 B, 64 connections",
             number(f64::from(count))
@@ -208,6 +234,7 @@ fn idle(quick: bool) -> Cell {
         work: "idle",
         beside: None,
         subjects: EVERYONE,
+        setup: Setup::Plain,
         title: format!("{} idle SSE readers, then one message to all", number(f64::from(readers))),
         figures: vec![
             less("last reader ms", "ms", "/fanout/arrival_us/max", 1e-3),
@@ -240,10 +267,12 @@ mod tests {
                 .filter(|cell| cell.arguments(subject).is_some())
                 .map(|cell| cell.key)
                 .collect();
-            assert_eq!(keys.contains(&"read-small"), subject.fast, "{}", subject.name);
+            let reads = subject.fast && subject.name != "plain-loop";
+            assert_eq!(keys.contains(&"read-small"), reads, "{}", subject.name);
             let expected = match subject.name {
-                "reveille" => 13,
+                "reveille" => 19,
                 "npm" => 9,
+                "plain-loop" => 2,
                 _ => 8,
             };
             assert_eq!(keys.len(), expected, "{}", subject.name);

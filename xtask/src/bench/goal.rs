@@ -49,7 +49,7 @@ const fn goal(text: &'static str, measure: Measure, bound: Bound) -> Goal {
     Goal { text, measure, bound }
 }
 
-pub(super) const ALL: [Goal; 23] = [
+pub(super) const ALL: [Goal; 28] = [
     goal(
         "appends to 1 stream: at least 1.0 x durable-streams",
         Ratio { cell: "append-1", peer: "durable-streams" },
@@ -131,6 +131,31 @@ pub(super) const ALL: [Goal; 23] = [
     goal(
         "wake p99 beside 10,000 dead and 1,000 hanging consumers: at most 2 x the quiet one",
         Own { over: ("noisy", "p99 ms"), under: ("wake-webhooks", "p99 ms") },
+        AtMost(2.0),
+    ),
+    goal(
+        "deliveries/s to 1 hook: at least 0.5 x the plain loop",
+        Ratio { cell: "deliveries-1", peer: "plain-loop" },
+        AtLeast(0.5),
+    ),
+    goal(
+        "deliveries/s to 1,000 hooks: at least 0.5 x the plain loop",
+        Ratio { cell: "deliveries-1000", peer: "plain-loop" },
+        AtLeast(0.5),
+    ),
+    goal(
+        "answer to an event p99 beside 64 hooks that hang: at most 1.5 x the quiet one",
+        Own { over: ("delivery-hanging", "answer p99 ms"), under: ("delivery", "answer p99 ms") },
+        AtMost(1.5),
+    ),
+    goal(
+        "delivery p50 beside another tenant's flood: at most 2 x the quiet one",
+        Own { over: ("delivery-flood", "p50 ms"), under: ("delivery-keys", "p50 ms") },
+        AtMost(2.0),
+    ),
+    goal(
+        "delivery p99 beside another tenant's flood: at most 2 x the quiet one",
+        Own { over: ("delivery-flood", "p99 ms"), under: ("delivery-keys", "p99 ms") },
         AtMost(2.0),
     ),
     goal("soak: rate level", Soak { pointer: "/level/rate/level" }, AtLeast(1.0)),

@@ -11,6 +11,7 @@ use anyhow::{Context as _, ensure};
 
 use super::clock;
 use super::subject::Subject;
+use super::workers::Run;
 
 const START_MAX: Duration = Duration::from_secs(120);
 const ANSWER_MAX: Duration = Duration::from_secs(30);
@@ -71,9 +72,19 @@ impl Server {
     /// Starts the server and waits until it says where it listens. What it prints goes to
     /// `target/bench/NAME.log`.
     pub(super) fn start(root: &Path, subject: &Subject, data: &DataDir) -> anyhow::Result<Server> {
+        Server::start_told(root, subject, data, &Run::default())
+    }
+
+    /// The same with something to be told.
+    pub(super) fn start_told(
+        root: &Path,
+        subject: &Subject,
+        data: &DataDir,
+        told: &Run,
+    ) -> anyhow::Result<Server> {
         let log = log_path(root, subject);
         let open = || std::fs::OpenOptions::new().create(true).append(true).open(&log);
-        let mut command = subject.command(root, data.path())?;
+        let mut command = subject.command(root, data.path(), told)?;
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(open()?);
         let started = clock::now();
         let child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;

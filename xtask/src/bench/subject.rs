@@ -10,6 +10,7 @@ use std::process::Command;
 use anyhow::{Context as _, ensure};
 
 use super::server;
+use super::workers::Run;
 
 /// The name of the subject that the others are compared with.
 pub(super) const OURS: &str = "reveille";
@@ -17,6 +18,8 @@ pub(super) const OURS: &str = "reveille";
 pub(super) const EVERYONE: &[&str] = &[OURS, "durable-streams", "npm"];
 pub(super) const WAKING: &[&str] = &[OURS, "npm"];
 pub(super) const ALONE: &[&str] = &[OURS];
+/// Those that deliver, and the limit of what delivering can be.
+pub(super) const DELIVERING: &[&str] = &[OURS, "plain-loop"];
 
 pub(super) struct Subject {
     /// As on the command line.
@@ -32,11 +35,20 @@ pub(super) struct Subject {
 
 enum Origin {
     Workspace,
-    Crate { name: &'static str, version: &'static str, binary: &'static str },
-    Npm { name: &'static str, version: &'static str },
+    Crate {
+        name: &'static str,
+        version: &'static str,
+        binary: &'static str,
+    },
+    Npm {
+        name: &'static str,
+        version: &'static str,
+    },
+    /// No server: a loop that calls the endpoint with the server's own client.
+    Loop,
 }
 
-pub(super) const ALL: [Subject; 3] = [
+pub(super) const ALL: [Subject; 4] = [
     Subject {
         name: OURS,
         title: "reveille",
@@ -62,6 +74,13 @@ pub(super) const ALL: [Subject; 3] = [
         fast: false,
         origin: Origin::Npm { name: "@durable-streams/server", version: "0.3.7" },
     },
+    Subject {
+        name: "plain-loop",
+        title: "plain loop, nothing kept",
+        color: "#2f9e44",
+        fast: true,
+        origin: Origin::Loop,
+    },
 ];
 
 /// Starts the npm server on a free port, with its file-backed store; wakes must be switched on.
@@ -78,6 +97,10 @@ impl Subject {
         match &self.origin {
             Origin::Workspace => {
                 run(cargo().args(["build", "--release", "--package", "reveille"]), root)
+            }
+            Origin::Loop => {
+                let example = ["--package", "reveille-deliver", "--example", "plain_loop"];
+                run(cargo().args(["build", "--release"]).args(example), root)
             }
             Origin::Crate { name, version, .. } => {
                 let peers = root.join("target/peers");
@@ -105,13 +128,26 @@ impl Subject {
         }
     }
 
+    /// Whether it only calls, and keeps nothing.
+    pub(super) fn is_loop(&self) -> bool {
+        matches!(self.origin, Origin::Loop)
+    }
+
     /// The command that serves `data`. It prints `listening on http://ADDRESS` when it is ready.
-    pub(super) fn command(&self, root: &Path, data: &Path) -> anyhow::Result<Command> {
+    pub(super) fn command(&self, root: &Path, data: &Path, told: &Run) -> anyhow::Result<Command> {
         let mut command = match &self.origin {
             Origin::Workspace => {
                 let mut command = Command::new(root.join("target/release/reveille"));
-                command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]);
+                command.args(["serve", "--listen", "127.0.0.1:0"]).args(&told.flags);
+                command.arg("--data-dir");
                 command
+            }
+            Origin::Loop => {
+                let called = told.called.as_ref().context("there is something to call")?;
+                let mut command = Command::new(root.join("target/release/examples/plain_loop"));
+                command.arg(&called.address);
+                command.args([called.hooks, called.in_flight].map(|number| number.to_string()));
+                return Ok(command);
             }
             Origin::Crate { binary, .. } => {
                 let mut command = Command::new(root.join("target/peers/bin").join(binary));

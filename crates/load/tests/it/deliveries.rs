@@ -192,6 +192,22 @@ fn a_delivery_is_timed_by_the_event_that_it_carries() {
 }
 
 #[test]
+fn an_event_that_is_answered_and_not_delivered_is_an_error_with_an_answer() {
+    let sink = free_address();
+    let address = sink.clone();
+    let url = serve(move |request| {
+        if is_ingest(request) && events(request)[0]["n"] != 1 {
+            assert!(Caller::to(&address).deliver("/live/m0", &events(request)[0]));
+        }
+        taken()
+    });
+    let arguments = format!("delivery --count 3 --patience 0.1 --sink {sink}");
+    let report = run(&url, &arguments).unwrap();
+    assert_eq!((report.operations, report.errors["not delivered"]), (2, 1), "{report}");
+    assert_eq!(report.answer_us.unwrap().count, 3);
+}
+
+#[test]
 fn hooks_that_hang_are_called_until_no_more_are_before_it_is_measured() {
     let (sink, beside) = (free_address(), free_address());
     let (to, hanging) = (sink.clone(), beside.clone());

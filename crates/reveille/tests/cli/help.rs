@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::process::run;
 
-const COMMANDS: [&str; 25] = [
+const COMMANDS: [&str; 27] = [
     "",
     "serve",
     "append",
@@ -33,6 +33,8 @@ const COMMANDS: [&str; 25] = [
     "bench wake",
     "bench wakes",
     "bench consumers",
+    "bench deliveries",
+    "bench delivery",
 ];
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Cell, figures, less, more};
+use super::{Cell, Setup, figures, less, more};
 use crate::bench::subject::{ALONE, WAKING};
 use crate::bench::table::number;
 
@@ -25,6 +25,7 @@ fn wake(dialect: &str, quick: bool) -> Cell {
         // The quiet figure that the noisy one is compared with.
         beside: (!compared).then_some("noisy"),
         subjects: if compared { WAKING } else { ALONE },
+        setup: Setup::Plain,
         title: format!("From sending an append to an idle consumer holding its wake, {dialect}"),
         figures: latencies(),
         limit: Duration::from_secs(90),
@@ -45,6 +46,7 @@ fn noisy(quick: bool) -> Cell {
         work: "noisy",
         beside: None,
         subjects: ALONE,
+        setup: Setup::Plain,
         title: format!(
             "The same, webhooks, beside {} dead and {} hanging consumers",
             number(f64::from(dead)),
@@ -82,6 +84,7 @@ fn wakes(dialect: &str, quick: bool) -> Cell {
         work: "wakes",
         beside: None,
         subjects,
+        setup: Setup::Plain,
         title: format!("Wakes of {shown} consumers, appends over 64 connections, {dialect}"),
         figures: figures([
             more("wakes/s", "/s", "/per_second", 1.0),
