@@ -216,7 +216,11 @@ impl Deliveries {
             let backfill = hook.backfill.is_some_and(|it| it.next <= event);
             if !self.history.begun.contains(&id) && !cursor && !backfill {
                 let said = &self.durable.events[*place];
-                return Err(violated(format!("{} never gets {said:?}", hook.name)));
+                let cursors = &self.seen.fan_outs;
+                return Err(violated(format!(
+                    "{} never gets {event:?}, {said:?}: {hook:?}, {cursors:?}",
+                    hook.name
+                )));
             }
         }
         let owed: BTreeSet<EventNo> = known.owed.iter().map(|place| events[*place]).collect();

@@ -108,7 +108,7 @@ pub(super) fn change(
         }
         HookChange::Activate(active) if *active == hook.is_active() => Ok(Ok(Answer::Hooked(hook))),
         HookChange::Activate(active) => {
-            let next = EventNo(txn.next_id());
+            let next = from_now_on(txn);
             let oldest = ingest::next_fan_out(txn, tenant, EventNo(0))?.unwrap_or(next);
             let backfilled = hook.backfill.map_or(next, |backfill| backfill.next);
             let oldest = oldest.min(backfilled);
@@ -125,6 +125,14 @@ pub(super) fn change(
             Ok(Ok(Answer::Unhooked(tally)))
         }
     }
+}
+
+/// A number above all events that there are, and below all that will come. It is taken: numbers of
+/// a batch that the log had no room for are given out again after a restart.
+fn from_now_on(txn: &mut Txn<'_>) -> EventNo {
+    let next = EventNo(txn.next_id());
+    txn.take_id();
+    next
 }
 
 /// Ends a hook; what belongs to it is removed in slices.
@@ -161,7 +169,7 @@ pub(super) fn backfill(txn: &mut Txn<'_>, tenant: &Tenant, id: HookId) -> Result
         txn.set_due(txn.now(), &Due::Backfill(tenant.clone(), id));
     }
     let after = match backfill {
-        None if hook.is_catching_up() => hook.caught_up(EventNo(txn.next_id())),
+        None if hook.is_catching_up() => hook.caught_up(from_now_on(txn)),
         _ => Hook { backfill, ..Hook::clone(&hook) },
     };
     keep(txn, after);
