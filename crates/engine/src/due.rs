@@ -22,8 +22,7 @@ use crate::committer::Shared;
 use crate::doors::Clock;
 use crate::effect::Told;
 use crate::failure::{Failure, Unavailable};
-use crate::limits::{DUE_SLICE, PURGE_SLICE};
-use crate::outbound::deliveries;
+use crate::limits::{DUE_SLICE, OVERLAY_BYTES_MAX, PURGE_SLICE};
 use crate::outbox::Errand;
 use crate::{engine, outbound};
 
@@ -31,6 +30,12 @@ use crate::{engine, outbound};
 pub const LOOK_EVERY_MS: u64 = 60_000;
 /// After a failure, and while the server is read-only, the work is tried again this much later.
 pub const PAUSE_MS: u64 = 1_000;
+/// While the table lags behind, what can wait is looked at again this much later.
+const PRESSED_PAUSE_MS: u64 = 20;
+/// How much further is looked when what can wait is in the way.
+const FURTHER_SLICES: usize = 8;
+/// Slices of events for many hooks that are worked off at once.
+const SPREADING_MAX: usize = 4;
 
 /// Works until the partition stops.
 pub(crate) async fn run(shared: Arc<Shared>, clock: Arc<dyn Clock>) {
@@ -42,19 +47,19 @@ pub(crate) async fn run(shared: Arc<Shared>, clock: Arc<dyn Clock>) {
         }
         let now = clock.now();
         since = since.min(newly_due(&shared));
-        let next = match look(&shared.state.reader(), since, now) {
+        let worked = match look_further(&shared.state.reader(), since, now) {
             Ok(found) => work(&shared, &clock, found, now).await,
             Err(error) => Err(crate::reading::damaged(error)),
         };
-        let wake_at = match next {
+        let wake_at = match worked {
             Err(Failure::Unavailable(Unavailable::Stopping)) => return,
             Err(error) => {
                 tracing::warn!(%error, "an obligation could not be fulfilled; trying again");
                 now + PAUSE_MS
             }
-            Ok(None) => continue,
-            Ok(Some(next)) => {
-                since = now;
+            Ok(Worked::More) => continue,
+            Ok(Worked::Until { next, left }) => {
+                since = left.unwrap_or(now);
                 next.min(now + LOOK_EVERY_MS)
             }
         };
@@ -101,14 +106,7 @@ pub fn take_up(shared: &Shared, now: Millis) {
             }
         };
         for key in &found {
-            let (at, consumer) = match keys::parse_due(key) {
-                Some((at, Due::Consumer(consumer))) => (at, consumer),
-                Some((_, Due::Delivery(id))) => {
-                    deliveries::take_up(shared, &reader, id);
-                    continue;
-                }
-                _ => continue,
-            };
+            let Some((at, Due::Consumer(consumer))) = keys::parse_due(key) else { continue };
             let Ok(Some(enrolled)) = outbound::enrolled(&reader, &consumer) else { continue };
             if enrolled.timer_at == Some(at) {
                 shared.metrics.telling.found(Activity::of(&enrolled));
@@ -148,38 +146,91 @@ pub fn look(
     reader.range(&from, &keys::due_end(), 1)
 }
 
-/// Fulfils what is due, all of it at once: one batch may hold many obligations. Returns when the
-/// next is due, or `None` if there may be more now.
+/// The same, past those that can wait: they must not hide others.
+fn look_further(
+    reader: &Reader,
+    since: Millis,
+    now: Millis,
+) -> Result<Vec<(Bytes, Bytes)>, TableError> {
+    let mut found = look(reader, since, now)?;
+    let (_, due) = keys::due_until(now);
+    for _ in 0..FURTHER_SLICES {
+        let patient = found.iter().filter(|(key, _)| {
+            keys::parse_due(key).is_some_and(|(at, due)| at <= now && spreads(&due))
+        });
+        let Some((last, _)) = found.last() else { break };
+        if found.len() < DUE_SLICE || patient.count() * 2 < found.len() {
+            break;
+        }
+        let more = reader.range(&keys::above(last), &due, DUE_SLICE)?;
+        if more.is_empty() {
+            break;
+        }
+        found.extend(more);
+    }
+    Ok(found)
+}
+
+/// Whether it is one of many slices of something large, which can wait a little.
+fn spreads(due: &Due) -> bool {
+    matches!(due, Due::FanOut(..) | Due::Backfill(..))
+}
+
+/// What came of working.
+enum Worked {
+    /// There may be more to do now.
+    More,
+    /// Nothing until then; something was left undone since another time.
+    Until { next: Millis, left: Option<Millis> },
+}
+
+/// Fulfils what is due, all of it at once: one batch may hold many obligations.
 async fn work(
     shared: &Arc<Shared>,
     clock: &Arc<dyn Clock>,
     found: Vec<(Bytes, Bytes)>,
     now: Millis,
-) -> Result<Option<Millis>, Failure> {
-    let mut next = Millis::NEVER;
+) -> Result<Worked, Failure> {
+    let (mut next, mut left) = (Millis::NEVER, None);
+    let mut spreading = 0;
     let mut working = JoinSet::new();
     for (key, _) in found {
         let Some((at, due)) = keys::parse_due(&key) else {
             return Err(Failure::Damaged("an entry of the due index cannot be read".into()));
         };
         if at > now {
-            next = at;
+            next = next.min(at);
             break;
+        }
+        if spreads(&due) {
+            // One of these may be as much work as everything that clients ask for meanwhile: a few
+            // at a time, and none while the table lags behind.
+            if spreading == SPREADING_MAX || is_pressed(shared) {
+                (next, left) = (now + PRESSED_PAUSE_MS, left.or(Some(at)));
+                continue;
+            }
+            spreading += 1;
         }
         let command = command(shared, key, due)?;
         let (shared, clock) = (shared.clone(), clock.clone());
         working.spawn(async move { engine::run(&shared, clock.as_ref(), &command).await });
     }
     if working.is_empty() {
-        return Ok(Some(next));
+        return Ok(Worked::Until { next, left });
     }
-    let mut outcome = Ok(None);
+    let mut outcome = Ok(Worked::More);
     while let Some(done) = working.join_next().await {
         if let Ok(Err(failure)) = done {
             outcome = Err(failure);
         }
     }
     outcome
+}
+
+/// Whether the table lags so far behind that whatever can wait should.
+fn is_pressed(shared: &Shared) -> bool {
+    let (active, frozen) = shared.state.overlay_bytes();
+    active + frozen > OVERLAY_BYTES_MAX / 4
 }
 
 /// The command that an entry of the index asks for.

@@ -64,6 +64,9 @@ pub const OUTBOX_MAX: usize = 100_000;
 /// Attempts of one subscription that are on their way at once.
 pub const OUTBOUND_PER_SUBSCRIPTION: usize = 512;
 
+/// Attempts whose outcome is being written down; while there are more, no further ones are made.
+pub const REPORTING_MAX: usize = 8_192;
+
 /// An attempt that takes longer than this makes room for others.
 pub const SLOW_AFTER_MS: u64 = 1_000;
 
@@ -73,7 +76,7 @@ pub const SLOW_AFTER_MS: u64 = 1_000;
 pub const FAN_OUT: usize = 64;
 
 /// Deliveries that one batch of events may begin; the rest in slices.
-pub const DELIVERIES_PER_BATCH: usize = 1_024;
+pub const DELIVERIES_PER_BATCH: usize = 256;
 
 /// How long the name of a batch of events is remembered.
 pub const BATCH_MEMORY_MS: u64 = 86_400_000;

@@ -72,6 +72,8 @@ impl From<SendError> for Unsent {
 
 /// Makes attempts until the partition stops.
 pub(crate) async fn run(outbound: Arc<Outbound>) {
+    let shared = outbound.shared.clone();
+    tokio::spawn(task::blocking(move || deliveries::take_up(&shared)));
     loop {
         while outbound.set_out() {}
         while let Some((hook, from)) = outbound.shared.outbox.next_refill() {
@@ -119,15 +121,18 @@ impl Outbound {
 
     async fn attempt(self: Arc<Outbound>, told: Told) {
         let mut slow = false;
+        let errand = Errand::Tell(told.clone());
         if let Some(prepared) = self.prepare(&told) {
             let Prepared { notice, destination, span } = prepared;
             let started = notice.now;
             if told.attempt == 1 {
                 self.shared.metrics.telling.sent(started.since(notice.woken_at));
             }
-            let answer = self.send(&notice, destination, &mut slow).await;
+            let answer = self.send(&notice, destination, &errand, &mut slow).await;
             let took = self.clock.now().since(started);
             let (how, ended) = self.judge(&told, &notice, answer);
+            let good = ended.error.is_none().then_some(took);
+            self.shared.outbox.answered(&errand, slow, good);
             self.shared.metrics.telling.attempted(how, took);
             self.tell_operators(&notice, how, &ended, took);
             if let Some(span) = span {
@@ -135,7 +140,7 @@ impl Outbound {
             }
             self.report(&Command::Ended(ended)).await;
         }
-        self.shared.outbox.ended(&Errand::Tell(told), slow);
+        self.shared.outbox.ended(&errand, slow);
     }
 
     /// Sends a notice and waits for its answer; one that takes long makes room for others.
@@ -143,12 +148,14 @@ impl Outbound {
         &self,
         notice: &Notice,
         destination: Result<Destination, DestinationError>,
+        errand: &Errand,
         slow: &mut bool,
     ) -> Result<Answer, Unsent> {
         let destination =
             destination.map_err(|error| Unsent { kind: "destination", text: error.to_string() })?;
         let message = self.herald.message(notice);
-        self.post(destination, message, self.timings.webhook_timeout_ms, slow).await
+        let timeout_ms = self.timings.webhook_timeout_ms;
+        self.post(destination, message, timeout_ms, errand, slow).await
     }
 
     /// Sends a request and waits for its answer, but no longer than this; one that takes a while
@@ -158,6 +165,7 @@ impl Outbound {
         destination: Destination,
         message: Message,
         timeout_ms: u64,
+        errand: &Errand,
         slow: &mut bool,
     ) -> Result<Answer, Unsent> {
         let Message { headers, body } = message;
@@ -174,7 +182,7 @@ impl Outbound {
             if until == deadline {
                 return Err(SendError::TimedOut.into());
             }
-            *slow = self.shared.outbox.slows();
+            *slow = self.shared.outbox.slows(errand);
             slow_at = deadline;
         }
     }

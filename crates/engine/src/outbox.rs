@@ -10,6 +10,7 @@
 //! with those in the state when there is room again.
 
 mod queues;
+mod window;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -153,15 +154,22 @@ impl Outbox {
 
     /// An attempt has been open for a while: it makes room for quick ones, if those that are slow
     /// leave any. Says whether it counts as slow now.
-    pub fn slows(&self) -> bool {
-        let slow = self.lock().slows();
+    pub fn slows(&self, errand: &Errand) -> bool {
+        let slow = self.lock().slows(errand);
         if slow {
             self.ready.notify_one();
         }
         slow
     }
 
-    /// An attempt has ended.
+    /// An answer came, after so long if it was a good one, or none will: the next attempt may be
+    /// made, although what came of this one is still to be written down.
+    pub fn answered(&self, errand: &Errand, was_slow: bool, took_ms: Option<u64>) {
+        self.lock().answered(errand, was_slow, took_ms);
+        self.ready.notify_one();
+    }
+
+    /// An attempt has ended, and what came of it is written down.
     pub fn ended(&self, errand: &Errand, was_slow: bool) {
         self.lock().ended(errand, was_slow);
         self.ready.notify_one();

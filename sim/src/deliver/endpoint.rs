@@ -134,7 +134,7 @@ impl Deliveries {
     pub(crate) fn slow_down(&mut self) {
         let shared = self.life().shared.clone();
         if let Some(post) = self.posts.iter_mut().find(|post| !post.slow) {
-            post.slow = shared.outbox.slows();
+            post.slow = shared.outbox.slows(&Errand::Deliver(post.job.clone()));
         }
     }
 

@@ -9,6 +9,7 @@ use reveille_engine::command::Command;
 use reveille_engine::command::delivery::Delivered;
 use reveille_engine::command::ingest::Ingest;
 use reveille_engine::due;
+use reveille_engine::outbound::deliveries;
 use reveille_engine::partition::Settings;
 
 use super::endpoint::Post;
@@ -128,6 +129,7 @@ impl Server for Deliveries {
         life.shared.outbox.set_concurrency(self.concurrency);
         life.shared.outbox.set_waiting_per_hook(self.waiting_per_hook);
         due::take_up(&life.shared, self.base.now);
+        deliveries::take_up(&life.shared);
         Ok(life)
     }
 

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use reveille_core::Millis;
 use reveille_core::delivery::hook::{Hook, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
 use reveille_core::delivery::{Attempt, Phase, Verdict};
 use reveille_deliver::courier::Answer;
 use reveille_deliver::destination::Destination;
+use reveille_store::keys::Due;
 use reveille_store::record::{self, Dispatched, Recorded};
 use reveille_store::state::Reader;
 use reveille_store::{keys, table::Pair};
@@ -20,6 +22,7 @@ use crate::committer::Shared;
 use crate::effect::{Fresh, Job};
 use crate::failure::Failure;
 use crate::herald::Dispatch;
+use crate::limits::DUE_SLICE;
 use crate::outbox::Errand;
 use crate::reading;
 
@@ -66,31 +69,32 @@ pub fn ready(reader: &Reader, hook: &Hook, job: &Job) -> Result<Ready, Failure> 
 impl Outbound {
     pub(super) async fn deliver(self: Arc<Outbound>, job: Job, hook: Arc<Hook>) {
         let mut slow = false;
-        let delivered = match ready(&self.shared.state.reader(), &hook, &job) {
+        let ready = ready(&self.shared.state.reader(), &hook, &job);
+        let (id, attempt) = (job.id, job.attempt);
+        let errand = Errand::Deliver(Job { fresh: None, ..job });
+        let delivered = match ready {
             Ok(Ready::Send(event)) => {
-                let dispatch = self.dispatch(hook, &job, event);
-                Some(self.try_once(dispatch, &mut slow).await)
+                let dispatch = self.dispatch(hook, id, attempt, event);
+                self.try_once(dispatch, &errand, &mut slow).await
             }
-            Ok(Ready::Held) => {
-                self.report(&Command::Unsent { id: job.id, attempt: job.attempt }).await;
-                None
-            }
-            Ok(Ready::Nothing) => None,
             Err(error) => {
                 tracing::error!(%error, "an event cannot be delivered");
-                Some(self.unreadable(&job))
+                self.unreadable(id, attempt)
             }
+            Ok(Ready::Held) => {
+                self.report(&Command::Unsent { id, attempt }).await;
+                return self.shared.outbox.ended(&errand, slow);
+            }
+            Ok(Ready::Nothing) => return self.shared.outbox.ended(&errand, slow),
         };
-        let errand = Errand::Deliver(job);
-        match delivered {
-            Some(delivered) => self.reports.push(Report { delivered, errand, slow }),
-            None => self.shared.outbox.ended(&errand, slow),
-        }
+        let good = (delivered.verdict == Verdict::Delivered).then_some(delivered.attempt.took_ms);
+        self.shared.outbox.answered(&errand, slow, good);
+        self.reports.push(Report { delivered, errand });
     }
 
     /// What is to be put into words.
-    fn dispatch(&self, hook: Arc<Hook>, job: &Job, event: Fresh) -> Dispatch {
-        let (id, attempt, now) = (job.id, job.attempt, self.clock.now());
+    fn dispatch(&self, hook: Arc<Hook>, id: DeliveryId, attempt: u32, event: Fresh) -> Dispatch {
+        let now = self.clock.now();
         if attempt == 1 && id.no.round == 0 {
             self.shared.metrics.delivering.sent(now.since(event.at));
         }
@@ -98,20 +102,20 @@ impl Outbound {
     }
 
     /// An attempt that failed because what is to be delivered cannot be read.
-    fn unreadable(&self, job: &Job) -> Delivered {
+    fn unreadable(&self, id: DeliveryId, number: u32) -> Delivered {
         let error = Some("the stored event cannot be read; the server's log says why".into());
-        let (number, at) = (job.attempt, self.clock.now());
+        let at = self.clock.now();
         let attempt = Attempt { number, at, took_ms: 0, status: None, error, response: None };
-        Delivered { id: job.id, attempt, verdict: Verdict::Failed }
+        Delivered { id, attempt, verdict: Verdict::Failed }
     }
 
-    async fn try_once(&self, dispatch: Dispatch, slow: &mut bool) -> Delivered {
+    async fn try_once(&self, dispatch: Dispatch, errand: &Errand, slow: &mut bool) -> Delivered {
         let policy = dispatch.hook.policy(self.timings.retry_scale_milli);
         let address = self.herald.address(&dispatch.hook);
         let answer = match Destination::parse(&address, &self.rules) {
             Ok(destination) => {
                 let message = self.herald.letter(&dispatch);
-                self.post(destination, message, policy.timeout_ms, slow).await
+                self.post(destination, message, policy.timeout_ms, errand, slow).await
             }
             Err(error) => Err(Unsent { kind: "destination", text: error.to_string() }),
         };
@@ -195,8 +199,31 @@ pub(crate) fn words_of(reader: &Reader, event: &Recorded) -> Result<Bytes, Failu
     Ok(words.into())
 }
 
-/// After a start, an attempt that was on its way is made again.
-pub(crate) fn take_up(shared: &Shared, reader: &Reader, id: DeliveryId) {
+/// After a start, attempts that were on their way are made again.
+pub fn take_up(shared: &Shared) {
+    let reader = shared.state.reader();
+    let (mut from, to) = (keys::due_from(Millis(0)), keys::due_end());
+    loop {
+        let found = match reader.keys(&from, &to, DUE_SLICE) {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::error!(%error, "the due index cannot be read");
+                return;
+            }
+        };
+        for key in &found {
+            if let Some((_, Due::Delivery(id))) = keys::parse_due(key) {
+                take_up_one(shared, &reader, id);
+            }
+        }
+        match found.last() {
+            Some(last) if found.len() == DUE_SLICE => from = keys::above(last),
+            _ => return,
+        }
+    }
+}
+
+fn take_up_one(shared: &Shared, reader: &Reader, id: DeliveryId) {
     let hook = shared.lock().registry.hooks.get(id.hook).cloned();
     if let (Some(hook), Ok(Some(dispatched))) = (hook, dispatched(reader, id)) {
         push(shared, &hook, id, &dispatched);

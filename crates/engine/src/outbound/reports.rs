@@ -20,11 +20,9 @@ pub(super) struct Report {
     pub(super) delivered: Delivered,
     /// The errand that ends with it.
     pub(super) errand: Errand,
-    /// Whether it counts as slow.
-    pub(super) slow: bool,
 }
 
-/// Reports that wait to be written down. There are never more than attempts under way.
+/// Reports that wait to be written down. While there are many, no further attempts are made.
 #[derive(Default)]
 pub(crate) struct Reports {
     waiting: Mutex<Vec<Report>>,
@@ -75,7 +73,7 @@ impl Outbound {
         let mut ended = Vec::with_capacity(lot.len());
         for report in lot {
             delivered.push(report.delivered);
-            ended.push((report.errand, report.slow));
+            ended.push(report.errand);
         }
         let single = delivered.len() == 1;
         let command = Command::Delivered(delivered);
@@ -88,8 +86,8 @@ impl Outbound {
                 self.report(&Command::Delivered(vec![one])).await;
             }
         }
-        for (errand, slow) in &ended {
-            self.shared.outbox.ended(errand, *slow);
+        for errand in &ended {
+            self.shared.outbox.ended(errand, false);
         }
     }
 }

@@ -5,11 +5,11 @@ use std::collections::{HashMap, VecDeque};
 use reveille_core::delivery::hook::HookId;
 use reveille_core::delivery::id::DeliveryNo;
 
+use super::window::Window;
 use super::{About, Errand, Group, Source, Traffic};
 use crate::effect::Job;
 use crate::limits::{
-    OUTBOUND_PER_SUBSCRIPTION, OUTBOX_MAX, WAITING_PER_HOOK, WAITING_PER_HOOK_ALWAYS,
-    WAITING_WORDS_BYTES,
+    OUTBOX_MAX, REPORTING_MAX, WAITING_PER_HOOK, WAITING_PER_HOOK_ALWAYS, WAITING_WORDS_BYTES,
 };
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
@@ -31,6 +31,8 @@ pub(super) struct Queues {
     queued: usize,
     quick: usize,
     slow: usize,
+    /// Attempts whose outcome is being written down.
+    reporting: usize,
     dropped: u64,
 }
 
@@ -38,6 +40,8 @@ pub(super) struct Queues {
 struct Waiting {
     errands: VecDeque<Errand>,
     under_way: usize,
+    /// How many may be under way.
+    window: Window,
     /// Whether its group has it among its turns.
     in_turn: bool,
     /// The first delivery that found no room.
@@ -48,13 +52,17 @@ struct Waiting {
 #[derive(Default)]
 struct Turns {
     sources: VecDeque<Source>,
-    under_way: usize,
+    /// Attempts under way that were sent a moment ago, and that have been open for a while.
+    quick: usize,
+    slow: usize,
     in_turn: bool,
 }
 
 struct Known {
     number: (u64, u32),
     sent: bool,
+    /// It was answered, and that is being written down.
+    answered: bool,
 }
 
 fn words_len(job: &Job) -> usize {
@@ -75,6 +83,7 @@ impl Queues {
             queued: 0,
             quick: 0,
             slow: 0,
+            reporting: 0,
             dropped: 0,
         }
     }
@@ -102,6 +111,7 @@ impl Queues {
         let waiting = self.sources.entry(source).or_insert_with(|| Waiting {
             errands: VecDeque::new(),
             under_way: 0,
+            window: Window::default(),
             in_turn: false,
             left_out: None,
         });
@@ -133,13 +143,13 @@ impl Queues {
         }
         waiting.errands.push_back(errand);
         self.queued += 1;
-        self.known.entry(about).or_default().push(Known { number, sent: false });
+        self.known.entry(about).or_default().push(Known { number, sent: false, answered: false });
         self.offer(source, &group);
         true
     }
 
     pub(super) fn next(&mut self) -> Option<Errand> {
-        if self.quick >= self.concurrency {
+        if self.quick >= self.concurrency || self.reporting >= REPORTING_MAX {
             return None;
         }
         let group = self.turns.pop_front()?;
@@ -150,7 +160,7 @@ impl Queues {
         waiting.in_turn = false;
         let errand = waiting.errands.pop_front()?;
         waiting.under_way += 1;
-        turns.under_way += 1;
+        turns.quick += 1;
         self.queued -= 1;
         self.quick += 1;
         if let Errand::Deliver(job) = &errand {
@@ -173,14 +183,14 @@ impl Queues {
             return;
         };
         let turns = self.groups.entry(group.clone()).or_default();
-        let may_send = !waiting.errands.is_empty() && waiting.under_way < OUTBOUND_PER_SUBSCRIPTION;
+        let may_send = !waiting.errands.is_empty() && waiting.under_way < waiting.window.size();
         if may_send && !waiting.in_turn {
             waiting.in_turn = true;
             turns.sources.push_back(source);
         }
         // No tenant has more than half of what may be under way.
         let share = (self.concurrency / 2).max(1);
-        if !turns.sources.is_empty() && turns.under_way < share && !turns.in_turn {
+        if !turns.sources.is_empty() && turns.quick < share && !turns.in_turn {
             turns.in_turn = true;
             self.turns.push_back(group.clone());
         }
@@ -202,37 +212,82 @@ impl Queues {
         Some((hook, waiting.left_out.take()?))
     }
 
-    pub(super) fn slows(&mut self) -> bool {
-        let room = self.slow < self.concurrency;
+    pub(super) fn slows(&mut self, errand: &Errand) -> bool {
+        let share = (self.concurrency / 2).max(1);
+        let Some(turns) = self.groups.get_mut(&errand.group()) else {
+            return false;
+        };
+        let room = self.slow < self.concurrency && turns.slow < share;
         if room {
             self.quick -= 1;
             self.slow += 1;
+            turns.quick -= 1;
+            turns.slow += 1;
         }
+        if let Some(waiting) = self.sources.get_mut(&errand.source()) {
+            waiting.window.slowed();
+        }
+        self.offer(errand.source(), &errand.group());
         room
     }
 
-    pub(super) fn ended(&mut self, errand: &Errand, was_slow: bool) {
+    /// An answer came, or none will: the next attempt may be made, although what came of this one
+    /// is still to be written down.
+    pub(super) fn answered(&mut self, errand: &Errand, was_slow: bool, took_ms: Option<u64>) {
+        let number = errand.number();
+        let known = self.known.get_mut(&errand.about());
+        let Some(known) = known.and_then(|all| all.iter_mut().find(|it| it.number == number))
+        else {
+            return;
+        };
+        if std::mem::replace(&mut known.answered, true) {
+            return;
+        }
+        self.reporting += 1;
+        self.free(errand, was_slow, took_ms);
+    }
+
+    /// An attempt takes up no place any more.
+    fn free(&mut self, errand: &Errand, was_slow: bool, took_ms: Option<u64>) {
+        let (source, group) = (errand.source(), errand.group());
         if was_slow {
             self.slow -= 1;
         } else {
             self.quick -= 1;
         }
-        let (about, number) = (errand.about(), errand.number());
-        let (source, group) = (errand.source(), errand.group());
         if let Some(waiting) = self.sources.get_mut(&source) {
             waiting.under_way -= 1;
+            if let Some(took_ms) = took_ms {
+                waiting.window.answered(took_ms);
+            }
         }
         if let Some(turns) = self.groups.get_mut(&group) {
-            turns.under_way -= 1;
+            if was_slow {
+                turns.slow -= 1;
+            } else {
+                turns.quick -= 1;
+            }
         }
+        self.offer(source, &group);
+        self.note_refill(source);
+    }
+
+    pub(super) fn ended(&mut self, errand: &Errand, was_slow: bool) {
+        let (about, number) = (errand.about(), errand.number());
+        let (source, group) = (errand.source(), errand.group());
+        let mut answered = false;
         if let Some(known) = self.known.get_mut(&about) {
+            answered = known.iter().any(|it| it.number == number && it.answered);
             known.retain(|it| it.number != number);
             if known.is_empty() {
                 self.known.remove(&about);
             }
         }
-        self.offer(source, &group);
-        self.note_refill(source);
+        if answered {
+            self.reporting -= 1;
+        } else {
+            self.free(errand, was_slow, None);
+        }
         self.forget(source, &group);
     }
 
@@ -244,7 +299,7 @@ impl Queues {
         if self.sources.get(&source).is_some_and(idle) {
             self.sources.remove(&source);
         }
-        let idle = |it: &Turns| it.sources.is_empty() && it.under_way == 0 && !it.in_turn;
+        let idle = |it: &Turns| it.sources.is_empty() && it.quick + it.slow == 0 && !it.in_turn;
         if self.groups.get(group).is_some_and(idle) {
             self.groups.remove(group);
         }
