@@ -1,10 +1,10 @@
 //! The HTTP faces: each turns a request into a command and an outcome into an answer.
 //!
-//! [`listen`] owns sockets, [`route`] decides which face a request is for, [`auth`] who asks, [`streams`] is the
-//! Durable Streams face, [`wake`] that of subscriptions and callbacks, [`ds_subscriptions`] that
-//! of the subscriptions which the Durable Streams protocol has itself, [`events`] that of typed
-//! events and their deliveries. Only this crate knows
-//! status codes and JSON field names; no face reaches into the state, spawns work or holds a lock.
+//! [`listen`] owns sockets, [`route`] decides which face a request is for, [`auth`] who asks.
+//! [`streams`] is the Durable Streams face, [`wake`] that of subscriptions and callbacks,
+//! [`ds_subscriptions`] that of the subscriptions which the Durable Streams protocol has itself,
+//! [`events`] that of typed events and their deliveries. Only this crate knows status codes and
+//! JSON field names; no face reaches into the state, spawns work or holds a lock.
 
 mod admin;
 mod auth;

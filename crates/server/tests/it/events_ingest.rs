@@ -150,6 +150,22 @@ async fn a_body_that_is_too_large_is_refused_in_the_words_of_this_face() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_is_told_in_the_words_of_this_face_and_looking_goes_on() {
+    let events = Deliveries::with(|setup| setup.min_free_bytes = u64::MAX / 2).await;
+    let new = json!({ "workerId": "w", "pattern": "a", "rpcMethod": "m" });
+    for (target, body) in [("/ingest", json!({ "type": "a" })), ("/subscriptions/subscribe", new)] {
+        let answer = events.post(target, &body).await.expect(507);
+        assert_eq!(answer.need("retry-after"), "1");
+        let answer = answer.json();
+        assert_eq!((&answer["ok"], &answer["code"]), (&json!(false), &json!("DISK_FULL")));
+        assert!(answer["error"].as_str().unwrap().contains("disk"), "{answer}");
+    }
+    let list = events.server.get("/subscriptions/list").await.expect(200).json();
+    assert_eq!(list["subscriptions"], json!([]));
+    assert_eq!(kept(&events.server).await, Vec::<Value>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_batch_that_is_sent_again_is_taken_in_once() {
     let mut events = Deliveries::start().await;
     let id = events.subscribe("a").await;

@@ -65,7 +65,7 @@ async fn e06_e08_match_and_delivery_give_the_answers_of_the_vectors() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn e07_patterns_that_are_not_valid_are_refused_and_the_others_are_not() {
+async fn e07_e36_patterns_that_are_not_valid_are_refused_and_the_others_are_not() {
     let events = Deliveries::start().await;
     let vectors = vectors();
     let body = |pattern: &Value| json!({ "workerId": "w", "pattern": pattern, "rpcMethod": "m" });

@@ -25,11 +25,13 @@ const WEBHOOK: &str = r#"{"webhook":"http://127.0.0.1:9/hook"}"#;
 const PULL: &str = r#"{"type":"pull-wake","pattern":"jobs/*","wake_stream":"wakes"}"#;
 const WAKE: &str = r#"{"epoch":1,"generation":1,"wake_id":"w_x","done":true}"#;
 const OWN_KEY: &str = r#"{"tenant":"beta","roles":["user"]}"#;
+const HOOK: &str = r#"{"workerId":"w","pattern":"nothing","rpcMethod":"m"}"#;
+const HOOK_ID: &str = r#"{"subscriptionId":"{HOOK}"}"#;
 const OTHERS_KEY: &str = r#"{"tenant":"acme","roles":["user"]}"#;
 
 /// Method, target, body, what it asks for, and what somebody gets who may do everything in a
-/// tenant of its own that was empty before. `{DS}` and `{ID}` stand for the place of lease
-/// subscriptions and the id of one of acme's keys.
+/// tenant of its own that was empty before. `{DS}`, `{ID}` and `{HOOK}` stand for the place of lease
+/// subscriptions, the id of one of acme's keys and that of its subscription to events.
 type Route = (&'static str, &'static str, &'static str, Asks, u16);
 
 const ROUTES: &[Route] = &[
@@ -71,6 +73,28 @@ const ROUTES: &[Route] = &[
     ("POST", "{DS}/p/callback", WAKE, Token, 401),
     ("POST", "{DS}/p/ack", WAKE, Token, 401),
     ("POST", "{DS}/p/release", WAKE, Token, 401),
+    // Events.
+    ("POST", "/ingest", r#"{"type":"a"}"#, Key, 200),
+    ("POST", "/ingest/x", "", Key, 404),
+    ("POST", "/e", "[]", Key, 200),
+    ("POST", "/e/x", "", Key, 404),
+    ("GET", "/subscriptions/{HOOK}", "", Key, 404),
+    ("HEAD", "/subscriptions/{HOOK}", "", Key, 404),
+    ("PUT", "/subscriptions/{HOOK}", r#"{"maxRetries":1}"#, Key, 404),
+    ("DELETE", "/subscriptions/{HOOK}", "", Key, 404),
+    ("POST", "/subscriptions/unsubscribe", HOOK_ID, Key, 404),
+    ("POST", "/subscriptions/reactivate", HOOK_ID, Key, 404),
+    ("GET", "/subscriptions/status/{HOOK}", "", Key, 200),
+    ("GET", "/subscriptions/{HOOK}/deliveries", "", Key, 404),
+    ("GET", "/subscriptions/{HOOK}/dead-letters", "", Key, 200),
+    ("POST", "/subscriptions/{HOOK}/dead-letters/{HOOK}/retry", "", Key, 404),
+    ("GET", "/subscriptions/{HOOK}/explain?eventType=a", "", Key, 404),
+    ("GET", "/subscriptions/deliveries/{HOOK}/logs", "", Key, 200),
+    ("GET", "/subscriptions/list", "", Key, 200),
+    ("GET", "/subscriptions/match?eventType=nothing", "", Key, 200),
+    ("POST", "/subscriptions/subscribe", HOOK, Key, 200),
+    ("POST", "/subscriptions/subscribe", HOOK, Key, 409),
+    ("GET", "/subscriptions/nothing", "", Key, 404),
     // Inspection and keys.
     ("GET", "/admin/v1/streams", "", Key, 200),
     ("GET", "/admin/v1/consumers", "", Key, 200),
@@ -96,6 +120,7 @@ const LOOKS: &[&str] = &[
     "/**?subscriptions",
     "/v1/stream/__ds/subscriptions/p",
     "/v1/stream/__ds/jwks.json",
+    "/subscriptions/list",
     "/admin/v1/streams",
     "/admin/v1/consumers",
     "/admin/v1/keys",
@@ -105,6 +130,8 @@ const LOOKS: &[&str] = &[
 struct Tenant {
     key: String,
     id: String,
+    /// Its subscription to events.
+    hook: String,
     /// What came with its wake.
     notice: Value,
     /// What came with its claim.
@@ -133,7 +160,10 @@ async fn furnish(server: &TestServer, sink: &mut Sink, name: &str) -> Tenant {
     ask("PUT", &format!("{DS}/p"), &[], PULL, 201).await;
     ask("PUT", "/v1/stream/jobs/1", &[JSON], "[1]", 201).await;
     let lease = ask("POST", &format!("{DS}/p/claim"), &[], r#"{"worker":"a"}"#, 200).await.json();
-    Tenant { key, id, notice, lease }
+    ask("POST", "/ingest", &[], r#"{"type":"a"}"#, 200).await;
+    let hook = ask("POST", "/subscriptions/subscribe", &[], HOOK, 200).await.json();
+    let hook = hook["subscriptionId"].as_str().unwrap().to_owned();
+    Tenant { key, id, hook, notice, lease }
 }
 
 impl Tenant {
@@ -149,8 +179,8 @@ impl Tenant {
     }
 }
 
-fn target_of(route: &Route, acme: &Tenant) -> String {
-    route.1.replace("{DS}", DS).replace("{ID}", &acme.id)
+fn filled(text: &str, acme: &Tenant) -> String {
+    text.replace("{DS}", DS).replace("{ID}", &acme.id).replace("{HOOK}", &acme.hook)
 }
 
 /// Walks every route; returns what each answered.
@@ -158,8 +188,8 @@ async fn walk(server: &TestServer, acme: &Tenant, headers: Headers<'_>) -> Vec<A
     let mut answers = Vec::new();
     for route in ROUTES {
         let headers = [headers, &[TEXT]].concat();
-        let target = target_of(route, acme);
-        answers.push(server.ask(route.0, &target, &headers, route.2.as_bytes()).await);
+        let (target, body) = (filled(route.1, acme), filled(route.2, acme));
+        answers.push(server.ask(route.0, &target, &headers, body.as_bytes()).await);
     }
     answers
 }

@@ -242,9 +242,11 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error} in {self}"))
     }
 
-    /// The code of an error.
+    /// The code of an error, in the shape of the events face or of all others.
     pub(crate) fn code(&self) -> String {
-        self.json()["error"]["code"].as_str().unwrap_or_default().to_owned()
+        let body = self.json();
+        let code = body["error"]["code"].as_str().or(body["code"].as_str());
+        code.unwrap_or_default().to_owned()
     }
 
     /// The status, which must be this one.
