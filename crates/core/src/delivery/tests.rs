@@ -211,35 +211,36 @@ proptest! {
         }
     }
 
+    // Numbers come in any order: a dead letter that is made again is older than what waits.
     #[test]
-    fn lanes_let_one_through_at_a_time_in_order(ops in prop::collection::vec(any::<bool>(), 1..80)) {
+    fn lanes_let_one_through_at_a_time(ops in prop::collection::vec(prop::option::of(1_u64..60), 1..80)) {
         use super::id::{DeliveryNo, EventNo};
         use super::lane::{Lane, Next};
         let no = |event| DeliveryNo { event: EventNo(event), round: 0 };
-        let (mut lane, mut waiting, mut next) = (None::<Lane>, std::collections::BTreeSet::new(), 1);
+        let (mut lane, mut waiting) = (None::<Lane>, std::collections::BTreeSet::new());
         let mut turn: Option<DeliveryNo> = None;
         for joins in ops {
-            if joins {
-                let (joined, now) = Lane::join(lane, no(next));
-                prop_assert_eq!(now, turn.is_none());
-                if now { turn = Some(no(next)) } else { waiting.insert(no(next)); }
-                lane = Some(joined);
-                next += 1;
-            } else if let (Some(present), Some(head)) = (lane, turn) {
-                prop_assert_eq!(present.ended(no(next)), Next::Nothing);
-                match present.ended(head) {
-                    Next::Empty => {
-                        prop_assert!(waiting.is_empty());
-                        (lane, turn) = (None, None);
-                    }
-                    Next::Above => {
-                        let first = waiting.pop_first();
-                        prop_assert!(first > Some(head));
-                        turn = first;
-                        lane = first.map(|head| Lane { head, ..present });
-                    }
-                    Next::Nothing => prop_assert!(false, "the head is the head"),
+            match (joins.map(no), lane, turn) {
+                (Some(next), ..) if turn == Some(next) || waiting.contains(&next) => {}
+                (Some(next), ..) => {
+                    let (joined, now) = Lane::join(lane, next);
+                    prop_assert_eq!(now, turn.is_none());
+                    if now { turn = Some(next) } else { waiting.insert(next); }
+                    lane = Some(joined);
                 }
+                (None, Some(present), Some(head)) => {
+                    prop_assert_eq!(present.ended(no(0)), Next::Nothing);
+                    let first = waiting.pop_first();
+                    match present.ended(head) {
+                        Next::Empty => prop_assert_eq!(first, None),
+                        Next::Above => prop_assert!(first.is_none_or(|first| first > head)),
+                        Next::First => {}
+                        Next::Nothing => prop_assert!(false, "the head is the head"),
+                    }
+                    turn = first;
+                    lane = first.map(|head| present.moved_on(head));
+                }
+                (None, ..) => prop_assert!(lane.is_none() && waiting.is_empty()),
             }
         }
     }

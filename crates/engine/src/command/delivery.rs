@@ -166,28 +166,20 @@ fn move_on(txn: &mut Txn<'_>, hook: &Hook, number: u64, ended: DeliveryNo) -> Re
             txn.remove(&keys::lane(hook.id, number));
             Ok(())
         }
-        Next::First => {
-            let Some(head) = first_waiting(txn, hook, number)? else {
+        next @ (Next::Above | Next::First) => {
+            let none = DeliveryNo { event: EventNo(0), round: 0 };
+            let after = if next == Next::Above { ended } else { none };
+            let (from, to) = keys::waiting_behind(hook.id, number, after);
+            let first = txn.first(from, &to, 2)?;
+            let Some(head) = first.and_then(|key| keys::parse_waiting(&key)) else {
                 txn.remove(&keys::lane(hook.id, number));
                 return Ok(());
             };
             txn.remove(&keys::waiting(hook.id, number, head));
-            txn.set(keys::lane(hook.id, number), record::encode_lane(Lane { head, ..lane }));
+            txn.set(keys::lane(hook.id, number), record::encode_lane(lane.moved_on(head)));
             advance(txn, hook, DeliveryId { hook: hook.id, no: head }, Input::Turn)
         }
     }
-}
-
-/// The first delivery that waits in a lane.
-fn first_waiting(
-    txn: &mut Txn<'_>,
-    hook: &Hook,
-    number: u64,
-) -> Result<Option<DeliveryNo>, Missing> {
-    let none = DeliveryNo { event: EventNo(0), round: 0 };
-    let (from, to) = keys::waiting_behind(hook.id, number, none);
-    let first = txn.first(from, &to, 2)?;
-    Ok(first.and_then(|key| keys::parse_waiting(&key)))
 }
 
 /// Lets a delivery that is kept take a step, and keeps what becomes of it.

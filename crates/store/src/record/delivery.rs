@@ -291,9 +291,12 @@ pub fn decode_tally(value: &[u8]) -> Result<Tally, RecordError> {
 /// Writes a lane.
 pub fn encode_lane(lane: Lane) -> Bytes {
     finish(32, |out| {
-        out.map(2)?;
+        out.map(if lane.below { 3 } else { 2 })?;
         for (field, no) in [(0, lane.head), (1, lane.last)] {
             out.u32(field)?.array(2)?.u64(no.event.0)?.u16(no.round)?;
+        }
+        if lane.below {
+            out.u32(2)?.bool(true)?;
         }
         Ok(())
     })
@@ -302,11 +305,15 @@ pub fn encode_lane(lane: Lane) -> Bytes {
 /// Reads a lane.
 pub fn decode_lane(value: &[u8]) -> Result<Lane, RecordError> {
     let nobody = DeliveryNo { event: EventNo(0), round: 0 };
-    let mut lane = Lane { head: nobody, last: nobody };
+    let mut lane = Lane { head: nobody, last: nobody, below: false };
     fields(&mut Decoder::new(value), |field, input| {
         let no = match field {
             0 => &mut lane.head,
             1 => &mut lane.last,
+            2 => {
+                lane.below = input.bool()?;
+                return Ok(());
+            }
             _ => return input.skip(),
         };
         input.array()?;
@@ -402,7 +409,9 @@ mod tests {
         };
         assert_eq!(decode_tally(&encode_tally(&tally)), Ok(tally));
         let no = |event, round| DeliveryNo { event: EventNo(event), round };
-        let lane = Lane { head: no(1, 2), last: no(3, 4) };
-        assert_eq!(decode_lane(&encode_lane(lane)), Ok(lane));
+        for below in [false, true] {
+            let lane = Lane { head: no(1, 2), last: no(3, 4), below };
+            assert_eq!(decode_lane(&encode_lane(lane)), Ok(lane));
+        }
     }
 }
