@@ -100,9 +100,9 @@ pub struct Tally {
     pub stale: u64,
     /// Obligations fulfilled.
     pub obligations: u64,
-    /// Streams that were read to the end.
+    /// Streams that were read to the end, or hooks that found room in memory again.
     pub reads: u64,
-    /// Consumers that were told of a wake.
+    /// Consumers that were told of a wake, or attempts to deliver.
     pub wakes: u64,
 }
 

@@ -6,11 +6,11 @@ use reveille_sim::{Options, run};
 fn a_seed_run_twice_leaves_the_same_trace() {
     for seed in 0..12 {
         for lag in [false, true] {
-            for wakes in [false, true] {
-                let options = Options { lag, wakes, ..Options::default() };
+            for (wakes, deliveries) in [(false, false), (true, false), (false, true)] {
+                let options = Options { lag, wakes, deliveries, ..Options::default() };
                 let first = run(seed, options).unwrap();
                 let second = run(seed, options).unwrap();
-                assert_eq!(first, second, "seed {seed}, lag {lag}, wakes {wakes}");
+                assert_eq!(first, second, "seed {seed}, {options:?}");
             }
         }
     }

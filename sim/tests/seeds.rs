@@ -37,3 +37,11 @@ fn wakes_are_told_and_kept_across_crashes() {
     assert!(tally.crashes > 200 && tally.lost > 20 && tally.kept > 10, "{tally:?}");
     assert!(tally.wakes > 1_000 && tally.obligations > 2_000, "{tally:?}");
 }
+
+#[test]
+fn events_are_delivered_across_crashes() {
+    let tally = pass(250..300, Options { deliveries: true, ..Options::default() });
+    assert!(tally.crashes > 200 && tally.lost > 20 && tally.kept > 10, "{tally:?}");
+    assert!(tally.wakes > 2_000 && tally.obligations > 2_000 && tally.reads > 200, "{tally:?}");
+    pass(300..320, Options { deliveries: true, lag: true, ..Options::default() });
+}

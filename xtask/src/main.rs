@@ -37,9 +37,10 @@ Usage: cargo xtask COMMAND [OPTIONS]
   crash [--rounds N] [--flips N] [--seed S]
                                        kill -9 under load, then flipped bits
   deliveries [--rounds N] [--seed S]   kill -9 while events are taken in and delivered
-  sim [--seeds N] [--seed S] [--wakes] [--lag] [--unsynced] [--trace] [--release]
-                                       the simulator: many seeds, or one again; of streams, or
-                                       of subscriptions and their consumers
+  sim [--seeds N] [--seed S] [--wakes | --deliveries] [--lag] [--unsynced] [--trace]
+      [--release]
+                                       the simulator: many seeds, or one again; of streams, of
+                                       subscriptions and their consumers, or of deliveries
   bench …                              reveille beside its peers; `bench --help` says how
   setup                                fetch what cargo does not: npm packages
   help                                 this text
@@ -52,11 +53,12 @@ Example: cargo xtask crash --rounds 20 --seed 7
 
 /// The rounds, seeds and samples of `cargo xtask test`.
 const SUITE_ROUNDS: u64 = 3;
-const SIM: [&[&str]; 4] = [
+const SIM: [&[&str]; 5] = [
     &["--seeds", "1000"],
     &["--seeds", "1000", "--lag"],
     &["--seeds", "300", "--unsynced"],
     &["--seeds", "1000", "--wakes"],
+    &["--seeds", "1000", "--deliveries"],
 ];
 const CRASH_ROUNDS: u64 = 200;
 const DELIVERY_ROUNDS: u64 = 100;

@@ -33,6 +33,17 @@ pub enum Errand {
     Deliver(Job),
 }
 
+/// What became of an attempt that was brought to the outbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pushed {
+    /// It waits for its turn.
+    Waits,
+    /// It was there already.
+    Known,
+    /// There is no room for it.
+    LeftOut,
+}
+
 /// What an attempt is about: there are not two alike under way.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum About {
@@ -123,17 +134,18 @@ impl Outbox {
         self.lock().set_waiting_per_hook(most);
     }
 
-    /// How many deliveries of one hook may wait in memory.
-    pub fn waiting_per_hook(&self) -> usize {
-        self.lock().waiting_per_hook()
-    }
-
     /// Adds an attempt, unless it is there already.
     pub fn push(&self, errand: Errand) {
-        let added = self.lock().push(errand);
-        if added {
+        self.try_push(errand);
+    }
+
+    /// The same; says what became of it.
+    pub fn try_push(&self, errand: Errand) -> Pushed {
+        let pushed = self.lock().push(errand);
+        if pushed == Pushed::Waits {
             self.ready.notify_one();
         }
+        pushed
     }
 
     /// The next attempt to make, if one may be made now.

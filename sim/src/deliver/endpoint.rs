@@ -36,8 +36,6 @@ enum Plan {
     Accept,
     Fail,
     Hang,
-    /// It was not sent: the hook is not active.
-    Unsent,
 }
 
 impl Deliveries {
@@ -59,7 +57,10 @@ impl Deliveries {
                 shared.outbox.ended(&Errand::Deliver(job), false);
                 return Ok(true);
             }
-            Ready::Held => Plan::Unsent,
+            Ready::Held => {
+                self.hold(job);
+                return Ok(true);
+            }
             Ready::Send(event) => {
                 self.note(&format!("post {:?} attempt {}", job.id, job.attempt));
                 self.may_be_sent(&hook, &job, &event.id, &event.words)?;
@@ -73,6 +74,17 @@ impl Deliveries {
         let post = Post { id, job, sent_at, timeout_ms, plan, slow: false, answered: false };
         self.posts.push(post);
         Ok(true)
+    }
+
+    /// An attempt is not made, because its hook is not active.
+    fn hold(&mut self, job: Job) {
+        let id = self.next_number();
+        self.delayed.insert(job.id);
+        let command = Command::Unsent { id: job.id, attempt: job.attempt };
+        let (sent_at, timeout_ms, plan) = (self.base.now, 0, Plan::Hang);
+        let post = Post { id, job, sent_at, timeout_ms, plan, slow: false, answered: true };
+        self.posts.push(post);
+        self.send(Owner::Post(id), command);
     }
 
     fn plan(&mut self) -> Plan {
@@ -97,6 +109,10 @@ impl Deliveries {
         }
         if self.durable.events[place].words != *words {
             return wrong("has other words than its sender's");
+        }
+        // Whether it is active may be decided and not durable.
+        if !known.active && !self.decided.hooks.get(&hook.name).is_some_and(|it| it.active) {
+            return wrong("is of a hook that is not active");
         }
         if self.history.ended.contains(id) {
             return wrong("is sent after its end");
@@ -155,18 +171,14 @@ impl Deliveries {
             Plan::Hang if !late && !self.base.honest => return Ok(false),
             Plan::Hang => (Verdict::Failed, None),
             Plan::Fail => (Verdict::Failed, Some(500)),
-            Plan::Accept | Plan::Unsent => (Verdict::Delivered, Some(200)),
+            Plan::Accept => (Verdict::Delivered, Some(200)),
         };
         post.answered = true;
         let owner = Owner::Post(post.id);
-        let command = if post.plan == Plan::Unsent {
-            Command::Unsent { id, attempt: number }
-        } else {
-            let error = (verdict == Verdict::Failed).then(|| "failed".into());
-            let took_ms = now.since(post.sent_at);
-            let attempt = Attempt { number, at: now, took_ms, status, error, response: None };
-            Command::Delivered(vec![Delivered { id, attempt, verdict }])
-        };
+        let error = (verdict == Verdict::Failed).then(|| "failed".into());
+        let took_ms = now.since(post.sent_at);
+        let attempt = Attempt { number, at: now, took_ms, status, error, response: None };
+        let command = Command::Delivered(vec![Delivered { id, attempt, verdict }]);
         if twice {
             self.send(Owner::Nobody, command.clone());
         }
@@ -178,6 +190,9 @@ impl Deliveries {
     pub(crate) fn answer_is_home(&mut self, id: u64, command: &Command, heard: bool) {
         if let Some(index) = self.posts.iter().position(|post| post.id == id) {
             let post = self.posts.remove(index);
+            if !heard {
+                self.delayed.insert(post.job.id);
+            }
             self.life().shared.outbox.ended(&Errand::Deliver(post.job), post.slow);
         }
         if let (Command::Delivered(delivered), true) = (command, heard) {

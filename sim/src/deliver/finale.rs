@@ -1,9 +1,11 @@
 //! The end of a run: everything heals, everything owed is delivered, and nothing is left.
 
+use reveille_core::delivery::Phase;
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
 use reveille_engine::command::Command;
 use reveille_engine::command::hook::HookChange;
 use reveille_store::keys::{self, Due};
+use reveille_store::record::Dispatched;
 
 use super::errand::Owner;
 use super::world::Deliveries;
@@ -87,6 +89,7 @@ impl Deliveries {
     fn until_all_is_delivered(&mut self) -> Checked {
         for _ in 0..WAITS_MAX {
             self.work_off()?;
+            self.nothing_waits()?;
             let next = self.seen.due.first().and_then(|key| keys::parse_due(key));
             match next {
                 None => return self.all_is_delivered(),
@@ -99,6 +102,16 @@ impl Deliveries {
             }
         }
         Err(violated("there is always something left to be delivered".into()))
+    }
+
+    /// Whatever may be tried now has been.
+    fn nothing_waits(&self) -> Checked {
+        let leased = |it: &Dispatched| matches!(it.delivery.phase, Phase::Leased { .. });
+        let mut open = self.seen.deliveries.iter().filter(|(id, _)| !self.delayed.contains(id));
+        match open.find(|(_, it)| leased(it)) {
+            Some((id, it)) => Err(violated(format!("nobody tries {id:?}: {it:?}"))),
+            None => Ok(()),
+        }
     }
 
     /// Every hook was sent everything that it is owed, and nothing is open.

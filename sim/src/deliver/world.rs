@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use reveille_core::delivery::Phase;
 use reveille_core::delivery::id::DeliveryId;
 use reveille_core::subscription::Timings;
 use reveille_core::{Millis, Tenant};
@@ -50,6 +51,9 @@ pub(crate) struct Deliveries {
     pub(crate) posts: Vec<Post>,
     /// Deliveries of which an attempt was made.
     pub(crate) posted: BTreeSet<DeliveryId>,
+    /// Deliveries of which an attempt was not made, or of which the answer found no room on the disk:
+    /// that they are to be tried again may be noticed only when the lease ends.
+    pub(crate) delayed: BTreeSet<DeliveryId>,
     /// Answers that were heard, and will come again.
     pub(crate) echoes: Vec<Delivered>,
     /// Tenants with a stream that takes no events.
@@ -98,6 +102,7 @@ impl Deliveries {
             errands: Vec::new(),
             posts: Vec::new(),
             posted: BTreeSet::new(),
+            delayed: BTreeSet::new(),
             echoes: Vec::new(),
             unfit: BTreeSet::new(),
             sent: Vec::new(),
@@ -111,6 +116,21 @@ impl Deliveries {
     pub(crate) fn next_number(&mut self) -> u64 {
         self.number += 1;
         self.number
+    }
+}
+
+impl Deliveries {
+    /// After a start, whatever was being tried is to be tried again, if there is room for it.
+    fn all_is_taken_up(&self) -> Checked {
+        let outbox = &self.life().shared.outbox;
+        for (id, it) in &self.seen.deliveries {
+            let leased = matches!(it.delivery.phase, Phase::Leased { .. });
+            let lives = self.seen.hooks.contains_key(&id.hook);
+            if leased && lives && self.waiting_per_hook > 1_000 && !outbox.has_delivery(*id) {
+                return Err(violated(format!("{id:?} is not taken up again")));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -197,6 +217,7 @@ impl Server for Deliveries {
                 self.maybe_again(errand.command);
             }
         }
+        self.all_is_taken_up()?;
         self.audit()
     }
 

@@ -23,7 +23,7 @@ use crate::effect::{Fresh, Job};
 use crate::failure::Failure;
 use crate::herald::Dispatch;
 use crate::limits::DUE_SLICE;
-use crate::outbox::Errand;
+use crate::outbox::{Errand, Pushed};
 use crate::reading;
 
 /// How much of an answer is kept with the attempt.
@@ -82,6 +82,8 @@ impl Outbound {
                 self.unreadable(id, attempt)
             }
             Ok(Ready::Held) => {
+                // It counts as under way until that is written down: the same attempt may not
+                // be made for good before.
                 self.report(&Command::Unsent { id, attempt }).await;
                 return self.shared.outbox.ended(&errand, slow);
             }
@@ -230,11 +232,13 @@ fn take_up_one(shared: &Shared, reader: &Reader, id: DeliveryId) {
     }
 }
 
-fn push(shared: &Shared, hook: &Hook, id: DeliveryId, dispatched: &Dispatched) {
-    if let Phase::Leased { attempt, .. } = dispatched.delivery.phase {
-        let job = Job { id, attempt, tenant: hook.tenant.clone(), fresh: None };
-        shared.outbox.push(Errand::Deliver(job));
-    }
+/// Says whether there was no room for it.
+fn push(shared: &Shared, hook: &Hook, id: DeliveryId, dispatched: &Dispatched) -> bool {
+    let Phase::Leased { attempt, .. } = dispatched.delivery.phase else {
+        return false;
+    };
+    let job = Job { id, attempt, tenant: hook.tenant.clone(), fresh: None };
+    shared.outbox.try_push(Errand::Deliver(job)) == Pushed::LeftOut
 }
 
 /// Fills the memory up with deliveries of a hook that found no room there, from one on.
@@ -245,7 +249,6 @@ pub fn refill(shared: &Shared, id: HookId, from: DeliveryNo) {
     let reader = shared.state.reader();
     let (mut next, to) =
         (keys::delivery(DeliveryId { hook: id, no: from }), keys::deliveries(id).1);
-    let mut room = shared.outbox.waiting_per_hook();
     loop {
         let found: Vec<Pair> = match reader.range(&next, &to, REFILL_SLICE) {
             Ok(found) => found,
@@ -257,13 +260,9 @@ pub fn refill(shared: &Shared, id: HookId, from: DeliveryNo) {
         for (key, value) in &found {
             let Some(delivery) = keys::parse_delivery(key) else { continue };
             let Ok(dispatched) = record::decode_delivery(value) else { continue };
-            if matches!(dispatched.delivery.phase, Phase::Leased { .. }) {
-                // The first one beyond the room is left out, and remembered as such.
-                push(shared, &hook, delivery, &dispatched);
-                if room == 0 {
-                    return;
-                }
-                room -= 1;
+            // The first that finds no room is remembered: the next time it goes on from there.
+            if push(shared, &hook, delivery, &dispatched) {
+                return;
             }
         }
         match found.last() {

@@ -6,7 +6,7 @@ use reveille_core::delivery::hook::HookId;
 use reveille_core::delivery::id::DeliveryNo;
 
 use super::window::Window;
-use super::{About, Errand, Group, Source, Traffic};
+use super::{About, Errand, Group, Pushed, Source, Traffic};
 use crate::effect::Job;
 use crate::limits::{
     OUTBOX_MAX, REPORTING_MAX, WAITING_PER_HOOK, WAITING_PER_HOOK_ALWAYS, WAITING_WORDS_BYTES,
@@ -96,15 +96,10 @@ impl Queues {
         self.waiting_per_hook = most.max(1);
     }
 
-    pub(super) fn waiting_per_hook(&self) -> usize {
-        self.waiting_per_hook
-    }
-
-    /// Says whether the attempt is new and waits now.
-    pub(super) fn push(&mut self, mut errand: Errand) -> bool {
+    pub(super) fn push(&mut self, mut errand: Errand) -> Pushed {
         let (about, number) = (errand.about(), errand.number());
         if self.known.get(&about).is_some_and(|all| all.iter().any(|it| it.number == number)) {
-            return false;
+            return Pushed::Known;
         }
         let (source, group) = (errand.source(), errand.group());
         let (full, overfull) = (self.queued >= OUTBOX_MAX, self.queued >= 4 * OUTBOX_MAX);
@@ -122,14 +117,14 @@ impl Queues {
             Errand::Tell(_) if full => {
                 self.dropped += 1;
                 self.forget(source, &group);
-                return false;
+                return Pushed::LeftOut;
             }
             // Once one was left out, those after it wait with it: it comes first.
             Errand::Deliver(job) if crowded || waiting.left_out.is_some() => {
                 let first = waiting.left_out.map_or(job.id.no, |no| no.min(job.id.no));
                 waiting.left_out = Some(first);
                 self.note_refill(source);
-                return false;
+                return Pushed::LeftOut;
             }
             Errand::Deliver(job) => {
                 let bytes = words_len(job);
@@ -145,7 +140,7 @@ impl Queues {
         self.queued += 1;
         self.known.entry(about).or_default().push(Known { number, sent: false, answered: false });
         self.offer(source, &group);
-        true
+        Pushed::Waits
     }
 
     pub(super) fn next(&mut self) -> Option<Errand> {
