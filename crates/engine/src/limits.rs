@@ -85,7 +85,7 @@ pub const BATCH_MEMORY_MS: u64 = 86_400_000;
 pub const CLEAN_UP_SLICE: usize = 256;
 
 /// Deliveries of one hook that wait in memory; more of them are read when these are sent.
-pub const WAITING_PER_HOOK: usize = 4_096;
+pub const WAITING_PER_HOOK: usize = 16_384;
 /// Deliveries of one hook that may wait in memory however many of others do.
 pub const WAITING_PER_HOOK_ALWAYS: usize = 16;
 

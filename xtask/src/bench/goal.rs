@@ -144,7 +144,7 @@ pub(super) const ALL: [Goal; 28] = [
         AtLeast(0.5),
     ),
     goal(
-        "answer to an event p99 beside 64 hooks that hang: at most 1.5 x the quiet one",
+        "answer to an event p99 beside a hook that hangs: at most 1.5 x the quiet one",
         Own { over: ("delivery-hanging", "answer p99 ms"), under: ("delivery", "answer p99 ms") },
         AtMost(1.5),
     ),

@@ -106,7 +106,10 @@ impl Queues {
         let waiting = self.sources.entry(source).or_insert_with(|| Waiting {
             errands: VecDeque::new(),
             under_way: 0,
-            window: Window::default(),
+            window: match source {
+                Source::Subscription(_) => Window::wide(),
+                Source::Hook(_) => Window::new(),
+            },
             in_turn: false,
             left_out: None,
         });
@@ -219,9 +222,6 @@ impl Queues {
             turns.quick -= 1;
             turns.slow += 1;
         }
-        if let Some(waiting) = self.sources.get_mut(&errand.source()) {
-            waiting.window.slowed();
-        }
         self.offer(errand.source(), &errand.group());
         room
     }
@@ -252,8 +252,11 @@ impl Queues {
         }
         if let Some(waiting) = self.sources.get_mut(&source) {
             waiting.under_way -= 1;
-            if let Some(took_ms) = took_ms {
-                waiting.window.answered(took_ms);
+            match (took_ms, source) {
+                (_, Source::Subscription(_)) => {}
+                (Some(took_ms), _) => waiting.window.answered(took_ms),
+                (None, _) if was_slow => waiting.window.unanswered(),
+                (None, _) => {}
             }
         }
         if let Some(turns) = self.groups.get_mut(&group) {

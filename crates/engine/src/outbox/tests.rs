@@ -58,7 +58,7 @@ fn a_subscription_that_hangs_holds_its_own_attempts_alone() {
         outbox.push(tell(1, &format!("/{n}")));
     }
     let sent: Vec<Errand> = std::iter::from_fn(|| outbox.next()).collect();
-    assert!((1..OUTBOUND_PER_SUBSCRIPTION).contains(&sent.len()), "it has answered nothing yet");
+    assert_eq!(sent.len(), OUTBOUND_PER_SUBSCRIPTION);
     outbox.push(tell(2, "/x"));
     assert_eq!(outbox.next(), Some(tell(2, "/x")));
     assert_eq!(outbox.next(), None);
@@ -70,10 +70,11 @@ fn a_subscription_that_hangs_holds_its_own_attempts_alone() {
 #[test]
 fn an_answer_makes_room_before_it_is_written_down_and_more_if_it_was_good() {
     let outbox = Outbox::default();
-    for n in 0..OUTBOUND_PER_SUBSCRIPTION {
-        outbox.push(tell(1, &format!("/{n}")));
+    for event in 0..1_000 {
+        outbox.push(deliver("a", 1, event));
     }
     let sent: Vec<Errand> = std::iter::from_fn(|| outbox.next()).collect();
+    assert!((2..100).contains(&sent.len()), "it has answered nothing yet");
     outbox.answered(&sent[0], false, None);
     outbox.answered(&sent[0], false, None);
     assert_eq!(std::iter::from_fn(|| outbox.next()).count(), 1, "a place for a place");

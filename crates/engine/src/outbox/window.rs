@@ -1,9 +1,9 @@
 //! How many attempts of one source may be under way: as many as it has shown that it can take.
 //!
-//! An endpoint that answers within a millisecond needs few at once, one that is far away needs
-//! many, and one that never answers must not have the places of others. So the window begins
-//! small, grows with every answer up to what the quickest answers are worth, and shrinks with
-//! every attempt that drags on.
+//! An endpoint that answers within a millisecond needs few at once, one that is far away or takes
+//! its time needs many, and one that never answers must not have the places of others. So the
+//! window of a hook begins small, grows with every good answer up to what the quickest answers are
+//! worth, and shrinks with every attempt that nobody answered.
 
 use crate::limits::OUTBOUND_PER_SUBSCRIPTION;
 
@@ -25,13 +25,17 @@ pub(super) struct Window {
     answers: u32,
 }
 
-impl Default for Window {
-    fn default() -> Window {
+impl Window {
+    /// For somebody who has shown nothing yet.
+    pub(super) fn new() -> Window {
         Window { size: FIRST, quickest_ms: u64::MAX, answers: 0 }
     }
-}
 
-impl Window {
+    /// For somebody whose consumers have been promised their attempts, quick or not.
+    pub(super) fn wide() -> Window {
+        Window { size: OUTBOUND_PER_SUBSCRIPTION, quickest_ms: u64::MAX, answers: 0 }
+    }
+
     pub(super) fn size(&self) -> usize {
         self.size
     }
@@ -48,8 +52,8 @@ impl Window {
         self.size = (self.size + 1).min(most);
     }
 
-    /// An attempt has been open for a while.
-    pub(super) fn slowed(&mut self) {
+    /// An attempt was given up after a while.
+    pub(super) fn unanswered(&mut self) {
         self.size = (self.size / 2).max(LEAST);
     }
 }
@@ -59,7 +63,7 @@ mod tests {
     use super::*;
 
     fn after(answers: usize, took_ms: u64) -> Window {
-        let mut window = Window::default();
+        let mut window = Window::new();
         for _ in 0..answers {
             window.answered(took_ms);
         }
@@ -75,10 +79,10 @@ mod tests {
     }
 
     #[test]
-    fn one_that_drags_on_keeps_a_few_places_and_can_win_others_back() {
+    fn one_that_never_answers_keeps_a_few_places_and_can_win_others_back() {
         let mut window = after(10_000, 100);
         for _ in 0..20 {
-            window.slowed();
+            window.unanswered();
         }
         assert_eq!(window.size(), LEAST);
         for _ in 0..10_000 {

@@ -6,7 +6,7 @@ use super::{Cell, Figure, Setup, figures, less, more};
 use crate::bench::subject::{ALONE, DELIVERING};
 
 /// Hooks that take everything and never answer.
-const HANGING: u32 = 64;
+const HANGING: u32 = 1;
 
 /// The cells about deliveries.
 pub(super) fn all(quick: bool) -> Vec<Cell> {
@@ -15,7 +15,7 @@ pub(super) fn all(quick: bool) -> Vec<Cell> {
         delivery("delivery", "quiet", "", Setup::Workers, quick),
         delivery(
             "delivery-hanging",
-            "beside 64 hooks of the same tenant that never answer",
+            "beside a hook of the same tenant that never answers",
             &format!("--hanging {HANGING}"),
             Setup::Workers,
             quick,
@@ -23,7 +23,7 @@ pub(super) fn all(quick: bool) -> Vec<Cell> {
         delivery("delivery-keys", "quiet, with keys", "", Setup::WorkersAndKeys, quick),
         delivery(
             "delivery-flood",
-            "beside another tenant that floods the server and has 64 hooks that never answer",
+            "beside another tenant that floods the server and has a hook that never answers",
             &format!("--flood --hanging {HANGING}"),
             Setup::WorkersAndKeys,
             quick,
