@@ -271,6 +271,7 @@ impl Partition {
                 self.reply_when_durable(reply, Err(rejected), saw_pending);
             }
             Ok(Ok(answer)) => {
+                txn.finish();
                 let Txn { writes, appends, effects, saw_pending, took_ids, changes, .. } = txn;
                 let writes_something = !writes.is_empty() || !appends.is_empty();
                 self.next_id += took_ids;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
+use reveille_core::delivery::hook::{HookId, Tally};
 use reveille_core::producer::ProducerState;
 use reveille_core::stream::delete::{Deletion, delete};
 use reveille_core::stream::{Head, StreamId};
@@ -61,6 +62,8 @@ pub(crate) struct Txn<'a> {
     pub(crate) trace: Option<Trace>,
     draws: u64,
     indexed: Indexed,
+    /// Tallies as this decision leaves them.
+    pub(crate) tallies: BTreeMap<HookId, Tally>,
 }
 
 /// Where the last change of each key is, as far as somebody asked.
@@ -102,6 +105,7 @@ impl<'a> Txn<'a> {
             trace: None,
             draws: 0,
             indexed: Indexed::default(),
+            tallies: BTreeMap::new(),
         }
     }
 
@@ -296,8 +300,17 @@ impl<'a> Txn<'a> {
     /// Takes that number.
     pub(crate) fn take_id(&mut self) {
         self.took_ids += 1;
-        let next = record::encode_u64(self.next_id());
-        self.writes.push((keys::meta(Meta::NextStreamId), Some(next)));
+    }
+
+    /// Writes what was only counted so far: one decision may count a hundred times.
+    pub(crate) fn finish(&mut self) {
+        if self.took_ids > 0 {
+            let next = record::encode_u64(self.next_id());
+            self.writes.push((keys::meta(Meta::NextStreamId), Some(next)));
+        }
+        for (hook, tally) in std::mem::take(&mut self.tallies) {
+            self.writes.push((keys::tally(hook), Some(record::encode_tally(&tally))));
+        }
     }
 
     pub(crate) fn set(&mut self, key: Bytes, value: Bytes) {

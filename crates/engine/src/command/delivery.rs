@@ -39,6 +39,9 @@ impl Txn<'_> {
     }
 
     pub(crate) fn tally(&mut self, hook: &Hook) -> Result<Tally, Missing> {
+        if let Some(tally) = self.tallies.get(&hook.id) {
+            return Ok(*tally);
+        }
         let Some(value) = self.get(&keys::tally(hook.id))? else {
             return Ok(Tally::default());
         };
@@ -120,7 +123,7 @@ fn keep(
         (Some(Phase::Held), _) => txn.remove(&keys::held(id)),
         _ => {}
     }
-    txn.set(keys::tally(hook.id), record::encode_tally(&tally));
+    txn.tallies.insert(hook.id, tally);
     if let Some(attempt) = send {
         let (tenant, fresh) = (hook.tenant.clone(), fresh.cloned());
         txn.effect(Effect::Deliver(Job { id, attempt, tenant, fresh }));
@@ -284,7 +287,7 @@ pub(super) fn retry(txn: &mut Txn<'_>, tenant: &Tenant, id: DeliveryId) -> Decid
     txn.set(keys::delivery(id), record::encode_delivery(&Dispatched { retried: true, ..dead }));
     let mut tally = txn.tally(&hook)?;
     tally.dead_letters = tally.dead_letters.saturating_sub(1);
-    txn.set(keys::tally(hook.id), record::encode_tally(&tally));
+    txn.tallies.insert(hook.id, tally);
     let no = DeliveryNo { round, ..id.no };
     begin(txn, &hook, no, event_at, None)?;
     Ok(Ok(Answer::Begun(DeliveryId { no, ..id })))

@@ -228,7 +228,7 @@ pub(super) fn clean_up(txn: &mut Txn<'_>, id: HookId, cutoff: Millis, after: &By
         forgotten += 1;
     }
     if forgotten > 0 {
-        txn.set(keys::tally(id), record::encode_tally(&tally));
+        txn.tallies.insert(id, tally);
     }
     let next = found.last.filter(|_| !younger);
     Ok(Ok(Answer::CleanedUp { next, forgotten }))

@@ -11,7 +11,7 @@ use crate::command::delivery::Delivered;
 use crate::outbox::Errand;
 
 /// Reports that are written down at once.
-const LOT_MAX: usize = 256;
+const LOT_MAX: usize = 64;
 /// Lots that are being made durable at once.
 const LOTS_MAX: usize = 2;
 
