@@ -258,6 +258,46 @@ impl Engine {
         Ok(ShownPage { items, next })
     }
 
+    /// Deliveries of a tenant: of one event, of one hook, or hook by hook after one; a page of them.
+    pub fn find_deliveries(
+        &self,
+        tenant: &Tenant,
+        event: Option<&str>,
+        hook: Option<&str>,
+        after: Option<DeliveryId>,
+        limit: usize,
+    ) -> Result<ShownPage, Failure> {
+        let event = match event {
+            None => None,
+            Some(id) => Some(self.find_event(tenant, id)?.ok_or(Refused::NoEvent)?.0),
+        };
+        let mut hooks = self.partition(tenant).lock().registry.hooks.of(Some(tenant));
+        hooks.retain(|it| hook.is_none_or(|name| *it.name == *name));
+        if hook.is_some() && hooks.is_empty() {
+            return Err(Refused::NotFound.into());
+        }
+        hooks.retain(|it| after.is_none_or(|after| it.id >= after.hook));
+        let mut page = ShownPage { items: Vec::new(), next: None };
+        for hook in &hooks {
+            let after = after.filter(|after| after.hook == hook.id);
+            let more = match event {
+                Some(event) => {
+                    let mut all = self.deliveries_of(hook, event)?;
+                    all.retain(|it| after.is_none_or(|after| it.id > after));
+                    all
+                }
+                None => self.deliveries(hook, after, limit - page.items.len())?.items,
+            };
+            page.items.extend(more);
+            if page.items.len() >= limit {
+                page.items.truncate(limit);
+                page.next = page.items.last().map(|it| it.id);
+                break;
+            }
+        }
+        Ok(page)
+    }
+
     /// The dead letters of a hook, newest first.
     pub fn dead_letters(&self, hook: &Arc<Hook>, limit: usize) -> Result<Vec<DeadLetter>, Failure> {
         let reader = self.partition(&hook.tenant).state.reader();

@@ -1,6 +1,7 @@
 //! Inspection: what is there.
 
 mod consumers;
+mod deliveries;
 pub(crate) mod keys;
 
 use http::StatusCode;
@@ -15,6 +16,7 @@ use crate::query::Query;
 use crate::reply::{self, Reply};
 
 pub(crate) use consumers::{consumer, consumers};
+pub(crate) use deliveries::{deliveries, delivery};
 
 /// Entries on a page, unless the caller asks for fewer.
 const PAGE: usize = 1_000;

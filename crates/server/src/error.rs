@@ -63,6 +63,8 @@ pub(crate) enum Error {
     Subscription(String),
     #[error("{0}")]
     NoConsumer(String),
+    #[error("{0}")]
+    NoDelivery(String),
     #[error(transparent)]
     Pattern(#[from] PatternError),
     #[error("the token has expired; claim the work again, or wait for the next notification")]
@@ -126,6 +128,7 @@ impl Error {
             Error::NoSuchKey => (StatusCode::NOT_FOUND, "KEY_NOT_FOUND"),
             Error::Subscription(_) => (BAD, "INVALID_REQUEST"),
             Error::NoConsumer(_) => (StatusCode::NOT_FOUND, "CONSUMER_NOT_FOUND"),
+            Error::NoDelivery(_) => (StatusCode::NOT_FOUND, "DELIVERY_NOT_FOUND"),
             Error::Pattern(_) => (BAD, "INVALID_PATTERN"),
             Error::LeaseTokenExpired => (StatusCode::UNAUTHORIZED, "TOKEN_EXPIRED"),
             Error::Destination(_) => (BAD, "WEBHOOK_URL_REJECTED"),

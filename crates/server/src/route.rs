@@ -24,6 +24,8 @@ enum Face {
     StreamList,
     Consumers,
     Consumer,
+    Deliveries,
+    Delivery,
     Events,
     /// Nobody yet: the name belongs to a face all the same.
     Nobody,
@@ -54,6 +56,8 @@ const ROUTES: &[(&str, Face, Needs)] = &[
     ("/admin/v1/consumers", Face::Consumers, Needs::Operate),
     ("/admin/v1/consumers/", Face::Nobody, Needs::Key),
     ("/admin/v1/consumers/**", Face::Consumer, Needs::Operate),
+    ("/admin/v1/deliveries", Face::Deliveries, Needs::Operate),
+    ("/admin/v1/deliveries/*", Face::Delivery, Needs::Operate),
     ("/e/**", Face::Events, Needs::Data),
     ("/ingest/**", Face::Events, Needs::Data),
     ("/subscriptions/**", Face::Events, Needs::Data),
@@ -158,6 +162,14 @@ async fn answer(
         Face::Consumer => {
             looks(request.method())?;
             admin::consumer(server, caller, admin::consumer_name(path).unwrap_or_default())
+        }
+        Face::Deliveries => {
+            looks(request.method())?;
+            admin::deliveries(server, caller, query)
+        }
+        Face::Delivery => {
+            looks(request.method())?;
+            admin::delivery(server, caller, path)
         }
         _ => {
             if let Some(asked) = wake::asked(query)? {

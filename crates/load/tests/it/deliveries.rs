@@ -2,16 +2,23 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
 use serde_json::Value;
 
 use crate::server::{Act, Request, answer, run, serve};
 
-/// An address at which nobody listens yet.
+/// An address at which nobody listens yet, and which nobody is given who asks for any.
 fn free_address() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let port = 10_000 + (std::process::id() + NEXT.fetch_add(1, Ordering::Relaxed)) % 20_000;
+        let address = format!("127.0.0.1:{port}");
+        if TcpListener::bind(&address).is_ok() {
+            return address;
+        }
+    }
 }
 
 fn taken() -> Act {

@@ -145,6 +145,7 @@ async fn refusals_of_requests(seen: &mut Vec<Answer>) {
         ("PUT", "/_events/x", &[], b"", 403, "RESERVED_STREAM"),
         ("GET", "/callback", &[], b"", 404, "RESERVED_PATH"),
         ("GET", "/admin/v1/consumers/no", &[], b"", 404, "CONSUMER_NOT_FOUND"),
+        ("GET", "/admin/v1/deliveries/no", &[], b"", 404, "DELIVERY_NOT_FOUND"),
     ];
     for (method, target, headers, body, status, code) in refused {
         let answer = server.ask(method, target, headers, body).await;

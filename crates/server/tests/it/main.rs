@@ -5,6 +5,7 @@
 mod harness;
 
 mod admin_consumers;
+mod admin_deliveries;
 mod answers;
 mod bodies;
 mod connections;

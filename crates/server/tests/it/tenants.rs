@@ -100,6 +100,9 @@ const ROUTES: &[Route] = &[
     ("GET", "/admin/v1/consumers", "", Key, 200),
     ("GET", "/admin/v1/consumers/w:%2Fshared%2Fs", "", Key, 200),
     ("GET", "/admin/v1/consumers/w:%2Fshared%2Fonly", "", Key, 404),
+    ("GET", "/admin/v1/deliveries", "", Key, 200),
+    ("GET", "/admin/v1/deliveries?hook={HOOK}", "", Key, 404),
+    ("GET", "/admin/v1/deliveries/{HOOK}", "", Key, 404),
     ("GET", "/admin/v1/keys", "", Key, 200),
     ("POST", "/admin/v1/keys", OWN_KEY, Key, 201),
     ("POST", "/admin/v1/keys", OTHERS_KEY, Key, 403),
@@ -123,6 +126,7 @@ const LOOKS: &[&str] = &[
     "/subscriptions/list",
     "/admin/v1/streams",
     "/admin/v1/consumers",
+    "/admin/v1/deliveries",
     "/admin/v1/keys",
 ];
 

@@ -1,0 +1,122 @@
+//! Deliveries: what became of an event, wherever it went.
+
+use http::StatusCode;
+use reveille_core::delivery::hook::Standing;
+use reveille_core::delivery::{Attempt, Phase};
+use reveille_engine::{Shown, delivery_name, delivery_named};
+use serde_json::{Value, json};
+
+use super::limit;
+use crate::Server;
+use crate::auth::Caller;
+use crate::error::Error;
+use crate::query::Query;
+use crate::reply::{self, Reply};
+
+/// Where deliveries are; the rest of the path is the id of one.
+const DELIVERIES: &str = "/admin/v1/deliveries/";
+
+/// `GET /admin/v1/deliveries?event=&hook=&after=&limit=`: hook by hook, in the order of their
+/// events; or all of one event.
+pub(crate) fn deliveries(
+    server: &Server,
+    caller: &Caller,
+    query: Option<&str>,
+) -> Result<Reply, Error> {
+    let query = Query::parse(query);
+    let (event, hook, limit) = (query.get("event")?, query.get("hook")?, limit(&query)?);
+    let after = query.get("after")?.map(delivery_named).transpose();
+    let after = after.map_err(|_| Error::Query("`after` is the id of a delivery".into()))?;
+    let page = server.engine.find_deliveries(&caller.tenant, event, hook, after, limit)?;
+    let mut body = json!({ "deliveries": page.items.iter().map(item).collect::<Vec<_>>() });
+    if let (Some(next), Some(object)) = (page.next, body.as_object_mut()) {
+        object.insert("next".into(), delivery_name(next).into());
+    }
+    Ok(reply::json(StatusCode::OK, &body))
+}
+
+/// `GET /admin/v1/deliveries/{id}`: with every attempt.
+pub(crate) fn delivery(server: &Server, caller: &Caller, path: &str) -> Result<Reply, Error> {
+    let name = path.strip_prefix(DELIVERIES).unwrap_or_default();
+    let found = match delivery_named(name) {
+        Ok(id) => server.engine.delivery(Some(&caller.tenant), id)?,
+        Err(_) => None,
+    };
+    let Some(found) = found else {
+        return Err(Error::NoDelivery(format!("there is no delivery {name:?}")));
+    };
+    let mut body = item(&found);
+    let attempts: Vec<Value> = found.dispatched.delivery.attempts.iter().map(attempt).collect();
+    if let Some(object) = body.as_object_mut() {
+        object.insert("attempts".into(), attempts.into());
+    }
+    Ok(reply::json(StatusCode::OK, &body))
+}
+
+fn item(shown: &Shown) -> Value {
+    let delivery = &shown.dispatched.delivery;
+    let last = delivery.attempts.last();
+    let mut value = json!({
+        "id": delivery_name(shown.id),
+        "hook": &*shown.hook.name,
+        "event_id": shown.event.as_ref().map(|event| &*event.id),
+        "event_type": shown.event.as_ref().map(|event| event.kind.as_str()),
+        "state": state(delivery.standing()),
+        "waits_for": waits_for(delivery.phase),
+        "attempts_made": delivery.attempts.len(),
+        "created_at": shown.dispatched.created_at.0,
+    });
+    let optional = [
+        ("next_attempt_at", next_attempt(delivery.phase)),
+        ("ended_at", delivery.ended_at().map(|at| at.0.into())),
+        ("last_error", last.and_then(|it| it.error.as_deref()).map(Value::from)),
+    ];
+    if let Some(object) = value.as_object_mut() {
+        for (name, value) in optional {
+            if let Some(value) = value {
+                object.insert(name.into(), value);
+            }
+        }
+    }
+    value
+}
+
+fn state(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Pending => "pending",
+        Standing::Failed => "failed",
+        Standing::Delivered => "delivered",
+        Standing::Dead => "dead",
+        Standing::Dropped => "dropped",
+    }
+}
+
+/// What has to happen before anything else does.
+fn waits_for(phase: Phase) -> Option<&'static str> {
+    match phase {
+        Phase::Queued => Some("its turn"),
+        Phase::Pending { .. } => Some("its time"),
+        Phase::Leased { .. } => Some("an answer"),
+        Phase::Held => Some("its hook to be active"),
+        Phase::Delivered { .. } | Phase::Dead { .. } | Phase::Dropped { .. } => None,
+    }
+}
+
+fn next_attempt(phase: Phase) -> Option<Value> {
+    match phase {
+        Phase::Pending { at } => Some(at.0.into()),
+        _ => None,
+    }
+}
+
+fn attempt(attempt: &Attempt) -> Value {
+    let Attempt { number, at, took_ms, status, error, response } = attempt;
+    json!({
+        "number": number,
+        "at": at.0,
+        "took_ms": took_ms,
+        "status": status,
+        "error": error.as_deref(),
+        "response": response.as_deref(),
+    })
+}
