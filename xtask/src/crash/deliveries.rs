@@ -26,7 +26,7 @@ use super::random::Random;
 use crate::server::Server;
 use crate::steps::Tally;
 use crate::workspace;
-use endpoint::Endpoint;
+use endpoint::{Endpoint, Seen};
 
 const CONNECTIONS: u64 = 4;
 /// More than get their delivery in the batch that brings an event.
@@ -90,7 +90,7 @@ fn play(rounds: u64, seed: u64, scratch: &Path) -> anyhow::Result<()> {
     endpoint.be_kind();
     let server = serve(scratch, &endpoint)?;
     world.send_again(server.address)?;
-    world.settle(server.address)?;
+    world.settle(server.address, &endpoint)?;
     server.kill()?;
     world.check(&endpoint)
 }
@@ -179,43 +179,50 @@ impl World {
         Ok(())
     }
 
-    /// Waits until no hook is owed anything.
-    fn settle(&self, address: SocketAddr) -> anyhow::Result<()> {
+    /// Waits until everything that was taken in has arrived and no hook is owed anything.
+    fn settle(&self, address: SocketAddr, endpoint: &Endpoint) -> anyhow::Result<()> {
         let mut connection = Connection::open(address)?;
         let until = Instant::now() + SETTLE_MAX;
         loop {
+            // Hooks that an event has not come to yet are owed nothing, by their own count.
+            let missing = self.missing(&endpoint.seen());
             let owed = owed(&mut connection)?;
-            if owed == 0 {
+            if missing.is_none() && owed == 0 {
                 return Ok(());
             }
-            ensure!(
-                Instant::now() < until,
-                "{owed} deliveries are still owed after {SETTLE_MAX:?}"
-            );
+            let late = Instant::now() >= until;
+            ensure!(!late, "after {SETTLE_MAX:?} {owed} are owed, missing is {missing:?}");
             std::thread::sleep(Duration::from_millis(100));
         }
     }
 
-    /// Every event has reached every hook that it is for, as one delivery with its own words.
+    /// What should have arrived: each event at every hook that it is for.
+    fn expected(&self) -> impl Iterator<Item = (String, String)> {
+        let events = self.acknowledged.iter().flat_map(|batch| &batch.events);
+        events.flat_map(|(id, kind)| {
+            let wants = move |pattern: &str| pattern == "crash.**" || pattern == *kind;
+            let hooks = self.hooks.iter().filter(move |(_, pattern)| wants(pattern));
+            hooks.map(move |(method, _)| (method.clone(), id.clone()))
+        })
+    }
+
+    fn missing(&self, seen: &Seen) -> Option<(String, String)> {
+        self.expected().find(|pair| !seen.contains_key(pair))
+    }
+
+    /// Every event has reached every hook that it is for, as one delivery with its own words, and
+    /// nobody else.
     fn check(&self, endpoint: &Endpoint) -> anyhow::Result<()> {
         let seen = endpoint.seen();
-        let mut expected = 0;
-        for (id, kind) in self.acknowledged.iter().flat_map(|batch| &batch.events) {
-            for (method, pattern) in &self.hooks {
-                let wanted = *pattern == "crash.**" || pattern == kind;
-                let deliveries = seen.get(&(method.clone(), id.clone()));
-                match (wanted, deliveries.map(BTreeSet::len)) {
-                    (true, Some(1)) => expected += 1,
-                    (false, None) => {}
-                    (wanted, count) => bail!(
-                        "{id} of type {kind} for {method}: wanted {wanted}, deliveries {count:?}"
-                    ),
-                }
-            }
+        let expected: BTreeSet<(String, String)> = self.expected().collect();
+        for (pair, deliveries) in &seen {
+            ensure!(expected.contains(pair), "{pair:?} is of nothing known");
+            ensure!(deliveries.len() == 1, "{pair:?} came as {deliveries:?}");
         }
-        ensure!(expected == seen.len(), "{} deliveries of nothing known", seen.len() - expected);
-        let posts = endpoint.posts();
-        println!("{expected} deliveries owed and made, {posts} requests for them");
+        let missing = self.missing(&seen);
+        ensure!(missing.is_none(), "{missing:?} never arrived");
+        let (owed, posts) = (expected.len(), endpoint.posts());
+        println!("{owed} deliveries owed and made, {posts} requests for them");
         Ok(())
     }
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::super::random::Random;
 
 /// By method and event: the deliveries that it came with.
-type Seen = BTreeMap<(String, String), BTreeSet<String>>;
+pub(super) type Seen = BTreeMap<(String, String), BTreeSet<String>>;
 
 pub(super) struct Endpoint {
     pub(super) address: SocketAddr,
