@@ -14,8 +14,8 @@ use crate::resolve::Now;
 mod tests;
 
 /// How many lines wait per origin, and altogether.
-const IDLE_PER_ORIGIN_MAX: usize = 256;
-const IDLE_MAX: usize = 1_024;
+const IDLE_PER_ORIGIN_MAX: usize = 1_024;
+const IDLE_MAX: usize = 4_096;
 
 /// How many requests are under way per origin, and altogether; the next ones wait. Together with
 /// the lines that wait this bounds the number of sockets.

@@ -23,6 +23,7 @@ use crate::doors::Clock;
 use crate::effect::Told;
 use crate::failure::{Failure, Unavailable};
 use crate::limits::{DUE_SLICE, OVERLAY_BYTES_MAX, PURGE_SLICE};
+use crate::outbound::deliveries;
 use crate::outbox::Errand;
 use crate::{engine, outbound};
 
@@ -247,12 +248,15 @@ pub fn command(shared: &Shared, key: Bytes, due: Due) -> Result<Command, Failure
     Ok(Command::Obligation { key, due, found })
 }
 
-/// Keys that a clean-up still has to remove.
+/// What a decision about an entry needs and does not look up itself: mostly keys that a clean-up
+/// still has to remove.
 pub fn remains(reader: &Reader, due: &Due) -> Result<Vec<Bytes>, TableError> {
     match due {
         Due::Purge(id) => of_stream(reader, *id),
         Due::Unsubscribe(tenant, id) => of_subscription(reader, tenant, *id),
         Due::Unhook(_, id) => of_hook(reader, *id),
+        // Not a key, but what the event says: read once for all the deliveries of a slice.
+        Due::FanOut(tenant, event) => Ok(deliveries::said(reader, tenant, *event)),
         _ => Ok(Vec::new()),
     }
 }

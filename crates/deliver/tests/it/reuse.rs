@@ -146,7 +146,7 @@ async fn connections_that_waited_too_long_are_closed_whoever_is_called() {
 
 #[tokio::test]
 async fn no_more_connections_wait_than_the_limit() {
-    const TOGETHER: usize = 300;
+    const TOGETHER: usize = 1_100;
     let barrier = Arc::new(Barrier::new(TOGETHER));
     let sink = Sink::playing(move |mut socket, _| {
         let barrier = barrier.clone();
@@ -164,5 +164,5 @@ async fn no_more_connections_wait_than_the_limit() {
     for posting in postings {
         assert_eq!(within(posting).await.unwrap().unwrap().status, 200);
     }
-    assert_eq!((sink.accepts(), caller.courier.idle_connections()), (TOGETHER, 256));
+    assert_eq!((sink.accepts(), caller.courier.idle_connections()), (TOGETHER, 1_024));
 }

@@ -198,7 +198,12 @@ fn want_tallies(txn: &mut Txn<'_>, matching: &[Vec<Arc<Hook>>]) -> Result<(), Mi
 
 /// Begins the next slice of an event's deliveries. Where some of them are in order, older events
 /// come first; the last slice of those calls for this one.
-pub(super) fn fan_out(txn: &mut Txn<'_>, tenant: &Tenant, no: EventNo) -> Result<(), Missing> {
+pub(super) fn fan_out(
+    txn: &mut Txn<'_>,
+    tenant: &Tenant,
+    no: EventNo,
+    words: Option<&Bytes>,
+) -> Result<(), Missing> {
     let cursor = keys::fan_out(tenant, no);
     let (Some(told), Some(event)) = (txn.get(&cursor)?, txn.event(tenant, no)?) else {
         return Ok(());
@@ -213,8 +218,13 @@ pub(super) fn fan_out(txn: &mut Txn<'_>, tenant: &Tenant, no: EventNo) -> Result
         return Ok(());
     }
     want_tallies(txn, std::slice::from_ref(&hooks))?;
+    let fresh = words.map(|words| {
+        let (id, words) = (event.id.clone(), words.clone());
+        Fresh { id, at: event.at, words }
+    });
     for hook in &hooks {
-        delivery::begin(txn, hook, DeliveryNo { event: no, round: 0 }, event.at, None)?;
+        let no = DeliveryNo { event: no, round: 0 };
+        delivery::begin(txn, hook, no, event.at, fresh.as_ref())?;
     }
     match hooks.last() {
         Some(last) if more => {

@@ -63,7 +63,7 @@ pub(super) fn fulfil(
         // The entry is removed first: it may be written anew for what is left.
         Due::FanOut(tenant, event) => {
             txn.remove(key);
-            ingest::fan_out(txn, tenant, *event)?;
+            ingest::fan_out(txn, tenant, *event, found.first())?;
         }
         Due::Backfill(tenant, id) => {
             txn.remove(key);

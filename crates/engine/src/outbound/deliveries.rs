@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use reveille_core::Millis;
 use reveille_core::delivery::hook::{Hook, HookId};
-use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
+use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::delivery::{Attempt, Phase, Verdict};
+use reveille_core::{Millis, Tenant};
 use reveille_deliver::courier::Answer;
 use reveille_deliver::destination::Destination;
 use reveille_store::keys::Due;
@@ -179,6 +179,13 @@ pub(crate) fn event(
     let value = reader.get(&keys::event(&hook.tenant, no.event)).map_err(reading::damaged)?;
     let read = value.map(|value| record::decode_event(&value)).transpose();
     read.map_err(|error| Failure::Damaged(error.to_string()))
+}
+
+/// What an event says, if it can be read; nothing if not.
+pub(crate) fn said(reader: &Reader, tenant: &Tenant, no: EventNo) -> Vec<Bytes> {
+    let value = reader.get(&keys::event(tenant, no)).ok().flatten();
+    let event = value.and_then(|value| record::decode_event(&value).ok());
+    event.and_then(|event| words_of(reader, &event).ok()).into_iter().collect()
 }
 
 /// What an event says.
