@@ -11,6 +11,7 @@ use reveille_core::{Millis, StreamPath, Tenant};
 use reveille_store::keys;
 use reveille_store::record::{self, Dispatched, Recorded};
 use reveille_store::state::Reader;
+use reveille_store::table::Pair;
 
 use crate::command::hook::{HookChange, Since};
 use crate::command::ingest::{Ingest, NewEvent};
@@ -229,7 +230,7 @@ impl Engine {
             let Some(hook) = hook else { continue };
             let reader = shared.state.reader();
             if let Some(dispatched) = dispatched(&reader, id)? {
-                let event = event(&reader, &hook, id.no)?;
+                let event = event(&reader, &hook.tenant, id.no.event)?;
                 return Ok(Some(Shown { id, hook, dispatched, event }));
             }
         }
@@ -249,11 +250,7 @@ impl Engine {
         let limit = limit.min(LIST_PAGE_MAX);
         let pairs = reader.range(&from, &to, limit).map_err(reading::damaged)?;
         let full = pairs.len() == limit;
-        let mut items = Vec::with_capacity(pairs.len());
-        for (key, value) in pairs {
-            let Some(id) = keys::parse_delivery(&key) else { continue };
-            items.push(shown(&reader, hook, id, &value)?);
-        }
+        let items = shown(&reader, hook, &pairs)?;
         let next = items.last().map(|it| it.id).filter(|_| full);
         Ok(ShownPage { items, next })
     }
@@ -307,7 +304,7 @@ impl Engine {
         for id in found.iter().filter_map(|key| keys::parse_dead_letter(key)) {
             let Some(dispatched) = dispatched(&reader, id)? else { continue };
             let Phase::Dead { at: died_at, .. } = dispatched.delivery.phase else { continue };
-            let event = event(&reader, hook, id.no)?;
+            let event = event(&reader, &hook.tenant, id.no.event)?;
             let words = match &event {
                 Some(event) => words_of(&reader, event)?,
                 None => Bytes::new(),
@@ -342,8 +339,7 @@ impl Engine {
         let Some(found) = found else { return Ok(None) };
         let broken = |error: record::RecordError| Failure::Damaged(error.to_string());
         let no = EventNo(record::decode_u64(&found).map_err(broken)?);
-        let value = reader.get(&keys::event(tenant, no)).map_err(reading::damaged)?;
-        let event = value.map(|value| record::decode_event(&value)).transpose().map_err(broken)?;
+        let event = event(&reader, tenant, no)?;
         Ok(event.map(|event| (no, event)))
     }
 
@@ -354,12 +350,7 @@ impl Engine {
         let from = keys::delivery(id(event, 0));
         let to = keys::delivery(id(EventNo(event.0 + 1), 0));
         let pairs = reader.range(&from, &to, LIST_PAGE_MAX).map_err(reading::damaged)?;
-        let mut all = Vec::with_capacity(pairs.len());
-        for (key, value) in pairs {
-            let Some(id) = keys::parse_delivery(&key) else { continue };
-            all.push(shown(&reader, hook, id, &value)?);
-        }
-        Ok(all)
+        shown(&reader, hook, &pairs)
     }
 
     /// Forgets deliveries that ended before a time, of a tenant or of all. Returns how many.
@@ -397,14 +388,14 @@ pub fn delivery_name(id: DeliveryId) -> String {
     Ulid::from_u128(id.to_u128()).to_string()
 }
 
-fn shown(
-    reader: &Reader,
-    hook: &Arc<Hook>,
-    id: DeliveryId,
-    value: &Bytes,
-) -> Result<Shown, Failure> {
-    let read = record::decode_delivery(value);
-    let dispatched = read.map_err(|error| Failure::Damaged(error.to_string()))?;
-    let event = event(reader, hook, id.no)?;
-    Ok(Shown { id, hook: hook.clone(), dispatched, event })
+fn shown(reader: &Reader, hook: &Arc<Hook>, pairs: &[Pair]) -> Result<Vec<Shown>, Failure> {
+    let mut all = Vec::with_capacity(pairs.len());
+    for (key, value) in pairs {
+        let Some(id) = keys::parse_delivery(key) else { continue };
+        let read = record::decode_delivery(value);
+        let dispatched = read.map_err(|error| Failure::Damaged(error.to_string()))?;
+        let event = event(reader, &hook.tenant, id.no.event)?;
+        all.push(Shown { id, hook: hook.clone(), dispatched, event });
+    }
+    Ok(all)
 }

@@ -97,6 +97,23 @@ async fn sleep(shared: &Shared, clock: &dyn Clock, mut wake_at: Millis) -> Milli
 /// would make that the endpoint's failure.
 pub fn take_up(shared: &Shared, now: Millis) {
     let reader = shared.state.reader();
+    walk(&reader, |at, due| {
+        let Due::Consumer(consumer) = due else { return };
+        let Ok(Some(enrolled)) = outbound::enrolled(&reader, &consumer) else { return };
+        if enrolled.timer_at == Some(at) {
+            shared.metrics.telling.found(Activity::of(&enrolled));
+        }
+        if let Phase::Waking { attempt, stage: Stage::Sent { until } } = enrolled.consumer.phase
+            && now < until
+        {
+            let epoch = enrolled.consumer.epoch;
+            shared.outbox.push(Errand::Tell(Told { consumer, epoch, attempt }));
+        }
+    });
+}
+
+/// Goes through the whole index, in slices.
+pub(crate) fn walk(reader: &Reader, mut each: impl FnMut(Millis, Due)) {
     let (mut from, to) = (keys::due_from(Millis(0)), keys::due_end());
     loop {
         let found = match reader.keys(&from, &to, DUE_SLICE) {
@@ -106,18 +123,8 @@ pub fn take_up(shared: &Shared, now: Millis) {
                 return;
             }
         };
-        for key in &found {
-            let Some((at, Due::Consumer(consumer))) = keys::parse_due(key) else { continue };
-            let Ok(Some(enrolled)) = outbound::enrolled(&reader, &consumer) else { continue };
-            if enrolled.timer_at == Some(at) {
-                shared.metrics.telling.found(Activity::of(&enrolled));
-            }
-            if let Phase::Waking { attempt, stage: Stage::Sent { until } } = enrolled.consumer.phase
-                && now < until
-            {
-                let epoch = enrolled.consumer.epoch;
-                shared.outbox.push(Errand::Tell(Told { consumer, epoch, attempt }));
-            }
+        for (at, due) in found.iter().filter_map(|key| keys::parse_due(key)) {
+            each(at, due);
         }
         match found.last() {
             Some(last) if found.len() == DUE_SLICE => from = keys::above(last),

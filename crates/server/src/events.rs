@@ -28,6 +28,7 @@ use http::{Method, Request};
 use hyper::body::Incoming;
 use reveille_core::Tenant;
 
+pub(crate) use deliveries::standing;
 pub(crate) use refusal::{HOOK_EXISTS, NO_DEAD_LETTER, NO_EVENT};
 pub use workers::Workers;
 pub(crate) use workers::letter;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use reveille_core::Tenant;
 use reveille_core::delivery::hook::{Hook, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::delivery::{Attempt, Phase, Verdict};
-use reveille_core::{Millis, Tenant};
 use reveille_deliver::courier::Answer;
 use reveille_deliver::destination::Destination;
 use reveille_store::keys::Due;
@@ -22,9 +22,8 @@ use crate::committer::Shared;
 use crate::effect::{Fresh, Job};
 use crate::failure::Failure;
 use crate::herald::Dispatch;
-use crate::limits::DUE_SLICE;
 use crate::outbox::{Errand, Pushed};
-use crate::reading;
+use crate::{due, reading};
 
 /// How much of an answer is kept with the attempt.
 const RESPONSE_BYTES_MAX: usize = 4 << 10;
@@ -59,7 +58,7 @@ pub fn ready(reader: &Reader, hook: &Hook, job: &Job) -> Result<Ready, Failure> 
     if !hook.is_active() {
         return Ok(Ready::Held);
     }
-    let Some(event) = event(reader, hook, job.id.no)? else {
+    let Some(event) = event(reader, &hook.tenant, job.id.no.event)? else {
         return Err(Failure::Damaged(format!("event {} is gone", job.id.no.event.0)));
     };
     let words = words_of(reader, &event)?;
@@ -170,21 +169,20 @@ pub(crate) fn dispatched(reader: &Reader, id: DeliveryId) -> Result<Option<Dispa
     read.map_err(|error| Failure::Damaged(error.to_string()))
 }
 
-/// The event of a delivery.
+/// The event of a number.
 pub(crate) fn event(
     reader: &Reader,
-    hook: &Hook,
-    no: DeliveryNo,
+    tenant: &Tenant,
+    no: EventNo,
 ) -> Result<Option<Recorded>, Failure> {
-    let value = reader.get(&keys::event(&hook.tenant, no.event)).map_err(reading::damaged)?;
+    let value = reader.get(&keys::event(tenant, no)).map_err(reading::damaged)?;
     let read = value.map(|value| record::decode_event(&value)).transpose();
     read.map_err(|error| Failure::Damaged(error.to_string()))
 }
 
 /// What an event says, if it can be read; nothing if not.
 pub(crate) fn said(reader: &Reader, tenant: &Tenant, no: EventNo) -> Vec<Bytes> {
-    let value = reader.get(&keys::event(tenant, no)).ok().flatten();
-    let event = value.and_then(|value| record::decode_event(&value).ok());
+    let event = event(reader, tenant, no).ok().flatten();
     event.and_then(|event| words_of(reader, &event).ok()).into_iter().collect()
 }
 
@@ -211,25 +209,11 @@ pub(crate) fn words_of(reader: &Reader, event: &Recorded) -> Result<Bytes, Failu
 /// After a start, attempts that were on their way are made again.
 pub fn take_up(shared: &Shared) {
     let reader = shared.state.reader();
-    let (mut from, to) = (keys::due_from(Millis(0)), keys::due_end());
-    loop {
-        let found = match reader.keys(&from, &to, DUE_SLICE) {
-            Ok(found) => found,
-            Err(error) => {
-                tracing::error!(%error, "the due index cannot be read");
-                return;
-            }
-        };
-        for key in &found {
-            if let Some((_, Due::Delivery(id))) = keys::parse_due(key) {
-                take_up_one(shared, &reader, id);
-            }
+    due::walk(&reader, |_, due| {
+        if let Due::Delivery(id) = due {
+            take_up_one(shared, &reader, id);
         }
-        match found.last() {
-            Some(last) if found.len() == DUE_SLICE => from = keys::above(last),
-            _ => return,
-        }
-    }
+    });
 }
 
 fn take_up_one(shared: &Shared, reader: &Reader, id: DeliveryId) {

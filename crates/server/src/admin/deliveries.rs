@@ -1,7 +1,6 @@
 //! Deliveries: what became of an event, wherever it went.
 
 use http::StatusCode;
-use reveille_core::delivery::hook::Standing;
 use reveille_core::delivery::{Attempt, Phase};
 use reveille_engine::{Shown, delivery_name, delivery_named};
 use serde_json::{Value, json};
@@ -10,6 +9,7 @@ use super::limit;
 use crate::Server;
 use crate::auth::Caller;
 use crate::error::Error;
+use crate::events::standing;
 use crate::query::Query;
 use crate::reply::{self, Reply};
 
@@ -61,7 +61,7 @@ fn item(shown: &Shown) -> Value {
         "hook": &*shown.hook.name,
         "event_id": shown.event.as_ref().map(|event| &*event.id),
         "event_type": shown.event.as_ref().map(|event| event.kind.as_str()),
-        "state": state(delivery.standing()),
+        "state": standing(delivery.standing()),
         "waits_for": waits_for(delivery.phase),
         "attempts_made": delivery.attempts.len(),
         "created_at": shown.dispatched.created_at.0,
@@ -79,16 +79,6 @@ fn item(shown: &Shown) -> Value {
         }
     }
     value
-}
-
-fn state(standing: Standing) -> &'static str {
-    match standing {
-        Standing::Pending => "pending",
-        Standing::Failed => "failed",
-        Standing::Delivered => "delivered",
-        Standing::Dead => "dead",
-        Standing::Dropped => "dropped",
-    }
 }
 
 /// What has to happen before anything else does.

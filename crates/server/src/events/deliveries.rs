@@ -53,7 +53,7 @@ fn shown(it: &Shown) -> Value {
         "subscriptionId": &*it.hook.name,
         "eventId": it.event.as_ref().map(|event| &*event.id),
         "eventType": it.event.as_ref().map(|event| event.kind.as_str()),
-        "status": status(delivery.standing()),
+        "status": standing(delivery.standing()),
         "attempts": delivery.attempts.len(),
         "nextAttemptAt": next,
         "createdAt": it.dispatched.created_at.0,
@@ -62,8 +62,8 @@ fn shown(it: &Shown) -> Value {
     })
 }
 
-/// How this face calls where a delivery stands.
-pub(super) fn status(standing: Standing) -> &'static str {
+/// How the world calls where a delivery stands.
+pub(crate) fn standing(standing: Standing) -> &'static str {
     match standing {
         Standing::Pending => "pending",
         Standing::Failed => "failed",
