@@ -147,7 +147,7 @@ pub(crate) trait Server {
         if self.base().taken.is_some() {
             return;
         }
-        let taken = self.life().shared.lock().take();
+        let taken = self.life_mut().committer.take();
         if let Some(taken) = taken {
             let number = self.base().open_batch;
             self.note(&format!("take batch {number}"));

@@ -147,7 +147,7 @@ impl World {
         if self.taken.is_some() {
             return;
         }
-        let taken = self.life().shared.lock().take();
+        let taken = self.life_mut().committer.take();
         if let Some(taken) = taken {
             self.note(&format!("take batch {}", self.open_batch));
             self.taken = Some((taken, self.decided.clone(), self.open_batch));

@@ -14,7 +14,7 @@ use crate::keys::Keys;
 use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::outbox::{Errand, Outbox};
-use crate::partition::{Partition, Settings, Taken};
+use crate::partition::{Partition, Published, Settings, Taken};
 use crate::spans::Spans;
 use crate::touches::Touches;
 
@@ -109,6 +109,9 @@ impl Shared {
 /// A batch of this many commands means that more are on their way.
 const BUSY_COMMANDS: usize = 4;
 
+/// While there are many commands, each batch waits this long for more of them.
+const GATHERING: Duration = Duration::from_micros(100);
+
 /// The end of the log is marked when nothing came for this long: a mark is a sync, and whoever
 /// comes next would have to wait for it.
 const SEAL_AFTER: Duration = Duration::from_millis(10);
@@ -123,6 +126,8 @@ pub struct Committer {
     log: Log,
     shared: Arc<Shared>,
     trimmed: u64,
+    /// The last batch, if the partition still takes it for pending.
+    published: Option<Published>,
 }
 
 impl Committer {
@@ -131,7 +136,7 @@ impl Committer {
         if let Some(syncer) = log.syncer() {
             shared.log_sync.get_or_init(|| syncer);
         }
-        Committer { log, shared, trimmed: 0 }
+        Committer { log, shared, trimmed: 0, published: None }
     }
 
     /// Commits until the partition stops and everything decided is durable.
@@ -141,7 +146,7 @@ impl Committer {
             // Those who were just answered are about to come back: letting them in first makes
             // fewer, larger batches, and a sync costs the same for one as for many.
             if busy {
-                std::thread::yield_now();
+                std::thread::park_timeout(GATHERING);
             }
             let Some(taken) = self.next()? else { break };
             busy = taken.commands() >= BUSY_COMMANDS;
@@ -157,7 +162,7 @@ impl Committer {
         let mut partition = shared.lock();
         let mut patience = Some(SEAL_AFTER);
         loop {
-            if let Some(taken) = partition.take() {
+            if let Some(taken) = self.take_from(&mut partition) {
                 return Ok(Some(taken));
             }
             if partition.stopping {
@@ -186,13 +191,33 @@ impl Committer {
         }
     }
 
-    /// Makes a batch durable; then readers see it, answers leave, effects run.
+    /// The open batch, if there is one. The one before it stops being pending.
+    pub fn take(&mut self) -> Option<Taken> {
+        let shared = self.shared.clone();
+        self.take_from(&mut shared.lock())
+    }
+
+    fn take_from(&mut self, partition: &mut Partition) -> Option<Taken> {
+        if let Some(published) = self.published.take() {
+            partition.settle(&published);
+        }
+        partition.take()
+    }
+
+    /// Makes a batch durable; then readers see it, answers leave, effects run. To the partition it
+    /// is pending until the next one is taken, so that both take one look at the lock: the same
+    /// values are found there and here.
     pub fn commit(&mut self, mut taken: Taken) -> Result<(), Fatal> {
         let batch = std::mem::take(&mut taken.batch);
+        let mut published = None;
         if !batch.is_empty() {
             let (payload, run) = batch.encode();
+            let run = Arc::new(run);
             match self.log.commit(&[&payload]) {
-                Ok(seq) => self.shared.state.publish(seq, run, payload.len()),
+                Ok(seq) => {
+                    self.shared.state.publish(seq, run.clone(), payload.len());
+                    published = Some(run);
+                }
                 Err(CommitError::NoSpace) => {
                     tracing::warn!("the disk is full: the server is read-only until there is room");
                     self.shared.lock().give_up(taken).map_err(Fatal)?;
@@ -203,7 +228,7 @@ impl Committer {
             }
             self.shared.metrics.committed(taken.commands(), payload.len());
         }
-        self.shared.lock().settle(&taken);
+        self.published = Some(taken.published(published));
         self.perform(std::mem::take(&mut taken.effects));
         taken.answer();
         self.shared.room.notify_waiters();
@@ -217,18 +242,23 @@ impl Committer {
     fn perform(&self, effects: Vec<Effect>) {
         let mut due = None;
         let mut ended: Vec<StreamId> = Vec::new();
-        for effect in &effects {
+        let (mut errands, mut news) = (Vec::new(), Vec::new());
+        for effect in effects {
             match effect {
                 Effect::Due(at) => due = Some(due.map_or(at.0, |due: u64| due.min(at.0))),
-                Effect::Ended(id) => ended.push(*id),
-                Effect::Tell(told) => self.shared.outbox.push(Errand::Tell(told.clone())),
-                Effect::Moved(moved) => self.count(moved),
-                Effect::Key(change) => self.shared.keys.apply(change),
-                Effect::Deliver(job) => self.shared.outbox.push(Errand::Deliver(job.clone())),
-                Effect::Grown { .. } => {}
+                Effect::Tell(told) => errands.push(Errand::Tell(told)),
+                Effect::Moved(moved) => self.count(&moved),
+                Effect::Key(change) => self.shared.keys.apply(&change),
+                Effect::Deliver(job) => errands.push(Errand::Deliver(job)),
+                Effect::Ended(id) => {
+                    ended.push(id);
+                    news.push(effect);
+                }
+                Effect::Grown { .. } => news.push(effect),
             }
         }
-        self.shared.live.publish(effects);
+        self.shared.outbox.push_all(errands);
+        self.shared.live.publish(news);
         for id in ended {
             self.shared.touches.forget(id, reveille_core::Millis::NEVER);
         }

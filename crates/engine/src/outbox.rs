@@ -134,6 +134,20 @@ impl Outbox {
         self.lock().set_waiting_per_hook(most);
     }
 
+    /// Adds attempts, except those that are there already.
+    pub fn push_all(&self, errands: Vec<Errand>) {
+        if errands.is_empty() {
+            return;
+        }
+        {
+            let mut queues = self.lock();
+            for errand in errands {
+                queues.push(errand);
+            }
+        }
+        self.ready.notify_one();
+    }
+
     /// Adds an attempt, unless it is there already.
     pub fn push(&self, errand: Errand) {
         self.try_push(errand);

@@ -5,6 +5,7 @@
 //! it, makes it durable, and meanwhile the next one is collected on top of it.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,6 +15,7 @@ use reveille_core::subscription::Timings;
 use reveille_store::batch::Batch;
 use reveille_store::keys::{self, Meta};
 use reveille_store::record;
+use reveille_store::run::Run;
 use reveille_store::state::{Reader, State};
 use reveille_store::table::{Pair, TableError};
 use tokio::sync::oneshot;
@@ -102,10 +104,12 @@ impl Pending {
     }
 
     /// Forgets a batch that readers see now.
-    fn settle(&mut self, batch: u64, keys: &[Bytes]) {
-        for key in keys {
-            if self.values.get(key).is_some_and(|(last, _)| *last <= batch) {
-                self.values.remove(key);
+    fn settle(&mut self, batch: u64, run: &Run) {
+        for entry in run.entries() {
+            if let Entry::Occupied(known) = self.values.entry(entry.key.clone())
+                && known.get().0 <= batch
+            {
+                known.remove();
             }
         }
     }
@@ -156,7 +160,6 @@ pub struct Taken {
     number: u64,
     /// The changes.
     pub batch: Batch,
-    keys: Vec<Bytes>,
     /// What is to happen when it is durable.
     pub effects: Vec<Effect>,
     answers: Vec<(Reply, Outcome)>,
@@ -173,6 +176,11 @@ impl Taken {
         self.answers.len()
     }
 
+    /// The same batch once readers see it.
+    pub fn published(&self, run: Option<Arc<Run>>) -> Published {
+        Published { number: self.number, run }
+    }
+
     /// Tells everybody what was decided.
     pub fn answer(&mut self) {
         for (reply, outcome) in self.answers.drain(..) {
@@ -187,6 +195,13 @@ impl Taken {
             let _ = reply.send(Err(why.into()));
         }
     }
+}
+
+/// A batch that readers see.
+pub struct Published {
+    number: u64,
+    /// Its changes; `None` if it had none.
+    run: Option<Arc<Run>>,
 }
 
 /// What became of an attempt to decide a command.
@@ -300,7 +315,6 @@ impl Partition {
     ) {
         for (key, value) in writes {
             self.pending.set(self.open.number, key.clone(), value.clone());
-            self.open.keys.push(key.clone());
             self.open.batch.set(key, value);
         }
         for (id, start, data) in appends {
@@ -339,9 +353,11 @@ impl Partition {
     }
 
     /// A batch is durable and readers see it: it is no longer pending.
-    pub fn settle(&mut self, taken: &Taken) {
+    pub fn settle(&mut self, published: &Published) {
         self.in_flight -= 1;
-        self.pending.settle(taken.number, &taken.keys);
+        if let Some(run) = &published.run {
+            self.pending.settle(published.number, run);
+        }
     }
 
     /// The log had no room for a batch: it, and everything decided on top of it, is undone.

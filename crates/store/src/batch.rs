@@ -12,7 +12,7 @@
 //!
 //! The decoded form only points into the payload: what the overlay holds is the log record itself.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use reveille_core::stream::StreamId;
@@ -27,11 +27,14 @@ const PUT: u8 = 1;
 const CHANGE_HEADER: usize = 7;
 
 /// Changes that are being collected; a later change of a key replaces an earlier one.
+///
+/// They are collected under the partition's lock and put in order by whoever writes them.
 #[derive(Debug, Default)]
 pub struct Batch {
-    changes: BTreeMap<Bytes, Change>,
-    /// The chunk that further appends of a stream join, and where it ends.
-    open_chunks: HashMap<StreamId, (Bytes, u64), foldhash::fast::RandomState>,
+    /// In the order in which they came.
+    changes: Vec<(Bytes, Change)>,
+    /// The change that further appends of a stream join, and where the stream ends.
+    open_chunks: HashMap<StreamId, (usize, u64), foldhash::fast::RandomState>,
     bytes: usize,
 }
 
@@ -51,32 +54,37 @@ impl Batch {
     /// Gives a key a value, or removes it.
     pub fn set(&mut self, key: Bytes, value: Option<Bytes>) {
         self.bytes += CHANGE_HEADER + key.len() + value.as_ref().map_or(0, Bytes::len);
-        self.changes.insert(key, value.map_or(Change::Remove, Change::Put));
+        self.changes.push((key, value.map_or(Change::Remove, Change::Put)));
     }
 
     /// Appends to a stream whose tail is at `start`.
     pub fn append(&mut self, id: StreamId, start: u64, data: Bytes) {
         let end = start + u64::try_from(data.len()).unwrap_or(u64::MAX);
         self.bytes += 4 + data.len();
-        if let Some((key, tail)) = self.open_chunks.get_mut(&id) {
+        if let Some((index, tail)) = self.open_chunks.get_mut(&id) {
             assert_eq!(*tail, start, "appends of one stream follow each other");
             *tail = end;
-            match self.changes.get_mut(key) {
-                Some(Change::Appends(pieces)) => return pieces.push(data),
-                Some(Change::Put(_) | Change::Remove) | None => {
+            match self.changes.get_mut(*index) {
+                Some((_, Change::Appends(pieces))) => return pieces.push(data),
+                Some((_, Change::Put(_) | Change::Remove)) | None => {
                     unreachable!("an open chunk is in the batch")
                 }
             }
         }
         let key = keys::chunk(id, start);
         self.bytes += CHANGE_HEADER + key.len() + 4;
-        self.open_chunks.insert(id, (key.clone(), end));
-        self.changes.insert(key, Change::Appends(vec![data]));
+        self.open_chunks.insert(id, (self.changes.len(), end));
+        self.changes.push((key, Change::Appends(vec![data])));
     }
 
     /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
+    }
+
+    /// How many changes were collected, those that later ones replace among them.
+    pub fn len(&self) -> usize {
+        self.changes.len()
     }
 
     /// An upper bound of the encoded size.
@@ -87,9 +95,10 @@ impl Batch {
     /// Writes the record's payload, and the changes as readers will find them.
     pub fn encode(self) -> (Bytes, Run) {
         let mut out = BytesMut::with_capacity(self.bytes());
-        let mut places = Vec::with_capacity(self.changes.len());
-        out.put_u32_le(u32::try_from(self.changes.len()).expect("a batch is bounded in bytes"));
-        for (key, change) in &self.changes {
+        let changes = in_order(self.changes);
+        let mut places = Vec::with_capacity(changes.len());
+        out.put_u32_le(u32::try_from(changes.len()).expect("a batch is bounded in bytes"));
+        for (key, change) in &changes {
             let header = out.len();
             out.put_u8(if matches!(change, Change::Remove) { REMOVE } else { PUT });
             out.put_u16_le(u16::try_from(key.len()).expect("keys are short"));
@@ -115,6 +124,16 @@ impl Batch {
         let run = Run::from_sorted(places.into_iter().map(entry).collect());
         (payload, run)
     }
+}
+
+/// The changes by key, of each key the last.
+fn in_order(mut changes: Vec<(Bytes, Change)>) -> Vec<(Bytes, Change)> {
+    changes.sort_by(|(left, _), (right, _)| left.cmp(right));
+    // The first of its kind stays, so that the last is to come first.
+    changes.reverse();
+    changes.dedup_by(|(later, _), (kept, _)| later == kept);
+    changes.reverse();
+    changes
 }
 
 /// Reads a record's payload.
@@ -152,6 +171,7 @@ pub fn decode(payload: &Bytes) -> Result<Run, BatchError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::Hashed;
 
     #[test]
     fn a_batch_reads_back_with_appends_joined() {
@@ -166,9 +186,9 @@ mod tests {
         assert!(payload.len() <= bound);
         let read = decode(&payload).unwrap();
         assert_eq!(read.entries(), run.entries());
-        assert_eq!(run.get(b"\x02b"), Some(Some(Bytes::from_static(b"new"))));
-        assert_eq!(run.get(b"\x02a"), Some(None));
-        let value = run.get(&keys::chunk(StreamId(1), 5)).flatten().unwrap();
+        assert_eq!(run.get(Hashed::new(b"\x02b")), Some(Some(Bytes::from_static(b"new"))));
+        assert_eq!(run.get(Hashed::new(b"\x02a")), Some(None));
+        let value = run.get(Hashed::new(&keys::chunk(StreamId(1), 5))).flatten().unwrap();
         let chunk = Chunk::decode(5, &value).unwrap();
         assert_eq!(chunk.slice(0, 99), "xyz");
         assert!(chunk.is_boundary(7) && !chunk.is_boundary(6));

@@ -64,7 +64,7 @@ pub fn open(
             }
         }
         let run = batch::decode(&payload).map_err(|error| error.to_string())?;
-        state.publish(seq, run, payload.len());
+        state.publish(seq, Arc::new(run), payload.len());
         Ok(())
     });
     match (replayed, failed) {

@@ -1,7 +1,8 @@
 //! A run: changes sorted by key, never changed once made. The overlay is a short list of them.
 
 use std::cmp::Ordering;
-use std::sync::Arc;
+use std::hash::BuildHasher as _;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
@@ -18,13 +19,71 @@ pub struct Entry {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Run {
     entries: Vec<Entry>,
+    hints: Hints,
+}
+
+/// Which keys are certainly not in a run: most looks at a run are for one that is in another, and
+/// a search compares keys that differ only in their last bytes.
+///
+/// One bit for each of the keys' hashes, in a power of two of words.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Hints {
+    words: Vec<u64>,
+}
+
+/// Bits of a run's hints for each of its keys, at least.
+const HINT_BITS: usize = 8;
+
+/// A key, with a number that is the same for the same key within this process.
+#[derive(Debug, Clone, Copy)]
+pub struct Hashed<'a> {
+    key: &'a [u8],
+    hash: u64,
+}
+
+impl<'a> Hashed<'a> {
+    /// A key that is to be looked for in several runs.
+    pub fn new(key: &'a [u8]) -> Hashed<'a> {
+        static SEED: OnceLock<foldhash::fast::RandomState> = OnceLock::new();
+        let hash = SEED.get_or_init(foldhash::fast::RandomState::default).hash_one(key);
+        Hashed { key, hash }
+    }
+}
+
+impl Hints {
+    fn of(entries: &[Entry]) -> Hints {
+        if entries.is_empty() {
+            return Hints::default();
+        }
+        let words = (entries.len() * HINT_BITS).div_ceil(64).next_power_of_two();
+        let mut hints = Hints { words: vec![0; words] };
+        for entry in entries {
+            let (word, bit) = hints.place(Hashed::new(&entry.key).hash);
+            if let Some(word) = hints.words.get_mut(word) {
+                *word |= bit;
+            }
+        }
+        hints
+    }
+
+    fn place(&self, hash: u64) -> (usize, u64) {
+        let mask = u64::try_from(self.words.len()).unwrap_or(1).wrapping_sub(1);
+        (usize::try_from((hash >> 6) & mask).unwrap_or(0), 1 << (hash & 63))
+    }
+
+    /// Whether a key may be there.
+    fn allow(&self, hash: u64) -> bool {
+        let (word, bit) = self.place(hash);
+        self.words.get(word).is_some_and(|word| word & bit != 0)
+    }
 }
 
 impl Run {
     /// A run of entries that are sorted and distinct.
     pub fn from_sorted(entries: Vec<Entry>) -> Run {
         debug_assert!(entries.is_sorted_by(|left, right| left.key < right.key));
-        Run { entries }
+        let hints = Hints::of(&entries);
+        Run { entries, hints }
     }
 
     /// The entries in order.
@@ -33,8 +92,11 @@ impl Run {
     }
 
     /// What this run says of a key: nothing, its removal, or its value.
-    pub fn get(&self, key: &[u8]) -> Option<Option<Bytes>> {
-        let at = self.entries.binary_search_by(|entry| entry.key.as_ref().cmp(key)).ok()?;
+    pub fn get(&self, wanted: Hashed<'_>) -> Option<Option<Bytes>> {
+        if !self.hints.allow(wanted.hash) {
+            return None;
+        }
+        let at = self.entries.binary_search_by(|entry| entry.key.as_ref().cmp(wanted.key)).ok()?;
         self.entries.get(at).map(|entry| entry.value.clone())
     }
 
@@ -72,7 +134,7 @@ impl Run {
                 }
             }
         }
-        Run { entries }
+        Run::from_sorted(entries)
     }
 
     /// Many runs, oldest first, as one.
@@ -117,7 +179,7 @@ mod tests {
             prop_assert_eq!(&merged, &run(&model));
             for key in 0..40u8 {
                 let expected = model.get(&key).map(|v| v.map(|v| Bytes::copy_from_slice(&[v])));
-                prop_assert_eq!(merged.get(&[key]), expected);
+                prop_assert_eq!(merged.get(Hashed::new(&[key])), expected);
                 let floor = model.range(5..=key.max(5)).next_back().map(|(k, _)| *k);
                 prop_assert_eq!(merged.floor(&[5], &[key.max(5)]).map(|e| e.key[0]), floor);
             }

@@ -21,7 +21,7 @@ use reveille_core::stream::StreamId;
 use crate::apply;
 use crate::chunk::Chunk;
 use crate::keys;
-use crate::run::{Entry, Run};
+use crate::run::{Entry, Hashed, Run};
 use crate::table::{Pair, Table, TableError};
 
 /// Runs beyond this length are not merged any further on the commit path.
@@ -81,13 +81,13 @@ impl State {
     }
 
     /// Shows a durable batch to readers.
-    pub fn publish(&self, seq: u64, run: Run, bytes: usize) {
+    pub fn publish(&self, seq: u64, run: Arc<Run>, bytes: usize) {
         let _guard = self.lock();
         let mut view = View::clone(&self.view.load());
         assert!(seq > view.seq, "batches are published in order");
         view.seq = seq;
         view.active_bytes += bytes + run.entries().len() * ENTRY_OVERHEAD;
-        push_run(&mut view.active, Arc::new(run));
+        push_run(&mut view.active, run);
         self.view.store(Arc::new(view));
     }
 
@@ -204,7 +204,8 @@ impl View {
     /// What the overlay says of a key: nothing, its removal, or its value.
     fn get(&self, key: &[u8]) -> Option<Option<Bytes>> {
         let newest_first = self.active.iter().rev().chain(&self.frozen);
-        newest_first.map(|run| run.get(key)).find(Option::is_some).flatten()
+        let wanted = Hashed::new(key);
+        newest_first.map(|run| run.get(wanted)).find(Option::is_some).flatten()
     }
 }
 

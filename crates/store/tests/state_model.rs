@@ -150,7 +150,7 @@ impl World {
         self.log.push(payload.clone());
         self.history.push(map);
         let seq = u64::try_from(self.log.len()).unwrap();
-        self.state.publish(seq, run, payload.len());
+        self.state.publish(seq, Arc::new(run), payload.len());
     }
 
     fn crash(&mut self) {
@@ -161,7 +161,7 @@ impl World {
         let after = usize::try_from(self.checkpoint).unwrap();
         for (index, payload) in self.log.iter().enumerate().skip(after) {
             let run = reveille_store::batch::decode(payload).unwrap();
-            self.state.publish(u64::try_from(index + 1).unwrap(), run, payload.len());
+            self.state.publish(u64::try_from(index + 1).unwrap(), Arc::new(run), payload.len());
         }
     }
 

@@ -115,7 +115,7 @@ impl World {
 
 fn is_small(taken: &Taken) {
     let most = KEYS_EACH * FAN_OUT + KEYS_BESIDE;
-    assert!(taken.keys.len() <= most, "{} keys", taken.keys.len());
+    assert!(taken.batch.len() <= most, "{} keys", taken.batch.len());
     assert!(taken.batch.bytes() < 32 << 10, "{} bytes", taken.batch.bytes());
 }
 
@@ -142,7 +142,7 @@ fn a_batch_stays_small_however_many_subscriptions_match() {
     let mut slices = 0;
     while let Some(entry) = world.entry(|due| matches!(due, Due::Forget(..))) {
         let taken = world.fulfil(entry);
-        assert!(taken.keys.len() <= 3 * FAN_OUT + KEYS_BESIDE, "{} keys", taken.keys.len());
+        assert!(taken.batch.len() <= 3 * FAN_OUT + KEYS_BESIDE, "{} keys", taken.batch.len());
         slices += 1;
     }
     assert_eq!((told(&world), slices), (0, all.len().div_ceil(FAN_OUT)));
