@@ -63,6 +63,8 @@ impl Trees {
             .cache_size(CACHE_BYTES)
             .max_journaling_size(JOURNAL_BYTES)
             .manual_journal_persist(true)
+            // Nobody reads the journal: what is in no sorted file comes from our own log.
+            .journal_compression(CompressionType::None)
             .worker_threads(2)
             .open()?;
         let keys = database.keyspace("keys", || {
