@@ -20,7 +20,7 @@ use crate::engine::{Engine, run};
 use crate::failure::{Failure, Refused};
 use crate::limits::LIST_PAGE_MAX;
 use crate::outbound::deliveries::{dispatched, event, words_of};
-use crate::reading;
+use crate::{reading, shares};
 
 /// A delivery with what it is of and for whom.
 #[derive(Debug, Clone)]
@@ -77,6 +77,8 @@ impl Engine {
         events: Vec<Event>,
         batch: Option<Arc<str>>,
     ) -> Result<(u64, bool), Failure> {
+        let work = u64::try_from(events.len()).unwrap_or(u64::MAX);
+        self.shares().enter(tenant, work * shares::TAKEN_IN).await?;
         let shared = self.partition(tenant);
         let len = events.iter().map(|event| event.envelope.len() + 1).sum();
         let mut words = BytesMut::with_capacity(len);

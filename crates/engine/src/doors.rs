@@ -19,6 +19,10 @@ pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> Millis;
     /// Ends at the given time.
     fn sleep_until(&self, at: Millis) -> Sleep;
+    /// Processor time that this process has used, where that is known.
+    fn used(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// Random bytes.
@@ -102,6 +106,11 @@ impl Clock for SystemClock {
         // Waiting in portions keeps far-away times within what a timer can hold.
         let wait = at.since(self.now()).min(24 * 3_600 * 1_000);
         Box::pin(tokio::time::sleep(Duration::from_millis(wait)))
+    }
+
+    fn used(&self) -> Option<Duration> {
+        let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        Duration::try_from(used).ok()
     }
 }
 

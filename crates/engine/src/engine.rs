@@ -39,6 +39,7 @@ use crate::metrics::Snapshot;
 use crate::outbound::{Complaints, Outbound, Reports};
 use crate::partition::{Fetched, Outcome, Settings, Submitted, Wanted};
 use crate::reading::{self, Reading};
+use crate::shares::{self, Shares};
 use crate::touches::Touches;
 use crate::{cleaner, due, outbound, task};
 
@@ -133,6 +134,7 @@ struct Inner {
     entropy: Arc<dyn Entropy>,
     budget: Budget,
     keyring: Arc<Keyring>,
+    shares: Arc<Shares>,
     telling: Telling,
     threads: Mutex<Vec<JoinHandle<()>>>,
     due: Mutex<Vec<tokio::task::JoinHandle<()>>>,
@@ -180,6 +182,7 @@ impl Engine {
         let keyring = open_keyring(first, &clock, &entropy)
             .map_err(|problem| OpenError::Other { path: config.data_dir.clone(), problem })?;
         let keyring = Arc::new(keyring);
+        let shares = Arc::new(Shares::new(clock.clone()));
         let mut due = Vec::new();
         for shared in &partitions {
             shared.outbox.set_concurrency(config.telling.concurrency);
@@ -195,6 +198,7 @@ impl Engine {
                 complaints: Complaints::default(),
                 entropy: entropy.clone(),
                 reports: Reports::default(),
+                shares: shares.clone(),
             };
             let outbound = Arc::new(outbound);
             due.push(tokio::spawn(outbound::write_down(outbound.clone())));
@@ -206,6 +210,7 @@ impl Engine {
             entropy,
             budget: Budget::default(),
             keyring,
+            shares,
             telling: config.telling.clone(),
             threads: Mutex::new(threads),
             due: Mutex::new(due),
@@ -273,6 +278,7 @@ impl Engine {
         request: Create,
         trace: Option<Trace>,
     ) -> Result<(Head, bool), Failure> {
+        self.inner.shares.enter(tenant, shares::TAKEN_IN).await?;
         let shared = self.partition(tenant);
         let copies = request.fork.as_ref().is_some_and(|fork| fork.sub_offset > 0);
         let _permit = if copies { Some(self.admit(FORK_COPY_BYTES).await?) } else { None };
@@ -293,6 +299,7 @@ impl Engine {
         request: Append,
         trace: Option<Trace>,
     ) -> Result<Receipt, Failure> {
+        self.inner.shares.enter(tenant, shares::TAKEN_IN).await?;
         let command = Command::Append { tenant: tenant.clone(), path: path.clone(), request };
         let command = command.within(trace);
         match run(self.partition(tenant), self.inner.clock.as_ref(), &command).await? {
@@ -413,6 +420,10 @@ impl Engine {
     /// Every partition at this moment.
     pub fn snapshots(&self) -> Vec<Snapshot> {
         self.inner.partitions.iter().map(|shared| snapshot(shared)).collect()
+    }
+
+    pub(crate) fn shares(&self) -> &Shares {
+        &self.inner.shares
     }
 
     pub(crate) fn keyring(&self) -> &Keyring {

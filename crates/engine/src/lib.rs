@@ -37,6 +37,7 @@ pub mod outbox;
 pub mod partition;
 pub mod reading;
 pub mod registry;
+mod shares;
 pub mod spans;
 mod subscriptions;
 mod task;

@@ -28,6 +28,7 @@ use crate::keyring::Keyring;
 use crate::limits::{NOTICE_STREAMS_MAX, SLOW_AFTER_MS};
 use crate::metrics::Attempted;
 use crate::outbox::Errand;
+use crate::shares::{self, Shares};
 use crate::spans::{self, Begun, Spans};
 use crate::touches::Touches;
 use crate::{due, engine, reading, task};
@@ -46,6 +47,7 @@ pub(crate) struct Outbound {
     pub(crate) complaints: Complaints,
     pub(crate) entropy: Arc<dyn Entropy>,
     pub(crate) reports: Reports,
+    pub(crate) shares: Arc<Shares>,
 }
 
 /// Errands that are set out on at once.
@@ -75,7 +77,10 @@ pub(crate) async fn run(outbound: Arc<Outbound>) {
     let shared = outbound.shared.clone();
     tokio::spawn(task::blocking(move || deliveries::take_up(&shared)));
     loop {
-        while outbound.set_out() {}
+        let mut next = outbound.set_out();
+        while let Next::AtOnce = next {
+            next = outbound.set_out();
+        }
         while let Some((hook, from)) = outbound.shared.outbox.next_refill() {
             let shared = outbound.shared.clone();
             tokio::spawn(async move {
@@ -85,15 +90,39 @@ pub(crate) async fn run(outbound: Arc<Outbound>) {
         if outbound.shared.lock().stopping {
             return;
         }
-        outbound.shared.outbox.ready.notified().await;
+        let ready = outbound.shared.outbox.ready.notified();
+        match next {
+            Next::At(time) => tokio::select! {
+                () = ready => {}
+                () = outbound.clock.sleep_until(time) => {}
+            },
+            Next::AtOnce | Next::WhenReady => ready.await,
+        }
     }
 }
 
+/// When there is more to set out on.
+enum Next {
+    AtOnce,
+    /// When a tenant that uses much may go on.
+    At(Millis),
+    WhenReady,
+}
+
 impl Outbound {
-    /// Sets out on the next errands. Says whether there may be more.
-    fn set_out(self: &Arc<Outbound>) -> bool {
-        let errands = self.shared.outbox.next_few(SET_OUT_MAX);
-        let full = errands.len() == SET_OUT_MAX;
+    /// Sets out on the next errands.
+    fn set_out(self: &Arc<Outbound>) -> Next {
+        let mut later: Option<Millis> = None;
+        let errands = self.shared.outbox.next_few(SET_OUT_MAX, |tenant| {
+            let entered = self.shares.try_enter(tenant, shares::ATTEMPT);
+            later = later.into_iter().chain(entered.err()).min();
+            entered.is_ok()
+        });
+        let next = match later {
+            _ if errands.len() == SET_OUT_MAX => Next::AtOnce,
+            Some(time) => Next::At(time),
+            None => Next::WhenReady,
+        };
         // One look at the hooks for all of them.
         let mut bound = Vec::with_capacity(errands.len());
         if !errands.is_empty() {
@@ -116,7 +145,7 @@ impl Outbound {
                 (errand, None) => self.shared.outbox.ended(&errand, false),
             }
         }
-        full
+        next
     }
 
     async fn attempt(self: Arc<Outbound>, told: Told) {
@@ -125,6 +154,7 @@ impl Outbound {
         if let Some(prepared) = self.prepare(&told) {
             let Prepared { notice, destination, span } = prepared;
             let started = notice.now;
+            self.shares.count(&notice.subscription.tenant, shares::ATTEMPT);
             if told.attempt == 1 {
                 self.shared.metrics.telling.sent(started.since(notice.woken_at));
             }

@@ -167,10 +167,20 @@ impl Outbox {
         self.lock().next()
     }
 
-    /// The next attempts to make, at most so many.
-    pub fn next_few(&self, most: usize) -> Vec<Errand> {
+    /// The next attempts to make, at most so many. Tenants that may not deliver now keep their
+    /// turns.
+    pub fn next_few(&self, most: usize, mut may: impl FnMut(&Tenant) -> bool) -> Vec<Errand> {
         let mut queues = self.lock();
-        std::iter::from_fn(|| queues.next()).take(most).collect()
+        let (mut errands, mut held) = (Vec::new(), Vec::new());
+        while errands.len() < most {
+            match queues.turn() {
+                Some(Group::Tenant(tenant)) if !may(tenant) => held.extend(queues.hold()),
+                Some(_) => errands.extend(queues.next()),
+                None => break,
+            }
+        }
+        queues.take_back(held);
+        errands
     }
 
     /// A hook that may have more in memory, and the delivery to go on from.

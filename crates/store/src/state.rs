@@ -25,7 +25,7 @@ use crate::run::{Entry, Hashed, Run};
 use crate::table::{Pair, Table, TableError};
 
 /// Runs beyond this length are not merged any further on the commit path.
-const RUN_ENTRIES_MAX: usize = 8_192;
+const RUN_ENTRIES_MAX: usize = 2_048;
 /// What an entry costs in memory beside its bytes.
 const ENTRY_OVERHEAD: usize = 96;
 

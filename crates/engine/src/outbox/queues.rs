@@ -146,10 +146,26 @@ impl Queues {
         Pushed::Waits
     }
 
-    pub(super) fn next(&mut self) -> Option<Errand> {
-        if self.quick >= self.concurrency || self.reporting >= REPORTING_MAX {
-            return None;
+    /// Whose turn it is, if an attempt may be made now.
+    pub(super) fn turn(&self) -> Option<&Group> {
+        let full = self.quick >= self.concurrency || self.reporting >= REPORTING_MAX;
+        self.turns.front().filter(|_| !full)
+    }
+
+    /// Leaves out whoever has the turn; it is to be taken back.
+    pub(super) fn hold(&mut self) -> Option<Group> {
+        self.turns.pop_front()
+    }
+
+    /// Those who were left out have their turns before everybody else.
+    pub(super) fn take_back(&mut self, held: Vec<Group>) {
+        for group in held.into_iter().rev() {
+            self.turns.push_front(group);
         }
+    }
+
+    pub(super) fn next(&mut self) -> Option<Errand> {
+        self.turn()?;
         let group = self.turns.pop_front()?;
         let turns = self.groups.get_mut(&group)?;
         turns.in_turn = false;

@@ -1,0 +1,291 @@
+//! Who uses how much of the machine, and who has to wait for others.
+//!
+//! A tenant that is alone may use everything. While there are others, those who use much share one
+//! half of the processors, and the other half is there for everybody else: whoever sends an event
+//! now and then finds a machine that is not busy. What a piece of work costs is not known
+//! beforehand; it is what the process uses, spread over the work that was done meanwhile.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use reveille_core::{Millis, Tenant};
+
+use crate::doors::Clock;
+use crate::failure::Unavailable;
+
+/// Work: an event or an append that is taken in.
+pub(crate) const TAKEN_IN: u64 = 1;
+/// Work: an attempt that is made.
+pub(crate) const ATTEMPT: u64 = 2;
+
+/// Whoever did something within this is active.
+const ACTIVE_MS: u64 = 1_000;
+/// The cost of work is looked at this often.
+const LOOK_MS: u64 = 100;
+/// With less work than this the cost of it cannot be told.
+const LOOK_WORK: u64 = 64;
+/// What a tenant may use at once, in milliseconds of its share; and what it owes at most when
+/// others come while it was alone.
+const BURST_MS: u64 = 20;
+/// What it can owe while there are others: a large request is paid for later.
+const OWED_MS: u64 = 2_000;
+/// Nobody is made to wait longer than this for one request.
+const WAIT_MAX_MS: u64 = 10_000;
+
+/// The accounts of all tenants.
+pub(crate) struct Shares {
+    clock: Arc<dyn Clock>,
+    ledger: Mutex<Ledger>,
+}
+
+struct Ledger {
+    /// Processor time for those who use much, in microseconds for each millisecond.
+    half: u64,
+    accounts: HashMap<Tenant, Account, foldhash::fast::RandomState>,
+    /// What a unit of work costs, in nanoseconds.
+    unit_ns: u64,
+    /// Work since the last look.
+    work: u64,
+    looked_at: Millis,
+    used_us: u64,
+    /// Tenants that are active, and those among them that had to wait, at the last look.
+    active: usize,
+    heavy: u64,
+}
+
+struct Account {
+    /// Processor time in microseconds; less than nothing is owed.
+    balance: i64,
+    filled_at: Millis,
+    active_at: Millis,
+    /// When it was last made to wait.
+    waited_at: Option<Millis>,
+}
+
+impl Shares {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Shares {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let half = 1_000 * u64::try_from(cores).unwrap_or(1) / 2;
+        let (now, used_us) = (clock.now(), used_us(clock.as_ref()));
+        Shares { clock, ledger: Mutex::new(Ledger::new(half, now, used_us)) }
+    }
+
+    /// Waits until a tenant may do so much work, and counts it.
+    pub(crate) async fn enter(&self, tenant: &Tenant, work: u64) -> Result<(), Unavailable> {
+        let mut give_up = None;
+        loop {
+            let now = self.clock.now();
+            let Err(until) = self.lock().enter(tenant, work, now) else {
+                self.look();
+                return Ok(());
+            };
+            if now >= *give_up.get_or_insert(now + WAIT_MAX_MS) {
+                return Err(Unavailable::Busy);
+            }
+            self.clock.sleep_until(until).await;
+        }
+    }
+
+    /// The same for somebody who will ask again: when it may be.
+    pub(crate) fn try_enter(&self, tenant: &Tenant, work: u64) -> Result<(), Millis> {
+        let entered = self.lock().enter(tenant, work, self.clock.now());
+        self.look();
+        entered
+    }
+
+    /// Counts work that cannot wait.
+    pub(crate) fn count(&self, tenant: &Tenant, work: u64) {
+        self.lock().count(tenant, work, self.clock.now());
+    }
+
+    fn look(&self) {
+        let now = self.clock.now();
+        let mut ledger = self.lock();
+        if now.since(ledger.looked_at) >= LOOK_MS {
+            ledger.look(now, used_us(self.clock.as_ref()));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn used_us(clock: &dyn Clock) -> u64 {
+    clock.used().map_or(0, |used| u64::try_from(used.as_micros()).unwrap_or(u64::MAX))
+}
+
+impl Ledger {
+    fn new(half: u64, now: Millis, used_us: u64) -> Ledger {
+        let (unit_ns, work, active, heavy) = (0, 0, 0, 0);
+        let accounts = HashMap::default();
+        Ledger { half, accounts, unit_ns, work, looked_at: now, used_us, active, heavy }
+    }
+
+    /// Counts the work if it may be done now; says when to ask again if not.
+    fn enter(&mut self, tenant: &Tenant, work: u64, now: Millis) -> Result<(), Millis> {
+        let share = self.share();
+        let crowded = self.active > 1;
+        let account = self.account(tenant, now);
+        account.fill(share, now);
+        if crowded && account.balance < 0 {
+            account.waited_at = Some(now);
+            let owed = account.balance.unsigned_abs();
+            return Err(now + owed.div_ceil(share.max(1)).max(1));
+        }
+        self.count(tenant, work, now);
+        Ok(())
+    }
+
+    fn count(&mut self, tenant: &Tenant, work: u64, now: Millis) {
+        let cost = signed(work.saturating_mul(self.unit_ns) / 1_000);
+        let owed_ms = if self.active > 1 { OWED_MS } else { BURST_MS };
+        let most = signed(owed_ms * self.share());
+        self.work += work;
+        let account = self.account(tenant, now);
+        account.active_at = now;
+        account.balance = account.balance.saturating_sub(cost).max(-most);
+    }
+
+    /// What everybody who uses much may use, in microseconds for each millisecond.
+    fn share(&self) -> u64 {
+        self.half / self.heavy.max(1)
+    }
+
+    fn account(&mut self, tenant: &Tenant, now: Millis) -> &mut Account {
+        if !self.accounts.contains_key(tenant) {
+            self.active += 1;
+            let account = Account { balance: 0, filled_at: now, active_at: now, waited_at: None };
+            self.accounts.insert(tenant.clone(), account);
+        }
+        self.accounts.get_mut(tenant).expect("it was just put there")
+    }
+
+    /// Looks at what the work since the last look has cost, and at who is active.
+    fn look(&mut self, now: Millis, used_us: u64) {
+        if self.work >= LOOK_WORK {
+            let spent = used_us.saturating_sub(self.used_us);
+            let unit_ns = spent.saturating_mul(1_000) / self.work;
+            // One look may be at a moment when others were busy: it counts for a quarter.
+            self.unit_ns =
+                if self.unit_ns == 0 { unit_ns } else { (3 * self.unit_ns + unit_ns) / 4 };
+        }
+        self.work = 0;
+        self.looked_at = now;
+        self.used_us = used_us;
+        self.accounts.retain(|_, it| now.since(it.active_at) < ACTIVE_MS);
+        self.active = self.accounts.len();
+        let waited = |it: &&Account| it.waited_at.is_some_and(|at| now.since(at) < ACTIVE_MS);
+        self.heavy = u64::try_from(self.accounts.values().filter(waited).count()).unwrap_or(1);
+    }
+}
+
+impl Account {
+    fn fill(&mut self, share: u64, now: Millis) {
+        let more = signed(now.since(self.filled_at).min(OWED_MS) * share);
+        self.balance = self.balance.saturating_add(more).min(signed(BURST_MS * share));
+        self.filled_at = now;
+    }
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A machine on which a unit of work takes 50 µs, with a half of 1,000 µs a millisecond.
+    struct World {
+        ledger: Ledger,
+        now: Millis,
+        used_us: u64,
+    }
+
+    impl World {
+        fn new() -> World {
+            World { ledger: Ledger::new(1_000, Millis(0), 0), now: Millis(0), used_us: 0 }
+        }
+
+        fn enter(&mut self, tenant: &str, work: u64) -> Result<(), Millis> {
+            let tenant = Tenant::parse(tenant).unwrap();
+            let entered = self.ledger.enter(&tenant, work, self.now);
+            if entered.is_ok() {
+                self.used_us += 50 * work;
+            }
+            entered
+        }
+
+        fn pass(&mut self, millis: u64) {
+            self.now = self.now + millis;
+            if self.now.since(self.ledger.looked_at) >= LOOK_MS {
+                self.ledger.look(self.now, self.used_us);
+            }
+        }
+
+        /// Work that each tenant gets done in so many milliseconds, with ten requests of ten
+        /// pieces in each of them.
+        fn flood(&mut self, tenants: &[&str], millis: u64) -> Vec<u64> {
+            let mut done = vec![0; tenants.len()];
+            for _ in 0..millis {
+                for (tenant, done) in tenants.iter().zip(&mut done) {
+                    for _ in 0..10 {
+                        *done += if self.enter(tenant, 10).is_ok() { 10 } else { 0 };
+                    }
+                }
+                self.pass(1);
+            }
+            done
+        }
+    }
+
+    #[test]
+    fn whoever_is_alone_never_waits() {
+        let mut world = World::new();
+        assert_eq!(world.flood(&["flood"], 2_000), [200_000]);
+    }
+
+    #[test]
+    fn beside_others_a_flood_gets_a_half_and_they_never_wait() {
+        let mut world = World::new();
+        world.flood(&["flood"], 1_000);
+        let mut done = 0;
+        for _ in 0..100 {
+            assert_eq!(world.enter("calm", 1), Ok(()));
+            done += world.flood(&["flood"], 20)[0];
+        }
+        // 1,000 µs a millisecond are 20 pieces.
+        assert!((38_000..=44_000).contains(&done), "{done}");
+    }
+
+    #[test]
+    fn those_who_flood_share_the_half() {
+        let mut world = World::new();
+        world.flood(&["one", "two"], 1_000);
+        let done = world.flood(&["one", "two"], 2_000);
+        assert!(done.iter().all(|done| (18_000..=24_000).contains(done)), "{done:?}");
+    }
+
+    #[test]
+    fn when_the_others_have_gone_a_flood_is_alone_again() {
+        let mut world = World::new();
+        world.flood(&["flood"], 1_000);
+        assert_eq!(world.enter("calm", 1), Ok(()));
+        world.flood(&["flood"], 500);
+        assert!(world.enter("flood", 100).is_err() || world.enter("flood", 100).is_err());
+        world.pass(ACTIVE_MS + LOOK_MS);
+        assert_eq!(world.flood(&["flood"], 100), [10_000]);
+    }
+
+    #[test]
+    fn a_large_request_is_paid_for_later() {
+        let mut world = World::new();
+        world.flood(&["flood"], 200);
+        assert_eq!(world.enter("calm", 1), Ok(()));
+        world.pass(BURST_MS * 2);
+        assert_eq!(world.enter("flood", 10_000), Ok(()));
+        let Err(until) = world.enter("flood", 1) else { panic!("it owes half a second") };
+        assert!((400..=500).contains(&until.since(world.now)), "{until:?}");
+    }
+}
