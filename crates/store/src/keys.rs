@@ -20,6 +20,7 @@
 //! | `0d` hook | tenant, `00`, name | [`Hook`](reveille_core::delivery::hook::Hook) as CBOR |
 //! | `0e` event | tenant, `00`, number `u64` | [`Recorded`](crate::record::Recorded) as CBOR |
 //! | `0f` event id | tenant, `00`, id | number of the event that had it last, `u64` |
+//! | `0f` event ids | tenant, `00`, `00`, first id `u128` | number of the event with the first of these ids, `u64` |
 //! | `10` delivery | hook `u64`, event `u64`, round `u16` | [`Dispatched`](crate::record::Dispatched) as CBOR |
 //! | `11` tally | hook `u64` | [`Tally`](reveille_core::delivery::hook::Tally) as CBOR |
 //! | `12` dead letter | hook `u64`, `ff…` minus time of death `u64`, event `u64`, round `u16` | empty: newest first |

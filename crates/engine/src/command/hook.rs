@@ -54,11 +54,10 @@ pub(super) fn add(
         Since::New => None,
         Since::All => Some(EventNo(0)),
         Since::Event(id) => {
-            let Some(value) = txn.get(&keys::event_id(tenant, id))? else {
+            let Some(no) = txn.event_named(tenant, id)? else {
                 return Ok(Err(Refused::NoEvent.into()));
             };
-            let no = record::decode_u64(&value);
-            Some(EventNo(no.map_err(|error| Missing::Damaged(error.to_string()))?))
+            Some(no)
         }
     };
     let id = txn.next_id();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use reveille_core::delivery::hook::{Hook, HookId};
 use reveille_core::delivery::id::{DeliveryNo, EventNo};
-use reveille_core::event::EventType;
+use reveille_core::event::{EventType, Ulid};
 use reveille_core::stream::append::Append;
 use reveille_core::stream::create::Create;
 use reveille_core::stream::{Body, Head};
@@ -32,6 +32,8 @@ pub struct Ingest {
     pub stream: StreamPath,
     /// What is to be taken in.
     pub events: Vec<NewEvent>,
+    /// The name that the first of them has, if its sender gave it none, and so on.
+    pub first_id: Ulid,
     /// Their words, each followed by a comma.
     pub words: Bytes,
     /// A name by which a repetition is known.
@@ -43,6 +45,8 @@ pub struct Ingest {
 pub struct NewEvent {
     /// Its name.
     pub id: Arc<str>,
+    /// Whether its sender gave it that name.
+    pub named: bool,
     /// Its type.
     pub kind: EventType,
     /// How many bytes its words are.
@@ -107,21 +111,27 @@ fn spread_all(
     head: &Head,
     mut from: Offset,
 ) -> Result<(), Missing> {
-    let Ingest { tenant, events, words, .. } = ingest;
+    let Ingest { tenant, events, words, first_id, .. } = ingest;
     let (at, stream) = (txn.now(), head.id);
     let (mut begin, mut room) = (0, DELIVERIES_PER_BATCH);
     let matching = hooks_of(txn, tenant, events);
-    want_tallies(txn, &matching)?;
-    let mut waits =
-        has_ordered(matching.iter().flatten()) && next_fan_out(txn, tenant, EventNo(0))?.is_some();
-    for (event, hooks) in events.iter().zip(&matching) {
+    want_tallies(txn, &matching.lists)?;
+    let mut waits = has_ordered(matching.lists.iter().flatten())
+        && next_fan_out(txn, tenant, EventNo(0))?.is_some();
+    if events.iter().any(|event| !event.named) {
+        // Names and numbers both follow each other: knowing where they begin is enough.
+        txn.set(keys::event_ids(tenant, *first_id), record::encode_u64(txn.next_id()));
+    }
+    for (event, hooks) in events.iter().zip(matching.by_event()) {
         let no = EventNo(txn.next_id());
         txn.take_id();
         let (id, kind) = (event.id.clone(), event.kind.clone());
         let len = u64::try_from(event.len).unwrap_or(u64::MAX);
         let recorded = Recorded { id, kind, at, stream, from, len };
         txn.set(keys::event(tenant, no), record::encode_event(&recorded));
-        txn.set(keys::event_id(tenant, &recorded.id), record::encode_u64(no.0));
+        if event.named {
+            txn.set(keys::event_id(tenant, &recorded.id), record::encode_u64(no.0));
+        }
         let said = words.slice(begin..begin + event.len);
         let fresh = Fresh { id: recorded.id.clone(), at, words: said };
         // Whoever gets events in their order gets none before those that are still being told.
@@ -145,25 +155,39 @@ fn spread_all(
     Ok(())
 }
 
-/// The hooks that each event is for.
-fn hooks_of(txn: &Txn<'_>, tenant: &Tenant, events: &[NewEvent]) -> Vec<Vec<Arc<Hook>>> {
-    let mut known: Vec<(&EventType, Vec<Arc<Hook>>)> = Vec::new();
-    let mut all = Vec::with_capacity(events.len());
+/// The hooks that each event is for. Batches are mostly of a few types, whose events share a list.
+struct Matching {
+    lists: Vec<Vec<Arc<Hook>>>,
+    /// The place of each event's list.
+    places: Vec<usize>,
+}
+
+impl Matching {
+    /// The list of each event.
+    fn by_event(&self) -> impl Iterator<Item = &[Arc<Hook>]> {
+        let list = |place: &usize| self.lists.get(*place).map_or(&[][..], Vec::as_slice);
+        self.places.iter().map(list)
+    }
+}
+
+fn hooks_of(txn: &Txn<'_>, tenant: &Tenant, events: &[NewEvent]) -> Matching {
+    let mut kinds: Vec<&EventType> = Vec::new();
+    let mut matching = Matching { lists: Vec::new(), places: Vec::with_capacity(events.len()) };
     for event in events {
-        // Batches are mostly of a few types.
-        let same = known.iter().rev().take(8).find(|(kind, _)| **kind == event.kind);
-        let hooks = match same {
-            Some((_, hooks)) => hooks.clone(),
+        let mut known = kinds.iter().enumerate().rev().take(8);
+        let place = match known.find(|(_, kind)| **kind == &event.kind) {
+            Some((place, _)) => place,
             None => {
                 let mut hooks = txn.hooks().matching(tenant, &event.kind);
                 hooks.retain(|hook| hook.is_active() && !hook.is_catching_up());
-                known.push((&event.kind, hooks.clone()));
-                hooks
+                kinds.push(&event.kind);
+                matching.lists.push(hooks);
+                kinds.len() - 1
             }
         };
-        all.push(hooks);
+        matching.places.push(place);
     }
-    all
+    matching
 }
 
 fn has_ordered<'a>(hooks: impl IntoIterator<Item = &'a Arc<Hook>>) -> bool {
@@ -241,7 +265,35 @@ pub(super) fn fan_out(
     Ok(())
 }
 
+/// Where the number of the event of this name may be written, and what is to be added to it: the
+/// name that a sender gave, then those that were given to many together.
+pub(crate) fn named_places(tenant: &Tenant, id: &str) -> impl Iterator<Item = (Bytes, u64)> {
+    let together = Ulid::parse(id).ok().map(|id| {
+        let (first, place) = id.first_and_place();
+        (keys::event_ids(tenant, first), u64::from(place))
+    });
+    std::iter::once((keys::event_id(tenant, id), 0)).chain(together)
+}
+
 impl Txn<'_> {
+    /// The number of the newest event of this name.
+    pub(crate) fn event_named(
+        &mut self,
+        tenant: &Tenant,
+        id: &str,
+    ) -> Result<Option<EventNo>, Missing> {
+        for (key, place) in named_places(tenant, id) {
+            let Some(first) = self.get(&key)? else { continue };
+            let first = record::decode_u64(&first);
+            let first = first.map_err(|error| Missing::Damaged(error.to_string()))?;
+            let no = EventNo(first.saturating_add(place));
+            if self.event(tenant, no)?.is_some_and(|event| *event.id == *id) {
+                return Ok(Some(no));
+            }
+        }
+        Ok(None)
+    }
+
     /// The event of a number.
     pub(crate) fn event(
         &mut self,

@@ -3,6 +3,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use reveille_core::delivery::hook::HookId;
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
+use reveille_core::event::Ulid;
 use reveille_core::{Millis, Tenant};
 
 use super::{
@@ -35,9 +36,18 @@ pub fn parse_event(key: &[u8]) -> Option<EventNo> {
     Some(EventNo(u64::from_be_bytes(*key.last_chunk::<8>()?)))
 }
 
-/// The key of the number of the event that had an id last.
+/// The key of the number of the event that had an id last, which its sender gave it.
 pub fn event_id(tenant: &Tenant, id: &str) -> Bytes {
     of_tenant(EVENT_ID, tenant, id.as_bytes())
+}
+
+/// The key of the number of the event that has the first of many ids that were given together, or
+/// would. No sender's id begins like it.
+pub fn event_ids(tenant: &Tenant, first: Ulid) -> Bytes {
+    let mut id = [0; 17];
+    let (_, number) = id.split_at_mut(1);
+    number.copy_from_slice(&first.to_u128().to_be_bytes());
+    of_tenant(EVENT_ID, tenant, &id)
 }
 
 /// The key of a delivery.
