@@ -9,6 +9,7 @@ use reveille_core::{Millis, Tenant};
 use reveille_store::keys::{self, Due};
 use reveille_store::record::{self, Dispatched};
 
+use super::lot::Lots;
 use super::{Answer, Decided, hook};
 use crate::effect::{Effect, Fresh, Job};
 use crate::failure::Refused;
@@ -67,6 +68,7 @@ fn step(txn: &mut Txn<'_>, hook: &Hook, delivery: &Delivery, input: Input) -> St
 /// Begins a delivery, and tries it if it is its turn.
 pub(super) fn begin(
     txn: &mut Txn<'_>,
+    lots: &mut Lots,
     hook: &Hook,
     no: DeliveryNo,
     event_at: Millis,
@@ -85,15 +87,18 @@ pub(super) fn begin(
     }
     let (now, random, active) = (txn.now(), txn.draw(), hook.is_active());
     let begun = Delivery::begin(&Given { now, random, policy: &policy, active }, first);
+    let id = DeliveryId { hook: hook.id, no };
+    let in_lot = begun.delivery.deadline().is_some_and(|end| lots.add(end, id));
+    let timer_at = if in_lot { None } else { moved_timer(txn, id, None, &begun.delivery) };
     let after = Dispatched {
         delivery: begun.delivery,
         created_at: now,
         event_at,
-        timer_at: None,
+        timer_at,
         lane,
         retried: false,
     };
-    keep(txn, hook, DeliveryId { hook: hook.id, no }, None, after, begun.send, fresh)
+    keep(txn, hook, id, None, after, begun.send, fresh)
 }
 
 /// Keeps a delivery as it has become, with everything that goes with it.
@@ -106,7 +111,9 @@ fn keep(
     send: Option<u32>,
     fresh: Option<&Fresh>,
 ) -> Result<(), Missing> {
-    after.timer_at = moved_timer(txn, id, before.and_then(|it| it.timer_at), &after.delivery);
+    if let Some(before) = before {
+        after.timer_at = moved_timer(txn, id, before.timer_at, &after.delivery);
+    }
     let was = before.map(|it| it.delivery.phase);
     let is = after.delivery.phase;
     let mut tally = txn.tally(hook)?;
@@ -289,6 +296,6 @@ pub(super) fn retry(txn: &mut Txn<'_>, tenant: &Tenant, id: DeliveryId) -> Decid
     tally.dead_letters = tally.dead_letters.saturating_sub(1);
     txn.tallies.insert(hook.id, tally);
     let no = DeliveryNo { round, ..id.no };
-    begin(txn, &hook, no, event_at, None)?;
+    begin(txn, &mut Lots::of(1), &hook, no, event_at, None)?;
     Ok(Ok(Answer::Begun(DeliveryId { no, ..id })))
 }

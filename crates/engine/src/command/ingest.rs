@@ -17,6 +17,7 @@ use reveille_core::{ContentType, Offset, StreamPath, Tenant};
 use reveille_store::keys::{self, Due};
 use reveille_store::record::{self, Recorded};
 
+use super::lot::Lots;
 use super::{Answer, Decided, append, create, delivery};
 use crate::effect::Fresh;
 use crate::failure::Failure;
@@ -122,6 +123,8 @@ fn spread_all(
         // Names and numbers both follow each other: knowing where they begin is enough.
         txn.set(keys::event_ids(tenant, *first_id), record::encode_u64(txn.next_id()));
     }
+    let most = txn.fan_out();
+    let mut lots = Lots::of(matching.by_event().map(|hooks| hooks.len().min(most)).sum());
     for (event, hooks) in events.iter().zip(matching.by_event()) {
         let no = EventNo(txn.next_id());
         txn.take_id();
@@ -138,7 +141,8 @@ fn spread_all(
         let most = if waits && has_ordered(hooks) { 0 } else { txn.fan_out() };
         let now = hooks.len().min(most).min(room);
         for hook in hooks.iter().take(now) {
-            delivery::begin(txn, hook, DeliveryNo { event: no, round: 0 }, at, Some(&fresh))?;
+            let no = DeliveryNo { event: no, round: 0 };
+            delivery::begin(txn, &mut lots, hook, no, at, Some(&fresh))?;
         }
         room -= now;
         if now < hooks.len() {
@@ -152,6 +156,7 @@ fn spread_all(
         begin += event.len + 1;
         from = from.plus(len + 1);
     }
+    lots.keep(txn);
     Ok(())
 }
 
@@ -246,10 +251,12 @@ pub(super) fn fan_out(
         let (id, words) = (event.id.clone(), words.clone());
         Fresh { id, at: event.at, words }
     });
+    let mut lots = Lots::of(hooks.len());
     for hook in &hooks {
         let no = DeliveryNo { event: no, round: 0 };
-        delivery::begin(txn, hook, no, event.at, fresh.as_ref())?;
+        delivery::begin(txn, &mut lots, hook, no, event.at, fresh.as_ref())?;
     }
+    lots.keep(txn);
     match hooks.last() {
         Some(last) if more => {
             txn.set(cursor, record::encode_u64(last.id.0));
