@@ -1,6 +1,7 @@
 //! Telling consumers: takes attempts out of the outbox, makes them, and brings home what came of
 //! them.
 
+mod addresses;
 mod complaints;
 pub mod deliveries;
 mod reports;
@@ -31,6 +32,7 @@ use crate::outbox::Errand;
 use crate::spans::{self, Begun, Spans};
 use crate::touches::Touches;
 use crate::{due, engine, reading, task};
+pub(crate) use addresses::Addresses;
 pub(crate) use complaints::Complaints;
 pub(crate) use reports::{Reports, write_down};
 
@@ -44,6 +46,7 @@ pub(crate) struct Outbound {
     pub(crate) rules: Rules,
     pub(crate) timings: Timings,
     pub(crate) complaints: Complaints,
+    pub(crate) addresses: Addresses,
     pub(crate) entropy: Arc<dyn Entropy>,
     pub(crate) reports: Reports,
 }

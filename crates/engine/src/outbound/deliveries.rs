@@ -113,8 +113,9 @@ impl Outbound {
 
     async fn try_once(&self, dispatch: Dispatch, errand: &Errand, slow: &mut bool) -> Delivered {
         let policy = dispatch.hook.policy(self.timings.retry_scale_milli);
-        let address = self.herald.address(&dispatch.hook);
-        let answer = match Destination::parse(&address, &self.rules) {
+        let hook = &dispatch.hook;
+        let find = || Destination::parse(&self.herald.address(hook), &self.rules);
+        let answer = match self.addresses.of(hook, find) {
             Ok(destination) => {
                 let message = self.herald.letter(&dispatch);
                 self.post(destination, message, policy.timeout_ms, errand, slow).await
