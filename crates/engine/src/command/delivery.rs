@@ -1,5 +1,7 @@
 //! Deliveries: beginning them, letting them take a step, and keeping what becomes of them.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use reveille_core::delivery::hook::{Hook, HookId, Tally};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
@@ -47,6 +49,40 @@ impl Txn<'_> {
             return Ok(Tally::default());
         };
         record::decode_tally(&value).map_err(|error| Missing::Damaged(error.to_string()))
+    }
+
+    /// Reads the tallies of hooks whose deliveries are about to change, and the values of these
+    /// keys, or asks for whatever is missing at once. Each is looked up once.
+    pub(crate) fn tallies_and(
+        &mut self,
+        hooks: &BTreeSet<HookId>,
+        keys: impl IntoIterator<Item = Bytes>,
+    ) -> Result<Vec<Option<Bytes>>, Missing> {
+        let (mut values, mut tallies, mut wanted) = (Vec::new(), Vec::new(), Vec::new());
+        let mut look = |txn: &mut Self, key: &Bytes| match txn.get(key) {
+            Ok(value) => Ok(value),
+            Err(Missing::Wanted(more)) => {
+                wanted.extend(more);
+                Ok(None)
+            }
+            Err(damaged) => Err(damaged),
+        };
+        for key in keys {
+            values.push(look(self, &key)?);
+        }
+        let known = self.hooks();
+        for hook in hooks.iter().filter(|hook| known.get(**hook).is_some()) {
+            tallies.push((*hook, look(self, &keys::tally(*hook))?));
+        }
+        if !wanted.is_empty() {
+            return Err(Missing::Wanted(wanted));
+        }
+        for (hook, value) in tallies {
+            let tally = value.map(|value| record::decode_tally(&value)).transpose();
+            let tally = tally.map_err(|error| Missing::Damaged(error.to_string()))?;
+            self.tallies.entry(hook).or_insert(tally.unwrap_or_default());
+        }
+        Ok(values)
     }
 
     fn lane(&mut self, hook: &Hook, lane: u64) -> Result<Option<Lane>, Missing> {
@@ -207,13 +243,24 @@ pub(super) fn advance(
     id: DeliveryId,
     input: Input,
 ) -> Result<(), Missing> {
-    let Some(before) = txn.dispatched(id)? else {
-        return Ok(());
-    };
+    match txn.dispatched(id)? {
+        Some(before) => advance_from(txn, hook, id, &before, input),
+        None => Ok(()),
+    }
+}
+
+/// The same for one that was just read.
+fn advance_from(
+    txn: &mut Txn<'_>,
+    hook: &Hook,
+    id: DeliveryId,
+    before: &Dispatched,
+    input: Input,
+) -> Result<(), Missing> {
     let step = step(txn, hook, &before.delivery, input);
     if step.delivery != before.delivery {
         let after = Dispatched { delivery: step.delivery, ..before.clone() };
-        keep(txn, hook, id, Some(&before), after, step.send, None)?;
+        keep(txn, hook, id, Some(before), after, step.send, None)?;
     }
     if step.ends_hook {
         hook::end(txn, hook);
@@ -224,16 +271,21 @@ pub(super) fn advance(
 /// Attempts were answered, or failed.
 pub(super) fn ended(txn: &mut Txn<'_>, all: &[Delivered]) -> Result<Answer, Missing> {
     txn.rests_on_hooks();
-    let mut hooks: Vec<HookId> = all.iter().map(|it| it.id.hook).collect();
-    hooks.sort_unstable();
-    hooks.dedup();
-    let mut wanted: Vec<Bytes> = all.iter().map(|it| keys::delivery(it.id)).collect();
-    wanted.extend(hooks.into_iter().map(keys::tally));
-    txn.want(&wanted)?;
-    for Delivered { id, attempt, verdict } in all {
-        if let Some(hook) = txn.hooks().get(id.hook).cloned() {
-            let input = Input::Answered { attempt: attempt.clone(), verdict: *verdict };
+    let hooks = all.iter().map(|it| it.id.hook).collect();
+    let records = txn.tallies_and(&hooks, all.iter().map(|it| keys::delivery(it.id)))?;
+    let mut ids: Vec<DeliveryId> = all.iter().map(|it| it.id).collect();
+    ids.sort_unstable();
+    let unlike = ids.is_sorted_by(|one, next| one < next);
+    for (Delivered { id, attempt, verdict }, record) in all.iter().zip(records) {
+        let Some(hook) = txn.hooks().get(id.hook).cloned() else { continue };
+        let input = Input::Answered { attempt: attempt.clone(), verdict: *verdict };
+        // What was read above may have changed only if it is there twice, or by others of its lane.
+        if !unlike || hook.lane().is_some() {
             advance(txn, &hook, *id, input)?;
+        } else if let Some(record) = record {
+            let before = record::decode_delivery(&record);
+            let before = before.map_err(|error| Missing::Damaged(error.to_string()))?;
+            advance_from(txn, &hook, *id, &before, input)?;
         }
     }
     Ok(Answer::Done)

@@ -24,6 +24,10 @@ use crate::failure::Failure;
 use crate::limits::{BATCH_MEMORY_MS, DELIVERIES_PER_BATCH};
 use crate::txn::{Missing, Txn};
 
+/// Nobody waits for the slices that follow the first hooks of an event: they are this many times
+/// as large.
+const FOLLOWING_SLICE: usize = 4;
+
 /// Events that are taken in together, or not at all.
 #[derive(Debug, Clone)]
 pub struct Ingest {
@@ -116,14 +120,14 @@ fn spread_all(
     let (at, stream) = (txn.now(), head.id);
     let (mut begin, mut room) = (0, DELIVERIES_PER_BATCH);
     let matching = hooks_of(txn, tenant, events);
-    want_tallies(txn, &matching.lists)?;
+    let most = txn.fan_out();
+    read_tallies(txn, matching.lists.iter().flat_map(|hooks| hooks.iter().take(most)))?;
     let mut waits = has_ordered(matching.lists.iter().flatten())
         && next_fan_out(txn, tenant, EventNo(0))?.is_some();
     if events.iter().any(|event| !event.named) {
         // Names and numbers both follow each other: knowing where they begin is enough.
         txn.set(keys::event_ids(tenant, *first_id), record::encode_u64(txn.next_id()));
     }
-    let most = txn.fan_out();
     let mut lots = Lots::of(matching.by_event().map(|hooks| hooks.len().min(most)).sum());
     for (event, hooks) in events.iter().zip(matching.by_event()) {
         let no = EventNo(txn.next_id());
@@ -210,19 +214,13 @@ pub(super) fn next_fan_out(
     Ok(first.and_then(|key| keys::parse_event(&key)))
 }
 
-/// What beginning a delivery reads, asked for at once.
-fn want_tallies(txn: &mut Txn<'_>, matching: &[Vec<Arc<Hook>>]) -> Result<(), Missing> {
-    let mut tallies: Vec<Bytes> = Vec::new();
-    let most = txn.fan_out();
-    for hook in matching.iter().flat_map(|hooks| hooks.iter().take(most)) {
-        if tallies.len() >= DELIVERIES_PER_BATCH {
-            break;
-        }
-        tallies.push(keys::tally(hook.id));
-    }
-    tallies.sort_unstable();
-    tallies.dedup();
-    txn.want(&tallies)
+/// Reads what beginning deliveries changes.
+fn read_tallies<'a>(
+    txn: &mut Txn<'_>,
+    hooks: impl Iterator<Item = &'a Arc<Hook>>,
+) -> Result<(), Missing> {
+    let begun = hooks.take(DELIVERIES_PER_BATCH).map(|hook| hook.id).collect();
+    txn.tallies_and(&begun, []).map(drop)
 }
 
 /// Begins the next slice of an event's deliveries. Where some of them are in order, older events
@@ -238,15 +236,15 @@ pub(super) fn fan_out(
         return Ok(());
     };
     let told = record::decode_u64(&told).map_err(|error| Missing::Damaged(error.to_string()))?;
-    let mut hooks = txn.hooks().matching(tenant, &event.kind);
-    hooks.retain(|hook| hook.id > HookId(told) && hook.was_active_at(no));
-    hooks.retain(|hook| !hook.is_catching_up());
-    let more = hooks.len() > txn.fan_out();
-    hooks.truncate(txn.fan_out());
+    let mut hooks = txn.hooks().matching_after(tenant, &event.kind, HookId(told));
+    hooks.retain(|hook| hook.was_active_at(no) && !hook.is_catching_up());
+    let most = txn.fan_out().saturating_mul(FOLLOWING_SLICE);
+    let more = hooks.len() > most;
+    hooks.truncate(most);
     if has_ordered(&hooks) && next_fan_out(txn, tenant, EventNo(0))?.is_some_and(|it| it < no) {
         return Ok(());
     }
-    want_tallies(txn, std::slice::from_ref(&hooks))?;
+    read_tallies(txn, hooks.iter())?;
     let fresh = words.map(|words| {
         let (id, words) = (event.id.clone(), words.clone());
         Fresh { id, at: event.at, words }
