@@ -10,6 +10,7 @@ pub mod delivery;
 pub mod hook;
 pub mod ingest;
 pub mod lease;
+pub mod lot;
 pub mod obligation;
 pub mod subscribe;
 
@@ -33,6 +34,7 @@ use crate::command::delivery::Delivered;
 use crate::command::hook::{HookChange, Since};
 use crate::command::ingest::Ingest;
 use crate::command::lease::{Lease, LeaseRequest};
+use crate::command::lot::Open;
 use crate::failure::Failure;
 use crate::keys::{self, KeyChange};
 use crate::txn::{Missing, Txn};
@@ -190,6 +192,13 @@ pub enum Command {
         /// Whether an attempt is under way or waits for its turn.
         in_flight: bool,
     },
+    /// The time of deliveries that began together has come, perhaps.
+    LotTimer {
+        /// The key in the due index.
+        key: Bytes,
+        /// Those that had no end.
+        open: Vec<Open>,
+    },
     /// Make a dead delivery again.
     Retry {
         /// Whose.
@@ -317,6 +326,7 @@ pub(crate) fn is_write(command: &Command) -> bool {
         | Command::Delivered(_)
         | Command::Unsent { .. }
         | Command::DeliveryTimer { .. }
+        | Command::LotTimer { .. }
         | Command::CleanUp { .. }
         | Command::Sweep { .. }
         | Command::Timer { .. } => false,
@@ -340,6 +350,7 @@ pub(crate) fn weight(command: &Command) -> usize {
             Command::Ingest(ingest) => ingest.words.len() + ingest.events.len() * 512,
             Command::Sweep { found } => found.len() * 128,
             Command::Delivered(all) => all.len() * SMALL,
+            Command::LotTimer { open, .. } => open.len() * SMALL,
             Command::Hook { .. }
             | Command::ChangeHook { .. }
             | Command::Unsent { .. }
@@ -396,6 +407,7 @@ pub(crate) fn decide(command: &Command, txn: &mut Txn<'_>) -> Decided {
         Command::DeliveryTimer { key, id, in_flight } => {
             delivery::timer(txn, key, *id, *in_flight).map(Ok)
         }
+        Command::LotTimer { key, open } => lot::timer(txn, key, open).map(Ok),
         Command::Retry { tenant, id } => delivery::retry(txn, tenant, *id),
         Command::CleanUp { hook, cutoff, after } => hook::clean_up(txn, *hook, *cutoff, after),
         Command::Sweep { found } => Ok(Ok(hook::sweep(txn, found))),

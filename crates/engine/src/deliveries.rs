@@ -14,7 +14,7 @@ use reveille_store::state::Reader;
 use reveille_store::table::Pair;
 
 use crate::command::hook::{HookChange, Since};
-use crate::command::ingest::{Ingest, NewEvent};
+use crate::command::ingest::{Ingest, NewEvent, named_places};
 use crate::command::{Answer, Command};
 use crate::engine::{Engine, run};
 use crate::failure::{Failure, Refused};
@@ -69,12 +69,21 @@ impl Engine {
         Ulid::new(self.clock().now(), drawn)
     }
 
-    /// Takes events in, all or none. Says how many, and whether a batch of this name was taken in
+    /// The first of many such names, for those that come together.
+    pub fn first_ulid(&self) -> Ulid {
+        let mut drawn = [0; 8];
+        self.entropy().fill(&mut drawn);
+        Ulid::first_of_many(self.clock().now(), drawn)
+    }
+
+    /// Takes events in, all or none; those without a name of their own have that which follows the
+    /// first by as much as they do. Says how many, and whether a batch of this name was taken in
     /// before: then nothing is.
     pub async fn ingest(
         &self,
         tenant: &Tenant,
         events: Vec<Event>,
+        first_id: Ulid,
         batch: Option<Arc<str>>,
     ) -> Result<(u64, bool), Failure> {
         let work = u64::try_from(events.len()).unwrap_or(u64::MAX);
@@ -83,13 +92,14 @@ impl Engine {
         let len = events.iter().map(|event| event.envelope.len() + 1).sum();
         let mut words = BytesMut::with_capacity(len);
         let mut new = Vec::with_capacity(events.len());
-        for Event { id, kind, envelope, .. } in events {
+        for Event { id, named, kind, envelope } in events {
             words.put_slice(&envelope);
             words.put_u8(b',');
-            new.push(NewEvent { id, kind, len: envelope.len() });
+            new.push(NewEvent { id, named, kind, len: envelope.len() });
         }
         let (stream, words) = (Engine::event_stream(tenant), words.freeze());
-        let ingest = Ingest { tenant: tenant.clone(), stream, events: new, words, batch };
+        let (tenant, events) = (tenant.clone(), new);
+        let ingest = Ingest { tenant, stream, events, first_id, words, batch };
         let command = Command::Ingest(Box::new(ingest));
         match run(shared, self.clock().as_ref(), &command).await? {
             Answer::Ingested { received, repeated } => {
@@ -337,12 +347,16 @@ impl Engine {
         id: &str,
     ) -> Result<Option<(EventNo, Recorded)>, Failure> {
         let reader = self.partition(tenant).state.reader();
-        let found = reader.get(&keys::event_id(tenant, id)).map_err(reading::damaged)?;
-        let Some(found) = found else { return Ok(None) };
-        let broken = |error: record::RecordError| Failure::Damaged(error.to_string());
-        let no = EventNo(record::decode_u64(&found).map_err(broken)?);
-        let event = event(&reader, tenant, no)?;
-        Ok(event.map(|event| (no, event)))
+        for (key, place) in named_places(tenant, id) {
+            let Some(found) = reader.get(&key).map_err(reading::damaged)? else { continue };
+            let first = record::decode_u64(&found);
+            let first = first.map_err(|error| Failure::Damaged(error.to_string()))?;
+            let no = EventNo(first.saturating_add(place));
+            if let Some(event) = event(&reader, tenant, no)?.filter(|event| *event.id == *id) {
+                return Ok(Some((no, event)));
+            }
+        }
+        Ok(None)
     }
 
     /// The deliveries of one event to a hook: the first, and those that were asked for again.

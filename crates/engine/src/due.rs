@@ -97,7 +97,7 @@ async fn sleep(shared: &Shared, clock: &dyn Clock, mut wake_at: Millis) -> Milli
 /// would make that the endpoint's failure.
 pub fn take_up(shared: &Shared, now: Millis) {
     let reader = shared.state.reader();
-    walk(&reader, |at, due| {
+    walk(&reader, |at, due, _| {
         let Due::Consumer(consumer) = due else { return };
         let Ok(Some(enrolled)) = outbound::enrolled(&reader, &consumer) else { return };
         if enrolled.timer_at == Some(at) {
@@ -112,22 +112,24 @@ pub fn take_up(shared: &Shared, now: Millis) {
     });
 }
 
-/// Goes through the whole index, in slices.
-pub(crate) fn walk(reader: &Reader, mut each: impl FnMut(Millis, Due)) {
+/// Goes through the whole index, in slices: each entry with its value.
+pub(crate) fn walk(reader: &Reader, mut each: impl FnMut(Millis, Due, &Bytes)) {
     let (mut from, to) = (keys::due_from(Millis(0)), keys::due_end());
     loop {
-        let found = match reader.keys(&from, &to, DUE_SLICE) {
+        let found = match reader.range(&from, &to, DUE_SLICE) {
             Ok(found) => found,
             Err(error) => {
                 tracing::error!(%error, "the due index cannot be read");
                 return;
             }
         };
-        for (at, due) in found.iter().filter_map(|key| keys::parse_due(key)) {
-            each(at, due);
+        for (key, value) in &found {
+            if let Some((at, due)) = keys::parse_due(key) {
+                each(at, due, value);
+            }
         }
         match found.last() {
-            Some(last) if found.len() == DUE_SLICE => from = keys::above(last),
+            Some((last, _)) if found.len() == DUE_SLICE => from = keys::above(last),
             _ => return,
         }
     }
@@ -250,6 +252,13 @@ pub fn command(shared: &Shared, key: Bytes, due: Due) -> Result<Command, Failure
     if let Due::Delivery(id) = due {
         let in_flight = shared.outbox.has_delivery(id);
         return Ok(Command::DeliveryTimer { key, id, in_flight });
+    }
+    if let Due::Lot(_) = due {
+        let mut open = deliveries::open_of_lot(&shared.state.reader(), &key)?;
+        for it in &mut open {
+            it.in_flight = shared.outbox.has_delivery(it.id);
+        }
+        return Ok(Command::LotTimer { key, open });
     }
     let found = remains(&shared.state.reader(), &due).map_err(crate::reading::damaged)?;
     Ok(Command::Obligation { key, due, found })

@@ -36,7 +36,7 @@ use crate::limits::{
 };
 use crate::live::Watch;
 use crate::metrics::Snapshot;
-use crate::outbound::{Complaints, Outbound, Reports};
+use crate::outbound::{Addresses, Complaints, Outbound, Reports};
 use crate::partition::{Fetched, Outcome, Settings, Submitted, Wanted};
 use crate::reading::{self, Reading};
 use crate::shares::{self, Shares};
@@ -196,6 +196,7 @@ impl Engine {
                 rules: config.telling.rules.clone(),
                 timings: config.telling.timings.clone(),
                 complaints: Complaints::default(),
+                addresses: Addresses::default(),
                 entropy: entropy.clone(),
                 reports: Reports::default(),
                 shares: shares.clone(),

@@ -85,12 +85,23 @@ impl Hooks {
 
     /// The hooks that are for events of this type, active or not, oldest first.
     pub fn matching(&self, tenant: &Tenant, kind: &EventType) -> Vec<Arc<Hook>> {
+        self.matching_after(tenant, kind, HookId(0))
+    }
+
+    /// The same, but for those up to one.
+    pub fn matching_after(
+        &self,
+        tenant: &Tenant,
+        kind: &EventType,
+        after: HookId,
+    ) -> Vec<Arc<Hook>> {
         let Some(matcher) = self.matchers.get(tenant) else {
             return Vec::new();
         };
         let mut ids = Vec::new();
         matcher.matches(kind, &mut ids);
-        ids.into_iter().filter_map(|id| self.by_id.get(&HookId(id))).cloned().collect()
+        let rest = ids.into_iter().map(HookId).filter(|id| *id > after);
+        rest.filter_map(|id| self.by_id.get(&id)).cloned().collect()
     }
 
     /// The hooks of a tenant, or of all, oldest first.

@@ -1,6 +1,7 @@
 //! Telling consumers: takes attempts out of the outbox, makes them, and brings home what came of
 //! them.
 
+mod addresses;
 mod complaints;
 pub mod deliveries;
 mod reports;
@@ -32,6 +33,7 @@ use crate::shares::{self, Shares};
 use crate::spans::{self, Begun, Spans};
 use crate::touches::Touches;
 use crate::{due, engine, reading, task};
+pub(crate) use addresses::Addresses;
 pub(crate) use complaints::Complaints;
 pub(crate) use reports::{Reports, write_down};
 
@@ -45,6 +47,7 @@ pub(crate) struct Outbound {
     pub(crate) rules: Rules,
     pub(crate) timings: Timings,
     pub(crate) complaints: Complaints,
+    pub(crate) addresses: Addresses,
     pub(crate) entropy: Arc<dyn Entropy>,
     pub(crate) reports: Reports,
     pub(crate) shares: Arc<Shares>,

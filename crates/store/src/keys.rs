@@ -20,6 +20,7 @@
 //! | `0d` hook | tenant, `00`, name | [`Hook`](reveille_core::delivery::hook::Hook) as CBOR |
 //! | `0e` event | tenant, `00`, number `u64` | [`Recorded`](crate::record::Recorded) as CBOR |
 //! | `0f` event id | tenant, `00`, id | number of the event that had it last, `u64` |
+//! | `0f` event ids | tenant, `00`, `00`, first id `u128` | number of the event with the first of these ids, `u64` |
 //! | `10` delivery | hook `u64`, event `u64`, round `u16` | [`Dispatched`](crate::record::Dispatched) as CBOR |
 //! | `11` tally | hook `u64` | [`Tally`](reveille_core::delivery::hook::Tally) as CBOR |
 //! | `12` dead letter | hook `u64`, `ff…` minus time of death `u64`, event `u64`, round `u16` | empty: newest first |
@@ -42,7 +43,7 @@ use reveille_core::subscription::SubscriptionId;
 use reveille_core::{Millis, StreamPath, Tenant};
 
 pub use deliveries::*;
-use deliveries::{parse_no, put_no};
+use deliveries::{parse_id, put_delivery};
 
 const META: u8 = 0x01;
 const STREAM: u8 = 0x02;
@@ -83,6 +84,7 @@ const DUE_FAN_OUT: u8 = 0x0a;
 const DUE_BACKFILL: u8 = 0x0b;
 const DUE_RESUME: u8 = 0x0c;
 const DUE_UNHOOK: u8 = 0x0d;
+const DUE_LOT: u8 = 0x0e;
 
 /// The names under the meta tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -226,6 +228,9 @@ pub enum Due {
     Crowd(Tenant, StreamPath, StreamId),
     /// A delivery is to be tried, or may have waited long enough for an attempt.
     Delivery(DeliveryId),
+    /// Deliveries that began together, this one first, may have waited long enough for their first
+    /// attempts. The value says which they are.
+    Lot(DeliveryId),
     /// An event is for more hooks than one batch has deliveries for: the next of them.
     FanOut(Tenant, EventNo),
     /// A hook is to get events from before its time: the next of them.
@@ -280,11 +285,8 @@ pub fn due(at: Millis, due: &Due) -> Bytes {
             key.put_u8(0);
             key.put_slice(from);
         }
-        Due::Delivery(id) => {
-            key.put_u8(DUE_DELIVERY);
-            key.put_u64(id.hook.0);
-            put_no(&mut key, id.no);
-        }
+        Due::Delivery(id) => put_delivery(&mut key, DUE_DELIVERY, *id),
+        Due::Lot(first) => put_delivery(&mut key, DUE_LOT, *first),
         Due::FanOut(tenant, event) => put_numbered(&mut key, DUE_FAN_OUT, tenant, event.0),
         Due::Backfill(tenant, hook) => put_numbered(&mut key, DUE_BACKFILL, tenant, hook.0),
         Due::Resume(tenant, hook) => put_numbered(&mut key, DUE_RESUME, tenant, hook.0),
@@ -343,11 +345,8 @@ pub fn parse_due(key: &[u8]) -> Option<(Millis, Due)> {
         DUE_UNSUBSCRIBE => {
             parse_numbered(subject).map(|(t, id)| Due::Unsubscribe(t, SubscriptionId(id)))?
         }
-        DUE_DELIVERY => {
-            let (hook, no) = subject.split_first_chunk::<8>()?;
-            let hook = HookId(u64::from_be_bytes(*hook));
-            Due::Delivery(DeliveryId { hook, no: parse_no(no)? })
-        }
+        DUE_DELIVERY => Due::Delivery(parse_id(subject)?),
+        DUE_LOT => Due::Lot(parse_id(subject)?),
         DUE_FAN_OUT => parse_numbered(subject).map(|(t, no)| Due::FanOut(t, EventNo(no)))?,
         DUE_BACKFILL => parse_numbered(subject).map(|(t, id)| Due::Backfill(t, HookId(id)))?,
         DUE_RESUME => parse_numbered(subject).map(|(t, id)| Due::Resume(t, HookId(id)))?,
@@ -557,6 +556,10 @@ mod tests {
             Due::Delivery(DeliveryId {
                 hook: HookId(7),
                 no: DeliveryNo { event: EventNo(8), round: 9 },
+            }),
+            Due::Lot(DeliveryId {
+                hook: HookId(7),
+                no: DeliveryNo { event: EventNo(8), round: 0 },
             }),
             Due::FanOut(tenant.clone(), EventNo(8)),
             Due::Backfill(tenant.clone(), HookId(7)),

@@ -22,8 +22,8 @@ use reveille_core::{ContentType, Millis, Offset, StreamPath};
 pub use consumer::{Enrolled, Linked, decode_consumer, decode_link, encode_consumer, encode_link};
 pub use crowd::{decode_crowd, encode_crowd};
 pub use delivery::{
-    Dispatched, Recorded, decode_delivery, decode_event, decode_lane, decode_tally,
-    encode_delivery, encode_event, encode_lane, encode_tally,
+    Dispatched, Recorded, decode_delivery, decode_event, decode_lane, decode_lot, decode_tally,
+    encode_delivery, encode_event, encode_lane, encode_lot, encode_tally,
 };
 pub use hook::{decode_hook, encode_hook};
 pub use key::{decode_key, encode_key};

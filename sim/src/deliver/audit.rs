@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use reveille_core::Tenant;
 use reveille_core::delivery::Phase;
 use reveille_core::delivery::hook::{Hook, Standing};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
+use reveille_core::{Millis, Tenant};
 use reveille_store::keys::{self, Due};
-use reveille_store::record::Dispatched;
+use reveille_store::record::{self, Dispatched};
 
 use super::world::Deliveries;
 use crate::server::Server;
@@ -111,8 +111,11 @@ impl Deliveries {
 
     /// Whatever must happen by itself is in the due index, and nothing else is.
     fn audit_due(&self) -> Checked {
+        let lots = self.lots()?;
         for (id, it) in self.seen.deliveries.iter().filter(|(id, _)| self.lives(**id)) {
-            if it.timer_at != it.delivery.deadline() {
+            let deadline = it.delivery.deadline();
+            let in_lot = deadline.is_some_and(|at| lots.contains(&(at, *id)));
+            if it.timer_at != deadline && (it.timer_at.is_some() || !in_lot) {
                 return Err(violated(format!("{id:?} has a wrong timer: {it:?}")));
             }
             if let Some(at) = it.timer_at
@@ -159,6 +162,22 @@ impl Deliveries {
             Some(hook) => Err(violated(format!("nobody goes on with {hook:?}"))),
             None => Ok(()),
         }
+    }
+
+    /// Deliveries that began together, and when they are looked at.
+    fn lots(&self) -> Checked<BTreeSet<(Millis, DeliveryId)>> {
+        let mut lots = BTreeSet::new();
+        for key in &self.seen.due {
+            if let Some((at, Due::Lot(first))) = keys::parse_due(key) {
+                let ids = record::decode_lot(&self.seen.raw[key]);
+                let ids = ids.map_err(|error| violated(error.to_string()))?;
+                if !ids.contains(&first) {
+                    return Err(violated(format!("{first:?} is not of its lot {ids:?}")));
+                }
+                lots.extend(ids.into_iter().map(|id| (at, id)));
+            }
+        }
+        Ok(lots)
     }
 
     /// Counts are what the records and the past say.

@@ -96,7 +96,7 @@ impl Model {
     }
 
     fn ingest(&mut self, ingest: &Ingest) -> Expected {
-        let Ingest { tenant, stream, events, words, batch } = ingest;
+        let Ingest { tenant, stream, events, words, batch, .. } = ingest;
         let marker = batch.as_ref().map(|batch| (tenant.clone(), batch.clone()));
         if let Some(received) = marker.as_ref().and_then(|marker| self.batches.get(marker)) {
             return Expected::Ingested { received: *received, repeated: true };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use reveille_core::delivery::hook::{Edit, EventWish, Wish};
 use reveille_core::event::worker::{RpcMethod, WorkerId};
-use reveille_core::event::{EventPattern, EventType};
+use reveille_core::event::{EventPattern, EventType, Ulid};
 use reveille_core::stream::create::Create;
 use reveille_core::{ContentType, Millis, StreamPath, Tenant};
 use reveille_engine::command::Command;
@@ -92,19 +92,27 @@ impl Deliveries {
         let tenant = self.tenant();
         let many = if self.base.random.one_in(4) { 12 } else { 3 };
         let (mut events, mut words) = (Vec::new(), Vec::new());
-        for _ in 0..self.base.random.between(1, many + 1) {
-            let id: Arc<str> = format!("e{}", self.next_number()).into();
+        let first_id = Ulid::first_of_many(self.base.now, self.next_number().to_be_bytes());
+        let count = usize::try_from(self.base.random.between(1, many + 1)).expect("a few");
+        for fresh in first_id.and_following().take(count) {
+            let named = self.base.random.one_in(2);
+            let id: Arc<str> = if named {
+                format!("e{}", self.next_number()).into()
+            } else {
+                fresh.to_string().into()
+            };
             let kind = EventType::parse(self.base.random.pick::<&str>(&KINDS)).expect("a type");
             let filler = "x".repeat(self.base.random.index(60));
             let said = format!("{{\"id\":\"{id}\",\"said\":\"{filler}\"}}");
-            events.push(NewEvent { id, kind, len: said.len() });
+            events.push(NewEvent { id, named, kind, len: said.len() });
             words.extend_from_slice(said.as_bytes());
             words.push(b',');
         }
         let number = self.next_number();
         let batch = self.base.random.one_in(2).then(|| format!("b{number}").into());
         let right = StreamPath::parse(&format!("/_events/{tenant}")).expect("a path");
-        let ingest = Ingest { tenant, stream: right, events, words: Bytes::from(words), batch };
+        let (stream, words) = (right, Bytes::from(words));
+        let ingest = Ingest { tenant, stream, events, first_id, words, batch };
         if ingest.batch.is_some() {
             self.sent.push(ingest.clone());
         }

@@ -10,6 +10,7 @@
 //! if there was none. `_namespace` is the server's to say: a client's own is left out.
 //! A field that is there twice is refused, because two readers may differ on which one counts.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
@@ -23,6 +24,8 @@ use crate::limits::{EVENT_ID_BYTES_MAX, EVENT_TS_BYTES_MAX};
 use crate::time::Millis;
 
 const NAMESPACE: &str = "_namespace";
+/// About as much as an envelope adds to what was sent.
+const ENVELOPE_BYTES: usize = 192;
 /// How much of a field's name a refusal repeats.
 const NAME_SHOWN_CHARS: usize = 64;
 
@@ -44,10 +47,10 @@ pub struct RawEvent {
 pub struct Event {
     /// The client's id, or a ULID.
     pub id: Arc<str>,
+    /// Whether the id is the client's.
+    pub named: bool,
     /// Its type.
     pub kind: EventType,
-    /// When it happened, as the client wrote it, or when it came in.
-    pub ts: Arc<str>,
     /// The JSON text that workers get.
     pub envelope: Bytes,
 }
@@ -96,25 +99,23 @@ impl RawEvent {
     /// if it has none.
     pub fn seal(&self, fresh: Ulid, now: Millis, namespace: Option<&str>) -> Event {
         let id = self.id.clone().unwrap_or_else(|| fresh.to_string().into());
-        let ts = self.ts.clone().unwrap_or_else(|| now.to_rfc3339().into());
-        let quoted_ts = quoted(&ts);
-        let mut text = format!(
-            r#"{{"id":{},"type":{},"ts":{quoted_ts},"payload":{}"#,
-            quoted(&id),
-            quoted(self.kind.as_str()),
-            self.payload
-        );
+        let came = self.ts.is_none().then(|| now.to_rfc3339());
+        let ts = self.ts.as_deref().or(came.as_deref()).unwrap_or_default();
+        let mut text = Vec::with_capacity(self.payload.len() + ENVELOPE_BYTES);
+        put_quoted(&mut text, r#"{"id":"#, &id);
+        put_quoted(&mut text, r#","type":"#, self.kind.as_str());
+        put_quoted(&mut text, r#","ts":"#, ts);
+        text.extend_from_slice(br#","payload":"#);
+        text.extend_from_slice(self.payload.as_bytes());
         // There is a type at least, so something stands before each comma.
-        if self.ts.is_none() {
-            text.push_str(r#","ts":"#);
-            text.push_str(&quoted_ts);
+        if let Some(came) = &came {
+            put_quoted(&mut text, r#","ts":"#, came);
         }
         if let Some(namespace) = namespace {
-            text.push_str(r#","_namespace":"#);
-            text.push_str(&quoted(namespace));
+            put_quoted(&mut text, r#","_namespace":"#, namespace);
         }
-        text.push_str("}}");
-        Event { id, kind: self.kind.clone(), ts, envelope: text.into() }
+        text.extend_from_slice(b"}}");
+        Event { id, named: self.id.is_some(), kind: self.kind.clone(), envelope: text.into() }
     }
 }
 
@@ -133,8 +134,19 @@ pub(super) fn string(value: &RawValue) -> Option<String> {
     serde_json::from_str(value.get()).ok()
 }
 
-fn quoted(text: &str) -> String {
-    serde_json::to_string(text).expect("every string can be written as JSON")
+/// Adds a text as JSON, after what stands before it.
+fn put_quoted(out: &mut Vec<u8>, before: &str, text: &str) {
+    out.extend_from_slice(before.as_bytes());
+    serde_json::to_writer(out, text).expect("every string can be written as JSON");
+}
+
+/// The name that a field's key says; mostly it stands there as it is.
+fn name_of(key: &RawValue) -> Result<Cow<'_, str>, serde_json::Error> {
+    let plain = key.get().strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    match plain.filter(|name| !name.contains('\\')) {
+        Some(name) => Ok(Cow::Borrowed(name)),
+        None => serde_json::from_str(key.get()).map(Cow::Owned),
+    }
 }
 
 /// The fields of an object, gathered while it is read.
@@ -168,7 +180,7 @@ impl<'a> Visitor<'a> for FieldsVisitor {
         let mut fields = Fields { payload: "{".to_owned(), ..Fields::default() };
         let mut seen = BTreeSet::new();
         while let Some((key, value)) = map.next_entry::<&RawValue, &RawValue>()? {
-            let name: String = serde_json::from_str(key.get()).map_err(serde::de::Error::custom)?;
+            let name = name_of(key).map_err(serde::de::Error::custom)?;
             match &*name {
                 "type" => fields.kind = Some(value),
                 "id" => fields.id = Some(value),
@@ -184,7 +196,7 @@ impl<'a> Visitor<'a> for FieldsVisitor {
                 fields.payload.push_str(value.get());
             }
             if let Some(name) = seen.replace(name) {
-                fields.repeated = Some(name);
+                fields.repeated = Some(name.into_owned());
             }
         }
         Ok(fields)

@@ -16,6 +16,9 @@ use crate::limits::{EVENT_BATCH_MAX, EVENT_BYTES_MAX, EVENT_ID_BYTES_MAX};
 /// How many bad events a refusal names.
 const INDICES_MAX: usize = 10;
 
+// Each of them can be given one of the ids that are made together.
+const _: () = assert!(EVENT_BATCH_MAX <= 1 << 16);
+
 /// Events that are taken in together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ingest {

@@ -1,14 +1,17 @@
 //! Identifiers that sort by the time they were made: 48 bits of milliseconds, 80 drawn ones.
 //!
 //! Written in Crockford's base 32, they are 26 upper-case characters without `I`, `L`, `O`, `U`.
+//! Many that are made together differ in their last 16 bits alone, and stand in their order.
 
 use std::fmt;
 
 use crate::time::Millis;
 
 const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
-const CHARS: u32 = 26;
+const CHARS: usize = 26;
 const MILLIS_MAX: u64 = (1 << 48) - 1;
+/// The bits that tell those apart that are made together.
+const PLACE_BITS: u32 = u16::BITS;
 
 /// A ULID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,6 +32,24 @@ impl Ulid {
         Ulid(u128::from(now.0.min(MILLIS_MAX)) << 80 | u128::from_be_bytes(bytes))
     }
 
+    /// The first of many that are made together at `now`, with what was drawn for all of them.
+    pub fn first_of_many(now: Millis, drawn: [u8; 8]) -> Ulid {
+        let drawn = u128::from(u64::from_be_bytes(drawn));
+        Ulid(u128::from(now.0.min(MILLIS_MAX)) << 80 | drawn << PLACE_BITS)
+    }
+
+    /// All that may be made together with this first one, itself included.
+    pub fn and_following(self) -> impl Iterator<Item = Ulid> {
+        (0..=u16::MAX).map(move |place| Ulid(self.0 | u128::from(place)))
+    }
+
+    /// The first of those that this one was made with, and its place among them.
+    pub fn first_and_place(self) -> (Ulid, u16) {
+        let first = self.0 >> PLACE_BITS << PLACE_BITS;
+        let place = u16::try_from(self.0 - first).expect("16 bits are left");
+        (Ulid(first), place)
+    }
+
     /// The identifier of this number.
     pub fn from_u128(number: u128) -> Ulid {
         Ulid(number)
@@ -46,7 +67,7 @@ impl Ulid {
 
     /// Reads exactly what is written: no lower case, no look-alikes.
     pub fn parse(text: &str) -> Result<Ulid, UlidError> {
-        if text.len() != CHARS as usize {
+        if text.len() != CHARS {
             return Err(UlidError);
         }
         let mut number = 0u128;
@@ -62,12 +83,13 @@ impl Ulid {
 
 impl fmt::Display for Ulid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for place in (0..CHARS).rev() {
-            let digit = (self.0 >> (5 * place)) as usize & 31;
-            let digit = DIGITS.get(digit).expect("five bits are below 32");
-            fmt::Write::write_char(f, char::from(*digit))?;
+        let (mut text, mut rest) = ([0; CHARS], self.0);
+        for place in text.iter_mut().rev() {
+            let digit = DIGITS.get(rest as usize & 31);
+            *place = *digit.expect("five bits are below 32");
+            rest >>= 5;
         }
-        Ok(())
+        f.write_str(std::str::from_utf8(&text).map_err(|_| fmt::Error)?)
     }
 }
 
@@ -102,6 +124,18 @@ mod tests {
             "01ARYZ6S41ZZZZZZZZZZZZZ\u{20ac}",
         ] {
             assert_eq!(Ulid::parse(text), Err(UlidError), "{text}");
+        }
+    }
+
+    #[test]
+    fn those_made_together_stand_in_their_order() {
+        let first = Ulid::first_of_many(Millis(1_469_918_176_385), [0xff; 8]);
+        assert_eq!(first.to_string(), "01ARYZ6S41ZZZZZZZZZZZZY000");
+        assert_eq!(first.made_at(), Millis(1_469_918_176_385));
+        let all: Vec<Ulid> = first.and_following().collect();
+        assert!(all.is_sorted() && all.len() == 1 << 16);
+        for (place, one) in (0..=u16::MAX).zip(&all) {
+            assert_eq!(one.first_and_place(), (first, place));
         }
     }
 

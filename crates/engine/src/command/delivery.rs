@@ -1,5 +1,7 @@
 //! Deliveries: beginning them, letting them take a step, and keeping what becomes of them.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use reveille_core::delivery::hook::{Hook, HookId, Tally};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
@@ -9,6 +11,7 @@ use reveille_core::{Millis, Tenant};
 use reveille_store::keys::{self, Due};
 use reveille_store::record::{self, Dispatched};
 
+use super::lot::Lots;
 use super::{Answer, Decided, hook};
 use crate::effect::{Effect, Fresh, Job};
 use crate::failure::Refused;
@@ -48,6 +51,40 @@ impl Txn<'_> {
         record::decode_tally(&value).map_err(|error| Missing::Damaged(error.to_string()))
     }
 
+    /// Reads the tallies of hooks whose deliveries are about to change, and the values of these
+    /// keys, or asks for whatever is missing at once. Each is looked up once.
+    pub(crate) fn tallies_and(
+        &mut self,
+        hooks: &BTreeSet<HookId>,
+        keys: impl IntoIterator<Item = Bytes>,
+    ) -> Result<Vec<Option<Bytes>>, Missing> {
+        let (mut values, mut tallies, mut wanted) = (Vec::new(), Vec::new(), Vec::new());
+        let mut look = |txn: &mut Self, key: &Bytes| match txn.get(key) {
+            Ok(value) => Ok(value),
+            Err(Missing::Wanted(more)) => {
+                wanted.extend(more);
+                Ok(None)
+            }
+            Err(damaged) => Err(damaged),
+        };
+        for key in keys {
+            values.push(look(self, &key)?);
+        }
+        let known = self.hooks();
+        for hook in hooks.iter().filter(|hook| known.get(**hook).is_some()) {
+            tallies.push((*hook, look(self, &keys::tally(*hook))?));
+        }
+        if !wanted.is_empty() {
+            return Err(Missing::Wanted(wanted));
+        }
+        for (hook, value) in tallies {
+            let tally = value.map(|value| record::decode_tally(&value)).transpose();
+            let tally = tally.map_err(|error| Missing::Damaged(error.to_string()))?;
+            self.tallies.entry(hook).or_insert(tally.unwrap_or_default());
+        }
+        Ok(values)
+    }
+
     fn lane(&mut self, hook: &Hook, lane: u64) -> Result<Option<Lane>, Missing> {
         let Some(value) = self.get(&keys::lane(hook.id, lane))? else {
             return Ok(None);
@@ -67,6 +104,7 @@ fn step(txn: &mut Txn<'_>, hook: &Hook, delivery: &Delivery, input: Input) -> St
 /// Begins a delivery, and tries it if it is its turn.
 pub(super) fn begin(
     txn: &mut Txn<'_>,
+    lots: &mut Lots,
     hook: &Hook,
     no: DeliveryNo,
     event_at: Millis,
@@ -85,15 +123,18 @@ pub(super) fn begin(
     }
     let (now, random, active) = (txn.now(), txn.draw(), hook.is_active());
     let begun = Delivery::begin(&Given { now, random, policy: &policy, active }, first);
+    let id = DeliveryId { hook: hook.id, no };
+    let in_lot = begun.delivery.deadline().is_some_and(|end| lots.add(end, id));
+    let timer_at = if in_lot { None } else { moved_timer(txn, id, None, &begun.delivery) };
     let after = Dispatched {
         delivery: begun.delivery,
         created_at: now,
         event_at,
-        timer_at: None,
+        timer_at,
         lane,
         retried: false,
     };
-    keep(txn, hook, DeliveryId { hook: hook.id, no }, None, after, begun.send, fresh)
+    keep(txn, hook, id, None, after, begun.send, fresh)
 }
 
 /// Keeps a delivery as it has become, with everything that goes with it.
@@ -106,7 +147,9 @@ fn keep(
     send: Option<u32>,
     fresh: Option<&Fresh>,
 ) -> Result<(), Missing> {
-    after.timer_at = moved_timer(txn, id, before.and_then(|it| it.timer_at), &after.delivery);
+    if let Some(before) = before {
+        after.timer_at = moved_timer(txn, id, before.timer_at, &after.delivery);
+    }
     let was = before.map(|it| it.delivery.phase);
     let is = after.delivery.phase;
     let mut tally = txn.tally(hook)?;
@@ -200,13 +243,24 @@ pub(super) fn advance(
     id: DeliveryId,
     input: Input,
 ) -> Result<(), Missing> {
-    let Some(before) = txn.dispatched(id)? else {
-        return Ok(());
-    };
+    match txn.dispatched(id)? {
+        Some(before) => advance_from(txn, hook, id, &before, input),
+        None => Ok(()),
+    }
+}
+
+/// The same for one that was just read.
+fn advance_from(
+    txn: &mut Txn<'_>,
+    hook: &Hook,
+    id: DeliveryId,
+    before: &Dispatched,
+    input: Input,
+) -> Result<(), Missing> {
     let step = step(txn, hook, &before.delivery, input);
     if step.delivery != before.delivery {
         let after = Dispatched { delivery: step.delivery, ..before.clone() };
-        keep(txn, hook, id, Some(&before), after, step.send, None)?;
+        keep(txn, hook, id, Some(before), after, step.send, None)?;
     }
     if step.ends_hook {
         hook::end(txn, hook);
@@ -217,16 +271,21 @@ pub(super) fn advance(
 /// Attempts were answered, or failed.
 pub(super) fn ended(txn: &mut Txn<'_>, all: &[Delivered]) -> Result<Answer, Missing> {
     txn.rests_on_hooks();
-    let mut hooks: Vec<HookId> = all.iter().map(|it| it.id.hook).collect();
-    hooks.sort_unstable();
-    hooks.dedup();
-    let mut wanted: Vec<Bytes> = all.iter().map(|it| keys::delivery(it.id)).collect();
-    wanted.extend(hooks.into_iter().map(keys::tally));
-    txn.want(&wanted)?;
-    for Delivered { id, attempt, verdict } in all {
-        if let Some(hook) = txn.hooks().get(id.hook).cloned() {
-            let input = Input::Answered { attempt: attempt.clone(), verdict: *verdict };
+    let hooks = all.iter().map(|it| it.id.hook).collect();
+    let records = txn.tallies_and(&hooks, all.iter().map(|it| keys::delivery(it.id)))?;
+    let mut ids: Vec<DeliveryId> = all.iter().map(|it| it.id).collect();
+    ids.sort_unstable();
+    let unlike = ids.is_sorted_by(|one, next| one < next);
+    for (Delivered { id, attempt, verdict }, record) in all.iter().zip(records) {
+        let Some(hook) = txn.hooks().get(id.hook).cloned() else { continue };
+        let input = Input::Answered { attempt: attempt.clone(), verdict: *verdict };
+        // What was read above may have changed only if it is there twice, or by others of its lane.
+        if !unlike || hook.lane().is_some() {
             advance(txn, &hook, *id, input)?;
+        } else if let Some(record) = record {
+            let before = record::decode_delivery(&record);
+            let before = before.map_err(|error| Missing::Damaged(error.to_string()))?;
+            advance_from(txn, &hook, *id, &before, input)?;
         }
     }
     Ok(Answer::Done)
@@ -289,6 +348,6 @@ pub(super) fn retry(txn: &mut Txn<'_>, tenant: &Tenant, id: DeliveryId) -> Decid
     tally.dead_letters = tally.dead_letters.saturating_sub(1);
     txn.tallies.insert(hook.id, tally);
     let no = DeliveryNo { round, ..id.no };
-    begin(txn, &hook, no, event_at, None)?;
+    begin(txn, &mut Lots::of(1), &hook, no, event_at, None)?;
     Ok(Ok(Answer::Begun(DeliveryId { no, ..id })))
 }

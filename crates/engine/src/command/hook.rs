@@ -10,6 +10,7 @@ use reveille_core::{Millis, Tenant};
 use reveille_store::keys::{self, Due};
 use reveille_store::record;
 
+use super::lot::Lots;
 use super::{Answer, Decided, delivery, ingest};
 use crate::failure::Refused;
 use crate::limits::CLEAN_UP_SLICE;
@@ -54,11 +55,10 @@ pub(super) fn add(
         Since::New => None,
         Since::All => Some(EventNo(0)),
         Since::Event(id) => {
-            let Some(value) = txn.get(&keys::event_id(tenant, id))? else {
+            let Some(no) = txn.event_named(tenant, id)? else {
                 return Ok(Err(Refused::NoEvent.into()));
             };
-            let no = record::decode_u64(&value);
-            Some(EventNo(no.map_err(|error| Missing::Damaged(error.to_string()))?))
+            Some(no)
         }
     };
     let id = txn.next_id();
@@ -154,15 +154,18 @@ pub(super) fn backfill(txn: &mut Txn<'_>, tenant: &Tenant, id: HookId) -> Result
     let (from, all) = keys::events(tenant, next);
     let to = if hook.is_catching_up() { all } else { keys::event(tenant, EventNo(id.0)) };
     let found = txn.range(&from, &to, txn.fan_out())?;
+    let mut lots = Lots::of(found.pairs.len());
     for (key, value) in &found.pairs {
         let Some(no) = keys::parse_event(key) else { continue };
         let event = record::decode_event(value);
         let event = event.map_err(|error| Missing::Damaged(error.to_string()))?;
         let its_time = no < EventNo(id.0) || hook.was_active_at(no);
         if its_time && hook.wants(&event.kind) {
-            delivery::begin(txn, &hook, DeliveryNo { event: no, round: 0 }, event.at, None)?;
+            let no = DeliveryNo { event: no, round: 0 };
+            delivery::begin(txn, &mut lots, &hook, no, event.at, None)?;
         }
     }
+    lots.keep(txn);
     let last = found.last.and_then(|key| keys::parse_event(&key));
     let backfill = last.map(|last| Backfill { next: EventNo(last.0 + 1) });
     if backfill.is_some() {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use reveille_core::delivery::hook::{Hook, HookId};
 use reveille_core::delivery::id::{DeliveryNo, EventNo};
-use reveille_core::event::EventType;
+use reveille_core::event::{EventType, Ulid};
 use reveille_core::stream::append::Append;
 use reveille_core::stream::create::Create;
 use reveille_core::stream::{Body, Head};
@@ -17,11 +17,16 @@ use reveille_core::{ContentType, Offset, StreamPath, Tenant};
 use reveille_store::keys::{self, Due};
 use reveille_store::record::{self, Recorded};
 
+use super::lot::Lots;
 use super::{Answer, Decided, append, create, delivery};
 use crate::effect::Fresh;
 use crate::failure::Failure;
 use crate::limits::{BATCH_MEMORY_MS, DELIVERIES_PER_BATCH};
 use crate::txn::{Missing, Txn};
+
+/// Nobody waits for the slices that follow the first hooks of an event: they are this many times
+/// as large.
+const FOLLOWING_SLICE: usize = 4;
 
 /// Events that are taken in together, or not at all.
 #[derive(Debug, Clone)]
@@ -32,6 +37,8 @@ pub struct Ingest {
     pub stream: StreamPath,
     /// What is to be taken in.
     pub events: Vec<NewEvent>,
+    /// The name that the first of them has, if its sender gave it none, and so on.
+    pub first_id: Ulid,
     /// Their words, each followed by a comma.
     pub words: Bytes,
     /// A name by which a repetition is known.
@@ -43,6 +50,8 @@ pub struct Ingest {
 pub struct NewEvent {
     /// Its name.
     pub id: Arc<str>,
+    /// Whether its sender gave it that name.
+    pub named: bool,
     /// Its type.
     pub kind: EventType,
     /// How many bytes its words are.
@@ -107,28 +116,37 @@ fn spread_all(
     head: &Head,
     mut from: Offset,
 ) -> Result<(), Missing> {
-    let Ingest { tenant, events, words, .. } = ingest;
+    let Ingest { tenant, events, words, first_id, .. } = ingest;
     let (at, stream) = (txn.now(), head.id);
     let (mut begin, mut room) = (0, DELIVERIES_PER_BATCH);
     let matching = hooks_of(txn, tenant, events);
-    want_tallies(txn, &matching)?;
-    let mut waits =
-        has_ordered(matching.iter().flatten()) && next_fan_out(txn, tenant, EventNo(0))?.is_some();
-    for (event, hooks) in events.iter().zip(&matching) {
+    let most = txn.fan_out();
+    read_tallies(txn, matching.lists.iter().flat_map(|hooks| hooks.iter().take(most)))?;
+    let mut waits = has_ordered(matching.lists.iter().flatten())
+        && next_fan_out(txn, tenant, EventNo(0))?.is_some();
+    if events.iter().any(|event| !event.named) {
+        // Names and numbers both follow each other: knowing where they begin is enough.
+        txn.set(keys::event_ids(tenant, *first_id), record::encode_u64(txn.next_id()));
+    }
+    let mut lots = Lots::of(matching.by_event().map(|hooks| hooks.len().min(most)).sum());
+    for (event, hooks) in events.iter().zip(matching.by_event()) {
         let no = EventNo(txn.next_id());
         txn.take_id();
         let (id, kind) = (event.id.clone(), event.kind.clone());
         let len = u64::try_from(event.len).unwrap_or(u64::MAX);
         let recorded = Recorded { id, kind, at, stream, from, len };
         txn.set(keys::event(tenant, no), record::encode_event(&recorded));
-        txn.set(keys::event_id(tenant, &recorded.id), record::encode_u64(no.0));
+        if event.named {
+            txn.set(keys::event_id(tenant, &recorded.id), record::encode_u64(no.0));
+        }
         let said = words.slice(begin..begin + event.len);
         let fresh = Fresh { id: recorded.id.clone(), at, words: said };
         // Whoever gets events in their order gets none before those that are still being told.
         let most = if waits && has_ordered(hooks) { 0 } else { txn.fan_out() };
         let now = hooks.len().min(most).min(room);
         for hook in hooks.iter().take(now) {
-            delivery::begin(txn, hook, DeliveryNo { event: no, round: 0 }, at, Some(&fresh))?;
+            let no = DeliveryNo { event: no, round: 0 };
+            delivery::begin(txn, &mut lots, hook, no, at, Some(&fresh))?;
         }
         room -= now;
         if now < hooks.len() {
@@ -142,28 +160,43 @@ fn spread_all(
         begin += event.len + 1;
         from = from.plus(len + 1);
     }
+    lots.keep(txn);
     Ok(())
 }
 
-/// The hooks that each event is for.
-fn hooks_of(txn: &Txn<'_>, tenant: &Tenant, events: &[NewEvent]) -> Vec<Vec<Arc<Hook>>> {
-    let mut known: Vec<(&EventType, Vec<Arc<Hook>>)> = Vec::new();
-    let mut all = Vec::with_capacity(events.len());
+/// The hooks that each event is for. Batches are mostly of a few types, whose events share a list.
+struct Matching {
+    lists: Vec<Vec<Arc<Hook>>>,
+    /// The place of each event's list.
+    places: Vec<usize>,
+}
+
+impl Matching {
+    /// The list of each event.
+    fn by_event(&self) -> impl Iterator<Item = &[Arc<Hook>]> {
+        let list = |place: &usize| self.lists.get(*place).map_or(&[][..], Vec::as_slice);
+        self.places.iter().map(list)
+    }
+}
+
+fn hooks_of(txn: &Txn<'_>, tenant: &Tenant, events: &[NewEvent]) -> Matching {
+    let mut kinds: Vec<&EventType> = Vec::new();
+    let mut matching = Matching { lists: Vec::new(), places: Vec::with_capacity(events.len()) };
     for event in events {
-        // Batches are mostly of a few types.
-        let same = known.iter().rev().take(8).find(|(kind, _)| **kind == event.kind);
-        let hooks = match same {
-            Some((_, hooks)) => hooks.clone(),
+        let mut known = kinds.iter().enumerate().rev().take(8);
+        let place = match known.find(|(_, kind)| **kind == &event.kind) {
+            Some((place, _)) => place,
             None => {
                 let mut hooks = txn.hooks().matching(tenant, &event.kind);
                 hooks.retain(|hook| hook.is_active() && !hook.is_catching_up());
-                known.push((&event.kind, hooks.clone()));
-                hooks
+                kinds.push(&event.kind);
+                matching.lists.push(hooks);
+                kinds.len() - 1
             }
         };
-        all.push(hooks);
+        matching.places.push(place);
     }
-    all
+    matching
 }
 
 fn has_ordered<'a>(hooks: impl IntoIterator<Item = &'a Arc<Hook>>) -> bool {
@@ -181,19 +214,13 @@ pub(super) fn next_fan_out(
     Ok(first.and_then(|key| keys::parse_event(&key)))
 }
 
-/// What beginning a delivery reads, asked for at once.
-fn want_tallies(txn: &mut Txn<'_>, matching: &[Vec<Arc<Hook>>]) -> Result<(), Missing> {
-    let mut tallies: Vec<Bytes> = Vec::new();
-    let most = txn.fan_out();
-    for hook in matching.iter().flat_map(|hooks| hooks.iter().take(most)) {
-        if tallies.len() >= DELIVERIES_PER_BATCH {
-            break;
-        }
-        tallies.push(keys::tally(hook.id));
-    }
-    tallies.sort_unstable();
-    tallies.dedup();
-    txn.want(&tallies)
+/// Reads what beginning deliveries changes.
+fn read_tallies<'a>(
+    txn: &mut Txn<'_>,
+    hooks: impl Iterator<Item = &'a Arc<Hook>>,
+) -> Result<(), Missing> {
+    let begun = hooks.take(DELIVERIES_PER_BATCH).map(|hook| hook.id).collect();
+    txn.tallies_and(&begun, []).map(drop)
 }
 
 /// Begins the next slice of an event's deliveries. Where some of them are in order, older events
@@ -209,23 +236,25 @@ pub(super) fn fan_out(
         return Ok(());
     };
     let told = record::decode_u64(&told).map_err(|error| Missing::Damaged(error.to_string()))?;
-    let mut hooks = txn.hooks().matching(tenant, &event.kind);
-    hooks.retain(|hook| hook.id > HookId(told) && hook.was_active_at(no));
-    hooks.retain(|hook| !hook.is_catching_up());
-    let more = hooks.len() > txn.fan_out();
-    hooks.truncate(txn.fan_out());
+    let mut hooks = txn.hooks().matching_after(tenant, &event.kind, HookId(told));
+    hooks.retain(|hook| hook.was_active_at(no) && !hook.is_catching_up());
+    let most = txn.fan_out().saturating_mul(FOLLOWING_SLICE);
+    let more = hooks.len() > most;
+    hooks.truncate(most);
     if has_ordered(&hooks) && next_fan_out(txn, tenant, EventNo(0))?.is_some_and(|it| it < no) {
         return Ok(());
     }
-    want_tallies(txn, std::slice::from_ref(&hooks))?;
+    read_tallies(txn, hooks.iter())?;
     let fresh = words.map(|words| {
         let (id, words) = (event.id.clone(), words.clone());
         Fresh { id, at: event.at, words }
     });
+    let mut lots = Lots::of(hooks.len());
     for hook in &hooks {
         let no = DeliveryNo { event: no, round: 0 };
-        delivery::begin(txn, hook, no, event.at, fresh.as_ref())?;
+        delivery::begin(txn, &mut lots, hook, no, event.at, fresh.as_ref())?;
     }
+    lots.keep(txn);
     match hooks.last() {
         Some(last) if more => {
             txn.set(cursor, record::encode_u64(last.id.0));
@@ -241,7 +270,35 @@ pub(super) fn fan_out(
     Ok(())
 }
 
+/// Where the number of the event of this name may be written, and what is to be added to it: the
+/// name that a sender gave, then those that were given to many together.
+pub(crate) fn named_places(tenant: &Tenant, id: &str) -> impl Iterator<Item = (Bytes, u64)> {
+    let together = Ulid::parse(id).ok().map(|id| {
+        let (first, place) = id.first_and_place();
+        (keys::event_ids(tenant, first), u64::from(place))
+    });
+    std::iter::once((keys::event_id(tenant, id), 0)).chain(together)
+}
+
 impl Txn<'_> {
+    /// The number of the newest event of this name.
+    pub(crate) fn event_named(
+        &mut self,
+        tenant: &Tenant,
+        id: &str,
+    ) -> Result<Option<EventNo>, Missing> {
+        for (key, place) in named_places(tenant, id) {
+            let Some(first) = self.get(&key)? else { continue };
+            let first = record::decode_u64(&first);
+            let first = first.map_err(|error| Missing::Damaged(error.to_string()))?;
+            let no = EventNo(first.saturating_add(place));
+            if self.event(tenant, no)?.is_some_and(|event| *event.id == *id) {
+                return Ok(Some(no));
+            }
+        }
+        Ok(None)
+    }
+
     /// The event of a number.
     pub(crate) fn event(
         &mut self,

@@ -57,8 +57,8 @@ pub(super) fn fulfil(
             }
             txn.remove(key);
         }
-        Due::Consumer(_) | Due::Delivery(_) => {
-            unreachable!("the time of a consumer or a delivery is a command of its own")
+        Due::Consumer(_) | Due::Delivery(_) | Due::Lot(_) => {
+            unreachable!("the time of a consumer or of deliveries is a command of its own")
         }
         // The entry is removed first: it may be written anew for what is left.
         Due::FanOut(tenant, event) => {

@@ -18,6 +18,7 @@ use super::reports::Report;
 use super::{Outbound, Unsent};
 use crate::command::Command;
 use crate::command::delivery::Delivered;
+use crate::command::lot::Open;
 use crate::committer::Shared;
 use crate::effect::{Fresh, Job};
 use crate::failure::Failure;
@@ -112,8 +113,9 @@ impl Outbound {
 
     async fn try_once(&self, dispatch: Dispatch, errand: &Errand, slow: &mut bool) -> Delivered {
         let policy = dispatch.hook.policy(self.timings.retry_scale_milli);
-        let address = self.herald.address(&dispatch.hook);
-        let answer = match Destination::parse(&address, &self.rules) {
+        let hook = &dispatch.hook;
+        let find = || Destination::parse(&self.herald.address(hook), &self.rules);
+        let answer = match self.addresses.of(hook, find) {
             Ok(destination) => {
                 let message = self.herald.letter(&dispatch);
                 self.post(destination, message, policy.timeout_ms, errand, slow).await
@@ -209,11 +211,30 @@ pub(crate) fn words_of(reader: &Reader, event: &Recorded) -> Result<Bytes, Failu
 /// After a start, attempts that were on their way are made again.
 pub fn take_up(shared: &Shared) {
     let reader = shared.state.reader();
-    due::walk(&reader, |_, due| {
-        if let Due::Delivery(id) = due {
-            take_up_one(shared, &reader, id);
-        }
+    due::walk(&reader, |_, due, value| match due {
+        Due::Delivery(id) => take_up_one(shared, &reader, id),
+        Due::Lot(_) => match record::decode_lot(value) {
+            Ok(lot) => lot.into_iter().for_each(|id| take_up_one(shared, &reader, id)),
+            Err(error) => tracing::error!(%error, "deliveries that began together cannot be read"),
+        },
+        _ => {}
     });
+}
+
+/// Deliveries of a lot that are still waited for by its entry alone.
+pub(crate) fn open_of_lot(reader: &Reader, entry: &Bytes) -> Result<Vec<Open>, Failure> {
+    let Some(value) = reader.get(entry).map_err(reading::damaged)? else {
+        return Ok(Vec::new());
+    };
+    let lot = record::decode_lot(&value).map_err(|error| Failure::Damaged(error.to_string()))?;
+    let mut open = Vec::new();
+    for id in lot {
+        let waits = |it: &Dispatched| it.timer_at.is_none() && it.delivery.ended_at().is_none();
+        if dispatched(reader, id)?.is_some_and(|it| waits(&it)) {
+            open.push(Open { id, in_flight: false });
+        }
+    }
+    Ok(open)
 }
 
 fn take_up_one(shared: &Shared, reader: &Reader, id: DeliveryId) {

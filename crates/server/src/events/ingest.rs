@@ -21,10 +21,12 @@ pub(super) async fn answer(
     let body = inbound::read(engine, &parts.headers, body, max).await?;
     let ingest = Ingest::parse(&body.bytes)?;
     let now = engine.clock().now();
-    let sealed = ingest.events.iter().map(|raw| raw.seal(engine.fresh_ulid(), now, scope.name()));
-    let events: Vec<_> = sealed.collect();
+    let first_id = engine.first_ulid();
+    let fresh = ingest.events.iter().zip(first_id.and_following());
+    let events: Vec<_> = fresh.map(|(raw, fresh)| raw.seal(fresh, now, scope.name())).collect();
     let ids: Vec<Value> = events.iter().map(|event| event.id.as_ref().into()).collect();
-    let (received, repeated) = engine.ingest(&scope.tenant, events, ingest.batch_id).await?;
+    let (received, repeated) =
+        engine.ingest(&scope.tenant, events, first_id, ingest.batch_id).await?;
     let mut answer = json!({ "ok": true, "received": received, "namespace": scope.name() });
     if let Some(object) = answer.as_object_mut() {
         // The ids that a batch was given the first time are not known any more.

@@ -3,6 +3,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use reveille_core::delivery::hook::HookId;
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
+use reveille_core::event::Ulid;
 use reveille_core::{Millis, Tenant};
 
 use super::{
@@ -35,14 +36,23 @@ pub fn parse_event(key: &[u8]) -> Option<EventNo> {
     Some(EventNo(u64::from_be_bytes(*key.last_chunk::<8>()?)))
 }
 
-/// The key of the number of the event that had an id last.
+/// The key of the number of the event that had an id last, which its sender gave it.
 pub fn event_id(tenant: &Tenant, id: &str) -> Bytes {
     of_tenant(EVENT_ID, tenant, id.as_bytes())
 }
 
+/// The key of the number of the event that has the first of many ids that were given together, or
+/// would. No sender's id begins like it.
+pub fn event_ids(tenant: &Tenant, first: Ulid) -> Bytes {
+    let mut id = [0; 17];
+    let (_, number) = id.split_at_mut(1);
+    number.copy_from_slice(&first.to_u128().to_be_bytes());
+    of_tenant(EVENT_ID, tenant, &id)
+}
+
 /// The key of a delivery.
 pub fn delivery(id: DeliveryId) -> Bytes {
-    of_delivery(DELIVERY, id.hook, id.no)
+    of_delivery(DELIVERY, id)
 }
 
 /// All deliveries of a hook: from the first key, to before the second.
@@ -52,8 +62,7 @@ pub fn deliveries(hook: HookId) -> (Bytes, Bytes) {
 
 /// Which delivery a key is of.
 pub fn parse_delivery(key: &[u8]) -> Option<DeliveryId> {
-    let (hook, no) = key.strip_prefix(&[DELIVERY])?.split_first_chunk::<8>()?;
-    Some(DeliveryId { hook: HookId(u64::from_be_bytes(*hook)), no: parse_no(no)? })
+    parse_id(key.strip_prefix(&[DELIVERY])?)
 }
 
 /// The key of a hook's tally.
@@ -85,7 +94,7 @@ pub fn parse_dead_letter(key: &[u8]) -> Option<DeliveryId> {
 
 /// The key that says that a delivery waits for its hook.
 pub fn held(id: DeliveryId) -> Bytes {
-    of_delivery(HELD, id.hook, id.no)
+    of_delivery(HELD, id)
 }
 
 /// Everything that waits for a hook: from the first key, to before the second.
@@ -95,8 +104,7 @@ pub fn all_held(hook: HookId) -> (Bytes, Bytes) {
 
 /// Which delivery a held one's key is of.
 pub fn parse_held(key: &[u8]) -> Option<DeliveryId> {
-    let (hook, no) = key.strip_prefix(&[HELD])?.split_first_chunk::<8>()?;
-    Some(DeliveryId { hook: HookId(u64::from_be_bytes(*hook)), no: parse_no(no)? })
+    parse_id(key.strip_prefix(&[HELD])?)
 }
 
 /// The key of a lane.
@@ -180,20 +188,29 @@ fn of_tenant(tag: u8, tenant: &Tenant, rest: &[u8]) -> Bytes {
     key.freeze()
 }
 
-fn of_delivery(tag: u8, hook: HookId, no: DeliveryNo) -> Bytes {
+fn of_delivery(tag: u8, id: DeliveryId) -> Bytes {
     let mut key = BytesMut::with_capacity(19);
-    key.put_u8(tag);
-    key.put_u64(hook.0);
-    put_no(&mut key, no);
+    put_delivery(&mut key, tag, id);
     key.freeze()
 }
 
-pub(super) fn put_no(key: &mut BytesMut, no: DeliveryNo) {
+pub(super) fn put_delivery(key: &mut BytesMut, tag: u8, id: DeliveryId) {
+    key.put_u8(tag);
+    key.put_u64(id.hook.0);
+    put_no(key, id.no);
+}
+
+pub(super) fn parse_id(bytes: &[u8]) -> Option<DeliveryId> {
+    let (hook, no) = bytes.split_first_chunk::<8>()?;
+    Some(DeliveryId { hook: HookId(u64::from_be_bytes(*hook)), no: parse_no(no)? })
+}
+
+fn put_no(key: &mut BytesMut, no: DeliveryNo) {
     key.put_u64(no.event.0);
     key.put_u16(no.round);
 }
 
-pub(super) fn parse_no(bytes: &[u8]) -> Option<DeliveryNo> {
+fn parse_no(bytes: &[u8]) -> Option<DeliveryNo> {
     let (event, round) = bytes.split_first_chunk::<8>()?;
     let round = u16::from_be_bytes(round.try_into().ok()?);
     Some(DeliveryNo { event: EventNo(u64::from_be_bytes(*event)), round })

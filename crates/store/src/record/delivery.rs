@@ -1,11 +1,12 @@
 //! How events, deliveries and their counts are written.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use minicbor::Decoder;
-use reveille_core::delivery::hook::Tally;
-use reveille_core::delivery::id::{DeliveryNo, EventNo};
+use reveille_core::delivery::hook::{HookId, Tally};
+use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::delivery::lane::Lane;
 use reveille_core::delivery::{Attempt, Death, Delivery, Phase};
 use reveille_core::event::EventType;
@@ -315,6 +316,51 @@ pub fn decode_lane(value: &[u8]) -> Result<Lane, RecordError> {
     Ok(lane)
 }
 
+/// Writes which deliveries began together: by hook, how far its events are from the first of all.
+/// None of them is a repetition.
+pub fn encode_lot(ids: &[DeliveryId]) -> Bytes {
+    let mut by_hook: BTreeMap<HookId, Vec<u64>> = BTreeMap::new();
+    let first = ids.iter().map(|id| id.no.event.0).min().unwrap_or(0);
+    for id in ids {
+        by_hook.entry(id.hook).or_default().push(id.no.event.0 - first);
+    }
+    let len = |count: usize| u64::try_from(count).unwrap_or(0);
+    finish(16 + 8 * by_hook.len() + 2 * ids.len(), |out| {
+        out.map(2)?.u32(0)?.u64(first)?.u32(1)?.array(len(by_hook.len()))?;
+        for (hook, events) in &by_hook {
+            out.array(1 + len(events.len()))?.u64(hook.0)?;
+            for event in events {
+                out.u64(*event)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Reads which deliveries began together.
+pub fn decode_lot(value: &[u8]) -> Result<Vec<DeliveryId>, RecordError> {
+    let (mut first, mut ids) = (0, Vec::new());
+    fields(&mut Decoder::new(value), |field, input| {
+        match field {
+            0 => first = input.u64()?,
+            1 => {
+                for _ in 0..input.array()?.unwrap_or(0) {
+                    let events = input.array()?.unwrap_or(0).saturating_sub(1);
+                    let hook = HookId(input.u64()?);
+                    for _ in 0..events {
+                        let event = EventNo(first.saturating_add(input.u64()?));
+                        ids.push(DeliveryId { hook, no: DeliveryNo { event, round: 0 } });
+                    }
+                }
+            }
+            _ => input.skip()?,
+        }
+        Ok(())
+    })
+    .map_err(|why| damaged("lot", &why))?;
+    Ok(ids)
+}
+
 fn damaged(what: &'static str, why: &minicbor::decode::Error) -> RecordError {
     RecordError { what, why: why.to_string() }
 }
@@ -369,6 +415,23 @@ mod tests {
         for cut in 0..whole.len() {
             assert!(decode_delivery(&whole[..cut]).is_err(), "cut at {cut}");
         }
+    }
+
+    #[test]
+    fn lots_read_back_and_damage_is_an_error() {
+        let id = |hook, event| DeliveryId {
+            hook: HookId(hook),
+            no: DeliveryNo { event: EventNo(event), round: 0 },
+        };
+        let lot = [id(1, 70_000), id(1, 70_999), id(2, 70_001), id(u64::MAX, 69_000)];
+        let whole = encode_lot(&lot);
+        assert_eq!(decode_lot(&whole), Ok(lot.to_vec()));
+        for cut in 0..whole.len() {
+            assert!(decode_lot(&whole[..cut]).is_err(), "cut at {cut}");
+        }
+        assert_eq!(decode_lot(&encode_lot(&[])), Ok(vec![]));
+        let hundred: Vec<_> = (0..100).map(|event| id(7, 1_000_000 + event)).collect();
+        assert!(encode_lot(&hundred).len() < 200, "a lot is small");
     }
 
     #[test]
