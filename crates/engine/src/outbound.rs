@@ -32,6 +32,7 @@ use crate::spans::{self, Begun, Spans};
 use crate::touches::Touches;
 use crate::{due, engine, reading, task};
 pub(crate) use complaints::Complaints;
+use reports::{Outcome, Report};
 pub(crate) use reports::{Reports, write_down};
 
 /// Everything that telling takes.
@@ -138,9 +139,10 @@ impl Outbound {
             if let Some(span) = span {
                 self.end_span(span, &notice, &ended);
             }
-            self.report(&Command::Ended(ended)).await;
+            self.reports.push(Report { outcome: Outcome::Told(ended), errand });
+        } else {
+            self.shared.outbox.ended(&errand, slow);
         }
-        self.shared.outbox.ended(&errand, slow);
     }
 
     /// Sends a notice and waits for its answer; one that takes long makes room for others.

@@ -298,15 +298,28 @@ pub struct Ended {
     pub error: Option<Arc<str>>,
 }
 
+/// Attempts were answered, or failed.
+pub(super) fn ended(txn: &mut Txn<'_>, all: &[Ended]) -> Result<Answer, Missing> {
+    let mut wanted = Vec::new();
+    for one in all {
+        match answered(txn, one) {
+            Ok(()) => {}
+            // Whatever the others lack is asked for along with it.
+            Err(Missing::Wanted(more)) => wanted.extend(more),
+            Err(damaged) => return Err(damaged),
+        }
+    }
+    if wanted.is_empty() { Ok(Answer::Done) } else { Err(Missing::Wanted(wanted)) }
+}
+
 /// An attempt was answered, or failed.
-pub(super) fn answered(txn: &mut Txn<'_>, ended: &Ended) -> Result<Answer, Missing> {
+fn answered(txn: &mut Txn<'_>, ended: &Ended) -> Result<(), Missing> {
     let Ended { told, answer, error } = ended;
     let (epoch, attempt) = (told.epoch, told.attempt);
     let input = Input::Answered { epoch, attempt, answer: answer.clone() };
     let key = &told.consumer;
     if key.path.is_none() {
-        lease::moved(txn, key, &input, error.as_ref())?;
-        return Ok(Answer::Done);
+        return lease::moved(txn, key, &input, error.as_ref());
     }
     if let Some(present) = present(txn, key)? {
         let Present { subscription, mut enrolled, tails } = present;
@@ -319,7 +332,7 @@ pub(super) fn answered(txn: &mut Txn<'_>, ended: &Ended) -> Result<Answer, Missi
             txn.keep(key, enrolled);
         }
     }
-    Ok(Answer::Done)
+    Ok(())
 }
 
 /// Remembers what went wrong with the current wake.
