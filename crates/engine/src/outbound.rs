@@ -353,6 +353,20 @@ pub(crate) fn enrolled(reader: &Reader, key: &ConsumerKey) -> Result<Option<Enro
     read.map_err(|error| Failure::Damaged(error.to_string()))
 }
 
+/// The streams of a subscription that have a mark in its backlog, or as many as a notice names.
+fn marked(
+    reader: &Reader,
+    subscription: &Subscription,
+    enrolled: &Enrolled,
+) -> Result<Vec<StreamPath>, Failure> {
+    if let Some(marked) = &enrolled.marked {
+        return Ok(marked.clone());
+    }
+    let (from, to) = keys::backlogs(subscription.id);
+    let marks = reader.keys(&from, &to, NOTICE_STREAMS_MAX).map_err(reading::damaged)?;
+    Ok(marks.iter().filter_map(|key| keys::parse_linked(key)).collect())
+}
+
 /// The streams that a consumer is to be told of.
 pub fn streams(
     reader: &Reader,
@@ -375,9 +389,7 @@ pub fn streams(
             }
         }
         Dialect::Leases => {
-            let (from, to) = keys::backlogs(subscription.id);
-            let marks = reader.keys(&from, &to, NOTICE_STREAMS_MAX).map_err(reading::damaged)?;
-            for path in marks.iter().filter_map(|key| keys::parse_linked(key)) {
+            for path in marked(reader, subscription, enrolled)? {
                 let key = keys::link(subscription.id, &path);
                 let Some(value) = reader.get(&key).map_err(reading::damaged)? else { continue };
                 let linked = record::decode_link(&value)

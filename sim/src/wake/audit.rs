@@ -34,6 +34,7 @@ impl Wakes {
         }
         for subscription in seen.subscriptions.values() {
             marks_are_complete(seen, subscription)?;
+            marks_are_known(seen, subscription)?;
         }
         Ok(())
     }
@@ -209,6 +210,20 @@ fn marks_are_complete(seen: &Snapshot, subscription: &Subscription) -> Checked {
         return Err(violated(format!("L1: {key:?} has work and does not exist")));
     }
     Ok(())
+}
+
+/// What a consumer says of its marks is true.
+fn marks_are_known(seen: &Snapshot, subscription: &Subscription) -> Checked {
+    let key = ConsumerKey { subscription: subscription.id, path: None };
+    let Some(known) = seen.consumers.get(&key).and_then(|it| it.marked.as_ref()) else {
+        return Ok(());
+    };
+    let marks = seen.backlog.iter().filter(|(id, _)| *id == subscription.id).map(|(_, path)| path);
+    if known.iter().eq(marks.clone()) {
+        return Ok(());
+    }
+    let marks: Vec<&StreamPath> = marks.collect();
+    Err(violated(format!("{key:?} believes in marks of {known:?}, and there are {marks:?}")))
 }
 
 /// Whether work waits to be claimed.
