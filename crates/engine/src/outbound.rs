@@ -8,6 +8,7 @@ mod reports;
 use std::sync::Arc;
 
 use reveille_core::consumer::{Answer as Ending, Dialect, Phase, Stage};
+use reveille_core::delivery::hook::Hook;
 use reveille_core::subscription::{Subscription, Target, Timings};
 use reveille_core::trace::Trace;
 use reveille_core::{Millis, Offset, StreamPath};
@@ -59,6 +60,12 @@ struct Prepared {
     span: Option<Begun>,
 }
 
+/// Whose errand it is.
+enum Whose {
+    Subscription(Arc<Subscription>),
+    Hook(Arc<Hook>),
+}
+
 /// Why nothing came back: a kind to count, and a sentence to keep.
 struct Unsent {
     kind: &'static str,
@@ -95,35 +102,44 @@ impl Outbound {
     fn set_out(self: &Arc<Outbound>) -> bool {
         let errands = self.shared.outbox.next_few(SET_OUT_MAX);
         let full = errands.len() == SET_OUT_MAX;
-        // One look at the hooks for all of them.
-        let mut bound = Vec::with_capacity(errands.len());
-        if !errands.is_empty() {
-            let partition = self.shared.lock();
-            for errand in errands {
-                let hook = match &errand {
-                    Errand::Tell(_) => None,
-                    Errand::Deliver(job) => partition.registry.hooks.get(job.id.hook).cloned(),
-                };
-                bound.push((errand, hook));
-            }
-        }
-        for (errand, hook) in bound {
-            match (errand, hook) {
-                (Errand::Tell(told), _) => drop(tokio::spawn(self.clone().attempt(told))),
-                (Errand::Deliver(job), Some(hook)) => {
+        for (errand, whose) in self.look_up(errands) {
+            match (errand, whose) {
+                (Errand::Tell(told), Some(Whose::Subscription(subscription))) => {
+                    tokio::spawn(self.clone().attempt(told, subscription));
+                }
+                (Errand::Deliver(job), Some(Whose::Hook(hook))) => {
                     tokio::spawn(self.clone().deliver(job, hook));
                 }
-                // Its hook has ended, and so has it.
-                (errand, None) => self.shared.outbox.ended(&errand, false),
+                // Whose it was has ended, and so has it.
+                (errand, _) => self.shared.outbox.ended(&errand, false),
             }
         }
         full
     }
 
-    async fn attempt(self: Arc<Outbound>, told: Told) {
+    /// Whose errands these are: one look for all of them.
+    fn look_up(&self, errands: Vec<Errand>) -> Vec<(Errand, Option<Whose>)> {
+        if errands.is_empty() {
+            return Vec::new();
+        }
+        let partition = self.shared.lock();
+        let registry = &partition.registry;
+        let looked_up = errands.into_iter().map(|errand| {
+            let whose = match &errand {
+                Errand::Tell(told) => {
+                    registry.get(told.consumer.subscription).cloned().map(Whose::Subscription)
+                }
+                Errand::Deliver(job) => registry.hooks.get(job.id.hook).cloned().map(Whose::Hook),
+            };
+            (errand, whose)
+        });
+        looked_up.collect()
+    }
+
+    async fn attempt(self: Arc<Outbound>, told: Told, subscription: Arc<Subscription>) {
         let mut slow = false;
         let errand = Errand::Tell(told.clone());
-        if let Some(prepared) = self.prepare(&told) {
+        if let Some(prepared) = self.prepare(&told, subscription) {
             let Prepared { notice, destination, span } = prepared;
             let started = notice.now;
             if told.attempt == 1 {
@@ -247,8 +263,7 @@ impl Outbound {
     }
 
     /// What is to be said, if the attempt is still to be made; and to whom.
-    fn prepare(&self, told: &Told) -> Option<Prepared> {
-        let subscription = self.shared.lock().registry.get(told.consumer.subscription).cloned()?;
+    fn prepare(&self, told: &Told, subscription: Arc<Subscription>) -> Option<Prepared> {
         let reader = self.shared.state.reader();
         let now = self.clock.now();
         let found = current(&reader, &subscription, told, now, &self.shared.touches);
@@ -263,7 +278,6 @@ impl Outbound {
             return None;
         };
         let destination = Destination::parse(url, &self.rules);
-        let now = self.clock.now();
         let token = self.keyring.mint(
             &subscription,
             told.consumer.path.as_ref(),
