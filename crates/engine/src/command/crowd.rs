@@ -153,7 +153,6 @@ pub(super) fn want(
         wanted.push(keys::consumer(&consumer::key_of(subscription, path)));
         if subscription.asked.dialect == Dialect::Leases {
             wanted.push(keys::link(subscription.id, path));
-            wanted.push(keys::backlog(subscription.id, path));
         }
         if let Target::Pull(wake_stream) = &subscription.asked.target {
             wanted.push(keys::stream(&subscription.tenant, wake_stream));

@@ -1,7 +1,8 @@
 //! Subscriptions that are one consumer over many streams, whose links are kept apart from it.
 //!
 //! A stream of such a subscription has a link once it has grown after the subscription began, or
-//! was named; and a mark in the backlog while it has more than was acknowledged.
+//! was named; and a mark while it has more than was acknowledged. A few marks are kept with the
+//! consumer, many are keys of the backlog.
 
 use std::sync::Arc;
 
@@ -25,8 +26,10 @@ use crate::failure::{Failure, Refused};
 use crate::limits::NOTICE_STREAMS_MAX;
 use crate::txn::{Missing, Txn};
 
-/// As many streams with a mark are kept with their consumer: nobody has to look for them.
+/// As many marks are kept with their consumer: nobody has to look for them.
 const MARKED_MAX: usize = 4;
+/// Marks that are keys go back to their consumer when no more than this are left.
+const MARKED_AGAIN_MAX: usize = 2;
 
 /// What a worker asks of its lease.
 #[derive(Debug, Clone)]
@@ -104,13 +107,13 @@ pub(super) fn grown(
     if is_wake_stream(subscription, path) {
         return Ok(());
     }
-    let (mark, key) = (keys::backlog(subscription.id, path), key_of(subscription));
-    let (known, is_set) = (txn.linked(subscription, path), txn.is_set(&mark));
-    if known.is_err() || is_set.is_err() {
+    let key = key_of(subscription);
+    let (known, stored) = (txn.linked(subscription, path), txn.consumer(&key));
+    if known.is_err() || stored.is_err() {
         // What is missing is asked for at once.
-        txn.want(&[mark.clone(), keys::link(subscription.id, path), keys::consumer(&key)])?;
+        txn.want(&[keys::link(subscription.id, path), keys::consumer(&key)])?;
     }
-    let (known, is_set) = (known?, is_set?);
+    let (known, stored) = (known?, stored?);
     let linked = match known {
         Some(linked) if linked.stream == Some(head.id) => linked,
         Some(linked) if linked.stream.is_none() => Linked { stream: Some(head.id), ..linked },
@@ -121,20 +124,23 @@ pub(super) fn grown(
             Linked { stream: Some(head.id), acked, explicit: false }
         }
     };
+    let is_marked = match stored.as_ref().map(|it| &it.marked) {
+        None => false,
+        Some(Some(few)) => few.contains(path),
+        Some(None) => txn.is_set(&keys::backlog(subscription.id, path))?,
+    };
     // A mark that an earlier stream at this path left says nothing of this one.
-    let marked = is_set && known == Some(linked);
-    if Some(head.tail) <= linked.acked || marked {
+    let is_current = is_marked && known == Some(linked);
+    if Some(head.tail) <= linked.acked || is_current {
         return Ok(());
     }
     if known != Some(linked) {
         txn.set_link(subscription, path, linked);
     }
-    if !is_set {
-        txn.set(mark, Bytes::new());
-    }
-    let stored = txn.consumer(&key)?;
     let mut enrolled = stored.clone().unwrap_or_else(fresh);
-    note_mark(&mut enrolled, path);
+    if !is_marked {
+        mark(txn, subscription, &mut enrolled, path);
+    }
     let (consumer, tails) = (&enrolled.consumer, Tails(Vec::new()));
     enrolled.consumer = step(txn, subscription, &key, consumer, &tails, true, &Input::Appended)
         .expect("growth is never refused");
@@ -147,35 +153,43 @@ fn fresh() -> Enrolled {
     Enrolled { marked: Some(Vec::new()), ..enrolled }
 }
 
-/// Takes note of a stream that has a mark now.
-fn note_mark(enrolled: &mut Enrolled, path: &StreamPath) {
-    let Some(marked) = &mut enrolled.marked else {
-        return;
-    };
-    if let Err(at) = marked.binary_search(path) {
-        marked.insert(at, path.clone());
+/// Marks a stream that has no mark: with the consumer, or by a key once there are many.
+fn mark(
+    txn: &mut Txn<'_>,
+    subscription: &Subscription,
+    enrolled: &mut Enrolled,
+    path: &StreamPath,
+) {
+    if let Some(few) = &mut enrolled.marked {
+        let at = few.binary_search(path).unwrap_or_else(|at| at);
+        few.insert(at, path.clone());
+        if few.len() <= MARKED_MAX {
+            return;
+        }
     }
-    if marked.len() > MARKED_MAX {
-        enrolled.marked = None;
+    let many = enrolled.marked.take().unwrap_or_else(|| vec![path.clone()]);
+    for path in &many {
+        txn.set(keys::backlog(subscription.id, path), Bytes::new());
     }
 }
 
-/// Takes a stream's mark off, wherever it is known.
+/// Takes a stream's mark off.
 fn unmark(
     txn: &mut Txn<'_>,
     subscription: &Subscription,
     path: &StreamPath,
 ) -> Result<(), Missing> {
-    txn.remove(&keys::backlog(subscription.id, path));
     let key = key_of(subscription);
-    if let Some(stored) = txn.consumer(&key)? {
-        let mut enrolled = stored.clone();
-        if let Some(marked) = &mut enrolled.marked {
-            marked.retain(|it| it != path);
-        }
-        if enrolled != stored {
-            txn.keep(&key, Some(&stored), enrolled);
-        }
+    let Some(stored) = txn.consumer(&key)? else {
+        return Ok(());
+    };
+    let mut enrolled = stored.clone();
+    match &mut enrolled.marked {
+        Some(few) => few.retain(|it| it != path),
+        None => txn.remove(&keys::backlog(subscription.id, path)),
+    }
+    if enrolled != stored {
+        txn.keep(&key, Some(&stored), enrolled);
     }
     Ok(())
 }
@@ -296,6 +310,7 @@ fn step_with(
     named: &[StreamPath],
     input: &Input,
 ) -> Result<Result<(), Rejected>, Missing> {
+    let by_key = enrolled.marked.is_none();
     let view = view(txn, subscription, enrolled.marked.as_ref(), named)?;
     enrolled.consumer.links = view.links;
     let (consumer, more) = (&enrolled.consumer, !view.complete);
@@ -306,18 +321,26 @@ fn step_with(
     let mut marked = view.strays;
     let links = enrolled.consumer.links.iter().zip(&stepped.links);
     for (((before, after), (_, tail)), seen) in links.zip(&view.tails.0).zip(&view.seen) {
-        if seen.marked && *tail <= after.acked {
-            txn.remove(&keys::backlog(subscription.id, &after.path));
-        } else if seen.marked {
+        if seen.marked && *tail > after.acked {
             marked.push(after.path.clone());
+        } else if seen.marked && by_key {
+            txn.remove(&keys::backlog(subscription.id, &after.path));
         }
         if before.acked != after.acked {
             let (stream, acked, explicit) = (after.stream, after.acked, seen.explicit);
             txn.set_link(subscription, &after.path, Linked { stream, acked, explicit });
         }
     }
-    marked.sort_unstable();
-    enrolled.marked = (view.complete && marked.len() <= MARKED_MAX).then_some(marked);
+    if by_key && view.complete && marked.len() <= MARKED_AGAIN_MAX {
+        for path in &marked {
+            txn.remove(&keys::backlog(subscription.id, path));
+        }
+        marked.sort_unstable();
+        enrolled.marked = Some(marked);
+    } else if !by_key {
+        marked.sort_unstable();
+        enrolled.marked = Some(marked);
+    }
     stepped.links.clear();
     enrolled.consumer = stepped;
     Ok(Ok(()))

@@ -26,8 +26,8 @@ pub struct Enrolled {
     pub failures: u64,
     /// The trace that its current wake belongs to: trace id and span id.
     pub trace: Option<[u8; 24]>,
-    /// The streams with a mark in the backlog, in order, where a subscription is one consumer;
-    /// `None` if they are many, or not known: then their marks are looked for.
+    /// The streams with more than was acknowledged, in order, where a subscription is one consumer;
+    /// `None` if they are many: then each has a key in the backlog.
     pub marked: Option<Vec<StreamPath>>,
 }
 
