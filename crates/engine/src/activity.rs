@@ -41,8 +41,14 @@ impl Activity {
 }
 
 impl Txn<'_> {
-    /// Keeps a consumer, with an entry in the due index for when something must happen by itself.
-    pub(crate) fn keep(&mut self, key: &ConsumerKey, mut enrolled: Enrolled) {
+    /// Keeps a consumer that was kept as `before` so far, with an entry in the due index for when
+    /// something must happen by itself.
+    pub(crate) fn keep(
+        &mut self,
+        key: &ConsumerKey,
+        before: Option<&Enrolled>,
+        mut enrolled: Enrolled,
+    ) {
         let due = Due::Consumer(key.clone());
         match (enrolled.timer_at, enrolled.consumer.deadline()) {
             (Some(at), None) => {
@@ -60,14 +66,11 @@ impl Txn<'_> {
             }
             (None, None) => {}
         }
-        let stored = keys::consumer(key);
-        // Whoever keeps a consumer has read it before.
-        let before = self.kept(&stored).ok().flatten();
-        if is_caused_now(before.as_ref(), &enrolled) {
+        if is_caused_now(before, &enrolled) {
             enrolled.trace = self.trace.map(Trace::to_bytes);
         }
-        self.note_move(key.subscription, before.as_ref(), Some(&enrolled));
-        self.set(stored, record::encode_consumer(&enrolled));
+        self.note_move(key.subscription, before, Some(&enrolled));
+        self.set(keys::consumer(key), record::encode_consumer(&enrolled));
     }
 
     /// A consumer's entry of the due index is taken out, although the consumer is of no use any

@@ -132,8 +132,8 @@ pub enum Command {
         /// What.
         request: LeaseRequest,
     },
-    /// An attempt to tell a consumer has ended.
-    Ended(Ended),
+    /// Attempts to tell consumers have ended.
+    Ended(Vec<Ended>),
     /// A consumer's time has come, perhaps.
     Timer {
         /// The key in the due index.
@@ -349,6 +349,7 @@ pub(crate) fn weight(command: &Command) -> usize {
             Command::EditStreams { add, .. } => add.len() * 128,
             Command::Ingest(ingest) => ingest.words.len() + ingest.events.len() * 512,
             Command::Sweep { found } => found.len() * 128,
+            Command::Ended(all) => all.len() * SMALL,
             Command::Delivered(all) => all.len() * SMALL,
             Command::LotTimer { open, .. } => open.len() * SMALL,
             Command::Hook { .. }
@@ -361,7 +362,6 @@ pub(crate) fn weight(command: &Command) -> usize {
             | Command::Touch { .. }
             | Command::Unsubscribe { .. }
             | Command::Lease { .. }
-            | Command::Ended(_)
             | Command::Timer { .. }
             | Command::Install { .. }
             | Command::Key(_)
@@ -392,7 +392,7 @@ pub(crate) fn decide(command: &Command, txn: &mut Txn<'_>) -> Decided {
         }
         Command::Report(report) => callback::decide(txn, report),
         Command::Lease { tenant, name, request } => lease::decide(txn, tenant, name, request),
-        Command::Ended(ended) => consumer::answered(txn, ended).map(Ok),
+        Command::Ended(all) => consumer::ended(txn, all).map(Ok),
         Command::Timer { key, consumer, in_flight } => {
             consumer::timer(txn, key, consumer, in_flight).map(Ok)
         }

@@ -9,6 +9,7 @@ mod reports;
 use std::sync::Arc;
 
 use reveille_core::consumer::{Answer as Ending, Dialect, Phase, Stage};
+use reveille_core::delivery::hook::Hook;
 use reveille_core::subscription::{Subscription, Target, Timings};
 use reveille_core::trace::Trace;
 use reveille_core::{Millis, Offset, StreamPath};
@@ -35,6 +36,7 @@ use crate::touches::Touches;
 use crate::{due, engine, reading, task};
 pub(crate) use addresses::Addresses;
 pub(crate) use complaints::Complaints;
+use reports::{Outcome, Report};
 pub(crate) use reports::{Reports, write_down};
 
 /// Everything that telling takes.
@@ -61,6 +63,12 @@ struct Prepared {
     notice: Notice,
     destination: Result<Destination, DestinationError>,
     span: Option<Begun>,
+}
+
+/// Whose errand it is.
+enum Whose {
+    Subscription(Arc<Subscription>),
+    Hook(Arc<Hook>),
 }
 
 /// Why nothing came back: a kind to count, and a sentence to keep.
@@ -126,35 +134,44 @@ impl Outbound {
             Some(time) => Next::At(time),
             None => Next::WhenReady,
         };
-        // One look at the hooks for all of them.
-        let mut bound = Vec::with_capacity(errands.len());
-        if !errands.is_empty() {
-            let partition = self.shared.lock();
-            for errand in errands {
-                let hook = match &errand {
-                    Errand::Tell(_) => None,
-                    Errand::Deliver(job) => partition.registry.hooks.get(job.id.hook).cloned(),
-                };
-                bound.push((errand, hook));
-            }
-        }
-        for (errand, hook) in bound {
-            match (errand, hook) {
-                (Errand::Tell(told), _) => drop(tokio::spawn(self.clone().attempt(told))),
-                (Errand::Deliver(job), Some(hook)) => {
+        for (errand, whose) in self.look_up(errands) {
+            match (errand, whose) {
+                (Errand::Tell(told), Some(Whose::Subscription(subscription))) => {
+                    tokio::spawn(self.clone().attempt(told, subscription));
+                }
+                (Errand::Deliver(job), Some(Whose::Hook(hook))) => {
                     tokio::spawn(self.clone().deliver(job, hook));
                 }
-                // Its hook has ended, and so has it.
-                (errand, None) => self.shared.outbox.ended(&errand, false),
+                // Whose it was has ended, and so has it.
+                (errand, _) => self.shared.outbox.ended(&errand, false),
             }
         }
         next
     }
 
-    async fn attempt(self: Arc<Outbound>, told: Told) {
+    /// Whose errands these are: one look for all of them.
+    fn look_up(&self, errands: Vec<Errand>) -> Vec<(Errand, Option<Whose>)> {
+        if errands.is_empty() {
+            return Vec::new();
+        }
+        let partition = self.shared.lock();
+        let registry = &partition.registry;
+        let looked_up = errands.into_iter().map(|errand| {
+            let whose = match &errand {
+                Errand::Tell(told) => {
+                    registry.get(told.consumer.subscription).cloned().map(Whose::Subscription)
+                }
+                Errand::Deliver(job) => registry.hooks.get(job.id.hook).cloned().map(Whose::Hook),
+            };
+            (errand, whose)
+        });
+        looked_up.collect()
+    }
+
+    async fn attempt(self: Arc<Outbound>, told: Told, subscription: Arc<Subscription>) {
         let mut slow = false;
         let errand = Errand::Tell(told.clone());
-        if let Some(prepared) = self.prepare(&told) {
+        if let Some(prepared) = self.prepare(&told, subscription) {
             let Prepared { notice, destination, span } = prepared;
             let started = notice.now;
             self.shares.count(&notice.subscription.tenant, shares::ATTEMPT);
@@ -171,9 +188,10 @@ impl Outbound {
             if let Some(span) = span {
                 self.end_span(span, &notice, &ended);
             }
-            self.report(&Command::Ended(ended)).await;
+            self.reports.push(Report { outcome: Outcome::Told(ended), errand });
+        } else {
+            self.shared.outbox.ended(&errand, slow);
         }
-        self.shared.outbox.ended(&errand, slow);
     }
 
     /// Sends a notice and waits for its answer; one that takes long makes room for others.
@@ -278,8 +296,7 @@ impl Outbound {
     }
 
     /// What is to be said, if the attempt is still to be made; and to whom.
-    fn prepare(&self, told: &Told) -> Option<Prepared> {
-        let subscription = self.shared.lock().registry.get(told.consumer.subscription).cloned()?;
+    fn prepare(&self, told: &Told, subscription: Arc<Subscription>) -> Option<Prepared> {
         let reader = self.shared.state.reader();
         let now = self.clock.now();
         let found = current(&reader, &subscription, told, now, &self.shared.touches);
@@ -294,7 +311,6 @@ impl Outbound {
             return None;
         };
         let destination = Destination::parse(url, &self.rules);
-        let now = self.clock.now();
         let token = self.keyring.mint(
             &subscription,
             told.consumer.path.as_ref(),
@@ -384,6 +400,20 @@ pub(crate) fn enrolled(reader: &Reader, key: &ConsumerKey) -> Result<Option<Enro
     read.map_err(|error| Failure::Damaged(error.to_string()))
 }
 
+/// The streams of a subscription that have a mark in its backlog, or as many as a notice names.
+fn marked(
+    reader: &Reader,
+    subscription: &Subscription,
+    enrolled: &Enrolled,
+) -> Result<Vec<StreamPath>, Failure> {
+    if let Some(marked) = &enrolled.marked {
+        return Ok(marked.clone());
+    }
+    let (from, to) = keys::backlogs(subscription.id);
+    let marks = reader.keys(&from, &to, NOTICE_STREAMS_MAX).map_err(reading::damaged)?;
+    Ok(marks.iter().filter_map(|key| keys::parse_linked(key)).collect())
+}
+
 /// The streams that a consumer is to be told of.
 pub fn streams(
     reader: &Reader,
@@ -406,9 +436,7 @@ pub fn streams(
             }
         }
         Dialect::Leases => {
-            let (from, to) = keys::backlogs(subscription.id);
-            let marks = reader.keys(&from, &to, NOTICE_STREAMS_MAX).map_err(reading::damaged)?;
-            for path in marks.iter().filter_map(|key| keys::parse_linked(key)) {
+            for path in marked(reader, subscription, enrolled)? {
                 let key = keys::link(subscription.id, &path);
                 let Some(value) = reader.get(&key).map_err(reading::damaged)? else { continue };
                 let linked = record::decode_link(&value)

@@ -13,7 +13,7 @@
 //! | `06` subscription | tenant, `00`, dialect `u8`, name | [`Subscription`](reveille_core::subscription::Subscription) as CBOR |
 //! | `07` consumer | subscription id `u64`, path (none where a subscription is one consumer) | [`Enrolled`](crate::record::Enrolled) as CBOR |
 //! | `08` link | subscription id `u64`, path | how far a stream is processed, as CBOR |
-//! | `09` backlog | subscription id `u64`, path | empty: the stream has more than was acknowledged |
+//! | `09` backlog | subscription id `u64`, path | empty: the stream has more than was acknowledged, and its subscription has many such streams |
 //! | `0a` follower | tenant, `00`, path, `00`, subscription id `u64`, path of its consumer | empty: the consumer follows the stream by name |
 //! | `0b` key | SHA-256 of the key (32) | [`Key`](reveille_core::key::Key) as CBOR; in the first partition |
 //! | `0c` crowd | stream id `u64` | [`Crowd`](reveille_core::crowd::Crowd) as CBOR: who is still to be told that the stream grew |

@@ -34,6 +34,7 @@ impl Wakes {
         }
         for subscription in seen.subscriptions.values() {
             marks_are_complete(seen, subscription)?;
+            marks_are_in_one_place(seen, subscription)?;
         }
         Ok(())
     }
@@ -207,6 +208,20 @@ fn marks_are_complete(seen: &Snapshot, subscription: &Subscription) -> Checked {
     let key = ConsumerKey { subscription: subscription.id, path: None };
     if seen.has_backlog(subscription.id) && !seen.consumers.contains_key(&key) {
         return Err(violated(format!("L1: {key:?} has work and does not exist")));
+    }
+    Ok(())
+}
+
+/// Marks are with their consumer, in order and few; or they are keys.
+fn marks_are_in_one_place(seen: &Snapshot, subscription: &Subscription) -> Checked {
+    let key = ConsumerKey { subscription: subscription.id, path: None };
+    let Some(few) = seen.consumers.get(&key).and_then(|it| it.marked.as_ref()) else {
+        return Ok(());
+    };
+    let by_key = seen.marks.iter().filter(|(id, _)| *id == subscription.id).count();
+    if by_key > 0 || few.len() > 4 || !few.is_sorted_by(|left, right| left < right) {
+        let what = format!("{key:?} has marks {few:?} and {by_key} by key");
+        return Err(violated(what));
     }
     Ok(())
 }

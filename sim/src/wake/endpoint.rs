@@ -21,14 +21,16 @@ use crate::world::{Checked, violated};
 
 /// An attempt that is on its way.
 pub(crate) struct Post {
-    id: u64,
     told: Told,
     streams: Vec<NoticeStream>,
     sent_at: Millis,
     plan: Plan,
-    /// The answer is being written down.
-    answered: bool,
+    /// Its answer is being written down, together with these.
+    lot: Option<u64>,
 }
+
+/// Answers that are written down together.
+const LOT_MAX: usize = 4;
 
 /// What an endpoint makes of a notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,9 +92,8 @@ impl Wakes {
             let primary = enrolled.primary.map_or(0, |id| id.0);
             self.wake_agent(&subscription, &told, wake_id, primary, streams.clone());
         }
-        let id = self.next_number();
-        let (sent_at, answered) = (self.base.now, false);
-        self.posts.push(Post { id, told, streams, sent_at, plan, answered });
+        let sent_at = self.base.now;
+        self.posts.push(Post { told, streams, sent_at, plan, lot: None });
         Ok(true)
     }
 
@@ -126,40 +127,59 @@ impl Wakes {
         }
     }
 
-    /// An endpoint answers, or has taken too long.
+    /// Endpoints answer, or have taken too long; what came of a few is written down together.
     pub(crate) fn answer(&mut self) -> Checked<bool> {
         let open: Vec<usize> =
-            (0..self.posts.len()).filter(|at| !self.posts[*at].answered).collect();
+            (0..self.posts.len()).filter(|at| self.posts[*at].lot.is_none()).collect();
         if open.is_empty() {
             return Ok(false);
         }
-        let index = *self.base.random.pick(&open);
-        let twice = !self.base.honest && self.base.random.one_in(10);
-        let (now, timeout) = (self.base.now, self.timings.webhook_timeout_ms);
-        let post = &mut self.posts[index];
-        let late = post.sent_at + timeout <= now;
-        let (answer, error) = match post.plan {
-            _ if late => (Ending::Failed, Some("too late".into())),
-            Plan::Hang => return Ok(false),
-            Plan::Fail => (Ending::Failed, Some("answered 500".into())),
-            Plan::Accept => (Ending::Accepted, None),
-            Plan::Done => (Ending::Done(outbound::announced(&post.streams)), None),
-        };
-        post.answered = true;
-        let (told, owner) = (post.told.clone(), Owner::Post(post.id));
-        let command = Command::Ended(Ended { told, answer, error });
-        if twice {
-            self.send(Owner::Nobody, command.clone());
+        let lot = self.next_number();
+        let first = self.base.random.index(open.len());
+        let most = self.base.random.index(LOT_MAX) + 1;
+        let around = open.iter().cycle().skip(first).take(open.len().min(most));
+        let mut all = Vec::new();
+        for index in around {
+            if let Some((answer, error)) = self.ending(*index) {
+                let post = &mut self.posts[*index];
+                post.lot = Some(lot);
+                all.push(Ended { told: post.told.clone(), answer, error });
+            }
         }
-        self.send(owner, command);
+        if all.is_empty() {
+            return Ok(false);
+        }
+        if !self.base.honest && self.base.random.one_in(10) {
+            let some = self.base.random.index(all.len()) + 1;
+            self.send(Owner::Nobody, Command::Ended(all[..some].to_vec()));
+        }
+        if !self.base.honest && self.base.random.one_in(10) {
+            all.extend(all.first().cloned());
+        }
+        self.send(Owner::Posts(lot), Command::Ended(all));
         Ok(true)
     }
 
-    /// What came of an attempt is written down, or never will be.
-    pub(crate) fn answer_is_home(&mut self, id: u64) {
-        if let Some(index) = self.posts.iter().position(|post| post.id == id) {
-            let post = self.posts.remove(index);
-            self.life().shared.outbox.ended(&Errand::Tell(post.told.clone()), false);
+    /// How an attempt ends, if it does.
+    fn ending(&self, index: usize) -> Option<(Ending, Option<Arc<str>>)> {
+        let post = &self.posts[index];
+        let late = post.sent_at + self.timings.webhook_timeout_ms <= self.base.now;
+        match post.plan {
+            _ if late => Some((Ending::Failed, Some("too late".into()))),
+            Plan::Hang => None,
+            Plan::Fail => Some((Ending::Failed, Some("answered 500".into()))),
+            Plan::Accept => Some((Ending::Accepted, None)),
+            Plan::Done => Some((Ending::Done(outbound::announced(&post.streams)), None)),
+        }
+    }
+
+    /// What came of attempts is written down, or never will be.
+    pub(crate) fn answers_are_home(&mut self, lot: u64) {
+        let posts = std::mem::take(&mut self.posts);
+        let (home, open) = posts.into_iter().partition(|post| post.lot == Some(lot));
+        self.posts = open;
+        for Post { told, .. } in home {
+            self.life().shared.outbox.ended(&Errand::Tell(told), false);
         }
     }
 }

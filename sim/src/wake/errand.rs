@@ -20,8 +20,8 @@ pub(crate) enum Owner {
     Nobody,
     /// The due index.
     Worker,
-    /// An attempt that has ended.
-    Post(u64),
+    /// Attempts that have ended, by the number of their lot.
+    Posts(u64),
     /// Somebody who was woken.
     Agent(u64),
 }
@@ -182,7 +182,7 @@ impl Wakes {
                 self.base.tally.obligations += u64::from(outcome.is_ok());
                 self.base.worker.told(outcome.is_ok(), self.base.now);
             }
-            Owner::Post(id) => self.answer_is_home(id),
+            Owner::Posts(lot) => self.answers_are_home(lot),
             Owner::Agent(id) => self.agent_told(id, &errand.command, &outcome)?,
             Owner::Client | Owner::Nobody => {}
         }

@@ -24,7 +24,7 @@ pub(crate) struct Verdict {
     pub(crate) refuse: Option<&'static str>,
     /// It must be accepted, or not: everything that it depends on was durable.
     pub(crate) exactly: Option<bool>,
-    /// Nothing may follow from it: it is an answer to a wake that is over.
+    /// Nothing may follow from it: it answers wakes that are over.
     pub(crate) silent: bool,
     /// The streams that were at the paths it appends to.
     pub(crate) streams: Vec<Option<StreamId>>,
@@ -43,8 +43,9 @@ impl Wakes {
         let mut verdict = match command {
             Command::Report(report) => self.judge_report(report),
             Command::Lease { name, request, .. } => self.judge_lease(name, request),
-            Command::Ended(ended) => {
-                Verdict { silent: idle && self.is_over(&ended.told), ..Verdict::default() }
+            Command::Ended(all) => {
+                let over = all.iter().all(|ended| self.is_over(&ended.told));
+                Verdict { silent: idle && over, ..Verdict::default() }
             }
             _ => Verdict::default(),
         };

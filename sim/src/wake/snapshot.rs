@@ -23,7 +23,10 @@ pub(crate) struct Snapshot {
     pub(crate) subscriptions: BTreeMap<SubscriptionId, Subscription>,
     pub(crate) consumers: BTreeMap<ConsumerKey, Enrolled>,
     pub(crate) links: BTreeMap<(SubscriptionId, StreamPath), Linked>,
+    /// Streams with a mark, with their consumer or by a key;
     pub(crate) backlog: BTreeSet<(SubscriptionId, StreamPath)>,
+    /// and those by a key.
+    pub(crate) marks: BTreeSet<(SubscriptionId, StreamPath)>,
     pub(crate) followers: BTreeSet<(StreamPath, ConsumerKey)>,
     pub(crate) crowds: BTreeMap<StreamId, Crowd>,
     pub(crate) due: Vec<(Millis, Due)>,
@@ -68,6 +71,9 @@ impl Snapshot {
                 let consumer =
                     keys::parse_consumer(key).ok_or_else(|| failed("a consumer's key"))?;
                 let enrolled = record::decode_consumer(value).map_err(failed)?;
+                for path in enrolled.marked.iter().flatten() {
+                    self.backlog.insert((consumer.subscription, path.clone()));
+                }
                 self.consumers.insert(consumer, enrolled);
             }
             Some(0x08) => {
@@ -76,6 +82,7 @@ impl Snapshot {
             }
             Some(0x09) => {
                 self.backlog.insert((id, path()?));
+                self.marks.insert((id, path()?));
             }
             Some(0x0a) => {
                 let follower = parse_follower(key).ok_or_else(|| failed("a follower's key"))?;

@@ -93,7 +93,7 @@ pub(super) fn decide(txn: &mut Txn<'_>, report: &Report) -> Decided {
         if let Some(rejected) = write(txn, &subscription.tenant, key, &report.appends)? {
             return Ok(Err(rejected.into()));
         }
-        tails = consumer::refresh(txn, &subscription.tenant, key, &mut enrolled.consumer)?;
+        tails = consumer::refresh(txn, &subscription.tenant, key, &mut enrolled.consumer, None)?;
     }
     let input = callback(txn, report, &subscription.tenant)?;
     add_tails(txn, &subscription.tenant, &input, &mut tails)?;
@@ -121,7 +121,7 @@ pub(super) fn decide(txn: &mut Txn<'_>, report: &Report) -> Decided {
         trace: before.trace.map(Trace::from_bytes),
     };
     if enrolled != before {
-        txn.keep(key, enrolled);
+        txn.keep(key, Some(&before), enrolled);
     }
     Ok(Ok(Answer::Reported(Box::new(standing))))
 }

@@ -119,9 +119,8 @@ pub(super) fn primary_grown(
     before: Option<Offset>,
 ) -> Result<(), Missing> {
     let stored = txn.consumer(key)?;
-    let current = stored.as_ref().is_some_and(|it| it.primary == Some(head.id));
-    let enrolled = match stored {
-        Some(enrolled) if current => enrolled,
+    let enrolled = match &stored {
+        Some(enrolled) if enrolled.primary == Some(head.id) => enrolled.clone(),
         // It was virtual so far: everything before this was processed, or nothing was if the
         // stream is younger than the subscription. One of an earlier stream at this path goes on
         // counting its epochs.
@@ -133,11 +132,11 @@ pub(super) fn primary_grown(
                 txn.remove(&keys::follower(&subscription.tenant, &link.path, key));
             }
             let mut enrolled = Enrolled::new(Consumer::new(epoch, vec![link]), Some(head.id));
-            enrolled.timer_at = earlier.and_then(|it| it.timer_at);
+            enrolled.timer_at = earlier.as_ref().and_then(|it| it.timer_at);
             enrolled
         }
     };
-    follow_grown(txn, subscription, key, enrolled, path, head)
+    follow_grown(txn, subscription, key, stored.as_ref(), enrolled, path, head)
 }
 
 /// A stream that a consumer follows has grown.
@@ -145,12 +144,13 @@ fn follow_grown(
     txn: &mut Txn<'_>,
     subscription: &Subscription,
     key: &ConsumerKey,
+    stored: Option<&Enrolled>,
     mut enrolled: Enrolled,
     path: &StreamPath,
     head: &Head,
 ) -> Result<(), Missing> {
     let tails = if subscription.asked.economy.wake_if.is_some() {
-        refresh(txn, &subscription.tenant, key, &mut enrolled.consumer)?
+        refresh(txn, &subscription.tenant, key, &mut enrolled.consumer, None)?
     } else {
         Tails(vec![(path.clone(), Some(head.tail))])
     };
@@ -159,7 +159,7 @@ fn follow_grown(
         .expect("growth is never refused");
     if stepped != enrolled.consumer {
         enrolled.consumer = stepped;
-        txn.keep(key, enrolled);
+        txn.keep(key, stored, enrolled);
     }
     Ok(())
 }
@@ -212,10 +212,11 @@ fn follower_grown(
     head: &Head,
     follower: &Bytes,
 ) -> Result<(), Missing> {
-    let Some(mut enrolled) = txn.consumer(key)? else {
+    let Some(stored) = txn.consumer(key)? else {
         txn.remove(follower);
         return Ok(());
     };
+    let mut enrolled = stored.clone();
     let link = enrolled.consumer.links.iter_mut().find(|link| link.path == *path);
     let follows = match link {
         Some(link) if link.stream == Some(head.id) => true,
@@ -230,24 +231,36 @@ fn follower_grown(
         txn.remove(follower);
         return Ok(());
     }
-    follow_grown(txn, subscription, key, enrolled, path, head)
+    follow_grown(txn, subscription, key, Some(&stored), enrolled, path, head)
 }
 
 /// Brings a consumer's links up to date with what became of their streams: those that ended are
-/// followed no longer, those that began are taken note of. Returns where the others end.
+/// followed no longer, those that began are taken note of. Returns where the others end. The
+/// stream that the consumer is for may be known.
 pub(super) fn refresh(
     txn: &mut Txn<'_>,
     tenant: &Tenant,
     key: &ConsumerKey,
     consumer: &mut Consumer,
+    primary: Option<&Head>,
 ) -> Result<Tails, Missing> {
-    let heads: Vec<Bytes> =
-        consumer.links.iter().map(|link| keys::stream(tenant, &link.path)).collect();
-    txn.want(&heads)?;
     let mut tails = Vec::with_capacity(consumer.links.len());
     let mut kept = Vec::with_capacity(consumer.links.len());
+    let mut wanted = Vec::new();
     for mut link in std::mem::take(&mut consumer.links) {
-        let head = txn.live_head(tenant, &link.path)?.filter(|head| !head.soft_deleted);
+        let known = primary.filter(|_| key.path.as_ref() == Some(&link.path));
+        let head = match known {
+            Some(head) => Some(head.clone()),
+            None => match txn.live_head(tenant, &link.path) {
+                Ok(head) => head.filter(|head| !head.soft_deleted),
+                // Whatever the other links lack is asked for along with it.
+                Err(Missing::Wanted(more)) => {
+                    wanted.extend(more);
+                    continue;
+                }
+                Err(damaged) => return Err(damaged),
+            },
+        };
         match (link.stream, &head) {
             (Some(id), Some(head)) if id == head.id => {}
             (Some(_), _) => {
@@ -258,6 +271,9 @@ pub(super) fn refresh(
         }
         tails.push((link.path.clone(), head.map(|head| head.tail)));
         kept.push(link);
+    }
+    if !wanted.is_empty() {
+        return Err(Missing::Wanted(wanted));
     }
     consumer.links = kept;
     Ok(Tails(tails))
@@ -280,10 +296,10 @@ pub(super) fn present(txn: &mut Txn<'_>, key: &ConsumerKey) -> Result<Option<Pre
     };
     let head = txn.live_head(&subscription.tenant, path)?;
     let head = head.filter(|head| !head.soft_deleted && Some(head.id) == enrolled.primary);
-    if head.is_none() {
+    let Some(head) = head else {
         return Ok(None);
-    }
-    let tails = refresh(txn, &subscription.tenant, key, &mut enrolled.consumer)?;
+    };
+    let tails = refresh(txn, &subscription.tenant, key, &mut enrolled.consumer, Some(&head))?;
     Ok(Some(Present { subscription, enrolled, tails }))
 }
 
@@ -298,15 +314,28 @@ pub struct Ended {
     pub error: Option<Arc<str>>,
 }
 
+/// Attempts were answered, or failed.
+pub(super) fn ended(txn: &mut Txn<'_>, all: &[Ended]) -> Result<Answer, Missing> {
+    let mut wanted = Vec::new();
+    for one in all {
+        match answered(txn, one) {
+            Ok(()) => {}
+            // Whatever the others lack is asked for along with it.
+            Err(Missing::Wanted(more)) => wanted.extend(more),
+            Err(damaged) => return Err(damaged),
+        }
+    }
+    if wanted.is_empty() { Ok(Answer::Done) } else { Err(Missing::Wanted(wanted)) }
+}
+
 /// An attempt was answered, or failed.
-pub(super) fn answered(txn: &mut Txn<'_>, ended: &Ended) -> Result<Answer, Missing> {
+fn answered(txn: &mut Txn<'_>, ended: &Ended) -> Result<(), Missing> {
     let Ended { told, answer, error } = ended;
     let (epoch, attempt) = (told.epoch, told.attempt);
     let input = Input::Answered { epoch, attempt, answer: answer.clone() };
     let key = &told.consumer;
     if key.path.is_none() {
-        lease::moved(txn, key, &input, error.as_ref())?;
-        return Ok(Answer::Done);
+        return lease::moved(txn, key, &input, error.as_ref());
     }
     if let Some(present) = present(txn, key)? {
         let Present { subscription, mut enrolled, tails } = present;
@@ -316,10 +345,10 @@ pub(super) fn answered(txn: &mut Txn<'_>, ended: &Ended) -> Result<Answer, Missi
             .expect("an answer is never refused");
         note_error(txn, &mut enrolled, epoch, error.as_ref());
         if enrolled != before {
-            txn.keep(key, enrolled);
+            txn.keep(key, Some(&before), enrolled);
         }
     }
-    Ok(Answer::Done)
+    Ok(())
 }
 
 /// Remembers what went wrong with the current wake.
@@ -352,6 +381,7 @@ pub(super) fn timer(
         lease::fired(txn, key, fired, &input)?;
     } else if let Some(present) = present(txn, key)? {
         let Present { subscription, mut enrolled, tails } = present;
+        let before = enrolled.clone();
         if enrolled.timer_at == fired {
             enrolled.timer_at = None;
         }
@@ -361,7 +391,7 @@ pub(super) fn timer(
         let consumer = &enrolled.consumer;
         enrolled.consumer = step(txn, &subscription, key, consumer, &tails, false, &input)
             .expect("a timer is never refused");
-        txn.keep(key, enrolled);
+        txn.keep(key, Some(&before), enrolled);
     } else if txn.registry().get(key.subscription).is_some()
         && txn.consumer(key)?.is_some_and(|left| left.timer_at == fired)
     {

@@ -119,21 +119,27 @@ fn tell(
     since: impl Fn(SubscriptionId) -> Option<Offset>,
     but: Option<&ConsumerKey>,
 ) -> Result<(), Missing> {
-    want(txn, subscriptions, path)?;
+    let mut wanted = Vec::new();
     for subscription in subscriptions {
         let key = consumer::key_of(subscription, path);
         if Some(&key) == but {
             continue;
         }
         let before = since(subscription.id);
-        match subscription.asked.dialect {
+        let told = match subscription.asked.dialect {
             Dialect::Webhooks => {
-                consumer::primary_grown(txn, subscription, &key, path, head, before)?;
+                consumer::primary_grown(txn, subscription, &key, path, head, before)
             }
-            Dialect::Leases => lease::grown(txn, subscription, path, head, before)?,
+            Dialect::Leases => lease::grown(txn, subscription, path, head, before),
+        };
+        match told {
+            Ok(()) => {}
+            // Whatever the others lack is asked for along with it.
+            Err(Missing::Wanted(more)) => wanted.extend(more),
+            Err(damaged) => return Err(damaged),
         }
     }
-    Ok(())
+    if wanted.is_empty() { Ok(()) } else { Err(Missing::Wanted(wanted)) }
 }
 
 /// Asks for what subscriptions have of a stream, all at once.
@@ -147,7 +153,6 @@ pub(super) fn want(
         wanted.push(keys::consumer(&consumer::key_of(subscription, path)));
         if subscription.asked.dialect == Dialect::Leases {
             wanted.push(keys::link(subscription.id, path));
-            wanted.push(keys::backlog(subscription.id, path));
         }
         if let Target::Pull(wake_stream) = &subscription.asked.target {
             wanted.push(keys::stream(&subscription.tenant, wake_stream));

@@ -1,7 +1,8 @@
 //! Subscriptions that are one consumer over many streams, whose links are kept apart from it.
 //!
 //! A stream of such a subscription has a link once it has grown after the subscription began, or
-//! was named; and a mark in the backlog while it has more than was acknowledged.
+//! was named; and a mark while it has more than was acknowledged. A few marks are kept with the
+//! consumer, many are keys of the backlog.
 
 use std::sync::Arc;
 
@@ -24,6 +25,11 @@ use super::{Answer, Decided, append, crowd};
 use crate::failure::{Failure, Refused};
 use crate::limits::NOTICE_STREAMS_MAX;
 use crate::txn::{Missing, Txn};
+
+/// As many marks are kept with their consumer: nobody has to look for them.
+const MARKED_MAX: usize = 4;
+/// Marks that are keys go back to their consumer when no more than this are left.
+const MARKED_AGAIN_MAX: usize = 2;
 
 /// What a worker asks of its lease.
 #[derive(Debug, Clone)]
@@ -101,10 +107,13 @@ pub(super) fn grown(
     if is_wake_stream(subscription, path) {
         return Ok(());
     }
-    let (mark, key) = (keys::backlog(subscription.id, path), key_of(subscription));
-    let (link_key, consumer_key) = (keys::link(subscription.id, path), keys::consumer(&key));
-    txn.want(&[mark.clone(), link_key, consumer_key])?;
-    let known = txn.linked(subscription, path)?;
+    let key = key_of(subscription);
+    let (known, stored) = (txn.linked(subscription, path), txn.consumer(&key));
+    if known.is_err() || stored.is_err() {
+        // What is missing is asked for at once.
+        txn.want(&[keys::link(subscription.id, path), keys::consumer(&key)])?;
+    }
+    let (known, stored) = (known?, stored?);
     let linked = match known {
         Some(linked) if linked.stream == Some(head.id) => linked,
         Some(linked) if linked.stream.is_none() => Linked { stream: Some(head.id), ..linked },
@@ -115,19 +124,74 @@ pub(super) fn grown(
             Linked { stream: Some(head.id), acked, explicit: false }
         }
     };
+    let is_marked = match stored.as_ref().map(|it| &it.marked) {
+        None => false,
+        Some(Some(few)) => few.contains(path),
+        Some(None) => txn.is_set(&keys::backlog(subscription.id, path))?,
+    };
     // A mark that an earlier stream at this path left says nothing of this one.
-    let marked = txn.is_set(&mark)? && known == Some(linked);
-    if Some(head.tail) <= linked.acked || marked {
+    let is_current = is_marked && known == Some(linked);
+    if Some(head.tail) <= linked.acked || is_current {
         return Ok(());
     }
-    txn.set_link(subscription, path, linked);
-    txn.set(mark, Bytes::new());
-    let enrolled = txn.consumer(&key)?;
-    let enrolled = enrolled.unwrap_or_else(|| Enrolled::new(Consumer::new(0, Vec::new()), None));
-    let tails = Tails(Vec::new());
-    let stepped = step(txn, subscription, &key, &enrolled.consumer, &tails, true, &Input::Appended)
+    if known != Some(linked) {
+        txn.set_link(subscription, path, linked);
+    }
+    let mut enrolled = stored.clone().unwrap_or_else(fresh);
+    if !is_marked {
+        mark(txn, subscription, &mut enrolled, path);
+    }
+    let (consumer, tails) = (&enrolled.consumer, Tails(Vec::new()));
+    enrolled.consumer = step(txn, subscription, &key, consumer, &tails, true, &Input::Appended)
         .expect("growth is never refused");
-    settle(txn, subscription, &key, enrolled, stepped, Some(path))
+    settle(txn, subscription, &key, stored.as_ref(), enrolled, Some(path))
+}
+
+/// A consumer that was not kept so far: none of its streams has a mark.
+fn fresh() -> Enrolled {
+    let enrolled = Enrolled::new(Consumer::new(0, Vec::new()), None);
+    Enrolled { marked: Some(Vec::new()), ..enrolled }
+}
+
+/// Marks a stream that has no mark: with the consumer, or by a key once there are many.
+fn mark(
+    txn: &mut Txn<'_>,
+    subscription: &Subscription,
+    enrolled: &mut Enrolled,
+    path: &StreamPath,
+) {
+    if let Some(few) = &mut enrolled.marked {
+        let at = few.binary_search(path).unwrap_or_else(|at| at);
+        few.insert(at, path.clone());
+        if few.len() <= MARKED_MAX {
+            return;
+        }
+    }
+    let many = enrolled.marked.take().unwrap_or_else(|| vec![path.clone()]);
+    for path in &many {
+        txn.set(keys::backlog(subscription.id, path), Bytes::new());
+    }
+}
+
+/// Takes a stream's mark off.
+fn unmark(
+    txn: &mut Txn<'_>,
+    subscription: &Subscription,
+    path: &StreamPath,
+) -> Result<(), Missing> {
+    let key = key_of(subscription);
+    let Some(stored) = txn.consumer(&key)? else {
+        return Ok(());
+    };
+    let mut enrolled = stored.clone();
+    match &mut enrolled.marked {
+        Some(few) => few.retain(|it| it != path),
+        None => txn.remove(&keys::backlog(subscription.id, path)),
+    }
+    if enrolled != stored {
+        txn.keep(&key, Some(&stored), enrolled);
+    }
+    Ok(())
 }
 
 /// Whether the stream is the one where the subscription's own wakes are announced.
@@ -139,59 +203,85 @@ pub(super) fn is_wake_stream(subscription: &Subscription, path: &StreamPath) -> 
 struct View {
     links: Vec<Link>,
     tails: Tails,
-    explicit: Vec<StreamPath>,
-    more_pending: bool,
+    /// What else is known of each link's stream.
+    seen: Vec<Seen>,
+    /// Streams with a mark and without a link.
+    strays: Vec<StreamPath>,
+    /// Whether these are all with a mark.
+    complete: bool,
 }
 
-/// Loads the links of the streams with a backlog, and of those that are named; marks of streams
-/// that have ended are taken off.
+struct Seen {
+    explicit: bool,
+    marked: bool,
+}
+
+/// Loads the links of the streams with a backlog, and of those that are named.
 fn view(
     txn: &mut Txn<'_>,
     subscription: &Subscription,
+    known: Option<&Vec<StreamPath>>,
     named: &[StreamPath],
 ) -> Result<View, Missing> {
-    let (from, to) = keys::backlogs(subscription.id);
-    let found = txn.range(&from, &to, NOTICE_STREAMS_MAX)?;
-    let mut paths: Vec<StreamPath> =
-        found.pairs.iter().filter_map(|(key, _)| keys::parse_linked(key)).collect();
+    let (mut paths, complete) = match known {
+        Some(marked) => (marked.clone(), true),
+        None => {
+            let (from, to) = keys::backlogs(subscription.id);
+            let found = txn.range(&from, &to, NOTICE_STREAMS_MAX)?;
+            let paths = found.pairs.iter().filter_map(|(key, _)| keys::parse_linked(key));
+            (paths.collect(), found.complete)
+        }
+    };
     let marked = paths.len();
     for path in named {
         if !paths.contains(path) {
             paths.push(path.clone());
         }
     }
-    let wanted = paths.iter().flat_map(|path| {
-        [keys::link(subscription.id, path), keys::stream(&subscription.tenant, path)]
-    });
-    let wanted: Vec<Bytes> = wanted.collect();
-    txn.want(&wanted)?;
-    let mut view = View {
-        links: Vec::new(),
-        tails: Tails(Vec::new()),
-        explicit: Vec::new(),
-        more_pending: !found.complete,
-    };
+    let (links, tails) = (Vec::with_capacity(paths.len()), Vec::with_capacity(paths.len()));
+    let (seen, strays) = (Vec::with_capacity(paths.len()), Vec::new());
+    let mut view = View { links, tails: Tails(tails), seen, strays, complete };
+    let mut wanted = Vec::new();
     for (number, path) in paths.into_iter().enumerate() {
-        let head = txn.live_head(&subscription.tenant, &path)?.filter(|head| !head.soft_deleted);
-        let linked = match txn.linked(subscription, &path)? {
-            Some(linked) => Some(linked),
-            None => virtual_link(txn, subscription, &path, head.as_ref())?,
-        };
-        let Some(linked) = linked else {
-            continue;
-        };
-        let same = head.filter(|head| linked.stream == Some(head.id));
-        if same.is_none() && number < marked {
-            txn.remove(&keys::backlog(subscription.id, &path));
+        match look(txn, subscription, &path) {
+            Ok(Some((linked, tail))) => {
+                let Linked { stream, acked, explicit } = linked;
+                // Of those that are named, only a complete view says that they have no mark.
+                view.seen.push(Seen { explicit, marked: number < marked || !complete });
+                view.tails.0.push((path.clone(), tail));
+                view.links.push(Link { path, stream, acked });
+            }
+            Ok(None) if number < marked => view.strays.push(path),
+            Ok(None) => {}
+            // Whatever the others lack is asked for along with it.
+            Err(Missing::Wanted(more)) => wanted.extend(more),
+            Err(damaged) => return Err(damaged),
         }
-        if linked.explicit {
-            view.explicit.push(path.clone());
-        }
-        let tail = same.map_or(linked.acked, |head| Some(head.tail));
-        view.tails.0.push((path.clone(), tail));
-        view.links.push(Link { path, stream: linked.stream, acked: linked.acked });
     }
-    Ok(view)
+    if wanted.is_empty() { Ok(view) } else { Err(Missing::Wanted(wanted)) }
+}
+
+/// How far a stream is processed, and where it ends; one that has ended has no more than that.
+fn look(
+    txn: &mut Txn<'_>,
+    subscription: &Subscription,
+    path: &StreamPath,
+) -> Result<Option<(Linked, Option<Offset>)>, Missing> {
+    let (head, linked) =
+        (txn.live_head(&subscription.tenant, path), txn.linked(subscription, path));
+    if head.is_err() || linked.is_err() {
+        let stream = keys::stream(&subscription.tenant, path);
+        txn.want(&[keys::link(subscription.id, path), stream])?;
+    }
+    let head = head?.filter(|head| !head.soft_deleted);
+    let linked = match linked? {
+        Some(linked) => Some(linked),
+        None => virtual_link(txn, subscription, path, head.as_ref())?,
+    };
+    Ok(linked.map(|linked| {
+        let same = head.filter(|head| linked.stream == Some(head.id));
+        (linked, same.map_or(linked.acked, |head| Some(head.tail)))
+    }))
 }
 
 /// A stream that the pattern matches and that has not grown since, as far as the subscription was
@@ -216,30 +306,44 @@ fn step_with(
     txn: &mut Txn<'_>,
     subscription: &Subscription,
     key: &ConsumerKey,
-    enrolled: &Enrolled,
+    enrolled: &mut Enrolled,
     named: &[StreamPath],
     input: &Input,
-) -> Result<Result<Consumer, Rejected>, Missing> {
-    let view = view(txn, subscription, named)?;
-    let consumer = Consumer { links: view.links.clone(), ..enrolled.consumer.clone() };
-    let stepped = step(txn, subscription, key, &consumer, &view.tails, view.more_pending, input);
-    let mut stepped = match stepped {
+) -> Result<Result<(), Rejected>, Missing> {
+    let by_key = enrolled.marked.is_none();
+    let view = view(txn, subscription, enrolled.marked.as_ref(), named)?;
+    enrolled.consumer.links = view.links;
+    let (consumer, more) = (&enrolled.consumer, !view.complete);
+    let mut stepped = match step(txn, subscription, key, consumer, &view.tails, more, input) {
         Ok(stepped) => stepped,
         Err(rejected) => return Ok(Err(rejected)),
     };
-    for (before, after) in view.links.iter().zip(&stepped.links) {
-        let tail = view.tails.0.iter().find(|(path, _)| *path == after.path);
-        if tail.is_none_or(|(_, tail)| *tail <= after.acked) {
+    let mut marked = view.strays;
+    let links = enrolled.consumer.links.iter().zip(&stepped.links);
+    for (((before, after), (_, tail)), seen) in links.zip(&view.tails.0).zip(&view.seen) {
+        if seen.marked && *tail > after.acked {
+            marked.push(after.path.clone());
+        } else if seen.marked && by_key {
             txn.remove(&keys::backlog(subscription.id, &after.path));
         }
         if before.acked != after.acked {
-            let explicit = view.explicit.contains(&after.path);
-            let linked = Linked { stream: after.stream, acked: after.acked, explicit };
-            txn.set_link(subscription, &after.path, linked);
+            let (stream, acked, explicit) = (after.stream, after.acked, seen.explicit);
+            txn.set_link(subscription, &after.path, Linked { stream, acked, explicit });
         }
     }
+    if by_key && view.complete && marked.len() <= MARKED_AGAIN_MAX {
+        for path in &marked {
+            txn.remove(&keys::backlog(subscription.id, path));
+        }
+        marked.sort_unstable();
+        enrolled.marked = Some(marked);
+    } else if !by_key {
+        marked.sort_unstable();
+        enrolled.marked = Some(marked);
+    }
     stepped.links.clear();
-    Ok(Ok(stepped))
+    enrolled.consumer = stepped;
+    Ok(Ok(()))
 }
 
 /// Keeps what became of the consumer; a wake that is to be pulled is announced in its stream.
@@ -247,18 +351,24 @@ fn settle(
     txn: &mut Txn<'_>,
     subscription: &Subscription,
     key: &ConsumerKey,
-    before: Enrolled,
-    stepped: Consumer,
+    stored: Option<&Enrolled>,
+    enrolled: Enrolled,
     cause: Option<&StreamPath>,
 ) -> Result<(), Missing> {
-    let woken =
-        stepped.epoch > before.consumer.epoch && matches!(stepped.phase, Phase::Waking { .. });
-    if woken && let Target::Pull(wake_stream) = &subscription.asked.target {
-        announce(txn, subscription, wake_stream, stepped.epoch, cause)?;
+    let Consumer { epoch, phase, .. } = &enrolled.consumer;
+    let woken = *epoch > stored.map_or(0, |it| it.consumer.epoch);
+    if woken
+        && matches!(phase, Phase::Waking { .. })
+        && let Target::Pull(wake_stream) = &subscription.asked.target
+    {
+        announce(txn, subscription, wake_stream, *epoch, cause)?;
     }
-    let after = Enrolled { consumer: stepped, ..before.clone() };
-    if after != before {
-        txn.keep(key, after);
+    let same = match stored {
+        Some(stored) => *stored == enrolled,
+        None => enrolled == fresh(),
+    };
+    if !same {
+        txn.keep(key, stored, enrolled);
     }
     Ok(())
 }
@@ -293,37 +403,22 @@ pub(super) fn moved(
     let Some(subscription) = txn.registry().get(key.subscription).cloned() else {
         return Ok(());
     };
-    let Some(mut enrolled) = txn.consumer(key)? else {
+    let Some(stored) = txn.consumer(key)? else {
         return Ok(());
     };
+    let mut enrolled = stored.clone();
     if let Input::Answered { epoch, .. } = input {
         note_error(txn, &mut enrolled, *epoch, error);
     }
-    let named = match input {
+    let named: Vec<StreamPath> = match input {
         Input::Answered { answer: reveille_core::consumer::Answer::Done(announced), .. } => {
             announced.iter().map(|(path, _)| path.clone()).collect()
         }
         _ => Vec::new(),
     };
-    let stepped = step_with(txn, &subscription, key, &enrolled, &named, input)?
+    step_with(txn, &subscription, key, &mut enrolled, &named, input)?
         .expect("what merely happens is never refused");
-    settle_noted(txn, &subscription, key, enrolled, stepped)
-}
-
-/// As [`settle`], for a record that may have changed otherwise too.
-fn settle_noted(
-    txn: &mut Txn<'_>,
-    subscription: &Subscription,
-    key: &ConsumerKey,
-    enrolled: Enrolled,
-    stepped: Consumer,
-) -> Result<(), Missing> {
-    let same = stepped == enrolled.consumer;
-    settle(txn, subscription, key, enrolled.clone(), stepped, None)?;
-    if same {
-        txn.keep(key, enrolled);
-    }
-    Ok(())
+    settle(txn, &subscription, key, Some(&stored), enrolled, None)
 }
 
 /// A timer of the consumer has fired.
@@ -336,15 +431,16 @@ pub(super) fn fired(
     let Some(subscription) = txn.registry().get(key.subscription).cloned() else {
         return Ok(());
     };
-    let Some(mut enrolled) = txn.consumer(key)? else {
+    let Some(stored) = txn.consumer(key)? else {
         return Ok(());
     };
+    let mut enrolled = stored.clone();
     if enrolled.timer_at == at {
         enrolled.timer_at = None;
     }
-    let stepped = step_with(txn, &subscription, key, &enrolled, &[], input)?
+    step_with(txn, &subscription, key, &mut enrolled, &[], input)?
         .expect("a timer is never refused");
-    settle_noted(txn, &subscription, key, enrolled, stepped)
+    settle(txn, &subscription, key, Some(&stored), enrolled, None)
 }
 
 /// A worker asks for something.
@@ -359,8 +455,8 @@ pub(super) fn decide(
         return Ok(Err(Refused::NotFound.into()));
     };
     let key = key_of(&subscription);
-    let enrolled = txn.consumer(&key)?;
-    let enrolled = enrolled.unwrap_or_else(|| Enrolled::new(Consumer::new(0, Vec::new()), None));
+    let stored = txn.consumer(&key)?;
+    let mut enrolled = stored.clone().unwrap_or_else(fresh);
     let fenced = || -> Failure { Refused::Consumer(Rejected::Fenced).into() };
     let (input, named) = match request {
         LeaseRequest::Claim { worker } => (Input::Claim { worker: worker.clone() }, Vec::new()),
@@ -387,12 +483,11 @@ pub(super) fn decide(
         }
     };
     let before = enrolled.consumer.epoch;
-    let stepped = match step_with(txn, &subscription, &key, &enrolled, &named, &input)? {
-        Ok(stepped) => stepped,
-        Err(rejected) => return Ok(Err(Refused::Consumer(rejected).into())),
-    };
-    let answer = answer(&subscription, txn, &stepped, before, request);
-    settle(txn, &subscription, &key, enrolled, stepped, None)?;
+    if let Err(rejected) = step_with(txn, &subscription, &key, &mut enrolled, &named, &input)? {
+        return Ok(Err(Refused::Consumer(rejected).into()));
+    }
+    let answer = answer(&subscription, txn, &enrolled.consumer, before, request);
+    settle(txn, &subscription, &key, stored.as_ref(), enrolled, None)?;
     Ok(Ok(answer))
 }
 
@@ -478,7 +573,7 @@ pub(super) fn unlink(
         txn.set_link(subscription, path, Linked { explicit: false, ..linked });
     } else {
         txn.remove(&keys::link(subscription.id, path));
-        txn.remove(&keys::backlog(subscription.id, path));
+        unmark(txn, subscription, path)?;
     }
     Ok(())
 }
@@ -495,7 +590,7 @@ pub(super) fn forget(
         && !linked.explicit
     {
         txn.remove(&keys::link(subscription.id, path));
-        txn.remove(&keys::backlog(subscription.id, path));
+        unmark(txn, subscription, path)?;
     }
     Ok(())
 }

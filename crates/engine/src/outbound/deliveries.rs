@@ -14,7 +14,7 @@ use reveille_store::record::{self, Dispatched, Recorded};
 use reveille_store::state::Reader;
 use reveille_store::{keys, table::Pair};
 
-use super::reports::Report;
+use super::reports::{Outcome, Report};
 use super::{Outbound, Unsent};
 use crate::command::Command;
 use crate::command::delivery::Delivered;
@@ -91,7 +91,7 @@ impl Outbound {
         };
         let good = (delivered.verdict == Verdict::Delivered).then_some(delivered.attempt.took_ms);
         self.shared.outbox.answered(&errand, slow, good);
-        self.reports.push(Report { delivered, errand });
+        self.reports.push(Report { outcome: Outcome::Delivered(delivered), errand });
     }
 
     /// What is to be put into words.

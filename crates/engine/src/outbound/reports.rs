@@ -1,5 +1,5 @@
-//! What came of deliveries is written down together: while one lot of reports is being made
-//! durable, the next one collects.
+//! What came of attempts is written down together: while one lot of reports is being made durable,
+//! the next one collects.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,6 +7,7 @@ use tokio::sync::{Notify, Semaphore};
 
 use super::Outbound;
 use crate::command::Command;
+use crate::command::consumer::Ended;
 use crate::command::delivery::Delivered;
 use crate::outbox::Errand;
 
@@ -17,9 +18,17 @@ const LOTS_MAX: usize = 2;
 
 /// What came of an attempt.
 pub(super) struct Report {
-    pub(super) delivered: Delivered,
+    pub(super) outcome: Outcome,
     /// The errand that ends with it.
     pub(super) errand: Errand,
+}
+
+/// What is to be written down of it.
+pub(super) enum Outcome {
+    /// A consumer was told, or was not.
+    Told(Ended),
+    /// An event was delivered, or was not.
+    Delivered(Delivered),
 }
 
 /// Reports that wait to be written down. While there are many, no further attempts are made.
@@ -69,25 +78,47 @@ pub(crate) async fn write_down(outbound: Arc<Outbound>) {
 
 impl Outbound {
     async fn write_lot(&self, lot: Vec<Report>) {
-        let mut delivered = Vec::with_capacity(lot.len());
-        let mut ended = Vec::with_capacity(lot.len());
-        for report in lot {
-            delivered.push(report.delivered);
-            ended.push(report.errand);
-        }
-        let single = delivered.len() == 1;
-        let command = Command::Delivered(delivered);
-        // One that cannot be written down must not take the others along.
-        if !self.report(&command).await
-            && !single
-            && let Command::Delivered(all) = command
-        {
-            for one in all {
-                self.report(&Command::Delivered(vec![one])).await;
+        let (mut told, mut delivered) = (Vec::new(), Vec::new());
+        let mut errands = Vec::with_capacity(lot.len());
+        for Report { outcome, errand } in lot {
+            match outcome {
+                Outcome::Told(ended) => told.push(ended),
+                Outcome::Delivered(one) => delivered.push(one),
             }
+            errands.push(errand);
         }
-        for errand in &ended {
+        tokio::join!(
+            self.write_all(Command::Ended(told)),
+            self.write_all(Command::Delivered(delivered)),
+        );
+        for errand in &errands {
             self.shared.outbox.ended(errand, false);
         }
+    }
+
+    /// One that cannot be written down must not take the others along.
+    async fn write_all(&self, command: Command) {
+        let count = match &command {
+            Command::Ended(all) => all.len(),
+            Command::Delivered(all) => all.len(),
+            _ => 0,
+        };
+        if count == 0 || self.report(&command).await || count == 1 {
+            return;
+        }
+        for one in one_by_one(command) {
+            self.report(&one).await;
+        }
+    }
+}
+
+/// The same, each by itself.
+fn one_by_one(command: Command) -> Vec<Command> {
+    match command {
+        Command::Ended(all) => all.into_iter().map(|one| Command::Ended(vec![one])).collect(),
+        Command::Delivered(all) => {
+            all.into_iter().map(|one| Command::Delivered(vec![one])).collect()
+        }
+        other => vec![other],
     }
 }

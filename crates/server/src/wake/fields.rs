@@ -124,9 +124,12 @@ fn wake_id_of(text: &str) -> ClaimedWake {
     Ok(WakeId(bytes))
 }
 
+/// How it is written that nothing is acknowledged.
+pub(crate) const NOTHING_ACKED: &str = "-1";
+
 /// An acknowledged place, as it is written.
 pub(crate) fn acked_text(acked: Option<Offset>) -> String {
-    acked.map_or_else(|| "-1".to_owned(), |offset| offset.to_string())
+    acked.map_or_else(|| NOTHING_ACKED.to_owned(), |offset| offset.to_string())
 }
 
 /// Percent-encodes like JavaScript's `encodeURIComponent`.

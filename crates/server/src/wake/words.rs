@@ -1,21 +1,27 @@
 //! The words of both dialects: what a consumer's endpoint is sent, and what its answer means.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use http::header::{self, HeaderName, HeaderValue};
-use reveille_core::consumer::Dialect;
+use reveille_core::Offset;
+use reveille_core::consumer::{Dialect, WakeId};
 use reveille_core::delivery::hook::Hook;
 use reveille_core::signature;
 use reveille_core::subscription::relative;
 use reveille_engine::herald::{Dispatch, Herald, Message, Notice, NoticeStream};
-use serde_json::{Value, json};
+use serde::{Serialize, Serializer};
+use serde_json::Value;
 
 use super::consumer_name;
-use super::fields::acked_text;
+use super::fields::NOTHING_ACKED;
 use crate::events::{self, Workers};
 
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
+/// As many bytes as most wakes have.
+const BODY_BYTES: usize = 768;
 
 /// Puts notices into words.
 #[derive(Debug, Clone)]
@@ -40,14 +46,13 @@ impl Herald for Words {
             Dialect::Webhooks => self.wake(notice),
             Dialect::Leases => self.lease_wake(notice),
         };
-        let body = body.to_string();
         let seconds = notice.now.0 / 1_000;
         let signature = match &notice.subscription.secret {
-            Some(secret) => signature::hmac_header(secret, seconds, body.as_bytes()),
-            None => notice.signing.header(seconds, body.as_bytes()),
+            Some(secret) => signature::hmac_header(secret, seconds, &body),
+            None => notice.signing.header(seconds, &body),
         };
-        let mut headers =
-            vec![(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
+        let mut headers = Vec::with_capacity(3);
+        headers.push((header::CONTENT_TYPE, HeaderValue::from_static("application/json")));
         let texts =
             [(WEBHOOK_SIGNATURE, Some(signature)), (TRACEPARENT, notice.traceparent.clone())];
         for (name, text) in texts {
@@ -64,51 +69,119 @@ impl Herald for Words {
     }
 }
 
+/// A wake in the words of the first dialect.
+#[derive(Serialize)]
+struct Wake<'a> {
+    consumer_id: &'a str,
+    epoch: u64,
+    wake_id: Shown<WakeId>,
+    primary_stream: &'a str,
+    streams: Vec<WakeStream<'a>>,
+    triggered_by: Vec<&'a str>,
+    callback: String,
+    token: &'a str,
+}
+
+#[derive(Serialize)]
+struct WakeStream<'a> {
+    path: &'a str,
+    offset: Acked,
+}
+
+/// A wake in the words of the lease dialect.
+#[derive(Serialize)]
+struct LeaseWake<'a> {
+    subscription_id: &'a str,
+    wake_id: Shown<WakeId>,
+    generation: u64,
+    streams: Vec<LeaseStream<'a>>,
+    callback_url: String,
+    callback_token: &'a str,
+}
+
+/// A stream as the lease dialect writes it.
+#[derive(Serialize)]
+pub(crate) struct LeaseStream<'a> {
+    path: &'a str,
+    link_type: &'static str,
+    acked_offset: Acked,
+    tail_offset: Acked,
+    has_pending: bool,
+}
+
+/// Something that is written as it is shown.
+struct Shown<T>(T);
+
+impl<T: Display> Serialize for Shown<T> {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        out.collect_str(&self.0)
+    }
+}
+
+/// An acknowledged place.
+struct Acked(Option<Offset>);
+
+impl Serialize for Acked {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        match &self.0 {
+            Some(offset) => out.collect_str(offset),
+            None => out.serialize_str(NOTHING_ACKED),
+        }
+    }
+}
+
 impl Words {
-    fn base(&self, notice: &Notice) -> String {
+    fn base<'a>(&'a self, notice: &'a Notice) -> &'a str {
         let base = self.public_url.as_ref().or(notice.subscription.asked.base_url.as_ref());
-        base.map_or_else(String::new, |base| base.trim_end_matches('/').to_owned())
+        base.map_or("", |base| base.trim_end_matches('/'))
     }
 
-    fn wake(&self, notice: &Notice) -> Value {
-        let Some(primary) = &notice.primary else { return Value::Null };
+    fn wake(&self, notice: &Notice) -> Vec<u8> {
+        let Some(primary) = &notice.primary else { return b"null".to_vec() };
         let name = consumer_name(&notice.subscription, primary);
-        let stream =
-            |it: &NoticeStream| json!({ "path": it.path.as_str(), "offset": acked_text(it.acked) });
+        let streams = notice.streams.iter();
+        let streams =
+            streams.map(|it| WakeStream { path: it.path.as_str(), offset: Acked(it.acked) });
         let pending = notice.streams.iter().filter(|it| it.is_pending());
-        json!({
-            "consumer_id": name,
-            "epoch": notice.epoch,
-            "wake_id": notice.wake_id.to_string(),
-            "primary_stream": primary.as_str(),
-            "streams": notice.streams.iter().map(stream).collect::<Vec<_>>(),
-            "triggered_by": pending.map(|it| it.path.as_str()).collect::<Vec<_>>(),
-            "callback": format!("{}/callback/{name}", self.base(notice)),
-            "token": notice.token,
+        written(&Wake {
+            consumer_id: &name,
+            epoch: notice.epoch,
+            wake_id: Shown(notice.wake_id),
+            primary_stream: primary.as_str(),
+            streams: streams.collect(),
+            triggered_by: pending.map(|it| it.path.as_str()).collect(),
+            callback: format!("{}/callback/{name}", self.base(notice)),
+            token: &notice.token,
         })
     }
 
-    fn lease_wake(&self, notice: &Notice) -> Value {
+    fn lease_wake(&self, notice: &Notice) -> Vec<u8> {
         let id = &notice.subscription.asked.name;
         let base = self.base(notice);
-        json!({
-            "subscription_id": &**id,
-            "wake_id": notice.wake_id.to_string(),
-            "generation": notice.epoch,
-            "streams": notice.streams.iter().map(lease_stream).collect::<Vec<_>>(),
-            "callback_url": format!("{base}/v1/stream/__ds/subscriptions/{id}/callback"),
-            "callback_token": notice.token,
+        written(&LeaseWake {
+            subscription_id: id,
+            wake_id: Shown(notice.wake_id),
+            generation: notice.epoch,
+            streams: notice.streams.iter().map(lease_stream).collect(),
+            callback_url: format!("{base}/v1/stream/__ds/subscriptions/{id}/callback"),
+            callback_token: &notice.token,
         })
     }
 }
 
+fn written(wake: &impl Serialize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(BODY_BYTES);
+    serde_json::to_writer(&mut out, wake).expect("words are written to memory");
+    out
+}
+
 /// A stream as the lease dialect writes it.
-pub(crate) fn lease_stream(stream: &NoticeStream) -> Value {
-    json!({
-        "path": relative(&stream.path),
-        "link_type": if stream.explicit { "explicit" } else { "glob" },
-        "acked_offset": acked_text(stream.acked),
-        "tail_offset": acked_text(stream.tail),
-        "has_pending": stream.is_pending(),
-    })
+pub(crate) fn lease_stream(stream: &NoticeStream) -> LeaseStream<'_> {
+    LeaseStream {
+        path: relative(&stream.path),
+        link_type: if stream.explicit { "explicit" } else { "glob" },
+        acked_offset: Acked(stream.acked),
+        tail_offset: Acked(stream.tail),
+        has_pending: stream.is_pending(),
+    }
 }

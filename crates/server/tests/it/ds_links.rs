@@ -158,3 +158,36 @@ async fn ds_a_long_list_of_streams_is_cut_and_says_so() {
     assert_eq!(body["streams"].as_array().unwrap().len(), 1_000);
     assert_eq!(body.get("streams_truncated"), None);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ds_however_many_streams_have_work_all_of_them_are_told_until_they_are_done() {
+    // A few marks are kept with their consumer, many by keys of their own, and back again.
+    let mut endpoint = Endpoint::open().await;
+    let server = Setup::default().start().await;
+    let asked =
+        json!({ "type": "webhook", "pattern": "events/*", "webhook": { "url": endpoint.url } });
+    server.ds_put("s", &asked).await.expect(201);
+    let paths: Vec<String> = (0..7).map(|number| format!("events/{number}")).collect();
+    let mut tails = vec![server.ds_stream(&paths[0]).await];
+    let mut call = endpoint.call().await;
+    for path in &paths[1..] {
+        tails.push(server.ds_stream(path).await);
+    }
+    let both: Vec<(&str, &str)> =
+        paths.iter().map(String::as_str).zip(tails.iter().map(String::as_str)).collect();
+    for (told, done) in [(0..1, 0..0), (0..7, 0..5), (5..7, 5..6), (6..7, 6..7)] {
+        let wake = call.json();
+        call.answer(200, "{}");
+        let streams = wake["streams"].as_array().unwrap();
+        let named: Vec<&str> = streams.iter().map(|it| it["path"].as_str().unwrap()).collect();
+        assert_eq!(named, paths[told].iter().collect::<Vec<_>>());
+        let last = done.end == paths.len();
+        let report = ds::report(&wake, &both[done], true);
+        let answer = server.ds_post("s/callback", Some(ds::token(&wake)), &report).await;
+        assert_eq!(answer.expect(200).json()["next_wake"], !last);
+        if last {
+            return;
+        }
+        call = endpoint.call().await;
+    }
+}

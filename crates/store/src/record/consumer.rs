@@ -26,12 +26,23 @@ pub struct Enrolled {
     pub failures: u64,
     /// The trace that its current wake belongs to: trace id and span id.
     pub trace: Option<[u8; 24]>,
+    /// The streams with more than was acknowledged, in order, where a subscription is one consumer;
+    /// `None` if they are many: then each has a key in the backlog.
+    pub marked: Option<Vec<StreamPath>>,
 }
 
 impl Enrolled {
     /// A consumer that was not kept so far.
     pub fn new(consumer: Consumer, primary: Option<StreamId>) -> Enrolled {
-        Enrolled { consumer, primary, timer_at: None, last_error: None, failures: 0, trace: None }
+        Enrolled {
+            consumer,
+            primary,
+            timer_at: None,
+            last_error: None,
+            failures: 0,
+            trace: None,
+            marked: None,
+        }
     }
 }
 
@@ -61,6 +72,7 @@ mod field {
     pub(super) const LAST_ERROR: u32 = 11;
     pub(super) const FAILURES: u32 = 12;
     pub(super) const TRACE: u32 = 13;
+    pub(super) const MARKED: u32 = 14;
 }
 
 mod phase {
@@ -112,7 +124,7 @@ pub fn decode_link(value: &[u8]) -> Result<Linked, RecordError> {
 }
 
 fn write_consumer(out: &mut Writer, enrolled: &Enrolled) -> Written {
-    let Enrolled { consumer, primary, timer_at, last_error, failures, trace } = enrolled;
+    let Enrolled { consumer, primary, timer_at, last_error, failures, trace, marked } = enrolled;
     let times = [
         (field::FAILING_SINCE, consumer.failing_since),
         (field::PENDING_SINCE, consumer.pending_since),
@@ -127,6 +139,7 @@ fn write_consumer(out: &mut Writer, enrolled: &Enrolled) -> Written {
         last_error.is_some(),
         *failures > 0,
         trace.is_some(),
+        marked.is_some(),
     ];
     let there = optional.iter().filter(|there| **there).count();
     let there = there + times.iter().filter(|(_, time)| time.is_some()).count();
@@ -161,6 +174,12 @@ fn write_consumer(out: &mut Writer, enrolled: &Enrolled) -> Written {
     }
     if let Some(trace) = trace {
         out.u32(field::TRACE)?.bytes(trace)?;
+    }
+    if let Some(marked) = marked {
+        out.u32(field::MARKED)?.array(u64::try_from(marked.len()).unwrap_or(0))?;
+        for path in marked {
+            out.str(path.as_str())?;
+        }
     }
     Ok(())
 }
@@ -223,6 +242,7 @@ fn read_consumer(input: &mut Decoder<'_>) -> Read<Enrolled> {
             }
             field::FAILURES => enrolled.failures = input.u64()?,
             field::TRACE => enrolled.trace = Some(read_array(input)?),
+            field::MARKED => enrolled.marked = Some(read_paths(input)?),
             _ => input.skip()?,
         }
         Ok(())
@@ -259,13 +279,22 @@ fn read_links(input: &mut Decoder<'_>) -> Read<Vec<Link>> {
     let mut links = Vec::new();
     for _ in 0..count {
         input.array()?;
-        let path = StreamPath::parse(input.str()?)
-            .map_err(|_| minicbor::decode::Error::message("a link without a path"))?;
+        let path = read_path(input)?;
         let stream = read_optional(input)?.map(StreamId);
         let acked = read_optional(input)?.map(Offset::new);
         links.push(Link { path, stream, acked });
     }
     Ok(links)
+}
+
+fn read_paths(input: &mut Decoder<'_>) -> Read<Vec<StreamPath>> {
+    let count = input.array()?.unwrap_or(0);
+    (0..count).map(|_| read_path(input)).collect()
+}
+
+fn read_path(input: &mut Decoder<'_>) -> Read<StreamPath> {
+    StreamPath::parse(input.str()?)
+        .map_err(|_| minicbor::decode::Error::message("a link without a path"))
 }
 
 pub(super) fn read_optional(input: &mut Decoder<'_>) -> Read<Option<u64>> {
@@ -304,6 +333,7 @@ mod tests {
             last_error: Some((Millis(6), "no".into())),
             failures: 2,
             trace: Some([1; 24]),
+            marked: Some(vec![StreamPath::parse("/a").unwrap(), StreamPath::parse("/b").unwrap()]),
         }
     }
 

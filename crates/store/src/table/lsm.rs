@@ -62,8 +62,6 @@ impl Trees {
         let database = Database::builder(directory)
             .cache_size(CACHE_BYTES)
             .max_journaling_size(JOURNAL_BYTES)
-            // It lives until the next flush: compressing it saves nothing.
-            .journal_compression(CompressionType::None)
             .manual_journal_persist(true)
             // Nobody reads the journal: what is in no sorted file comes from our own log.
             .journal_compression(CompressionType::None)
