@@ -24,10 +24,6 @@ use crate::failure::Failure;
 use crate::limits::{BATCH_MEMORY_MS, DELIVERIES_PER_BATCH};
 use crate::txn::{Missing, Txn};
 
-/// Nobody waits for the slices that follow the first hooks of an event: they are this many times
-/// as large.
-const FOLLOWING_SLICE: usize = 4;
-
 /// Events that are taken in together, or not at all.
 #[derive(Debug, Clone)]
 pub struct Ingest {
@@ -238,9 +234,8 @@ pub(super) fn fan_out(
     let told = record::decode_u64(&told).map_err(|error| Missing::Damaged(error.to_string()))?;
     let mut hooks = txn.hooks().matching_after(tenant, &event.kind, HookId(told));
     hooks.retain(|hook| hook.was_active_at(no) && !hook.is_catching_up());
-    let most = txn.fan_out().saturating_mul(FOLLOWING_SLICE);
-    let more = hooks.len() > most;
-    hooks.truncate(most);
+    let more = hooks.len() > txn.fan_out();
+    hooks.truncate(txn.fan_out());
     if has_ordered(&hooks) && next_fan_out(txn, tenant, EventNo(0))?.is_some_and(|it| it < no) {
         return Ok(());
     }

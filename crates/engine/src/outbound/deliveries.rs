@@ -227,14 +227,24 @@ pub(crate) fn open_of_lot(reader: &Reader, entry: &Bytes) -> Result<Vec<Open>, F
         return Ok(Vec::new());
     };
     let lot = record::decode_lot(&value).map_err(|error| Failure::Damaged(error.to_string()))?;
+    let waits = |it: &Dispatched| it.timer_at.is_none() && it.delivery.ended_at().is_none();
     let mut open = Vec::new();
-    for id in lot {
-        let waits = |it: &Dispatched| it.timer_at.is_none() && it.delivery.ended_at().is_none();
-        if dispatched(reader, id)?.is_some_and(|it| waits(&it)) {
-            open.push(Open { id, in_flight: false });
+    for of_hook in lot.chunk_by(|one, next| one.hook == next.hook) {
+        let (Some(first), Some(last)) = (of_hook.first(), of_hook.last()) else { continue };
+        if first == last {
+            let it = dispatched(reader, *first)?;
+            open.extend(it.filter(waits).map(|_| *first));
+            continue;
+        }
+        // Those that a hook has between its first and its last began with them.
+        let (from, to) = (keys::delivery(*first), keys::above(&keys::delivery(*last)));
+        for (key, value) in reader.range(&from, &to, usize::MAX).map_err(reading::damaged)? {
+            let it = record::decode_delivery(&value);
+            let it = it.map_err(|error| Failure::Damaged(error.to_string()))?;
+            open.extend(keys::parse_delivery(&key).filter(|_| waits(&it)));
         }
     }
-    Ok(open)
+    Ok(open.into_iter().map(|id| Open { id, in_flight: false }).collect())
 }
 
 fn take_up_one(shared: &Shared, reader: &Reader, id: DeliveryId) {
