@@ -14,8 +14,11 @@ use crate::run::{Entry, Run};
 use crate::state::read_chunk;
 use crate::table::{Table, TableError};
 
-/// A chunk of this many bytes is full.
+/// A chunk has at most this many bytes, but for appends that are longer.
 const CHUNK_BYTES: u64 = 256 << 10;
+/// A chunk of this many bytes is full: cut between appends, chunks are a little shorter than they
+/// might be, and are left alone from then on.
+const CHUNK_FULL_BYTES: u64 = CHUNK_BYTES / 2;
 /// Chunks this small are merged whatever follows.
 const CHUNK_SMALL_BYTES: u64 = 1 << 10;
 /// The table takes the changes in portions of about this size.
@@ -121,7 +124,8 @@ impl Portion<'_> {
         let mut removed = Vec::new();
         while let Some(chunk) = before.take() {
             let adjacent = pile.first().is_some_and(|next| next.start() == chunk.end());
-            let worth = chunk.len() <= total.max(CHUNK_SMALL_BYTES) && chunk.len() < CHUNK_BYTES;
+            let small = chunk.len() <= total.max(CHUNK_SMALL_BYTES);
+            let worth = small && chunk.len() < CHUNK_FULL_BYTES;
             if !adjacent || !worth || chunk.continues() {
                 break;
             }
@@ -307,6 +311,21 @@ mod tests {
         let (bytes, boundaries) = stored(&table);
         assert_eq!(bytes.len(), 700_035);
         assert_eq!(boundaries, [0, 10, 700_010, 700_030, 700_035]);
+    }
+
+    #[test]
+    fn full_chunks_are_not_written_again() {
+        let table = MemoryTable::default();
+        let appends = |count: usize| vec![vec![7u8; 999]; count];
+        apply(&table, &run_of(0, &appends(4_000))).unwrap();
+        let more = run_of(4_000 * 999, &appends(1_000));
+        let mut portion = Portion { table: &table, changes: Vec::new(), bytes: 0 };
+        portion.change_chunks(ID, more.entries()).unwrap();
+        // A million bytes are four chunks, and one that was not full.
+        assert!(portion.changes.len() <= 5, "{} changes", portion.changes.len());
+        portion.write().unwrap();
+        let short = table.pairs().iter().filter(|(_, value)| value.len() < 200_000).count();
+        assert!(short <= 1, "{short} are short");
     }
 
     #[test]
