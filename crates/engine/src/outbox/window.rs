@@ -12,7 +12,7 @@ const FIRST: usize = 16;
 /// Never less: whoever comes back to life must be noticed.
 const LEAST: usize = 4;
 /// However quick the answers.
-const LEAST_MOST: usize = 24;
+const LEAST_MOST: usize = 32;
 /// For every millisecond that the quickest answers take.
 const PER_MS: usize = 16;
 /// The quickest answer is looked for among so many.
