@@ -87,7 +87,7 @@ impl Engine {
         batch: Option<Arc<str>>,
     ) -> Result<(u64, bool), Failure> {
         let work = u64::try_from(events.len()).unwrap_or(u64::MAX);
-        self.shares().enter(tenant, work * shares::TAKEN_IN).await?;
+        self.shares().request(tenant, work * shares::TAKEN_IN);
         let shared = self.partition(tenant);
         let len = events.iter().map(|event| event.envelope.len() + 1).sum();
         let mut words = BytesMut::with_capacity(len);

@@ -23,6 +23,10 @@ pub trait Clock: Send + Sync + 'static {
     fn used(&self) -> Option<Duration> {
         None
     }
+    /// How many processors there are for it.
+    fn processors(&self) -> usize {
+        std::thread::available_parallelism().map_or(1, usize::from)
+    }
 }
 
 /// Random bytes.

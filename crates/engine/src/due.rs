@@ -203,6 +203,7 @@ async fn work(
 ) -> Result<Worked, Failure> {
     let (mut next, mut left) = (Millis::NEVER, None);
     let mut spreading = 0;
+    let mut failed = None;
     let mut working = JoinSet::new();
     for (key, _) in found {
         let Some((at, due)) = keys::parse_due(&key) else {
@@ -221,14 +222,21 @@ async fn work(
             }
             spreading += 1;
         }
-        let command = command(shared, key, due)?;
+        // One that cannot be read must not keep the others from their turn.
+        let command = match command(shared, key, due) {
+            Ok(command) => command,
+            Err(failure) => {
+                failed = Some(failure);
+                continue;
+            }
+        };
         let (shared, clock) = (shared.clone(), clock.clone());
         working.spawn(async move { engine::run(&shared, clock.as_ref(), &command).await });
     }
-    if working.is_empty() {
+    if working.is_empty() && failed.is_none() {
         return Ok(Worked::Until { next, left });
     }
-    let mut outcome = Ok(Worked::More);
+    let mut outcome = failed.map_or(Ok(Worked::More), Err);
     while let Some(done) = working.join_next().await {
         if let Ok(Err(failure)) = done {
             outcome = Err(failure);

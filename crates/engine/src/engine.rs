@@ -270,6 +270,13 @@ impl Engine {
         self.inner.budget.admit(bytes, self.inner.clock.as_ref()).await
     }
 
+    /// Waits for a tenant's turn to have a request read and decided; see [`Engine::create`],
+    /// [`Engine::append`] and [`Engine::ingest`]. Whoever waits here must hold nothing that others
+    /// want.
+    pub async fn turn(&self, tenant: &Tenant) -> Result<(), Unavailable> {
+        self.inner.shares.enter(tenant).await
+    }
+
     /// Makes a stream, or finds that it is there as asked for. Wakes that it causes belong to the
     /// trace.
     pub async fn create(
@@ -279,7 +286,7 @@ impl Engine {
         request: Create,
         trace: Option<Trace>,
     ) -> Result<(Head, bool), Failure> {
-        self.inner.shares.enter(tenant, shares::TAKEN_IN).await?;
+        self.inner.shares.request(tenant, shares::TAKEN_IN);
         let shared = self.partition(tenant);
         let copies = request.fork.as_ref().is_some_and(|fork| fork.sub_offset > 0);
         let _permit = if copies { Some(self.admit(FORK_COPY_BYTES).await?) } else { None };
@@ -300,7 +307,7 @@ impl Engine {
         request: Append,
         trace: Option<Trace>,
     ) -> Result<Receipt, Failure> {
-        self.inner.shares.enter(tenant, shares::TAKEN_IN).await?;
+        self.inner.shares.request(tenant, shares::TAKEN_IN);
         let command = Command::Append { tenant: tenant.clone(), path: path.clone(), request };
         let command = command.within(trace);
         match run(self.partition(tenant), self.inner.clock.as_ref(), &command).await? {

@@ -13,7 +13,7 @@ pub const OVERLAY_BYTES_MAX: usize = 64 << 20;
 
 /// The table is checkpointed after this many bytes of log, so that segments can be recycled and a
 /// start after a crash is quick.
-pub const CHECKPOINT_LOG_BYTES: u64 = 32 << 20;
+pub const CHECKPOINT_LOG_BYTES: u64 = 64 << 20;
 
 /// How long anything stays in the overlay of an idle server before it is applied.
 pub const APPLY_EVERY: Duration = Duration::from_millis(500);

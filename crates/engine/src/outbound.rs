@@ -125,7 +125,7 @@ impl Outbound {
     fn set_out(self: &Arc<Outbound>) -> Next {
         let mut later: Option<Millis> = None;
         let errands = self.shared.outbox.next_few(SET_OUT_MAX, |tenant| {
-            let entered = self.shares.try_enter(tenant, shares::ATTEMPT);
+            let entered = self.shares.try_attempt(tenant);
             later = later.into_iter().chain(entered.err()).min();
             entered.is_ok()
         });

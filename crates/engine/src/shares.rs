@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use reveille_core::{Millis, Tenant};
+use tokio::sync::Semaphore;
 
 use crate::doors::Clock;
 use crate::failure::Unavailable;
@@ -20,16 +21,18 @@ pub(crate) const ATTEMPT: u64 = 2;
 
 /// Whoever did something within this is active.
 const ACTIVE_MS: u64 = 1_000;
-/// The cost of work is looked at this often.
+/// The cost of work is looked at this often; whoever waits asks again after this at the latest.
 const LOOK_MS: u64 = 100;
-/// With less work than this the cost of it cannot be told.
+/// With less work than this the cost of it cannot be told, only that it is not higher.
 const LOOK_WORK: u64 = 64;
+/// Reads and much else have no price, and yet somebody pays for them: not more than this.
+const UNIT_NS_MAX: u64 = 500_000;
 /// What a tenant may use at once, in milliseconds of its share; and what it owes at most when
 /// others come while it was alone.
 const BURST_MS: u64 = 20;
 /// What it can owe while there are others: a large request is paid for later.
 const OWED_MS: u64 = 2_000;
-/// Nobody is made to wait longer than this for one request.
+/// No request waits longer than this for its turn.
 const WAIT_MAX_MS: u64 = 10_000;
 
 /// The accounts of all tenants.
@@ -56,58 +59,77 @@ struct Ledger {
 struct Account {
     /// Processor time in microseconds; less than nothing is owed.
     balance: i64,
+    /// What a request of this tenant costs, more or less: paid before it is read.
+    typical: i64,
     filled_at: Millis,
     active_at: Millis,
     /// When it was last made to wait.
     waited_at: Option<Millis>,
+    /// Requests that wait stand in a line, and the first of them asks.
+    line: Arc<Semaphore>,
 }
 
 impl Shares {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Shares {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let half = 1_000 * u64::try_from(cores).unwrap_or(1) / 2;
+        let half = 1_000 * u64::try_from(clock.processors()).unwrap_or(1) / 2;
         let (now, used_us) = (clock.now(), used_us(clock.as_ref()));
         Shares { clock, ledger: Mutex::new(Ledger::new(half, now, used_us)) }
     }
 
-    /// Waits until a tenant may do so much work, and counts it.
-    pub(crate) async fn enter(&self, tenant: &Tenant, work: u64) -> Result<(), Unavailable> {
-        let mut give_up = None;
-        loop {
-            let now = self.clock.now();
-            let Err(until) = self.lock().enter(tenant, work, now) else {
-                self.look();
+    /// Waits until it is a tenant's turn to have a request read and decided.
+    pub(crate) async fn enter(&self, tenant: &Tenant) -> Result<(), Unavailable> {
+        let (now, line) = {
+            let (now, mut ledger) = self.look();
+            if ledger.enter(tenant, now, false).is_ok() {
                 return Ok(());
-            };
-            if now >= *give_up.get_or_insert(now + WAIT_MAX_MS) {
-                return Err(Unavailable::Busy);
             }
-            self.clock.sleep_until(until).await;
+            (now, ledger.account(tenant, now).line.clone())
+        };
+        let turn = async {
+            let first = line.acquire().await;
+            while let Err(until) = self.ask(tenant) {
+                self.clock.sleep_until(until).await;
+            }
+            drop(first);
+        };
+        tokio::select! {
+            biased;
+            () = turn => Ok(()),
+            () = self.clock.sleep_until(now + WAIT_MAX_MS) => Err(Unavailable::Busy),
         }
     }
 
-    /// The same for somebody who will ask again: when it may be.
-    pub(crate) fn try_enter(&self, tenant: &Tenant, work: u64) -> Result<(), Millis> {
-        let entered = self.lock().enter(tenant, work, self.clock.now());
-        self.look();
-        entered
+    /// For the first of those who wait.
+    fn ask(&self, tenant: &Tenant) -> Result<(), Millis> {
+        let (now, mut ledger) = self.look();
+        ledger.enter(tenant, now, true)
+    }
+
+    /// Counts the work of a request that was let in.
+    pub(crate) fn request(&self, tenant: &Tenant, work: u64) {
+        let (now, mut ledger) = self.look();
+        ledger.request(tenant, work, now);
+    }
+
+    /// Counts an attempt if it may be made now; says when to ask again if not.
+    pub(crate) fn try_attempt(&self, tenant: &Tenant) -> Result<(), Millis> {
+        let (now, mut ledger) = self.look();
+        ledger.attempt(tenant, now)
     }
 
     /// Counts work that cannot wait.
     pub(crate) fn count(&self, tenant: &Tenant, work: u64) {
-        self.lock().count(tenant, work, self.clock.now());
+        let (now, mut ledger) = self.look();
+        ledger.count(tenant, work, now);
     }
 
-    fn look(&self) {
+    fn look(&self) -> (Millis, MutexGuard<'_, Ledger>) {
         let now = self.clock.now();
-        let mut ledger = self.lock();
+        let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
         if now.since(ledger.looked_at) >= LOOK_MS {
             ledger.look(now, used_us(self.clock.as_ref()));
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+        (now, ledger)
     }
 }
 
@@ -122,40 +144,76 @@ impl Ledger {
         Ledger { half, accounts, unit_ns, work, looked_at: now, used_us, active, heavy }
     }
 
-    /// Counts the work if it may be done now; says when to ask again if not.
-    fn enter(&mut self, tenant: &Tenant, work: u64, now: Millis) -> Result<(), Millis> {
+    /// Lets a request in, or says when to ask again. Whoever is not the first of those that wait
+    /// does not get in before them.
+    fn enter(&mut self, tenant: &Tenant, now: Millis, first: bool) -> Result<(), Millis> {
+        self.may(tenant, now, first)?;
+        let account = self.account(tenant, now);
+        account.balance = account.balance.saturating_sub(account.typical);
+        Ok(())
+    }
+
+    /// Counts the work of a request that was let in: what it paid beforehand is set off.
+    fn request(&mut self, tenant: &Tenant, work: u64, now: Millis) {
+        let cost = self.cost(work);
+        let account = self.account(tenant, now);
+        account.balance = account.balance.saturating_add(account.typical);
+        account.typical = (3 * account.typical + cost) / 4;
+        self.count(tenant, work, now);
+    }
+
+    fn attempt(&mut self, tenant: &Tenant, now: Millis) -> Result<(), Millis> {
+        self.may(tenant, now, true)?;
+        self.count(tenant, ATTEMPT, now);
+        Ok(())
+    }
+
+    fn may(&mut self, tenant: &Tenant, now: Millis, first: bool) -> Result<(), Millis> {
         let share = self.share();
         let crowded = self.active > 1;
         let account = self.account(tenant, now);
+        account.active_at = now;
         account.fill(share, now);
-        if crowded && account.balance < 0 {
+        let behind = !first && account.line.available_permits() == 0;
+        if crowded && (behind || account.balance < 0) {
             account.waited_at = Some(now);
-            let owed = account.balance.unsigned_abs();
-            return Err(now + owed.div_ceil(share.max(1)).max(1));
+            let owed = account.balance.min(0).unsigned_abs();
+            return Err(now + owed.div_ceil(share).clamp(1, LOOK_MS));
         }
-        self.count(tenant, work, now);
         Ok(())
     }
 
     fn count(&mut self, tenant: &Tenant, work: u64, now: Millis) {
-        let cost = signed(work.saturating_mul(self.unit_ns) / 1_000);
+        let cost = self.cost(work);
         let owed_ms = if self.active > 1 { OWED_MS } else { BURST_MS };
         let most = signed(owed_ms * self.share());
         self.work += work;
         let account = self.account(tenant, now);
         account.active_at = now;
-        account.balance = account.balance.saturating_sub(cost).max(-most);
+        let floor = account.balance.min(-most);
+        account.balance = account.balance.saturating_sub(cost).max(floor);
+    }
+
+    fn cost(&self, work: u64) -> i64 {
+        signed(work.saturating_mul(self.unit_ns) / 1_000)
     }
 
     /// What everybody who uses much may use, in microseconds for each millisecond.
     fn share(&self) -> u64 {
-        self.half / self.heavy.max(1)
+        (self.half / self.heavy.max(1)).max(1)
     }
 
     fn account(&mut self, tenant: &Tenant, now: Millis) -> &mut Account {
         if !self.accounts.contains_key(tenant) {
             self.active += 1;
-            let account = Account { balance: 0, filled_at: now, active_at: now, waited_at: None };
+            let account = Account {
+                balance: 0,
+                typical: 0,
+                filled_at: now,
+                active_at: now,
+                waited_at: None,
+                line: Arc::new(Semaphore::new(1)),
+            };
             self.accounts.insert(tenant.clone(), account);
         }
         self.accounts.get_mut(tenant).expect("it was just put there")
@@ -163,20 +221,29 @@ impl Ledger {
 
     /// Looks at what the work since the last look has cost, and at who is active.
     fn look(&mut self, now: Millis, used_us: u64) {
-        if self.work >= LOOK_WORK {
-            let spent = used_us.saturating_sub(self.used_us);
-            let unit_ns = spent.saturating_mul(1_000) / self.work;
-            // One look may be at a moment when others were busy: it counts for a quarter.
-            self.unit_ns =
-                if self.unit_ns == 0 { unit_ns } else { (3 * self.unit_ns + unit_ns) / 4 };
+        let spent_ns = used_us.saturating_sub(self.used_us).saturating_mul(1_000);
+        if let Some(unit_ns) = spent_ns.checked_div(self.work) {
+            self.unit_ns = match self.unit_ns {
+                known if self.work < LOOK_WORK => known.min(unit_ns),
+                0 => unit_ns,
+                // One look may be at a moment when others were busy: it counts for a quarter.
+                known => (3 * known + unit_ns) / 4,
+            };
+            self.unit_ns = self.unit_ns.min(UNIT_NS_MAX);
         }
         self.work = 0;
         self.looked_at = now;
         self.used_us = used_us;
-        self.accounts.retain(|_, it| now.since(it.active_at) < ACTIVE_MS);
-        self.active = self.accounts.len();
-        let waited = |it: &&Account| it.waited_at.is_some_and(|at| now.since(at) < ACTIVE_MS);
-        self.heavy = u64::try_from(self.accounts.values().filter(waited).count()).unwrap_or(1);
+        let share = self.share();
+        for account in self.accounts.values_mut() {
+            account.fill(share, now);
+        }
+        let recent = |at: Millis| now.since(at) < ACTIVE_MS;
+        // Whoever owes something is remembered until it is paid.
+        self.accounts.retain(|_, it| recent(it.active_at) || it.balance < 0);
+        self.active = self.accounts.values().filter(|it| recent(it.active_at)).count();
+        let waited = self.accounts.values().filter(|it| it.waited_at.is_some_and(recent)).count();
+        self.heavy = u64::try_from(waited).unwrap_or(1);
     }
 }
 
@@ -210,11 +277,10 @@ mod tests {
 
         fn enter(&mut self, tenant: &str, work: u64) -> Result<(), Millis> {
             let tenant = Tenant::parse(tenant).unwrap();
-            let entered = self.ledger.enter(&tenant, work, self.now);
-            if entered.is_ok() {
-                self.used_us += 50 * work;
-            }
-            entered
+            self.ledger.enter(&tenant, self.now, true)?;
+            self.ledger.request(&tenant, work, self.now);
+            self.used_us += 50 * work;
+            Ok(())
         }
 
         fn pass(&mut self, millis: u64) {
@@ -285,7 +351,56 @@ mod tests {
         assert_eq!(world.enter("calm", 1), Ok(()));
         world.pass(BURST_MS * 2);
         assert_eq!(world.enter("flood", 10_000), Ok(()));
-        let Err(until) = world.enter("flood", 1) else { panic!("it owes half a second") };
-        assert!((400..=500).contains(&until.since(world.now)), "{until:?}");
+        for _ in 0..4 {
+            assert!(world.enter("flood", 1).is_err());
+            world.pass(LOOK_MS);
+        }
+        world.pass(LOOK_MS);
+        assert_eq!(world.enter("flood", 1), Ok(()));
+    }
+
+    #[test]
+    fn debt_is_remembered_and_ends() {
+        let mut world = World::new();
+        world.flood(&["flood"], 200);
+        assert_eq!(world.enter("calm", 1), Ok(()));
+        world.pass(BURST_MS * 2);
+        assert_eq!(world.enter("flood", 100_000), Ok(()));
+        let mut waited = 0;
+        while world.enter("flood", 1).is_err() {
+            assert_eq!(world.enter("calm", 1), Ok(()));
+            world.pass(LOOK_MS);
+            waited += LOOK_MS;
+        }
+        assert_eq!(waited, OWED_MS);
+    }
+
+    #[test]
+    fn the_price_of_work_comes_down_when_nothing_else_goes_on() {
+        let mut world = World::new();
+        // Somebody reads so much that work seems dear.
+        world.used_us += 10_000_000;
+        world.flood(&["one"], 100);
+        assert_eq!(world.ledger.unit_ns, UNIT_NS_MAX);
+        for _ in 0..3 {
+            assert_eq!(world.enter("one", 1), Ok(()));
+            world.pass(LOOK_MS);
+        }
+        assert_eq!(world.ledger.unit_ns, 50_000);
+    }
+
+    #[test]
+    fn nobody_passes_those_who_wait() {
+        let mut world = World::new();
+        let flood = Tenant::parse("flood").unwrap();
+        world.flood(&["flood"], 200);
+        assert_eq!(world.enter("calm", 1), Ok(()));
+        let line = world.ledger.account(&flood, world.now).line.clone();
+        let first = line.try_acquire().unwrap();
+        world.pass(BURST_MS * 2);
+        assert!(world.ledger.enter(&flood, world.now, false).is_err());
+        assert_eq!(world.ledger.enter(&flood, world.now, true), Ok(()));
+        drop(first);
+        assert_eq!(world.ledger.enter(&flood, world.now, false), Ok(()));
     }
 }

@@ -14,7 +14,7 @@ use crate::run::{Entry, Run};
 use crate::state::read_chunk;
 use crate::table::{Table, TableError};
 
-/// A chunk has at most this many bytes, but for appends that are longer.
+/// A chunk has at most this many bytes.
 const CHUNK_BYTES: u64 = 256 << 10;
 /// A chunk of this many bytes is full: cut between appends, chunks are a little shorter than they
 /// might be, and are left alone from then on.

@@ -67,8 +67,8 @@ pub(super) fn timer(txn: &mut Txn<'_>, entry: &Bytes, open: &[Open]) -> Result<A
     if keys::parse_due(entry).is_some_and(|(at, _)| txn.now() < at) {
         return Ok(Answer::Done);
     }
-    let records: Vec<Bytes> = open.iter().map(|it| keys::delivery(it.id)).collect();
-    txn.want(&records)?;
+    let hooks = open.iter().map(|it| it.id.hook).collect();
+    txn.tallies_and(&hooks, open.iter().map(|it| keys::delivery(it.id)))?;
     for Open { id, in_flight } in open {
         if let Some(hook) = txn.hooks().get(id.hook).cloned()
             && txn.dispatched(*id)?.is_some_and(|it| it.timer_at.is_none())

@@ -52,6 +52,27 @@ fn tenants_take_turns_and_within_them_hooks() {
 }
 
 #[test]
+fn a_tenant_that_may_not_deliver_now_keeps_its_turn() {
+    let outbox = Outbox::default();
+    for event in 0..2 {
+        outbox.push(deliver("flood", 1, event));
+        outbox.push(deliver("calm", 9, event));
+    }
+    let whose = |errands: Vec<Errand>| -> Vec<String> {
+        let tenant = |errand| match errand {
+            Errand::Deliver(job) => job.tenant.to_string(),
+            Errand::Tell(_) => unreachable!("nobody is told of anything"),
+        };
+        errands.into_iter().map(tenant).collect()
+    };
+    let calm = |tenant: &Tenant| tenant.to_string() == "calm";
+    assert_eq!(whose(outbox.next_few(9, calm)), ["calm", "calm"]);
+    assert_eq!(whose(outbox.next_few(9, calm)), [""; 0]);
+    outbox.push(deliver("calm", 9, 2));
+    assert_eq!(whose(outbox.next_few(9, |_| true)), ["flood", "calm", "flood"]);
+}
+
+#[test]
 fn a_subscription_that_hangs_holds_its_own_attempts_alone() {
     let outbox = Outbox::default();
     for n in 0..=OUTBOUND_PER_SUBSCRIPTION {

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::Scope;
 use super::refusal::Refusal;
+use crate::error::Error;
 use crate::reply::{self, Reply};
 use crate::{Server, inbound};
 
@@ -18,6 +19,7 @@ pub(super) async fn answer(
 ) -> Result<Reply, Refusal> {
     let (parts, body) = request.into_parts();
     let (engine, max) = (&server.engine, server.config.max_body_bytes);
+    engine.turn(&scope.tenant).await.map_err(Error::from)?;
     let body = inbound::read(engine, &parts.headers, body, max).await?;
     let ingest = Ingest::parse(&body.bytes)?;
     let now = engine.clock().now();

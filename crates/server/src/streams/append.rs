@@ -27,6 +27,7 @@ pub(super) async fn answer(
     let stream_seq = stream_seq(&parts.headers)?;
     let close = headers::closes(&parts.headers);
     let max = server.config.max_body_bytes;
+    server.engine.turn(&caller.tenant).await?;
     let body = inbound::read(&server.engine, &parts.headers, body, max).await?;
     if body.bytes.is_empty() && !close {
         return Err(Error::EmptyBody);

@@ -34,6 +34,7 @@ pub(super) async fn answer(
     }
     let closed = headers::closes(&parts.headers);
     let max = server.config.max_body_bytes;
+    server.engine.turn(&caller.tenant).await?;
     let body = inbound::read(&server.engine, &parts.headers, body, max).await?;
     let first = Body::new(body.bytes.clone(), content_type.as_ref());
     let create = Create { content_type, expiry, closed, fork, body: first };

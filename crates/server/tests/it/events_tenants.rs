@@ -19,11 +19,15 @@ struct Tenants {
 
 impl Tenants {
     async fn start() -> Tenants {
+        Tenants::start_on(Setup::default()).await
+    }
+
+    async fn start_on(setup: Setup) -> Tenants {
         let sink = Sink::start().await;
         let template = format!("http://127.0.0.1:{}/{{workerId}}/{{rpcMethod}}", sink.port());
         let mut setup = Setup {
             auth: Auth::Keys { admin_key: KeyHash::of(ADMIN), metrics_open: false },
-            ..Setup::default()
+            ..setup
         };
         setup.workers.template = WorkerTemplate::parse(&template).unwrap();
         let server = setup.start().await;
@@ -279,4 +283,40 @@ async fn e40_events_of_a_tenant_reach_only_its_own_subscriptions() {
         assert_eq!(kept.as_array().unwrap().len(), 2);
         tenants.get(key, &format!("/_events/{other}?offset=-1")).await.expect(404);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tenant_that_uses_much_waits_while_others_are_active_and_they_do_not() {
+    let clock = HandClock::new();
+    let tenants = Tenants::start_on(Setup::on(&clock)).await;
+    let (acme, beta) = (tenants.acme.as_str(), tenants.beta.as_str());
+    let one = json!({ "type": "a" });
+    // An event is made to cost half a millisecond, the most that it can: one of the two processors
+    // has to work for two hundred milliseconds for these.
+    let many = json!({ "events": vec![&one; 400] });
+    tenants.post(acme, "/ingest", &many).await.expect(200);
+    clock.use_processors(1_000_000_000);
+    clock.advance(100);
+    // Alone it may use everything.
+    for _ in 0..3 {
+        tenants.post(acme, "/ingest", &many).await.expect(200);
+    }
+    clock.advance(50);
+    tenants.post(beta, "/ingest", &one).await.expect(200);
+    tenants.post(acme, "/ingest", &many).await.expect(200);
+    // Now it owes almost two hundred milliseconds.
+    let waiting = tenants.post(acme, "/ingest", &one);
+    tokio::pin!(waiting);
+    clock.advance(10);
+    tokio::select! {
+        biased;
+        answer = &mut waiting => panic!("answered at once: {answer:?}"),
+        answer = tenants.post(beta, "/ingest", &one) => drop(answer.expect(200)),
+    }
+    clock.advance(100);
+    tenants.post(beta, "/ingest", &one).await.expect(200);
+    let quiet = tokio::time::timeout(std::time::Duration::from_millis(50), &mut waiting).await;
+    assert!(quiet.is_err(), "answered too early: {quiet:?}");
+    clock.advance(1_000);
+    waiting.await.expect(200);
 }

@@ -41,7 +41,7 @@ pub struct Dispatched {
     pub created_at: Millis,
     /// When its event came.
     pub event_at: Millis,
-    /// The time of its entry in the due index.
+    /// The time of its entry in the due index; `None` while that of its lot stands for it.
     pub timer_at: Option<Millis>,
     /// The lane that it is in.
     pub lane: Option<u64>,

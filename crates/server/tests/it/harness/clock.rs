@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use reveille_core::Millis;
 use reveille_engine::doors::{Clock, Sleep};
@@ -18,6 +20,8 @@ pub(crate) struct HandClock {
     now: Arc<watch::Sender<u64>>,
     /// How many sleep until when: a test waits for a sleeper before it moves the time.
     sleepers: Arc<watch::Sender<BTreeMap<u64, usize>>>,
+    /// Processor time that was used, in microseconds.
+    used_us: Arc<AtomicU64>,
 }
 
 impl HandClock {
@@ -25,7 +29,13 @@ impl HandClock {
         HandClock {
             now: Arc::new(watch::Sender::new(START_MS)),
             sleepers: Arc::new(watch::Sender::new(BTreeMap::new())),
+            used_us: Arc::default(),
         }
+    }
+
+    /// The server has used so much processor time more.
+    pub(crate) fn use_processors(&self, micros: u64) {
+        self.used_us.fetch_add(micros, Ordering::SeqCst);
     }
 
     pub(crate) fn advance(&self, millis: u64) {
@@ -71,6 +81,14 @@ impl Clock for HandClock {
             // The clock is gone when the test is: then nobody waits either.
             let _ = now.wait_for(|now| *now >= at.0).await;
         })
+    }
+
+    fn used(&self) -> Option<Duration> {
+        Some(Duration::from_micros(self.used_us.load(Ordering::SeqCst)))
+    }
+
+    fn processors(&self) -> usize {
+        2
     }
 }
 
