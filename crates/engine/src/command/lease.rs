@@ -331,13 +331,13 @@ fn step_with(
             txn.set_link(subscription, &after.path, Linked { stream, acked, explicit });
         }
     }
-    if by_key && view.complete && marked.len() <= MARKED_AGAIN_MAX {
+    let few_again = by_key && view.complete && marked.len() <= MARKED_AGAIN_MAX;
+    if few_again {
         for path in &marked {
             txn.remove(&keys::backlog(subscription.id, path));
         }
-        marked.sort_unstable();
-        enrolled.marked = Some(marked);
-    } else if !by_key {
+    }
+    if few_again || !by_key {
         marked.sort_unstable();
         enrolled.marked = Some(marked);
     }
