@@ -301,6 +301,12 @@ pub enum Answer {
     Done,
 }
 
+/// Whether a command only says what came of attempts: whoever brings it does not mind if that is
+/// made durable a little later.
+pub(crate) fn is_patient(command: &Command) -> bool {
+    matches!(command, Command::Ended(_) | Command::Delivered(_))
+}
+
 /// Whether a command may run while the disk is nearly full.
 pub(crate) fn is_write(command: &Command) -> bool {
     match command {

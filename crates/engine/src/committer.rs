@@ -14,7 +14,7 @@ use crate::keys::Keys;
 use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::outbox::{Errand, Outbox};
-use crate::partition::{Partition, Published, Settings, Taken};
+use crate::partition::{Partition, Published, Settings, Taken, Waits};
 use crate::spans::Spans;
 use crate::touches::Touches;
 
@@ -116,6 +116,10 @@ const GATHERING: Duration = Duration::from_micros(100);
 /// comes next would have to wait for it.
 const SEAL_AFTER: Duration = Duration::from_millis(10);
 
+/// What nobody waits for is made durable after this at the latest; mostly it goes along with
+/// something else before.
+const PATIENCE: Duration = Duration::from_millis(3);
+
 /// The log cannot be trusted any more: the process must stop.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -160,32 +164,30 @@ impl Committer {
     fn next(&mut self) -> Result<Option<Taken>, Fatal> {
         let shared = self.shared.clone();
         let mut partition = shared.lock();
-        let mut patience = Some(SEAL_AFTER);
+        let mut sealed = false;
+        let mut time_is_up = false;
         loop {
-            if let Some(taken) = self.take_from(&mut partition) {
-                return Ok(Some(taken));
-            }
+            let waits = match (partition.has_nothing_open(), partition.is_pressing()) {
+                (true, _) => Waits::ForWork,
+                (false, false) if !time_is_up && !partition.stopping => Waits::ForSomebody,
+                (false, _) => return Ok(self.take_from(&mut partition)),
+            };
+            self.settle(&mut partition);
             if partition.stopping {
                 return Ok(None);
             }
-            partition.committer_waits = true;
-            let Some(wait) = patience else {
-                partition = match shared.work.wait(partition) {
-                    Ok(partition) => partition,
-                    Err(_) => shared.lock(),
-                };
-                continue;
+            partition.committer_waits = waits;
+            let most = match waits {
+                Waits::ForSomebody => Some(PATIENCE),
+                _ if sealed => None,
+                _ => Some(SEAL_AFTER),
             };
-            let (waited, timed_out) = match shared.work.wait_timeout(partition, wait) {
-                Ok((partition, result)) => (partition, result.timed_out()),
-                Err(_) => (shared.lock(), false),
-            };
-            partition = waited;
-            if timed_out && partition.is_idle() && !partition.stopping {
+            (partition, time_is_up) = wait(&shared, partition, most);
+            if time_is_up && partition.is_idle() && !partition.stopping {
                 // Idle: the end mark proves that everything before it was durable.
                 drop(partition);
                 self.seal()?;
-                patience = None;
+                sealed = true;
                 partition = shared.lock();
             }
         }
@@ -198,10 +200,14 @@ impl Committer {
     }
 
     fn take_from(&mut self, partition: &mut Partition) -> Option<Taken> {
+        self.settle(partition);
+        partition.take()
+    }
+
+    fn settle(&mut self, partition: &mut Partition) {
         if let Some(published) = self.published.take() {
             partition.settle(&published);
         }
-        partition.take()
     }
 
     /// Makes a batch durable; then readers see it, answers leave, effects run. To the partition it
@@ -300,5 +306,23 @@ impl Committer {
             Ok(()) | Err(CommitError::NoSpace) => Ok(()),
             Err(error) => Err(Fatal(error.to_string())),
         }
+    }
+}
+
+/// Waits for work, at most so long. Says whether the time was up.
+fn wait<'a>(
+    shared: &'a Shared,
+    partition: MutexGuard<'a, Partition>,
+    most: Option<Duration>,
+) -> (MutexGuard<'a, Partition>, bool) {
+    match most {
+        Some(most) => match shared.work.wait_timeout(partition, most) {
+            Ok((partition, waited)) => (partition, waited.timed_out()),
+            Err(_) => (shared.lock(), false),
+        },
+        None => match shared.work.wait(partition) {
+            Ok(partition) => (partition, false),
+            Err(_) => (shared.lock(), false),
+        },
     }
 }

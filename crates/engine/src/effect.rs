@@ -41,6 +41,13 @@ pub enum Effect {
     Deliver(Job),
 }
 
+impl Effect {
+    /// Whether somebody waits for it. What is only counted, or is due some day, can wait.
+    pub fn is_pressing(&self) -> bool {
+        !matches!(self, Effect::Due(_) | Effect::Moved(_))
+    }
+}
+
 /// An attempt to deliver an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Job {

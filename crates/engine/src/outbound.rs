@@ -12,7 +12,7 @@ use reveille_core::consumer::{Answer as Ending, Dialect, Phase, Stage};
 use reveille_core::delivery::hook::Hook;
 use reveille_core::subscription::{Subscription, Target, Timings};
 use reveille_core::trace::Trace;
-use reveille_core::{Millis, Offset, StreamPath};
+use reveille_core::{Millis, Offset, StreamPath, Tenant};
 use reveille_deliver::courier::{Answer, Courier, Request, SendError};
 use reveille_deliver::destination::{Destination, DestinationError, Rules};
 use reveille_store::keys::{self, ConsumerKey};
@@ -135,18 +135,36 @@ impl Outbound {
             None => Next::WhenReady,
         };
         for (errand, whose) in self.look_up(errands) {
-            match (errand, whose) {
-                (Errand::Tell(told), Some(Whose::Subscription(subscription))) => {
-                    tokio::spawn(self.clone().attempt(told, subscription));
-                }
-                (Errand::Deliver(job), Some(Whose::Hook(hook))) => {
-                    tokio::spawn(self.clone().deliver(job, hook));
-                }
-                // Whose it was has ended, and so has it.
-                (errand, _) => self.shared.outbox.ended(&errand, false),
-            }
+            tokio::spawn(self.clone().go(errand, whose));
         }
         next
+    }
+
+    /// Makes an attempt, and goes on with the next one as long as there is one.
+    async fn go(self: Arc<Outbound>, errand: Errand, whose: Option<Whose>) {
+        let mut going = Some((errand, whose));
+        while let Some((errand, whose)) = going {
+            let next = match (errand, whose) {
+                (Errand::Tell(told), Some(Whose::Subscription(subscription))) => {
+                    self.attempt(told, subscription).await
+                }
+                (Errand::Deliver(job), Some(Whose::Hook(hook))) => self.deliver(job, hook).await,
+                // Whose it was has ended, and so has it.
+                (errand, _) => {
+                    self.shared.outbox.ended(&errand, false);
+                    None
+                }
+            };
+            going = next.and_then(|errand| self.look_up(vec![errand]).pop());
+            // Attempts that fail at once must not keep others from the processor.
+            tokio::task::coop::consume_budget().await;
+        }
+    }
+
+    /// An attempt was answered; what is next, if anything may be sent now.
+    fn answered(&self, errand: &Errand, slow: bool, good: Option<u64>) -> Option<Errand> {
+        let may = |tenant: &Tenant| self.shares.try_attempt(tenant).is_ok();
+        self.shared.outbox.answered(errand, slow, good, may)
     }
 
     /// Whose errands these are: one look for all of them.
@@ -168,7 +186,7 @@ impl Outbound {
         looked_up.collect()
     }
 
-    async fn attempt(self: Arc<Outbound>, told: Told, subscription: Arc<Subscription>) {
+    async fn attempt(&self, told: Told, subscription: Arc<Subscription>) -> Option<Errand> {
         let mut slow = false;
         let errand = Errand::Tell(told.clone());
         if let Some(prepared) = self.prepare(&told, subscription) {
@@ -182,15 +200,17 @@ impl Outbound {
             let took = self.clock.now().since(started);
             let (how, ended) = self.judge(&told, &notice, answer);
             let good = ended.error.is_none().then_some(took);
-            self.shared.outbox.answered(&errand, slow, good);
+            let next = self.answered(&errand, slow, good);
             self.shared.metrics.telling.attempted(how, took);
             self.tell_operators(&notice, how, &ended, took);
             if let Some(span) = span {
                 self.end_span(span, &notice, &ended);
             }
             self.reports.push(Report { outcome: Outcome::Told(ended), errand });
+            next
         } else {
             self.shared.outbox.ended(&errand, slow);
+            None
         }
     }
 

@@ -170,17 +170,7 @@ impl Outbox {
     /// The next attempts to make, at most so many. Tenants that may not deliver now keep their
     /// turns.
     pub fn next_few(&self, most: usize, mut may: impl FnMut(&Tenant) -> bool) -> Vec<Errand> {
-        let mut queues = self.lock();
-        let (mut errands, mut held) = (Vec::new(), Vec::new());
-        while errands.len() < most {
-            match queues.turn() {
-                Some(Group::Tenant(tenant)) if !may(tenant) => held.extend(queues.hold()),
-                Some(_) => errands.extend(queues.next()),
-                None => break,
-            }
-        }
-        queues.take_back(held);
-        errands
+        self.lock().next_few(most, &mut may)
     }
 
     /// A hook that may have more in memory, and the delivery to go on from.
@@ -199,15 +189,39 @@ impl Outbox {
     }
 
     /// An answer came, after so long if it was a good one, or none will: the next attempt may be
-    /// made, although what came of this one is still to be written down.
-    pub fn answered(&self, errand: &Errand, was_slow: bool, took_ms: Option<u64>) {
-        self.lock().answered(errand, was_slow, took_ms);
-        self.ready.notify_one();
+    /// made, although what came of this one is still to be written down. Returns it, for whoever
+    /// made this one to go on with.
+    pub fn answered(
+        &self,
+        errand: &Errand,
+        was_slow: bool,
+        took_ms: Option<u64>,
+        mut may: impl FnMut(&Tenant) -> bool,
+    ) -> Option<Errand> {
+        let (next, more) = {
+            let mut queues = self.lock();
+            queues.answered(errand, was_slow, took_ms);
+            (queues.next_few(1, &mut may).pop(), queues.has_more())
+        };
+        if more {
+            self.ready.notify_one();
+        }
+        next
     }
 
     /// An attempt has ended, and what came of it is written down.
     pub fn ended(&self, errand: &Errand, was_slow: bool) {
         self.lock().ended(errand, was_slow);
+        self.ready.notify_one();
+    }
+
+    /// The same for several attempts whose answers had come.
+    pub fn all_ended(&self, errands: &[Errand]) {
+        let mut queues = self.lock();
+        for errand in errands {
+            queues.ended(errand, false);
+        }
+        drop(queues);
         self.ready.notify_one();
     }
 

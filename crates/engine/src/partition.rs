@@ -150,8 +150,20 @@ pub struct Partition {
     pub read_only: bool,
     /// Set when no more commands are accepted.
     pub stopping: bool,
-    /// Set while the committer waits to be woken; waking it for nothing is a system call.
-    pub committer_waits: bool,
+    /// What the committer waits for; waking it for nothing is a system call.
+    pub committer_waits: Waits,
+}
+
+/// What the committer waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Waits {
+    /// It has enough to do.
+    #[default]
+    ForNothing,
+    /// Anything.
+    ForWork,
+    /// There is something, but nobody waits for it: for somebody who does.
+    ForSomebody,
 }
 
 /// A batch with what follows from it, on its way to the log.
@@ -163,6 +175,8 @@ pub struct Taken {
     /// What is to happen when it is durable.
     pub effects: Vec<Effect>,
     answers: Vec<(Reply, Outcome)>,
+    /// Whether somebody waits for it.
+    pressing: bool,
 }
 
 impl Taken {
@@ -240,7 +254,7 @@ impl Partition {
             next_id,
             read_only: false,
             stopping: false,
-            committer_waits: false,
+            committer_waits: Waits::ForNothing,
         })
     }
 
@@ -289,14 +303,17 @@ impl Partition {
                 txn.finish();
                 let Txn { writes, appends, effects, saw_pending, took_ids, changes, .. } = txn;
                 let writes_something = !writes.is_empty() || !appends.is_empty();
+                let pressing = effects.iter().any(Effect::is_pressing);
                 self.next_id += took_ids;
                 self.collect(writes, appends, effects);
                 for change in changes {
                     self.registry.apply(change);
                 }
+                self.open.pressing |= pressing;
                 self.reply_when_durable(reply, Ok(answer), writes_something || saw_pending);
             }
         }
+        self.open.pressing |= !command::is_patient(command);
         Submitted::Decided
     }
 
@@ -332,9 +349,27 @@ impl Partition {
         }
     }
 
-    /// Whether the committer is to be woken: there is work, and it waits.
+    /// Whether the committer is to be woken: there is what it waits for.
     pub fn wakes_committer(&mut self) -> bool {
-        !self.open.is_empty() && std::mem::take(&mut self.committer_waits)
+        let wakes = match self.committer_waits {
+            Waits::ForNothing => false,
+            Waits::ForWork => !self.open.is_empty(),
+            Waits::ForSomebody => self.is_pressing(),
+        };
+        if wakes {
+            self.committer_waits = Waits::ForNothing;
+        }
+        wakes
+    }
+
+    /// Whether there is an open batch that somebody waits for.
+    pub fn is_pressing(&self) -> bool {
+        self.open.pressing && !self.open.is_empty()
+    }
+
+    /// Whether there is no open batch.
+    pub fn has_nothing_open(&self) -> bool {
+        self.open.is_empty()
     }
 
     /// Hands the open batch to the committer.

@@ -67,7 +67,7 @@ pub fn ready(reader: &Reader, hook: &Hook, job: &Job) -> Result<Ready, Failure> 
 }
 
 impl Outbound {
-    pub(super) async fn deliver(self: Arc<Outbound>, job: Job, hook: Arc<Hook>) {
+    pub(super) async fn deliver(&self, job: Job, hook: Arc<Hook>) -> Option<Errand> {
         let mut slow = false;
         let ready = ready(&self.shared.state.reader(), &hook, &job);
         let (id, attempt) = (job.id, job.attempt);
@@ -85,13 +85,18 @@ impl Outbound {
                 // It counts as under way until that is written down: the same attempt may not
                 // be made for good before.
                 self.report(&Command::Unsent { id, attempt }).await;
-                return self.shared.outbox.ended(&errand, slow);
+                self.shared.outbox.ended(&errand, slow);
+                return None;
             }
-            Ok(Ready::Nothing) => return self.shared.outbox.ended(&errand, slow),
+            Ok(Ready::Nothing) => {
+                self.shared.outbox.ended(&errand, slow);
+                return None;
+            }
         };
         let good = (delivered.verdict == Verdict::Delivered).then_some(delivered.attempt.took_ms);
-        self.shared.outbox.answered(&errand, slow, good);
+        let next = self.answered(&errand, slow, good);
         self.reports.push(Report { outcome: Outcome::Delivered(delivered), errand });
+        next
     }
 
     /// What is to be put into words.

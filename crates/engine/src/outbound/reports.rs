@@ -1,7 +1,7 @@
 //! What came of attempts is written down together: while one lot of reports is being made durable,
 //! the next one collects.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, Semaphore};
 
@@ -12,7 +12,9 @@ use crate::command::delivery::Delivered;
 use crate::outbox::Errand;
 
 /// Reports that are written down at once.
-const LOT_MAX: usize = 64;
+const LOT_MAX: usize = 256;
+/// Reports that are decided in one step: others wait for it.
+const STEP_MAX: usize = 64;
 /// Lots that are being made durable at once.
 const LOTS_MAX: usize = 2;
 
@@ -35,19 +37,35 @@ pub(super) enum Outcome {
 #[derive(Default)]
 pub(crate) struct Reports {
     waiting: Mutex<Vec<Report>>,
+    /// There is one.
     more: Notify,
 }
 
 impl Reports {
     pub(super) fn push(&self, report: Report) {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(report);
-        self.more.notify_one();
+        let mut waiting = self.lock();
+        let first = waiting.is_empty();
+        waiting.push(report);
+        drop(waiting);
+        if first {
+            self.more.notify_one();
+        }
     }
 
     fn take(&self) -> Vec<Report> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.lock();
         let lot = waiting.len().min(LOT_MAX);
         waiting.drain(..lot).collect()
+    }
+
+    async fn wait(&self) {
+        while self.lock().is_empty() {
+            self.more.notified().await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Report>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -56,31 +74,36 @@ pub(crate) async fn write_down(outbound: Arc<Outbound>) {
     let lots = Arc::new(Semaphore::new(LOTS_MAX));
     loop {
         let Ok(permit) = lots.clone().acquire_owned().await else { return };
-        let lot = outbound.reports.take();
+        let stopped = outbound.shared.stopped.notified();
+        let mut lot = outbound.reports.take();
         if lot.is_empty() {
-            drop(permit);
             if outbound.shared.lock().stopping {
                 return;
             }
             tokio::select! {
-                () = outbound.reports.more.notified() => {}
-                () = outbound.shared.stopped.notified() => {}
+                () = outbound.reports.wait() => {}
+                () = stopped => {}
             }
-            continue;
+            lot = outbound.reports.take();
         }
-        let outbound = outbound.clone();
-        tokio::spawn(async move {
-            outbound.write_lot(lot).await;
-            drop(permit);
-        });
+        let permit = Arc::new(permit);
+        while !lot.is_empty() {
+            let rest = lot.split_off(lot.len().min(STEP_MAX));
+            let (step, outbound, permit) = (lot, outbound.clone(), permit.clone());
+            tokio::spawn(async move {
+                outbound.write_step(step).await;
+                drop(permit);
+            });
+            lot = rest;
+        }
     }
 }
 
 impl Outbound {
-    async fn write_lot(&self, lot: Vec<Report>) {
+    async fn write_step(&self, reports: Vec<Report>) {
         let (mut told, mut delivered) = (Vec::new(), Vec::new());
-        let mut errands = Vec::with_capacity(lot.len());
-        for Report { outcome, errand } in lot {
+        let mut errands = Vec::with_capacity(reports.len());
+        for Report { outcome, errand } in reports {
             match outcome {
                 Outcome::Told(ended) => told.push(ended),
                 Outcome::Delivered(one) => delivered.push(one),
@@ -91,9 +114,7 @@ impl Outbound {
             self.write_all(Command::Ended(told)),
             self.write_all(Command::Delivered(delivered)),
         );
-        for errand in &errands {
-            self.shared.outbox.ended(errand, false);
-        }
+        self.shared.outbox.all_ended(&errands);
     }
 
     /// One that cannot be written down must not take the others along.

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use reveille_core::Tenant;
 use reveille_core::delivery::hook::HookId;
 use reveille_core::delivery::id::DeliveryNo;
 
@@ -162,6 +163,29 @@ impl Queues {
         for group in held.into_iter().rev() {
             self.turns.push_front(group);
         }
+    }
+
+    /// The next attempts, at most so many. Tenants that may not deliver now keep their turns.
+    pub(super) fn next_few(
+        &mut self,
+        most: usize,
+        may: &mut dyn FnMut(&Tenant) -> bool,
+    ) -> Vec<Errand> {
+        let (mut errands, mut held) = (Vec::new(), Vec::new());
+        while errands.len() < most {
+            match self.turn() {
+                Some(Group::Tenant(tenant)) if !may(tenant) => held.extend(self.hold()),
+                Some(_) => errands.extend(self.next()),
+                None => break,
+            }
+        }
+        self.take_back(held);
+        errands
+    }
+
+    /// Whether there is something else to do: an attempt that may be made, or a hook to fill up.
+    pub(super) fn has_more(&self) -> bool {
+        self.turn().is_some() || !self.refills.is_empty()
     }
 
     pub(super) fn next(&mut self) -> Option<Errand> {

@@ -96,13 +96,27 @@ fn an_answer_makes_room_before_it_is_written_down_and_more_if_it_was_good() {
     }
     let sent: Vec<Errand> = std::iter::from_fn(|| outbox.next()).collect();
     assert!((2..100).contains(&sent.len()), "it has answered nothing yet");
-    outbox.answered(&sent[0], false, None);
-    outbox.answered(&sent[0], false, None);
-    assert_eq!(std::iter::from_fn(|| outbox.next()).count(), 1, "a place for a place");
+    assert!(outbox.answered(&sent[0], false, None, |_| true).is_some(), "a place for a place");
+    assert_eq!(outbox.answered(&sent[0], false, None, |_| true), None, "but not for two");
     outbox.ended(&sent[0], false);
     assert_eq!(outbox.next(), None, "it was counted when it was answered");
-    outbox.answered(&sent[1], false, Some(1));
-    assert_eq!(std::iter::from_fn(|| outbox.next()).count(), 2, "and one for the good answer");
+    assert!(outbox.answered(&sent[1], false, Some(1), |_| true).is_some());
+    assert_eq!(std::iter::from_fn(|| outbox.next()).count(), 1, "and one for the good answer");
+}
+
+#[test]
+fn whoever_was_answered_goes_on_with_whose_turn_it_is() {
+    let outbox = Outbox::default();
+    outbox.set_concurrency(1);
+    outbox.push(deliver("flood", 1, 1));
+    outbox.push(deliver("flood", 1, 2));
+    outbox.push(deliver("calm", 9, 1));
+    let first = outbox.next().unwrap();
+    let calm = |tenant: &Tenant| tenant.to_string() == "calm";
+    let next = outbox.answered(&first, false, Some(1), calm);
+    assert_eq!(next, Some(deliver("calm", 9, 1)));
+    assert_eq!(outbox.answered(&next.unwrap(), false, Some(1), calm), None);
+    assert_eq!(outbox.next(), Some(deliver("flood", 1, 2)), "it kept its turn");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What a partition decides when thousands of subscriptions match one stream.
 
-use reveille_core::consumer::{Consumer, Dialect};
+use reveille_core::consumer::{Answer as Ending, Consumer, Dialect};
 use reveille_core::pattern::Pattern;
 use reveille_core::stream::Body;
 use reveille_core::stream::append::Append;
@@ -11,6 +11,8 @@ use reveille_store::keys::{ConsumerKey, Due};
 use reveille_store::table::MemoryTable;
 
 use super::*;
+use crate::command::consumer::Ended;
+use crate::effect::Told;
 
 /// Keys that telling one consumer writes: its record and its entry in the due index.
 const KEYS_EACH: usize = 2;
@@ -35,12 +37,18 @@ impl World {
 
     /// Decides a command; returns the batch that it makes.
     fn decide(&mut self, command: &Command) -> Taken {
+        self.submit(command);
+        self.partition.take().expect("a batch")
+    }
+
+    /// Decides a command.
+    fn submit(&mut self, command: &Command) {
         let mut wanted = Vec::new();
         loop {
             let fetched = Fetched::read(&self.partition.state.reader(), &wanted).unwrap();
             let (reply, _outcome) = oneshot::channel();
             match self.partition.submit(command, &fetched, Millis(1_000), reply) {
-                Submitted::Decided => return self.partition.take().expect("a batch"),
+                Submitted::Decided => return,
                 Submitted::Missing(more, _) => wanted.extend(more),
                 Submitted::NoRoom(_) => panic!("there is room"),
             }
@@ -74,11 +82,15 @@ impl World {
 
     /// Appends one byte.
     fn append(&mut self) -> Taken {
+        self.decide(&self.one_byte())
+    }
+
+    fn one_byte(&self) -> Command {
         let content_type = ContentType::parse("text/plain");
         let body = Body::new(Bytes::from_static(b"x"), content_type.as_ref());
         let request = Append { content_type, body, ..Append::default() };
         let (tenant, path) = (self.tenant.clone(), self.path.clone());
-        self.decide(&Command::Append { tenant, path, request })
+        Command::Append { tenant, path, request }
     }
 
     /// The only entry of the due index of some kind.
@@ -184,4 +196,27 @@ fn a_stream_that_takes_the_place_of_a_crowded_one_has_a_crowd_of_its_own() {
     world.append();
     while world.walk().is_some() {}
     assert!(all.iter().all(|id| world.consumer(*id).is_some() && world.acked(*id).is_none()));
+}
+
+#[test]
+fn what_came_of_an_attempt_waits_for_somebody_who_waits() {
+    let mut world = World::new();
+    world.create();
+    let subscription = world.subscribe();
+    world.append();
+    let consumer = ConsumerKey { subscription, path: Some(world.path.clone()) };
+    let told = Told { consumer, epoch: 1, attempt: 1 };
+    let ended = Ended { told, answer: Ending::Accepted, error: None };
+    world.partition.committer_waits = Waits::ForWork;
+    world.submit(&Command::Ended(vec![ended]));
+    assert!(world.partition.wakes_committer(), "it must know that there is something");
+    assert!(!world.partition.is_pressing());
+    world.partition.committer_waits = Waits::ForSomebody;
+    assert!(!world.partition.wakes_committer(), "but nobody waits for it");
+    world.submit(&world.one_byte());
+    assert!(world.partition.wakes_committer(), "the append does");
+    assert!(!world.partition.wakes_committer(), "it was woken");
+    let taken = world.partition.take().expect("a batch of both");
+    assert_eq!(taken.commands(), 2);
+    assert!(!world.partition.is_pressing());
 }
