@@ -118,7 +118,7 @@ const SEAL_AFTER: Duration = Duration::from_millis(10);
 
 /// What nobody waits for is made durable after this at the latest; mostly it goes along with
 /// something else before.
-const PATIENCE: Duration = Duration::from_millis(3);
+const PATIENCE: Duration = Duration::from_micros(500);
 
 /// The log cannot be trusted any more: the process must stop.
 #[derive(Debug, thiserror::Error)]

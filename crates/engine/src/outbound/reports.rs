@@ -11,12 +11,10 @@ use crate::command::consumer::Ended;
 use crate::command::delivery::Delivered;
 use crate::outbox::Errand;
 
-/// Reports that are written down at once.
-const LOT_MAX: usize = 256;
-/// Reports that are decided in one step: others wait for it.
-const STEP_MAX: usize = 64;
+/// Reports that are written down at once: everybody else waits while that is decided.
+const LOT_MAX: usize = 32;
 /// Lots that are being made durable at once.
-const LOTS_MAX: usize = 2;
+const LOTS_MAX: usize = 4;
 
 /// What came of an attempt.
 pub(super) struct Report {
@@ -75,7 +73,7 @@ pub(crate) async fn write_down(outbound: Arc<Outbound>) {
     loop {
         let Ok(permit) = lots.clone().acquire_owned().await else { return };
         let stopped = outbound.shared.stopped.notified();
-        let mut lot = outbound.reports.take();
+        let lot = outbound.reports.take();
         if lot.is_empty() {
             if outbound.shared.lock().stopping {
                 return;
@@ -84,26 +82,21 @@ pub(crate) async fn write_down(outbound: Arc<Outbound>) {
                 () = outbound.reports.wait() => {}
                 () = stopped => {}
             }
-            lot = outbound.reports.take();
+            continue;
         }
-        let permit = Arc::new(permit);
-        while !lot.is_empty() {
-            let rest = lot.split_off(lot.len().min(STEP_MAX));
-            let (step, outbound, permit) = (lot, outbound.clone(), permit.clone());
-            tokio::spawn(async move {
-                outbound.write_step(step).await;
-                drop(permit);
-            });
-            lot = rest;
-        }
+        let outbound = outbound.clone();
+        tokio::spawn(async move {
+            outbound.write_lot(lot).await;
+            drop(permit);
+        });
     }
 }
 
 impl Outbound {
-    async fn write_step(&self, reports: Vec<Report>) {
+    async fn write_lot(&self, lot: Vec<Report>) {
         let (mut told, mut delivered) = (Vec::new(), Vec::new());
-        let mut errands = Vec::with_capacity(reports.len());
-        for Report { outcome, errand } in reports {
+        let mut errands = Vec::with_capacity(lot.len());
+        for Report { outcome, errand } in lot {
             match outcome {
                 Outcome::Told(ended) => told.push(ended),
                 Outcome::Delivered(one) => delivered.push(one),
