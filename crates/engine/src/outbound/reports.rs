@@ -12,9 +12,9 @@ use crate::command::delivery::Delivered;
 use crate::outbox::Errand;
 
 /// Reports that are written down at once: everybody else waits while that is decided.
-const LOT_MAX: usize = 32;
+const LOT_MAX: usize = 64;
 /// Lots that are being made durable at once.
-const LOTS_MAX: usize = 4;
+const LOTS_MAX: usize = 2;
 
 /// What came of an attempt.
 pub(super) struct Report {
