@@ -198,11 +198,13 @@ impl Engine {
                 complaints: Complaints::default(),
                 addresses: Addresses::default(),
                 entropy: entropy.clone(),
-                reports: Reports::default(),
+                told: Reports::new(Command::Ended),
+                delivered: Reports::new(Command::Delivered),
                 shares: shares.clone(),
             };
             let outbound = Arc::new(outbound);
-            due.push(tokio::spawn(outbound::write_down(outbound.clone())));
+            due.push(tokio::spawn(outbound::write_down(outbound.clone(), |it| &it.told)));
+            due.push(tokio::spawn(outbound::write_down(outbound.clone(), |it| &it.delivered)));
             due.push(tokio::spawn(outbound::run(outbound)));
         }
         let inner = Inner {

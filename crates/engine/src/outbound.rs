@@ -21,6 +21,7 @@ use reveille_store::state::Reader;
 
 use crate::command::Command;
 use crate::command::consumer::Ended;
+use crate::command::delivery::Delivered;
 use crate::committer::Shared;
 use crate::doors::{Clock, Entropy};
 use crate::effect::Told;
@@ -36,7 +37,6 @@ use crate::touches::Touches;
 use crate::{due, engine, reading, task};
 pub(crate) use addresses::Addresses;
 pub(crate) use complaints::Complaints;
-use reports::{Outcome, Report};
 pub(crate) use reports::{Reports, write_down};
 
 /// Everything that telling takes.
@@ -51,7 +51,10 @@ pub(crate) struct Outbound {
     pub(crate) complaints: Complaints,
     pub(crate) addresses: Addresses,
     pub(crate) entropy: Arc<dyn Entropy>,
-    pub(crate) reports: Reports,
+    /// Of consumers that were told, or were not.
+    pub(crate) told: Reports<Ended>,
+    /// Of events that were delivered, or were not.
+    pub(crate) delivered: Reports<Delivered>,
     pub(crate) shares: Arc<Shares>,
 }
 
@@ -206,7 +209,7 @@ impl Outbound {
             if let Some(span) = span {
                 self.end_span(span, &notice, &ended);
             }
-            self.reports.push(Report { outcome: Outcome::Told(ended), errand });
+            self.told.push(ended, errand);
             next
         } else {
             self.shared.outbox.ended(&errand, slow);

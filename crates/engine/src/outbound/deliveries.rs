@@ -14,7 +14,6 @@ use reveille_store::record::{self, Dispatched, Recorded};
 use reveille_store::state::Reader;
 use reveille_store::{keys, table::Pair};
 
-use super::reports::{Outcome, Report};
 use super::{Outbound, Unsent};
 use crate::command::Command;
 use crate::command::delivery::Delivered;
@@ -95,7 +94,7 @@ impl Outbound {
         };
         let good = (delivered.verdict == Verdict::Delivered).then_some(delivered.attempt.took_ms);
         let next = self.answered(&errand, slow, good);
-        self.reports.push(Report { outcome: Outcome::Delivered(delivered), errand });
+        self.delivered.push(delivered, errand);
         next
     }
 

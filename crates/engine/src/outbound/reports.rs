@@ -1,5 +1,5 @@
-//! What came of attempts is written down together: while one lot of reports is being made durable,
-//! the next one collects.
+//! What came of attempts is written down together: while some lots of reports are being made
+//! durable, the next one collects.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -7,50 +7,48 @@ use tokio::sync::{Notify, Semaphore};
 
 use super::Outbound;
 use crate::command::Command;
-use crate::command::consumer::Ended;
-use crate::command::delivery::Delivered;
 use crate::outbox::Errand;
 
 /// Reports that are written down at once: everybody else waits while that is decided.
 const LOT_MAX: usize = 64;
-/// Lots that are being made durable at once.
+/// Lots of one kind that are being made durable at once.
 const LOTS_MAX: usize = 2;
 
-/// What came of an attempt.
-pub(super) struct Report {
-    pub(super) outcome: Outcome,
-    /// The errand that ends with it.
-    pub(super) errand: Errand,
-}
-
-/// What is to be written down of it.
-pub(super) enum Outcome {
-    /// A consumer was told, or was not.
-    Told(Ended),
-    /// An event was delivered, or was not.
-    Delivered(Delivered),
-}
-
-/// Reports that wait to be written down. While there are many, no further attempts are made.
-#[derive(Default)]
-pub(crate) struct Reports {
-    waiting: Mutex<Vec<Report>>,
+/// Reports of one kind that wait to be written down. While there are many, no further attempts are
+/// made.
+pub(crate) struct Reports<T> {
+    waiting: Mutex<Vec<Report<T>>>,
     /// There is one.
     more: Notify,
+    /// Lots that are being made durable at once.
+    lots: Arc<Semaphore>,
+    into_command: fn(Vec<T>) -> Command,
 }
 
-impl Reports {
-    pub(super) fn push(&self, report: Report) {
+/// What came of an attempt, and the errand that ends with it.
+struct Report<T> {
+    outcome: T,
+    errand: Errand,
+}
+
+impl<T> Reports<T> {
+    /// Reports that become such commands.
+    pub(crate) fn new(into_command: fn(Vec<T>) -> Command) -> Reports<T> {
+        let (waiting, more) = (Mutex::default(), Notify::new());
+        Reports { waiting, more, lots: Arc::new(Semaphore::new(LOTS_MAX)), into_command }
+    }
+
+    pub(super) fn push(&self, outcome: T, errand: Errand) {
         let mut waiting = self.lock();
         let first = waiting.is_empty();
-        waiting.push(report);
+        waiting.push(Report { outcome, errand });
         drop(waiting);
         if first {
             self.more.notify_one();
         }
     }
 
-    fn take(&self) -> Vec<Report> {
+    fn take(&self) -> Vec<Report<T>> {
         let mut waiting = self.lock();
         let lot = waiting.len().min(LOT_MAX);
         waiting.drain(..lot).collect()
@@ -62,67 +60,52 @@ impl Reports {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Report>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Report<T>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Writes reports down until the partition stops.
-pub(crate) async fn write_down(outbound: Arc<Outbound>) {
-    let lots = Arc::new(Semaphore::new(LOTS_MAX));
+/// Writes reports of one kind down until the partition stops.
+pub(crate) async fn write_down<T: Send + 'static>(
+    outbound: Arc<Outbound>,
+    of: fn(&Outbound) -> &Reports<T>,
+) {
+    let reports = of(&outbound);
     loop {
-        let Ok(permit) = lots.clone().acquire_owned().await else { return };
+        let Ok(permit) = reports.lots.clone().acquire_owned().await else { return };
         let stopped = outbound.shared.stopped.notified();
-        let lot = outbound.reports.take();
+        let lot = reports.take();
         if lot.is_empty() {
             if outbound.shared.lock().stopping {
-                return;
+                // Whoever writes the others down waits for this too.
+                return outbound.shared.stopped.notify_one();
             }
             tokio::select! {
-                () = outbound.reports.wait() => {}
+                () = reports.wait() => {}
                 () = stopped => {}
             }
             continue;
         }
-        let outbound = outbound.clone();
+        let (outbound, into_command) = (outbound.clone(), reports.into_command);
         tokio::spawn(async move {
-            outbound.write_lot(lot).await;
+            outbound.write_lot(lot, into_command).await;
             drop(permit);
         });
     }
 }
 
 impl Outbound {
-    async fn write_lot(&self, lot: Vec<Report>) {
-        let (mut told, mut delivered) = (Vec::new(), Vec::new());
-        let mut errands = Vec::with_capacity(lot.len());
-        for Report { outcome, errand } in lot {
-            match outcome {
-                Outcome::Told(ended) => told.push(ended),
-                Outcome::Delivered(one) => delivered.push(one),
-            }
-            errands.push(errand);
-        }
-        tokio::join!(
-            self.write_all(Command::Ended(told)),
-            self.write_all(Command::Delivered(delivered)),
-        );
-        self.shared.outbox.all_ended(&errands);
-    }
-
     /// One that cannot be written down must not take the others along.
-    async fn write_all(&self, command: Command) {
-        let count = match &command {
-            Command::Ended(all) => all.len(),
-            Command::Delivered(all) => all.len(),
-            _ => 0,
-        };
-        if count == 0 || self.report(&command).await || count == 1 {
-            return;
+    async fn write_lot<T>(&self, lot: Vec<Report<T>>, into_command: fn(Vec<T>) -> Command) {
+        let (outcomes, errands): (Vec<T>, Vec<Errand>) =
+            lot.into_iter().map(|it| (it.outcome, it.errand)).unzip();
+        let command = into_command(outcomes);
+        if !self.report(&command).await && errands.len() > 1 {
+            for one in one_by_one(command) {
+                self.report(&one).await;
+            }
         }
-        for one in one_by_one(command) {
-            self.report(&one).await;
-        }
+        self.shared.outbox.all_ended(&errands);
     }
 }
 
