@@ -25,6 +25,7 @@ use crate::failure::{Failure, Unavailable};
 use crate::limits::{DUE_SLICE, OVERLAY_BYTES_MAX, PURGE_SLICE};
 use crate::outbound::deliveries;
 use crate::outbox::Errand;
+use crate::partition::Outcome;
 use crate::{engine, outbound};
 
 /// However quiet it is, the index is looked at this often.
@@ -37,6 +38,10 @@ const PRESSED_PAUSE_MS: u64 = 20;
 const FURTHER_SLICES: usize = 8;
 /// Slices of events for many hooks that are worked off at once.
 const SPREADING_MAX: usize = 4;
+
+/// Obligations that are fulfilled at once: enough to fill a batch, and few enough that nobody waits
+/// long behind them.
+const AT_ONCE_MAX: usize = 32;
 
 /// Works until the partition stops.
 pub(crate) async fn run(shared: Arc<Shared>, clock: Arc<dyn Clock>) {
@@ -58,7 +63,10 @@ pub(crate) async fn run(shared: Arc<Shared>, clock: Arc<dyn Clock>) {
                 tracing::warn!(%error, "an obligation could not be fulfilled; trying again");
                 now + PAUSE_MS
             }
-            Ok(Worked::More) => continue,
+            Ok(Worked::More { since: done }) => {
+                since = done;
+                continue;
+            }
             Ok(Worked::Until { next, left }) => {
                 since = left.unwrap_or(now);
                 next.min(now + LOOK_EVERY_MS)
@@ -181,6 +189,16 @@ fn look_further(
     Ok(found)
 }
 
+/// When all that a look at the index has found is done, there is nothing left before this. Timers
+/// are gone then; what is done in slices may be there again.
+pub fn done_until(found: &[(Bytes, Bytes)], now: Millis) -> Millis {
+    let entries = || found.iter().filter_map(|(key, _)| keys::parse_due(key));
+    let is_timer = |due: &Due| matches!(due, Due::Consumer(_) | Due::Delivery(_) | Due::Lot(_));
+    let may_stay = entries().find(|(_, due)| !is_timer(due));
+    let last = entries().next_back().filter(|_| found.len() >= DUE_SLICE);
+    may_stay.into_iter().chain(last).map(|(at, _)| at).chain([now]).min().unwrap_or(now)
+}
+
 /// Whether it is one of many slices of something large, which can wait a little.
 fn spreads(due: &Due) -> bool {
     matches!(due, Due::FanOut(..) | Due::Backfill(..))
@@ -188,13 +206,13 @@ fn spreads(due: &Due) -> bool {
 
 /// What came of working.
 enum Worked {
-    /// There may be more to do now.
-    More,
+    /// There may be more to do now, but nothing before this.
+    More { since: Millis },
     /// Nothing until then; something was left undone since another time.
     Until { next: Millis, left: Option<Millis> },
 }
 
-/// Fulfils what is due, all of it at once: one batch may hold many obligations.
+/// Fulfils what is due, many at once: one batch may hold all of them.
 async fn work(
     shared: &Arc<Shared>,
     clock: &Arc<dyn Clock>,
@@ -202,6 +220,7 @@ async fn work(
     now: Millis,
 ) -> Result<Worked, Failure> {
     let (mut next, mut left) = (Millis::NEVER, None);
+    let done = done_until(&found, now);
     let mut spreading = 0;
     let mut failed = None;
     let mut working = JoinSet::new();
@@ -230,19 +249,25 @@ async fn work(
                 continue;
             }
         };
+        if working.len() >= AT_ONCE_MAX {
+            failed = failed.or(joined(&mut working).await);
+        }
         let (shared, clock) = (shared.clone(), clock.clone());
         working.spawn(async move { engine::run(&shared, clock.as_ref(), &command).await });
     }
     if working.is_empty() && failed.is_none() {
         return Ok(Worked::Until { next, left });
     }
-    let mut outcome = failed.map_or(Ok(Worked::More), Err);
-    while let Some(done) = working.join_next().await {
-        if let Ok(Err(failure)) = done {
-            outcome = Err(failure);
-        }
+    while !working.is_empty() {
+        failed = failed.or(joined(&mut working).await);
     }
-    outcome
+    let since = left.map_or(done, |left: Millis| left.min(done));
+    failed.map_or(Ok(Worked::More { since }), Err)
+}
+
+/// Waits for one of those that are being fulfilled. Says why it was not.
+async fn joined(working: &mut JoinSet<Outcome>) -> Option<Failure> {
+    working.join_next().await.and_then(Result::ok).and_then(Result::err)
 }
 
 /// Whether the table lags so far behind that whatever can wait should.

@@ -93,6 +93,8 @@ pub(crate) async fn run(outbound: Arc<Outbound>) {
     loop {
         let mut next = outbound.set_out();
         while let Next::AtOnce = next {
+            // However many there are, others have their turns between them.
+            tokio::task::yield_now().await;
             next = outbound.set_out();
         }
         while let Some((hook, from)) = outbound.shared.outbox.next_refill() {

@@ -14,6 +14,8 @@ use crate::world::{Checked, violated};
 #[derive(Debug, Default)]
 pub(crate) struct Worker {
     since: Millis,
+    /// When all that was found is done, there is nothing left before this.
+    done_until: Millis,
     /// Obligations that are being fulfilled, all at once.
     busy: usize,
     failed: bool,
@@ -28,9 +30,14 @@ impl Worker {
     pub(crate) fn told(&mut self, fulfilled: bool, now: Millis) {
         self.busy -= 1;
         self.failed |= !fulfilled;
-        if self.busy == 0 && std::mem::take(&mut self.failed) {
+        if self.busy > 0 {
+            return;
+        }
+        if std::mem::take(&mut self.failed) {
             self.wake_at = Some(now + PAUSE_MS);
             self.paused = true;
+        } else {
+            self.since = self.done_until;
         }
     }
 
@@ -60,6 +67,7 @@ pub(super) fn work<S: Server + ?Sized>(world: &mut S) -> Checked {
     worker.since = worker.since.min(due::newly_due(&shared));
     let found = due::look(&shared.state.reader(), worker.since, now);
     let found = found.map_err(|error| failed(error.to_string()))?;
+    worker.done_until = due::done_until(&found, now);
     let mut next = Millis::NEVER;
     for (key, _) in found {
         let Some((at, due)) = keys::parse_due(&key) else {
