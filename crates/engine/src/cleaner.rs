@@ -8,7 +8,8 @@ use reveille_store::keys;
 use tokio::sync::Notify;
 
 use crate::command::Command;
-use crate::engine::{Engine, WeakEngine, run};
+use crate::decide::run;
+use crate::engine::{Engine, WeakEngine};
 use crate::failure::{Failure, Unavailable};
 use crate::limits::CLEAN_UP_SLICE;
 use crate::reading;

@@ -26,7 +26,7 @@ use crate::limits::{DUE_SLICE, OVERLAY_BYTES_MAX, PURGE_SLICE};
 use crate::outbound::deliveries;
 use crate::outbox::Errand;
 use crate::partition::Outcome;
-use crate::{engine, outbound};
+use crate::{decide, outbound, task};
 
 /// However quiet it is, the index is looked at this often.
 pub const LOOK_EVERY_MS: u64 = 60_000;
@@ -242,7 +242,7 @@ async fn work(
             spreading += 1;
         }
         // One that cannot be read must not keep the others from their turn.
-        let command = match command(shared, key, due) {
+        let command = match prepared(shared, key, due).await {
             Ok(command) => command,
             Err(failure) => {
                 failed = Some(failure);
@@ -253,7 +253,7 @@ async fn work(
             failed = failed.or(joined(&mut working).await);
         }
         let (shared, clock) = (shared.clone(), clock.clone());
-        working.spawn(async move { engine::run(&shared, clock.as_ref(), &command).await });
+        working.spawn(async move { decide::run(&shared, clock.as_ref(), &command).await });
     }
     if working.is_empty() && failed.is_none() {
         return Ok(Worked::Until { next, left });
@@ -274,6 +274,17 @@ async fn joined(working: &mut JoinSet<Outcome>) -> Option<Failure> {
 fn is_pressed(shared: &Shared) -> bool {
     let (active, frozen) = shared.state.overlay_bytes();
     active + frozen > OVERLAY_BYTES_MAX / 4
+}
+
+/// The same as [`command`]; where much is to be read, nobody waits behind that.
+async fn prepared(shared: &Arc<Shared>, key: Bytes, due: Due) -> Result<Command, Failure> {
+    match due {
+        Due::Consumer(_) | Due::Delivery(_) => command(shared, key, due),
+        _ => {
+            let shared = shared.clone();
+            task::blocking(move || command(&shared, key, due)).await
+        }
+    }
 }
 
 /// The command that an entry of the index asks for.

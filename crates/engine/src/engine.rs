@@ -26,18 +26,17 @@ use tokio::sync::{Notify, oneshot};
 use crate::budget::{Budget, Permit};
 use crate::command::{Answer, Command, FetchedAnchor};
 use crate::committer::{Committer, Fatal, Shared};
+use crate::decide::run;
 use crate::doors::{Clock, Entropy};
 use crate::failure::{Failure, Unavailable};
 use crate::herald::Herald;
 use crate::keeper::Keeper;
 use crate::keyring::{Fresh, Keyring};
-use crate::limits::{
-    FETCH_ROUNDS_MAX, FORK_COPY_BYTES, LIST_PAGE_MAX, OVERLAY_BYTES_MAX, ROOM_WAIT,
-};
+use crate::limits::{FORK_COPY_BYTES, LIST_PAGE_MAX, OVERLAY_BYTES_MAX};
 use crate::live::Watch;
 use crate::metrics::Snapshot;
 use crate::outbound::{Addresses, Complaints, Outbound, Reports};
-use crate::partition::{Fetched, Outcome, Settings, Submitted, Wanted};
+use crate::partition::{Fetched, Settings, Submitted};
 use crate::reading::{self, Reading};
 use crate::shares::{self, Shares};
 use crate::touches::Touches;
@@ -636,62 +635,4 @@ fn spawn(
         }
     };
     std::thread::Builder::new().name(name).spawn(body).expect("a thread can be started")
-}
-
-/// Brings a command to its decision, fetching what it needs, and waits for its outcome.
-pub(crate) async fn run(shared: &Arc<Shared>, clock: &dyn Clock, command: &Command) -> Outcome {
-    let mut wanted: Vec<Wanted> = Vec::new();
-    let mut fetched = Fetched::default();
-    let mut deadline = None;
-    for _ in 0..FETCH_ROUNDS_MAX {
-        let (reply, answer) = oneshot::channel();
-        let now = clock.now();
-        let (submitted, wakes) = {
-            let mut partition = shared.lock();
-            let submitted = partition.submit(command, &fetched, now, reply);
-            (submitted, partition.wakes_committer())
-        };
-        match submitted {
-            Submitted::Decided => {
-                if wakes {
-                    shared.work.notify_one();
-                }
-                return answer.await.unwrap_or(Err(Unavailable::Stopping.into()));
-            }
-            Submitted::Missing(more, _) => {
-                for it in more {
-                    if !wanted.contains(&it) {
-                        wanted.push(it);
-                    }
-                }
-                let reader = shared.state.reader();
-                fetched = Fetched::read(&reader, &wanted).map_err(reading::damaged)?;
-            }
-            Submitted::NoRoom(_) => {
-                let wait = u64::try_from(ROOM_WAIT.as_millis()).unwrap_or(u64::MAX);
-                let until = *deadline.get_or_insert(clock.now() + wait);
-                wait_for_room(shared, clock, until).await?;
-            }
-        }
-    }
-    Err(Unavailable::Busy.into())
-}
-
-/// Waits until something was committed or applied; gives up at the deadline.
-async fn wait_for_room(
-    shared: &Arc<Shared>,
-    clock: &dyn Clock,
-    until: Millis,
-) -> Result<(), Unavailable> {
-    if clock.now() >= until {
-        return Err(Unavailable::Busy);
-    }
-    // Room made between the refusal and this wait is noticed a moment later.
-    let soon = clock.now() + 20;
-    tokio::select! {
-        biased;
-        () = shared.room.notified() => {}
-        () = clock.sleep_until(soon.min(until)) => {}
-    }
-    Ok(())
 }

@@ -13,8 +13,9 @@ use reveille_store::state::Reader;
 use reveille_store::{keys, record};
 
 use crate::command::{Answer, Command};
+use crate::decide::run;
 use crate::effect::Effect;
-use crate::engine::{Engine, run};
+use crate::engine::Engine;
 use crate::failure::{Failure, Refused};
 use crate::limits::{KEYS_MAX, LIST_PAGE_MAX};
 use crate::txn::Txn;

@@ -15,6 +15,7 @@ mod budget;
 mod cleaner;
 pub mod command;
 pub mod committer;
+mod decide;
 mod deliveries;
 mod dice;
 pub mod doors;

@@ -34,7 +34,7 @@ use crate::outbox::Errand;
 use crate::shares::{self, Shares};
 use crate::spans::{self, Begun, Spans};
 use crate::touches::Touches;
-use crate::{due, engine, reading, task};
+use crate::{decide, due, reading, task};
 pub(crate) use addresses::Addresses;
 pub(crate) use complaints::Complaints;
 pub(crate) use reports::{Reports, write_down};
@@ -306,7 +306,7 @@ impl Outbound {
     /// the next one. Says whether it was.
     async fn report(&self, command: &Command) -> bool {
         loop {
-            match engine::run(&self.shared, self.clock.as_ref(), command).await {
+            match decide::run(&self.shared, self.clock.as_ref(), command).await {
                 Err(Failure::Unavailable(crate::failure::Unavailable::Busy)) => {
                     let later = self.clock.now() + due::PAUSE_MS;
                     self.clock.sleep_until(later).await;

@@ -37,6 +37,16 @@ pub enum Wanted {
     Range(Bytes, Bytes, usize),
 }
 
+impl Wanted {
+    /// How many keys it is, at most.
+    pub(crate) fn weight(&self) -> usize {
+        match self {
+            Wanted::Key(_) => 1,
+            Wanted::Range(_, _, limit) => *limit,
+        }
+    }
+}
+
 /// Pairs of a range, in order.
 pub(crate) struct Found {
     pub(crate) pairs: Vec<(Bytes, Bytes)>,
