@@ -209,6 +209,25 @@ impl World {
         for (index, bytes) in held.streams.iter().enumerate() {
             assert!(read(&held.reader, index).starts_with(bytes), "stream {index}");
         }
+        self.check_brought_up(held);
+    }
+
+    /// What was true in an old view, and what memory says now, are together what is true now; but
+    /// for views that are too old.
+    fn check_brought_up(&self, held: &Held) {
+        let reader = self.state.reader();
+        if held.reader.seq() < reader.dropped() {
+            return;
+        }
+        let mut map = self.history[held.since].clone();
+        for (key, value) in reader.range_recent(&key(0), &key(KEYS)) {
+            assert_eq!(reader.get_recent(&key), Some(value.clone()));
+            match value {
+                Some(value) => map.insert(key, value),
+                None => map.remove(&key),
+            };
+        }
+        assert_eq!(&map, self.history.last().unwrap());
     }
 }
 

@@ -69,15 +69,17 @@ fn latencies() -> Vec<super::Figure> {
     ])
 }
 
-/// In `ds` 64 streams: the peer keeps at most 100 files open and answers 404 beyond.
+/// In `ds` 64 streams: the peer keeps at most 100 files open and answers 404 beyond. And half as
+/// many connections: appends to a stream whose consumer is busy wake nobody, and are no wakes.
 fn wakes(dialect: &str, quick: bool) -> Cell {
     let seconds = if quick { 2 } else { 5 };
-    let (key, subjects, streams, shown) = match dialect {
-        "ds" => ("wakes", WAKING, 64, "64"),
-        _ => ("wakes-webhooks", ALONE, 1000, "1,000"),
+    let (key, subjects, streams, shown, connections) = match dialect {
+        "ds" => ("wakes", WAKING, 64, "64", 32),
+        _ => ("wakes-webhooks", ALONE, 1000, "1,000", 64),
     };
     let arguments = format!(
-        "wakes --dialect {dialect} --streams {streams} --connections 64 --seconds {seconds}"
+        "wakes --dialect {dialect} --streams {streams} --connections {connections} \
+         --seconds {seconds}"
     );
     Cell {
         key,
@@ -85,7 +87,9 @@ fn wakes(dialect: &str, quick: bool) -> Cell {
         beside: None,
         subjects,
         setup: Setup::Plain,
-        title: format!("Wakes of {shown} consumers, appends over 64 connections, {dialect}"),
+        title: format!(
+            "Wakes of {shown} consumers, appends over {connections} connections, {dialect}"
+        ),
         figures: figures([
             more("wakes/s", "/s", "/per_second", 1.0),
             more("appends/s", "/s", "/woken/appends_per_second", 1.0),
