@@ -172,12 +172,16 @@ impl Outbound {
         self.shared.outbox.answered(errand, slow, good, may)
     }
 
-    /// Whose errands these are: one look for all of them.
+    /// Whose errands these are: one look for all of them. None are gone on when the server stops:
+    /// what came of them could not be written down.
     fn look_up(&self, errands: Vec<Errand>) -> Vec<(Errand, Option<Whose>)> {
         if errands.is_empty() {
             return Vec::new();
         }
         let partition = self.shared.lock();
+        if partition.stopping {
+            return Vec::new();
+        }
         let registry = &partition.registry;
         let looked_up = errands.into_iter().map(|errand| {
             let whose = match &errand {
