@@ -155,10 +155,9 @@ pub struct Partition {
 }
 
 /// What the committer waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waits {
     /// It has enough to do.
-    #[default]
     ForNothing,
     /// Anything.
     ForWork,
@@ -303,13 +302,12 @@ impl Partition {
                 txn.finish();
                 let Txn { writes, appends, effects, saw_pending, took_ids, changes, .. } = txn;
                 let writes_something = !writes.is_empty() || !appends.is_empty();
-                let pressing = effects.iter().any(Effect::is_pressing);
                 self.next_id += took_ids;
+                self.open.pressing |= effects.iter().any(Effect::is_pressing);
                 self.collect(writes, appends, effects);
                 for change in changes {
                     self.registry.apply(change);
                 }
-                self.open.pressing |= pressing;
                 self.reply_when_durable(reply, Ok(answer), writes_something || saw_pending);
             }
         }
