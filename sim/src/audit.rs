@@ -86,7 +86,7 @@ impl World {
         alive.extend(self.durable.streams.values().map(|stream| stream.id));
         let (from, _) = keys::producers(StreamId(0));
         let (_, mut to) = keys::producers(StreamId(u64::MAX - 1));
-        if self.life().shared.state.overlay_bytes() == (0, 0) {
+        if self.life().shared.state.overlay_bytes().total() == 0 {
             // A replay shows chunks that were removed, until they are applied and left out.
             (_, to) = keys::chunks(StreamId(u64::MAX - 1));
         }

@@ -88,7 +88,7 @@ impl World {
     /// Everything was deleted: only counters remain.
     fn nothing_left(&mut self) -> Checked {
         // More than once, if a part was set aside already or the table had stopped.
-        while self.life().shared.state.overlay_bytes() != (0, 0) {
+        while self.life().shared.state.overlay_bytes().total() != 0 {
             let applied = self.life_mut().keeper.apply();
             self.survive(applied)?;
         }

@@ -25,6 +25,7 @@ enum Step {
     Client,
     Take,
     Commit,
+    Settle,
     Freeze,
     Apply,
     Checkpoint,
@@ -104,6 +105,7 @@ impl World {
             (300, Step::Client),
             (commits, Step::Take),
             (commits, Step::Commit),
+            (keeping / 2, Step::Settle),
             (keeping / 2, Step::Freeze),
             (keeping, Step::Apply),
             (keeping.div_ceil(2), Step::Checkpoint),
@@ -127,6 +129,7 @@ impl World {
             }
             // The table is brought up beside everything else: what is set aside now is written
             // later, with commits in between.
+            Step::Settle => self.life().shared.state.settle(),
             Step::Freeze => drop(self.life().shared.state.freeze()),
             Step::Apply => {
                 self.note("apply");

@@ -1,13 +1,13 @@
-//! The simulated table: after a crash it holds its last checkpoint and any prefix of what followed.
+//! The simulated table: after a crash it holds its last checkpoint and any prefix of what followed,
+//! where chunks and other keys are written one after the other, in either order.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use reveille_store::table::{MemoryTable, Pair, Table, TableError};
+use reveille_store::keys;
+use reveille_store::table::{Change, MemoryTable, Pair, Table, TableError};
 
 use crate::random::Random;
-
-type Changes = Vec<(Bytes, Option<Bytes>)>;
 
 /// A table in memory; clones are the same table.
 #[derive(Clone)]
@@ -19,7 +19,7 @@ pub(crate) struct SimTable {
 struct Since {
     random: Random,
     /// What was applied after the checkpoint, one atomic write after the other.
-    applied: Vec<Changes>,
+    applied: Vec<Vec<Change>>,
     full: bool,
     /// The next write finds no room.
     full_once: bool,
@@ -52,7 +52,7 @@ impl SimTable {
         since.stopped = false;
         self.inner.crash();
         for changes in &since.applied {
-            self.inner.apply(changes.clone()).expect("memory takes everything");
+            write(&self.inner, changes).expect("memory takes everything");
         }
     }
 
@@ -81,6 +81,10 @@ impl Since {
     }
 }
 
+fn write(table: &MemoryTable, changes: &[Change]) -> Result<(), TableError> {
+    table.apply(&mut changes.iter().cloned().map(Ok))
+}
+
 impl Table for SimTable {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, TableError> {
         self.inner.get(key)
@@ -98,11 +102,21 @@ impl Table for SimTable {
         self.inner.floor(from, last)
     }
 
-    fn apply(&self, changes: Changes) -> Result<(), TableError> {
+    fn apply(
+        &self,
+        changes: &mut dyn Iterator<Item = Result<Change, TableError>>,
+    ) -> Result<(), TableError> {
+        let changes = changes.collect::<Result<Vec<_>, _>>()?;
+        let (chunks, others): (Vec<_>, Vec<_>) =
+            changes.into_iter().partition(|(key, _)| keys::is_chunk(key));
         let mut since = self.lock();
-        since.check()?;
-        since.applied.push(changes.clone());
-        self.inner.apply(changes)
+        let parts = if since.random.one_in(2) { [chunks, others] } else { [others, chunks] };
+        for part in parts {
+            since.check()?;
+            write(&self.inner, &part)?;
+            since.applied.push(part);
+        }
+        Ok(())
     }
 
     fn checkpoint(&self) -> Result<(), TableError> {

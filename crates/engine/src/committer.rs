@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 
 use crate::effect::{Effect, Moved};
 use crate::keys::Keys;
+use crate::limits::SETTLE_BYTES;
 use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::outbox::{Errand, Outbox};
@@ -238,8 +239,7 @@ impl Committer {
         self.perform(std::mem::take(&mut taken.effects));
         taken.answer();
         self.shared.room.notify_waiters();
-        let (active, frozen) = self.shared.state.overlay_bytes();
-        if active >= crate::limits::APPLY_BYTES && frozen == 0 {
+        if self.shared.state.overlay_bytes().active >= SETTLE_BYTES {
             self.shared.wake_keeper();
         }
         Ok(())

@@ -22,7 +22,7 @@ use crate::committer::Shared;
 use crate::doors::Clock;
 use crate::effect::Told;
 use crate::failure::{Failure, Unavailable};
-use crate::limits::{DUE_SLICE, OVERLAY_BYTES_MAX, PURGE_SLICE};
+use crate::limits::{DUE_SLICE, OVERLAY_PRESSED_BYTES, PURGE_SLICE};
 use crate::outbound::deliveries;
 use crate::outbox::Errand;
 use crate::partition::Outcome;
@@ -272,8 +272,7 @@ async fn joined(working: &mut JoinSet<Outcome>) -> Option<Failure> {
 
 /// Whether the table lags so far behind that whatever can wait should.
 fn is_pressed(shared: &Shared) -> bool {
-    let (active, frozen) = shared.state.overlay_bytes();
-    active + frozen > OVERLAY_BYTES_MAX / 4
+    shared.state.overlay_bytes().total() > OVERLAY_PRESSED_BYTES
 }
 
 /// The same as [`command`]; where much is to be read, nobody waits behind that.

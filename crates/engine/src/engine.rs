@@ -488,7 +488,7 @@ impl Engine {
 }
 
 fn snapshot(shared: &Shared) -> Snapshot {
-    let (active, frozen) = shared.state.overlay_bytes();
+    let overlay = shared.state.overlay_bytes().total();
     let metrics = &shared.metrics;
     let (read_only, subscriptions, hooks) = {
         let partition = shared.lock();
@@ -502,7 +502,7 @@ fn snapshot(shared: &Shared) -> Snapshot {
         bytes: metrics.bytes.load(Ordering::Relaxed),
         disk_free: metrics.disk_free.load(Ordering::Relaxed),
         log_bytes: shared.log_bytes.load(Ordering::Relaxed),
-        overlay_bytes: u64::try_from(active + frozen).unwrap_or(u64::MAX),
+        overlay_bytes: u64::try_from(overlay).unwrap_or(u64::MAX),
         watched: u64::try_from(shared.live.len()).unwrap_or(u64::MAX),
         read_only,
         telling: metrics.telling.snapshot(shared.outbox.traffic(), subscriptions),

@@ -9,7 +9,7 @@ use reveille_store::log::SparePool;
 use reveille_store::table::TableError;
 
 use crate::committer::{Fatal, Shared};
-use crate::limits::{APPLY_EVERY, CHECKPOINT_LOG_BYTES};
+use crate::limits::{APPLY_BYTES, CHECKPOINT_LOG_BYTES, KEEP_EVERY, SETTLE_BYTES};
 
 /// A table that stops again and again, although there is room, has another trouble.
 const RECOVERIES_MAX: u32 = 5;
@@ -76,15 +76,28 @@ impl Keeper {
             self.watch_disk();
             self.prepare_spare();
             self.shared.live.sweep();
-            self.apply()?;
-            let unsafe_bytes = self.committed_bytes() - self.bytes_before + self.replayed_bytes;
-            if stopping || unsafe_bytes >= CHECKPOINT_LOG_BYTES {
+            self.settle();
+            if stopping || self.failed || self.is_time() {
+                self.apply()?;
                 self.checkpoint()?;
             }
             if stopping {
                 return Ok(());
             }
         }
+    }
+
+    /// Puts the newest batches of the overlay together if they have become many.
+    pub fn settle(&self) {
+        if self.shared.state.overlay_bytes().active >= SETTLE_BYTES {
+            self.shared.state.settle();
+        }
+    }
+
+    /// Whether the overlay has grown enough: few large files make less work than many small ones.
+    fn is_time(&self) -> bool {
+        let log = self.committed_bytes() - self.bytes_before + self.replayed_bytes;
+        self.shared.state.overlay_bytes().settled >= APPLY_BYTES || log >= CHECKPOINT_LOG_BYTES
     }
 
     fn committed_bytes(&self) -> u64 {
@@ -96,7 +109,7 @@ impl Keeper {
         let (flag, condvar) = &self.shared.keep;
         let mut asked = flag.lock().unwrap_or_else(PoisonError::into_inner);
         if !*asked {
-            let woken = condvar.wait_timeout(asked, APPLY_EVERY);
+            let woken = condvar.wait_timeout(asked, KEEP_EVERY);
             asked = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
         *asked = false;

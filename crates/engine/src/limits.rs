@@ -5,18 +5,24 @@ use std::time::Duration;
 /// A batch closes at this size; the next one is collected meanwhile.
 pub const BATCH_BYTES_MAX: usize = 12 << 20;
 
+/// The newest batches of the overlay are put together when they have grown this far.
+pub const SETTLE_BYTES: usize = 8 << 20;
+
 /// The overlay is applied to the table when it has grown this far.
-pub const APPLY_BYTES: usize = 8 << 20;
+pub const APPLY_BYTES: usize = 24 << 20;
 
 /// Writes wait, and then are refused, while the overlay is larger than this.
-pub const OVERLAY_BYTES_MAX: usize = 64 << 20;
+pub const OVERLAY_BYTES_MAX: usize = 96 << 20;
 
-/// The table is checkpointed after this many bytes of log, so that segments can be recycled and a
+/// Whatever waits for nobody waits while the overlay is larger than this.
+pub const OVERLAY_PRESSED_BYTES: usize = 64 << 20;
+
+/// The overlay is applied after this many bytes of log, so that segments can be recycled and a
 /// start after a crash is quick.
 pub const CHECKPOINT_LOG_BYTES: u64 = 64 << 20;
 
-/// How long anything stays in the overlay of an idle server before it is applied.
-pub const APPLY_EVERY: Duration = Duration::from_millis(500);
+/// How often an idle server looks after its disk.
+pub const KEEP_EVERY: Duration = Duration::from_millis(500);
 
 /// Bodies of requests that are held in memory at once: small ones, and large ones, so that a
 /// crowd of large uploads never keeps small appends out.
@@ -102,5 +108,6 @@ pub const EXPLICIT_STREAMS_MAX: usize = 1_000;
 /// Keys of a server: all of them are in memory.
 pub const KEYS_MAX: usize = 100_000;
 
-const _: () = assert!(APPLY_BYTES * 4 <= OVERLAY_BYTES_MAX);
+const _: () = assert!((APPLY_BYTES + SETTLE_BYTES) * 2 <= OVERLAY_PRESSED_BYTES);
+const _: () = assert!(OVERLAY_PRESSED_BYTES < OVERLAY_BYTES_MAX);
 const _: () = assert!(SMALL_BODY_BYTES * 16 <= SMALL_BODIES_BYTES);

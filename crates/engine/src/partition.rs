@@ -316,10 +316,10 @@ impl Partition {
     }
 
     fn has_room(&self, bytes: usize) -> bool {
-        let (active, frozen) = self.state.overlay_bytes();
+        let overlay = self.state.overlay_bytes().total();
         let open = self.open.batch.bytes();
         let fits = self.open.batch.is_empty() || open + bytes <= BATCH_BYTES_MAX;
-        fits && active + frozen + open <= OVERLAY_BYTES_MAX
+        fits && overlay + open <= OVERLAY_BYTES_MAX
     }
 
     fn collect(

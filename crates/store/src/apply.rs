@@ -5,6 +5,8 @@
 //! of times and a read finds few large values. Applying a run again changes nothing: bytes that
 //! the table has already are left out.
 
+use std::collections::BTreeMap;
+
 use bytes::{Bytes, BytesMut};
 use reveille_core::stream::StreamId;
 
@@ -12,7 +14,7 @@ use crate::chunk::Chunk;
 use crate::keys;
 use crate::run::{Entry, Run};
 use crate::state::read_chunk;
-use crate::table::{Table, TableError};
+use crate::table::{Change, Table, TableError};
 
 /// A chunk has at most this many bytes.
 const CHUNK_BYTES: u64 = 256 << 10;
@@ -21,29 +23,41 @@ const CHUNK_BYTES: u64 = 256 << 10;
 const CHUNK_FULL_BYTES: u64 = CHUNK_BYTES / 2;
 /// Chunks this small are merged whatever follows.
 const CHUNK_SMALL_BYTES: u64 = 1 << 10;
-/// The table takes the changes in portions of about this size.
-const PORTION_BYTES: usize = 1 << 20;
-
 /// Writes everything in the run to the table.
 pub(crate) fn apply(table: &dyn Table, run: &Run) -> Result<(), TableError> {
-    let mut portion = Portion { table, changes: Vec::new(), bytes: 0 };
-    let mut rest = run.entries();
-    while let Some(entry) = rest.first() {
-        let taken = match keys::parse_chunk(&entry.key) {
-            Some((id, _)) => {
-                let of_stream = chunks_of(id, rest);
-                portion.change_chunks(id, of_stream)?;
-                of_stream.len()
+    table.apply(&mut Changes { table, rest: run.entries(), of_stream: BTreeMap::new() })
+}
+
+/// What a run changes in the table, in order; what becomes of a stream's chunks is seen when it is
+/// their turn.
+struct Changes<'a> {
+    table: &'a dyn Table,
+    rest: &'a [Entry],
+    /// The changes of the stream whose turn it is.
+    of_stream: BTreeMap<Bytes, Option<Bytes>>,
+}
+
+impl Iterator for Changes<'_> {
+    type Item = Result<Change, TableError>;
+
+    fn next(&mut self) -> Option<Result<Change, TableError>> {
+        loop {
+            if let Some(change) = self.of_stream.pop_first() {
+                return Some(Ok(change));
             }
-            None => {
-                portion.set(entry.key.clone(), entry.value.clone());
-                1
+            let (entry, after) = self.rest.split_first()?;
+            let Some((id, _)) = keys::parse_chunk(&entry.key) else {
+                self.rest = after;
+                return Some(Ok((entry.key.clone(), entry.value.clone())));
+            };
+            let of_stream = chunks_of(id, self.rest);
+            self.rest = self.rest.get(of_stream.len()..).unwrap_or_default();
+            if let Err(error) = self.change_chunks(id, of_stream) {
+                self.rest = &[];
+                return Some(Err(error));
             }
-        };
-        rest = rest.get(taken..).unwrap_or_default();
-        portion.write_if_full()?;
+        }
     }
-    portion.write()
 }
 
 /// The entries at the beginning that are chunks of this stream.
@@ -53,31 +67,7 @@ fn chunks_of(id: StreamId, entries: &[Entry]) -> &[Entry] {
     entries.get(..count).unwrap_or_default()
 }
 
-/// Changes that are collected for one atomic write.
-struct Portion<'a> {
-    table: &'a dyn Table,
-    changes: Vec<(Bytes, Option<Bytes>)>,
-    bytes: usize,
-}
-
-impl Portion<'_> {
-    fn set(&mut self, key: Bytes, value: Option<Bytes>) {
-        self.bytes += key.len() + value.as_ref().map_or(0, Bytes::len) + 32;
-        self.changes.push((key, value));
-    }
-
-    fn write_if_full(&mut self) -> Result<(), TableError> {
-        if self.bytes >= PORTION_BYTES { self.write() } else { Ok(()) }
-    }
-
-    fn write(&mut self) -> Result<(), TableError> {
-        self.bytes = 0;
-        if self.changes.is_empty() {
-            return Ok(());
-        }
-        self.table.apply(std::mem::take(&mut self.changes))
-    }
-
+impl Changes<'_> {
     /// Brings the chunks of one stream up.
     ///
     /// They are only ever removed when the stream has ended, and then all of them go. Which keys
@@ -100,8 +90,7 @@ impl Portion<'_> {
     fn remove_chunks(&mut self, id: StreamId) -> Result<(), TableError> {
         let (from, to) = keys::chunks(id);
         for key in self.table.keys(&from, &to) {
-            self.set(key?, None);
-            self.write_if_full()?;
+            self.of_stream.insert(key?, None);
         }
         Ok(())
     }
@@ -137,15 +126,9 @@ impl Portion<'_> {
             };
             pile.insert(0, chunk);
         }
-        let written = cut(&pile);
-        for key in removed {
-            if !written.iter().any(|(start, _)| keys::chunk(id, *start) == key) {
-                self.set(key, None);
-            }
-        }
-        for (start, value) in written {
-            self.set(keys::chunk(id, start), Some(value));
-        }
+        self.of_stream.extend(removed.into_iter().map(|key| (key, None)));
+        let written = cut(&pile).into_iter();
+        self.of_stream.extend(written.map(|(start, value)| (keys::chunk(id, start), Some(value))));
         Ok(())
     }
 
@@ -289,13 +272,23 @@ mod tests {
         // Two runs leave one chunk or two, depending on their order and size.
         let table = MemoryTable::default();
         apply(&table, &append(0)).unwrap();
-        table.apply(vec![(keys::chunk(ID, 2_000), Some(Bytes::from_static(&[0; 4])))]).unwrap();
+        let other = (keys::chunk(ID, 2_000), Some(Bytes::from_static(&[0; 4])));
+        table.apply(&mut std::iter::once(Ok(other))).unwrap();
         apply(&table, &purge).unwrap();
         assert_eq!(table.pairs(), vec![]);
         // And what a replay brings in the same run as the removal is not written at all.
         apply(&table, &append(0)).unwrap();
         apply(&table, &Run::merge(&append(2_000), &purge)).unwrap();
         assert_eq!(table.pairs(), vec![]);
+    }
+
+    #[test]
+    fn a_chunk_that_cannot_be_read_is_an_error() {
+        let entry = |key, value: &'static [u8]| Entry { key, value: Some(value.into()) };
+        let after = Bytes::from_static(&[9, 9]);
+        let run = Run::from_sorted(vec![entry(keys::chunk(ID, 0), &[7]), entry(after, &[1])]);
+        let applied = apply(&MemoryTable::default(), &run);
+        assert!(matches!(applied, Err(TableError::Corrupt(_))), "{applied:?}");
     }
 
     #[test]
@@ -319,11 +312,12 @@ mod tests {
         let appends = |count: usize| vec![vec![7u8; 999]; count];
         apply(&table, &run_of(0, &appends(4_000))).unwrap();
         let more = run_of(4_000 * 999, &appends(1_000));
-        let mut portion = Portion { table: &table, changes: Vec::new(), bytes: 0 };
-        portion.change_chunks(ID, more.entries()).unwrap();
+        let rest = more.entries();
+        let changes = Changes { table: &table, rest, of_stream: BTreeMap::new() };
         // A million bytes are four chunks, and one that was not full.
-        assert!(portion.changes.len() <= 5, "{} changes", portion.changes.len());
-        portion.write().unwrap();
+        let count = changes.count();
+        assert!(count <= 5, "{count} changes");
+        apply(&table, &more).unwrap();
         let short = table.pairs().iter().filter(|(_, value)| value.len() < 200_000).count();
         assert!(short <= 1, "{short} are short");
     }

@@ -50,7 +50,7 @@ pub fn open(
     let replayed = Log::open(disk, config, salt, checkpoint, &mut |seq, payload| {
         // Before the record and not after it: one that is followed by another was synced, but the
         // last may be lost until the log has secured it, and the table must never know more.
-        if state.overlay_bytes().0 > overlay_bytes
+        if state.overlay_bytes().active > overlay_bytes
             && let Some(frozen) = state.freeze()
         {
             match state.apply(&frozen) {

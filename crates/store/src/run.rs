@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::hash::BuildHasher as _;
 use std::sync::{Arc, OnceLock};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 /// A key's newest change: a value, or its removal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -140,14 +140,40 @@ impl Run {
     /// Many runs, oldest first, as one.
     pub fn merge_all(runs: &[Arc<Run>]) -> Arc<Run> {
         match runs {
-            [] => Arc::new(Run::default()),
             [only] => only.clone(),
-            _ => {
-                let (left, right) = runs.split_at(runs.len() / 2);
-                Arc::new(Run::merge(&Run::merge_all(left), &Run::merge_all(right)))
-            }
+            [older, newer] => Arc::new(Run::merge(older, newer)),
+            _ => Arc::new(Run::from_sorted(newest_of(runs).into_iter().cloned().collect())),
         }
     }
+
+    /// The same, with all bytes in one piece that holds nothing else.
+    pub fn pack_all(runs: &[Arc<Run>]) -> Arc<Run> {
+        let entries = newest_of(runs);
+        let bytes = |entry: &&Entry| entry.key.len() + entry.value.as_ref().map_or(0, Bytes::len);
+        let mut all = BytesMut::with_capacity(entries.iter().map(bytes).sum());
+        for Entry { key, value } in &entries {
+            all.extend_from_slice(key);
+            all.extend_from_slice(value.as_deref().unwrap_or_default());
+        }
+        let mut all = all.freeze();
+        let pack = |Entry { key, value }: &Entry| Entry {
+            key: all.split_to(key.len()),
+            value: value.as_ref().map(|value| all.split_to(value.len())),
+        };
+        Arc::new(Run::from_sorted(entries.into_iter().map(pack).collect()))
+    }
+}
+
+/// The entries of many runs, oldest first, by key; of each key the newest.
+fn newest_of(runs: &[Arc<Run>]) -> Vec<&Entry> {
+    let mut entries: Vec<&Entry> = runs.iter().flat_map(|run| run.entries()).collect();
+    // Finds the runs in it and merges them; of one key the newest comes last.
+    entries.sort_by(|left, right| left.key.cmp(&right.key));
+    // The first of its kind stays.
+    entries.reverse();
+    entries.dedup_by(|older, kept| older.key == kept.key);
+    entries.reverse();
+    entries
 }
 
 #[cfg(test)]
@@ -177,6 +203,7 @@ mod tests {
             let runs: Vec<_> = maps.iter().map(run).collect();
             let merged = Run::merge_all(&runs);
             prop_assert_eq!(&merged, &run(&model));
+            prop_assert_eq!(&Run::pack_all(&runs), &merged);
             for key in 0..40u8 {
                 let expected = model.get(&key).map(|v| v.map(|v| Bytes::copy_from_slice(&[v])));
                 prop_assert_eq!(merged.get(Hashed::new(&[key])), expected);

@@ -4,7 +4,8 @@
 //!   pending   batches still syncing            only the partition sees them (engine)
 //!   ───────────────────────────────────────────────────────────────────────────────
 //!   active    runs of durable batches, newest last   ┐
-//!   frozen    one run that is being applied          ├─ a View, published whole
+//!   settled   a few large runs, copied together      ├─ a View, published whole
+//!   frozen    one run that is being applied          │
 //!   table     everything older                       ┘
 //! ```
 //!
@@ -46,14 +47,35 @@ pub struct View {
     seq: u64,
     /// Everything up to here is in the table alone.
     dropped: u64,
-    /// Oldest first.
+    /// Oldest first. They point into the log's records, and keep all of each in memory.
     active: Vec<Arc<Run>>,
     active_bytes: usize,
+    /// Oldest first, and older than all that are active.
+    settled: Vec<Arc<Run>>,
+    settled_bytes: usize,
     frozen: Option<Arc<Run>>,
     frozen_seq: u64,
     frozen_bytes: usize,
     /// Counts the times that the table had to begin anew.
     generation: u64,
+}
+
+/// How much memory the overlay takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OverlayBytes {
+    /// Batches as they came.
+    pub active: usize,
+    /// What was put together from them.
+    pub settled: usize,
+    /// On its way into the table.
+    pub frozen: usize,
+}
+
+impl OverlayBytes {
+    /// All of it.
+    pub fn total(self) -> usize {
+        self.active + self.settled + self.frozen
+    }
 }
 
 /// A part of the overlay on its way into the table.
@@ -91,34 +113,65 @@ impl State {
         self.view.store(Arc::new(view));
     }
 
-    /// Bytes of the overlay: active, and on their way into the table.
-    pub fn overlay_bytes(&self) -> (usize, usize) {
+    /// Bytes of the overlay.
+    pub fn overlay_bytes(&self) -> OverlayBytes {
         let view = self.view.load();
-        (view.active_bytes, view.frozen_bytes)
+        OverlayBytes {
+            active: view.active_bytes,
+            settled: view.settled_bytes,
+            frozen: view.frozen_bytes,
+        }
     }
 
-    /// Sets the active part aside to be applied; `None` if there is nothing.
+    /// Puts the active runs together. A reader has fewer of them to look into, and what was
+    /// replaced meanwhile takes no more memory.
+    pub fn settle(&self) {
+        let (runs, mut settled) = {
+            let view = self.view.load();
+            (view.active.clone(), view.settled.clone())
+        };
+        if runs.is_empty() {
+            return;
+        }
+        // As with the active runs, those of similar size become one.
+        let mut count: usize = runs.iter().map(|run| run.entries().len()).sum();
+        let mut parts = runs.clone();
+        while let Some(older) = settled.pop_if(|older| older.entries().len() <= count) {
+            count += older.entries().len();
+            parts.insert(0, older);
+        }
+        settled.push(Run::pack_all(&parts));
+        let settled_bytes = settled.iter().map(|run| run_bytes(run)).sum();
+        let _guard = self.lock();
+        let mut view = View::clone(&self.view.load());
+        view.leave(&runs);
+        (view.settled, view.settled_bytes) = (settled, settled_bytes);
+        self.view.store(Arc::new(view));
+    }
+
+    /// Sets everything aside to be applied; `None` if there is nothing.
     /// A part that could not be applied is returned again, before anything newer.
+    ///
+    /// Whoever applies is the one who settles, too: only the active runs change meanwhile.
     pub fn freeze(&self) -> Option<Frozen> {
         let (runs, through) = {
             let view = self.view.load();
             if let Some(run) = &view.frozen {
                 return Some(Frozen { run: run.clone(), through: view.frozen_seq });
             }
-            if view.active.is_empty() {
+            let runs: Vec<Arc<Run>> = view.settled.iter().chain(&view.active).cloned().collect();
+            if runs.is_empty() {
                 return None;
             }
-            (view.active.clone(), view.seq)
+            (runs, view.seq)
         };
         // Merging happens outside the lock: the committer goes on publishing meanwhile.
         let run = Run::merge_all(&runs);
         let bytes: usize = run.entries().iter().map(entry_bytes).sum();
         let _guard = self.lock();
         let mut view = View::clone(&self.view.load());
-        // Runs published meanwhile may have been merged with ours: they hold newer entries of the
-        // same keys, so keeping a merged run active beside the frozen one changes nothing.
-        view.active.retain(|run| !runs.iter().any(|old| Arc::ptr_eq(old, run)));
-        view.active_bytes = view.active.iter().map(|run| run_bytes(run)).sum();
+        view.leave(&runs);
+        (view.settled, view.settled_bytes) = (Vec::new(), 0);
         view.frozen = Some(run.clone());
         view.frozen_seq = through;
         view.frozen_bytes = bytes;
@@ -203,9 +256,26 @@ fn run_bytes(run: &Run) -> usize {
 impl View {
     /// What the overlay says of a key: nothing, its removal, or its value.
     fn get(&self, key: &[u8]) -> Option<Option<Bytes>> {
-        let newest_first = self.active.iter().rev().chain(&self.frozen);
         let wanted = Hashed::new(key);
-        newest_first.map(|run| run.get(wanted)).find(Option::is_some).flatten()
+        self.newest_first().map(|run| run.get(wanted)).find(Option::is_some).flatten()
+    }
+
+    fn newest_first(&self) -> impl Iterator<Item = &Arc<Run>> {
+        self.active.iter().rev().chain(self.settled.iter().rev()).chain(&self.frozen)
+    }
+
+    fn oldest_first(&self) -> impl Iterator<Item = &Arc<Run>> {
+        self.frozen.iter().chain(&self.settled).chain(&self.active)
+    }
+
+    /// Active runs that were put together are no longer active.
+    ///
+    /// Those published meanwhile may have been merged with some of them: they hold newer entries
+    /// of the same keys, so keeping a merged run active beside what was made of its parts changes
+    /// nothing.
+    fn leave(&mut self, runs: &[Arc<Run>]) {
+        self.active.retain(|run| !runs.iter().any(|old| Arc::ptr_eq(old, run)));
+        self.active_bytes = self.active.iter().map(|run| run_bytes(run)).sum();
     }
 }
 
@@ -254,7 +324,7 @@ impl Reader {
     /// What memory says of the keys from `from` to before `to`, removals included.
     pub fn range_recent(&self, from: &[u8], to: &[u8]) -> BTreeMap<Bytes, Option<Bytes>> {
         let mut found = BTreeMap::new();
-        for run in self.view.frozen.iter().chain(&self.view.active) {
+        for run in self.view.oldest_first() {
             let entries = run.range(from, to).iter();
             found.extend(entries.map(|entry| (entry.key.clone(), entry.value.clone())));
         }
@@ -275,7 +345,7 @@ impl Reader {
         limit: usize,
         mut table: Box<dyn Iterator<Item = Result<Pair, TableError>>>,
     ) -> Result<Vec<Pair>, TableError> {
-        let newest_first = self.view.active.iter().rev().chain(&self.view.frozen);
+        let newest_first = self.view.newest_first();
         let mut overlay: Vec<&[Entry]> = newest_first.map(|run| run.range(from, to)).collect();
         let mut from_table = table.next().transpose()?;
         let mut found = Vec::new();
@@ -325,7 +395,7 @@ impl Reader {
         position: u64,
     ) -> Result<Option<Chunk>, TableError> {
         let (first, last) = (keys::chunk(id, 0), keys::chunk(id, position));
-        for run in self.view.active.iter().rev().chain(&self.view.frozen) {
+        for run in self.view.newest_first() {
             let Some(entry) = run.floor(&first, &last) else {
                 continue;
             };

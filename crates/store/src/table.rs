@@ -11,6 +11,9 @@ pub use memory::MemoryTable;
 /// A key and its value.
 pub type Pair = (Bytes, Bytes);
 
+/// A key and its new value; `None` removes it.
+pub type Change = (Bytes, Option<Bytes>);
+
 /// An ordered map of keys to values. Written by one thread, read by many.
 ///
 /// Nothing that is applied needs to survive a crash before [`Table::checkpoint`] returns: what the
@@ -28,8 +31,12 @@ pub trait Table: Send + Sync + 'static {
     /// The last pair from `from` up to and including `last`.
     fn floor(&self, from: &[u8], last: &[u8]) -> Result<Option<Pair>, TableError>;
 
-    /// Makes all these changes or none.
-    fn apply(&self, changes: Vec<(Bytes, Option<Bytes>)>) -> Result<(), TableError>;
+    /// Makes these changes, which come sorted by key, each key once. Where one of them is an
+    /// error, or the table has one itself, only a part may have been made.
+    fn apply(
+        &self,
+        changes: &mut dyn Iterator<Item = Result<Change, TableError>>,
+    ) -> Result<(), TableError>;
 
     /// Makes everything applied so far survive a crash.
     fn checkpoint(&self) -> Result<(), TableError>;

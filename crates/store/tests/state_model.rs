@@ -23,6 +23,8 @@ const STREAMS: u64 = 3;
 enum Step {
     /// Changes of keys, and appends to streams, in one batch.
     Publish(Vec<(u8, Option<u8>)>, Vec<(u64, Vec<u8>)>),
+    /// The newest batches are put together.
+    Settle,
     /// A part is set aside; it is applied later, perhaps.
     Freeze,
     Apply,
@@ -41,6 +43,7 @@ fn step() -> impl Strategy<Value = Step> {
     let appends = prop::collection::vec(append, 0..3);
     prop_oneof![
         6 => (changes, appends).prop_map(|(changes, appends)| Step::Publish(changes, appends)),
+        2 => Just(Step::Settle),
         2 => Just(Step::Freeze),
         3 => Just(Step::Apply),
         1 => Just(Step::Hold),
@@ -96,6 +99,7 @@ impl World {
     fn take(&mut self, step: Step) {
         match step {
             Step::Publish(changes, appends) => self.publish(changes, appends),
+            Step::Settle => self.state.settle(),
             Step::Freeze => drop(self.state.freeze()),
             Step::Apply => self.apply(),
             Step::Hold => self.held.push(Held {

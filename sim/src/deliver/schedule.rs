@@ -11,6 +11,7 @@ enum Step {
     Client,
     Take,
     Commit,
+    Settle,
     Freeze,
     Apply,
     Checkpoint,
@@ -46,6 +47,7 @@ impl Deliveries {
             (70, Step::Client),
             (mode.commits, Step::Take),
             (mode.commits, Step::Commit),
+            (mode.keeping / 2, Step::Settle),
             (mode.keeping / 2, Step::Freeze),
             (mode.keeping, Step::Apply),
             (mode.keeping.div_ceil(2), Step::Checkpoint),
@@ -69,6 +71,7 @@ impl Deliveries {
                 let result = self.commit()?;
                 return self.survive(result);
             }
+            Step::Settle => self.life().shared.state.settle(),
             Step::Freeze => drop(self.life().shared.state.freeze()),
             Step::Apply => {
                 let result = self.life_mut().keeper.apply();

@@ -11,6 +11,7 @@ enum Step {
     Client,
     Take,
     Commit,
+    Settle,
     Freeze,
     Apply,
     Checkpoint,
@@ -45,6 +46,7 @@ impl Wakes {
             (90, Step::Client),
             (mode.commits, Step::Take),
             (mode.commits, Step::Commit),
+            (mode.keeping / 2, Step::Settle),
             (mode.keeping / 2, Step::Freeze),
             (mode.keeping, Step::Apply),
             (mode.keeping.div_ceil(2), Step::Checkpoint),
@@ -67,6 +69,7 @@ impl Wakes {
                 let result = self.commit()?;
                 return self.survive(result);
             }
+            Step::Settle => self.life().shared.state.settle(),
             Step::Freeze => drop(self.life().shared.state.freeze()),
             Step::Apply => {
                 let result = self.life_mut().keeper.apply();

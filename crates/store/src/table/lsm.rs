@@ -15,18 +15,18 @@ use fjall::{
     CompressionType, Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions, PersistMode,
 };
 
-use super::{Pair, Table, TableError};
+use super::{Change, Pair, Table, TableError};
 use crate::keys;
 
 /// Memory for blocks that were read, shared by both trees.
 const CACHE_BYTES: u64 = 48 << 20;
-/// Small memtables: they are flushed at every checkpoint anyway.
-const MEMTABLE_BYTES: u64 = 12 << 20;
 /// The smallest that the tree accepts.
 const JOURNAL_BYTES: u64 = 64 << 20;
 /// Values from here on live in blob files.
 const BLOB_BYTES: u32 = 16 << 10;
-const FLUSH_POLL: Duration = Duration::from_millis(2);
+/// Files of a tree that have not been merged yet, at most.
+const FILES_MAX: usize = 24;
+const COMPACTION_POLL: Duration = Duration::from_millis(2);
 const REOPEN_POLL: Duration = Duration::from_millis(20);
 const REOPEN_TRIES: usize = 100;
 
@@ -65,22 +65,33 @@ impl Trees {
             .manual_journal_persist(true)
             // Nobody reads the journal: what is in no sorted file comes from our own log.
             .journal_compression(CompressionType::None)
-            .worker_threads(2)
+            // With more than one, the first does nothing but hand on what is for another, in a loop
+            // that takes a whole processor until that one is done.
+            .worker_threads(1)
             .open()?;
-        let keys = database.keyspace("keys", || {
-            KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES)
-        })?;
+        let keys = database.keyspace("keys", KeyspaceCreateOptions::default)?;
         let chunks = database.keyspace("chunks", || {
             let blobs = KvSeparationOptions::default()
                 .separation_threshold(BLOB_BYTES)
                 .compression(CompressionType::None);
             KeyspaceCreateOptions::default()
-                .max_memtable_size(MEMTABLE_BYTES)
                 .data_block_size_policy(BlockSizePolicy::all(16 << 10))
                 .data_block_compression_policy(CompressionPolicy::disabled())
                 .with_kv_separation(Some(blobs))
         })?;
         Ok(Trees { database, keys, chunks })
+    }
+
+    /// Waits while there are so many files that every look at the table would be slow.
+    fn wait_for_compaction(&self) -> Result<(), TableError> {
+        loop {
+            // Fails when a compaction has failed: nothing else says so, and none is made any more.
+            self.database.persist(PersistMode::Buffer)?;
+            if self.keys.l0_table_count().max(self.chunks.l0_table_count()) < FILES_MAX {
+                return Ok(());
+            }
+            std::thread::sleep(COMPACTION_POLL);
+        }
     }
 
     fn tree(&self, key: &[u8]) -> &Keyspace {
@@ -114,31 +125,38 @@ impl Table for LsmTable {
         guarded(|| trees.tree(from).range(from..=last).next_back().map(pair).transpose())
     }
 
-    fn apply(&self, changes: Vec<(Bytes, Option<Bytes>)>) -> Result<(), TableError> {
+    /// Writes the changes as one more sorted file of each tree, synced: there is no journal and no
+    /// memtable, because the log and the overlay are that.
+    fn apply(
+        &self,
+        changes: &mut dyn Iterator<Item = Result<Change, TableError>>,
+    ) -> Result<(), TableError> {
         let trees = self.trees()?;
-        let mut batch = trees.database.batch();
-        for (key, value) in changes {
-            let tree = trees.tree(&key);
+        trees.wait_for_compaction()?;
+        let (mut keys, mut chunks) = (None, None);
+        for change in changes {
+            let (key, value) = change?;
+            let (file, tree) = match keys::is_chunk(&key) {
+                true => (&mut chunks, &trees.chunks),
+                false => (&mut keys, &trees.keys),
+            };
+            let file = match file {
+                Some(file) => file,
+                None => file.insert(tree.start_ingestion()?),
+            };
             match value {
-                Some(value) => batch.insert(tree, key, value),
-                None => batch.remove(tree, key),
+                Some(value) => file.write(key, value)?,
+                None => file.write_tombstone(key)?,
             }
         }
-        Ok(batch.commit()?)
+        for file in [chunks, keys].into_iter().flatten() {
+            file.finish()?;
+        }
+        Ok(())
     }
 
-    /// Writes the memtables out as sorted files: the tree drops damaged journal entries without a
-    /// word, so a checkpoint must not depend on its journal.
+    /// What was applied is in sorted files already.
     fn checkpoint(&self) -> Result<(), TableError> {
-        let Trees { database, keys, chunks } = self.trees()?;
-        database.persist(PersistMode::SyncAll)?;
-        keys.rotate_memtable()?;
-        chunks.rotate_memtable()?;
-        while keys.sealed_memtable_count() + chunks.sealed_memtable_count() > 0 {
-            // Fails when a flush has failed; without this a full disk would be waited on forever.
-            database.persist(PersistMode::Buffer)?;
-            std::thread::sleep(FLUSH_POLL);
-        }
         Ok(())
     }
 
@@ -196,5 +214,139 @@ impl From<fjall::Error> for TableError {
             fjall::Error::Poisoned | fjall::Error::Locked => TableError::Stopped,
             other => TableError::Failed(other.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+    use reveille_core::stream::StreamId;
+
+    use super::*;
+
+    /// Keys of both trees.
+    fn key(number: u8) -> Bytes {
+        match number.is_multiple_of(2) {
+            true => Bytes::copy_from_slice(&[2, number]),
+            false => keys::chunk(StreamId(1), u64::from(number)),
+        }
+    }
+
+    fn change(table: &LsmTable, changes: BTreeMap<Bytes, Option<Bytes>>) {
+        table.apply(&mut changes.into_iter().map(Ok)).unwrap();
+    }
+
+    fn pairs(table: &LsmTable) -> Vec<Pair> {
+        let (first, last) = keys::chunks(StreamId(1));
+        let others = table.range(&[2], &[3]).chain(table.range(&first, &last));
+        others.collect::<Result<_, _>>().unwrap()
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Apply(BTreeMap<u8, Option<usize>>),
+        /// The changes end in an error, and the table begins anew.
+        Fail(BTreeMap<u8, Option<usize>>),
+        Reopen,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        // Some values are long enough for blob files.
+        let value = prop::option::of(prop_oneof![0usize..40, 16_000usize..17_000]);
+        let changes = prop::collection::btree_map(0u8..24, value, 1..8);
+        prop_oneof![
+            8 => changes.clone().prop_map(Step::Apply),
+            1 => changes.prop_map(Step::Fail),
+            1 => Just(Step::Reopen),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(12))]
+
+        #[test]
+        fn a_table_holds_what_was_applied(steps in prop::collection::vec(step(), 1..30)) {
+            let directory = tempfile::tempdir().unwrap();
+            let mut table = LsmTable::open(directory.path()).unwrap();
+            let mut model: BTreeMap<Bytes, Bytes> = BTreeMap::new();
+            for (at, step) in steps.into_iter().enumerate() {
+                let fill = u8::try_from(at).unwrap();
+                let of = |changes: BTreeMap<u8, Option<usize>>| -> BTreeMap<_, _> {
+                    let value = |len| Bytes::from(vec![fill; len]);
+                    changes.into_iter().map(|(k, v)| (key(k), v.map(value))).collect()
+                };
+                match step {
+                    Step::Apply(changes) => {
+                        let changes = of(changes);
+                        for (key, value) in changes.clone() {
+                            match value {
+                                Some(value) => model.insert(key, value),
+                                None => model.remove(&key),
+                            };
+                        }
+                        change(&table, changes);
+                    }
+                    Step::Fail(changes) => {
+                        let changes = of(changes).into_iter().map(Ok);
+                        let failed = std::iter::once(Err(TableError::NoSpace));
+                        table.apply(&mut changes.chain(failed)).unwrap_err();
+                        table.reopen().unwrap();
+                    }
+                    Step::Reopen => {
+                        drop(table);
+                        table = LsmTable::open(directory.path()).unwrap();
+                    }
+                }
+                let (chunks, others): (Vec<_>, Vec<_>) =
+                    model.clone().into_iter().partition(|(key, _)| keys::is_chunk(key));
+                prop_assert_eq!(pairs(&table), [others, chunks].concat());
+                for number in 0..24 {
+                    prop_assert_eq!(table.get(&key(number)).unwrap(), model.get(&key(number)).cloned());
+                }
+                let (first, last) = (keys::chunk(StreamId(1), 0), keys::chunk(StreamId(1), 11));
+                let floor = model.range(first.clone()..=last.clone()).next_back();
+                let floor = floor.map(|(key, value)| (key.clone(), value.clone()));
+                prop_assert_eq!(table.floor(&first, &last).unwrap(), floor);
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_replaced_or_removed_takes_no_room() {
+        const BYTES: usize = 1 << 20;
+        let directory = tempfile::tempdir().unwrap();
+        let table = LsmTable::open(directory.path()).unwrap();
+        // A megabyte for either tree, again and again.
+        let round = |fill: u8| -> BTreeMap<Bytes, Option<Bytes>> {
+            let small = (0..BYTES / 1_000)
+                .map(|n| (Bytes::from([&[2], &n.to_be_bytes()[..]].concat()), vec![fill; 1_000]));
+            let large = (0..BYTES / 100_000).map(|n| {
+                (keys::chunk(StreamId(1), u64::try_from(n).unwrap()), vec![fill; 100_000])
+            });
+            small.chain(large).map(|(key, value)| (key, Some(value.into()))).collect()
+        };
+        let used = || {
+            let trees = table.trees().unwrap();
+            trees.keys.disk_space() + trees.chunks.disk_space()
+        };
+        let mut most = 0;
+        for fill in 0..60 {
+            change(&table, round(fill));
+            most = used().max(most);
+        }
+        let removed = round(0).into_keys().map(|key| (key, None)).collect();
+        change(&table, removed);
+        // Compactions go on beside us: each further file makes one more.
+        for turn in 0u64.. {
+            if used() < u64::try_from(BYTES).unwrap() {
+                break;
+            }
+            assert!(turn < 200, "{} bytes are left, of {most}", used());
+            let other = Bytes::from([&[2], &turn.to_be_bytes()[..]].concat());
+            change(&table, BTreeMap::from([(other, None), (keys::chunk(StreamId(1), 0), None)]));
+        }
+        assert_eq!(pairs(&table), []);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-use super::{Pair, Table, TableError};
+use super::{Change, Pair, Table, TableError};
 
 /// The simulator's table; clones share it.
 #[derive(Debug, Clone, Default)]
@@ -71,7 +71,12 @@ impl Table for MemoryTable {
         Ok(range.next_back().map(|(key, value)| (key.clone(), value.clone())))
     }
 
-    fn apply(&self, changes: Vec<(Bytes, Option<Bytes>)>) -> Result<(), TableError> {
+    fn apply(
+        &self,
+        changes: &mut dyn Iterator<Item = Result<Change, TableError>>,
+    ) -> Result<(), TableError> {
+        // Before the lock: whoever says what changes may look up what is there.
+        let changes = changes.collect::<Result<Vec<_>, _>>()?;
         let mut inner = self.lock();
         for (key, value) in changes {
             let before = match value {
@@ -97,10 +102,11 @@ mod tests {
     fn a_crash_returns_to_the_checkpoint() {
         let key = || Bytes::from_static(b"k");
         let table = MemoryTable::default();
-        table.apply(vec![(key(), Some(Bytes::from_static(b"1")))]).unwrap();
+        let apply = |changes: Vec<Change>| table.apply(&mut changes.into_iter().map(Ok)).unwrap();
+        apply(vec![(key(), Some(Bytes::from_static(b"1")))]);
         table.checkpoint().unwrap();
-        table.apply(vec![(key(), Some(Bytes::from_static(b"2")))]).unwrap();
-        table.apply(vec![(key(), None), (Bytes::from_static(b"x"), Some(key()))]).unwrap();
+        apply(vec![(key(), Some(Bytes::from_static(b"2")))]);
+        apply(vec![(key(), None), (Bytes::from_static(b"x"), Some(key()))]);
         table.crash();
         assert_eq!(table.pairs(), vec![(key(), Bytes::from_static(b"1"))]);
     }
