@@ -6,6 +6,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use reveille_core::Millis;
@@ -118,19 +119,64 @@ impl Clock for SystemClock {
     }
 }
 
-/// The machine's randomness.
+/// The machine's randomness, fetched in portions: every wake takes some.
 #[derive(Default)]
-pub struct SystemEntropy;
+pub struct SystemEntropy {
+    ahead: Mutex<Ahead>,
+}
+
+/// Random bytes that nobody has had yet, at the end of a buffer.
+struct Ahead {
+    bytes: [u8; AHEAD_BYTES],
+    left: usize,
+}
+
+const AHEAD_BYTES: usize = 512;
+
+impl Default for Ahead {
+    fn default() -> Ahead {
+        Ahead { bytes: [0; AHEAD_BYTES], left: 0 }
+    }
+}
 
 impl Entropy for SystemEntropy {
     fn fill(&self, buffer: &mut [u8]) {
-        getrandom::fill(buffer).expect("the operating system gives random bytes");
+        let from_system = |bytes: &mut [u8]| {
+            getrandom::fill(bytes).expect("the operating system gives random bytes");
+        };
+        if buffer.len() > AHEAD_BYTES / 8 {
+            return from_system(buffer);
+        }
+        let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        let Ahead { bytes, left } = &mut *ahead;
+        if *left < buffer.len() {
+            from_system(bytes);
+            *left = AHEAD_BYTES;
+        }
+        let (_, fresh) = bytes.split_at_mut(AHEAD_BYTES - *left);
+        let (given, _) = fresh.split_at_mut(buffer.len());
+        buffer.copy_from_slice(given);
+        // Some of them become secrets.
+        given.fill(0);
+        *left -= buffer.len();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nobody_gets_the_same_random_bytes() {
+        let entropy = SystemEntropy::default();
+        let mut seen = std::collections::HashSet::new();
+        for len in (9..80).cycle().take(2_000) {
+            let mut bytes = vec![0; len];
+            entropy.fill(&mut bytes);
+            // No nine of them were given before, nor are they those of a wiped buffer.
+            assert!(bytes.chunks_exact(9).all(|piece| seen.insert(piece.to_vec())));
+        }
+    }
 
     #[test]
     fn a_step_of_the_wall_clock_is_followed_slowly() {

@@ -9,8 +9,8 @@ mod reports;
 use std::sync::Arc;
 
 use reveille_core::consumer::{Answer as Ending, Dialect, Phase, Stage};
-use reveille_core::delivery::hook::Hook;
-use reveille_core::subscription::{Subscription, Target, Timings};
+use reveille_core::delivery::hook::{Hook, HookId};
+use reveille_core::subscription::{Subscription, SubscriptionId, Target, Timings};
 use reveille_core::trace::Trace;
 use reveille_core::{Millis, Offset, StreamPath, Tenant};
 use reveille_deliver::courier::{Answer, Courier, Request, SendError};
@@ -49,7 +49,10 @@ pub(crate) struct Outbound {
     pub(crate) rules: Rules,
     pub(crate) timings: Timings,
     pub(crate) complaints: Complaints,
-    pub(crate) addresses: Addresses,
+    /// Of hooks.
+    pub(crate) workers: Addresses<HookId, Hook>,
+    /// Of subscriptions.
+    pub(crate) webhooks: Addresses<SubscriptionId, Subscription>,
     pub(crate) entropy: Arc<dyn Entropy>,
     /// Of consumers that were told, or were not.
     pub(crate) told: Reports<Ended>,
@@ -339,7 +342,8 @@ impl Outbound {
         let Target::Webhook(url) = &subscription.asked.target else {
             return None;
         };
-        let destination = Destination::parse(url, &self.rules);
+        let find = || Destination::parse(url, &self.rules);
+        let destination = self.webhooks.of(subscription.id, &subscription, find);
         let token = self.keyring.mint(
             &subscription,
             told.consumer.path.as_ref(),

@@ -160,7 +160,7 @@ mod tests {
     const PARENT: Trace = Trace { trace_id: [1; 16], span_id: [2; 8] };
 
     fn begun(spans: Option<&Spans>, parent: Option<Trace>) -> Option<Begun> {
-        begin(spans, &SystemEntropy, "x", parent, Millis(1))
+        begin(spans, &SystemEntropy::default(), "x", parent, Millis(1))
     }
 
     #[test]

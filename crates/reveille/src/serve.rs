@@ -134,7 +134,8 @@ fn open(config: &Config) -> anyhow::Result<Engine> {
         telling: telling(config, clock.clone()),
     };
     // The sentences of these errors tell their causes themselves.
-    Engine::open(&engine, clock, Arc::new(SystemEntropy)).map_err(|error| anyhow!("{error}"))
+    Engine::open(&engine, clock, Arc::new(SystemEntropy::default()))
+        .map_err(|error| anyhow!("{error}"))
 }
 
 /// Has spans collected and sent.

@@ -32,7 +32,7 @@ struct Hints {
 }
 
 /// Bits of a run's hints for each of its keys, at least.
-const HINT_BITS: usize = 8;
+const HINT_BITS: usize = 32;
 
 /// A key, with a number that is the same for the same key within this process.
 #[derive(Debug, Clone, Copy)]

@@ -1,39 +1,51 @@
-//! Where the deliveries of hooks go: found out once for a hook, not once for each delivery.
+//! Where attempts go: found out once for a hook or a subscription, not once for each attempt.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use reveille_core::delivery::hook::{Hook, HookId};
 use reveille_deliver::destination::{Destination, DestinationError};
 
-/// Hooks whose address is remembered; where there are more, remembering begins anew.
+/// Those whose address is remembered; where there are more, remembering begins anew.
 const REMEMBERED_MAX: usize = 10_000;
 
-/// Addresses of hooks, each with the hook as it was then.
-#[derive(Default)]
-pub(crate) struct Addresses {
-    known: Mutex<HashMap<HookId, (Arc<Hook>, Destination)>>,
+type Known<I, T> = HashMap<I, (Arc<T>, Destination), foldhash::fast::RandomState>;
+
+/// Addresses by id, each with whose it is as it was then.
+pub(crate) struct Addresses<I, T> {
+    known: Mutex<Known<I, T>>,
 }
 
-impl Addresses {
-    /// The address of a hook: as it is remembered, or as it is found out.
+impl<I, T> Default for Addresses<I, T> {
+    fn default() -> Addresses<I, T> {
+        Addresses { known: Mutex::default() }
+    }
+}
+
+impl<I: Eq + Hash, T> Addresses<I, T> {
+    /// An address: as it is remembered, or as it is found out.
     pub(crate) fn of(
         &self,
-        hook: &Arc<Hook>,
+        id: I,
+        whose: &Arc<T>,
         find: impl FnOnce() -> Result<Destination, DestinationError>,
     ) -> Result<Destination, DestinationError> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        // A hook that was changed is another one in memory.
-        if let Some((it, address)) = known.get(&hook.id)
-            && Arc::ptr_eq(it, hook)
+        // One that was changed is another one in memory.
+        if let Some((it, address)) = self.lock().get(&id)
+            && Arc::ptr_eq(it, whose)
         {
             return Ok(address.clone());
         }
         let address = find()?;
+        let mut known = self.lock();
         if known.len() >= REMEMBERED_MAX {
             known.clear();
         }
-        known.insert(hook.id, (hook.clone(), address.clone()));
+        known.insert(id, (whose.clone(), address.clone()));
         Ok(address)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known<I, T>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

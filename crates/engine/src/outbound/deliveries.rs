@@ -119,7 +119,7 @@ impl Outbound {
         let policy = dispatch.hook.policy(self.timings.retry_scale_milli);
         let hook = &dispatch.hook;
         let find = || Destination::parse(&self.herald.address(hook), &self.rules);
-        let answer = match self.addresses.of(hook, find) {
+        let answer = match self.workers.of(hook.id, hook, find) {
             Ok(destination) => {
                 let message = self.herald.letter(&dispatch);
                 self.post(destination, message, policy.timeout_ms, errand, slow).await

@@ -86,7 +86,7 @@ struct Stream {
 impl Stream {
     fn new(client: Client, path: StreamPath, content_type: ContentType) -> anyhow::Result<Stream> {
         let mut random = [0; 16];
-        SystemEntropy.fill(&mut random);
+        SystemEntropy::default().fill(&mut random);
         let id = format!("cli-{:032x}", u128::from_le_bytes(random));
         let mut headers = HeaderMap::new();
         let kind = HeaderValue::from_str(content_type.as_str())

@@ -140,7 +140,8 @@ async fn another_number_of_partitions_is_refused() {
         on_fatal: Arc::new(|error| panic!("{error}")),
         telling: Setup::default().telling(),
     };
-    let opened = Engine::open(&config, Arc::new(SystemClock::default()), Arc::new(SystemEntropy));
+    let opened =
+        Engine::open(&config, Arc::new(SystemClock::default()), Arc::new(SystemEntropy::default()));
     let error = opened.err().expect("refused").to_string();
     assert!(error.contains("created with 1 partitions"), "{error}");
 }
@@ -158,7 +159,9 @@ async fn an_engine_that_was_shut_down_can_be_opened_again_in_the_same_process() 
         on_fatal: Arc::new(|error| panic!("{error}")),
         telling: Setup::default().telling(),
     };
-    let open = || Engine::open(&config, Arc::new(SystemClock::default()), Arc::new(SystemEntropy));
+    let open = || {
+        Engine::open(&config, Arc::new(SystemClock::default()), Arc::new(SystemEntropy::default()))
+    };
     let engine = open().unwrap();
     guarded("a probe", engine.probe()).await.unwrap();
     guarded("the engine to stop", engine.shutdown()).await;

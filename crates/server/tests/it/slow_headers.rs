@@ -25,7 +25,7 @@ async fn start(directory: &std::path::Path) -> std::net::SocketAddr {
         telling: Setup::default().telling(),
     };
     let clock = Arc::new(SystemClock::default());
-    let engine = Engine::open(&config, clock, Arc::new(SystemEntropy)).unwrap();
+    let engine = Engine::open(&config, clock, Arc::new(SystemEntropy::default())).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let answers = reveille_server::Config {

@@ -117,7 +117,7 @@ impl Setup {
             .unwrap();
         let (stop, stopped) = oneshot::channel();
         let starting = runtime.spawn(async move {
-            let engine = Engine::open(&config, clock, Arc::new(SystemEntropy))
+            let engine = Engine::open(&config, clock, Arc::new(SystemEntropy::default()))
                 .map_err(|error| error.to_string())?;
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
