@@ -141,7 +141,7 @@ impl World {
         self.note("power is lost");
         self.power_lost = true;
         self.disk.crash();
-        self.table.crash();
+        self.table.restart();
         self.faulty = false;
         self.full_once = false;
     }

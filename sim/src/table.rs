@@ -1,5 +1,5 @@
-//! The simulated table: after a crash it holds its last checkpoint and any prefix of what followed,
-//! where chunks and other keys are written one after the other, in either order.
+//! The simulated table: chunks and other keys are written one after the other, in either order,
+//! and it may fail in between.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,13 +13,11 @@ use crate::random::Random;
 #[derive(Clone)]
 pub(crate) struct SimTable {
     inner: MemoryTable,
-    since: Arc<Mutex<Since>>,
+    trouble: Arc<Mutex<Trouble>>,
 }
 
-struct Since {
+struct Trouble {
     random: Random,
-    /// What was applied after the checkpoint, one atomic write after the other.
-    applied: Vec<Vec<Change>>,
     full: bool,
     /// The next write finds no room.
     full_once: bool,
@@ -29,34 +27,12 @@ struct Since {
 
 impl SimTable {
     pub(crate) fn new(seed: u64) -> SimTable {
-        let since = Since {
-            random: Random::new(seed),
-            applied: Vec::new(),
-            full: false,
-            full_once: false,
-            stopped: false,
-        };
-        SimTable { inner: MemoryTable::default(), since: Arc::new(Mutex::new(since)) }
+        let random = Random::new(seed);
+        let trouble = Trouble { random, full: false, full_once: false, stopped: false };
+        SimTable { inner: MemoryTable::default(), trouble: Arc::new(Mutex::new(trouble)) }
     }
 
-    /// Loses power: of what was applied since the checkpoint only the beginning survives.
-    pub(crate) fn crash(&self) {
-        let mut since = self.lock();
-        let applied = since.applied.len();
-        let kept = match since.random.below(3) {
-            0 => 0,
-            1 => applied,
-            _ => since.random.index(applied + 1),
-        };
-        since.applied.truncate(kept);
-        since.stopped = false;
-        self.inner.crash();
-        for changes in &since.applied {
-            write(&self.inner, changes).expect("memory takes everything");
-        }
-    }
-
-    /// A new process finds everything that the old one wrote.
+    /// A new process finds everything that the old one wrote, and so it does after a power cut.
     pub(crate) fn restart(&self) {
         self.lock().stopped = false;
     }
@@ -66,12 +42,12 @@ impl SimTable {
         self.lock().full = full;
     }
 
-    fn lock(&self) -> MutexGuard<'_, Since> {
-        self.since.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Trouble> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Since {
+impl Trouble {
     fn check(&mut self) -> Result<(), TableError> {
         if self.stopped {
             return Err(TableError::Stopped);
@@ -79,10 +55,6 @@ impl Since {
         self.stopped = std::mem::take(&mut self.full_once) || self.full;
         if self.stopped { Err(TableError::NoSpace) } else { Ok(()) }
     }
-}
-
-fn write(table: &MemoryTable, changes: &[Change]) -> Result<(), TableError> {
-    table.apply(&mut changes.iter().cloned().map(Ok))
 }
 
 impl Table for SimTable {
@@ -109,27 +81,23 @@ impl Table for SimTable {
         let changes = changes.collect::<Result<Vec<_>, _>>()?;
         let (chunks, others): (Vec<_>, Vec<_>) =
             changes.into_iter().partition(|(key, _)| keys::is_chunk(key));
-        let mut since = self.lock();
-        let parts = if since.random.one_in(2) { [chunks, others] } else { [others, chunks] };
+        let mut trouble = self.lock();
+        let parts = if trouble.random.one_in(2) { [chunks, others] } else { [others, chunks] };
         for part in parts {
-            since.check()?;
-            write(&self.inner, &part)?;
-            since.applied.push(part);
+            trouble.check()?;
+            self.inner.apply(&mut part.into_iter().map(Ok))?;
+            // The second part finds no room, now and then; whatever happens next, a crash or room
+            // again, only the first was written.
+            trouble.full_once = trouble.random.one_in(8);
         }
+        trouble.full_once = false;
         Ok(())
     }
 
-    fn checkpoint(&self) -> Result<(), TableError> {
-        let mut since = self.lock();
-        since.check()?;
-        since.applied.clear();
-        self.inner.checkpoint()
-    }
-
     fn reopen(&self) -> Result<(), TableError> {
-        self.crash();
-        let mut since = self.lock();
-        since.full_once = since.random.one_in(2);
+        let mut trouble = self.lock();
+        trouble.stopped = false;
+        trouble.full_once = trouble.random.one_in(2);
         Ok(())
     }
 }

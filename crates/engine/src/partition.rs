@@ -40,8 +40,6 @@ pub type Reply = oneshot::Sender<Outcome>;
 pub struct Fetched {
     /// They were true when this batch was the newest.
     pub seq: u64,
-    /// How often the table had begun anew.
-    pub(crate) generation: u64,
     values: HashMap<Bytes, Option<Bytes>, foldhash::fast::RandomState>,
     ranges: Vec<FetchedRange>,
 }
@@ -57,8 +55,7 @@ struct FetchedRange {
 impl Fetched {
     /// Reads what a decision asked for.
     pub fn read(reader: &Reader, wanted: &[Wanted]) -> Result<Fetched, TableError> {
-        let (seq, generation) = (reader.seq(), reader.generation());
-        let mut fetched = Fetched { seq, generation, ..Fetched::default() };
+        let mut fetched = Fetched { seq: reader.seq(), ..Fetched::default() };
         for wanted in wanted {
             match wanted {
                 Wanted::Key(key) => {

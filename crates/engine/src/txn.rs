@@ -167,7 +167,6 @@ impl<'a> Txn<'a> {
         // already left memory.
         let (fetched, recent) = (self.given.fetched, self.given.recent);
         if fetched.seq >= recent.dropped()
-            && fetched.generation == recent.generation()
             && let Some(value) = fetched.get(key)
         {
             return Ok(value.clone());
@@ -212,7 +211,7 @@ impl<'a> Txn<'a> {
         limit: usize,
     ) -> Result<Found, Missing> {
         let (fetched, recent) = (self.given.fetched, self.given.recent);
-        let fresh = fetched.seq >= recent.dropped() && fetched.generation == recent.generation();
+        let fresh = fetched.seq >= recent.dropped();
         let range = fetched.range(from, to, limit).filter(|_| fresh);
         let Some(range) = range else {
             return Err(Missing::Wanted(vec![Wanted::Range(from.clone(), to.clone(), limit)]));

@@ -36,8 +36,6 @@ pub struct State {
     view: ArcSwap<View>,
     /// Serialises the two that publish views: the committer and the applier.
     publishing: Mutex<()>,
-    /// What was applied since the last checkpoint: a table that fails forgets it.
-    unsafe_runs: Mutex<Vec<Arc<Run>>>,
 }
 
 /// The overlay at one moment.
@@ -56,8 +54,6 @@ pub struct View {
     frozen: Option<Arc<Run>>,
     frozen_seq: u64,
     frozen_bytes: usize,
-    /// Counts the times that the table had to begin anew.
-    generation: u64,
 }
 
 /// How much memory the overlay takes.
@@ -89,12 +85,7 @@ impl State {
     /// The state over a table that holds everything up to `applied`.
     pub fn new(table: Arc<dyn Table>, applied: u64) -> State {
         let view = View { seq: applied, dropped: applied, ..View::default() };
-        State {
-            table,
-            view: ArcSwap::from_pointee(view),
-            publishing: Mutex::new(()),
-            unsafe_runs: Mutex::new(Vec::new()),
-        }
+        State { table, view: ArcSwap::from_pointee(view), publishing: Mutex::new(()) }
     }
 
     /// What can be read now.
@@ -182,7 +173,6 @@ impl State {
     /// Writes a frozen part into the table and takes it out of the overlay.
     pub fn apply(&self, frozen: &Frozen) -> Result<(), TableError> {
         apply::apply(self.table.as_ref(), &frozen.run)?;
-        self.unsafe_runs().push(frozen.run.clone());
         let _guard = self.lock();
         let mut view = View::clone(&self.view.load());
         view.frozen = None;
@@ -192,38 +182,9 @@ impl State {
         Ok(())
     }
 
-    /// Makes everything applied so far survive a crash of the table.
-    pub fn checkpoint(&self) -> Result<(), TableError> {
-        self.table.checkpoint()?;
-        self.unsafe_runs().clear();
-        Ok(())
-    }
-
-    /// Begins anew with a table that has failed. What it may have forgotten goes back into the
-    /// overlay first: readers miss nothing, and it is applied again from there.
+    /// Begins anew with a table that has failed; what it did not take is still in the overlay.
     pub fn recover(&self) -> Result<(), TableError> {
-        self.take_back();
         self.table.reopen()
-    }
-
-    fn take_back(&self) {
-        let _guard = self.lock();
-        let mut runs = std::mem::take(&mut *self.unsafe_runs());
-        if runs.is_empty() {
-            return;
-        }
-        let mut view = View::clone(&self.view.load());
-        runs.extend(view.frozen.take());
-        let run = Run::merge_all(&runs);
-        view.frozen_bytes = run_bytes(&run);
-        view.frozen_seq = view.frozen_seq.max(view.dropped);
-        view.frozen = Some(run);
-        view.generation += 1;
-        self.view.store(Arc::new(view));
-    }
-
-    fn unsafe_runs(&self) -> MutexGuard<'_, Vec<Arc<Run>>> {
-        self.unsafe_runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, ()> {
@@ -296,11 +257,6 @@ impl Reader {
     /// that may be stale.
     pub fn dropped(&self) -> u64 {
         self.view.dropped
-    }
-
-    /// What was read from the table in an earlier generation may be older than it seems.
-    pub fn generation(&self) -> u64 {
-        self.view.generation
     }
 
     /// What memory says of a key, without touching the table.

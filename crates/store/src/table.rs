@@ -15,9 +15,6 @@ pub type Pair = (Bytes, Bytes);
 pub type Change = (Bytes, Option<Bytes>);
 
 /// An ordered map of keys to values. Written by one thread, read by many.
-///
-/// Nothing that is applied needs to survive a crash before [`Table::checkpoint`] returns: what the
-/// last checkpoint held is the least that is found again, anything newer may or may not be.
 pub trait Table: Send + Sync + 'static {
     /// The value of a key.
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, TableError>;
@@ -31,17 +28,14 @@ pub trait Table: Send + Sync + 'static {
     /// The last pair from `from` up to and including `last`.
     fn floor(&self, from: &[u8], last: &[u8]) -> Result<Option<Pair>, TableError>;
 
-    /// Makes these changes, which come sorted by key, each key once. Where one of them is an
-    /// error, or the table has one itself, only a part may have been made.
+    /// Makes these changes, which come sorted by key, each key once; they survive a crash from then
+    /// on. After an error, and after a crash meanwhile, any part of them may have been made.
     fn apply(
         &self,
         changes: &mut dyn Iterator<Item = Result<Change, TableError>>,
     ) -> Result<(), TableError>;
 
-    /// Makes everything applied so far survive a crash.
-    fn checkpoint(&self) -> Result<(), TableError>;
-
-    /// Begins anew after a failed write. What was applied since the last checkpoint may be gone.
+    /// Begins anew after a failed write.
     fn reopen(&self) -> Result<(), TableError> {
         Ok(())
     }

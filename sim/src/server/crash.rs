@@ -76,7 +76,7 @@ fn lose_power<S: Server + ?Sized>(world: &mut S) {
     let base = world.base_mut();
     base.trace.note("power is lost");
     base.disk.crash();
-    base.table.crash();
+    base.table.restart();
     base.faulty = false;
     base.full_once = false;
 }

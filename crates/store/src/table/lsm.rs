@@ -1,4 +1,4 @@
-//! The table on a log-structured merge tree (fjall), used lazily: no sync but at checkpoints.
+//! The table on a log-structured merge tree (fjall), of which only the sorted files are used.
 //!
 //! Two trees: `keys` for small values, which are looked up one by one, and `chunks` for stream
 //! bytes, whose large values live in blob files so that compaction need not rewrite them.
@@ -152,11 +152,6 @@ impl Table for LsmTable {
         for file in [chunks, keys].into_iter().flatten() {
             file.finish()?;
         }
-        Ok(())
-    }
-
-    /// What was applied is in sorted files already.
-    fn checkpoint(&self) -> Result<(), TableError> {
         Ok(())
     }
 
