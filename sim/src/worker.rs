@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use reveille_core::Millis;
 use reveille_engine::command::Command;
-use reveille_engine::due::{self, LOOK_EVERY_MS, PAUSE_MS};
+use reveille_engine::due::{self, Ahead, LOOK_EVERY_MS, PAUSE_MS};
 use reveille_store::keys;
 
 use crate::errand::{Errand, Owner};
@@ -18,6 +18,7 @@ use crate::world::{Checked, World, violated};
 #[derive(Debug, Default)]
 pub(crate) struct Worker {
     since: Millis,
+    ahead: Ahead,
     /// The look that is being worked off: when it was made, what it found, whether it was of use.
     round: Option<Round>,
     /// An obligation is being fulfilled.
@@ -75,6 +76,7 @@ impl World {
         let failed = |error| violated(format!("the due index cannot be read: {error}"));
         let Some(round) = &mut self.worker.round else {
             let newly_due = due::newly_due(&self.life.as_ref().expect("the server runs").shared);
+            self.worker.ahead.note(newly_due);
             self.worker.since = self.worker.since.min(newly_due);
             let found = due::look(&reader, self.worker.since, self.now).map_err(failed)?;
             self.note(&format!("look at the due index: {} entries", found.len()));
@@ -90,21 +92,14 @@ impl World {
             if round.worked {
                 self.worker.round = None;
             } else {
-                self.worker.sleep(looked, Millis::NEVER);
+                let next = self.worker.ahead.next(&reader, looked).map_err(failed)?;
+                self.worker.sleep(looked, next);
             }
             return Ok(());
         };
-        let Some((at, due)) = keys::parse_due(&key) else {
+        let Some((_, due)) = keys::parse_due(&key) else {
             return Err(violated(format!("an entry of the due index is {key:?}")));
         };
-        if at > looked {
-            if round.worked {
-                self.worker.round = None;
-            } else {
-                self.worker.sleep(looked, at);
-            }
-            return Ok(());
-        }
         round.worked = true;
         self.worker.busy = true;
         let found = due::remains(&reader, &due).map_err(failed)?;

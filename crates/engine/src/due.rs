@@ -1,5 +1,6 @@
 //! The due index at work: what has come due is done, in slices, and then the next is waited for.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -47,13 +48,17 @@ const AT_ONCE_MAX: usize = 32;
 pub(crate) async fn run(shared: Arc<Shared>, clock: Arc<dyn Clock>) {
     // Entries before this are done: looking past their remains would grow slow.
     let mut since = Millis(0);
+    let mut ahead = Ahead::default();
     loop {
         if shared.lock().stopping {
             return;
         }
         let now = clock.now();
-        since = since.min(newly_due(&shared));
-        let worked = match look_further(&shared.state.reader(), since, now) {
+        let newly = newly_due(&shared);
+        ahead.note(newly);
+        since = since.min(newly);
+        let reader = shared.state.reader();
+        let worked = match look_further(&reader, since, now) {
             Ok(found) => work(&shared, &clock, found, now).await,
             Err(error) => Err(crate::reading::damaged(error)),
         };
@@ -69,10 +74,14 @@ pub(crate) async fn run(shared: Arc<Shared>, clock: Arc<dyn Clock>) {
             }
             Ok(Worked::Until { next, left }) => {
                 since = left.unwrap_or(now);
-                next.min(now + LOOK_EVERY_MS)
+                // An index that cannot be read is complained about when it is looked at.
+                let then = ahead.next(&reader, now).unwrap_or(now + PAUSE_MS);
+                next.min(then).min(now + LOOK_EVERY_MS)
             }
         };
-        since = since.min(sleep(&shared, clock.as_ref(), wake_at).await);
+        let newly = sleep(&shared, clock.as_ref(), wake_at).await;
+        ahead.note(newly);
+        since = since.min(newly);
     }
 }
 
@@ -149,19 +158,51 @@ pub fn newly_due(shared: &Shared) -> Millis {
     Millis(shared.due_from.swap(u64::MAX, Ordering::SeqCst))
 }
 
-/// The next entries of the index.
+/// The first entries of the index that are due.
 pub fn look(
     reader: &Reader,
     since: Millis,
     now: Millis,
 ) -> Result<Vec<(Bytes, Bytes)>, TableError> {
-    let from = keys::due_from(since);
     let (_, due) = keys::due_until(now);
-    let found = reader.range(&from, &due, DUE_SLICE)?;
-    if !found.is_empty() {
-        return Ok(found);
+    reader.range(&keys::due_from(since), &due, DUE_SLICE)
+}
+
+/// When something may be due, as far as that is known: nothing is before the first of these times,
+/// and of what is after the last, nothing is known.
+///
+/// Most entries are removed before their time, and to find the next that is left means to step
+/// over what remains of all those: so it is done once for many.
+#[derive(Debug, Default)]
+pub struct Ahead {
+    times: VecDeque<Millis>,
+}
+
+/// Entries that are looked for at once.
+const AHEAD_MAX: usize = 64;
+
+impl Ahead {
+    /// Entries became durable, and this is the earliest of them.
+    pub fn note(&mut self, at: Millis) {
+        if self.times.back().is_some_and(|last| at < *last) {
+            self.times.truncate(self.times.partition_point(|time| *time < at));
+            self.times.push_back(at);
+        }
     }
-    reader.range(&from, &keys::due_end(), 1)
+
+    /// When something may be due, if nothing is now.
+    pub fn next(&mut self, reader: &Reader, now: Millis) -> Result<Millis, TableError> {
+        self.times.retain(|at| *at > now);
+        if self.times.is_empty() {
+            let (_, after) = keys::due_until(now);
+            let found = reader.keys(&after, &keys::due_end(), AHEAD_MAX)?;
+            self.times.extend(found.iter().filter_map(|key| Some(keys::parse_due(key)?.0)));
+            if found.len() < AHEAD_MAX {
+                self.times.push_back(Millis::NEVER);
+            }
+        }
+        Ok(self.times.front().copied().unwrap_or(Millis::NEVER))
+    }
 }
 
 /// The same, past those that can wait: they must not hide others.
@@ -228,10 +269,6 @@ async fn work(
         let Some((at, due)) = keys::parse_due(&key) else {
             return Err(Failure::Damaged("an entry of the due index cannot be read".into()));
         };
-        if at > now {
-            next = next.min(at);
-            break;
-        }
         if spreads(&due) {
             // One of these may be as much work as everything that clients ask for meanwhile: a few
             // at a time, and none while the table lags behind.

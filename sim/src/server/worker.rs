@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use reveille_core::Millis;
-use reveille_engine::due::{self, LOOK_EVERY_MS, PAUSE_MS};
+use reveille_engine::due::{self, Ahead, LOOK_EVERY_MS, PAUSE_MS};
 use reveille_store::keys;
 
 use super::Server;
@@ -14,6 +14,7 @@ use crate::world::{Checked, violated};
 #[derive(Debug, Default)]
 pub(crate) struct Worker {
     since: Millis,
+    ahead: Ahead,
     /// When all that was found is done, there is nothing left before this.
     done_until: Millis,
     /// Obligations that are being fulfilled, all at once.
@@ -64,19 +65,17 @@ pub(super) fn work<S: Server + ?Sized>(world: &mut S) -> Checked {
     let shared = world.life().shared.clone();
     let failed = |error: String| violated(format!("the due index cannot be read: {error}"));
     let worker = &mut world.base_mut().worker;
-    worker.since = worker.since.min(due::newly_due(&shared));
-    let found = due::look(&shared.state.reader(), worker.since, now);
+    let newly = due::newly_due(&shared);
+    worker.ahead.note(newly);
+    worker.since = worker.since.min(newly);
+    let reader = shared.state.reader();
+    let found = due::look(&reader, worker.since, now);
     let found = found.map_err(|error| failed(error.to_string()))?;
     worker.done_until = due::done_until(&found, now);
-    let mut next = Millis::NEVER;
     for (key, _) in found {
-        let Some((at, due)) = keys::parse_due(&key) else {
+        let Some((_, due)) = keys::parse_due(&key) else {
             return Err(failed(format!("{key:?}")));
         };
-        if at > now {
-            next = at;
-            break;
-        }
         let command = due::command(&shared, key, due);
         let command = command.map_err(|error| failed(error.to_string()))?;
         if world.base_mut().random.one_in(16) {
@@ -88,6 +87,7 @@ pub(super) fn work<S: Server + ?Sized>(world: &mut S) -> Checked {
     let worker = &mut world.base_mut().worker;
     if worker.busy == 0 {
         worker.since = now;
+        let next = worker.ahead.next(&reader, now).map_err(|error| failed(error.to_string()))?;
         worker.wake_at = Some(next.min(now + LOOK_EVERY_MS));
     }
     Ok(())
