@@ -40,8 +40,8 @@ pub struct WakeId(pub [u8; 12]);
 
 impl fmt::Display for WakeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("w_")?;
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        let number = self.0.iter().fold(0u128, |number, byte| (number << 8) | u128::from(*byte));
+        write!(f, "w_{number:024x}")
     }
 }
 

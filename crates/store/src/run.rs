@@ -19,20 +19,22 @@ pub struct Entry {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Run {
     entries: Vec<Entry>,
-    hints: Hints,
+    places: Places,
 }
 
-/// Which keys are certainly not in a run: most looks at a run are for one that is in another, and
-/// a search compares keys that differ only in their last bytes.
+/// Where a run has its keys. Most looks at a run are for a key that is in another, and a search
+/// would compare keys that differ only in their last bytes.
 ///
-/// One bit for each of the keys' hashes, in a power of two of words.
+/// A hash table of a power of two of slots, at most half of them used: an empty one is zero, any
+/// other has a few bits of the key's hash above the entry's index plus one.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Hints {
-    words: Vec<u64>,
+struct Places {
+    slots: Vec<u32>,
 }
 
-/// Bits of a run's hints for each of its keys, at least.
-const HINT_BITS: usize = 32;
+/// Bits of a slot that are the entry's index plus one.
+const INDEX_BITS: u32 = 24;
+const INDEX_MASK: u32 = (1 << INDEX_BITS) - 1;
 
 /// A key, with a number that is the same for the same key within this process.
 #[derive(Debug, Clone, Copy)]
@@ -50,40 +52,60 @@ impl<'a> Hashed<'a> {
     }
 }
 
-impl Hints {
-    fn of(entries: &[Entry]) -> Hints {
+impl Places {
+    fn of(entries: &[Entry]) -> Places {
         if entries.is_empty() {
-            return Hints::default();
+            return Places::default();
         }
-        let words = (entries.len() * HINT_BITS).div_ceil(64).next_power_of_two();
-        let mut hints = Hints { words: vec![0; words] };
-        for entry in entries {
-            let (word, bit) = hints.place(Hashed::new(&entry.key).hash);
-            if let Some(word) = hints.words.get_mut(word) {
-                *word |= bit;
+        let mut places = Places { slots: vec![0; (entries.len() * 2).next_power_of_two()] };
+        for (number, entry) in (1u32..).zip(entries) {
+            assert!(number <= INDEX_MASK, "a run is bounded in bytes");
+            let hash = Hashed::new(&entry.key).hash;
+            let mut at = places.first(hash);
+            while let Some(slot) = places.slots.get_mut(at) {
+                if *slot == 0 {
+                    *slot = mark(hash) | number;
+                    break;
+                }
+                at = places.after(at);
             }
         }
-        hints
+        places
     }
 
-    fn place(&self, hash: u64) -> (usize, u64) {
-        let mask = u64::try_from(self.words.len()).unwrap_or(1).wrapping_sub(1);
-        (usize::try_from((hash >> 6) & mask).unwrap_or(0), 1 << (hash & 63))
+    /// The indices of entries that may have a key with this hash.
+    fn candidates(&self, hash: u64) -> impl Iterator<Item = usize> {
+        let mut at = self.first(hash);
+        let slots = std::iter::from_fn(move || {
+            let slot = self.slots.get(at).copied().filter(|slot| *slot != 0)?;
+            at = self.after(at);
+            Some(slot)
+        });
+        let marked = slots.filter(move |slot| slot & !INDEX_MASK == mark(hash));
+        marked.filter_map(|slot| usize::try_from((slot & INDEX_MASK) - 1).ok())
     }
 
-    /// Whether a key may be there.
-    fn allow(&self, hash: u64) -> bool {
-        let (word, bit) = self.place(hash);
-        self.words.get(word).is_some_and(|word| word & bit != 0)
+    fn first(&self, hash: u64) -> usize {
+        usize::try_from(hash).unwrap_or(usize::MAX) & self.slots.len().wrapping_sub(1)
     }
+
+    fn after(&self, at: usize) -> usize {
+        (at + 1) & self.slots.len().wrapping_sub(1)
+    }
+}
+
+/// The part of a hash that a slot has; it is not the part that says which slot.
+fn mark(hash: u64) -> u32 {
+    let upper = u32::try_from(hash >> 32).unwrap_or(0);
+    upper & !INDEX_MASK
 }
 
 impl Run {
     /// A run of entries that are sorted and distinct.
     pub fn from_sorted(entries: Vec<Entry>) -> Run {
         debug_assert!(entries.is_sorted_by(|left, right| left.key < right.key));
-        let hints = Hints::of(&entries);
-        Run { entries, hints }
+        let places = Places::of(&entries);
+        Run { entries, places }
     }
 
     /// The entries in order.
@@ -93,11 +115,9 @@ impl Run {
 
     /// What this run says of a key: nothing, its removal, or its value.
     pub fn get(&self, wanted: Hashed<'_>) -> Option<Option<Bytes>> {
-        if !self.hints.allow(wanted.hash) {
-            return None;
-        }
-        let at = self.entries.binary_search_by(|entry| entry.key.as_ref().cmp(wanted.key)).ok()?;
-        self.entries.get(at).map(|entry| entry.value.clone())
+        let candidates = self.places.candidates(wanted.hash);
+        let mut entries = candidates.filter_map(|at| self.entries.get(at));
+        entries.find(|entry| entry.key == wanted.key).map(|entry| entry.value.clone())
     }
 
     /// The entries from `from` to before `to`.
