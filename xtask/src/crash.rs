@@ -44,6 +44,10 @@ const SAMPLE: usize = 3;
 /// One in so many streams is retired after a round, and only sampled from then on.
 const RETIRE_ONE_IN: u64 = 10;
 const REPORT_EVERY: u64 = 20;
+/// Short segments of the log bring what they held into the table every time that one is full, so
+/// that kills meet that too.
+const SHORT_SEGMENTS: [&str; 2] = ["--log-segment-bytes", "2MiB"];
+
 /// How much of the server's log is shown with a failure.
 const LOG_LINES: usize = 20;
 
@@ -128,7 +132,11 @@ impl World {
 
     fn round(&mut self, round: u64, scratch: &Path, totals: &mut Totals) -> anyhow::Result<()> {
         let start = Instant::now();
-        let server = Server::start(&scratch.join("data"), &scratch.join("server.log"))?;
+        let server = Server::start_with(
+            &scratch.join("data"),
+            &scratch.join("server.log"),
+            &SHORT_SEGMENTS,
+        )?;
         totals.starting += start.elapsed();
         let start = Instant::now();
         let sample = self.sample();
@@ -200,7 +208,11 @@ impl World {
 
     /// Ends the world: every stream, settled and read once more.
     fn inspect_everything(mut self, scratch: &Path) -> anyhow::Result<Vec<Stream>> {
-        let server = Server::start(&scratch.join("data"), &scratch.join("server.log"))?;
+        let server = Server::start_with(
+            &scratch.join("data"),
+            &scratch.join("server.log"),
+            &SHORT_SEGMENTS,
+        )?;
         let mut streams = std::mem::take(&mut self.retired);
         streams.extend(std::mem::take(&mut self.slots).into_iter().map(Slot::into_stream));
         let all = streams.iter_mut().collect();

@@ -544,6 +544,7 @@ fn start_partition(
     shared.log_bytes.store(log.bytes(), Ordering::Relaxed);
     let min_free = config.min_free_bytes;
     let keeper = Keeper::new(shared.clone(), disk, log.spares(), min_free, checkpoint)
+        .with_segments_of(config.segment_bytes)
         .after_replay(recovered.bytes);
     // Before the first command: a server that starts on a full disk starts read-only.
     keeper.watch_disk();

@@ -31,6 +31,8 @@ pub struct Keeper {
     checkpointed: u64,
     /// What had been committed when the last checkpoint was made.
     bytes_before: u64,
+    /// The overlay is applied after this many bytes of log.
+    checkpoint_log_bytes: u64,
     /// What was replayed at the start because no checkpoint had it.
     replayed_bytes: u64,
     /// The table has failed a write: it is to be reopened once there is room.
@@ -57,10 +59,16 @@ impl Keeper {
             applied,
             checkpointed,
             bytes_before: 0,
+            checkpoint_log_bytes: CHECKPOINT_LOG_BYTES,
             replayed_bytes: 0,
             failed: false,
             recoveries: 0,
         }
+    }
+
+    /// Segments that are short are recycled one by one.
+    pub fn with_segments_of(self, bytes: u64) -> Keeper {
+        Keeper { checkpoint_log_bytes: CHECKPOINT_LOG_BYTES.min(bytes), ..self }
     }
 
     /// Counts what had to be replayed at the start: a server that is killed again and again would
@@ -97,7 +105,8 @@ impl Keeper {
     /// Whether the overlay has grown enough: few large files make less work than many small ones.
     fn is_time(&self) -> bool {
         let log = self.committed_bytes() - self.bytes_before + self.replayed_bytes;
-        self.shared.state.overlay_bytes().settled >= APPLY_BYTES || log >= CHECKPOINT_LOG_BYTES
+        let grown = self.shared.state.overlay_bytes().settled >= APPLY_BYTES;
+        grown || log >= self.checkpoint_log_bytes
     }
 
     fn committed_bytes(&self) -> u64 {

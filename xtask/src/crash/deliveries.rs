@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, anyhow, bail, ensure};
 use serde_json::{Value, json};
 
+use super::SHORT_SEGMENTS;
 use super::http::{Connection, Request, Response};
 use super::random::Random;
 use crate::server::Server;
@@ -97,7 +98,8 @@ fn play(rounds: u64, seed: u64, scratch: &Path) -> anyhow::Result<()> {
 
 fn serve(scratch: &Path, endpoint: &Endpoint) -> anyhow::Result<Server> {
     let template = format!("http://{}/{{workerId}}/{{rpcMethod}}", endpoint.address);
-    let more = ["--worker-url-template", &template, "--retry-scale", "0.02"];
+    let told = ["--worker-url-template", &template, "--retry-scale", "0.02"];
+    let more = [&told[..], &SHORT_SEGMENTS].concat();
     Server::start_with(&scratch.join("data"), &scratch.join("server.log"), &more)
 }
 
