@@ -114,6 +114,10 @@ fn play(rounds: u64, flips: u64, seed: u64, scratch: &Path) -> anyhow::Result<Ta
     Ok(tally)
 }
 
+fn serve(scratch: &Path) -> anyhow::Result<Server> {
+    Server::start_with(&scratch.join("data"), &scratch.join("server.log"), &SHORT_SEGMENTS)
+}
+
 impl World {
     fn new(random: Random) -> World {
         let mut world = World {
@@ -132,11 +136,7 @@ impl World {
 
     fn round(&mut self, round: u64, scratch: &Path, totals: &mut Totals) -> anyhow::Result<()> {
         let start = Instant::now();
-        let server = Server::start_with(
-            &scratch.join("data"),
-            &scratch.join("server.log"),
-            &SHORT_SEGMENTS,
-        )?;
+        let server = serve(scratch)?;
         totals.starting += start.elapsed();
         let start = Instant::now();
         let sample = self.sample();
@@ -208,11 +208,7 @@ impl World {
 
     /// Ends the world: every stream, settled and read once more.
     fn inspect_everything(mut self, scratch: &Path) -> anyhow::Result<Vec<Stream>> {
-        let server = Server::start_with(
-            &scratch.join("data"),
-            &scratch.join("server.log"),
-            &SHORT_SEGMENTS,
-        )?;
+        let server = serve(scratch)?;
         let mut streams = std::mem::take(&mut self.retired);
         streams.extend(std::mem::take(&mut self.slots).into_iter().map(Slot::into_stream));
         let all = streams.iter_mut().collect();

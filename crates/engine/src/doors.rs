@@ -122,20 +122,20 @@ impl Clock for SystemClock {
 /// The machine's randomness, fetched in portions: every wake takes some.
 #[derive(Default)]
 pub struct SystemEntropy {
-    ahead: Mutex<Ahead>,
+    drawn: Mutex<Drawn>,
 }
 
 /// Random bytes that nobody has had yet, at the end of a buffer.
-struct Ahead {
-    bytes: [u8; AHEAD_BYTES],
+struct Drawn {
+    bytes: [u8; DRAWN_BYTES],
     left: usize,
 }
 
-const AHEAD_BYTES: usize = 512;
+const DRAWN_BYTES: usize = 512;
 
-impl Default for Ahead {
-    fn default() -> Ahead {
-        Ahead { bytes: [0; AHEAD_BYTES], left: 0 }
+impl Default for Drawn {
+    fn default() -> Drawn {
+        Drawn { bytes: [0; DRAWN_BYTES], left: 0 }
     }
 }
 
@@ -144,16 +144,16 @@ impl Entropy for SystemEntropy {
         let from_system = |bytes: &mut [u8]| {
             getrandom::fill(bytes).expect("the operating system gives random bytes");
         };
-        if buffer.len() > AHEAD_BYTES / 8 {
+        if buffer.len() > DRAWN_BYTES / 8 {
             return from_system(buffer);
         }
-        let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
-        let Ahead { bytes, left } = &mut *ahead;
+        let mut drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
+        let Drawn { bytes, left } = &mut *drawn;
         if *left < buffer.len() {
             from_system(bytes);
-            *left = AHEAD_BYTES;
+            *left = DRAWN_BYTES;
         }
-        let (_, fresh) = bytes.split_at_mut(AHEAD_BYTES - *left);
+        let (_, fresh) = bytes.split_at_mut(DRAWN_BYTES - *left);
         let (given, _) = fresh.split_at_mut(buffer.len());
         buffer.copy_from_slice(given);
         // Some of them become secrets.

@@ -96,7 +96,7 @@ impl Keeper {
     }
 
     /// Puts the newest batches of the overlay together if they have become many.
-    pub fn settle(&self) {
+    fn settle(&self) {
         if self.shared.state.overlay_bytes().active >= SETTLE_BYTES {
             self.shared.state.settle();
         }

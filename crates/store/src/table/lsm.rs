@@ -3,7 +3,7 @@
 //! Two trees: `keys` for small values, which are looked up one by one, and `chunks` for stream
 //! bytes, whose large values live in blob files so that compaction need not rewrite them.
 
-#![allow(clippy::disallowed_methods, reason = "the tree offers no way to wait for a flush")]
+#![allow(clippy::disallowed_methods, reason = "the tree offers no way to wait for a compaction")]
 
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
@@ -20,8 +20,6 @@ use crate::keys;
 
 /// Memory for blocks that were read, shared by both trees.
 const CACHE_BYTES: u64 = 48 << 20;
-/// The smallest that the tree accepts.
-const JOURNAL_BYTES: u64 = 64 << 20;
 /// Values from here on live in blob files.
 const BLOB_BYTES: u32 = 16 << 10;
 /// Files of a tree that have not been merged yet, at most.
@@ -61,10 +59,6 @@ impl Trees {
     fn open(directory: &Path) -> Result<Trees, TableError> {
         let database = Database::builder(directory)
             .cache_size(CACHE_BYTES)
-            .max_journaling_size(JOURNAL_BYTES)
-            .manual_journal_persist(true)
-            // Nobody reads the journal: what is in no sorted file comes from our own log.
-            .journal_compression(CompressionType::None)
             // With more than one, the first does nothing but hand on what is for another, in a loop
             // that takes a whole processor until that one is done.
             .worker_threads(1)
