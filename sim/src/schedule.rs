@@ -127,7 +127,11 @@ impl World {
                 let result = self.commit()?;
                 return self.survive(result);
             }
-            Step::Settle => self.life().shared.state.settle(),
+            Step::Settle => {
+                let state = &self.life().shared.state;
+                state.settle();
+                state.sweep();
+            }
             // The table is brought up beside everything else: what is set aside now is written
             // later, with commits in between.
             Step::Freeze => drop(self.life().shared.state.freeze()),
@@ -144,7 +148,7 @@ impl World {
             Step::Seal => return self.seal(),
             Step::FillSpares => {
                 // Failing is not the end: the committer tries again when it needs one.
-                let filled = self.life().spares.fill().is_ok();
+                let filled = self.life().spares.fill(|| {}).is_ok();
                 self.note(&format!("fill spares: {filled}"));
             }
             Step::WatchDisk => self.life().keeper.watch_disk(),

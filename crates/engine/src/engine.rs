@@ -13,6 +13,7 @@ use reveille_core::trace::Trace;
 use reveille_core::{Millis, Offset, ReadFrom, StreamPath, Tenant};
 use reveille_deliver::courier::Courier;
 use reveille_deliver::destination::Rules;
+use reveille_store::background;
 use reveille_store::checkpoint;
 use reveille_store::directory::{Directory, DirectoryError};
 use reveille_store::disk::{Disk, RealDisk};
@@ -553,7 +554,11 @@ fn start_partition(
     let committer = Committer::new(log, shared.clone());
     let on_fatal = &config.on_fatal;
     threads.push(spawn(format!("commit-{number}"), on_fatal, move || committer.run()));
-    threads.push(spawn(format!("keep-{number}"), on_fatal, move || keeper.run()));
+    let keep = move || {
+        background::step_back();
+        keeper.run()
+    };
+    threads.push(spawn(format!("keep-{number}"), on_fatal, keep));
     Ok(shared)
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use reveille_store::checkpoint;
 use reveille_store::disk::{Disk, is_full};
@@ -17,6 +18,9 @@ const RECOVERIES_MAX: u32 = 5;
 /// A table that was stopped by a full disk is reopened only when it will find this much room:
 /// until then the stopped one still serves reads.
 const RECOVER_FREE_BYTES: u64 = 24 << 20;
+
+/// Between two portions of work for which there is time.
+const REST: Duration = Duration::from_millis(10);
 
 /// Looks after one partition's table.
 pub struct Keeper {
@@ -84,6 +88,7 @@ impl Keeper {
             self.watch_disk();
             self.prepare_spare();
             self.shared.live.sweep();
+            self.shared.state.sweep();
             self.settle();
             if stopping || self.failed || self.is_time() {
                 self.apply()?;
@@ -125,6 +130,16 @@ impl Keeper {
         drop(asked);
         let partition = self.shared.lock();
         partition.stopping && partition.is_idle()
+    }
+
+    /// Waits for a moment, or until there is reason to work.
+    fn rest(&self) {
+        let (flag, condvar) = &self.shared.keep;
+        let asked = flag.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*asked {
+            // Whichever it was, the work goes on.
+            let _ = condvar.wait_timeout(asked, REST);
+        }
     }
 
     /// Moves the overlay into the table. A full disk is waited out: the overlay keeps it.
@@ -229,12 +244,13 @@ impl Keeper {
         }
     }
 
-    /// Has a log segment ready before the committer needs it.
+    /// Has a log segment ready before the committer needs it. That is a while from now: it is made
+    /// in small portions, unless there is something else to do.
     fn prepare_spare(&self) {
         if self.shared.lock().read_only {
             return;
         }
-        if let Err(error) = self.spares.fill() {
+        if let Err(error) = self.spares.fill(|| self.rest()) {
             tracing::warn!(%error, "cannot prepare the next log segment");
         }
     }

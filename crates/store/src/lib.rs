@@ -4,6 +4,7 @@
 //! old, and [`keys`] documents every key. Nothing here knows HTTP or an async runtime.
 
 mod apply;
+pub mod background;
 pub mod batch;
 pub mod checkpoint;
 pub mod chunk;

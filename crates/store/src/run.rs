@@ -6,6 +6,11 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::{Bytes, BytesMut};
 
+use crate::background::Turns;
+
+/// Entries that are looked at before others have their turn.
+const TURN_ENTRIES: u32 = 1_024;
+
 /// A key's newest change: a value, or its removal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
@@ -58,7 +63,9 @@ impl Places {
             return Places::default();
         }
         let mut places = Places { slots: vec![0; (entries.len() * 2).next_power_of_two()] };
+        let mut turns = Turns::of(TURN_ENTRIES);
         for (number, entry) in (1u32..).zip(entries) {
+            turns.count();
             assert!(number <= INDEX_MASK, "a run is bounded in bytes");
             let hash = Hashed::new(&entry.key).hash;
             let mut at = places.first(hash);
@@ -171,7 +178,9 @@ impl Run {
         let entries = newest_of(runs);
         let bytes = |entry: &&Entry| entry.key.len() + entry.value.as_ref().map_or(0, Bytes::len);
         let mut all = BytesMut::with_capacity(entries.iter().map(bytes).sum());
+        let mut turns = Turns::of(TURN_ENTRIES);
         for Entry { key, value } in &entries {
+            turns.count();
             all.extend_from_slice(key);
             all.extend_from_slice(value.as_deref().unwrap_or_default());
         }
@@ -188,7 +197,11 @@ impl Run {
 fn newest_of(runs: &[Arc<Run>]) -> Vec<&Entry> {
     let mut entries: Vec<&Entry> = runs.iter().flat_map(|run| run.entries()).collect();
     // Finds the runs in it and merges them; of one key the newest comes last.
-    entries.sort_by(|left, right| left.key.cmp(&right.key));
+    let mut turns = Turns::of(TURN_ENTRIES);
+    entries.sort_by(|left, right| {
+        turns.count();
+        left.key.cmp(&right.key)
+    });
     // The first of its kind stays.
     entries.reverse();
     entries.dedup_by(|older, kept| older.key == kept.key);

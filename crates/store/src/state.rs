@@ -20,6 +20,7 @@ use bytes::Bytes;
 use reveille_core::stream::StreamId;
 
 use crate::apply;
+use crate::background;
 use crate::chunk::Chunk;
 use crate::keys;
 use crate::run::{Entry, Hashed, Run};
@@ -36,6 +37,8 @@ pub struct State {
     view: ArcSwap<View>,
     /// Serialises the two that publish views: the committer and the applier.
     publishing: Mutex<()>,
+    /// Runs that have left the overlay, each once, until nobody reads them any more.
+    retired: Mutex<Vec<Arc<Run>>>,
 }
 
 /// The overlay at one moment.
@@ -85,7 +88,12 @@ impl State {
     /// The state over a table that holds everything up to `applied`.
     pub fn new(table: Arc<dyn Table>, applied: u64) -> State {
         let view = View { seq: applied, dropped: applied, ..View::default() };
-        State { table, view: ArcSwap::from_pointee(view), publishing: Mutex::new(()) }
+        State {
+            table,
+            view: ArcSwap::from_pointee(view),
+            publishing: Mutex::new(()),
+            retired: Mutex::default(),
+        }
     }
 
     /// What can be read now.
@@ -138,6 +146,7 @@ impl State {
         view.leave(&runs);
         (view.settled, view.settled_bytes) = (settled, settled_bytes);
         self.view.store(Arc::new(view));
+        self.retire(parts);
     }
 
     /// Sets everything aside to be applied; `None` if there is nothing.
@@ -167,6 +176,7 @@ impl State {
         view.frozen_seq = through;
         view.frozen_bytes = bytes;
         self.view.store(Arc::new(view));
+        self.retire(runs);
         Some(Frozen { run, through })
     }
 
@@ -179,7 +189,31 @@ impl State {
         view.frozen_bytes = 0;
         view.dropped = frozen.through;
         self.view.store(Arc::new(view));
+        self.retire(vec![frozen.run.clone()]);
         Ok(())
+    }
+
+    /// Runs have left the overlay, but somebody may still read them.
+    fn retire(&self, runs: Vec<Arc<Run>>) {
+        let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        for run in runs {
+            if !retired.iter().any(|known| Arc::ptr_eq(known, &run)) {
+                retired.push(run);
+            }
+        }
+    }
+
+    /// Frees runs that have left the overlay and that nobody reads any more. For whoever applies:
+    /// to free a large one takes a while, and the last reader of it would be the one who waits.
+    pub fn sweep(&self) {
+        let unread = |run: &mut Arc<Run>| Arc::strong_count(run) == 1;
+        let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        let unread: Vec<Arc<Run>> = retired.extract_if(.., unread).collect();
+        drop(retired);
+        for run in unread {
+            drop(run);
+            background::give_way();
+        }
     }
 
     /// Begins anew with a table that has failed; what it did not take is still in the overlay.
@@ -371,4 +405,41 @@ pub(crate) fn read_chunk(key: &[u8], value: &Bytes) -> Result<Chunk, TableError>
         .ok_or_else(|| TableError::Corrupt("a chunk's key cannot be read".into()))?;
     Chunk::decode(start, value)
         .map_err(|error| TableError::Corrupt(format!("stream {} at {start}: {error}", id.0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::MemoryTable;
+
+    fn run(keys: std::ops::Range<u8>) -> Arc<Run> {
+        let one = |byte: u8| Bytes::copy_from_slice(&[2, byte]);
+        let entries = keys.map(|byte| Entry { key: one(byte), value: Some(one(byte)) });
+        Arc::new(Run::from_sorted(entries.collect()))
+    }
+
+    #[test]
+    fn what_leaves_the_overlay_is_freed_by_whoever_sweeps_once_nobody_reads_it() {
+        let state = State::new(Arc::new(MemoryTable::default()), 0);
+        let batch = run(0..9);
+        let active = Arc::downgrade(&batch);
+        state.publish(1, batch, 9);
+        let reader = state.reader();
+        state.settle();
+        state.sweep();
+        assert!(active.upgrade().is_some(), "somebody reads it");
+        drop(reader);
+        assert!(active.upgrade().is_some(), "the last reader does not free it");
+        state.sweep();
+        assert!(active.upgrade().is_none());
+
+        // The only run there is becomes the frozen one as it is.
+        let frozen = state.freeze().unwrap();
+        let settled = Arc::downgrade(&frozen.run);
+        state.apply(&frozen).unwrap();
+        drop(frozen);
+        assert!(settled.upgrade().is_some());
+        state.sweep();
+        assert!(settled.upgrade().is_none());
+    }
 }

@@ -132,7 +132,7 @@ impl Model {
                 self.acknowledged.clear();
                 log.trim(self.after)
             }
-            Step::Fill => return log.spares().fill().map(|_| ()).map_err(|_| ()),
+            Step::Fill => return log.spares().fill(|| {}).map(|_| ()).map_err(|_| ()),
             Step::Restart => return self.reopen(),
         };
         match done {
@@ -442,7 +442,7 @@ fn a_full_disk_refuses_a_segment_and_goes_on_later() {
     for free in [0, 1, 5000, 16383] {
         disk.set_free(free);
         assert!(matches!(log.commit(&[&[2; 10_000]]), Err(CommitError::NoSpace)));
-        assert!(log.spares().fill().is_err());
+        assert!(log.spares().fill(|| {}).is_err());
         assert_eq!((log.next_seq(), log.bytes()), (2, SMALL.segment_bytes));
         assert_eq!(disk.free_bytes().unwrap(), free, "nothing half-made is left");
         let (.., records) = open(&disk, &SMALL, 0).unwrap();

@@ -96,7 +96,10 @@ impl World {
     fn take(&mut self, step: Step) {
         match step {
             Step::Publish(changes, appends) => self.publish(changes, appends),
-            Step::Settle => self.state.settle(),
+            Step::Settle => {
+                self.state.settle();
+                self.state.sweep();
+            }
             Step::Freeze => drop(self.state.freeze()),
             Step::Apply => self.apply(),
             Step::Hold => self.held.push(Held {

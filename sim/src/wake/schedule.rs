@@ -69,7 +69,11 @@ impl Wakes {
                 let result = self.commit()?;
                 return self.survive(result);
             }
-            Step::Settle => self.life().shared.state.settle(),
+            Step::Settle => {
+                let state = &self.life().shared.state;
+                state.settle();
+                state.sweep();
+            }
             Step::Freeze => drop(self.life().shared.state.freeze()),
             Step::Apply => {
                 let result = self.life_mut().keeper.apply();
@@ -81,7 +85,7 @@ impl Wakes {
             }
             Step::Seal => return self.seal(),
             // Failing is not the end: the committer tries again when it needs one.
-            Step::FillSpares => drop(self.life().spares.fill()),
+            Step::FillSpares => drop(self.life().spares.fill(|| {})),
             Step::WatchDisk => self.life().keeper.watch_disk(),
             Step::Work => return self.work(),
             Step::Post => return self.post().map(drop),

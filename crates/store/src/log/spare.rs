@@ -8,13 +8,15 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::segment::Segment;
+use crate::background;
 use crate::disk::{Disk, DiskFile};
 
 /// Spares beyond this are given back to the file system.
 const SPARES_MAX: usize = 4;
-const WRITE_BYTES: u64 = 1 << 20;
+/// Zeros are written in portions, so that nobody waits long for the processor meanwhile.
+const WRITE_BYTES: u64 = 16 << 10;
 /// Zeros are synced in portions, so that the sync of a commit never queues behind all of them.
-const SYNC_BYTES: u64 = 4 << 20;
+const SYNC_BYTES: u64 = 512 << 10;
 
 /// The spare segments of a log; clones are the same pool.
 #[derive(Clone)]
@@ -64,15 +66,16 @@ impl SparePool {
         Ok(SparePool { shared: Arc::new(shared) })
     }
 
-    /// Makes one spare if there is none, and says whether it did. Blocks while it writes zeros.
+    /// Makes one spare if there is none, and says whether it did. Blocks while it writes zeros;
+    /// after each portion of them the caller may rest.
     ///
     /// An error, a full disk above all, leaves everything as it was and may be tried again.
-    pub fn fill(&self) -> io::Result<bool> {
+    pub fn fill(&self, rest: impl Fn()) -> io::Result<bool> {
         let _alone = self.shared.filling.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.ready().names.is_empty() {
             return Ok(false);
         }
-        let (name, _file) = self.make()?;
+        let (name, _file) = self.make(rest)?;
         self.put(name);
         Ok(true)
     }
@@ -82,7 +85,7 @@ impl SparePool {
         loop {
             let ready = self.ready().names.pop_front();
             let Some(name) = ready else {
-                return self.make();
+                return self.make(|| {});
             };
             match self.shared.disk.open(&name) {
                 // Somebody made room by hand, which is no reason to stop.
@@ -126,11 +129,11 @@ impl SparePool {
         wanted.then(|| ready.next_name())
     }
 
-    fn make(&self) -> io::Result<(String, Arc<dyn DiskFile>)> {
+    fn make(&self, rest: impl Fn()) -> io::Result<(String, Arc<dyn DiskFile>)> {
         let name = self.ready().next_name();
         let disk = &self.shared.disk;
         let made = disk.create(&name).and_then(|file| {
-            fill_with_zeros(&*file, self.shared.segment_bytes)?;
+            fill_with_zeros(&*file, self.shared.segment_bytes, rest)?;
             Ok(file)
         });
         match made {
@@ -157,15 +160,17 @@ impl Ready {
     }
 }
 
-fn fill_with_zeros(file: &dyn DiskFile, bytes: u64) -> io::Result<()> {
+fn fill_with_zeros(file: &dyn DiskFile, bytes: u64, rest: impl Fn()) -> io::Result<()> {
     let zeros = vec![0; bytes.min(WRITE_BYTES) as usize];
     let mut at = 0;
     while at < bytes {
         let count = (bytes - at).min(WRITE_BYTES);
         file.write_at(zeros.get(..count as usize).unwrap_or(&zeros), at)?;
         at += count;
+        background::give_way();
         if at.is_multiple_of(SYNC_BYTES) {
             file.sync()?;
+            rest();
         }
     }
     file.sync()

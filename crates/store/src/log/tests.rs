@@ -114,8 +114,8 @@ fn the_pool_makes_one_spare_and_rotation_takes_it() {
     let disk = SimDisk::new(1);
     let (mut log, ..) = open(&disk, &SMALL, 0);
     let spares = log.spares();
-    assert!(spares.fill().unwrap());
-    assert!(!spares.fill().unwrap(), "one is enough");
+    assert!(spares.fill(|| {}).unwrap());
+    assert!(!spares.fill(|| {}).unwrap(), "one is enough");
     log.commit(&[&[1; 3000]]).unwrap();
     let before = disk.operations();
     log.commit(&[&[1; 3000]]).unwrap();
@@ -123,7 +123,7 @@ fn the_pool_makes_one_spare_and_rotation_takes_it() {
     assert_eq!(disk.operations() - before, 7);
     assert_eq!(disk.list().unwrap().len(), 2);
     // Somebody who needs space may remove a spare by hand.
-    spares.fill().unwrap();
+    spares.fill(|| {}).unwrap();
     let spare = disk.list().unwrap().into_iter().find(|name| name.starts_with("spare-")).unwrap();
     disk.remove(&spare).unwrap();
     log.commit(&[&[1; 3000]]).unwrap();
@@ -134,7 +134,7 @@ fn the_length_of_segments_may_change() {
     let disk = SimDisk::new(1);
     let (mut log, ..) = open(&disk, &SMALL, 0);
     log.commit(&[&[1; 3000]]).unwrap();
-    log.spares().fill().unwrap();
+    log.spares().fill(|| {}).unwrap();
     let larger = Config { segment_bytes: 16384, sync: true };
     let (mut log, ..) = open(&disk, &larger, 0);
     assert_eq!(disk.list().unwrap().len(), 1, "a spare of the old length is of no use");
@@ -300,7 +300,7 @@ fn a_spare_that_found_the_disk_full_is_used_later() {
     let disk = SimDisk::new(1);
     let (mut log, ..) = open(&disk, &SMALL, 0);
     log.commit(&[&[1; 3000]]).unwrap();
-    log.spares().fill().unwrap();
+    log.spares().fill(|| {}).unwrap();
     disk.set_free(0);
     disk.fill_next_write();
     assert!(matches!(log.commit(&[&[1; 3000]]), Err(CommitError::NoSpace)));

@@ -16,6 +16,7 @@ use fjall::{
 };
 
 use super::{Change, Pair, Table, TableError};
+use crate::background::{self, Turns};
 use crate::keys;
 
 /// Memory for blocks that were read, shared by both trees.
@@ -24,6 +25,8 @@ const CACHE_BYTES: u64 = 48 << 20;
 const BLOB_BYTES: u32 = 16 << 10;
 /// Files of a tree that have not been merged yet, at most.
 const FILES_MAX: usize = 24;
+/// Changes that are written before others have their turn.
+const TURN_CHANGES: u32 = 16;
 const COMPACTION_POLL: Duration = Duration::from_millis(2);
 const REOPEN_POLL: Duration = Duration::from_millis(20);
 const REOPEN_TRIES: usize = 100;
@@ -45,7 +48,13 @@ struct Trees {
 impl LsmTable {
     /// Opens or creates the table in a directory.
     pub fn open(directory: &Path) -> Result<LsmTable, TableError> {
-        let trees = guarded(|| Trees::open(directory))?;
+        let opening = || {
+            // The threads of the tree are begun here, and are like this one.
+            background::step_back();
+            guarded(|| Trees::open(directory))
+        };
+        let opened = std::thread::scope(|scope| scope.spawn(opening).join());
+        let trees = opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         Ok(LsmTable { directory: directory.to_owned(), trees: RwLock::new(Some(trees)) })
     }
 
@@ -128,7 +137,9 @@ impl Table for LsmTable {
         let trees = self.trees()?;
         trees.wait_for_compaction()?;
         let (mut keys, mut chunks) = (None, None);
+        let mut turns = Turns::of(TURN_CHANGES);
         for change in changes {
+            turns.count();
             let (key, value) = change?;
             let (file, tree) = match keys::is_chunk(&key) {
                 true => (&mut chunks, &trees.chunks),
