@@ -127,13 +127,9 @@ impl World {
                 let result = self.commit()?;
                 return self.survive(result);
             }
-            Step::Settle => {
-                let state = &self.life().shared.state;
-                state.settle();
-                state.sweep();
-            }
             // The table is brought up beside everything else: what is set aside now is written
             // later, with commits in between.
+            Step::Settle => self.life().shared.state.settle(),
             Step::Freeze => drop(self.life().shared.state.freeze()),
             Step::Apply => {
                 self.note("apply");

@@ -26,7 +26,7 @@ pub fn step_back() {
 }
 
 /// Lets others go first now, if the calling thread does that and if there are any.
-pub fn give_way() {
+pub(crate) fn give_way() {
     if STEPPED_BACK.get() {
         std::thread::yield_now();
     }

@@ -71,11 +71,7 @@ impl Deliveries {
                 let result = self.commit()?;
                 return self.survive(result);
             }
-            Step::Settle => {
-                let state = &self.life().shared.state;
-                state.settle();
-                state.sweep();
-            }
+            Step::Settle => self.life().shared.state.settle(),
             Step::Freeze => drop(self.life().shared.state.freeze()),
             Step::Apply => {
                 let result = self.life_mut().keeper.apply();
