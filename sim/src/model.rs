@@ -223,6 +223,7 @@ impl Stream {
             soft_deleted: self.soft,
             followed: false,
             crowded: false,
+            first: Offset::ZERO,
         }
     }
 }

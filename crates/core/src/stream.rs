@@ -14,7 +14,7 @@ use bytes::Bytes;
 
 use crate::json::{self, JsonError};
 use crate::media::{ContentType, Framing};
-use crate::offset::Offset;
+use crate::offset::{Offset, ReadFrom};
 use crate::path::StreamPath;
 use crate::producer::{ProducerRejected, ProducerTag};
 use crate::time::Millis;
@@ -34,6 +34,8 @@ pub struct Head {
     pub content_type: ContentType,
     /// After the last byte.
     pub tail: Offset,
+    /// Before the first byte that is kept; what came before it was trimmed.
+    pub first: Offset,
     /// When it ends by itself.
     pub expiry: Expiry,
     /// The expiry that the creator asked for; differs from `expiry` when a fork inherited it.
@@ -89,6 +91,15 @@ impl Head {
             Expiry::Never => Millis::NEVER,
             Expiry::Ttl(seconds) => touched.max(self.touched_at).plus_seconds(*seconds),
             Expiry::At(at, _) => *at,
+        }
+    }
+
+    /// The offset that a reader means.
+    pub fn offset(&self, from: ReadFrom) -> Offset {
+        match from {
+            ReadFrom::Start => self.first,
+            ReadFrom::Now => self.tail,
+            ReadFrom::At(offset) => offset,
         }
     }
 
@@ -205,5 +216,11 @@ pub enum Rejected {
     ReadOffset {
         /// The stream's tail.
         tail: Offset,
+    },
+    /// A read from before the beginning.
+    #[error("what was before {first} is no longer kept; read from -1 to begin with what is")]
+    Trimmed {
+        /// Where the stream begins now.
+        first: Offset,
     },
 }

@@ -1,39 +1,62 @@
-//! The cleaner: forgets deliveries that ended long ago, and whatever else is of no use any more.
-//! Nobody waits for it, and nothing but room depends on it.
+//! The cleaner: forgets events that came and deliveries that ended long ago, and whatever else is of
+//! no use any more. Nobody waits for it, and nothing but room depends on it.
 
 use std::sync::Arc;
 
-use reveille_core::Millis;
+use reveille_core::delivery::id::EventNo;
+use reveille_core::{Millis, Tenant};
 use reveille_store::keys;
 use tokio::sync::Notify;
 
-use crate::command::Command;
+use crate::command::trim::Look;
+use crate::command::{Answer, Command};
+use crate::committer::Shared;
 use crate::decide::run;
 use crate::engine::{Engine, WeakEngine};
 use crate::failure::{Failure, Unavailable};
 use crate::limits::CLEAN_UP_SLICE;
-use crate::reading;
+use crate::{reading, task};
 
-/// From one round to the next.
+/// From one round to the next, at most.
 const EVERY_MS: u64 = 70_000;
-/// Deliveries are looked through once in so many rounds.
-const ROUNDS: u64 = 50;
+/// From one look through events and deliveries to the next, at most and at least.
+const LOOK_EVERY_MS: u64 = 3_600_000;
+const LOOK_OFTEN_MS: u64 = 1_000;
+
+/// How long what is over is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// Events, after they came.
+    pub events_ms: u64,
+    /// Deliveries, after their end.
+    pub deliveries_ms: u64,
+}
+
+impl Retention {
+    /// What is kept for a short time is looked through often.
+    fn look_every_ms(self) -> u64 {
+        let shortest = self.events_ms.min(self.deliveries_ms);
+        (shortest / 10).clamp(LOOK_OFTEN_MS, LOOK_EVERY_MS)
+    }
+}
 
 /// Works until the engine stops, or nobody has it any more.
-pub(crate) async fn work(engine: WeakEngine, stop: Arc<Notify>, retain_ms: u64) {
-    let mut round = 0;
+pub(crate) async fn work(engine: WeakEngine, stop: Arc<Notify>, retention: Retention) {
+    let every_ms = retention.look_every_ms();
+    let mut look_at = Millis(0);
     loop {
         let Some(engine) = engine.upgrade() else { return };
         let clock = engine.clock().clone();
-        let done = match sweep(&engine, clock.now()).await {
-            Ok(()) if round % ROUNDS == 0 => {
-                let cutoff = Millis(clock.now().0.saturating_sub(retain_ms));
-                engine.clean_up(None, cutoff).await.map(log)
-            }
-            done => done,
-        };
+        let now = clock.now();
+        // A clock that was set back must not delay it.
+        let is_time = now >= look_at || look_at.since(now) > every_ms;
+        let mut done = sweep(&engine, now).await;
+        if done.is_ok() && is_time {
+            done = look_through(&engine, now, retention).await;
+        }
         match done {
-            Ok(()) => round += 1,
+            Ok(()) if is_time => look_at = now + every_ms,
+            Ok(()) => {}
             Err(Failure::Unavailable(Unavailable::Stopping)) => return,
             Err(error) => tracing::warn!(%error, "cleaning up failed; trying again"),
         }
@@ -41,14 +64,86 @@ pub(crate) async fn work(engine: WeakEngine, stop: Arc<Notify>, retain_ms: u64) 
         tokio::select! {
             biased;
             () = stop.notified() => return,
-            () = clock.sleep_until(clock.now() + EVERY_MS) => {}
+            () = clock.sleep_until(clock.now() + EVERY_MS.min(every_ms)) => {}
         }
     }
 }
 
-fn log(forgotten: u64) {
+/// Forgets what is older than it is kept: deliveries first, which events are kept for.
+async fn look_through(engine: &Engine, now: Millis, retention: Retention) -> Result<(), Failure> {
+    let before = |retain_ms| Millis(now.0.saturating_sub(retain_ms));
+    let forgotten = engine.clean_up(None, before(retention.deliveries_ms)).await?;
     if forgotten > 0 {
         tracing::info!(forgotten, "deliveries that ended long ago were forgotten");
+    }
+    let forgotten = engine.trim_events(before(retention.events_ms)).await?;
+    if forgotten > 0 {
+        tracing::info!(forgotten, "events that came long ago were forgotten");
+    }
+    Ok(())
+}
+
+impl Engine {
+    /// Forgets events that came before a time, but for those that somebody may still be told of
+    /// and those behind them. Returns how many.
+    pub async fn trim_events(&self, cutoff: Millis) -> Result<u64, Failure> {
+        let mut all = 0;
+        for shared in self.partitions() {
+            let (mut from, to) = keys::all_events();
+            loop {
+                let first = shared.state.reader().keys(&from, &to, 1).map_err(reading::damaged)?;
+                let tenant = first.first().and_then(|key| keys::event_tenant(key));
+                let Some(tenant) = tenant else { break };
+                (_, from) = keys::events(&tenant, EventNo(0));
+                all += self.trim_events_of(shared, &tenant, cutoff).await?;
+            }
+        }
+        Ok(all)
+    }
+
+    async fn trim_events_of(
+        &self,
+        shared: &Arc<Shared>,
+        tenant: &Tenant,
+        cutoff: Millis,
+    ) -> Result<u64, Failure> {
+        let mut all = 0;
+        loop {
+            let (reader, of) = (shared.state.reader(), tenant.clone());
+            let look = task::blocking(move || Look::take(&reader, &of, cutoff)).await?;
+            let Some(look) = look else { return Ok(all) };
+            let forgotten = self.trim_events_until(shared, tenant, look).await?;
+            all += forgotten;
+            if look.needed {
+                let tenant = tenant.as_str();
+                tracing::debug!(tenant, "old events are kept for those who are still to be told");
+            }
+            if !look.more || forgotten == 0 {
+                return Ok(all);
+            }
+        }
+    }
+
+    async fn trim_events_until(
+        &self,
+        shared: &Arc<Shared>,
+        tenant: &Tenant,
+        look: Look,
+    ) -> Result<u64, Failure> {
+        let stream = Engine::event_stream(tenant);
+        let command = Command::Trim { tenant: tenant.clone(), stream, look };
+        let mut all = 0;
+        loop {
+            match run(shared, self.clock().as_ref(), &command).await? {
+                Answer::CleanedUp { next, forgotten } => {
+                    all += forgotten;
+                    if next.is_none() || forgotten == 0 {
+                        return Ok(all);
+                    }
+                }
+                _ => unreachable!("a trim is answered as one"),
+            }
+        }
     }
 }
 

@@ -13,6 +13,7 @@ pub mod lease;
 pub mod lot;
 pub mod obligation;
 pub mod subscribe;
+pub mod trim;
 
 use std::sync::Arc;
 
@@ -35,6 +36,7 @@ use crate::command::hook::{HookChange, Since};
 use crate::command::ingest::Ingest;
 use crate::command::lease::{Lease, LeaseRequest};
 use crate::command::lot::Open;
+use crate::command::trim::Look;
 use crate::failure::Failure;
 use crate::keys::{self, KeyChange};
 use crate::txn::{Missing, Txn};
@@ -215,6 +217,15 @@ pub enum Command {
         /// The key after which to begin; empty for the first.
         after: Bytes,
     },
+    /// Forget the oldest events of a tenant.
+    Trim {
+        /// Whose.
+        tenant: Tenant,
+        /// The stream that has their words.
+        stream: StreamPath,
+        /// What was found out about them.
+        look: Look,
+    },
     /// Remove what is of no use any more.
     Sweep {
         /// Entries that say so.
@@ -290,7 +301,7 @@ pub enum Answer {
     Unhooked(Tally),
     /// A delivery was begun.
     Begun(DeliveryId),
-    /// Deliveries were forgotten.
+    /// Deliveries, or events, were forgotten.
     CleanedUp {
         /// The key after which there may be more.
         next: Option<Bytes>,
@@ -334,6 +345,7 @@ pub(crate) fn is_write(command: &Command) -> bool {
         | Command::DeliveryTimer { .. }
         | Command::LotTimer { .. }
         | Command::CleanUp { .. }
+        | Command::Trim { .. }
         | Command::Sweep { .. }
         | Command::Timer { .. } => false,
     }
@@ -364,6 +376,7 @@ pub(crate) fn weight(command: &Command) -> usize {
             | Command::DeliveryTimer { .. }
             | Command::Retry { .. }
             | Command::CleanUp { .. }
+            | Command::Trim { .. }
             | Command::Delete { .. }
             | Command::Touch { .. }
             | Command::Unsubscribe { .. }
@@ -416,6 +429,7 @@ pub(crate) fn decide(command: &Command, txn: &mut Txn<'_>) -> Decided {
         Command::LotTimer { key, open } => lot::timer(txn, key, open).map(Ok),
         Command::Retry { tenant, id } => delivery::retry(txn, tenant, *id),
         Command::CleanUp { hook, cutoff, after } => hook::clean_up(txn, *hook, *cutoff, after),
+        Command::Trim { tenant, stream, look } => trim::decide(txn, tenant, stream, look),
         Command::Sweep { found } => Ok(Ok(hook::sweep(txn, found))),
         Command::Probe => {
             txn.probe();

@@ -10,7 +10,7 @@ use reveille_core::stream::create::Create;
 use reveille_core::stream::{Head, Rejected, StreamId};
 use reveille_core::subscription::Timings;
 use reveille_core::trace::Trace;
-use reveille_core::{Millis, Offset, ReadFrom, StreamPath, Tenant};
+use reveille_core::{Millis, ReadFrom, StreamPath, Tenant};
 use reveille_deliver::courier::Courier;
 use reveille_deliver::destination::Rules;
 use reveille_store::background;
@@ -25,6 +25,7 @@ use reveille_store::table::{LsmTable, TableError};
 use tokio::sync::{Notify, oneshot};
 
 use crate::budget::{Budget, Permit};
+use crate::cleaner::{self, Retention};
 use crate::command::{Answer, Command, FetchedAnchor};
 use crate::committer::{Committer, Fatal, Shared};
 use crate::decide::run;
@@ -41,7 +42,7 @@ use crate::partition::{Fetched, Settings, Submitted};
 use crate::reading::{self, Reading};
 use crate::shares::{self, Shares};
 use crate::touches::Touches;
-use crate::{cleaner, due, outbound, task};
+use crate::{due, outbound, task};
 
 /// What an engine needs to know.
 pub struct Config {
@@ -74,8 +75,8 @@ pub struct Telling {
     pub herald: Arc<dyn Herald>,
     /// How many may be on their way.
     pub concurrency: usize,
-    /// How long deliveries are kept after their end.
-    pub retain_deliveries_ms: u64,
+    /// How long what is over is kept.
+    pub retention: Retention,
 }
 
 /// The data directory cannot be opened; nothing in it was changed.
@@ -224,7 +225,7 @@ impl Engine {
         let engine = Engine { inner: Arc::new(inner) };
         let weak = WeakEngine(Arc::downgrade(&engine.inner));
         let stop = engine.inner.stop.clone();
-        let cleaner = cleaner::work(weak, stop, config.telling.retain_deliveries_ms);
+        let cleaner = cleaner::work(weak, stop, config.telling.retention);
         let cleaner = tokio::spawn(cleaner);
         engine.inner.due.lock().unwrap_or_else(PoisonError::into_inner).push(cleaner);
         Ok(engine)
@@ -366,26 +367,25 @@ impl Engine {
 
     /// The bytes of a stream from a place up to its tail.
     pub fn read(&self, tenant: &Tenant, head: &Head, from: ReadFrom) -> Result<Reading, Failure> {
-        let from = match from {
-            ReadFrom::Start => Offset::ZERO,
-            ReadFrom::Now => head.tail,
-            ReadFrom::At(offset) => offset,
-        };
-        Reading::open(&self.partition(tenant).state, tenant, head, from, head.tail)
+        let state = &self.partition(tenant).state;
+        Reading::open(state, tenant, head, head.offset(from), head.tail)
     }
 
-    /// What a failed read means: bytes of a stream that has ended meanwhile are not damaged, they
-    /// are gone.
+    /// What a failed read means: bytes of a stream that has ended meanwhile, or was trimmed, are
+    /// not damaged, they are gone.
     pub fn explain(
         &self,
         tenant: &Tenant,
         path: &StreamPath,
-        id: StreamId,
+        was: &Head,
         failure: Failure,
     ) -> Failure {
         match (&failure, self.head(tenant, path)) {
             (Failure::Damaged(_), Err(ended @ Failure::Rejected(_))) => ended,
-            (Failure::Damaged(_), Ok(head)) if head.id != id => Rejected::NotFound.into(),
+            (Failure::Damaged(_), Ok(head)) if head.id != was.id => Rejected::NotFound.into(),
+            (Failure::Damaged(_), Ok(head)) if head.first > was.first => {
+                Rejected::Trimmed { first: head.first }.into()
+            }
             _ => failure,
         }
     }
@@ -446,7 +446,7 @@ impl Engine {
     }
 
     pub(crate) fn retain_deliveries_ms(&self) -> u64 {
-        self.inner.telling.retain_deliveries_ms
+        self.inner.telling.retention.deliveries_ms
     }
 
     pub(crate) fn timings(&self) -> &Timings {

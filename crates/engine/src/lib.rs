@@ -46,6 +46,7 @@ pub mod touches;
 mod txn;
 
 pub use budget::Permit;
+pub use cleaner::Retention;
 pub use command::hook::Since;
 pub use deliveries::{DeadLetter, Shown, ShownPage, delivery_name, delivery_named};
 pub use engine::{Config, Engine, OpenError, StreamItem, StreamPage, Telling};

@@ -90,6 +90,9 @@ pub const BATCH_MEMORY_MS: u64 = 86_400_000;
 /// Deliveries that are looked at in one step of a clean-up.
 pub const CLEAN_UP_SLICE: usize = 256;
 
+/// Events that are looked at together before any of them is forgotten.
+pub const TRIM_LOOK: usize = 4_096;
+
 /// Deliveries of one hook that wait in memory; more of them are read when these are sent.
 pub const WAITING_PER_HOOK: usize = 16_384;
 /// Deliveries of one hook that may wait in memory however many of others do.

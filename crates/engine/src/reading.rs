@@ -76,7 +76,8 @@ pub(crate) fn damaged(error: TableError) -> Failure {
 }
 
 impl Reading {
-    /// The bytes of a stream between two offsets. `from` must be one that the stream has named.
+    /// The bytes of a stream between two offsets. `from` must be one that the stream has named, or
+    /// where it begins.
     pub fn open(
         state: &Arc<State>,
         tenant: &Tenant,
@@ -87,6 +88,9 @@ impl Reading {
         if from > to {
             return Err(Rejected::ReadOffset { tail: stream.tail }.into());
         }
+        if from < stream.first {
+            return Err(Rejected::Trimmed { first: stream.first }.into());
+        }
         let reader = state.reader();
         let spans = if from == to {
             VecDeque::new()
@@ -94,6 +98,7 @@ impl Reading {
             spans(&reader, tenant, stream, from.position(), to.position())?
         };
         if let Some(first) = spans.front()
+            && from != stream.first
             && !is_boundary(&reader, first)?
         {
             return Err(Rejected::ReadOffset { tail: stream.tail }.into());
@@ -255,7 +260,7 @@ pub fn anchor(
     if at == source.tail {
         return Ok(Anchor::Tail);
     }
-    if at > source.tail {
+    if at < source.first || at > source.tail {
         return Ok(Anchor::Nowhere);
     }
     let position = at.position();

@@ -350,6 +350,11 @@ impl<'a> Txn<'a> {
         }
     }
 
+    /// Bytes of a stream before a position are not kept any more.
+    pub(crate) fn trim(&mut self, id: StreamId, kept_from: Offset) {
+        self.set(keys::trim(id), record::encode_u64(kept_from.position()));
+    }
+
     pub(crate) fn effect(&mut self, effect: Effect) {
         self.effects.push(effect);
     }

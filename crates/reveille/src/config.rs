@@ -15,7 +15,7 @@ use anyhow::Context as _;
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 use reveille_core::subscription::Timings;
-use reveille_engine::Rules;
+use reveille_engine::{Retention, Rules};
 use reveille_server::{Auth, Workers};
 use serde::Deserialize;
 
@@ -182,6 +182,10 @@ struct Settings {
     #[serde(rename = "binding")]
     bindings: Option<Vec<NamedWorker>>,
 
+    /// How long events are kept after they came and were delivered to all [default: 30d]
+    #[arg(long, value_name = "TIME", env = "REVEILLE_RETAIN_EVENTS", hide_env_values = true)]
+    retain_events: Option<Period>,
+
     /// How long deliveries that have ended are kept [default: 30d]
     #[arg(long, value_name = "TIME", env = "REVEILLE_RETAIN_DELIVERIES", hide_env_values = true)]
     retain_deliveries: Option<Period>,
@@ -263,7 +267,7 @@ pub(crate) struct Config {
     pub(crate) otlp_endpoint: Option<Arc<str>>,
     pub(crate) auth: Auth,
     pub(crate) workers: Workers,
-    pub(crate) retain_deliveries_ms: u64,
+    pub(crate) retention: Retention,
 }
 
 impl Arguments {
@@ -347,6 +351,7 @@ impl Settings {
             outbound_concurrency: self.outbound_concurrency.or(others.outbound_concurrency),
             worker_url_template: self.worker_url_template.or(others.worker_url_template),
             bindings: self.bindings.or(others.bindings),
+            retain_events: self.retain_events.or(others.retain_events),
             retain_deliveries: self.retain_deliveries.or(others.retain_deliveries),
             otlp_endpoint: self.otlp_endpoint.or(others.otlp_endpoint),
         }
@@ -370,7 +375,10 @@ impl Settings {
             return Err(usage("--log-segment-bytes must be at least 1MiB"));
         }
         let timings = self.timings()?;
-        let retain_deliveries_ms = check_retention(self.retain_deliveries)?;
+        let retention = Retention {
+            events_ms: check_retention("--retain-events", self.retain_events)?,
+            deliveries_ms: check_retention("--retain-deliveries", self.retain_deliveries)?,
+        };
         let loopback = listen.ip().to_canonical().is_loopback();
         let rules = Rules {
             allow_http_loopback: self.allow_http_loopback.unwrap_or(loopback),
@@ -383,7 +391,7 @@ impl Settings {
         Ok(Config {
             auth,
             workers: check_workers(self.worker_url_template, self.bindings)?,
-            retain_deliveries_ms,
+            retention,
             timings,
             rules,
             outbound_concurrency: usize::try_from(outbound)?,

@@ -163,7 +163,7 @@ fn telling(config: &Config, clock: Arc<SystemClock>) -> Telling {
             workers: config.workers.clone(),
         }),
         concurrency: config.outbound_concurrency,
-        retain_deliveries_ms: config.retain_deliveries_ms,
+        retention: config.retention,
     }
 }
 

@@ -223,6 +223,7 @@ fn rejected_meaning(rejected: &Rejected) -> (StatusCode, &'static str) {
         Rejected::ForkSubOffset => (BAD, "INVALID_FORK_SUB_OFFSET"),
         Rejected::ForkDepth { .. } => (BAD, "FORK_TOO_DEEP"),
         Rejected::ReadOffset { .. } => (BAD, "INVALID_OFFSET"),
+        Rejected::Trimmed { .. } => (StatusCode::GONE, "OFFSET_GONE"),
     }
 }
 

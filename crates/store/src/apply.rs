@@ -12,6 +12,7 @@ use reveille_core::stream::StreamId;
 
 use crate::chunk::Chunk;
 use crate::keys;
+use crate::record;
 use crate::run::{Entry, Run};
 use crate::state::read_chunk;
 use crate::table::{Change, Table, TableError};
@@ -70,19 +71,45 @@ fn chunks_of(id: StreamId, entries: &[Entry]) -> &[Entry] {
 impl Changes<'_> {
     /// Brings the chunks of one stream up.
     ///
-    /// They are only ever removed when the stream has ended, and then all of them go. Which keys
-    /// they have depends on how they were merged, and that is not the same when the log is
-    /// replayed: removing just the keys that were there at the time would leave others behind.
+    /// They are removed when the stream has ended, and then all of them go; or when it is trimmed,
+    /// and then all go that end before some position. Which keys they have depends on how they were
+    /// merged, and that is not the same when the log is replayed: removing just the keys that were
+    /// there at the time would leave others behind.
     fn change_chunks(&mut self, id: StreamId, entries: &[Entry]) -> Result<(), TableError> {
         let mut new = Vec::with_capacity(entries.len());
+        let (mut kept_from, trim) = (0, keys::trim(id));
         for entry in entries {
             let Some(value) = &entry.value else {
                 return self.remove_chunks(id);
             };
-            new.push(read_chunk(&entry.key, value)?);
+            if entry.key == trim {
+                let position = record::decode_u64(value);
+                kept_from = position.map_err(|error| TableError::Corrupt(error.to_string()))?;
+            } else {
+                new.push(read_chunk(&entry.key, value)?);
+            }
         }
+        new.retain(|chunk| chunk.end() > kept_from);
         for adjacent in new.chunk_by(|chunk, next| chunk.end() == next.start()) {
             self.put_chunks(id, adjacent)?;
+        }
+        self.trim_chunks(id, kept_from)
+    }
+
+    /// Removes the chunks that the table has of what is not kept.
+    fn trim_chunks(&mut self, id: StreamId, kept_from: u64) -> Result<(), TableError> {
+        let (first, to) = (keys::chunk(id, 0), keys::chunk(id, kept_from));
+        let mut gone = self.table.keys(&first, &to).collect::<Result<Vec<_>, _>>()?;
+        // Each ends where the next begins; only of the last one that is not known without a look.
+        if let Some(last) = gone.pop()
+            && let Some(value) = self.table.get(&last)?
+            && read_chunk(&last, &value)?.end() <= kept_from
+        {
+            gone.push(last);
+        }
+        for key in gone {
+            // What was merged with others has its change already.
+            self.of_stream.entry(key).or_insert(None);
         }
         Ok(())
     }

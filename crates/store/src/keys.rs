@@ -8,7 +8,7 @@
 //! | `01` meta | name | see [`Meta`] |
 //! | `02` stream | tenant, `00`, path | [`Head`](reveille_core::stream::Head) as CBOR ([`crate::record`]) |
 //! | `03` producer | stream id `u64`, producer id | epoch and sequence as CBOR |
-//! | `04` chunk | stream id `u64`, first position `u64` | consecutive appends ([`crate::chunk`]) |
+//! | `04` chunk | stream id `u64`, first position `u64` | consecutive appends ([`crate::chunk`]); see [`trim`] |
 //! | `05` due | due time in ms `u64`, kind `u8`, subject | empty: the key says it all ([`Due`]); how far a [`Due::Forget`] has come |
 //! | `06` subscription | tenant, `00`, dialect `u8`, name | [`Subscription`](reveille_core::subscription::Subscription) as CBOR |
 //! | `07` consumer | subscription id `u64`, path (none where a subscription is one consumer) | [`Enrolled`](crate::record::Enrolled) as CBOR |
@@ -179,6 +179,12 @@ pub fn chunk(id: StreamId, start: u64) -> Bytes {
     key.put_u64(id.0);
     key.put_u64(start);
     key.freeze()
+}
+
+/// The key that says from where on a stream's bytes are kept; it comes after all of its chunks, and
+/// the table does as it says and does not have it.
+pub fn trim(id: StreamId) -> Bytes {
+    chunk(id, u64::MAX)
 }
 
 /// All keys of a stream's chunks: from the first, to before the second.

@@ -54,6 +54,7 @@ mod head {
     pub(super) const SOFT_DELETED: u32 = 11;
     pub(super) const FOLLOWED: u32 = 12;
     pub(super) const CROWDED: u32 = 13;
+    pub(super) const FIRST: u32 = 14;
 }
 
 type Writer = Encoder<Vec<u8>>;
@@ -126,6 +127,7 @@ fn write_head(out: &mut Writer, head: &Head) -> Written {
         head.soft_deleted,
         head.followed,
         head.crowded,
+        head.first > Offset::ZERO,
     ];
     let count = optional.iter().filter(|there| **there).count();
     out.map(5 + u64::try_from(count).unwrap_or(0))?;
@@ -168,6 +170,9 @@ fn write_head(out: &mut Writer, head: &Head) -> Written {
     if head.crowded {
         out.u32(head::CROWDED)?.bool(true)?;
     }
+    if head.first > Offset::ZERO {
+        out.u32(head::FIRST)?.u64(head.first.position())?;
+    }
     Ok(())
 }
 
@@ -200,6 +205,7 @@ fn read_head(input: &mut Decoder<'_>) -> Read<Head> {
         id: StreamId(0),
         content_type: ContentType::octet_stream(),
         tail: Offset::ZERO,
+        first: Offset::ZERO,
         expiry: Expiry::Never,
         requested_expiry: Expiry::Never,
         created_at: Millis(0),
@@ -228,6 +234,7 @@ fn read_head(input: &mut Decoder<'_>) -> Read<Head> {
             head::SOFT_DELETED => head.soft_deleted = input.bool()?,
             head::FOLLOWED => head.followed = input.bool()?,
             head::CROWDED => head.crowded = input.bool()?,
+            head::FIRST => head.first = Offset::new(input.u64()?),
             _ => input.skip()?,
         }
         Ok(())
@@ -304,6 +311,7 @@ mod tests {
             id: StreamId(u64::MAX),
             content_type: ContentType::parse("text/plain; charset=utf-8").unwrap(),
             tail: Offset::new(12),
+            first: Offset::new(5),
             expiry: Expiry::At(Millis(9), "1970-01-01T00:00:00.009Z".into()),
             requested_expiry: Expiry::Ttl(60),
             created_at: Millis(1),
@@ -330,6 +338,7 @@ mod tests {
         let full = full_head();
         assert_eq!(decode_head(&encode_head(&full)), Ok(full.clone()));
         let plain = Head {
+            first: Offset::ZERO,
             expiry: Expiry::Never,
             requested_expiry: Expiry::Never,
             stream_seq: None,

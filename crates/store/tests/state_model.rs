@@ -10,9 +10,10 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use reveille_core::stream::StreamId;
 use reveille_store::batch::Batch;
-use reveille_store::keys;
+use reveille_store::chunk::Chunk;
 use reveille_store::state::{Reader, State};
 use reveille_store::table::MemoryTable;
+use reveille_store::{keys, record};
 
 type Map = BTreeMap<Bytes, Bytes>;
 
@@ -23,6 +24,8 @@ const STREAMS: u64 = 3;
 enum Step {
     /// Changes of keys, and appends to streams, in one batch.
     Publish(Vec<(u8, Option<u8>)>, Vec<(u64, Vec<u8>)>),
+    /// A stream is trimmed: so much of what it has, in hundredths, is not kept.
+    Trim(u64, usize),
     /// The newest batches are put together.
     Settle,
     /// A part is set aside; it is applied later, perhaps.
@@ -41,6 +44,7 @@ fn step() -> impl Strategy<Value = Step> {
     let appends = prop::collection::vec(append, 0..3);
     prop_oneof![
         6 => (changes, appends).prop_map(|(changes, appends)| Step::Publish(changes, appends)),
+        1 => (0..STREAMS, 0..=100usize).prop_map(|(id, part)| Step::Trim(id, part)),
         2 => Just(Step::Settle),
         2 => Just(Step::Freeze),
         3 => Just(Step::Apply),
@@ -71,6 +75,8 @@ struct World {
     streams: Vec<Vec<u8>>,
     /// Where the appends of every stream begin.
     starts: Vec<Vec<u64>>,
+    /// From where on the bytes of every stream are kept.
+    kept_from: Vec<usize>,
     applied: u64,
     checkpoint: u64,
     held: Vec<Held>,
@@ -87,6 +93,7 @@ impl World {
             history: vec![Map::new()],
             streams: vec![Vec::new(); count],
             starts: vec![Vec::new(); count],
+            kept_from: vec![0; count],
             applied: 0,
             checkpoint: 0,
             held: Vec::new(),
@@ -96,6 +103,7 @@ impl World {
     fn take(&mut self, step: Step) {
         match step {
             Step::Publish(changes, appends) => self.publish(changes, appends),
+            Step::Trim(id, part) => self.trim(id, part),
             Step::Settle => {
                 self.state.settle();
                 self.state.sweep();
@@ -137,9 +145,25 @@ impl World {
             self.streams[index].extend_from_slice(&data);
             batch.append(StreamId(id), start, data.into());
         }
-        if batch.is_empty() {
+        if !batch.is_empty() {
+            self.commit(batch, map);
+        }
+    }
+
+    fn trim(&mut self, id: u64, part: usize) {
+        let index = usize::try_from(id).unwrap();
+        let kept_from = self.streams[index].len() * part / 100;
+        self.kept_from[index] = self.kept_from[index].max(kept_from);
+        let position = u64::try_from(self.kept_from[index]).unwrap();
+        if position == 0 {
             return;
         }
+        let mut batch = Batch::default();
+        batch.set(keys::trim(StreamId(id)), Some(record::encode_u64(position)));
+        self.commit(batch, self.history.last().unwrap().clone());
+    }
+
+    fn commit(&mut self, batch: Batch, map: Map) {
         let (payload, run) = batch.encode();
         self.log.push(payload.clone());
         self.history.push(map);
@@ -179,9 +203,11 @@ impl World {
             }
         }
         for (index, bytes) in self.streams.iter().enumerate() {
-            assert_eq!(&read(&reader, index), bytes, "stream {index}");
+            let kept_from = self.kept_from[index];
+            assert_eq!(read(&reader, index, kept_from), bytes[kept_from..], "stream {index}");
             let id = StreamId(u64::try_from(index).unwrap());
-            for start in &self.starts[index] {
+            let starts = self.starts[index].iter();
+            for start in starts.filter(|start| **start >= u64::try_from(kept_from).unwrap()) {
                 let chunk = reader.chunk_at(id, *start).unwrap().unwrap();
                 assert!(chunk.is_boundary(*start), "an append begins at {start}");
             }
@@ -200,7 +226,9 @@ impl World {
             assert!(known.contains(&found.as_ref()), "{number}: {found:?} is not in {known:?}");
         }
         for (index, bytes) in held.streams.iter().enumerate() {
-            assert!(read(&held.reader, index).starts_with(bytes), "stream {index}");
+            let kept_from = self.kept_from[index].min(bytes.len());
+            let found = read(&held.reader, index, kept_from);
+            assert!(found.starts_with(&bytes[kept_from..]), "stream {index}");
         }
         self.check_brought_up(held);
     }
@@ -224,12 +252,12 @@ impl World {
     }
 }
 
-/// A stream as far as a reader finds it.
-fn read(reader: &Reader, stream: usize) -> Vec<u8> {
+/// A stream from a position on, as far as a reader finds it.
+fn read(reader: &Reader, stream: usize, from: usize) -> Vec<u8> {
     let id = StreamId(u64::try_from(stream).unwrap());
     let mut bytes = Vec::new();
     loop {
-        let at = u64::try_from(bytes.len()).unwrap();
+        let at = u64::try_from(from + bytes.len()).unwrap();
         let Some(chunk) = reader.chunk_at(id, at).unwrap() else {
             return bytes;
         };
@@ -243,7 +271,21 @@ fn check_chunk_keys(world: &World) {
     for (index, bytes) in world.streams.iter().enumerate() {
         let (from, to) = keys::chunks(StreamId(u64::try_from(index).unwrap()));
         let found = reader.keys(&from, &to, usize::MAX).unwrap();
-        assert_eq!(found.is_empty(), bytes.is_empty());
+        assert!(found.is_empty() == bytes.is_empty() || world.kept_from[index] > 0);
+    }
+}
+
+/// The table has nothing of what is not kept.
+fn check_trimmed(world: &mut World) {
+    while world.applied < u64::try_from(world.log.len()).unwrap() {
+        world.apply();
+    }
+    for (key, value) in world.table.pairs() {
+        if let Some((id, start)) = keys::parse_chunk(&key) {
+            let end = Chunk::decode(start, &value).unwrap().end();
+            let kept_from = world.kept_from[usize::try_from(id.0).unwrap()];
+            assert!(end > u64::try_from(kept_from).unwrap(), "{id:?} from {start} to {end}");
+        }
     }
 }
 
@@ -258,5 +300,6 @@ proptest! {
             world.check();
         }
         check_chunk_keys(&world);
+        check_trimmed(&mut world);
     }
 }

@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use reveille_core::delivery::Phase;
 use reveille_core::delivery::hook::{Hook, Standing};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
-use reveille_core::{Millis, Tenant};
+use reveille_core::{Millis, StreamPath, Tenant};
+use reveille_engine::outbound::deliveries::words_of;
+use reveille_engine::reading;
 use reveille_store::keys::{self, Due};
 use reveille_store::record::{self, Dispatched};
 
@@ -18,6 +20,8 @@ impl Deliveries {
     /// Everything that can be told from what is durable.
     pub(crate) fn audit(&mut self) -> Checked {
         let events = self.audit_events()?;
+        self.audit_words()?;
+        self.audit_trimmed()?;
         self.audit_hooks()?;
         self.audit_marks()?;
         self.audit_due()?;
@@ -32,7 +36,7 @@ impl Deliveries {
     /// The events are those that were taken in, in their order. Returns their numbers by place.
     fn audit_events(&self) -> Checked<Vec<EventNo>> {
         let mut numbers = Vec::with_capacity(self.durable.events.len());
-        let mut found = self.seen.events.iter();
+        let mut found = self.seen.all_events();
         for said in &self.durable.events {
             match found.next() {
                 Some((no, event)) if event.id == said.id && event.kind == said.kind => {
@@ -44,6 +48,42 @@ impl Deliveries {
         match found.next() {
             Some(more) => Err(violated(format!("nobody took in {more:?}"))),
             None => Ok(numbers),
+        }
+    }
+
+    /// Whatever is kept can be read, and its stream begins before it.
+    fn audit_words(&self) -> Checked {
+        let reader = self.life().shared.state.reader();
+        for (said, (no, event)) in self.durable.events.iter().zip(self.seen.all_events()) {
+            if !self.seen.events.contains_key(no) {
+                continue;
+            }
+            let words = words_of(&reader, event);
+            if words.as_ref() != Ok(&said.words) {
+                return Err(violated(format!("{said:?} reads {words:?}")));
+            }
+            let path = StreamPath::parse(&format!("/_events/{}", said.tenant)).expect("a path");
+            let head = reading::head(&reader, &said.tenant, &path);
+            let head = head.map_err(|error| violated(error.to_string()))?;
+            if head.is_none_or(|head| head.first > event.from) {
+                return Err(violated(format!("the stream begins behind {event:?}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Nobody is still to be told of what was forgotten.
+    fn audit_trimmed(&self) -> Checked {
+        for (id, it) in self.seen.deliveries.iter().filter(|(id, _)| self.lives(**id)) {
+            let dead_letter = self.seen.dead_letters.contains(id);
+            let open = it.delivery.ended_at().is_none() || dead_letter;
+            if open && self.seen.trimmed.contains_key(&id.no.event) {
+                return Err(violated(format!("the event of {id:?} was forgotten: {it:?}")));
+            }
+        }
+        match self.seen.fan_outs.keys().find(|no| self.seen.trimmed.contains_key(no)) {
+            Some(no) => Err(violated(format!("{no:?} was forgotten before all were told"))),
+            None => Ok(()),
         }
     }
 
@@ -232,7 +272,8 @@ impl Deliveries {
             let id = DeliveryId { hook: hook.id, no: DeliveryNo { event, round: 0 } };
             let told = self.seen.fan_outs.get(&event);
             let cursor = told.is_some_and(|told| *told < hook.id.0);
-            let backfill = hook.backfill.is_some_and(|it| it.next <= event);
+            let backfill = hook.backfill.is_some_and(|it| it.next <= event)
+                && !self.seen.trimmed.contains_key(&event);
             if !self.history.begun.contains(&id) && !cursor && !backfill {
                 let said = &self.durable.events[*place];
                 let cursors = &self.seen.fan_outs;
@@ -242,7 +283,8 @@ impl Deliveries {
                 )));
             }
         }
-        let owed: BTreeSet<EventNo> = known.owed.iter().map(|place| events[*place]).collect();
+        let owed = known.owed.iter().chain(&known.maybe);
+        let owed: BTreeSet<EventNo> = owed.map(|place| events[*place]).collect();
         for (id, it) in self.of(hook) {
             if !owed.contains(&id.no.event) {
                 return Err(violated(format!("{} is not owed {id:?}: {it:?}", hook.name)));

@@ -104,7 +104,7 @@ impl Deliveries {
         let (Some(known), Some(place)) = (known, place) else {
             return wrong("is of a hook or an event that there is not");
         };
-        if !known.owed.contains(&place) {
+        if !known.owed.contains(&place) && !known.maybe.contains(&place) {
             return wrong("is not owed");
         }
         if self.durable.events[place].words != *words {
@@ -121,10 +121,15 @@ impl Deliveries {
             return wrong("is on its way twice");
         }
         if known.wish.ordered && id.no.round == 0 && !self.posted.contains(id) {
-            let events: Vec<_> = self.seen.events.keys().copied().collect();
-            for earlier in known.owed.range(..place) {
-                let no = DeliveryNo { event: events[*earlier], round: 0 };
-                if !self.history.ended.contains(&DeliveryId { no, ..*id }) {
+            let events: Vec<_> = self.seen.all_events().map(|(no, _)| *no).collect();
+            let id_at = |place: &usize| {
+                let no = DeliveryNo { event: events[*place], round: 0 };
+                DeliveryId { no, ..*id }
+            };
+            let begun = |place: &&usize| self.history.begun.contains(&id_at(place));
+            let maybe = known.maybe.range(..place).filter(begun);
+            for earlier in known.owed.range(..place).chain(maybe) {
+                if !self.history.ended.contains(&id_at(earlier)) {
                     let said = &self.durable.events[*earlier].id;
                     return wrong(&format!("overtakes {said}"));
                 }

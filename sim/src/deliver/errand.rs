@@ -140,6 +140,9 @@ impl Deliveries {
                     }
                 };
                 errand.expected = self.decided.apply(&errand.command);
+                if matches!(errand.command, Command::Trim { .. }) {
+                    self.decided.trimmed = self.trims_asked;
+                }
                 if told.is_some() {
                     self.rests_on_what_is_durable(errand)?;
                 } else {

@@ -120,7 +120,7 @@ impl Deliveries {
         if let Some((id, it)) = open.find(|(_, it)| it.delivery.ended_at().is_none()) {
             return Err(violated(format!("{id:?} has no end: {it:?}")));
         }
-        let events: Vec<_> = self.seen.events.keys().copied().collect();
+        let events: Vec<_> = self.seen.all_events().map(|(no, _)| *no).collect();
         for (name, known) in &self.durable.hooks {
             let hook = self.seen.named(name).expect("audited").id;
             for place in &known.owed {

@@ -20,6 +20,8 @@ pub(crate) struct Model {
     pub(crate) events: Vec<Said>,
     pub(crate) hooks: BTreeMap<Arc<str>, Known>,
     batches: BTreeMap<(Tenant, Arc<str>), u64>,
+    /// How many of all events may have been forgotten.
+    pub(crate) trimmed: usize,
 }
 
 /// An event that was taken in.
@@ -39,6 +41,8 @@ pub(crate) struct Known {
     pub(crate) active: bool,
     /// Places of the events that it must get.
     pub(crate) owed: BTreeSet<usize>,
+    /// Places of those that it gets if they were not forgotten before it was made.
+    pub(crate) maybe: BTreeSet<usize>,
     /// The most attempts that it was ever to make.
     pub(crate) attempts_most: u32,
 }
@@ -148,12 +152,16 @@ impl Model {
             }
         };
         let wanted = |said: &Said| mine(said) && wish.pattern.matches(&said.kind);
-        let owed = (from..self.events.len()).filter(|place| wanted(&self.events[*place]));
+        let places = (from..self.events.len()).filter(|place| wanted(&self.events[*place]));
+        // Whoever names an event knows that it is there.
+        let trimmed = if *since == Since::All { self.trimmed } else { 0 };
+        let (maybe, owed) = places.partition(|place| *place < trimmed);
         let known = Known {
             tenant: tenant.clone(),
             wish: wish.clone(),
             active: true,
-            owed: owed.collect(),
+            owed,
+            maybe,
             attempts_most: wish.max_retries.max(1),
         };
         self.hooks.insert(name.clone(), known);

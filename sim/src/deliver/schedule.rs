@@ -65,7 +65,7 @@ impl Deliveries {
         ]);
         match step {
             Step::Errand => return self.some_errand(),
-            Step::Client => self.client(),
+            Step::Client => return self.client(),
             Step::Take => self.take(),
             Step::Commit => {
                 let result = self.commit()?;
@@ -108,10 +108,11 @@ impl Deliveries {
     }
 
     /// A client has an idea, if not too many are on their way.
-    fn client(&mut self) {
+    fn client(&mut self) -> Checked {
         let clients = self.errands.iter().filter(|errand| errand.owner == Owner::Client);
         if clients.count() < self.base.mode.clients {
-            self.invent();
+            self.invent()?;
         }
+        Ok(())
     }
 }

@@ -19,6 +19,8 @@ pub(crate) struct Snapshot {
     pub(crate) raw: BTreeMap<Bytes, Bytes>,
     pub(crate) hooks: BTreeMap<HookId, Hook>,
     pub(crate) events: BTreeMap<EventNo, Recorded>,
+    /// Events that were there and were forgotten.
+    pub(crate) trimmed: BTreeMap<EventNo, Recorded>,
     pub(crate) deliveries: BTreeMap<DeliveryId, Dispatched>,
     pub(crate) tallies: BTreeMap<HookId, Tally>,
     pub(crate) dead_letters: BTreeSet<DeliveryId>,
@@ -99,6 +101,9 @@ impl Snapshot {
             Some(0x0e) => {
                 let no = keys::parse_event(key).ok_or_else(wrong)?;
                 let event = value.map(|value| record::decode_event(value)).transpose();
+                if value.is_none() {
+                    self.trimmed.extend(self.events.get(&no).map(|event| (no, event.clone())));
+                }
                 place(&mut self.events, no, event.map_err(failed)?);
             }
             Some(0x10) => {
@@ -148,6 +153,12 @@ impl Snapshot {
         let lost: Vec<_> = self.raw.iter().filter(|(k, v)| found.get(*k) != Some(v)).collect();
         let new: Vec<_> = found.iter().filter(|(k, v)| self.raw.get(*k) != Some(v)).collect();
         Err(violated(format!("after the crash {lost:?} are gone, {new:?} are there")))
+    }
+
+    /// The events that are there and those that were, in their order.
+    pub(crate) fn all_events(&self) -> impl Iterator<Item = (&EventNo, &Recorded)> {
+        let all: BTreeMap<_, _> = self.events.iter().chain(&self.trimmed).collect();
+        all.into_iter()
     }
 
     /// Obligations of one kind.

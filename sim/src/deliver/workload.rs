@@ -11,10 +11,13 @@ use reveille_core::{ContentType, Millis, StreamPath, Tenant};
 use reveille_engine::command::Command;
 use reveille_engine::command::hook::{HookChange, Since};
 use reveille_engine::command::ingest::{Ingest, NewEvent};
+use reveille_engine::command::trim::Look;
 
-use super::errand::Owner;
+use super::errand::{Errand, Owner};
 use super::model::unfit;
 use super::world::Deliveries;
+use crate::server::Server;
+use crate::world::{Checked, violated};
 
 const KINDS: [&str; 4] = ["order.created", "order.paid", "user.created", "ping"];
 const PATTERNS: [&str; 5] = ["**", "order.*", "*.created", "ping", "order.paid"];
@@ -31,6 +34,7 @@ enum Idea {
     End,
     Retry,
     CleanUp,
+    Trim,
 }
 
 impl Deliveries {
@@ -48,7 +52,7 @@ impl Deliveries {
     }
 
     /// A client asks for something.
-    pub(crate) fn invent(&mut self) {
+    pub(crate) fn invent(&mut self) -> Checked {
         let ends = self.base.mode.deletes;
         let idea = self.base.random.weighted(&[
             (40, Idea::Ingest),
@@ -59,6 +63,7 @@ impl Deliveries {
             (ends, Idea::End),
             (10, Idea::Retry),
             (3, Idea::CleanUp),
+            (4, Idea::Trim),
         ]);
         match idea {
             Idea::Ingest => self.ingest(),
@@ -78,7 +83,9 @@ impl Deliveries {
             Idea::End => self.change(HookChange::End),
             Idea::Retry => self.retry(),
             Idea::CleanUp => self.clean_up(),
+            Idea::Trim => return self.trim(),
         }
+        Ok(())
     }
 
     fn tenant(&mut self) -> Tenant {
@@ -129,19 +136,23 @@ impl Deliveries {
         }
     }
 
+    /// Hooks that were asked for and are not there yet.
+    fn asked_for(&self) -> usize {
+        let is_hook = |errand: &&Errand| matches!(errand.command, Command::Hook { .. });
+        self.errands.iter().filter(is_hook).count()
+    }
+
     fn hook(&mut self) {
-        let pending =
-            |errand: &&super::errand::Errand| matches!(errand.command, Command::Hook { .. });
-        let asked = self.errands.iter().filter(pending).count();
-        if self.decided.hooks.len() + asked >= self.hooks_most {
+        if self.decided.hooks.len() + self.asked_for() >= self.hooks_most {
             return;
         }
         let tenant = self.tenant();
         let name = format!("h{}", self.next_number()).into();
         let since = match self.base.random.below(4) {
             0 => Since::All,
-            1 if !self.durable.events.is_empty() => {
-                Since::Event(self.base.random.pick(&self.durable.events).id.clone())
+            1 if self.durable.events.len() > self.trims_asked => {
+                let kept = self.durable.events.get(self.trims_asked..).expect("there are more");
+                Since::Event(self.base.random.pick(kept).id.clone())
             }
             _ => Since::New,
         };
@@ -194,6 +205,27 @@ impl Deliveries {
         let cutoff = Millis(self.settled_at.0.saturating_sub(ago));
         self.history.cutoff = self.history.cutoff.max(cutoff);
         self.send(Owner::Client, Command::CleanUp { hook, cutoff, after: Bytes::new() });
+    }
+
+    /// The oldest events of a tenant may be forgotten. Whoever asks for a hook that begins with an
+    /// event knows that it is there, so nobody does meanwhile.
+    fn trim(&mut self) -> Checked {
+        if self.asked_for() > 0 {
+            return Ok(());
+        }
+        let tenant = self.tenant();
+        let ago = self.base.random.below(20_000);
+        let cutoff = Millis(self.settled_at.0.saturating_sub(ago));
+        let reader = self.life().shared.state.reader();
+        let look = Look::take(&reader, &tenant, cutoff);
+        let look = look.map_err(|error| violated(format!("a look failed: {error}")))?;
+        if let Some(look) = look {
+            let until = self.seen.all_events().take_while(|(no, _)| **no < look.until);
+            self.trims_asked = self.trims_asked.max(until.count());
+            let stream = StreamPath::parse(&format!("/_events/{tenant}")).expect("a path");
+            self.send(Owner::Client, Command::Trim { tenant, stream, look });
+        }
+        Ok(())
     }
 }
 

@@ -60,6 +60,8 @@ pub(crate) struct Deliveries {
     pub(crate) unfit: BTreeSet<Tenant>,
     /// Batches with a name.
     pub(crate) sent: Vec<Ingest>,
+    /// From this place on nobody has asked to forget events.
+    pub(crate) trims_asked: usize,
     /// Numbers for events, hooks and attempts.
     number: u64,
     absorbed: u64,
@@ -106,6 +108,7 @@ impl Deliveries {
             echoes: Vec::new(),
             unfit: BTreeSet::new(),
             sent: Vec::new(),
+            trims_asked: 0,
             number: 0,
             absorbed: 0,
         };
@@ -158,6 +161,9 @@ impl Server for Deliveries {
         let later = later.unwrap_or(self.acts.len());
         for (_, command) in self.acts.drain(..later) {
             self.durable.apply(&command);
+            if matches!(command, Command::Trim { .. }) {
+                self.durable.trimmed = self.trims_asked;
+            }
         }
         self.settled_at = opened.at;
         let changed = self.seen.advance(&self.life().shared.state.reader())?;

@@ -125,6 +125,7 @@ pub fn create(
         id,
         content_type: request.content_type.clone().unwrap_or_else(ContentType::octet_stream),
         tail: Offset::ZERO,
+        first: Offset::ZERO,
         expiry: request.expiry.clone(),
         requested_expiry: request.expiry.clone(),
         created_at: now,
@@ -171,7 +172,7 @@ fn fork_from(
         return Err(Rejected::ContentType { expected: from.content_type.clone() });
     }
     let at = asked.at.unwrap_or(from.tail);
-    if at > from.tail || source.anchor == Anchor::Nowhere {
+    if at < from.first || at > from.tail || source.anchor == Anchor::Nowhere {
         return Err(Rejected::ForkOffset { tail: from.tail });
     }
     let depth = from.fork.as_ref().map_or(0, |fork| fork.depth) + 1;
@@ -184,6 +185,7 @@ fn fork_from(
     if request.expiry == Expiry::Never {
         head.expiry = from.expiry.clone();
     }
+    head.first = from.first;
     head.fork = Some(Fork {
         source: asked.source.clone(),
         source_id: from.id,

@@ -193,7 +193,7 @@ pub(crate) fn said(reader: &Reader, tenant: &Tenant, no: EventNo) -> Vec<Bytes> 
 }
 
 /// What an event says.
-pub(crate) fn words_of(reader: &Reader, event: &Recorded) -> Result<Bytes, Failure> {
+pub fn words_of(reader: &Reader, event: &Recorded) -> Result<Bytes, Failure> {
     let (mut at, end) = (event.from.position(), event.from.position() + event.len);
     let mut words = Vec::with_capacity(usize::try_from(event.len).unwrap_or(0));
     while at < end {

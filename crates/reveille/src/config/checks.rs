@@ -12,7 +12,7 @@ use super::{AuthKind, MAX_BODY_LIMIT_BYTES, PERIOD_LIMIT_MS, Settings};
 use crate::failure::usage;
 use crate::otlp;
 
-const RETAIN_DELIVERIES_DEFAULT_MS: u64 = 30 * 86_400_000;
+const RETAIN_DEFAULT_MS: u64 = 30 * 86_400_000;
 const PERIOD_TOO_LONG_MS: u64 = PERIOD_LIMIT_MS + 1;
 
 impl Settings {
@@ -88,12 +88,12 @@ pub(super) fn check_max_body(bytes: u64) -> anyhow::Result<usize> {
     Ok(usize::try_from(bytes)?)
 }
 
-/// What has ended must be kept for a while: somebody may want to look at it.
-pub(super) fn check_retention(period: Option<Period>) -> anyhow::Result<u64> {
-    let retention = ms(period, RETAIN_DELIVERIES_DEFAULT_MS);
+/// What is over must be kept for a while: somebody may want to look at it.
+pub(super) fn check_retention(flag: &str, period: Option<Period>) -> anyhow::Result<u64> {
+    let retention = ms(period, RETAIN_DEFAULT_MS);
     match retention {
-        0 => Err(usage("--retain-deliveries must be longer than 0")),
-        PERIOD_TOO_LONG_MS.. => Err(usage("--retain-deliveries must be at most 3650d")),
+        0 => Err(usage(format!("{flag} must be longer than 0"))),
+        PERIOD_TOO_LONG_MS.. => Err(usage(format!("{flag} must be at most 3650d"))),
         _ => Ok(retention),
     }
 }

@@ -42,7 +42,7 @@ fn defaults() -> Config {
         otlp_endpoint: None,
         auth: Auth::Off,
         workers: Workers::default(),
-        retain_deliveries_ms: 30 * 86_400_000,
+        retention: Retention { events_ms: 30 * 86_400_000, deliveries_ms: 30 * 86_400_000 },
     }
 }
 
@@ -91,6 +91,7 @@ fn flags_come_before_the_file() {
         otlp-endpoint = "https://file.example/otlp"
         worker-url-template = "https://{workerId}.file.example/{rpcMethod}"
         binding = ["A=https://a.example", "B=https://b.example/rpc"]
+        retain-events = "5s"
         retain-deliveries = "6s"
     "#;
     let from_file = Config {
@@ -122,7 +123,7 @@ fn flags_come_before_the_file() {
             "https://{workerId}.file.example/{rpcMethod}",
             &["A=https://a.example", "B=https://b.example/rpc"],
         ),
-        retain_deliveries_ms: 6_000,
+        retention: Retention { events_ms: 5_000, deliveries_ms: 6_000 },
     };
     assert_eq!(resolve(&[], file).unwrap(), from_file);
     let flags = [
@@ -152,6 +153,7 @@ fn flags_come_before_the_file() {
         "--worker-url-template=https://flag.example/{workerId}/{rpcMethod}",
         "--binding=C=https://c.example",
         "--binding=D=https://d.example",
+        "--retain-events=50s",
         "--retain-deliveries=60s",
     ];
     let from_flags = Config {
@@ -183,7 +185,7 @@ fn flags_come_before_the_file() {
             "https://flag.example/{workerId}/{rpcMethod}",
             &["C=https://c.example", "D=https://d.example"],
         ),
-        retain_deliveries_ms: 60_000,
+        retention: Retention { events_ms: 50_000, deliveries_ms: 60_000 },
     };
     assert_eq!(resolve(&flags, file).unwrap(), from_flags);
     assert_eq!(resolve(&flags, "").unwrap(), from_flags);
@@ -248,6 +250,7 @@ fn values_out_of_range_are_refused() {
     check(&["--binding=A=https://a.example", "--binding=A=https://b.example"], "", "given twice");
     check(&[], "binding = [\"A=nowhere\"]", "not a binding");
     check(&["--retain-deliveries", "0s"], "", "longer than 0");
+    check(&["--retain-events", "0s"], "", "--retain-events must be longer than 0");
     check(&[], "retain-deliveries = \"3651d\"", "at most 3650d");
     check(&["--allow-private-networks", "10.0.0.0/33"], "", "10.0.0.0/33");
     resolve(&["--max-body", "32MiB"], "").unwrap();
@@ -262,7 +265,7 @@ fn a_file_that_is_wrong_says_where() {
         "r.toml: unknown key \"color\"; the keys are listen, data-dir, public-url, durability, \
          auth, admin-key, metrics-open, insecure, long-poll-timeout, webhook-timeout, waking-timeout, liveness-timeout, \
          callback-token-ttl, consumer-gc-after, allow-http-loopback, allow-private-networks, \
-         retry-scale, outbound-concurrency, worker-url-template, binding, retain-deliveries, \
+         retry-scale, outbound-concurrency, worker-url-template, binding, retain-events, retain-deliveries, \
          otlp-endpoint, partitions, max-body, min-free-disk",
     );
     let says = |file: &str, parts: &[&str]| {

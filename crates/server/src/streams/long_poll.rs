@@ -3,7 +3,7 @@
 use http::header::{self, HeaderValue};
 use http::{Response, StatusCode};
 use reveille_core::stream::Head;
-use reveille_core::{Offset, ReadFrom, cursor};
+use reveille_core::{ReadFrom, cursor};
 use reveille_engine::live::{Growth, Heard, News};
 
 use super::read::{Wanted, catch_up};
@@ -27,11 +27,7 @@ pub(super) async fn answer(
         let id = engine.head(&caller.tenant, wanted.path)?.id;
         let mut watch = engine.watch(&caller.tenant, id);
         let head = engine.head(&caller.tenant, wanted.path)?;
-        let at = match from {
-            ReadFrom::Start => Offset::ZERO,
-            ReadFrom::Now => head.tail,
-            ReadFrom::At(offset) => offset,
-        };
+        let at = head.offset(from);
         from = ReadFrom::At(at);
         if at != head.tail {
             let cursor = next_cursor(server, wanted);

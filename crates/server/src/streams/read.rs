@@ -114,7 +114,7 @@ pub(super) async fn catch_up(
     head: &Head,
     cursor: Option<u64>,
 ) -> Result<Reply, Error> {
-    let explain = |failure| server.engine.explain(&caller.tenant, wanted.path, head.id, failure);
+    let explain = |failure| server.engine.explain(&caller.tenant, wanted.path, head, failure);
     let mut reading = server.engine.read(&caller.tenant, head, wanted.from).map_err(explain)?;
     let closed = head.closed.is_some();
     let tag = etag::tag(head.id, reading.from(), reading.to(), closed);

@@ -22,6 +22,7 @@ mod events_flow;
 mod events_ingest;
 mod events_patterns;
 mod events_restarts;
+mod events_retention;
 mod events_retries;
 mod events_signing;
 mod events_stream;

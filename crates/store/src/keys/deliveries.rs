@@ -21,6 +21,13 @@ pub fn hooks() -> (Bytes, Bytes) {
     (Bytes::from_static(&[HOOK]), Bytes::from_static(&[HOOK + 1]))
 }
 
+/// All hooks of a tenant: from the first key, to before the second.
+pub fn hooks_of(tenant: &Tenant) -> (Bytes, Bytes) {
+    let first = of_tenant(HOOK, tenant, &[]);
+    let end = after_prefix(&first);
+    (first, end)
+}
+
 /// The key of an event.
 pub fn event(tenant: &Tenant, no: EventNo) -> Bytes {
     of_tenant(EVENT, tenant, &no.0.to_be_bytes())
@@ -29,6 +36,17 @@ pub fn event(tenant: &Tenant, no: EventNo) -> Bytes {
 /// All events of a tenant from one on: from the first key, to before the second.
 pub fn events(tenant: &Tenant, from: EventNo) -> (Bytes, Bytes) {
     (event(tenant, from), after_prefix(&of_tenant(EVENT, tenant, &[])))
+}
+
+/// The events of all tenants: from the first key, to before the second.
+pub fn all_events() -> (Bytes, Bytes) {
+    (Bytes::from_static(&[EVENT]), Bytes::from_static(&[EVENT + 1]))
+}
+
+/// The tenant of an event's key.
+pub fn event_tenant(key: &[u8]) -> Option<Tenant> {
+    let tenant = key.strip_prefix(&[EVENT])?.split(|byte| *byte == 0).next()?;
+    Tenant::parse(std::str::from_utf8(tenant).ok()?).ok()
 }
 
 /// The number of an event's key.
@@ -240,6 +258,7 @@ mod tests {
         let tenant = Tenant::default_tenant();
         let key = event(&tenant, EventNo(9));
         assert_eq!(parse_event(&key), Some(EventNo(9)));
+        assert_eq!(event_tenant(&key), Some(tenant.clone()));
         let (from, to) = events(&tenant, EventNo(9));
         assert!(from <= key && key < to && event(&tenant, EventNo(8)) < from);
         let marker = ingested(&tenant, "b");

@@ -9,7 +9,7 @@ use reveille_deliver::client::HttpCourier;
 use reveille_deliver::destination::Rules;
 use reveille_deliver::resolve::{Resolve, SystemResolver};
 use reveille_engine::doors::{Clock, SystemClock, SystemEntropy};
-use reveille_engine::{Config, Engine, Telling};
+use reveille_engine::{Config, Engine, Retention, Telling};
 use reveille_server::{Auth, Workers};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -175,7 +175,7 @@ impl Setup {
                 workers: self.workers.clone(),
             }),
             concurrency: 4_096,
-            retain_deliveries_ms: 30 * 86_400_000,
+            retention: Retention { events_ms: 30 * 86_400_000, deliveries_ms: 30 * 86_400_000 },
         }
     }
 }

@@ -1,0 +1,172 @@
+//! Forgetting events that came long ago: their records, their names and their words.
+//!
+//! An event is kept for as long as somebody may still be told of it, however old it is: a delivery of
+//! it has no end or had it just now, a dead letter may be made again, a hook has not come to it yet.
+//! What is behind such an event is kept with it: a stream is trimmed from its beginning.
+
+use reveille_core::delivery::Phase;
+use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
+use reveille_core::{Millis, StreamPath, Tenant};
+use reveille_store::keys::{self, Meta};
+use reveille_store::record::{self, Dispatched, RecordError, Recorded};
+use reveille_store::state::Reader;
+
+use super::ingest::named_places;
+use super::{Answer, Decided};
+use crate::failure::Failure;
+use crate::limits::{CLEAN_UP_SLICE, TRIM_LOOK};
+use crate::reading;
+use crate::txn::{Missing, Txn};
+
+/// What a look at the oldest events of a tenant has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Look {
+    /// Those before this one may be forgotten.
+    pub until: EventNo,
+    /// There may be more of them.
+    pub more: bool,
+    /// Others are as old, and must be kept for somebody.
+    pub needed: bool,
+    /// Hooks from this number on were made after the look: what they need was not seen.
+    pub seen: u64,
+}
+
+impl Look {
+    /// Looks at the oldest events that came before a time; `None` if there are none.
+    pub fn take(reader: &Reader, tenant: &Tenant, cutoff: Millis) -> Result<Option<Look>, Failure> {
+        let (from, to) = keys::events(tenant, EventNo(0));
+        let pairs = reader.range(&from, &to, TRIM_LOOK).map_err(reading::damaged)?;
+        let mut old = Vec::with_capacity(pairs.len());
+        for (key, value) in &pairs {
+            let event = record::decode_event(value).map_err(damaged)?;
+            if event.at >= cutoff {
+                break;
+            }
+            old.extend(keys::parse_event(key));
+        }
+        let (Some(first), Some(last)) = (old.first().copied(), old.last()) else {
+            return Ok(None);
+        };
+        let end = EventNo(last.0 + 1);
+        let until = first_needed(reader, tenant, (first, end), cutoff)?;
+        let next = reader.get(&keys::meta(Meta::NextStreamId)).map_err(reading::damaged)?;
+        let seen = next.map(|next| record::decode_u64(&next)).transpose().map_err(damaged)?;
+        let (more, needed) = (old.len() == TRIM_LOOK && until == end, until < end);
+        Ok(Some(Look { until, more, needed, seen: seen.unwrap_or(0) }))
+    }
+}
+
+fn damaged(error: RecordError) -> Failure {
+    Failure::Damaged(error.to_string())
+}
+
+/// The first of these events that somebody may still be told of; the end if there is none.
+fn first_needed(
+    reader: &Reader,
+    tenant: &Tenant,
+    (first, end): (EventNo, EventNo),
+    cutoff: Millis,
+) -> Result<EventNo, Failure> {
+    let mut until = end;
+    let (_, to) = keys::fan_outs(tenant);
+    let cursor = reader.keys(&keys::fan_out(tenant, first), &to, 1).map_err(reading::damaged)?;
+    if let Some(no) = cursor.first().and_then(|key| keys::parse_event(key)) {
+        until = until.min(no);
+    }
+    let (from, to) = keys::hooks_of(tenant);
+    for (_, value) in reader.range(&from, &to, usize::MAX).map_err(reading::damaged)? {
+        let hook = record::decode_hook(&value).map_err(damaged)?;
+        if let Some(backfill) = hook.backfill {
+            until = until.min(backfill.next);
+        }
+        let at = |event| DeliveryId { hook: hook.id, no: DeliveryNo { event, round: 0 } };
+        let mut from = keys::delivery(at(first));
+        while from < keys::delivery(at(until)) {
+            let to = keys::delivery(at(until));
+            let pairs = reader.range(&from, &to, CLEAN_UP_SLICE).map_err(reading::damaged)?;
+            for (key, value) in &pairs {
+                let it = record::decode_delivery(value).map_err(damaged)?;
+                let needed = is_needed(&it, cutoff);
+                if let Some(id) = keys::parse_delivery(key).filter(|_| needed) {
+                    until = until.min(id.no.event);
+                    break;
+                }
+            }
+            match pairs.last() {
+                Some((last, _)) if pairs.len() == CLEAN_UP_SLICE => from = keys::above(last),
+                _ => break,
+            }
+        }
+    }
+    Ok(until)
+}
+
+/// Whether what a delivery is of may still be asked for.
+fn is_needed(it: &Dispatched, cutoff: Millis) -> bool {
+    let dead_letter = matches!(it.delivery.phase, Phase::Dead { .. }) && !it.retried;
+    it.delivery.ended_at().is_none_or(|at| at >= cutoff) || dead_letter
+}
+
+pub(super) fn decide(
+    txn: &mut Txn<'_>,
+    tenant: &Tenant,
+    stream: &StreamPath,
+    look: &Look,
+) -> Decided {
+    txn.rests_on_hooks();
+    let nothing = Answer::CleanedUp { next: None, forgotten: 0 };
+    if txn.hooks().of(Some(tenant)).iter().any(|hook| hook.id.0 >= look.seen) {
+        return Ok(Ok(nothing));
+    }
+    let Some(mut head) = txn.live_head(tenant, stream)?.filter(|head| head.forks == 0) else {
+        return Ok(Ok(nothing));
+    };
+    let (from, to) = (keys::event(tenant, EventNo(0)), keys::event(tenant, look.until));
+    let found = txn.range(&from, &to, CLEAN_UP_SLICE)?;
+    let mut old = Vec::with_capacity(found.pairs.len());
+    for (key, value) in &found.pairs {
+        let event = record::decode_event(value);
+        let event = event.map_err(|error| Missing::Damaged(error.to_string()))?;
+        old.extend(keys::parse_event(key).map(|no| (no, event)));
+    }
+    if found.complete
+        && let Some(first) = txn.event(tenant, look.until)?
+    {
+        // Those that came together, which share a name, go together.
+        while old.pop_if(|(_, event)| event.at == first.at).is_some() {}
+    }
+    let names: Vec<_> = old.iter().flat_map(|(_, it)| named_places(tenant, &it.id)).collect();
+    txn.want(&names.into_iter().map(|(key, _)| key).collect::<Vec<_>>())?;
+    for (no, event) in &old {
+        txn.remove(&keys::event(tenant, *no));
+        forget_name(txn, tenant, *no, event)?;
+        if event.stream == head.id {
+            // A comma follows each.
+            head.first = head.first.max(event.from.plus(event.len + 1));
+        }
+    }
+    if !old.is_empty() {
+        txn.trim(head.id, head.first);
+        txn.set_head(tenant, stream, &head);
+    }
+    let forgotten = u64::try_from(old.len()).unwrap_or(u64::MAX);
+    Ok(Ok(Answer::CleanedUp { next: found.last, forgotten }))
+}
+
+/// An event has its name no longer; a younger one may have it.
+fn forget_name(
+    txn: &mut Txn<'_>,
+    tenant: &Tenant,
+    no: EventNo,
+    event: &Recorded,
+) -> Result<(), Missing> {
+    for (key, place) in named_places(tenant, &event.id) {
+        let Some(value) = txn.get(&key)? else { continue };
+        let first = record::decode_u64(&value);
+        let first = first.map_err(|error| Missing::Damaged(error.to_string()))?;
+        if first.checked_add(place) == Some(no.0) {
+            txn.remove(&key);
+        }
+    }
+    Ok(())
+}
