@@ -69,12 +69,12 @@ fn latencies() -> Vec<super::Figure> {
     ])
 }
 
-/// In `ds` 64 streams: the peer keeps at most 100 files open and answers 404 beyond. And half as
-/// many connections: appends to a stream whose consumer is busy wake nobody, and are no wakes.
+/// In `ds` 96 streams: the peer keeps at most 100 files open and answers 404 beyond. And fewer
+/// connections: appends to a stream whose consumer is busy wake nobody, and are no wakes.
 fn wakes(dialect: &str, quick: bool) -> Cell {
     let seconds = if quick { 2 } else { 5 };
     let (key, subjects, streams, shown, connections) = match dialect {
-        "ds" => ("wakes", WAKING, 64, "64", 32),
+        "ds" => ("wakes", WAKING, 96, "96", 64),
         _ => ("wakes-webhooks", ALONE, 1000, "1,000", 64),
     };
     let arguments = format!(
