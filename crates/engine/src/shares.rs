@@ -3,8 +3,8 @@
 //! A tenant that is alone may use everything, and those who all use much share everything. While
 //! there is somebody who does not, those who use much share a part of the processors, and the rest
 //! is there for everybody else: whoever sends an event now and then finds a machine that is not
-//! busy. While the process as a whole uses more than that part, because the table is being brought
-//! up or others are busy after all, those who use much step back further.
+//! busy. While the process as a whole uses much more than that part, because the table is being
+//! brought up or others are busy after all, those who use much step back further.
 //!
 //! What a piece of work costs is not known beforehand; it is what the process uses, spread over the
 //! work that was done meanwhile.
@@ -24,10 +24,11 @@ pub(crate) const TAKEN_IN: u64 = 1;
 pub(crate) const ATTEMPT: u64 = 2;
 
 /// Those who use much get one processor in so many.
-const PART: u64 = 3;
-/// And this much less while the process as a whole uses more than that.
+const PART: u64 = 6;
+/// And this much less while the process as a whole uses more than one in so many.
 const PRESSED: u64 = 4;
-/// For how long less than that part, or more, is remembered.
+const BUSY_PART: u64 = 3;
+/// For how long less than that, or more, is remembered.
 const LEFT_MS: u64 = 2;
 const EXCEEDED_MS: u64 = 4;
 
@@ -66,7 +67,7 @@ struct Ledger {
     /// Tenants that are active, and those among them that had to wait, at the last look.
     active: usize,
     heavy: usize,
-    /// What is left of the part for those who use much, whoever used it, in microseconds.
+    /// What is left of what the process as a whole may use before it is busy, in microseconds.
     left: i64,
     measured_at: Millis,
     measured_us: u64,
@@ -237,16 +238,11 @@ impl Ledger {
         let among_themselves = self.active > 1 && self.active <= self.heavy;
         let all = match among_themselves {
             true => self.whole,
-            false if self.left < 0 => self.part() / PRESSED,
-            false => self.part(),
+            false if self.left < 0 => self.whole / PART / PRESSED,
+            false => self.whole / PART,
         };
         let heavy = u64::try_from(self.heavy).unwrap_or(u64::MAX);
         (all / heavy.max(1)).max(1)
-    }
-
-    /// What is there for all of those who use much.
-    fn part(&self) -> u64 {
-        self.whole / PART
     }
 
     fn account(&mut self, tenant: &Tenant, now: Millis) -> &mut Account {
@@ -293,7 +289,7 @@ impl Ledger {
 
     /// Measures how much the process as a whole uses.
     fn measure(&mut self, now: Millis, used_us: u64) {
-        let part = self.part();
+        let part = self.whole / BUSY_PART;
         let more = signed(now.since(self.measured_at).min(LOOK_MS) * part);
         let less = signed(used_us.saturating_sub(self.measured_us));
         let left = self.left.saturating_add(more).saturating_sub(less);
@@ -318,7 +314,7 @@ fn signed(number: u64) -> i64 {
 mod tests {
     use super::*;
 
-    /// A machine with three processors, on which a unit of work takes 50 µs.
+    /// A machine with six processors, on which a unit of work takes 50 µs.
     struct World {
         ledger: Ledger,
         now: Millis,
@@ -327,7 +323,7 @@ mod tests {
 
     impl World {
         fn new() -> World {
-            World { ledger: Ledger::new(3_000, Millis(0), 0), now: Millis(0), used_us: 0 }
+            World { ledger: Ledger::new(6_000, Millis(0), 0), now: Millis(0), used_us: 0 }
         }
 
         fn enter(&mut self, tenant: &str, work: u64) -> Result<(), Millis> {
@@ -398,8 +394,8 @@ mod tests {
         let mut world = World::new();
         world.flood(&["one", "two"], 1_000);
         let done = world.flood(&["one", "two"], 2_000);
-        // 1,500 µs a millisecond are 30 pieces.
-        assert!(done.iter().all(|done| (54_000..=66_000).contains(done)), "{done:?}");
+        // 3,000 µs a millisecond are 60 pieces.
+        assert!(done.iter().all(|done| (108_000..=132_000).contains(done)), "{done:?}");
     }
 
     #[test]
@@ -411,7 +407,7 @@ mod tests {
             assert_eq!(world.enter("calm", 1), Ok(()));
             for _ in 0..20 {
                 let busy = round >= 50;
-                world.used_us += if busy { 1_000 } else { 0 };
+                world.used_us += if busy { 2_000 } else { 0 };
                 done[usize::from(busy)] += world.flood(&["flood"], 1)[0];
             }
         }
