@@ -6,6 +6,8 @@ mod subscriptions;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use reveille_core::Millis;
+
 use crate::harness::*;
 
 const TEXT: (&str, &str) = ("content-type", "text/plain");
@@ -82,6 +84,8 @@ async fn prepare(server: &TestServer) {
     server.ask("PUT", "/holder", &[("stream-forked-from", "/held")], b"").await.expect(201);
     server.delete("/held").await.expect(204);
     server.create("/depth/0", "text/plain").await;
+    server.ask("POST", "/ingest", &[JSON], b"{\"type\":\"a\"}").await.expect(200);
+    assert_eq!(server.engine.trim_events(Millis::NEVER).await, Ok(1));
     for depth in 1..=64 {
         let source = format!("/depth/{}", depth - 1);
         let target = format!("/depth/{depth}");
@@ -131,6 +135,7 @@ async fn refusals_of_requests(seen: &mut Vec<Answer>) {
         ("PUT", "/f", &[("stream-forked-from", "/depth/64")], b"", 400, "FORK_TOO_DEEP"),
         ("GET", "/text?offset=0_7", &[], b"", 400, "INVALID_OFFSET"),
         ("GET", "/text?offset=x", &[], b"", 400, "INVALID_OFFSET"),
+        ("GET", "/_events/default?offset=0_0", &[], b"", 410, "OFFSET_GONE"),
         ("GET", "/", &[], b"", 400, "INVALID_PATH"),
         ("GET", "/\u{e9}", &[], b"", 400, "INVALID_PATH"),
         ("GET", &long, &[], b"", 414, "INVALID_PATH"),
