@@ -77,23 +77,24 @@ impl Changes<'_> {
     /// there at the time would leave others behind.
     fn change_chunks(&mut self, id: StreamId, entries: &[Entry]) -> Result<(), TableError> {
         let mut new = Vec::with_capacity(entries.len());
-        let (mut kept_from, trim) = (0, keys::trim(id));
+        let mut kept_from = None;
         for entry in entries {
             let Some(value) = &entry.value else {
                 return self.remove_chunks(id);
             };
-            if entry.key == trim {
+            if keys::is_trim(&entry.key) {
                 let position = record::decode_u64(value);
-                kept_from = position.map_err(|error| TableError::Corrupt(error.to_string()))?;
+                let position = position.map_err(|error| TableError::Corrupt(error.to_string()))?;
+                kept_from = Some(position);
             } else {
                 new.push(read_chunk(&entry.key, value)?);
             }
         }
-        new.retain(|chunk| chunk.end() > kept_from);
+        new.retain(|chunk| kept_from.is_none_or(|kept_from| chunk.end() > kept_from));
         for adjacent in new.chunk_by(|chunk, next| chunk.end() == next.start()) {
             self.put_chunks(id, adjacent)?;
         }
-        self.trim_chunks(id, kept_from)
+        kept_from.map_or(Ok(()), |kept_from| self.trim_chunks(id, kept_from))
     }
 
     /// Removes the chunks that the table has of what is not kept.

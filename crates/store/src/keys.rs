@@ -181,10 +181,18 @@ pub fn chunk(id: StreamId, start: u64) -> Bytes {
     key.freeze()
 }
 
+/// No stream has so many bytes.
+const TRIM_POSITION: u64 = u64::MAX;
+
 /// The key that says from where on a stream's bytes are kept; it comes after all of its chunks, and
 /// the table does as it says and does not have it.
 pub fn trim(id: StreamId) -> Bytes {
-    chunk(id, u64::MAX)
+    chunk(id, TRIM_POSITION)
+}
+
+/// Whether a chunk's key is that one.
+pub(crate) fn is_trim(key: &[u8]) -> bool {
+    parse_chunk(key).is_some_and(|(_, position)| position == TRIM_POSITION)
 }
 
 /// All keys of a stream's chunks: from the first, to before the second.

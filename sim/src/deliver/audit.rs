@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use reveille_core::delivery::Phase;
 use reveille_core::delivery::hook::{Hook, Standing};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
-use reveille_core::{Millis, StreamPath, Tenant};
+use reveille_core::{Millis, Tenant};
+use reveille_engine::Engine;
 use reveille_engine::outbound::deliveries::words_of;
 use reveille_engine::reading;
 use reveille_store::keys::{self, Due};
@@ -62,7 +63,7 @@ impl Deliveries {
             if words.as_ref() != Ok(&said.words) {
                 return Err(violated(format!("{said:?} reads {words:?}")));
             }
-            let path = StreamPath::parse(&format!("/_events/{}", said.tenant)).expect("a path");
+            let path = Engine::event_stream(&said.tenant);
             let head = reading::head(&reader, &said.tenant, &path);
             let head = head.map_err(|error| violated(error.to_string()))?;
             if head.is_none_or(|head| head.first > event.from) {

@@ -7,7 +7,8 @@ use reveille_core::delivery::hook::{Edit, EventWish, Wish};
 use reveille_core::event::worker::{RpcMethod, WorkerId};
 use reveille_core::event::{EventPattern, EventType, Ulid};
 use reveille_core::stream::create::Create;
-use reveille_core::{ContentType, Millis, StreamPath, Tenant};
+use reveille_core::{ContentType, Millis, Tenant};
+use reveille_engine::Engine;
 use reveille_engine::command::Command;
 use reveille_engine::command::hook::{HookChange, Since};
 use reveille_engine::command::ingest::{Ingest, NewEvent};
@@ -117,8 +118,7 @@ impl Deliveries {
         }
         let number = self.next_number();
         let batch = self.base.random.one_in(2).then(|| format!("b{number}").into());
-        let right = StreamPath::parse(&format!("/_events/{tenant}")).expect("a path");
-        let (stream, words) = (right, Bytes::from(words));
+        let (stream, words) = (Engine::event_stream(&tenant), Bytes::from(words));
         let ingest = Ingest { tenant, stream, events, first_id, words, batch };
         if ingest.batch.is_some() {
             self.sent.push(ingest.clone());
@@ -222,7 +222,7 @@ impl Deliveries {
         if let Some(look) = look {
             let until = self.seen.all_events().take_while(|(no, _)| **no < look.until);
             self.trims_asked = self.trims_asked.max(until.count());
-            let stream = StreamPath::parse(&format!("/_events/{tenant}")).expect("a path");
+            let stream = Engine::event_stream(&tenant);
             self.send(Owner::Client, Command::Trim { tenant, stream, look });
         }
         Ok(())

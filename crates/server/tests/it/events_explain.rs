@@ -62,9 +62,7 @@ async fn a_delivery_is_told_attempt_by_attempt() {
     let told = explain(&events, &id, &query).await;
     let dead = [("attempt", false), ("attempt", false), ("end", false)];
     check(&told, "dead", &[&BEGUN[..], &dead].concat());
-    let letter = events.dead_letters(&id).await.remove(0)["id"].as_str().unwrap().to_owned();
-    let target = format!("/subscriptions/{id}/dead-letters/{letter}/retry");
-    events.post(&target, &json!({})).await.expect(200);
+    events.retry_dead_letter(&id).await;
     events.called().await.ok();
     events.until_status(&id, "delivered").await;
     let told = explain(&events, &id, &query).await;

@@ -67,10 +67,7 @@ async fn everything_that_is_shown_survives_and_retries_go_on() {
         call.ok();
         events.until_status(&waits, "delivered").await;
         // A dead letter from before is retried after it.
-        let letter = events.dead_letters(&dead).await.remove(0);
-        let letter = letter["id"].as_str().unwrap();
-        let target = format!("/subscriptions/{dead}/dead-letters/{letter}/retry");
-        events.post(&target, &json!({})).await.expect(200);
+        events.retry_dead_letter(&dead).await;
         let call = events.called().await;
         assert_eq!(call.json()["type"], "dead");
         call.ok();

@@ -17,17 +17,12 @@ impl Deliveries {
 
     /// The types of the events that the stream has.
     async fn kinds(&self) -> Vec<String> {
-        kinds(&self.server.get(FROM_THE_START).await.expect(200).text())
+        event_kinds(&self.server.get(FROM_THE_START).await.expect(200).text())
     }
 
     async fn tail(&self) -> String {
         self.server.head(STREAM).await.expect(200).next_offset().to_owned()
     }
-}
-
-fn kinds(text: &str) -> Vec<String> {
-    let all: Value = serde_json::from_str(text).unwrap();
-    all.as_array().unwrap().iter().map(|it| it["type"].as_str().unwrap().to_owned()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -44,7 +39,7 @@ async fn old_events_go_and_the_stream_begins_with_those_that_stay() {
     for round in 0..3 {
         assert_eq!(events.kinds().await, ["c"], "{round}");
         let target = format!("{STREAM}?offset={beginning}");
-        assert_eq!(kinds(&events.server.get(&target).await.expect(200).text()), ["c"]);
+        assert_eq!(event_kinds(&events.server.get(&target).await.expect(200).text()), ["c"]);
         for live in ["", "&live=long-poll", "&live=sse"] {
             let target = format!("{STREAM}?offset=0000000000000000_0000000000000000{live}");
             let refused = events.server.get(&target).await.expect(410);
@@ -52,10 +47,10 @@ async fn old_events_go_and_the_stream_begins_with_those_that_stay() {
             assert!(refused.text().contains("-1"), "{}", refused.text());
         }
         let polled = events.server.get(&format!("{FROM_THE_START}&live=long-poll")).await;
-        assert_eq!(kinds(&polled.expect(200).text()), ["c"]);
+        assert_eq!(event_kinds(&polled.expect(200).text()), ["c"]);
         let target = format!("{FROM_THE_START}&live=sse");
         let mut following = Events::open(&events.server, &target).await;
-        assert_eq!(kinds(&following.data().await.0), ["c"]);
+        assert_eq!(event_kinds(&following.data().await.0), ["c"]);
         assert_eq!(events.server.engine.trim_events(cutoff).await.unwrap(), 0);
         events = if round == 0 { events.restart().await } else { events.crash().await };
     }
@@ -87,7 +82,7 @@ async fn a_stream_that_was_emptied_goes_on_where_it_was() {
     events.ingest(json!({ "type": "b" })).await;
     assert_eq!(events.kinds().await, ["b"]);
     let target = format!("{STREAM}?offset={tail}");
-    assert_eq!(kinds(&events.server.get(&target).await.expect(200).text()), ["b"]);
+    assert_eq!(event_kinds(&events.server.get(&target).await.expect(200).text()), ["b"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -115,10 +110,7 @@ async fn an_event_stays_until_its_deliveries_have_ended() {
     events.clock.advance(10);
     assert_eq!(events.trim().await, 0, "a dead letter is kept, and those that came with it");
     assert_eq!(events.kinds().await, ["order.a", "order.b", "other"]);
-    let letter = events.dead_letters(&id).await.remove(0);
-    let letter = letter["id"].as_str().unwrap();
-    let target = format!("/subscriptions/{id}/dead-letters/{letter}/retry");
-    events.post(&target, &json!({})).await.expect(200);
+    events.retry_dead_letter(&id).await;
     let call = events.called().await;
     assert_eq!(call.json()["type"], "order.b");
     assert_eq!(events.trim().await, 0, "it is tried again");
@@ -165,7 +157,7 @@ async fn a_fork_of_what_is_left_has_what_is_left() {
     let fork = [("stream-forked-from", STREAM), JSON];
     events.server.ask("PUT", "/copy", &fork, b"").await.expect(201);
     let copied = events.server.get("/copy?offset=-1").await.expect(200);
-    assert_eq!(kinds(&copied.text()), ["b"]);
+    assert_eq!(event_kinds(&copied.text()), ["b"]);
     let zero = "0000000000000000_0000000000000000";
     events.server.get(&format!("/copy?offset={zero}")).await.expect(410);
     let fork = [("stream-forked-from", STREAM), ("stream-fork-offset", zero), JSON];

@@ -21,7 +21,7 @@ use std::time::Duration;
 pub(crate) use alone::{Memory, alone};
 pub(crate) use client::{Answer, Connection, Head, Headers, Piece, head_of, request};
 pub(crate) use clock::{HandClock, START_MS};
-pub(crate) use deliveries::Deliveries;
+pub(crate) use deliveries::{Deliveries, event_kinds};
 pub(crate) use endpoint::Endpoint;
 pub(crate) use events::Events;
 pub(crate) use responder::Responder;

@@ -142,6 +142,14 @@ impl Deliveries {
         answer["deadLetters"].as_array().unwrap().clone()
     }
 
+    /// Makes the newest dead letter of a subscription again.
+    pub(crate) async fn retry_dead_letter(&self, id: &str) {
+        let letter = self.dead_letters(id).await.remove(0);
+        let letter = letter["id"].as_str().unwrap();
+        let target = format!("/subscriptions/{id}/dead-letters/{letter}/retry");
+        self.post(&target, &json!({})).await.expect(200);
+    }
+
     pub(crate) async fn logs(&self, delivery: &Value) -> Vec<Value> {
         let id = delivery["id"].as_str().unwrap();
         let target = format!("/subscriptions/deliveries/{id}/logs");
@@ -168,6 +176,12 @@ impl Deliveries {
             call.ok();
         }
     }
+}
+
+/// The types of the events in what was read from their stream.
+pub(crate) fn event_kinds(text: &str) -> Vec<String> {
+    let all: Value = serde_json::from_str(text).unwrap();
+    all.as_array().unwrap().iter().map(|it| it["type"].as_str().unwrap().to_owned()).collect()
 }
 
 impl TestServer {
