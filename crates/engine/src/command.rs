@@ -37,6 +37,7 @@ use crate::command::ingest::Ingest;
 use crate::command::lease::{Lease, LeaseRequest};
 use crate::command::lot::Open;
 use crate::command::trim::Look;
+use crate::effect::Effect;
 use crate::failure::Failure;
 use crate::keys::{self, KeyChange};
 use crate::txn::{Missing, Txn};
@@ -312,10 +313,15 @@ pub enum Answer {
     Done,
 }
 
-/// Whether a command only says what came of attempts: whoever brings it does not mind if that is
-/// made durable a little later.
-pub(crate) fn is_patient(command: &Command) -> bool {
-    matches!(command, Command::Ended(_) | Command::Delivered(_))
+/// Whether somebody waits for a command that has these effects to become durable.
+pub(crate) fn presses(command: &Command, effects: &[Effect]) -> bool {
+    match command {
+        // What was put off for seconds may come a moment later still.
+        Command::Timer { .. } | Command::DeliveryTimer { .. } | Command::LotTimer { .. } => false,
+        // What came of attempts is written down for nobody, unless it lets something happen.
+        Command::Ended(_) | Command::Delivered(_) => effects.iter().any(Effect::is_pressing),
+        _ => true,
+    }
 }
 
 /// Whether a command may run while the disk is nearly full.

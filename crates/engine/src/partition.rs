@@ -286,6 +286,7 @@ impl Partition {
             fan_out: self.fan_out,
             random: self.dice.next(),
         });
+        let mut presses = command::presses(command, &[]);
         match command::decide(command, &mut txn) {
             Err(Missing::Wanted(wanted)) => return Submitted::Missing(wanted, reply),
             Err(Missing::Damaged(what)) => {
@@ -300,7 +301,7 @@ impl Partition {
                 let Txn { writes, appends, effects, saw_pending, took_ids, changes, .. } = txn;
                 let writes_something = !writes.is_empty() || !appends.is_empty();
                 self.next_id += took_ids;
-                self.open.pressing |= effects.iter().any(Effect::is_pressing);
+                presses = command::presses(command, &effects);
                 self.collect(writes, appends, effects);
                 for change in changes {
                     self.registry.apply(change);
@@ -308,7 +309,7 @@ impl Partition {
                 self.reply_when_durable(reply, Ok(answer), writes_something || saw_pending);
             }
         }
-        self.open.pressing |= !command::is_patient(command);
+        self.open.pressing |= presses;
         Submitted::Decided
     }
 

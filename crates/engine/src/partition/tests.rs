@@ -24,6 +24,7 @@ struct World {
     tenant: Tenant,
     path: StreamPath,
     made: u64,
+    now: Millis,
 }
 
 impl World {
@@ -32,7 +33,7 @@ impl World {
         let touches = Arc::new(Touches::new(Millis(0)));
         let partition = Partition::open(state, touches, Settings::default()).unwrap();
         let path = StreamPath::parse("/a/1").unwrap();
-        World { partition, tenant: Tenant::default_tenant(), path, made: 0 }
+        World { partition, tenant: Tenant::default_tenant(), path, made: 0, now: Millis(1_000) }
     }
 
     /// Decides a command; returns the batch that it makes.
@@ -47,7 +48,7 @@ impl World {
         loop {
             let fetched = Fetched::read(&self.partition.state.reader(), &wanted).unwrap();
             let (reply, _outcome) = oneshot::channel();
-            match self.partition.submit(command, &fetched, Millis(1_000), reply) {
+            match self.partition.submit(command, &fetched, self.now, reply) {
                 Submitted::Decided => return,
                 Submitted::Missing(more, _) => wanted.extend(more),
                 Submitted::NoRoom(_) => panic!("there is room"),
@@ -219,4 +220,24 @@ fn what_came_of_an_attempt_waits_for_somebody_who_waits() {
     let taken = world.partition.take().expect("a batch of both");
     assert_eq!(taken.commands(), 2);
     assert!(!world.partition.is_pressing());
+}
+
+#[test]
+fn a_timer_waits_for_somebody_who_waits_although_it_lets_something_happen() {
+    let mut world = World::new();
+    world.create();
+    let subscription = world.subscribe();
+    world.append();
+    let consumer = ConsumerKey { subscription, path: Some(world.path.clone()) };
+    let told = Told { consumer: consumer.clone(), epoch: 1, attempt: 1 };
+    let ended = Ended { told, answer: Ending::Failed, error: Some("refused".into()) };
+    world.submit(&Command::Ended(vec![ended]));
+    world.partition.take().expect("a batch");
+    let retry = world.entry(|due| matches!(due, Due::Consumer(_)));
+    let (key, _) = retry.expect("it is tried again");
+    world.now = keys::parse_due(&key).expect("an entry").0;
+    world.submit(&Command::Timer { key, consumer, in_flight: Vec::new() });
+    assert!(!world.partition.is_pressing(), "a retry may come a moment later");
+    let taken = world.partition.take().expect("a batch");
+    assert!(taken.effects.iter().any(|it| matches!(it, Effect::Tell(told) if told.attempt == 2)));
 }
