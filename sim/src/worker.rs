@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use reveille_core::Millis;
 use reveille_engine::command::Command;
-use reveille_engine::due::{self, Ahead, LOOK_EVERY_MS, PAUSE_MS};
+use reveille_engine::due::{self, Ahead, PAUSE_MS};
 use reveille_store::keys;
 
 use crate::errand::{Errand, Owner};
@@ -42,6 +42,7 @@ impl Worker {
         self.busy = false;
         if !fulfilled {
             self.round = None;
+            self.ahead.forget();
             self.wake_at = Some(now + PAUSE_MS);
             self.paused = true;
         }
@@ -54,7 +55,7 @@ impl Worker {
 
     fn sleep(&mut self, looked: Millis, next: Millis) {
         self.since = looked;
-        self.wake_at = Some(next.min(looked + LOOK_EVERY_MS));
+        self.wake_at = Some(next);
         self.round = None;
     }
 }
@@ -78,13 +79,10 @@ impl World {
             let newly_due = due::newly_due(&self.life.as_ref().expect("the server runs").shared);
             self.worker.ahead.note(newly_due);
             self.worker.since = self.worker.since.min(newly_due);
-            let found = due::look(&reader, self.worker.since, self.now).map_err(failed)?;
+            let (since, now) = (self.worker.since, self.now);
+            let found = self.worker.ahead.look(&reader, since, now).map_err(failed)?;
             self.note(&format!("look at the due index: {} entries", found.len()));
-            self.worker.round = Some(Round {
-                now: self.now,
-                found: found.into_iter().map(|(key, _)| key).collect(),
-                worked: false,
-            });
+            self.worker.round = Some(Round { now: self.now, found: found.into(), worked: false });
             return Ok(());
         };
         let looked = round.now;

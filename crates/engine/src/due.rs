@@ -1,6 +1,7 @@
 //! The due index at work: what has come due is done, in slices, and then the next is waited for.
 
-use std::collections::VecDeque;
+mod ahead;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -28,9 +29,10 @@ use crate::outbound::deliveries;
 use crate::outbox::Errand;
 use crate::partition::Outcome;
 use crate::{decide, outbound, task};
+pub use ahead::Ahead;
 
 /// However quiet it is, the index is looked at this often.
-pub const LOOK_EVERY_MS: u64 = 60_000;
+const LOOK_EVERY_MS: u64 = 60_000;
 /// After a failure, and while the server is read-only, the work is tried again this much later.
 pub const PAUSE_MS: u64 = 1_000;
 /// While the table lags behind, what can wait is looked at again this much later.
@@ -58,7 +60,7 @@ pub(crate) async fn run(shared: Arc<Shared>, clock: Arc<dyn Clock>) {
         ahead.note(newly);
         since = since.min(newly);
         let reader = shared.state.reader();
-        let worked = match look_further(&reader, since, now) {
+        let worked = match look_further(&mut ahead, &reader, since, now) {
             Ok(found) => work(&shared, &clock, found, now).await,
             Err(error) => Err(crate::reading::damaged(error)),
         };
@@ -66,6 +68,7 @@ pub(crate) async fn run(shared: Arc<Shared>, clock: Arc<dyn Clock>) {
             Err(Failure::Unavailable(Unavailable::Stopping)) => return,
             Err(error) => {
                 tracing::warn!(%error, "an obligation could not be fulfilled; trying again");
+                ahead.forget();
                 now + PAUSE_MS
             }
             Ok(Worked::More { since: done }) => {
@@ -76,7 +79,10 @@ pub(crate) async fn run(shared: Arc<Shared>, clock: Arc<dyn Clock>) {
                 since = left.unwrap_or(now);
                 // An index that cannot be read is complained about when it is looked at.
                 let then = ahead.next(&reader, now).unwrap_or(now + PAUSE_MS);
-                next.min(then).min(now + LOOK_EVERY_MS)
+                if left.is_some() {
+                    ahead.forget();
+                }
+                next.min(then)
             }
         };
         let newly = sleep(&shared, clock.as_ref(), wake_at).await;
@@ -158,70 +164,30 @@ pub fn newly_due(shared: &Shared) -> Millis {
     Millis(shared.due_from.swap(u64::MAX, Ordering::SeqCst))
 }
 
-/// The first entries of the index that are due.
-pub fn look(
-    reader: &Reader,
-    since: Millis,
-    now: Millis,
-) -> Result<Vec<(Bytes, Bytes)>, TableError> {
-    let (_, due) = keys::due_until(now);
-    reader.range(&keys::due_from(since), &due, DUE_SLICE)
-}
-
-/// When something may be due, as far as that is known: nothing is before the first of these times,
-/// and of what is after the last, nothing is known.
-///
-/// Most entries are removed before their time, and to find the next that is left means to step
-/// over what remains of all those: so it is done once for many.
-#[derive(Debug, Default)]
-pub struct Ahead {
-    times: VecDeque<Millis>,
-}
-
-/// Entries that are looked for at once.
-const AHEAD_MAX: usize = 64;
-
-impl Ahead {
-    /// Entries became durable, and this is the earliest of them.
-    pub fn note(&mut self, at: Millis) {
-        if self.times.back().is_some_and(|last| at < *last) {
-            self.times.truncate(self.times.partition_point(|time| *time < at));
-            self.times.push_back(at);
-        }
-    }
-
-    /// When something may be due, if nothing is now.
-    pub fn next(&mut self, reader: &Reader, now: Millis) -> Result<Millis, TableError> {
-        self.times.retain(|at| *at > now);
-        if self.times.is_empty() {
-            let (_, after) = keys::due_until(now);
-            let found = reader.keys(&after, &keys::due_end(), AHEAD_MAX)?;
-            self.times.extend(found.iter().filter_map(|key| Some(keys::parse_due(key)?.0)));
-            if found.len() < AHEAD_MAX {
-                self.times.push_back(Millis::NEVER);
-            }
-        }
-        Ok(self.times.front().copied().unwrap_or(Millis::NEVER))
-    }
+/// Whether an entry is gone when it is done.
+fn is_timer(key: &Bytes) -> bool {
+    let due = keys::parse_due(key).map(|(_, due)| due);
+    matches!(due, Some(Due::Consumer(_) | Due::Delivery(_) | Due::Lot(_)))
 }
 
 /// The same, past those that can wait: they must not hide others.
 fn look_further(
+    ahead: &mut Ahead,
     reader: &Reader,
     since: Millis,
     now: Millis,
-) -> Result<Vec<(Bytes, Bytes)>, TableError> {
-    let mut found = look(reader, since, now)?;
+) -> Result<Vec<Bytes>, TableError> {
+    let mut found = ahead.look(reader, since, now)?;
     let (_, due) = keys::due_until(now);
     for _ in 0..FURTHER_SLICES {
-        let patient = found.iter().filter(|(key, _)| {
-            keys::parse_due(key).is_some_and(|(at, due)| at <= now && spreads(&due))
-        });
-        let Some((last, _)) = found.last() else { break };
+        let patient = found
+            .iter()
+            .filter(|key| keys::parse_due(key).is_some_and(|(at, due)| at <= now && spreads(&due)));
+        let Some(last) = found.last() else { break };
         if found.len() < DUE_SLICE || patient.count() * 2 < found.len() {
             break;
         }
-        let more = reader.range(&keys::above(last), &due, DUE_SLICE)?;
+        let more = reader.keys(&keys::above(last), &due, DUE_SLICE)?;
         if more.is_empty() {
             break;
         }
@@ -232,12 +198,11 @@ fn look_further(
 
 /// When all that a look at the index has found is done, there is nothing left before this. Timers
 /// are gone then; what is done in slices may be there again.
-pub fn done_until(found: &[(Bytes, Bytes)], now: Millis) -> Millis {
-    let entries = || found.iter().filter_map(|(key, _)| keys::parse_due(key));
-    let is_timer = |due: &Due| matches!(due, Due::Consumer(_) | Due::Delivery(_) | Due::Lot(_));
-    let may_stay = entries().find(|(_, due)| !is_timer(due));
-    let last = entries().next_back().filter(|_| found.len() >= DUE_SLICE);
-    may_stay.into_iter().chain(last).map(|(at, _)| at).chain([now]).min().unwrap_or(now)
+pub fn done_until(found: &[Bytes], now: Millis) -> Millis {
+    let at = |key: &Bytes| keys::parse_due(key).map(|(at, _)| at);
+    let may_stay = found.iter().find(|key| !is_timer(key));
+    let last = found.last().filter(|_| found.len() >= DUE_SLICE);
+    may_stay.into_iter().chain(last).filter_map(at).chain([now]).min().unwrap_or(now)
 }
 
 /// Whether it is one of many slices of something large, which can wait a little.
@@ -257,7 +222,7 @@ enum Worked {
 async fn work(
     shared: &Arc<Shared>,
     clock: &Arc<dyn Clock>,
-    found: Vec<(Bytes, Bytes)>,
+    found: Vec<Bytes>,
     now: Millis,
 ) -> Result<Worked, Failure> {
     let (mut next, mut left) = (Millis::NEVER, None);
@@ -265,7 +230,7 @@ async fn work(
     let mut spreading = 0;
     let mut failed = None;
     let mut working = JoinSet::new();
-    for (key, _) in found {
+    for key in found {
         let Some((at, due)) = keys::parse_due(&key) else {
             return Err(Failure::Damaged("an entry of the due index cannot be read".into()));
         };

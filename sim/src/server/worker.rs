@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use reveille_core::Millis;
-use reveille_engine::due::{self, Ahead, LOOK_EVERY_MS, PAUSE_MS};
+use reveille_engine::due::{self, Ahead, PAUSE_MS};
 use reveille_store::keys;
 
 use super::Server;
@@ -35,6 +35,7 @@ impl Worker {
             return;
         }
         if std::mem::take(&mut self.failed) {
+            self.ahead.forget();
             self.wake_at = Some(now + PAUSE_MS);
             self.paused = true;
         } else {
@@ -69,10 +70,10 @@ pub(super) fn work<S: Server + ?Sized>(world: &mut S) -> Checked {
     worker.ahead.note(newly);
     worker.since = worker.since.min(newly);
     let reader = shared.state.reader();
-    let found = due::look(&reader, worker.since, now);
+    let found = worker.ahead.look(&reader, worker.since, now);
     let found = found.map_err(|error| failed(error.to_string()))?;
     worker.done_until = due::done_until(&found, now);
-    for (key, _) in found {
+    for key in found {
         let Some((_, due)) = keys::parse_due(&key) else {
             return Err(failed(format!("{key:?}")));
         };
@@ -88,7 +89,7 @@ pub(super) fn work<S: Server + ?Sized>(world: &mut S) -> Checked {
     if worker.busy == 0 {
         worker.since = now;
         let next = worker.ahead.next(&reader, now).map_err(|error| failed(error.to_string()))?;
-        worker.wake_at = Some(next.min(now + LOOK_EVERY_MS));
+        worker.wake_at = Some(next);
     }
     Ok(())
 }
