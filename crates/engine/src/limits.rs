@@ -64,7 +64,7 @@ pub const INSPECTED_STREAMS_MAX: usize = 1_000;
 /// See [`INSPECTED_STREAMS_MAX`].
 pub const LISTED_STREAMS_MAX: usize = 20;
 
-/// Attempts to tell consumers that wait in memory; more of them come back by the due index.
+/// Wakes that wait in memory, and deliveries that do; more of them come back by the due index.
 pub const OUTBOX_MAX: usize = 100_000;
 
 /// Attempts of one subscription that are on their way at once.

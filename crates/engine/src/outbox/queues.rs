@@ -29,7 +29,9 @@ pub(super) struct Queues {
     /// Hooks that may have more in memory.
     refills: VecDeque<HookId>,
     words_bytes: usize,
-    queued: usize,
+    /// Wakes and deliveries that wait: neither takes the other's room.
+    wakes: usize,
+    deliveries: usize,
     quick: usize,
     slow: usize,
     /// Attempts whose outcome is being written down.
@@ -81,7 +83,8 @@ impl Queues {
             known: Map::default(),
             refills: VecDeque::new(),
             words_bytes: 0,
-            queued: 0,
+            wakes: 0,
+            deliveries: 0,
             quick: 0,
             slow: 0,
             reporting: 0,
@@ -103,7 +106,8 @@ impl Queues {
             return Pushed::Known;
         }
         let (source, group) = (errand.source(), errand.group());
-        let (full, overfull) = (self.queued >= OUTBOX_MAX, self.queued >= 4 * OUTBOX_MAX);
+        let full = self.deliveries >= OUTBOX_MAX;
+        let overfull = self.deliveries >= 4 * OUTBOX_MAX;
         let waiting = self.sources.entry(source).or_insert_with(|| Waiting {
             errands: VecDeque::new(),
             under_way: 0,
@@ -118,7 +122,7 @@ impl Queues {
         let few = waiting.errands.len() < WAITING_PER_HOOK_ALWAYS && !overfull;
         let crowded = (full && !few) || waiting.errands.len() >= self.waiting_per_hook;
         match &mut errand {
-            Errand::Tell(_) if full => {
+            Errand::Tell(_) if self.wakes >= OUTBOX_MAX => {
                 self.dropped += 1;
                 self.forget(source, &group);
                 return Pushed::LeftOut;
@@ -140,8 +144,11 @@ impl Queues {
             }
             Errand::Tell(_) => {}
         }
+        *match errand {
+            Errand::Tell(_) => &mut self.wakes,
+            Errand::Deliver(_) => &mut self.deliveries,
+        } += 1;
         waiting.errands.push_back(errand);
-        self.queued += 1;
         self.known.entry(about).or_default().push(Known { number, sent: false, answered: false });
         self.offer(source, &group);
         Pushed::Waits
@@ -199,10 +206,13 @@ impl Queues {
         let errand = waiting.errands.pop_front()?;
         waiting.under_way += 1;
         turns.quick += 1;
-        self.queued -= 1;
         self.quick += 1;
-        if let Errand::Deliver(job) = &errand {
-            self.words_bytes -= words_len(job);
+        match &errand {
+            Errand::Tell(_) => self.wakes -= 1,
+            Errand::Deliver(job) => {
+                self.deliveries -= 1;
+                self.words_bytes -= words_len(job);
+            }
         }
         let number = errand.number();
         let known = self.known.get_mut(&errand.about());
@@ -238,7 +248,8 @@ impl Queues {
     fn note_refill(&mut self, source: Source) {
         let Source::Hook(hook) = source else { return };
         let Some(waiting) = self.sources.get(&source) else { return };
-        let room = waiting.errands.len() <= self.waiting_per_hook / 2 && self.queued < OUTBOX_MAX;
+        let room =
+            waiting.errands.len() <= self.waiting_per_hook / 2 && self.deliveries < OUTBOX_MAX;
         if waiting.left_out.is_some() && room && !self.refills.contains(&hook) {
             self.refills.push_back(hook);
         }
@@ -359,7 +370,7 @@ impl Queues {
     }
 
     pub(super) fn traffic(&self) -> Traffic {
-        let Queues { queued, quick, slow, dropped, .. } = *self;
-        Traffic { queued, quick, slow, dropped }
+        let Queues { wakes, deliveries, quick, slow, dropped, .. } = *self;
+        Traffic { queued: wakes + deliveries, quick, slow, dropped }
     }
 }

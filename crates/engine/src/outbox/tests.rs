@@ -4,7 +4,7 @@ use reveille_core::StreamPath;
 use reveille_core::delivery::id::EventNo;
 
 use super::*;
-use crate::limits::{OUTBOUND_PER_SUBSCRIPTION, WAITING_PER_HOOK};
+use crate::limits::{OUTBOUND_PER_SUBSCRIPTION, OUTBOX_MAX, WAITING_PER_HOOK};
 
 fn tell(subscription: u64, path: &str) -> Errand {
     let path = Some(StreamPath::parse(path).unwrap());
@@ -185,4 +185,17 @@ fn whoever_is_done_takes_no_room() {
         outbox.ended(&errand, false);
     }
     assert!(outbox.lock().is_empty());
+}
+
+#[test]
+fn wakes_have_room_however_many_deliveries_wait() {
+    let outbox = Outbox::default();
+    for hook in 0..7 {
+        for event in 0..u64::try_from(WAITING_PER_HOOK).unwrap() {
+            outbox.push(deliver("stuck", hook, event));
+        }
+    }
+    assert!(outbox.traffic().queued >= OUTBOX_MAX);
+    assert_eq!(outbox.try_push(tell(1, "/a")), Pushed::Waits);
+    assert_eq!(outbox.traffic().dropped, 0);
 }
