@@ -79,8 +79,8 @@ impl World {
             let newly_due = due::newly_due(&self.life.as_ref().expect("the server runs").shared);
             self.worker.ahead.note(newly_due);
             self.worker.since = self.worker.since.min(newly_due);
-            let (since, now) = (self.worker.since, self.now);
-            let found = self.worker.ahead.look(&reader, since, now).map_err(failed)?;
+            let from = keys::due_from(self.worker.since);
+            let found = self.worker.ahead.look(&reader, &from, self.now).map_err(failed)?;
             self.note(&format!("look at the due index: {} entries", found.len()));
             self.worker.round = Some(Round { now: self.now, found: found.into(), worked: false });
             return Ok(());

@@ -324,6 +324,18 @@ pub(crate) fn presses(command: &Command, effects: &[Effect]) -> bool {
     }
 }
 
+/// What has come due was seen to be due: a clock that was set back since does not make it early.
+pub(crate) fn not_before(command: &Command) -> Millis {
+    match command {
+        Command::Timer { key, .. }
+        | Command::DeliveryTimer { key, .. }
+        | Command::LotTimer { key, .. }
+        | Command::Obligation { key, .. } => reveille_store::keys::parse_due(key).map(|(at, _)| at),
+        _ => None,
+    }
+    .unwrap_or(Millis(0))
+}
+
 /// Whether a command may run while the disk is nearly full.
 pub(crate) fn is_write(command: &Command) -> bool {
     match command {

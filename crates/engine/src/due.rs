@@ -51,6 +51,8 @@ pub(crate) async fn run(shared: Arc<Shared>, clock: Arc<dyn Clock>) {
     // Entries before this are done: looking past their remains would grow slow.
     let mut since = Millis(0);
     let mut ahead = Ahead::default();
+    // Where to go on after what could not be done: it must not keep others from their turn.
+    let mut past: Option<Bytes> = None;
     loop {
         if shared.lock().stopping {
             return;
@@ -60,8 +62,14 @@ pub(crate) async fn run(shared: Arc<Shared>, clock: Arc<dyn Clock>) {
         ahead.note(newly);
         since = since.min(newly);
         let reader = shared.state.reader();
-        let worked = match look_further(&mut ahead, &reader, since, now) {
-            Ok(found) => work(&shared, &clock, found, now).await,
+        let failed = past.is_some();
+        let from = past.take().unwrap_or_else(|| keys::due_from(since));
+        let mut more = None;
+        let worked = match look_further(&mut ahead, &reader, &from, now) {
+            Ok(found) => {
+                more = found.last().filter(|_| found.len() >= DUE_SLICE).map(|it| keys::above(it));
+                work(&shared, &clock, found, now).await
+            }
             Err(error) => Err(crate::reading::damaged(error)),
         };
         let wake_at = match worked {
@@ -69,6 +77,11 @@ pub(crate) async fn run(shared: Arc<Shared>, clock: Arc<dyn Clock>) {
             Err(error) => {
                 tracing::warn!(%error, "an obligation could not be fulfilled; trying again");
                 ahead.forget();
+                past = more.filter(|_| error != Failure::Unavailable(Unavailable::DiskFull));
+                now + PAUSE_MS
+            }
+            Ok(_) if failed => {
+                past = more;
                 now + PAUSE_MS
             }
             Ok(Worked::More { since: done }) => {
@@ -85,6 +98,9 @@ pub(crate) async fn run(shared: Arc<Shared>, clock: Arc<dyn Clock>) {
                 next.min(then)
             }
         };
+        if past.is_some() {
+            continue;
+        }
         let newly = sleep(&shared, clock.as_ref(), wake_at).await;
         ahead.note(newly);
         since = since.min(newly);
@@ -174,10 +190,10 @@ fn is_timer(key: &Bytes) -> bool {
 fn look_further(
     ahead: &mut Ahead,
     reader: &Reader,
-    since: Millis,
+    from: &Bytes,
     now: Millis,
 ) -> Result<Vec<Bytes>, TableError> {
-    let mut found = ahead.look(reader, since, now)?;
+    let mut found = ahead.look(reader, from, now)?;
     let (_, due) = keys::due_until(now);
     for _ in 0..FURTHER_SLICES {
         let patient = found
@@ -232,7 +248,8 @@ async fn work(
     let mut working = JoinSet::new();
     for key in found {
         let Some((at, due)) = keys::parse_due(&key) else {
-            return Err(Failure::Damaged("an entry of the due index cannot be read".into()));
+            failed = Some(Failure::Damaged("an entry of the due index cannot be read".into()));
+            continue;
         };
         if spreads(&due) {
             // One of these may be as much work as everything that clients ask for meanwhile: a few

@@ -275,7 +275,7 @@ impl Partition {
         }
         let recent = self.state.reader();
         let mut txn = Txn::new(Given {
-            now,
+            now: now.max(command::not_before(command)),
             next_id: self.next_id,
             pending: &self.pending,
             recent: &recent,

@@ -70,7 +70,7 @@ pub(super) fn work<S: Server + ?Sized>(world: &mut S) -> Checked {
     worker.ahead.note(newly);
     worker.since = worker.since.min(newly);
     let reader = shared.state.reader();
-    let found = worker.ahead.look(&reader, worker.since, now);
+    let found = worker.ahead.look(&reader, &keys::due_from(worker.since), now);
     let found = found.map_err(|error| failed(error.to_string()))?;
     worker.done_until = due::done_until(&found, now);
     for key in found {

@@ -183,6 +183,7 @@ pub(super) fn tell_followers(
         .collect();
     let keys: Vec<Bytes> = followers.iter().map(|(_, it)| keys::consumer(it)).collect();
     txn.want(&keys)?;
+    let mut wanted = Vec::new();
     for (follower, key) in &followers {
         if Some(key) == but {
             continue;
@@ -191,10 +192,19 @@ pub(super) fn tell_followers(
             txn.remove(follower);
             continue;
         };
-        match subscription.asked.dialect {
-            Dialect::Webhooks => follower_grown(txn, &subscription, key, path, head, follower)?,
-            Dialect::Leases => lease::grown(txn, &subscription, path, head, None)?,
+        let told = match subscription.asked.dialect {
+            Dialect::Webhooks => follower_grown(txn, &subscription, key, path, head, follower),
+            Dialect::Leases => lease::grown(txn, &subscription, path, head, None),
+        };
+        match told {
+            Ok(()) => {}
+            // Whatever the others lack is asked for along with it.
+            Err(Missing::Wanted(more)) => wanted.extend(more),
+            Err(damaged) => return Err(damaged),
         }
+    }
+    if !wanted.is_empty() {
+        return Err(Missing::Wanted(wanted));
     }
     if let Some(last) = &found.last {
         let due = Due::Tell(tenant.clone(), path.clone(), head.id, keys::above(last));
@@ -376,6 +386,8 @@ pub(super) fn timer(
     in_flight: &[(u64, u32)],
 ) -> Result<Answer, Missing> {
     let fired = keys::parse_due(entry).map(|(at, _)| at);
+    // The entry is removed first: it may be written anew, for the same time.
+    txn.remove(entry);
     if key.path.is_none() {
         let input = Input::Timer { in_flight: !in_flight.is_empty() };
         lease::fired(txn, key, fired, &input)?;
@@ -398,7 +410,6 @@ pub(super) fn timer(
         // Its stream has ended. One that takes its place must not rely on an entry that is gone.
         txn.disarm(key)?;
     }
-    txn.remove(entry);
     Ok(Answer::Done)
 }
 

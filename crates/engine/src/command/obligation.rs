@@ -34,9 +34,10 @@ pub(super) fn fulfil(
     found: &[Bytes],
 ) -> Result<Answer, Missing> {
     match due {
+        // Entries are removed first that may be written anew, be it for the same time.
         Due::Expire(tenant, path) => {
-            expire(txn, tenant, path)?;
             txn.remove(key);
+            expire(txn, tenant, path)?;
         }
         Due::Release(tenant, source) => {
             // Doing it twice would count a fork off twice: the entry must still be there.
@@ -60,7 +61,6 @@ pub(super) fn fulfil(
         Due::Consumer(_) | Due::Delivery(_) | Due::Lot(_) => {
             unreachable!("the time of a consumer or of deliveries is a command of its own")
         }
-        // The entry is removed first: it may be written anew for what is left.
         Due::FanOut(tenant, event) => {
             txn.remove(key);
             ingest::fan_out(txn, tenant, *event, found.first())?;

@@ -44,18 +44,18 @@ impl Ahead {
         *self = Ahead::default();
     }
 
-    /// The first entries that are due and not before `since`.
+    /// The first entries that are due, from this key on.
     pub fn look(
         &mut self,
         reader: &Reader,
-        since: Millis,
+        from: &Bytes,
         now: Millis,
     ) -> Result<Vec<Bytes>, TableError> {
         if let Some(known) = self.take(now) {
             return Ok(known);
         }
         let (_, due) = keys::due_until(now);
-        reader.keys(&keys::due_from(since), &due, DUE_SLICE)
+        reader.keys(from, &due, DUE_SLICE)
     }
 
     /// The entries that are due, if all of them are known. Work that is done in slices leaves its
@@ -149,7 +149,7 @@ mod tests {
         fn look(&mut self) -> Vec<Bytes> {
             let reader = self.state.reader();
             let (since, now) = (self.since, self.now);
-            let found = self.ahead.look(&reader, since, now).unwrap();
+            let found = self.ahead.look(&reader, &keys::due_from(since), now).unwrap();
             found.into_iter().filter(|key| self.there.contains(key)).collect()
         }
 
@@ -158,7 +158,7 @@ mod tests {
             loop {
                 let reader = self.state.reader();
                 let (since, now) = (self.since, self.now);
-                let found = self.ahead.look(&reader, since, now).unwrap();
+                let found = self.ahead.look(&reader, &keys::due_from(since), now).unwrap();
                 if found.is_empty() {
                     self.since = now;
                     return self.ahead.next(&reader, now).unwrap();

@@ -241,3 +241,25 @@ fn a_timer_waits_for_somebody_who_waits_although_it_lets_something_happen() {
     let taken = world.partition.take().expect("a batch");
     assert!(taken.effects.iter().any(|it| matches!(it, Effect::Tell(told) if told.attempt == 2)));
 }
+
+#[test]
+fn a_timer_is_not_early_because_the_clock_was_set_back() {
+    let mut world = World::new();
+    world.create();
+    let subscription = world.subscribe();
+    world.append();
+    let consumer = ConsumerKey { subscription, path: Some(world.path.clone()) };
+    let told = Told { consumer: consumer.clone(), epoch: 1, attempt: 1 };
+    let ended = Ended { told, answer: Ending::Failed, error: Some("refused".into()) };
+    world.submit(&Command::Ended(vec![ended]));
+    let retry = world.entry(|due| matches!(due, Due::Consumer(_)));
+    let (key, _) = retry.expect("it is tried again");
+    world.partition.take().expect("a batch");
+    // It was seen to be due, and then the clock went back by a moment.
+    world.now = Millis(keys::parse_due(&key).expect("an entry").0.0 - 5);
+    world.submit(&Command::Timer { key, consumer, in_flight: Vec::new() });
+    let taken = world.partition.take().expect("a batch");
+    assert!(taken.effects.iter().any(|it| matches!(it, Effect::Tell(told) if told.attempt == 2)));
+    let next = world.entry(|due| matches!(due, Due::Consumer(_)));
+    assert!(next.is_some(), "it has an entry for what comes next");
+}
