@@ -199,13 +199,24 @@ pub enum Input {
     },
 }
 
+/// What an attempt said of a stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Announced {
+    /// Where.
+    pub path: StreamPath,
+    /// Which incarnation: of one that took its place nothing was said.
+    pub stream: Option<StreamId>,
+    /// Where it ended.
+    pub tail: Offset,
+}
+
 /// How an attempt ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// Somebody is at work.
     Accepted,
     /// Everything is done already. Holds what the attempt had announced.
-    Done(Vec<(StreamPath, Offset)>),
+    Done(Vec<Announced>),
     /// Nobody was reached, or refused.
     Failed,
 }
@@ -245,6 +256,12 @@ pub enum Rejected {
     )]
     InvalidOffset {
         /// The stream it was given for.
+        path: Arc<str>,
+    },
+    /// Somebody else has acknowledged what it worked on.
+    #[error("{path}: another handler has come further since this work began; drop the work")]
+    Overtaken {
+        /// The stream.
         path: Arc<str>,
     },
     /// Somebody else has the lease.
@@ -393,7 +410,8 @@ impl Step {
     fn wake_time(&self, given: &Given<'_>, since: Millis) -> Millis {
         let policy = given.policy;
         let last = self.consumer.woken_at;
-        let spaced = last.map_or(Millis(0), |last| last + policy.min_interval_ms);
+        // A clock that was set back does not make anybody wait.
+        let spaced = last.map_or(Millis(0), |last| last.min(given.now) + policy.min_interval_ms);
         let Some(max_delay) = policy.max_delay_ms else {
             return spaced;
         };

@@ -7,6 +7,7 @@ use reveille_core::consumer::WakeId;
 use reveille_core::delivery::hook::Hook;
 use reveille_core::delivery::id::DeliveryId;
 use reveille_core::signature::Ed25519Key;
+use reveille_core::stream::StreamId;
 use reveille_core::subscription::Subscription;
 use reveille_core::{Millis, Offset, StreamPath};
 
@@ -40,6 +41,8 @@ pub struct Notice {
 pub struct NoticeStream {
     /// Where.
     pub path: StreamPath,
+    /// Which incarnation is followed; `None` while there is none.
+    pub stream: Option<StreamId>,
     /// How far it is processed.
     pub acked: Option<Offset>,
     /// Where it ends; `None` if there is no such stream.

@@ -10,7 +10,7 @@ use reveille_core::stream::Head;
 use reveille_core::subscription::{Subscription, SubscriptionId};
 use reveille_core::{Offset, StreamPath, Tenant};
 use reveille_store::keys::{self, ConsumerKey};
-use reveille_store::record::{self, Enrolled};
+use reveille_store::record::{self, Enrolled, Linked};
 use reveille_store::state::Reader;
 
 use crate::committer::Shared;
@@ -236,7 +236,10 @@ fn webhooks(
         None => {
             let (acked, missed) = processed(reader, subscription, head)?;
             let (path, tail) = (path.clone(), Some(head.tail));
-            (vec![NoticeStream { path, acked, tail, explicit: false }], missed)
+            (
+                vec![NoticeStream { path, stream: Some(head.id), acked, tail, explicit: false }],
+                missed,
+            )
         }
     };
     let (subscription, path) = (subscription.clone(), Some(path.clone()));
@@ -281,7 +284,8 @@ fn leases(
         let head = reading::head(reader, &subscription.tenant, &path)?;
         let head = head.filter(|head| !head.soft_deleted && linked.stream == Some(head.id));
         let (acked, tail) = (linked.acked, head.map(|head| head.tail));
-        streams.push(NoticeStream { path, acked, tail, explicit: linked.explicit });
+        let Linked { stream, explicit, .. } = linked;
+        streams.push(NoticeStream { path, stream, acked, tail, explicit });
     }
     let (subscription, awaits_turn) = (subscription.clone(), false);
     Ok(ConsumerItem { subscription, path: None, enrolled, streams, more_streams, awaits_turn })

@@ -8,7 +8,7 @@ mod reports;
 
 use std::sync::Arc;
 
-use reveille_core::consumer::{Answer as Ending, Dialect, Phase, Stage};
+use reveille_core::consumer::{Announced, Answer as Ending, Dialect, Phase, Stage};
 use reveille_core::delivery::hook::{Hook, HookId};
 use reveille_core::subscription::{Subscription, SubscriptionId, Target, Timings};
 use reveille_core::trace::Trace;
@@ -16,7 +16,7 @@ use reveille_core::{Millis, Offset, StreamPath, Tenant};
 use reveille_deliver::courier::{Answer, Courier, Request, SendError};
 use reveille_deliver::destination::{Destination, DestinationError, Rules};
 use reveille_store::keys::{self, ConsumerKey};
-use reveille_store::record::{self, Enrolled};
+use reveille_store::record::{self, Enrolled, Linked};
 use reveille_store::state::Reader;
 
 use crate::command::Command;
@@ -421,9 +421,12 @@ pub fn current(
 }
 
 /// What a notice announces: streams with work, and where they end.
-pub fn announced(streams: &[NoticeStream]) -> Vec<(StreamPath, Offset)> {
+pub fn announced(streams: &[NoticeStream]) -> Vec<Announced> {
     let pending = streams.iter().filter(|it| it.is_pending());
-    pending.filter_map(|it| Some((it.path.clone(), it.tail?))).collect()
+    let announced = |it: &NoticeStream| {
+        Some(Announced { path: it.path.clone(), stream: it.stream, tail: it.tail? })
+    };
+    pending.filter_map(announced).collect()
 }
 
 /// A consumer as it is kept.
@@ -465,7 +468,7 @@ pub fn streams(
             for link in &enrolled.consumer.links {
                 let (path, acked) = (link.path.clone(), link.acked);
                 let tail = tail(&path, link.stream)?;
-                found.push(NoticeStream { path, acked, tail, explicit: true });
+                found.push(NoticeStream { path, stream: link.stream, acked, tail, explicit: true });
             }
         }
         Dialect::Leases => {
@@ -475,8 +478,8 @@ pub fn streams(
                 let linked = record::decode_link(&value)
                     .map_err(|error| Failure::Damaged(error.to_string()))?;
                 let tail = tail(&path, linked.stream)?;
-                let (acked, explicit) = (linked.acked, linked.explicit);
-                found.push(NoticeStream { path, acked, tail, explicit });
+                let Linked { stream, acked, explicit } = linked;
+                found.push(NoticeStream { path, stream, acked, tail, explicit });
             }
         }
     }

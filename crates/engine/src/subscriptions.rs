@@ -349,7 +349,11 @@ fn current_epoch(failure: &Failure, claims: &Claims) -> Option<u64> {
         Failure::Refused(Refused::Consumer(Rejected::StaleEpoch { current, .. })) => Some(*current),
         Failure::Refused(Refused::TokenExpired { epoch }) => Some(*epoch),
         Failure::Refused(
-            Refused::Consumer(Rejected::AlreadyClaimed | Rejected::InvalidOffset { .. })
+            Refused::Consumer(
+                Rejected::AlreadyClaimed
+                | Rejected::Overtaken { .. }
+                | Rejected::InvalidOffset { .. },
+            )
             | Refused::Append { .. },
         ) => Some(claims.epoch),
         _ => None,

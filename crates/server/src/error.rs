@@ -243,9 +243,9 @@ fn refused_meaning(refused: &Refused) -> (StatusCode, &'static str) {
         Refused::NoDeadLetter => events::NO_DEAD_LETTER,
         Refused::Consumer(rejected) => match rejected {
             consumer::Rejected::InvalidOffset { .. } => (StatusCode::CONFLICT, "INVALID_OFFSET"),
-            consumer::Rejected::Held { .. } | consumer::Rejected::AlreadyClaimed => {
-                (StatusCode::CONFLICT, "ALREADY_CLAIMED")
-            }
+            consumer::Rejected::Held { .. }
+            | consumer::Rejected::AlreadyClaimed
+            | consumer::Rejected::Overtaken { .. } => (StatusCode::CONFLICT, "ALREADY_CLAIMED"),
             consumer::Rejected::NoPendingWork => (StatusCode::CONFLICT, "NO_PENDING_WORK"),
             consumer::Rejected::TooManyLinks { .. } => (StatusCode::BAD_REQUEST, "INVALID_REQUEST"),
             consumer::Rejected::StaleEpoch { .. } | consumer::Rejected::Fenced => {

@@ -88,10 +88,14 @@ impl Wakes {
                 12 => Some(None),
                 _ => None,
             };
-            acks.push(Ack { path: path.as_str().into(), offset: to });
+            acks.push(Ack { path: path.as_str().into(), offset: to, from: None });
         }
         if !self.base.honest && self.base.random.one_in(16) {
-            acks.push(Ack { path: "/nowhere".into(), offset: Some(Some(Offset::new(3))) });
+            acks.push(Ack {
+                path: "/nowhere".into(),
+                offset: Some(Some(Offset::new(3))),
+                from: None,
+            });
         }
         acks
     }

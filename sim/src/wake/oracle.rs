@@ -219,7 +219,6 @@ impl Wakes {
         let good = at_work
             && claims.subscription == subscription.id.0
             && claims.epoch == generation
-            && self.base.now < claims.expires_at
             && generation == epoch
             && wake_id.is_ok_and(|claimed| Some(claimed) == wake);
         let exactly = if good && acks > 0 { None } else { Some(good) };

@@ -1,8 +1,8 @@
 //! What the answer to a webhook means for the consumer that it woke.
 
-use super::{Answer, Consumer, Dialect, Given, Gone, Phase, Stage, Step, SyncDone, WakeBy};
-use crate::offset::Offset;
-use crate::path::StreamPath;
+use super::{
+    Announced, Answer, Consumer, Dialect, Given, Gone, Phase, Stage, Step, SyncDone, WakeBy,
+};
 
 impl Step {
     /// Answers of wakes that are over, or of attempts that were given up, change nothing.
@@ -69,15 +69,14 @@ impl Step {
 }
 
 impl Consumer {
-    fn acknowledge_all(&mut self, given: &Given<'_>, announced: &[(StreamPath, Offset)]) {
+    fn acknowledge_all(&mut self, given: &Given<'_>, announced: &[Announced]) {
         for link in &mut self.links {
             let tail = (given.tail)(link);
             let to = match given.policy.sync_done {
                 SyncDone::Tail => tail,
                 SyncDone::Snapshot => {
-                    let announced = announced.iter().find(|(path, _)| *path == link.path);
-                    // A stream that began anew meanwhile is shorter than what was announced.
-                    announced.map(|(_, to)| *to).min(tail)
+                    let same = |it: &&Announced| it.path == link.path && it.stream == link.stream;
+                    announced.iter().find(same).map(|it| it.tail).min(tail)
                 }
             };
             link.acked = link.acked.max(to);

@@ -35,6 +35,8 @@ pub struct Ack {
     pub path: Arc<str>,
     /// The place; none for something that is no offset. `Some(None)` is `-1`.
     pub offset: Option<Option<Offset>>,
+    /// Where the work on it began, if that was said: somebody else may have been there since.
+    pub from: Option<Option<Offset>>,
 }
 
 impl Step {
@@ -119,6 +121,10 @@ impl Consumer {
             let backwards = to.is_none() || to < link.acked;
             if to > (given.tail)(link) || (strict && backwards) {
                 return Err(refused());
+            }
+            // One that brings nothing new is a repetition, and holds.
+            if to > link.acked && ack.from.is_some_and(|from| from != link.acked) {
+                return Err(Rejected::Overtaken { path: ack.path.clone() });
             }
             link.acked = link.acked.max(to);
         }

@@ -5,6 +5,10 @@ use std::collections::BTreeMap;
 
 use super::*;
 
+fn announced(tail: u64) -> Announced {
+    Announced { path: path("/a"), stream: Some(StreamId(1)), tail: Offset::new(tail) }
+}
+
 fn path(text: &str) -> StreamPath {
     StreamPath::parse(text).unwrap()
 }
@@ -83,9 +87,11 @@ impl Bench {
     }
 
     fn report(&mut self, acks: &[(&str, u64)], done: bool) -> Result<(), Rejected> {
-        let acks = acks
-            .iter()
-            .map(|(path, to)| Ack { path: (*path).into(), offset: Some(Some(Offset::new(*to))) });
+        let acks = acks.iter().map(|(path, to)| Ack {
+            path: (*path).into(),
+            offset: Some(Some(Offset::new(*to))),
+            from: None,
+        });
         let wake_id = self.consumer.wake_id.map(Ok);
         let epoch = self.consumer.epoch;
         let acks = acks.collect();
@@ -171,6 +177,25 @@ fn a_bad_ack_changes_nothing_and_s4_an_old_one_is_nothing() {
 }
 
 #[test]
+fn of_two_handlers_of_one_wake_the_slower_is_told_that_it_was_overtaken() {
+    let report = |bench: &mut Bench, from: Option<u64>, to: u64| {
+        let (offset, from) = (Some(Some(Offset::new(to))), Some(from.map(Offset::new)));
+        let (epoch, acks) = (1, vec![Ack { path: "/a".into(), offset, from }]);
+        bench.step(Input::Callback(Callback { epoch, acks, ..Callback::default() }))
+    };
+    let mut bench = Bench::new(policy());
+    bench.append("/a", 4);
+    report(&mut bench, None, 2).unwrap();
+    let overtaken = Err(Rejected::Overtaken { path: "/a".into() });
+    assert_eq!(report(&mut bench, None, 4), overtaken);
+    assert_eq!(bench.consumer.links[0].acked, Some(Offset::new(2)));
+    // Repeated because its answer was lost, a report is heard.
+    report(&mut bench, None, 2).unwrap();
+    report(&mut bench, Some(2), 4).unwrap();
+    assert_eq!(bench.consumer.links[0].acked, Some(Offset::new(4)));
+}
+
+#[test]
 fn an_unanswered_attempt_is_repeated_with_the_same_wake() {
     let mut bench = Bench::new(policy());
     bench.append("/a", 1);
@@ -223,14 +248,14 @@ fn synchronous_done_acknowledges_the_tail_or_what_was_announced() {
     let mut bench = Bench::new(policy());
     bench.append("/a", 1);
     bench.append("/a", 2);
-    bench.answer(Answer::Done(vec![(path("/a"), Offset::new(1))]));
+    bench.answer(Answer::Done(vec![announced(1)]));
     assert!(bench.is_idle());
     assert_eq!(bench.consumer.links[0].acked, Some(Offset::new(2)));
 
     let mut bench = Bench::new(Policy { sync_done: SyncDone::Snapshot, ..policy() });
     bench.append("/a", 1);
     bench.append("/a", 2);
-    bench.answer(Answer::Done(vec![(path("/a"), Offset::new(1))]));
+    bench.answer(Answer::Done(vec![announced(1)]));
     assert_eq!(bench.told, [(1, 1), (2, 1)]);
     assert_eq!(bench.consumer.links[0].acked, Some(Offset::new(1)));
 }
@@ -369,4 +394,14 @@ fn work_is_claimed_by_one_and_given_back() {
     assert_eq!(bench.step(Input::Release { epoch, wake_id }), Err(Rejected::Fenced));
     bench.timer(30_000);
     assert_eq!(bench.consumer.epoch, 3);
+}
+
+#[test]
+fn done_says_nothing_of_a_stream_that_took_the_place_of_the_announced_one() {
+    let mut bench = Bench::new(Policy { sync_done: SyncDone::Snapshot, ..policy() });
+    bench.append("/a", 1);
+    bench.consumer.links[0].stream = Some(StreamId(99));
+    bench.answer(Answer::Done(vec![announced(1)]));
+    assert_eq!(bench.consumer.links[0].acked, None);
+    assert_eq!(bench.told, [(1, 1), (2, 1)], "it is told of the new one");
 }

@@ -15,6 +15,15 @@ impl Step {
                     self.consumer.pending_since = None;
                 }
             }
+            // Whatever there was to do has gone with its stream.
+            Phase::Waking { stage: Stage::Paused { until }, .. }
+                if until <= now
+                    && given.policy.dialect == Dialect::Leases
+                    && !self.consumer.is_pending(given) =>
+            {
+                self.consumer.failing_since = None;
+                self.rest(given);
+            }
             Phase::Waking { attempt, stage: Stage::Paused { until } } if until <= now => {
                 self.tell(given, attempt.saturating_add(1));
             }

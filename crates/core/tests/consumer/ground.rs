@@ -1,6 +1,8 @@
 //! The ground that a consumer stands on in these tests: what its steps are given, and who steps.
 
-use reveille_core::consumer::{Consumer, Given, Input, Link, Policy, Rejected, Step, WakeId};
+use reveille_core::consumer::{
+    Announced, Consumer, Given, Input, Link, Policy, Rejected, Step, WakeId,
+};
 use reveille_core::{Millis, Offset, StreamPath};
 
 /// Whatever claims to be the consumer's law: the real one, or one that is broken on purpose.
@@ -52,8 +54,11 @@ impl Ground<'_> {
     }
 
     /// What an attempt that is made now announces.
-    pub(crate) fn announced(&self, consumer: &Consumer) -> Vec<(StreamPath, Offset)> {
-        let tails = consumer.links.iter().map(|link| (link.path.clone(), self.tail(&link.path)));
-        tails.filter_map(|(path, tail)| Some((path, tail?))).collect()
+    pub(crate) fn announced(&self, consumer: &Consumer) -> Vec<Announced> {
+        let announced = |link: &Link| {
+            let (path, stream) = (link.path.clone(), link.stream);
+            Some(Announced { tail: self.tail(&path)?, path, stream })
+        };
+        consumer.links.iter().filter_map(announced).collect()
     }
 }

@@ -5,8 +5,8 @@
 
 use reveille_core::Millis;
 use reveille_core::consumer::{
-    Answer, Callback, Consumer, Dialect, Effect, Gone, Input, Phase, Policy, Rejected, Stage, Step,
-    SyncDone, WakeBy,
+    Announced, Answer, Callback, Consumer, Dialect, Effect, Gone, Input, Phase, Policy, Rejected,
+    Stage, Step, SyncDone, WakeBy,
 };
 
 use crate::ground::Ground;
@@ -173,8 +173,11 @@ impl Law<'_> {
         let forgiven = after.failing_since.is_none() || is_gone(after);
         ensure(!alive || forgiven, "a sign of life ends the failure")?;
         if *self.input == (Input::Timer { in_flight: false }) {
-            let same = after.failing_since == before.failing_since && !is_gone(after);
-            ensure(same || is_gone(before), "what was never sent is nobody's failure")?;
+            // Who has nothing left to be told of fails at nothing.
+            let ended = after.failing_since.is_none() && after.deadline().is_none();
+            let same = after.failing_since == before.failing_since || ended;
+            let lives = same && !is_gone(after);
+            ensure(lives || is_gone(before), "what was never sent is nobody's failure")?;
         }
         if is_gone(before) || !is_gone(after) {
             return Ok(());
@@ -231,8 +234,8 @@ impl Law<'_> {
         for link in self.after.links.iter().filter(|_| snapshot) {
             let old = self.before.links.iter().find(|old| old.path == link.path);
             let moved = old.is_none_or(|old| old.acked != link.acked);
-            let named =
-                announced.iter().any(|(path, to)| *path == link.path && Some(*to) >= link.acked);
+            let same = |it: &Announced| it.path == link.path && it.stream == link.stream;
+            let named = announced.iter().any(|it| same(it) && Some(it.tail) >= link.acked);
             ensure(!moved || named, "a snapshot acknowledges what was announced, and no more")?;
         }
         Ok(())

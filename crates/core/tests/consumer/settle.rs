@@ -98,7 +98,11 @@ fn answer(ground: &Ground<'_>, consumer: &Consumer, way: Way) -> Input {
 /// The report of a consumer that has read everything there is.
 pub(crate) fn all_done(ground: &Ground<'_>, consumer: &Consumer) -> Input {
     let all = ground.announced(consumer).into_iter();
-    let acks = all.map(|(path, to)| Ack { path: path.as_str().into(), offset: Some(Some(to)) });
+    let acks = all.map(|it| Ack {
+        path: it.path.as_str().into(),
+        offset: Some(Some(it.tail)),
+        from: None,
+    });
     let acks = acks.collect();
     let wake_id = consumer.wake_id.map(Ok);
     let epoch = consumer.epoch;

@@ -10,8 +10,8 @@
 //! step all moments in the state are set back to where they began, so that the world is finite.
 
 use reveille_core::consumer::{
-    Ack, Answer, Callback, Consumer, Gone, Input, Link, Phase, Policy, Rejected, Stage, Step,
-    SyncDone, WakeBy, WakeId,
+    Ack, Announced, Answer, Callback, Consumer, Gone, Input, Link, Phase, Policy, Rejected, Stage,
+    Step, SyncDone, WakeBy, WakeId,
 };
 use reveille_core::stream::StreamId;
 use reveille_core::{Millis, Offset, StreamPath};
@@ -44,7 +44,7 @@ pub(crate) struct Rules {
 pub(crate) struct Attempt {
     epoch: u64,
     attempt: u32,
-    announced: Vec<(StreamPath, Offset)>,
+    announced: Vec<Announced>,
 }
 
 /// A consumer with what surrounds it.
@@ -287,7 +287,8 @@ fn said(ground: &Ground<'_>, consumer: &Consumer, report: Report) -> Callback {
         Report::All => usize::MAX,
         Report::Alive | Report::Over | Report::Leave => 0,
     };
-    let ack = |link: &Link| Ack { path: link.path.as_str().into(), offset: Some(next(link)) };
+    let ack =
+        |link: &Link| Ack { path: link.path.as_str().into(), offset: Some(next(link)), from: None };
     let leave = consumer.links.iter().filter(|_| report == Report::Leave);
     Callback {
         acks: new.take(limit).map(ack).collect(),
@@ -361,7 +362,7 @@ impl Place {
         for made in &self.in_flight {
             // The lengths of the parts differ; nothing else is that large.
             key.extend([0xfe, small(made.epoch), small(made.attempt)]);
-            key.extend(made.announced.iter().map(|(_, to)| small(to.position())));
+            key.extend(made.announced.iter().map(|it| small(it.tail.position())));
         }
         key
     }

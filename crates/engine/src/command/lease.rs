@@ -361,7 +361,8 @@ fn settle(
         && matches!(phase, Phase::Waking { .. })
         && let Target::Pull(wake_stream) = &subscription.asked.target
     {
-        announce(txn, subscription, wake_stream, *epoch, cause)?;
+        let some = || enrolled.marked.as_ref().and_then(|few| few.first());
+        announce(txn, subscription, wake_stream, *epoch, cause.or_else(some))?;
     }
     let same = match stored {
         Some(stored) => *stored == enrolled,
@@ -412,7 +413,7 @@ pub(super) fn moved(
     }
     let named: Vec<StreamPath> = match input {
         Input::Answered { answer: reveille_core::consumer::Answer::Done(announced), .. } => {
-            announced.iter().map(|(path, _)| path.clone()).collect()
+            announced.iter().map(|it| it.path.clone()).collect()
         }
         _ => Vec::new(),
     };
@@ -461,7 +462,7 @@ pub(super) fn decide(
     let (input, named) = match request {
         LeaseRequest::Claim { worker } => (Input::Claim { worker: worker.clone() }, Vec::new()),
         LeaseRequest::Report { claims, generation, wake_id, acks, done } => {
-            if !is_entitled(claims, &subscription, *generation, txn.now()) {
+            if !is_entitled(claims, &subscription, *generation) {
                 return Ok(Err(fenced()));
             }
             let named = acks.iter().filter_map(|ack| StreamPath::parse(&ack.path).ok()).collect();
@@ -475,7 +476,7 @@ pub(super) fn decide(
             (Input::Callback(callback), named)
         }
         LeaseRequest::Release { claims, generation, wake_id } => {
-            let entitled = is_entitled(claims, &subscription, *generation, txn.now());
+            let entitled = is_entitled(claims, &subscription, *generation);
             let (true, Ok(wake_id)) = (entitled, *wake_id) else {
                 return Ok(Err(fenced()));
             };
@@ -491,10 +492,9 @@ pub(super) fn decide(
     Ok(Ok(answer))
 }
 
-fn is_entitled(claims: &Claims, subscription: &Subscription, generation: u64, now: Millis) -> bool {
-    claims.subscription == subscription.id.0
-        && claims.epoch == generation
-        && !claims.is_expired(now)
+/// A token is good for as long as the lease that it came with: signs of life keep both.
+fn is_entitled(claims: &Claims, subscription: &Subscription, generation: u64) -> bool {
+    claims.subscription == subscription.id.0 && claims.epoch == generation
 }
 
 fn answer(

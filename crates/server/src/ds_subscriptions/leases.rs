@@ -4,11 +4,11 @@ use http::header::AUTHORIZATION;
 use http::request::Parts;
 use http::{HeaderMap, Request, StatusCode};
 use hyper::body::Incoming;
-use reveille_core::Tenant;
-use reveille_core::consumer::{Ack, ClaimedWake};
+use reveille_core::consumer::{Ack, ClaimedWake, Rejected};
 use reveille_core::subscription::{STREAM_ROOT, Subscription, Target};
 use reveille_core::token::Claims;
-use reveille_engine::Refused;
+use reveille_core::{Millis, Tenant};
+use reveille_engine::{Failure, Refused};
 use serde_json::json;
 
 use super::{body_of, find};
@@ -81,11 +81,13 @@ pub(super) async fn release(
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
     let (parts, body) = request.into_parts();
-    let claims = good(server, holder(server, whose, id, &parts.headers)?)?;
+    let claims = good(holder(server, whose, id, &parts.headers)?)?;
     let body = body_of(server, &parts, body).await?;
     let body = fields::object(&body.bytes).map_err(Error::Subscription)?;
     let (generation, wake_id) = wake(&Fields(&body)).map_err(Error::Subscription)?;
-    server.engine.release(claims, generation, wake_id).await?;
+    let expires_at = claims.expires_at;
+    let released = server.engine.release(claims, generation, wake_id).await;
+    released.map_err(|failure| refused(server, expires_at, failure))?;
     Ok(reply::status(StatusCode::NO_CONTENT))
 }
 
@@ -95,14 +97,16 @@ async fn report(
     parts: &Parts,
     body: Incoming,
 ) -> Result<Reply, Error> {
-    let claims = good(server, claims)?;
+    let claims = good(claims)?;
     let body = body_of(server, parts, body).await?;
     let body = fields::object(&body.bytes).map_err(Error::Subscription)?;
     let fields = Fields(&body);
     let (generation, wake_id) = wake(&fields).map_err(Error::Subscription)?;
     let acks = acks(&fields).map_err(Error::Subscription)?;
     let done = fields.flag("done").map_err(Error::Subscription)?;
-    let next_wake = server.engine.lease_report(claims, generation, wake_id, acks, done).await?;
+    let expires_at = claims.expires_at;
+    let reported = server.engine.lease_report(claims, generation, wake_id, acks, done).await;
+    let next_wake = reported.map_err(|failure| refused(server, expires_at, failure))?;
     Ok(reply::json(StatusCode::OK, &json!({ "ok": true, "next_wake": next_wake })))
 }
 
@@ -137,13 +141,19 @@ fn shown(
     Ok((claims, subscription))
 }
 
-/// What the token says, if it is good for anything.
-fn good(server: &Server, claims: Option<Claims>) -> Result<Claims, Error> {
-    let claims = claims.ok_or(Refused::TokenInvalid)?;
-    if claims.is_expired(server.engine.clock().now()) {
-        return Err(Error::LeaseTokenExpired);
+/// What the token says, if it is one.
+fn good(claims: Option<Claims>) -> Result<Claims, Error> {
+    claims.ok_or_else(|| Refused::TokenInvalid.into())
+}
+
+/// Why the holder of a token was turned away. One that holds its lease is not, however old the
+/// token is; who does not, and comes late, is told that it is too late.
+fn refused(server: &Server, expires_at: Millis, failure: Failure) -> Error {
+    let fenced = Failure::Refused(Refused::Consumer(Rejected::Fenced));
+    if failure == fenced && expires_at <= server.engine.clock().now() {
+        return Error::LeaseTokenExpired;
     }
-    Ok(claims)
+    failure.into()
 }
 
 fn pulled(subscription: &Subscription) -> Result<(), Error> {

@@ -216,9 +216,10 @@ fn meaning(refused: &Refused) -> (StatusCode, &'static str) {
         Refused::TokenExpired { .. } => (StatusCode::UNAUTHORIZED, "TOKEN_EXPIRED"),
         Refused::Consumer(rejected) => match rejected {
             Rejected::StaleEpoch { .. } | Rejected::Fenced => (CONFLICT, "STALE_EPOCH"),
-            Rejected::AlreadyClaimed | Rejected::Held { .. } | Rejected::NoPendingWork => {
-                (CONFLICT, "ALREADY_CLAIMED")
-            }
+            Rejected::AlreadyClaimed
+            | Rejected::Overtaken { .. }
+            | Rejected::Held { .. }
+            | Rejected::NoPendingWork => (CONFLICT, "ALREADY_CLAIMED"),
             Rejected::InvalidOffset { .. } => (CONFLICT, "INVALID_OFFSET"),
             Rejected::TooManyLinks { .. } => (StatusCode::BAD_REQUEST, "INVALID_REQUEST"),
             Rejected::Gone => (StatusCode::GONE, "CONSUMER_GONE"),

@@ -91,7 +91,7 @@ impl<'a> Fields<'a> {
             let (Some(stream), Some(offset)) = (fields.text(key)?, fields.text("offset")?) else {
                 return Err(wrong());
             };
-            Ok(Ack { path: Arc::from(path(stream)), offset: offset_of(offset) })
+            Ok(Ack { path: Arc::from(path(stream)), offset: offset_of(offset), from: None })
         };
         self.list("acks")?.iter().map(read).collect()
     }

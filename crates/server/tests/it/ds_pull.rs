@@ -87,6 +87,7 @@ async fn ds_work_that_is_given_back_is_announced_again() {
         .map(|event| event["generation"].clone())
         .collect();
     assert_eq!(generations, [1, 2]);
+    assert_eq!(announced(&server, "wake/pool").await[1]["stream"], "events/a");
     let wake = claim(&server, "w2").await.expect(200).json();
     assert_eq!(wake["generation"], 2);
 }
@@ -179,5 +180,33 @@ async fn ds_a_claim_outlives_the_server() {
     assert_eq!(wake["generation"], 2);
     assert_eq!(wake["streams"][0]["acked_offset"], tail);
     assert_eq!(announced(&server, "wake/pool").await.len(), 2);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ds_a_stream_that_many_follow_by_name_takes_appends_when_nothing_is_in_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Setup::default().start_in(directory.path()).await;
+    server.ds_stream("x").await;
+    for number in 0..80 {
+        let wake_stream = format!("wake/none-{number}");
+        let body = json!({
+            "type": "pull-wake", "streams": ["x"], "wake_stream": wake_stream, "lease_ttl_ms": 1000,
+        });
+        server.ds_put(&format!("p{number}"), &body).await.expect(201);
+    }
+    server.stop().await;
+
+    // Each of them was asked for by itself, twice: the limit of questions was the stream's end.
+    let server = Setup::default().start_in(directory.path()).await;
+    server.ds_append("x").await;
+    for number in [0, 79] {
+        let body = json!({ "worker": "w" });
+        eventually("work to be there", async || {
+            let answer = server.ds_post(&format!("p{number}/claim"), None, &body).await;
+            (answer.status() == 200).then_some(())
+        })
+        .await;
+    }
     server.stop().await;
 }

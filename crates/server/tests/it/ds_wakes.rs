@@ -120,12 +120,12 @@ async fn ds_only_the_subscriptions_own_token_is_good() {
     let basic = [("authorization", "Basic eDp5")];
     let answer = server.ask("POST", &ds::at("s/callback"), &basic, b"{}").await;
     refused(answer, 401, "TOKEN_INVALID");
-    // Signs of life keep the lease, not the token.
-    for _ in 0..10 {
+    // Signs of life keep the lease, and with it the token, for longer than it was made for.
+    for _ in 0..20 {
         clock.advance(999);
         report(&server, &wake, &[], false).await.expect(200);
     }
-    clock.advance(10);
+    clock.advance(1_001);
     refused(report(&server, &wake, &[], false).await, 401, "TOKEN_EXPIRED");
 }
 
@@ -319,4 +319,39 @@ async fn ds_a_planned_attempt_outlives_the_server() {
     clock.advance(1_200);
     assert_eq!(woken(&mut endpoint).await["wake_id"], wake_id);
     server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ds_done_says_nothing_of_a_stream_that_was_made_again_meanwhile() {
+    let (_clock, server, mut endpoint) = on_clock().await;
+    server.ds_webhook("s", "events/*", &endpoint.url).await;
+    server.ds_stream("events/a").await;
+    let call = endpoint.call().await;
+    server.delete("/v1/stream/events/a").await.expect(204);
+    let tail = server.ds_stream("events/a").await;
+    call.answer(200, r#"{"done":true}"#);
+    let wake = woken(&mut endpoint).await;
+    assert_eq!(wake["streams"][0]["acked_offset"], "-1");
+    assert_eq!(wake["streams"][0]["tail_offset"], tail);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ds_an_endpoint_that_fails_is_not_called_for_a_stream_that_is_gone() {
+    let (clock, server, mut endpoint) = on_clock().await;
+    server.ds_webhook("s", "events/*", &endpoint.url).await;
+    server.ds_stream("events/a").await;
+    endpoint.call().await.answer(500, "");
+    eventually("the attempt to have failed", async || {
+        (server.ds_get("s").await["status"] == "failed").then_some(())
+    })
+    .await;
+    server.delete("/v1/stream/events/a").await.expect(204);
+    clock.advance(2_000);
+    eventually("nothing to be left to do", async || {
+        (server.ds_get("s").await["status"] == "active").then_some(())
+    })
+    .await;
+    assert!(endpoint.is_quiet());
+    server.ds_stream("events/b").await;
+    assert_eq!(woken(&mut endpoint).await["generation"], 2);
 }
