@@ -127,8 +127,8 @@ impl<'a> Txn<'a> {
         &self.given.registry.hooks
     }
 
-    /// What memory knows of hooks may not be durable yet: the answer waits for it.
-    pub(crate) fn rests_on_hooks(&mut self) {
+    /// What memory knows of subscriptions and hooks may not be durable yet: the answer waits for it.
+    pub(crate) fn rests_on_registry(&mut self) {
         self.saw_pending = true;
     }
 
@@ -390,7 +390,9 @@ impl<'a> Txn<'a> {
     fn forget_consumers(&mut self, tenant: &Tenant, path: &StreamPath, head: &Head) {
         let told = self.registry().is_matched(tenant, path);
         if (told || head.followed) && !head.soft_deleted {
-            let at = self.now() + self.timings().token_ttl_ms;
+            // Neither a token nor an answer that is under way may meet a record that begins anew.
+            let Timings { token_ttl_ms, webhook_timeout_ms, .. } = *self.timings();
+            let at = self.now() + token_ttl_ms.max(webhook_timeout_ms);
             self.set_due(at, &Due::Forget(tenant.clone(), path.clone(), head.id));
         }
     }

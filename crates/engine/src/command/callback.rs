@@ -59,6 +59,7 @@ pub struct Standing {
 pub(super) fn decide(txn: &mut Txn<'_>, report: &Report) -> Decided {
     let key = &report.consumer;
     let Some(present) = consumer::present(txn, key)? else {
+        txn.rests_on_registry();
         return Ok(Err(refused(Rejected::Gone)));
     };
     let Present { subscription, mut enrolled, tails } = present;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use reveille_core::consumer::{
-    Answer as Ending, Consumer, Dialect, Effect as Consequence, Given, Input, Link, Rejected,
-    WakeBy, WakeId,
+    Answer as Ending, Consumer, Dialect, Effect as Consequence, Given, Input, Link, Phase,
+    Rejected, Stage, WakeBy, WakeId,
 };
 use reveille_core::stream::Head;
 use reveille_core::subscription::Subscription;
-use reveille_core::{Offset, StreamPath, Tenant};
+use reveille_core::{Millis, Offset, StreamPath, Tenant};
 use reveille_store::keys::{self, ConsumerKey, Due};
 use reveille_store::record::{self, Enrolled};
 
@@ -378,6 +378,15 @@ pub(super) fn note_error(
     }
 }
 
+/// What is wrong with an endpoint that leaves a request open. Whether the attempt has failed is not
+/// known yet.
+pub(super) const UNANSWERED: &str = "no answer so far";
+
+/// Whether the consumer was told and should have answered by now.
+pub(super) fn is_overdue(consumer: &Consumer, now: Millis) -> bool {
+    matches!(consumer.phase, Phase::Waking { stage: Stage::Sent { until }, .. } if until <= now)
+}
+
 /// A consumer's time has come, perhaps.
 pub(super) fn timer(
     txn: &mut Txn<'_>,
@@ -403,6 +412,9 @@ pub(super) fn timer(
         let consumer = &enrolled.consumer;
         enrolled.consumer = step(txn, &subscription, key, consumer, &tails, false, &input)
             .expect("a timer is never refused");
+        if in_flight && is_overdue(&before.consumer, txn.now()) {
+            enrolled.last_error = Some((txn.now(), UNANSWERED.into()));
+        }
         txn.keep(key, Some(&before), enrolled);
     } else if txn.registry().get(key.subscription).is_some()
         && txn.consumer(key)?.is_some_and(|left| left.timer_at == fired)

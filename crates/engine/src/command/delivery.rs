@@ -270,7 +270,7 @@ fn advance_from(
 
 /// Attempts were answered, or failed.
 pub(super) fn ended(txn: &mut Txn<'_>, all: &[Delivered]) -> Result<Answer, Missing> {
-    txn.rests_on_hooks();
+    txn.rests_on_registry();
     let hooks = all.iter().map(|it| it.id.hook).collect();
     let records = txn.tallies_and(&hooks, all.iter().map(|it| keys::delivery(it.id)))?;
     let mut ids: Vec<DeliveryId> = all.iter().map(|it| it.id).collect();
@@ -293,7 +293,7 @@ pub(super) fn ended(txn: &mut Txn<'_>, all: &[Delivered]) -> Result<Answer, Miss
 
 /// An attempt was not made, because its hook is not active.
 pub(super) fn unsent(txn: &mut Txn<'_>, id: DeliveryId, attempt: u32) -> Result<Answer, Missing> {
-    txn.rests_on_hooks();
+    txn.rests_on_registry();
     if let Some(hook) = txn.hooks().get(id.hook).cloned() {
         advance(txn, &hook, id, Input::Unsent { attempt })?;
     }
@@ -326,7 +326,7 @@ pub(super) fn timer(
 
 /// A dead delivery is made again, under a number of its own.
 pub(super) fn retry(txn: &mut Txn<'_>, tenant: &Tenant, id: DeliveryId) -> Decided {
-    txn.rests_on_hooks();
+    txn.rests_on_registry();
     let hook = txn.hooks().get(id.hook).filter(|hook| hook.tenant == *tenant).cloned();
     let Some(hook) = hook else {
         return Ok(Err(Refused::NoDeadLetter.into()));

@@ -47,7 +47,7 @@ pub(super) fn add(
     wish: &Wish,
     since: &Since,
 ) -> Decided {
-    txn.rests_on_hooks();
+    txn.rests_on_registry();
     if txn.hooks().identical(tenant, wish.identity()).is_some() {
         return Ok(Err(Refused::HookExists.into()));
     }
@@ -92,7 +92,7 @@ pub(super) fn change(
     name: &str,
     change: &HookChange,
 ) -> Decided {
-    txn.rests_on_hooks();
+    txn.rests_on_registry();
     let hook = txn.hooks().named(name).filter(|hook| hook.tenant == *tenant).cloned();
     let Some(hook) = hook else {
         return Ok(Err(Refused::NotFound.into()));

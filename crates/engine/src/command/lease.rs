@@ -20,7 +20,7 @@ use reveille_store::keys::{self, ConsumerKey};
 use reveille_store::record::{self, Enrolled, Linked};
 
 use super::callback::{Standing, mark_followed};
-use super::consumer::{Tails, note_error, step};
+use super::consumer::{Tails, UNANSWERED, is_overdue, note_error, step};
 use super::{Answer, Decided, append, crowd};
 use crate::failure::{Failure, Refused};
 use crate::limits::NOTICE_STREAMS_MAX;
@@ -441,6 +441,9 @@ pub(super) fn fired(
     }
     step_with(txn, &subscription, key, &mut enrolled, &[], input)?
         .expect("a timer is never refused");
+    if *input == (Input::Timer { in_flight: true }) && is_overdue(&stored.consumer, txn.now()) {
+        enrolled.last_error = Some((txn.now(), UNANSWERED.into()));
+    }
     settle(txn, &subscription, key, Some(&stored), enrolled, None)
 }
 
@@ -453,6 +456,7 @@ pub(super) fn decide(
 ) -> Decided {
     let dialect = reveille_core::consumer::Dialect::Leases;
     let Some(subscription) = txn.registry().named(tenant, dialect, name).cloned() else {
+        txn.rests_on_registry();
         return Ok(Err(Refused::NotFound.into()));
     };
     let key = key_of(&subscription);

@@ -54,6 +54,7 @@ pub(super) fn unsubscribe(
     dialect: Dialect,
     name: &Arc<str>,
 ) -> Decided {
+    txn.rests_on_registry();
     if let Some(known) = txn.registry().named(tenant, dialect, name).cloned() {
         txn.remove(&keys::subscription(tenant, dialect, name));
         txn.set_due(txn.now(), &Due::Unsubscribe(tenant.clone(), known.id));
@@ -71,6 +72,7 @@ pub(super) fn edit(
     remove: Option<&StreamPath>,
 ) -> Decided {
     let Some(known) = txn.registry().named(tenant, Dialect::Leases, name).cloned() else {
+        txn.rests_on_registry();
         return Ok(Err(Refused::NotFound.into()));
     };
     if add.len() > EXPLICIT_STREAMS_MAX {

@@ -113,7 +113,7 @@ pub(super) fn decide(
     stream: &StreamPath,
     look: &Look,
 ) -> Decided {
-    txn.rests_on_hooks();
+    txn.rests_on_registry();
     let nothing = Answer::CleanedUp { next: None, forgotten: 0 };
     if txn.hooks().of(Some(tenant)).iter().any(|hook| hook.id.0 >= look.seen) {
         return Ok(Ok(nothing));

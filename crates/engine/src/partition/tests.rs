@@ -263,3 +263,18 @@ fn a_timer_is_not_early_because_the_clock_was_set_back() {
     let next = world.entry(|due| matches!(due, Due::Consumer(_)));
     assert!(next.is_some(), "it has an entry for what comes next");
 }
+
+#[test]
+fn that_a_subscription_has_ended_is_said_when_it_is_durable() {
+    let mut world = World::new();
+    let subscription = world.subscribe();
+    let name = world.partition.registry.get(subscription).expect("it is there").asked.name.clone();
+    let (tenant, dialect) = (world.tenant.clone(), Dialect::Webhooks);
+    let end = Command::Unsubscribe { tenant, dialect, name };
+    world.submit(&end);
+    let (reply, mut outcome) = oneshot::channel();
+    world.partition.submit(&end, &Fetched::default(), world.now, reply);
+    assert!(outcome.try_recv().is_err(), "it rests on what may be lost");
+    world.partition.take().expect("a batch").answer();
+    assert_eq!(outcome.try_recv(), Ok(Ok(Answer::Done)));
+}

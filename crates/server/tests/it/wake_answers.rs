@@ -167,6 +167,8 @@ async fn an_unclaimed_wake_is_told_again_after_ten_seconds_while_the_first_reque
     wakes.clock.advance(10);
     let (attempt, until) = wakes.paused("s", "/a/1").await;
     assert_eq!(attempt, 1);
+    let (_, error) = wakes.enrolled("s", "/a/1").unwrap().last_error.unwrap();
+    assert_eq!(&*error, "no answer so far");
     wakes.advance_to(until);
     let second = wakes.woken().await;
     assert_eq!(second.wake(), first.wake());
