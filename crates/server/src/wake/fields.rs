@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use reveille_core::consumer::{Ack, ClaimedWake, WakeId};
+use reveille_core::limits::CONSUMER_LINKS_MAX;
 use reveille_core::time::parse_period_ms;
 use reveille_core::{Offset, StreamPath};
+use reveille_engine::limits::{EXPLICIT_STREAMS_MAX, NOTICE_STREAMS_MAX};
 use serde_json::{Map, Value};
 
 /// A JSON object, and what is wrong with it.
@@ -12,6 +14,20 @@ pub(crate) struct Fields<'a>(pub(crate) &'a Map<String, Value>);
 
 /// What is wrong, for whoever sent it.
 pub(crate) type Wrong = String;
+
+/// Entries of a list: each costs time while others wait for the decision, and nobody follows, names
+/// or is told of more streams at once.
+const LIST_MAX: usize = CONSUMER_LINKS_MAX;
+
+const _: () = assert!(LIST_MAX >= EXPLICIT_STREAMS_MAX && LIST_MAX >= NOTICE_STREAMS_MAX);
+
+/// Whether a list of that name may have as many entries.
+pub(crate) fn check_count(name: &str, count: usize) -> Result<(), Wrong> {
+    if count > LIST_MAX {
+        return Err(format!("`{name}` has {count} entries; {LIST_MAX} are the most"));
+    }
+    Ok(())
+}
 
 /// The body as an object.
 pub(crate) fn object(body: &[u8]) -> Result<Map<String, Value>, Wrong> {
@@ -66,10 +82,11 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// A list of no more than [`LIST_MAX`] entries.
     pub(crate) fn list(&self, name: &str) -> Result<&'a [Value], Wrong> {
         match self.get(name) {
             None => Ok(&[]),
-            Some(Value::Array(items)) => Ok(items),
+            Some(Value::Array(items)) => check_count(name, items.len()).map(|()| items.as_slice()),
             Some(_) => Err(format!("`{name}` must be an array")),
         }
     }

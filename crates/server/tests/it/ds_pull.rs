@@ -210,3 +210,22 @@ async fn ds_a_stream_that_many_follow_by_name_takes_appends_when_nothing_is_in_m
     }
     server.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ds_a_list_has_a_thousand_entries_and_not_one_more() {
+    let (_clock, server) = on_clock().await;
+    server.create("/v1/stream/wake/pool", "application/json").await;
+    server.ds_pull("p", "events/*", "wake/pool").await;
+    let tail = server.ds_stream("events/a").await;
+    let wake = claim(&server, "w1").await.expect(200).json();
+    let acks = vec![("events/a", tail.as_str()); 1_001];
+    let refused = ack(&server, &wake, &acks, false).await.expect(400);
+    assert_eq!(refused.code(), "INVALID_REQUEST");
+    assert!(refused.text().contains("1000"), "{refused}");
+    assert_eq!(server.ds_links("p").await[0].2, "-1");
+    ack(&server, &wake, &acks[1..], false).await.expect(200);
+    assert_eq!(server.ds_links("p").await[0].2, tail);
+    let streams = json!({ "streams": vec!["events/b"; 1_001] });
+    let refused = server.ds_post("p/streams", None, &streams).await.expect(400);
+    assert_eq!(refused.code(), "INVALID_REQUEST");
+}

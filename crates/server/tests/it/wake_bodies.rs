@@ -1,6 +1,6 @@
 //! Callbacks whose bodies are wrong, in every field and in every way: refused, and nothing done.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::harness::*;
 
@@ -179,4 +179,36 @@ async fn fields_that_nobody_knows_are_ignored_and_null_is_as_good_as_absent() {
     let answer = wakes.call(&call, empty).await.expect(200).json();
     assert_eq!(answer["streams"], json!([{ "path": "/a/1", "offset": "-1" }]));
     wakes.live("s", "/a/1").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_has_a_thousand_entries_and_not_one_more() {
+    let mut wakes = Wakes::start().await;
+    wakes.subscribe("s", "/a/*").await;
+    let tail = wakes.create("/a/1", "[1]").await;
+    let call = wakes.woken().await;
+    let before = wakes.enrolled("s", "/a/1").unwrap();
+    let ack = json!({ "path": "/a/1", "offset": tail });
+    let append = json!({ "path": "/a/1", "messages": [2] });
+    let entries = [
+        ("acks", ack),
+        ("subscribe", json!("/b")),
+        ("unsubscribe", json!("/b")),
+        ("append", append),
+    ];
+    let with = |name: &str, entry: &Value, count: usize| {
+        let mut body = json!({ "epoch": 1, "acks": [{ "path": "/a/1", "offset": "-1" }] });
+        body[name] = json!(vec![entry.clone(); count]);
+        body
+    };
+    for (name, entry) in &entries {
+        let answer = wakes.call(&call, with(name, entry, 1_001)).await.expect(400);
+        assert_eq!(answer.code(), "INVALID_REQUEST");
+        let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
+        assert!(message.contains(&format!("`{name}`")) && message.contains("1000"), "{message}");
+        assert_eq!(wakes.enrolled("s", "/a/1").unwrap(), before, "{name}");
+    }
+    for (name, entry) in entries.iter().rev() {
+        wakes.call(&call, with(name, entry, 1_000)).await.expect(200);
+    }
 }
