@@ -1,5 +1,6 @@
 //! The wake face: webhook subscriptions on patterns of streams, and the callbacks of consumers.
 
+mod append;
 mod callback;
 pub(crate) mod fields;
 mod subscribe;

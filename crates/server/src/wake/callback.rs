@@ -4,14 +4,12 @@ use http::header::{self, HeaderValue};
 use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use reveille_core::consumer::Rejected;
-use reveille_core::media::{ContentType, Framing};
-use reveille_core::stream::Body;
-use reveille_core::stream::append::Append;
-use reveille_core::{Offset, StreamPath, Tenant};
+use reveille_core::{Offset, StreamPath};
 use reveille_engine::{CallRefused, Called, Failure, Refused};
 use serde_json::{Value, json};
 
 use super::CALLBACK;
+use super::append::{self, Draft, Sent};
 use super::fields::{self, Fields, acked_text};
 use crate::error::Error;
 use crate::query;
@@ -54,7 +52,7 @@ pub(super) async fn answer(server: &Server, request: Request<Incoming>) -> Resul
             Ok(claims) => claims.tenant,
             Err(refused) => return Ok(refusal(server, &refused)),
         };
-        called.appends = match appends(server, &tenant, drafts) {
+        called.appends = match append::appends(server, &tenant, &drafts) {
             Ok(appends) => appends,
             Err(wrong) => return Ok(invalid(server, &wrong)),
         };
@@ -95,16 +93,13 @@ fn streams(streams: &[(StreamPath, Option<Offset>)]) -> Value {
     streams.iter().map(one).collect()
 }
 
-/// What a stream is to be written, before it is known what it takes.
-type Draft = (StreamPath, Vec<Value>);
-
-fn read(body: &[u8]) -> Result<(Called, Vec<Draft>), fields::Wrong> {
-    let body = fields::object(body)?;
-    let fields = Fields(&body);
+fn read(body: &[u8]) -> Result<(Called, Vec<Draft<'_>>), fields::Wrong> {
+    let sent = Sent::read(body)?;
+    let fields = Fields(&sent.fields);
     let epoch = fields.number("epoch")?;
     let epoch = epoch.ok_or("`epoch` is missing; send the one from the notification")?;
     let acks = fields.acks("path", str::to_owned)?;
-    let drafts = drafts(&fields)?;
+    let drafts = sent.drafts()?;
     if !drafts.is_empty() && acks.is_empty() {
         return Err(
             "`append` needs `acks`: what is appended is tied to what it was made from, so \
@@ -122,62 +117,6 @@ fn read(body: &[u8]) -> Result<(Called, Vec<Draft>), fields::Wrong> {
         ..Called::default()
     };
     Ok((called, drafts))
-}
-
-/// Streams that are to be written together with the acks.
-fn drafts(fields: &Fields<'_>) -> Result<Vec<Draft>, fields::Wrong> {
-    let mut drafts = Vec::new();
-    for item in fields.list("append")? {
-        let wrong = || "`append` must hold objects with `path` and `messages`".to_owned();
-        let fields = Fields(item.as_object().ok_or_else(wrong)?);
-        let path = fields.text("path")?.ok_or_else(wrong)?;
-        let path = StreamPath::parse(path).map_err(|error| format!("`append`: {error}"))?;
-        if path.is_internal() {
-            return Err(format!("`append`: {path} is written by the server alone"));
-        }
-        let messages = fields.list("messages")?;
-        if messages.is_empty() {
-            return Err("`append`: `messages` must hold at least one message".into());
-        }
-        drafts.push((path, messages.to_vec()));
-    }
-    Ok(drafts)
-}
-
-fn appends(
-    server: &Server,
-    tenant: &Tenant,
-    drafts: Vec<Draft>,
-) -> Result<Vec<(StreamPath, Append)>, fields::Wrong> {
-    let mut appends = Vec::with_capacity(drafts.len());
-    for (path, messages) in drafts {
-        // What the stream takes is known from the stream; the decision checks it again.
-        let kind = server.engine.head(tenant, &path).ok().map(|head| head.content_type);
-        let kind = kind.unwrap_or_else(json_type);
-        let body = match kind.framing() {
-            Framing::Json => serde_json::to_vec(&messages).map_err(|error| error.to_string())?,
-            _ => text_of(&messages, &path)?,
-        };
-        let body = Body::new(body.into(), Some(&kind));
-        appends.push((path, Append { content_type: Some(kind), body, ..Append::default() }));
-    }
-    Ok(appends)
-}
-
-fn json_type() -> ContentType {
-    ContentType::parse("application/json").expect("it is a type")
-}
-
-/// Messages for a stream that is not JSON are texts, one after another.
-fn text_of(messages: &[Value], path: &StreamPath) -> Result<Vec<u8>, fields::Wrong> {
-    let mut out = Vec::new();
-    for message in messages {
-        let text = message.as_str().ok_or_else(|| {
-            format!("`append`: {path} is no JSON stream; its messages are strings")
-        })?;
-        out.extend_from_slice(text.as_bytes());
-    }
-    Ok(out)
 }
 
 fn invalid(server: &Server, wrong: &str) -> Reply {

@@ -157,3 +157,56 @@ async fn many_appends_to_streams_that_nobody_touched_for_long_are_made() {
     assert_eq!(answer.json()["appended"], true);
     assert_eq!(wakes.server.get("/cold/199").await.text(), "[199]");
 }
+
+/// A callback with this text as its `append`.
+async fn append_raw(wakes: &Wakes, call: &Call, offset: &str, append: &str) -> Answer {
+    let body = format!(
+        r#"{{"append": {append}, "epoch": {}, "acks": [{{"path":"/a/1","offset":"{offset}"}}]}}"#,
+        call.epoch()
+    );
+    wakes.call_raw(&call.consumer(), &call.token(), body.as_bytes()).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_are_kept_byte_for_byte_as_those_of_a_plain_append() {
+    let (wakes, call, tail) = told().await;
+    wakes.create("/plain", "").await;
+    let deep = format!("{}{}", "[".repeat(300), "]".repeat(300));
+    let messages = format!(
+        r#"[12345678901234567890123, 1.10 ,{{"b":1, "a":2,"b":3}}, 1e2, 1e400, "\ud800", "\u00e9", {deep}]"#
+    );
+    let append = format!(r#"[ {{ "messages" : {messages} , "path":"/out"}} ]"#);
+    let answer = append_raw(&wakes, &call, &tail, &append).await.expect(200);
+    assert_eq!(answer.json()["appended"], true);
+    wakes.append("/plain", &messages).await;
+    let kept = wakes.server.get("/out").await.expect(200).text();
+    assert_eq!(kept, wakes.server.get("/plain").await.expect(200).text());
+    let start =
+        r#"[12345678901234567890123,1.10,{"b":1, "a":2,"b":3},1e2,1e400,"\ud800","\u00e9",[[["#;
+    assert!(kept.starts_with(start), "{kept}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_plain_append_refuses_is_refused_here_too() {
+    let (wakes, call, tail) = told().await;
+    wakes.server.create("/text", "text/plain").await;
+    for messages in
+        ["[1,]", "[01]", "[nul]", "[\"\\ud8\"]", "[", "[]", "[ ]", "{}", "\"x\"", "null"]
+    {
+        wakes.server.append("/out", "application/json", b"[1,]").await.expect(400);
+        let append = format!(r#"[{{"path":"/out","messages":{messages}}}]"#);
+        let answer = append_raw(&wakes, &call, &tail, &append).await.expect(400);
+        assert_eq!(answer.code(), "INVALID_REQUEST", "{messages}");
+    }
+    // Nothing is no message: a plain append of no bytes is refused as well.
+    wakes.server.append("/text", "text/plain", b"").await.expect(400);
+    for messages in [r#"[""]"#, r#"["",""]"#, r#"["\ud800"]"#] {
+        let append = format!(r#"[{{"path":"/text","messages":{messages}}}]"#);
+        let answer = append_raw(&wakes, &call, &tail, &append).await.expect(400);
+        assert_eq!(answer.code(), "INVALID_REQUEST", "{messages}");
+    }
+    assert_eq!(wakes.server.get("/out").await.text(), "[]");
+    let append = r#"[{"path":"/text","messages":["","a\u00e9\n"]}]"#;
+    append_raw(&wakes, &call, &tail, append).await.expect(200);
+    assert_eq!(wakes.server.get("/text").await.text(), "a\u{e9}\n");
+}
