@@ -92,6 +92,13 @@ fn standing(phase: &Phase, dialect: Dialect) -> Standing {
     }
 }
 
+/// Whether it has work; `None` if no stream that is shown has any, and another one may.
+fn pending(item: &ConsumerItem) -> Option<bool> {
+    let marked = item.enrolled.as_ref().map(|it| it.marked.as_deref());
+    let elsewhere = item.more_streams && marked.is_some_and(|marked| marked != Some(&[]));
+    (item.is_pending() || !elsewhere).then(|| item.is_pending())
+}
+
 fn item(item: &ConsumerItem) -> Value {
     let (subscription, consumer) = (&item.subscription, item.consumer());
     let dialect = subscription.asked.dialect;
@@ -114,7 +121,7 @@ fn item(item: &ConsumerItem) -> Value {
         "epoch": consumer.epoch,
         "wake_id": consumer.wake_id.map(|id| id.to_string()),
         "attempt": standing.attempt,
-        "pending": item.is_pending(),
+        "pending": pending(item),
         "streams": item.streams.iter().map(stream).collect::<Vec<_>>(),
         "more_streams": item.more_streams,
         "woken_at": ms(consumer.woken_at),

@@ -205,3 +205,30 @@ async fn consumers_are_listed_page_by_page() {
     let none = server.get("/admin/v1/consumers?subscription=none").await.expect(200).json();
     assert_eq!(none, json!({ "consumers": [] }));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whether_there_is_work_is_not_known_of_streams_that_are_not_shown() {
+    let clock = HandClock::new();
+    let server = Setup::on(&clock).start().await;
+    let names: Vec<String> = (0..30).map(|number| format!("s/{number:02}")).collect();
+    let asked = json!({ "type": "pull-wake", "streams": names, "wake_stream": "wake" });
+    server.ds_put("p", &asked).await.expect(201);
+    let listed = async || {
+        let page = server.get("/admin/v1/consumers?subscription=p").await.expect(200).json();
+        page["consumers"][0].clone()
+    };
+    assert_eq!(
+        (&listed().await["pending"], &listed().await["more_streams"]),
+        (&json!(false), &json!(true))
+    );
+    let tail = server.ds_stream("s/29").await;
+    let found = listed().await;
+    assert_eq!((&found["pending"], &found["more_streams"]), (&Value::Null, &json!(true)));
+    assert_eq!(consumer(&server, "p").await["pending"], true, "there all of them are looked at");
+    let wake = server.ds_post("p/claim", None, &json!({ "worker": "w" })).await.expect(200).json();
+    let report = ds::report(&wake, &[("s/29", &tail)], true);
+    server.ds_post("p/ack", Some(ds::token(&wake)), &report).await.expect(200);
+    assert_eq!(listed().await["pending"], false);
+    server.ds_stream("s/00").await;
+    assert_eq!(listed().await["pending"], true);
+}
