@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, Write};
 use anyhow::{Context as _, anyhow};
 use clap::{Args, Subcommand, ValueEnum};
 use http::{Method, StatusCode};
+use reveille_core::condition::WakeCondition;
 use reveille_core::pattern::Pattern;
 use reveille_core::time::parse_period_ms;
 use serde_json::{Map, Value};
@@ -14,6 +15,8 @@ use super::{Answer, Ask, Client, Output, Server};
 
 /// Every subscription has a name of its own, so the pattern in the URL need not be the right one.
 const ANY_PATTERN: &str = "/**";
+/// Where subscriptions with leases are, which have names of their own.
+const LEASES: &str = "/v1/stream/__ds/subscriptions/";
 /// A column grows with what stands in it up to here; longer texts stick out.
 const WIDTH_MAX: usize = 48;
 
@@ -30,22 +33,28 @@ changes nothing; asking for another one of the same name is refused.
 
 Example:
   reveille sub create workers '/agents/*' --webhook https://example.com/wake
-  reveille sub create digest '/logs/**' --webhook https://example.com/wake --max-delay 10m")]
+  reveille sub create digest '/logs/**' --webhook https://example.com/wake --max-delay 10m \\
+    --wake-if 'bytes > 4096 || streams > 3'")]
     Create(Create),
     /// Lists subscriptions
     #[command(after_help = "\
+Subscriptions with leases (/v1/stream/__ds/subscriptions/) are not in the list.
+
 Example:
   reveille sub list
   reveille sub list '/agents/*' --output json")]
     List(List),
     /// Shows a subscription, without its secret
     #[command(after_help = "\
+If there is none of this name, one with leases (/v1/stream/__ds/subscriptions/) is shown.
+
 Example:
   reveille sub show workers")]
     Show(Named),
     /// Ends a subscription; its consumers are woken no longer
     #[command(after_help = "\
-A subscription that is not there has ended: that is no error.
+A subscription that is not there needs no end: that is no error. One with leases
+(/v1/stream/__ds/subscriptions/) is not ended by this command, which says so.
 
 Example:
   reveille sub delete workers")]
@@ -73,6 +82,10 @@ pub(crate) struct Create {
     /// Events may wait this long to be announced together [default: they do not wait]
     #[arg(long, value_name = "TIME", value_parser = period)]
     max_delay: Option<String>,
+    /// Events that wait are announced as soon as this is true of them: CEL over `bytes`, `streams`
+    /// and `waited_ms`; needs --max-delay
+    #[arg(long, value_name = "CONDITION", value_parser = condition, requires = "max_delay")]
+    wake_if: Option<String>,
     /// What an answer of {"done": true} acknowledges [default: tail]
     #[arg(long, value_enum, value_name = "WHAT")]
     sync_done: Option<SyncDone>,
@@ -127,6 +140,11 @@ fn period(text: &str) -> Result<String, String> {
     known.ok_or_else(|| "write a whole number and a unit: 500ms, 45s, 10m, 1h or 3d".to_owned())
 }
 
+/// A condition is checked here and sent as it was written.
+fn condition(text: &str) -> Result<String, String> {
+    WakeCondition::parse(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
 pub(crate) fn run(work: Work) -> anyhow::Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
     match work {
@@ -175,6 +193,7 @@ fn body(arguments: &Create) -> Value {
         ("description", arguments.description.as_deref()),
         ("min_interval", arguments.min_interval.as_deref()),
         ("max_delay", arguments.max_delay.as_deref()),
+        ("wake_if", arguments.wake_if.as_deref()),
         ("sync_done", sync_done),
     ];
     let given = fields.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text?.into())));
@@ -201,34 +220,69 @@ fn list(arguments: List, out: &mut impl Write) -> anyhow::Result<()> {
 
 fn show(arguments: Named, out: &mut impl Write) -> anyhow::Result<()> {
     let client = Client::new(arguments.server)?;
-    let ask = Ask::new(Method::GET, named(&arguments.name));
-    let answer = super::block_on(async { Ok(client.ask(&ask).await?) })?;
+    let name = &arguments.name;
+    let found = super::block_on(async {
+        match find(&client, named(name)).await? {
+            None => find(&client, leased(name)).await,
+            found => Ok(found),
+        }
+    })?;
+    let found = found.ok_or_else(|| {
+        anyhow!("there is no subscription {name:?}; `reveille sub list` shows those that there are")
+    })?;
+    print(&found, arguments.output, out)
+}
+
+/// What there is at a subscription's place.
+async fn find(client: &Client, target: String) -> anyhow::Result<Option<Map<String, Value>>> {
+    let answer = client.ask(&Ask::new(Method::GET, target)).await?;
     match answer.status {
-        StatusCode::OK => print(&object(&answer)?, arguments.output, out),
-        StatusCode::NOT_FOUND => Err(anyhow!(
-            "there is no subscription {:?}; `reveille sub list` shows those that there are",
-            arguments.name
-        )),
+        StatusCode::OK => object(&answer).map(Some),
+        // What is no name is nobody's.
+        StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST => Ok(None),
         _ => Err(client.refused(&answer)),
     }
 }
 
 fn delete(arguments: Named, out: &mut impl Write) -> anyhow::Result<()> {
     let client = Client::new(arguments.server)?;
-    let ask = Ask::new(Method::DELETE, named(&arguments.name));
-    let answer = super::block_on(async { Ok(client.ask(&ask).await?) })?;
-    if answer.status != StatusCode::NO_CONTENT {
-        return Err(client.refused(&answer));
-    }
-    match arguments.output {
-        Output::Json => writeln!(out, "{}", serde_json::json!({ "deleted": arguments.name }))?,
-        Output::Human => writeln!(out, "subscription {} has ended", arguments.name)?,
+    let name = &arguments.name;
+    let ended = super::block_on(end(&client, name))?;
+    match (arguments.output, ended) {
+        (Output::Json, true) => writeln!(out, "{}", serde_json::json!({ "deleted": name }))?,
+        (Output::Json, false) => writeln!(out, "{}", serde_json::json!({ "deleted": null }))?,
+        (Output::Human, true) => writeln!(out, "subscription {name} has ended")?,
+        (Output::Human, false) => writeln!(out, "there was no subscription {name}")?,
     }
     Ok(())
 }
 
+/// Ends a subscription; says whether there was one. The server's answer is the same for both.
+async fn end(client: &Client, name: &str) -> anyhow::Result<bool> {
+    if find(client, named(name)).await?.is_none() {
+        let place = leased(name);
+        return match find(client, place.clone()).await? {
+            None => Ok(false),
+            Some(_) => Err(anyhow!(
+                "{name:?} is a subscription with leases and goes on; end it with \
+                 `curl -X DELETE {}{place}`",
+                client.url
+            )),
+        };
+    }
+    let answer = client.ask(&Ask::new(Method::DELETE, named(name))).await?;
+    match answer.status {
+        StatusCode::NO_CONTENT => Ok(true),
+        _ => Err(client.refused(&answer)),
+    }
+}
+
 fn named(name: &str) -> String {
     format!("{ANY_PATTERN}?subscription={}", encode(name))
+}
+
+fn leased(name: &str) -> String {
+    format!("{LEASES}{}", encode(name).replace('/', "%2F"))
 }
 
 fn object(answer: &Answer) -> anyhow::Result<Map<String, Value>> {

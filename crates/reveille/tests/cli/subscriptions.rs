@@ -81,9 +81,46 @@ workers  /agents/*  http://127.0.0.1:9/hook
 
     assert_eq!(server.run(&["sub", "delete", "workers"]).ok(), "subscription workers has ended\n");
     server.process.err.until("a subscription was ended");
-    server.run(&["sub", "delete", "workers"]).ok();
+    let again = server.run(&["sub", "delete", "workers"]).ok();
+    assert_eq!(again, "there was no subscription workers\n");
+    let again = server.run(&["sub", "delete", "workers", "--output", "json"]).ok();
+    assert_eq!(again, "{\"deleted\":null}\n");
     let sentence = server.run(&["sub", "show", "workers"]).error(1);
     assert!(sentence.contains("no subscription \"workers\""), "{sentence}");
+}
+
+#[test]
+fn a_subscription_with_leases_is_shown_and_not_said_to_have_ended() {
+    let server = Server::start();
+    let at = "/v1/stream/__ds/subscriptions/pool";
+    let body = r#"{"type":"pull-wake","streams":["a"],"wake_stream":"w"}"#;
+    let made = server.request(&format!("PUT {at} HTTP/1.1"), body);
+    assert!(made.starts_with("HTTP/1.1 201"), "{made}");
+    let sentence = server.run(&["sub", "delete", "pool"]).error(1);
+    assert!(sentence.contains(at) && sentence.contains("DELETE"), "{sentence}");
+    let shown = server.run(&["sub", "show", "pool", "--output", "json"]).ok();
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!((&shown["subscription_id"], &shown["type"]), (&"pool".into(), &"pull-wake".into()));
+    // Both dialects may have one of the same name; this command is about the other one.
+    server.run(&["sub", "create", "pool", "/a", "--webhook", "http://127.0.0.1:9/"]).ok();
+    let shown = server.run(&["sub", "show", "pool"]).ok();
+    assert!(shown.contains("http://127.0.0.1:9/"), "{shown}");
+    assert_eq!(server.run(&["sub", "delete", "pool"]).ok(), "subscription pool has ended\n");
+    server.run(&["sub", "delete", "pool"]).error(1);
+    server.run(&["sub", "delete", "a b"]).ok();
+}
+
+#[test]
+fn a_condition_for_waking_is_given_and_checked() {
+    let server = Server::start();
+    let create = ["sub", "create", "s", "/a", "--webhook", "http://127.0.0.1:9/"];
+    let with = |more: &[&str]| server.run(&[&create[..], more].concat());
+    with(&["--wake-if", "bytes > 4096"]).error(2);
+    with(&["--wake-if", "size > 1", "--max-delay", "1m"]).error(2);
+    with(&["--wake-if", "bytes > 4096 || streams > 3", "--max-delay", "1m"]).ok();
+    let shown = server.run(&["sub", "show", "s", "--output", "json"]).ok();
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["wake_if"], "bytes > 4096 || streams > 3");
 }
 
 #[test]
