@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http::header::{self, HeaderName, HeaderValue};
 use http::request::Parts;
+use http::uri::Authority;
 use http::{HeaderMap, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 
@@ -18,6 +19,26 @@ pub(crate) fn base_url(request: &Parts) -> Option<String> {
     let host = request.headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let host = host.or(request.uri.authority().map(|authority| authority.as_str()));
     host.map(|host| format!("http://{host}"))
+}
+
+/// The address by which a client reached the server, if that is one that can be called.
+pub(crate) fn callable_base_url(request: &Parts) -> Option<String> {
+    let mut hosts = request.headers.get_all(header::HOST).iter();
+    let host = match (hosts.next(), hosts.next()) {
+        (None, _) => request.uri.authority()?.as_str(),
+        (Some(host), None) => host.to_str().ok()?,
+        (Some(_), Some(_)) => return None,
+    };
+    is_host(host).then(|| format!("http://{host}"))
+}
+
+/// Whether this is a host, with a port or without.
+fn is_host(text: &str) -> bool {
+    let Ok(authority) = text.parse::<Authority>() else { return false };
+    let is_port = |port: &str| port.is_empty() || authority.port_u16().is_some();
+    let host = authority.host();
+    let rest = text.strip_prefix(host).filter(|_| !host.is_empty());
+    rest.is_some_and(|rest| rest.is_empty() || rest.strip_prefix(':').is_some_and(is_port))
 }
 
 /// The body of an answer.

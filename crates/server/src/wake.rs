@@ -6,6 +6,9 @@ pub(crate) mod fields;
 mod subscribe;
 mod words;
 
+use std::sync::Arc;
+
+use http::request::Parts;
 use http::{Method, Request};
 use hyper::body::Incoming;
 use reveille_core::StreamPath;
@@ -19,7 +22,7 @@ use crate::Server;
 use crate::auth::Caller;
 use crate::error::Error;
 use crate::query::Query;
-use crate::reply::Reply;
+use crate::reply::{self, Reply};
 
 /// Where callbacks come in: the rest of the path is a consumer's name, percent-encoded as it is.
 const CALLBACK: &str = "/callback/";
@@ -68,6 +71,18 @@ pub(crate) async fn answer(
         (Asked::All, Method::GET) => subscribe::list(server, caller, request.uri().path()),
         (Asked::All, method) => Err(Error::Method { method, allowed: "GET, OPTIONS" }),
     }
+}
+
+/// The base of callback URLs, from the request that makes a subscription. Where the server has one
+/// of its own there may be none.
+pub(crate) fn callback_base(server: &Server, request: &Parts) -> Result<Option<Arc<str>>, Error> {
+    let base = reply::callable_base_url(request);
+    if base.is_none() && server.config.public_url.is_none() {
+        let wrong = "callback URLs are made of the header Host, which must be a host or a host and \
+                     a port; send one, or start the server with --public-url";
+        return Err(Error::Subscription(wrong.into()));
+    }
+    Ok(base.map(Into::into))
 }
 
 /// The name of a consumer, as it stands in URLs and notices.

@@ -15,6 +15,7 @@ use crate::Server;
 use crate::auth::Caller;
 use crate::error::Error;
 use crate::reply::{self, Reply};
+use crate::wake::callback_base;
 use crate::wake::fields::{self, Fields, Wrong};
 
 /// `PUT subscriptions/:id`
@@ -28,7 +29,11 @@ pub(super) async fn create(
     let body = body_of(server, &parts, body).await?;
     let body = fields::object(&body.bytes).map_err(Error::Subscription)?;
     let mut asked = asked(id, &Fields(&body)).map_err(Error::Subscription)?;
-    asked.base_url = reply::base_url(&parts).map(Into::into);
+    asked.base_url = match asked.target {
+        Target::Webhook(_) => callback_base(server, &parts)?,
+        // Nobody calls back, so a host is not needed.
+        Target::Pull(_) => None,
+    };
     asked.check().map_err(|error| Error::Subscription(error.to_string()))?;
     // Whether the id is taken comes before whether the address is safe: asking twice alike must
     // not fail because the rules have changed since.

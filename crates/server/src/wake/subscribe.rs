@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::fields::{self, Fields};
 use crate::auth::Caller;
 use crate::error::Error;
-use crate::reply::{self, Reply, base_url};
+use crate::reply::{self, Reply};
 use crate::{Server, inbound};
 
 /// A body larger than this is no subscription.
@@ -34,7 +34,8 @@ pub(super) async fn create(
     let body = inbound::read(&server.engine, &parts.headers, body, max).await?;
     let body = fields::object(&body.bytes).map_err(Error::Subscription)?;
     let fields = Fields(&body);
-    let asked = asked(name, pattern, &fields, base_url(&parts)).map_err(Error::Subscription)?;
+    let mut asked = asked(name, pattern, &fields).map_err(Error::Subscription)?;
+    asked.base_url = super::callback_base(server, &parts)?;
     asked.check().map_err(|error| Error::Subscription(error.to_string()))?;
     // Whether the name is taken comes before whether the address is safe: asking twice alike must
     // not fail because the rules have changed since.
@@ -52,12 +53,7 @@ pub(super) async fn create(
     Ok(reply::json(if new { StatusCode::CREATED } else { StatusCode::OK }, &body))
 }
 
-fn asked(
-    name: &str,
-    pattern: Pattern,
-    fields: &Fields<'_>,
-    base_url: Option<String>,
-) -> Result<Asked, fields::Wrong> {
+fn asked(name: &str, pattern: Pattern, fields: &Fields<'_>) -> Result<Asked, fields::Wrong> {
     let webhook = fields.text("webhook")?.filter(|url| !url.is_empty());
     let webhook = webhook.ok_or("`webhook` is missing; give the URL that is to be called")?;
     let sync_done = match fields.text("sync_done")? {
@@ -88,7 +84,7 @@ fn asked(
         description: fields.text("description")?.map(Into::into),
         lease_ms: None,
         economy,
-        base_url: base_url.map(Into::into),
+        base_url: None,
     })
 }
 

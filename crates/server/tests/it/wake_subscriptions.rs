@@ -343,3 +343,65 @@ async fn patterns_match_whole_segments() {
     }
     wakes.quiet("no more than these match").await;
 }
+
+/// Makes a subscription in either dialect with these lines instead of a `Host`.
+async fn put_at(server: &TestServer, target: &str, version: &str, lines: &str) -> Answer {
+    let body = match target.contains("__ds") {
+        true => {
+            json!({ "type": "webhook", "pattern": "a", "webhook": { "url": "http://127.0.0.1:9/" } })
+        }
+        false => json!({ "webhook": "http://127.0.0.1:9/" }),
+    };
+    let body = body.to_string();
+    let head =
+        format!("PUT {target} {version}\r\n{lines}content-length: {}\r\n\r\n{body}", body.len());
+    let mut connection = server.connect().await;
+    connection.send(head.as_bytes()).await;
+    connection.answer("PUT").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_says_no_good_host_gets_no_dead_callback_url() {
+    let server = Setup::default().start().await;
+    let public_url = Some("https://streams.example".into());
+    let public = Setup { public_url, ..Setup::default() }.start().await;
+    let bad = [
+        ("HTTP/1.1", ""),
+        ("HTTP/1.0", ""),
+        ("HTTP/1.1", "host:\r\n"),
+        ("HTTP/1.1", "host: a/b?c#\r\n"),
+        ("HTTP/1.1", "host: a b\r\n"),
+        ("HTTP/1.1", "host: http://a\r\n"),
+        ("HTTP/1.1", "host: me@a\r\n"),
+        ("HTTP/1.1", "host: :80\r\n"),
+        ("HTTP/1.1", "host: a:http\r\n"),
+        ("HTTP/1.1", "host: a:65536\r\n"),
+        ("HTTP/1.1", "host: a\r\nhost: b\r\n"),
+        ("HTTP/1.1", "host: \u{e9}\r\n"),
+    ];
+    for (number, (version, lines)) in bad.into_iter().enumerate() {
+        for target in [format!("/a?subscription=s{number}"), ds::at(&format!("s{number}"))] {
+            let answer = put_at(&server, &target, version, lines).await;
+            assert_eq!(
+                (answer.status(), answer.code()),
+                (400, "INVALID_REQUEST".into()),
+                "{lines}"
+            );
+            let text = answer.text();
+            assert!(text.contains("--public-url") && text.contains("Host"), "{text}");
+            server.get(&target).await.expect(404);
+            // There it is not needed.
+            put_at(&public, &target, version, lines).await.expect(201);
+        }
+    }
+    for (number, host) in ["a", "a:80", "a:", "127.0.0.1:4437", "[::1]:4437"].iter().enumerate() {
+        for target in [format!("/a?subscription=g{number}"), ds::at(&format!("g{number}"))] {
+            put_at(&server, &target, "HTTP/1.1", &format!("host: {host}\r\n")).await.expect(201);
+            put_at(&server, &target, "HTTP/1.0", &format!("host: {host}\r\n")).await.expect(200);
+        }
+    }
+    // Everything else is as it was.
+    let mut connection = server.connect().await;
+    connection.send(b"PUT /plain HTTP/1.1\r\ncontent-length: 0\r\n\r\n").await;
+    connection.answer("PUT").await.expect(201);
+}
