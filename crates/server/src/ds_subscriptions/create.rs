@@ -18,6 +18,9 @@ use crate::reply::{self, Reply};
 use crate::wake::callback_base;
 use crate::wake::fields::{self, Fields, Wrong};
 
+/// What subscriptions on patterns can be told, and these cannot.
+const NOT_HERE: [&str; 4] = ["min_interval", "max_delay", "wake_if", "sync_done"];
+
 /// `PUT subscriptions/:id`
 pub(super) async fn create(
     server: &Server,
@@ -55,6 +58,13 @@ pub(super) async fn delete(server: &Server, caller: &Caller, id: &str) -> Result
 }
 
 fn asked(id: &str, fields: &Fields<'_>) -> Result<Asked, Wrong> {
+    // Whoever asks for them counts on them: unknown fields are ignored, these are refused.
+    if let Some(name) = NOT_HERE.into_iter().find(|name| fields.get(name).is_some()) {
+        return Err(format!(
+            "`{name}` is for subscriptions on patterns (PUT /{{pattern}}?subscription=NAME); leave \
+             it out here"
+        ));
+    }
     let target = target(fields)?;
     let pattern = fields.text("pattern")?.map(pattern).transpose()?;
     let streams = streams(fields)?;

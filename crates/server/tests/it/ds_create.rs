@@ -293,3 +293,24 @@ async fn ds_a_subscription_that_is_ended_and_made_again_begins_anew() {
     server.ds_append("events/a").await;
     assert_eq!(endpoint.call().await.json()["generation"], 1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ds_options_of_the_other_dialect_are_refused_and_not_ignored() {
+    let server = Setup::default().start().await;
+    let options = [
+        ("min_interval", json!("5s")),
+        ("max_delay", json!(1000)),
+        ("wake_if", json!("bytes > 1")),
+        ("sync_done", json!("snapshot")),
+    ];
+    for (name, value) in options {
+        let answer = server.ds_put("s", &with(webhook(), name, value)).await.expect(400);
+        assert_eq!(answer.code(), "INVALID_REQUEST");
+        let text = answer.text();
+        assert!(text.contains(&format!("`{name}`")) && text.contains("?subscription="), "{text}");
+        server.get(&at("s")).await.expect(404);
+    }
+    // What nobody knows is ignored, and null is as good as absent.
+    let body = with(with(webhook(), "unknown", json!(1)), "max_delay", Value::Null);
+    server.ds_put("s", &body).await.expect(201);
+}
