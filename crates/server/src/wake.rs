@@ -85,6 +85,15 @@ pub(crate) fn callback_base(server: &Server, request: &Parts) -> Result<Option<A
     Ok(base.map(Into::into))
 }
 
+/// Checks the name of a subscription that is to be made, beyond what every name must be.
+pub(crate) fn check_name(name: &str) -> Result<(), Error> {
+    if matches!(name, "." | "..") {
+        let wrong = "a subscription id is neither `.` nor `..`: clients take them out of URLs";
+        return Err(Error::Subscription(wrong.into()));
+    }
+    Ok(())
+}
+
 /// The name of a consumer, as it stands in URLs and notices.
 pub(crate) fn consumer_name(subscription: &Subscription, path: &StreamPath) -> String {
     format!("{}:{}", subscription.asked.name, fields::encode_component(path.as_str()))

@@ -15,8 +15,8 @@ use crate::Server;
 use crate::auth::Caller;
 use crate::error::Error;
 use crate::reply::{self, Reply};
-use crate::wake::callback_base;
 use crate::wake::fields::{self, Fields, Wrong};
+use crate::wake::{callback_base, check_name};
 
 /// What subscriptions on patterns can be told, and these cannot.
 const NOT_HERE: [&str; 4] = ["min_interval", "max_delay", "wake_if", "sync_done"];
@@ -28,6 +28,7 @@ pub(super) async fn create(
     id: &str,
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
+    check_name(id)?;
     let (parts, body) = request.into_parts();
     let body = body_of(server, &parts, body).await?;
     let body = fields::object(&body.bytes).map_err(Error::Subscription)?;

@@ -24,6 +24,7 @@ pub(super) async fn create(
     name: &str,
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
+    super::check_name(name)?;
     let (parts, body) = request.into_parts();
     let pattern = Pattern::parse(parts.uri.path())?;
     // Who may not read the server's own streams is not told of them either.

@@ -344,6 +344,24 @@ async fn patterns_match_whole_segments() {
     wakes.quiet("no more than these match").await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn names_that_urls_lose_are_refused_in_both_dialects() {
+    let server = Setup::default().start().await;
+    let seed = json!({ "webhook": "http://127.0.0.1:9/" }).to_string();
+    let leases = json!({ "type": "pull-wake", "streams": ["a"], "wake_stream": "w" });
+    for name in [".", "..", "%2e", "%2E%2e"] {
+        let target = format!("/a?subscription={name}");
+        let answer = server.ask("PUT", &target, &[JSON], seed.as_bytes()).await.expect(400);
+        assert_eq!(answer.code(), "INVALID_REQUEST", "{name}");
+        assert_eq!(server.ds_put(name, &leases).await.expect(400).code(), "INVALID_REQUEST");
+    }
+    for name in ["...", ".a", "a..b", "-"] {
+        let target = format!("/a?subscription={name}");
+        server.ask("PUT", &target, &[JSON], seed.as_bytes()).await.expect(201);
+        server.ds_put(name, &leases).await.expect(201);
+    }
+}
+
 /// Makes a subscription in either dialect with these lines instead of a `Host`.
 async fn put_at(server: &TestServer, target: &str, version: &str, lines: &str) -> Answer {
     let body = match target.contains("__ds") {
