@@ -24,6 +24,11 @@ pub(crate) fn consumers(
 ) -> Result<Reply, Error> {
     let query = Query::parse(query);
     let (named, after) = (query.get("subscription")?, query.get("after")?);
+    let after = after.filter(|after| !after.is_empty());
+    if after.is_some_and(|after| !is_place(after)) {
+        let wrong = "`after` is the `next` of the page before, percent-encoded";
+        return Err(Error::Query(wrong.into()));
+    }
     let page = server.engine.consumers(&caller.tenant, named, after, limit(&query)?)?;
     let mut body = json!({ "consumers": page.items.iter().map(item).collect::<Vec<_>>() });
     if let (Some(next), Some(object)) = (page.next, body.as_object_mut()) {
@@ -32,17 +37,22 @@ pub(crate) fn consumers(
     Ok(reply::json(StatusCode::OK, &body))
 }
 
-/// `GET /admin/v1/consumers/{name}`: the name as it stands in notices and callback URLs.
+/// Whether a page can begin there: after a subscription, or after one of its streams.
+fn is_place(after: &str) -> bool {
+    let (id, path) = after.split_at(after.find('/').unwrap_or(after.len()));
+    id.parse::<u64>().is_ok() && (path.is_empty() || StreamPath::parse(path).is_ok())
+}
+
+/// `GET /admin/v1/consumers/{name}`: the name as it stands in notices and callback URLs, or
+/// percent-encoded once more.
 pub(crate) fn consumer(server: &Server, caller: &Caller, name: &str) -> Result<Reply, Error> {
-    let (dialect, subscription, path) = match name.split_once(':') {
-        Some((subscription, path)) => (Dialect::Webhooks, subscription, Some(path)),
-        None => (Dialect::Leases, name, None),
-    };
-    let found = server.engine.subscription(&caller.tenant, dialect, subscription)?;
+    let (subscription, path) = named(name);
+    let dialect = if path.is_some() { Dialect::Webhooks } else { Dialect::Leases };
+    let found = server.engine.subscription(&caller.tenant, dialect, &subscription)?;
     let Some(found) = found else {
         return Err(Error::NoConsumer(format!("there is no subscription {subscription:?}")));
     };
-    let path = path.map(|path| StreamPath::parse(&query::decode_path(path))).transpose()?;
+    let path = path.map(|path| StreamPath::parse(&path)).transpose()?;
     match (server.engine.consumer(&found, path.as_ref())?, &path) {
         (Some(found), _) => Ok(reply::json(StatusCode::OK, &item(&found))),
         (None, Some(path)) => Err(Error::NoConsumer(format!(
@@ -52,6 +62,23 @@ pub(crate) fn consumer(server: &Server, caller: &Caller, name: &str) -> Result<R
         (None, None) => {
             Err(Error::NoConsumer(format!("subscription {subscription:?} has no consumer")))
         }
+    }
+}
+
+/// The subscription and the path in the name of a consumer.
+fn named(name: &str) -> (String, Option<String>) {
+    let decode = query::decode_path;
+    if let Some((subscription, path)) = name.split_once(':') {
+        return (decode(subscription), Some(decode(path)));
+    }
+    let whole = decode(name);
+    match whole.split_once(':') {
+        // Only the colon was encoded once more: the path is bare by now.
+        Some((subscription, path)) if path.starts_with('/') => {
+            (subscription.to_owned(), Some(path.to_owned()))
+        }
+        Some((subscription, path)) => (subscription.to_owned(), Some(decode(path))),
+        None => (whole, None),
     }
 }
 

@@ -232,3 +232,47 @@ async fn whether_there_is_work_is_not_known_of_streams_that_are_not_shown() {
     server.ds_stream("s/00").await;
     assert_eq!(listed().await["pending"], true);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_begins_where_one_ended_and_nowhere_else() {
+    let server = Setup::default().start().await;
+    server.create("/a%20b", TEXT).await;
+    subscribe(&server, "/*", "s", json!({})).await;
+    for after in ["garbage", "-1", "+1", "1x", "x/a", "/a", "1/a%20b", "99999999999999999999"] {
+        let answer = server.get(&format!("/admin/v1/consumers?after={after}")).await.expect(400);
+        assert_eq!(answer.code(), "INVALID_QUERY", "{after}");
+        assert!(answer.text().contains("`after`"), "{answer}");
+    }
+    let page = server.get("/admin/v1/consumers?limit=1").await.expect(200).json();
+    let next = page["next"].as_str().unwrap().replace('%', "%25");
+    let page = server.get(&format!("/admin/v1/consumers?after={next}")).await.expect(200).json();
+    assert_eq!(page, json!({ "consumers": [] }));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_consumer_is_found_however_its_id_is_encoded() {
+    let server = Setup::default().start().await;
+    for path in ["/v/1", "/v/a%20b"] {
+        server.create(path, TEXT).await;
+    }
+    subscribe(&server, "/v/*", "v-1", json!({})).await;
+    let asked = json!({ "type": "pull-wake", "streams": ["s"], "wake_stream": "wake" });
+    server.ds_put("p-1", &asked).await.expect(201);
+    for (id, forms) in [
+        ("v-1:%2Fv%2F1", ["v-1%3A%2Fv%2F1", "v-1%3a%252Fv%252F1", "v%2D1:%2Fv%2F1"]),
+        (
+            "v-1:%2Fv%2Fa%2520b",
+            ["v-1%3A%2Fv%2Fa%2520b", "v-1%3A%252Fv%252Fa%252520b", "v%2d1:%2Fv%2Fa%2520b"],
+        ),
+        ("p-1", ["p%2D1", "%70-1", "p-%31"]),
+    ] {
+        assert_eq!(consumer(&server, id).await["id"], id);
+        for form in forms {
+            assert_eq!(consumer(&server, form).await["id"], id, "{form}");
+        }
+    }
+    for form in ["v-1%3A", "v-1%3Av", "v-1%3A%2Fv", "%3A", "none%3A%2Fv%2F1", "%ff"] {
+        let status = server.get(&format!("/admin/v1/consumers/{form}")).await.status();
+        assert!([400, 404].contains(&status), "{form} {status}");
+    }
+}
