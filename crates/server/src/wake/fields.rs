@@ -108,7 +108,9 @@ impl<'a> Fields<'a> {
             let (Some(stream), Some(offset)) = (fields.text(key)?, fields.text("offset")?) else {
                 return Err(wrong());
             };
-            Ok(Ack { path: Arc::from(path(stream)), offset: offset_of(offset), from: None })
+            let began = |text| offset_of(text).ok_or("`from` must be the offset where it began");
+            let from = fields.text("from")?.map(began).transpose()?;
+            Ok(Ack { path: Arc::from(path(stream)), offset: offset_of(offset), from })
         };
         self.list("acks")?.iter().map(read).collect()
     }

@@ -210,3 +210,27 @@ async fn what_a_plain_append_refuses_is_refused_here_too() {
     append_raw(&wakes, &call, &tail, append).await.expect(200);
     assert_eq!(wakes.server.get("/text").await.text(), "a\u{e9}\n");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_handlers_of_one_wake_the_one_that_was_overtaken_appends_nothing() {
+    let (wakes, call, first) = told().await;
+    let second =
+        wakes.server.append("/a/1", "application/json", b"2").await.next_offset().to_owned();
+    let report = |from: &str, to: &str, messages: Value| {
+        let append = json!([{ "path": "/out", "messages": messages }]);
+        let mut body = with(&call, to, append, false);
+        body["acks"][0]["from"] = json!(from);
+        body
+    };
+    wakes.call(&call, report("-1", &first, json!([1]))).await.expect(200);
+    // It read the same again, and more.
+    let late = report("-1", &second, json!([1, 2]));
+    assert_eq!(wakes.call(&call, late).await.expect(409).code(), "ALREADY_CLAIMED");
+    // The answer was lost: a repetition is heard, and appends nothing.
+    let again = wakes.call(&call, report("-1", &first, json!([1]))).await.expect(200);
+    assert_eq!(again.json()["appended"], false);
+    wakes.call(&call, report(&first, &second, json!([2]))).await.expect(200);
+    assert_eq!(wakes.server.get("/out").await.text(), "[1,2]");
+    let wrong = wakes.call(&call, report("yesterday", &second, json!([3]))).await.expect(400);
+    assert_eq!(wrong.code(), "INVALID_REQUEST");
+}
