@@ -36,6 +36,22 @@ impl World {
         World { partition, tenant: Tenant::default_tenant(), path, made: 0, now: Millis(1_000) }
     }
 
+    /// A consumer that was told in vain, and the entry of the due index for the next attempt.
+    fn with_a_retry() -> (World, ConsumerKey, Bytes) {
+        let mut world = World::new();
+        world.create();
+        let subscription = world.subscribe();
+        world.append();
+        let consumer = ConsumerKey { subscription, path: Some(world.path.clone()) };
+        let told = Told { consumer: consumer.clone(), epoch: 1, attempt: 1 };
+        let ended = Ended { told, answer: Ending::Failed, error: Some("refused".into()) };
+        world.submit(&Command::Ended(vec![ended]));
+        world.partition.take().expect("a batch");
+        let retry = world.entry(|due| matches!(due, Due::Consumer(_)));
+        let (key, _) = retry.expect("it is tried again");
+        (world, consumer, key)
+    }
+
     /// Decides a command; returns the batch that it makes.
     fn decide(&mut self, command: &Command) -> Taken {
         self.submit(command);
@@ -224,17 +240,7 @@ fn what_came_of_an_attempt_waits_for_somebody_who_waits() {
 
 #[test]
 fn a_timer_waits_for_somebody_who_waits_although_it_lets_something_happen() {
-    let mut world = World::new();
-    world.create();
-    let subscription = world.subscribe();
-    world.append();
-    let consumer = ConsumerKey { subscription, path: Some(world.path.clone()) };
-    let told = Told { consumer: consumer.clone(), epoch: 1, attempt: 1 };
-    let ended = Ended { told, answer: Ending::Failed, error: Some("refused".into()) };
-    world.submit(&Command::Ended(vec![ended]));
-    world.partition.take().expect("a batch");
-    let retry = world.entry(|due| matches!(due, Due::Consumer(_)));
-    let (key, _) = retry.expect("it is tried again");
+    let (mut world, consumer, key) = World::with_a_retry();
     world.now = keys::parse_due(&key).expect("an entry").0;
     world.submit(&Command::Timer { key, consumer, in_flight: Vec::new() });
     assert!(!world.partition.is_pressing(), "a retry may come a moment later");
@@ -244,17 +250,7 @@ fn a_timer_waits_for_somebody_who_waits_although_it_lets_something_happen() {
 
 #[test]
 fn a_timer_is_not_early_because_the_clock_was_set_back() {
-    let mut world = World::new();
-    world.create();
-    let subscription = world.subscribe();
-    world.append();
-    let consumer = ConsumerKey { subscription, path: Some(world.path.clone()) };
-    let told = Told { consumer: consumer.clone(), epoch: 1, attempt: 1 };
-    let ended = Ended { told, answer: Ending::Failed, error: Some("refused".into()) };
-    world.submit(&Command::Ended(vec![ended]));
-    let retry = world.entry(|due| matches!(due, Due::Consumer(_)));
-    let (key, _) = retry.expect("it is tried again");
-    world.partition.take().expect("a batch");
+    let (mut world, consumer, key) = World::with_a_retry();
     // It was seen to be due, and then the clock went back by a moment.
     world.now = Millis(keys::parse_due(&key).expect("an entry").0.0 - 5);
     world.submit(&Command::Timer { key, consumer, in_flight: Vec::new() });
