@@ -14,9 +14,9 @@ use reveille_store::record;
 use reveille_store::state::Reader;
 
 use crate::model::{Anchor, Stands, Stream};
-use crate::world::{Checked, Violated, World, violated};
+use crate::world::{Checked, Violation, World, violated};
 
-fn failed(error: impl std::fmt::Display) -> Violated {
+fn failed(error: impl std::fmt::Display) -> Violation {
     violated(format!("the audit cannot read: {error}"))
 }
 

@@ -4,7 +4,7 @@ use reveille_core::Millis;
 use reveille_engine::committer::Fatal;
 use reveille_engine::partition::Settings;
 use reveille_store::disk::Disk;
-use reveille_store::log::Recovered;
+use reveille_store::log::RecoveryReport;
 
 use crate::errand::Owner;
 use crate::life::Life;
@@ -126,8 +126,8 @@ impl World {
         let stopped = life
             .committer
             .seal()
-            .and_then(|()| life.keeper.apply())
-            .and_then(|()| life.keeper.checkpoint());
+            .and_then(|()| life.checkpointer.apply())
+            .and_then(|()| life.checkpointer.checkpoint());
         if stopped.is_err() {
             return self.survive(stopped);
         }
@@ -195,7 +195,7 @@ impl World {
         self.audit()
     }
 
-    fn begin_life(&self, salt: u64) -> Result<(Life, Recovered), String> {
+    fn begin_life(&self, salt: u64) -> Result<(Life, RecoveryReport), String> {
         Life::begin(&self.disk, &self.table, &self.mode, self.now, salt, Settings::default())
     }
 

@@ -2,7 +2,7 @@
 //! anything happening in between.
 
 use reveille_engine::command::{Command, FetchedAnchor};
-use reveille_engine::partition::{Fetched, Outcome, Submitted, Wanted};
+use reveille_engine::partition::{FetchedKeys, Lookup, Outcome, Submission};
 use reveille_engine::reading;
 use reveille_engine::{Failure, Unavailable};
 use reveille_store::state::Reader;
@@ -26,8 +26,8 @@ pub(crate) struct Errand {
     pub(crate) owner: Owner,
     pub(crate) request: Request,
     pub(crate) stage: Stage,
-    wanted: Vec<Wanted>,
-    fetched: Fetched,
+    wanted: Vec<Lookup>,
+    fetched: FetchedKeys,
     /// How often it was asked.
     rounds: u32,
 }
@@ -57,7 +57,7 @@ impl Errand {
             request,
             stage: Stage::Anchor,
             wanted: Vec::new(),
-            fetched: Fetched::default(),
+            fetched: FetchedKeys::default(),
             rounds: 0,
         }
     }
@@ -80,7 +80,7 @@ impl World {
             Stage::Submit => return self.submit(errand),
             Stage::Look => errand.stage = Stage::Read(self.life().shared.state.reader()),
             Stage::Read(reader) => {
-                let read = Fetched::read(&reader, &errand.wanted);
+                let read = FetchedKeys::read(&reader, &errand.wanted);
                 errand.fetched =
                     read.map_err(|error| violated(format!("a read failed: {error}")))?;
             }
@@ -130,8 +130,8 @@ impl World {
         };
         let submitted = shared.lock().submit(command, &errand.fetched, self.now, reply);
         match submitted {
-            Submitted::NoRoom(_) => Err(violated("no room for so little".into())),
-            Submitted::Missing(wanted, _) => {
+            Submission::NoRoom(_) => Err(violated("no room for so little".into())),
+            Submission::Missing(wanted, _) => {
                 self.note(&format!("missing {wanted:?}"));
                 self.tally.fetches += 1;
                 for it in wanted {
@@ -144,7 +144,7 @@ impl World {
                 errand.stage = Stage::Look;
                 Ok(false)
             }
-            Submitted::Decided if read_only && is_write(command) => {
+            Submission::Decided if read_only && is_write(command) => {
                 let told = answer.try_recv();
                 self.note("read-only");
                 if told != Ok(Err(Unavailable::DiskFull.into())) {
@@ -153,7 +153,7 @@ impl World {
                 self.finish(errand, &Err(Unavailable::DiskFull.into()));
                 Ok(true)
             }
-            Submitted::Decided => {
+            Submission::Decided => {
                 let answered = self.decided_now(errand, answer)?;
                 if let Stage::Waiting { expected: Err(_), .. } = errand.stage
                     && idle

@@ -52,7 +52,7 @@ impl World {
     fn work_off(&mut self) -> Checked {
         for _ in 0..TURNS_MAX {
             self.trace.step += 1;
-            self.life().keeper.watch_disk();
+            self.life().checkpointer.watch_disk();
             let asleep = self.worker.sleeps_until().is_some_and(|at| at > self.now);
             self.work()?;
             for index in (0..self.errands.len()).rev() {
@@ -64,7 +64,7 @@ impl World {
             let result = self.commit()?;
             self.survive(result)?;
             if self.random.one_in(8) {
-                let result = self.life_mut().keeper.apply();
+                let result = self.life_mut().checkpointer.apply();
                 self.survive(result)?;
             }
             let idle = self.life().shared.lock().is_idle();
@@ -89,7 +89,7 @@ impl World {
     fn nothing_left(&mut self) -> Checked {
         // More than once, if a part was set aside already or the table had stopped.
         while self.life().shared.state.overlay_bytes().total() != 0 {
-            let applied = self.life_mut().keeper.apply();
+            let applied = self.life_mut().checkpointer.apply();
             self.survive(applied)?;
         }
         self.audit()?;

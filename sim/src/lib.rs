@@ -66,15 +66,13 @@ pub struct Report {
 pub struct Failure {
     /// The run.
     pub seed: u64,
-    /// When.
     pub step: u64,
-    /// Which.
     pub what: String,
 }
 
 /// Runs one seed.
 pub fn run(seed: u64, options: Options) -> Result<Report, Failure> {
-    let failed = |step, violated: world::Violated| Failure { seed, step, what: violated.0 };
+    let failed = |step, violated: world::Violation| Failure { seed, step, what: violated.0 };
     if options.wakes {
         return wake::run(seed, options).map_err(|(step, violated)| failed(step, violated));
     }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use reveille_core::Millis;
+use reveille_engine::access_times::AccessTimes;
+use reveille_engine::checkpointer::Checkpointer;
 use reveille_engine::committer::{Committer, Shared};
-use reveille_engine::keeper::Keeper;
 use reveille_engine::partition::Settings;
-use reveille_engine::touches::Touches;
 use reveille_store::disk::SimDisk;
-use reveille_store::log::{self, Recovered, SparePool};
+use reveille_store::log::{self, RecoveryReport, SparePool};
 use reveille_store::open::{self, Opened};
 
 use crate::mode::Mode;
@@ -20,7 +20,7 @@ use crate::table::SimTable;
 pub(crate) struct Life {
     pub(crate) shared: Arc<Shared>,
     pub(crate) committer: Committer,
-    pub(crate) keeper: Keeper,
+    pub(crate) checkpointer: Checkpointer,
     pub(crate) spares: SparePool,
 }
 
@@ -42,7 +42,7 @@ impl Life {
         now: Millis,
         salt: u64,
         settings: Settings,
-    ) -> Result<(Life, Recovered), String> {
+    ) -> Result<(Life, RecoveryReport), String> {
         let mut salts = Random::new(salt);
         let config = log::Config { segment_bytes: mode.segment_bytes, sync: mode.sync };
         let opened = open::open(
@@ -54,20 +54,20 @@ impl Life {
         );
         let Opened { log, state, checkpoint, recovered } =
             opened.map_err(|error| error.to_string())?;
-        let shared = Shared::new(state, Arc::new(Touches::new(now)), settings)?;
+        let shared = Shared::new(state, Arc::new(AccessTimes::new(now)), settings)?;
         let shared = Arc::new(shared);
         shared.log_bytes.store(log.bytes(), std::sync::atomic::Ordering::Relaxed);
         let spares = log.spares();
-        let keeper = Keeper::new(
+        let checkpointer = Checkpointer::new(
             shared.clone(),
             Arc::new(disk.clone()),
             log.spares(),
             mode.min_free,
             checkpoint,
         );
-        keeper.watch_disk();
+        checkpointer.watch_disk();
         let committer = Committer::new(log, shared.clone());
-        let life = Life { shared, committer, keeper, spares };
+        let life = Life { shared, committer, checkpointer, spares };
         Ok((life, recovered))
     }
 }

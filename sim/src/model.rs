@@ -222,7 +222,7 @@ impl Stream {
             forks: self.forks,
             soft_deleted: self.soft,
             followed: false,
-            crowded: false,
+            has_fan_out: false,
             first: Offset::ZERO,
         }
     }

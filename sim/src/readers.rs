@@ -5,7 +5,7 @@ use reveille_core::{Offset, StreamPath};
 use reveille_engine::Failure;
 use reveille_engine::command::Command;
 use reveille_engine::limits::LIVE_DATA_BYTES;
-use reveille_engine::live::{Heard, News, Watch};
+use reveille_engine::live::{TailEvent, TailWatch, WatchEvent};
 use reveille_engine::reading::{self, Reading};
 
 use crate::errand::{Errand, Owner};
@@ -25,7 +25,7 @@ pub(crate) struct SlowRead {
 
 /// Somebody who waits at a stream's tail.
 pub(crate) struct Watcher {
-    watch: Watch,
+    watch: TailWatch,
     id: u64,
     at: u64,
     over: bool,
@@ -40,7 +40,7 @@ impl World {
         if head.soft_deleted {
             return Err(Rejected::Gone.into());
         }
-        if self.now < shared.touches.expires_at(&head) {
+        if self.now < shared.access_times.expires_at(&head) {
             return Ok(head);
         }
         let kept = head.forks > 0;
@@ -105,7 +105,7 @@ impl World {
         if let Expiry::Ttl(_) = head.expiry {
             self.memory.touched.insert(head.id.0, self.now);
         }
-        if self.life().shared.touches.touch(head, self.now) {
+        if self.life().shared.access_times.touch(head, self.now) {
             let command = Command::Touch {
                 tenant: self.tenant.clone(),
                 path: path.clone(),
@@ -200,15 +200,15 @@ impl World {
         let stream = self.durable.by_id(id);
         while let Some(heard) = watcher.watch.try_next() {
             match heard {
-                Heard::Behind => watcher.at = stream.map_or(watcher.at, Stream::tail),
-                Heard::News(News::Ended) => {
+                WatchEvent::Behind => watcher.at = stream.map_or(watcher.at, Stream::tail),
+                WatchEvent::TailEvent(TailEvent::Ended) => {
                     if stream.is_some_and(|stream| !stream.soft) {
                         return Err(violated(format!("stream {id} was told to have ended")));
                     }
                     watcher.over = true;
                     return Ok(());
                 }
-                Heard::News(News::Grown(growth)) => {
+                WatchEvent::TailEvent(TailEvent::Grown(growth)) => {
                     let (from, to) = (growth.from.position(), growth.to.position());
                     if to <= watcher.at && !growth.closed {
                         continue;

@@ -133,12 +133,12 @@ impl World {
             Step::Freeze => drop(self.life().shared.state.freeze()),
             Step::Apply => {
                 self.note("apply");
-                let result = self.life_mut().keeper.apply();
+                let result = self.life_mut().checkpointer.apply();
                 return self.survive(result);
             }
             Step::Checkpoint => {
                 self.note("checkpoint");
-                let result = self.life_mut().keeper.checkpoint();
+                let result = self.life_mut().checkpointer.checkpoint();
                 return self.survive(result);
             }
             Step::Seal => return self.seal(),
@@ -147,7 +147,7 @@ impl World {
                 let filled = self.life().spares.fill(|| {}).is_ok();
                 self.note(&format!("fill spares: {filled}"));
             }
-            Step::WatchDisk => self.life().keeper.watch_disk(),
+            Step::WatchDisk => self.life().checkpointer.watch_disk(),
             Step::Work => return self.work(),
             Step::Time => self.pass_time(),
             Step::Read => return self.read(),

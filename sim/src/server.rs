@@ -7,7 +7,7 @@ mod worker;
 use reveille_core::Millis;
 use reveille_engine::command::Command;
 use reveille_engine::committer::Fatal;
-use reveille_engine::partition::Taken;
+use reveille_engine::partition::OpenBatch;
 use reveille_store::disk::SimDisk;
 
 use crate::Options;
@@ -34,7 +34,7 @@ pub(crate) struct Base {
     pub(crate) life: Option<Life>,
     pub(crate) durable_seq: u64,
     /// The batch that is being committed.
-    pub(crate) taken: Option<(Taken, Opened)>,
+    pub(crate) taken: Option<(OpenBatch, Opened)>,
     /// The batch whose commit failed: only recovery can tell whether it is.
     pub(crate) doubtful: Option<Opened>,
     pub(crate) open_batch: u64,

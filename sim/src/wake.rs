@@ -31,11 +31,11 @@ mod snapshot;
 mod workload;
 mod world;
 
-use crate::world::Violated;
+use crate::world::Violation;
 use crate::{Options, Report};
 
 /// Runs one seed; a failure comes with its step.
-pub(crate) fn run(seed: u64, options: Options) -> Result<Report, (u64, Violated)> {
+pub(crate) fn run(seed: u64, options: Options) -> Result<Report, (u64, Violation)> {
     let mut wakes = world::Wakes::new(seed, options).map_err(|error| (0, error))?;
     match wakes.run() {
         Ok(()) => {

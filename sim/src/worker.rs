@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use reveille_core::Millis;
 use reveille_engine::command::Command;
-use reveille_engine::due::{self, Ahead, PAUSE_MS};
+use reveille_engine::due::{self, PAUSE_MS, TimerLookahead};
 use reveille_store::keys;
 
 use crate::errand::{Errand, Owner};
@@ -18,7 +18,7 @@ use crate::world::{Checked, World, violated};
 #[derive(Debug, Default)]
 pub(crate) struct Worker {
     since: Millis,
-    ahead: Ahead,
+    ahead: TimerLookahead,
     /// The look that is being worked off: when it was made, what it found, whether it was of use.
     round: Option<Round>,
     /// An obligation is being fulfilled.

@@ -7,7 +7,7 @@ use reveille_core::{Millis, StreamPath, Tenant};
 use reveille_engine::Unavailable;
 use reveille_engine::command::{Answer, Command};
 use reveille_engine::committer::Fatal;
-use reveille_engine::partition::{Outcome, Taken};
+use reveille_engine::partition::{OpenBatch, Outcome};
 use reveille_store::disk::SimDisk;
 
 use crate::errand::{Errand, Owner, Stage, describe};
@@ -22,12 +22,12 @@ use crate::worker::Worker;
 
 /// A promise that was not kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Violated(pub(crate) String);
+pub(crate) struct Violation(pub(crate) String);
 
-pub(crate) type Checked<T = ()> = Result<T, Violated>;
+pub(crate) type Checked<T = ()> = Result<T, Violation>;
 
-pub(crate) fn violated(what: String) -> Violated {
-    Violated(what)
+pub(crate) fn violated(what: String) -> Violation {
+    Violation(what)
 }
 
 pub(crate) struct World {
@@ -55,7 +55,7 @@ pub(crate) struct World {
     pub(crate) history: BTreeMap<u64, Model>,
     pub(crate) power_lost: bool,
     /// The batch that is being committed, and the world after it.
-    pub(crate) taken: Option<(Taken, Model, u64)>,
+    pub(crate) taken: Option<(OpenBatch, Model, u64)>,
     /// The world after a batch whose commit failed: only recovery can tell whether it is.
     pub(crate) doubtful: Option<Model>,
     pub(crate) open_batch: u64,

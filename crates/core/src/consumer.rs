@@ -54,7 +54,6 @@ impl fmt::Debug for WakeId {
 /// A stream that a consumer follows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
-    /// Where.
     pub path: StreamPath,
     /// Which incarnation; `None` while there is no stream at the path yet.
     pub stream: Option<StreamId>,
@@ -96,10 +95,7 @@ pub enum Stage {
         until: Millis,
     },
     /// The last one failed; the next is made then.
-    Paused {
-        /// When.
-        until: Millis,
-    },
+    Paused { until: Millis },
 }
 
 /// Why a consumer is no more.
@@ -136,11 +132,9 @@ pub struct Consumer {
 
 /// What the outside contributes to a step.
 pub struct Given<'a> {
-    /// The time.
     pub now: Millis,
     /// A name for a wake that begins in this step.
     pub fresh_wake_id: WakeId,
-    /// Any number.
     pub random: u64,
     /// The consumer's rules.
     pub policy: &'a Policy,
@@ -172,7 +166,6 @@ pub enum Input {
     Answered {
         /// The wake it belongs to.
         epoch: u64,
-        /// The attempt.
         attempt: u32,
         /// How it ended.
         answer: Answer,
@@ -180,15 +173,11 @@ pub enum Input {
     /// The consumer reports.
     Callback(Callback),
     /// A worker asks for the work.
-    Claim {
-        /// Its name.
-        worker: Arc<str>,
-    },
+    Claim { worker: Arc<str> },
     /// A worker gives the work back.
     Release {
         /// The wake it speaks for.
         epoch: u64,
-        /// Its name.
         wake_id: WakeId,
     },
     /// A time has come, perhaps.
@@ -201,8 +190,7 @@ pub enum Input {
 
 /// What an attempt said of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Announced {
-    /// Where.
+pub struct AnnouncedOffset {
     pub path: StreamPath,
     /// Which incarnation: of one that took its place nothing was said.
     pub stream: Option<StreamId>,
@@ -216,7 +204,7 @@ pub enum Answer {
     /// Somebody is at work.
     Accepted,
     /// Everything is done already. Holds what the attempt had announced.
-    Done(Vec<Announced>),
+    Done(Vec<AnnouncedOffset>),
     /// Nobody was reached, or refused.
     Failed,
 }
@@ -225,12 +213,7 @@ pub enum Answer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
     /// Tell the consumer: call its endpoint, or put an event where workers look.
-    Tell {
-        /// The wake.
-        epoch: u64,
-        /// The attempt.
-        attempt: u32,
-    },
+    Tell { epoch: u64, attempt: u32 },
 }
 
 /// Why a step is refused. Nothing has changed then.
@@ -260,14 +243,10 @@ pub enum Rejected {
     },
     /// Somebody else has acknowledged what it worked on.
     #[error("{path}: another handler has come further since this work began; drop the work")]
-    Overtaken {
-        /// The stream.
-        path: Arc<str>,
-    },
+    Overtaken { path: Arc<str> },
     /// Somebody else has the lease.
     #[error("{holder} has claimed this work; try again when its lease has ended")]
     Held {
-        /// Who.
         holder: Arc<str>,
         /// Under which generation.
         generation: u64,
@@ -277,10 +256,7 @@ pub enum Rejected {
     NoPendingWork,
     /// It follows too many streams.
     #[error("a consumer follows at most {max} streams")]
-    TooManyLinks {
-        /// The limit.
-        max: usize,
-    },
+    TooManyLinks { max: usize },
     /// It is no more.
     #[error("this consumer no longer exists")]
     Gone,

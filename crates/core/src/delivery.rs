@@ -29,7 +29,7 @@ pub struct Delivery {
     /// Where it stands.
     pub phase: Phase,
     /// Attempts that were answered or failed, in order.
-    pub attempts: Vec<Attempt>,
+    pub attempts: Vec<AttemptRecord>,
 }
 
 /// Where a delivery stands.
@@ -38,13 +38,10 @@ pub enum Phase {
     /// Others of its lane come first.
     Queued,
     /// It is to be tried at a time.
-    Pending {
-        /// When.
-        at: Millis,
-    },
+    Pending { at: Millis },
     /// It is being tried.
     Leased {
-        /// For the how manieth time.
+        /// Counted from 1.
         attempt: u32,
         /// An attempt that is not under way by then was never made.
         until: Millis,
@@ -52,22 +49,11 @@ pub enum Phase {
     /// Its hook is not active: it waits until that changes.
     Held,
     /// It was accepted.
-    Delivered {
-        /// When.
-        at: Millis,
-    },
+    Delivered { at: Millis },
     /// It is tried no more.
-    Dead {
-        /// Since when.
-        at: Millis,
-        /// Why.
-        why: Death,
-    },
+    Dead { at: Millis, why: Death },
     /// It is not owed any more.
-    Dropped {
-        /// Since when.
-        at: Millis,
-    },
+    Dropped { at: Millis },
 }
 
 /// Why a delivery is tried no more.
@@ -81,7 +67,7 @@ pub enum Death {
 
 /// An attempt that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Attempt {
+pub struct AttemptRecord {
     /// Its number, from 1.
     pub number: u32,
     /// When it ended.
@@ -102,7 +88,7 @@ pub enum Input {
     /// An attempt was answered, or failed.
     Answered {
         /// What came of it.
-        attempt: Attempt,
+        attempt: AttemptRecord,
         /// What that means.
         verdict: Verdict,
     },
@@ -112,10 +98,7 @@ pub enum Input {
         in_flight: bool,
     },
     /// An attempt was not made, because its hook is not active.
-    Unsent {
-        /// Which.
-        attempt: u32,
-    },
+    Unsent { attempt: u32 },
     /// It is the first of its lane now.
     Turn,
     /// Its hook is active again.
@@ -127,11 +110,8 @@ pub enum Input {
 /// What a step is given.
 #[derive(Debug, Clone, Copy)]
 pub struct Given<'a> {
-    /// The time.
     pub now: Millis,
-    /// Any number.
     pub random: u64,
-    /// The rules.
     pub policy: &'a Policy,
     /// Whether the hook is active.
     pub active: bool,
@@ -237,7 +217,7 @@ impl Step {
         }
     }
 
-    fn answered(&mut self, given: &Given<'_>, attempt: Attempt, verdict: Verdict) {
+    fn answered(&mut self, given: &Given<'_>, attempt: AttemptRecord, verdict: Verdict) {
         let (now, policy) = (given.now, given.policy);
         let number = attempt.number;
         self.delivery.attempts.push(attempt);

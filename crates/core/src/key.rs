@@ -77,7 +77,6 @@ impl Role {
     /// All of them.
     pub const ALL: [Role; 3] = [Role::Admin, Role::Operator, Role::User];
 
-    /// Its name.
     pub fn as_str(self) -> &'static str {
         match self {
             Role::Admin => "admin",
@@ -105,7 +104,6 @@ impl Permission {
     /// Both of them.
     pub const ALL: [Permission; 2] = [Permission::Read, Permission::Write];
 
-    /// Its name.
     pub fn as_str(self) -> &'static str {
         match self {
             Permission::Read => "read",
@@ -196,12 +194,7 @@ pub enum AccessError {
     NoTenant,
     /// Something is too long.
     #[error("`{field}` must be 1 to {max} bytes long, and printable")]
-    Text {
-        /// What.
-        field: &'static str,
-        /// The limit.
-        max: usize,
-    },
+    Text { field: &'static str, max: usize },
     /// There are too many scopes.
     #[error("a key has at most {SCOPES_MAX} scopes")]
     Scopes,

@@ -4,14 +4,12 @@
 //! randomness arrive as arguments, so that unit tests, property tests, the simulator and the
 //! server all run the very same code.
 
-#![warn(missing_docs)]
-
 pub mod condition;
 pub mod consumer;
-pub mod crowd;
 pub mod cursor;
 pub mod delivery;
 pub mod event;
+pub mod fan_out;
 pub mod json;
 pub mod key;
 pub mod limits;

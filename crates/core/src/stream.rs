@@ -57,7 +57,7 @@ pub struct Head {
     /// Whether consumers may follow it by name: they are looked for when it grows.
     pub followed: bool,
     /// Whether an append has left consumers to be told later: see [`crate::crowd`].
-    pub crowded: bool,
+    pub has_fan_out: bool,
 }
 
 /// How a stream was closed.

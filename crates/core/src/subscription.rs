@@ -19,20 +19,18 @@ pub struct SubscriptionId(pub u64);
 pub struct Subscription {
     /// This incarnation.
     pub id: SubscriptionId,
-    /// Whose.
     pub tenant: Tenant,
     /// When it was made.
     pub created_at: Millis,
     /// Signs its webhooks, in the dialect where every subscription has a secret of its own.
     pub secret: Option<Arc<str>>,
     /// What its creator asked for.
-    pub asked: Asked,
+    pub spec: SubscriptionSpec,
 }
 
 /// What makes a subscription: asked for twice alike, it is the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked {
-    /// Whose rules.
+pub struct SubscriptionSpec {
     pub dialect: Dialect,
     /// Its name among those of its tenant and dialect.
     pub name: Arc<str>,
@@ -47,14 +45,14 @@ pub struct Asked {
     /// How long a worker may be silent, if the dialect lets that be chosen.
     pub lease_ms: Option<u64>,
     /// When and how wakes are made.
-    pub economy: Economy,
+    pub coalescing: Coalescing,
     /// The address by which the creator reached the server: callbacks are to come back there.
     pub base_url: Option<Arc<str>>,
 }
 
 /// When wakes are made, and what a synchronous `done` means.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Economy {
+pub struct Coalescing {
     /// At least this long from one wake to the next, unless events would wait too long for it.
     pub min_interval_ms: u64,
     /// Events may wait this long to be announced together.
@@ -113,8 +111,7 @@ pub const LEASE_MS_MAX: u64 = 600_000;
 
 /// The request cannot become a subscription.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AskedError {
-    /// The name.
+pub enum SubscriptionSpecError {
     #[error(
         "a subscription id is 1 to {SUBSCRIPTION_NAME_BYTES_MAX} letters, digits, `-`, `_`, `.` or `~`"
     )]
@@ -133,7 +130,7 @@ pub fn wake_event(
 ) -> String {
     let event = serde_json::json!({
         "type": "wake",
-        "subscription_id": &*subscription.asked.name,
+        "subscription_id": &*subscription.spec.name,
         "stream": cause.map(relative),
         "generation": generation,
         "ts": now.0,
@@ -155,27 +152,29 @@ pub fn is_name(text: &str) -> bool {
     (1..=SUBSCRIPTION_NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(allowed)
 }
 
-impl Asked {
+impl SubscriptionSpec {
     /// Checks what a type cannot.
-    pub fn check(&self) -> Result<(), AskedError> {
+    pub fn check(&self) -> Result<(), SubscriptionSpecError> {
         if !is_name(&self.name) {
-            return Err(AskedError::Name);
+            return Err(SubscriptionSpecError::Name);
         }
         let long = |text: &Arc<str>| text.len() > DESCRIPTION_BYTES_MAX;
         if self.description.as_ref().is_some_and(long) {
-            return Err(AskedError::Description);
+            return Err(SubscriptionSpecError::Description);
         }
         Ok(())
     }
 
     /// Whether both ask for the same subscription.
-    pub fn is_same(&self, other: &Asked) -> bool {
+    pub fn is_same(&self, other: &SubscriptionSpec) -> bool {
         let described = match self.dialect {
             // A description is a label there, and part of the configuration here.
             Dialect::Webhooks => true,
             Dialect::Leases => self.description == other.description,
         };
-        let Asked { dialect, name, pattern, streams, target, lease_ms, economy, .. } = self;
+        let SubscriptionSpec {
+            dialect, name, pattern, streams, target, lease_ms, coalescing, ..
+        } = self;
         described
             && *dialect == other.dialect
             && *name == other.name
@@ -183,14 +182,14 @@ impl Asked {
             && *streams == other.streams
             && *target == other.target
             && *lease_ms == other.lease_ms
-            && *economy == other.economy
+            && *coalescing == other.coalescing
     }
 }
 
 impl Subscription {
     /// The rules that its consumers follow.
     pub fn policy(&self, timings: &Timings) -> Policy {
-        let Asked { dialect, target, lease_ms, economy, .. } = &self.asked;
+        let SubscriptionSpec { dialect, target, lease_ms, coalescing, .. } = &self.spec;
         let wake_by = match target {
             Target::Webhook(_) => WakeBy::Webhook,
             Target::Pull(_) => WakeBy::Pull,
@@ -203,9 +202,9 @@ impl Subscription {
             schedule: Schedule::Webhooks,
             retry_scale_milli: timings.retry_scale_milli,
             give_up_after_ms: Some(timings.give_up_after_ms),
-            sync_done: economy.sync_done,
-            min_interval_ms: economy.min_interval_ms,
-            max_delay_ms: economy.max_delay_ms,
+            sync_done: coalescing.sync_done,
+            min_interval_ms: coalescing.min_interval_ms,
+            max_delay_ms: coalescing.max_delay_ms,
         };
         match dialect {
             Dialect::Webhooks => base,

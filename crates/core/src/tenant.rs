@@ -38,7 +38,6 @@ impl Tenant {
         RESERVED.contains(&self.as_str())
     }
 
-    /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -52,7 +52,6 @@ pub enum TokenKind {
 pub struct Claims {
     /// What it is good for.
     pub kind: TokenKind,
-    /// Whose it is.
     pub tenant: Tenant,
     /// The consumer's name, as it stands in its callback URL.
     pub consumer: Arc<str>,

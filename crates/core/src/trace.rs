@@ -5,7 +5,6 @@ use std::fmt;
 /// A place in a trace: the trace, and the span that what follows is a part of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Trace {
-    /// The trace.
     pub trace_id: [u8; 16],
     /// The span.
     pub span_id: [u8; 8],

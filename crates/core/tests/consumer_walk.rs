@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use reveille_core::consumer::{
-    Ack, Announced, Answer, Callback, Consumer, Input, Link, Phase, Policy, WakeBy, WakeId,
+    Ack, AnnouncedOffset, Answer, Callback, Consumer, Input, Link, Phase, Policy, WakeBy, WakeId,
 };
 use reveille_core::stream::StreamId;
 use reveille_core::{Millis, Offset, StreamPath};
@@ -27,7 +27,7 @@ use crate::moves::{Moment, Move, Place, STREAMS, Speaker, Wake, Which, a_move, p
 use crate::settle::{WAYS, all_done, settle};
 
 /// An attempt: its epoch, its number, and what it announced.
-type Told = (u64, u32, Vec<Announced>);
+type Told = (u64, u32, Vec<AnnouncedOffset>);
 
 /// A consumer, and everything that it ever said or was told.
 struct Walk {

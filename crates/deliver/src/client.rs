@@ -11,7 +11,7 @@ use http_body_util::Full;
 use rustls::pki_types::CertificateDer;
 
 use crate::connector::Connector;
-use crate::courier::{Answer, Courier, Posting, Request, SendError};
+use crate::courier::{Answer, Courier, Request, ResponseFuture, SendError};
 use crate::destination::{Origin, Rules};
 use crate::line::{Failure, Line, Reply};
 use crate::pool::Pool;
@@ -36,7 +36,7 @@ const OWN_HEADERS: &[HeaderName] = &[
 /// The bytes of a root certificate are not one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the root certificate cannot be read; it must be one X.509 certificate in DER")]
-pub struct BadRoot;
+pub struct RootCertificateError;
 
 /// Sends requests over the network.
 pub struct HttpCourier {
@@ -69,9 +69,10 @@ impl HttpCourier {
         resolver: Arc<dyn Resolve>,
         now: Arc<dyn Fn() -> u64 + Send + Sync>,
         root: &[u8],
-    ) -> Result<HttpCourier, BadRoot> {
+    ) -> Result<HttpCourier, RootCertificateError> {
         let root = CertificateDer::from(root.to_vec());
-        let connector = Connector::new(rules, resolver, vec![root]).map_err(|_| BadRoot)?;
+        let connector =
+            Connector::new(rules, resolver, vec![root]).map_err(|_| RootCertificateError)?;
         Ok(HttpCourier::of(connector, now))
     }
 
@@ -99,7 +100,7 @@ impl HttpCourier {
 }
 
 impl Courier for HttpCourier {
-    fn post(&self, request: Request) -> Posting {
+    fn post(&self, request: Request) -> ResponseFuture {
         let shared = self.shared.clone();
         Box::pin(async move { shared.post(&request).await })
     }

@@ -12,7 +12,6 @@ use crate::destination::Destination;
 /// A request to somebody's endpoint, always a `POST`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// Where to.
     pub destination: Destination,
     /// Headers to send beside those that the courier writes itself.
     pub headers: Vec<(HeaderName, HeaderValue)>,
@@ -23,7 +22,6 @@ pub struct Request {
 /// What came back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// The status.
     pub status: u16,
     /// The body, cut at the limit.
     pub body: Bytes,
@@ -79,11 +77,11 @@ impl SendError {
 
 /// A request on its way. Dropping it takes the request back as far as that is possible: its
 /// connection is closed.
-pub type Posting = Pin<Box<dyn Future<Output = Result<Answer, SendError>> + Send>>;
+pub type ResponseFuture = Pin<Box<dyn Future<Output = Result<Answer, SendError>> + Send>>;
 
 /// Sends requests; the simulator has one that lies.
 pub trait Courier: Send + Sync + 'static {
     /// Sends one request and waits for its answer. Redirects are not followed, and there is no
     /// deadline: the caller has one and drops the future.
-    fn post(&self, request: Request) -> Posting;
+    fn post(&self, request: Request) -> ResponseFuture;
 }

@@ -10,7 +10,6 @@
 //!
 //! What is deliberately absent: redirects, proxies, cookies, decompression, timers and clocks.
 //! The caller has the deadline, and dropping the future closes whatever it had open.
-#![warn(missing_docs)]
 
 pub mod address;
 pub mod destination;

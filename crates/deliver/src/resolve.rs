@@ -31,7 +31,7 @@ const _: () = assert!(UNRESOLVED_MS < FOUND_MS);
 pub(crate) type Now = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// Addresses on their way.
-pub type Resolving = Pin<Box<dyn Future<Output = Result<Vec<SocketAddr>, SendError>> + Send>>;
+pub type ResolveFuture = Pin<Box<dyn Future<Output = Result<Vec<SocketAddr>, SendError>> + Send>>;
 
 /// Turns names into addresses.
 ///
@@ -39,7 +39,7 @@ pub type Resolving = Pin<Box<dyn Future<Output = Result<Vec<SocketAddr>, SendErr
 /// here.
 pub trait Resolve: Send + Sync + 'static {
     /// The addresses of a name, in the order in which to try them.
-    fn resolve(&self, host: &str, port: u16) -> Resolving;
+    fn resolve(&self, host: &str, port: u16) -> ResolveFuture;
 }
 
 /// Asks the operating system, and remembers the answers for a short while.
@@ -55,7 +55,7 @@ impl SystemResolver {
 }
 
 impl Resolve for SystemResolver {
-    fn resolve(&self, host: &str, port: u16) -> Resolving {
+    fn resolve(&self, host: &str, port: u16) -> ResolveFuture {
         self.cache.resolve(host, port)
     }
 }
@@ -63,7 +63,7 @@ impl Resolve for SystemResolver {
 struct System;
 
 impl Resolve for System {
-    fn resolve(&self, host: &str, port: u16) -> Resolving {
+    fn resolve(&self, host: &str, port: u16) -> ResolveFuture {
         let host = host.to_owned();
         Box::pin(async move {
             let found = tokio::net::lookup_host((host.as_str(), port)).await;
@@ -93,7 +93,7 @@ impl<R: Resolve> Cache<R> {
         Cache { resolver: Arc::new(resolver), names: Arc::default(), now }
     }
 
-    fn resolve(&self, host: &str, port: u16) -> Resolving {
+    fn resolve(&self, host: &str, port: u16) -> ResolveFuture {
         let entry = self.entry(host);
         if let Some(known) = entry.get() {
             return Box::pin(std::future::ready(known.at(port)));

@@ -7,16 +7,16 @@ use reveille_core::consumer::{Gone, Phase};
 use reveille_core::subscription::SubscriptionId;
 use reveille_core::trace::Trace;
 use reveille_store::keys::{self, ConsumerKey, Due};
-use reveille_store::record::{self, Enrolled};
+use reveille_store::record::{self, ConsumerRecord};
 
 use bytes::Bytes;
 
-use crate::effect::{Effect, Moved};
-use crate::txn::{Missing, Txn};
+use crate::effect::{ActivityChange, Effect};
+use crate::txn::{ReadError, Txn};
 
 /// What a consumer is busy with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Activity {
+pub enum ConsumerActivity {
     /// Nothing that has an end of its own.
     None,
     /// Its events are collected, to be told together.
@@ -27,15 +27,15 @@ pub enum Activity {
     Live,
 }
 
-impl Activity {
+impl ConsumerActivity {
     /// What a consumer is busy with, by its record.
-    pub(crate) fn of(enrolled: &Enrolled) -> Activity {
-        match enrolled.consumer.phase {
-            _ if enrolled.timer_at.is_none() => Activity::None,
-            Phase::Idle { wake_at: Some(_) } => Activity::Collecting,
-            Phase::Waking { .. } => Activity::Waking,
-            Phase::Live { .. } => Activity::Live,
-            Phase::Idle { wake_at: None } | Phase::Gone(_) => Activity::None,
+    pub(crate) fn of(record: &ConsumerRecord) -> ConsumerActivity {
+        match record.consumer.phase {
+            _ if record.timer_at.is_none() => ConsumerActivity::None,
+            Phase::Idle { wake_at: Some(_) } => ConsumerActivity::Collecting,
+            Phase::Waking { .. } => ConsumerActivity::Waking,
+            Phase::Live { .. } => ConsumerActivity::Live,
+            Phase::Idle { wake_at: None } | Phase::Gone(_) => ConsumerActivity::None,
         }
     }
 }
@@ -46,14 +46,14 @@ impl Txn<'_> {
     pub(crate) fn keep(
         &mut self,
         key: &ConsumerKey,
-        before: Option<&Enrolled>,
-        mut enrolled: Enrolled,
+        before: Option<&ConsumerRecord>,
+        mut record: ConsumerRecord,
     ) {
         let due = Due::Consumer(key.clone());
-        match (enrolled.timer_at, enrolled.consumer.deadline()) {
+        match (record.timer_at, record.consumer.deadline()) {
             (Some(at), None) => {
                 self.remove(&keys::due(at, &due));
-                enrolled.timer_at = None;
+                record.timer_at = None;
             }
             // A timer that is early sets itself anew: a sign of life need not move it.
             (Some(at), Some(deadline)) if at <= deadline => {}
@@ -62,25 +62,25 @@ impl Txn<'_> {
                     self.remove(&keys::due(at, &due));
                 }
                 self.set_due(deadline, &due);
-                enrolled.timer_at = Some(deadline);
+                record.timer_at = Some(deadline);
             }
             (None, None) => {}
         }
-        if is_caused_now(before, &enrolled) {
-            enrolled.trace = self.trace.map(Trace::to_bytes);
+        if is_caused_now(before, &record) {
+            record.trace = self.trace.map(Trace::to_bytes);
         }
-        self.note_move(key.subscription, before, Some(&enrolled));
-        self.set(keys::consumer(key), record::encode_consumer(&enrolled));
+        self.note_move(key.subscription, before, Some(&record));
+        self.set(keys::consumer(key), record::encode_consumer(&record));
     }
 
     /// A consumer's entry of the due index is taken out, although the consumer is of no use any
     /// more: whoever takes its place must not rely on that entry.
-    pub(crate) fn disarm(&mut self, key: &ConsumerKey) -> Result<(), Missing> {
+    pub(crate) fn disarm(&mut self, key: &ConsumerKey) -> Result<(), ReadError> {
         let stored = keys::consumer(key);
         if let Some(before) = self.kept(&stored)?
             && before.timer_at.is_some()
         {
-            let after = Enrolled { timer_at: None, ..before.clone() };
+            let after = ConsumerRecord { timer_at: None, ..before.clone() };
             self.note_move(key.subscription, Some(&before), Some(&after));
             self.set(stored, record::encode_consumer(&after));
         }
@@ -88,7 +88,7 @@ impl Txn<'_> {
     }
 
     /// Removes these keys; the consumers among them are busy no longer.
-    pub(crate) fn remove_all(&mut self, found: &[Bytes]) -> Result<(), Missing> {
+    pub(crate) fn remove_all(&mut self, found: &[Bytes]) -> Result<(), ReadError> {
         let consumers: Vec<(SubscriptionId, Bytes)> = found
             .iter()
             .filter_map(|key| Some((keys::parse_consumer(key)?.subscription, key.clone())))
@@ -105,7 +105,7 @@ impl Txn<'_> {
         Ok(())
     }
 
-    fn kept(&mut self, key: &Bytes) -> Result<Option<Enrolled>, Missing> {
+    fn kept(&mut self, key: &Bytes) -> Result<Option<ConsumerRecord>, ReadError> {
         let Some(value) = self.get(key)? else {
             return Ok(None);
         };
@@ -116,30 +116,32 @@ impl Txn<'_> {
     fn note_move(
         &mut self,
         subscription: SubscriptionId,
-        before: Option<&Enrolled>,
-        after: Option<&Enrolled>,
+        before: Option<&ConsumerRecord>,
+        after: Option<&ConsumerRecord>,
     ) {
-        let activity = |it: Option<&Enrolled>| it.map_or(Activity::None, Activity::of);
-        let epoch = |it: Option<&Enrolled>| it.map_or(0, |it| it.consumer.epoch);
-        let failed = |it: Option<&Enrolled>| {
+        let activity =
+            |it: Option<&ConsumerRecord>| it.map_or(ConsumerActivity::None, ConsumerActivity::of);
+        let epoch = |it: Option<&ConsumerRecord>| it.map_or(0, |it| it.consumer.epoch);
+        let failed = |it: Option<&ConsumerRecord>| {
             it.is_some_and(|it| it.consumer.phase == Phase::Gone(Gone::Failed))
         };
-        let moved = Moved {
+        let moved = ActivityChange {
             from: activity(before),
             to: activity(after),
             woken: epoch(after) > epoch(before),
             given_up: (failed(after) && !failed(before)).then_some(subscription),
         };
         if moved.from != moved.to || moved.woken || moved.given_up.is_some() {
-            self.effect(Effect::Moved(moved));
+            self.effect(Effect::CountActivity(moved));
         }
     }
 }
 
 /// Whether what happens now causes a wake, the one that begins or the one that events are collected
 /// for; events that come later are told along with the one that caused it.
-fn is_caused_now(before: Option<&Enrolled>, after: &Enrolled) -> bool {
-    let collects = |it: &Enrolled| matches!(it.consumer.phase, Phase::Idle { wake_at: Some(_) });
+fn is_caused_now(before: Option<&ConsumerRecord>, after: &ConsumerRecord) -> bool {
+    let collects =
+        |it: &ConsumerRecord| matches!(it.consumer.phase, Phase::Idle { wake_at: Some(_) });
     let woken = before.is_none_or(|it| it.consumer.epoch < after.consumer.epoch);
     (woken || collects(after)) && !before.is_some_and(collects)
 }

@@ -4,55 +4,53 @@ pub mod append;
 pub mod callback;
 pub mod consumer;
 pub mod create;
-mod crowd;
 pub mod delete;
 pub mod delivery;
+mod fan_out;
 pub mod hook;
 pub mod ingest;
 pub mod lease;
-pub mod lot;
 pub mod obligation;
 pub mod subscribe;
+pub mod timer_group;
 pub mod trim;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use reveille_core::consumer::Dialect;
-use reveille_core::delivery::hook::{Hook, HookId, Tally, Wish};
+use reveille_core::delivery::hook::{DeliveryCounts, Hook, HookId, HookSpec};
 use reveille_core::delivery::id::DeliveryId;
-use reveille_core::stream::append::{Append, Receipt};
+use reveille_core::stream::append::{Append, AppendReceipt};
 use reveille_core::stream::create::{Anchor, Create};
 use reveille_core::stream::{Head, StreamId};
-use reveille_core::subscription::{Asked, Subscription};
+use reveille_core::subscription::{Subscription, SubscriptionSpec};
 use reveille_core::trace::Trace;
 use reveille_core::{Millis, Offset, StreamPath, Tenant};
 use reveille_store::keys::{ConsumerKey, Due, Meta};
 
 use crate::command::callback::{Report, Standing};
-use crate::command::consumer::Ended;
-use crate::command::delivery::Delivered;
+use crate::command::consumer::WakeOutcome;
+use crate::command::delivery::DeliveryOutcome;
 use crate::command::hook::{HookChange, Since};
 use crate::command::ingest::Ingest;
 use crate::command::lease::{Lease, LeaseRequest};
-use crate::command::lot::Open;
+use crate::command::timer_group::Open;
 use crate::command::trim::Look;
 use crate::effect::Effect;
 use crate::failure::Failure;
 use crate::keys::{self, KeyChange};
-use crate::txn::{Missing, Txn};
+use crate::txn::{ReadError, Txn};
 
 /// What a decision comes to, unless something is missing for it.
-pub(crate) type Decided = Result<Result<Answer, Failure>, Missing>;
+pub(crate) type Decided = Result<Result<Answer, Failure>, ReadError>;
 
 /// A request to a partition.
 #[derive(Debug, Clone)]
 pub enum Command {
     /// Make a stream.
     Create {
-        /// Whose.
         tenant: Tenant,
-        /// Where.
         path: StreamPath,
         /// What it should be.
         request: Create,
@@ -61,29 +59,19 @@ pub enum Command {
     },
     /// Append to a stream, or close it.
     Append {
-        /// Whose.
         tenant: Tenant,
-        /// Which.
         path: StreamPath,
         /// What to append.
         request: Append,
     },
     /// End a stream.
-    Delete {
-        /// Whose.
-        tenant: Tenant,
-        /// Which.
-        path: StreamPath,
-    },
+    Delete { tenant: Tenant, path: StreamPath },
     /// A stream was read: write down when.
     Touch {
-        /// Whose.
         tenant: Tenant,
-        /// Which.
         path: StreamPath,
         /// Which incarnation was read.
         id: StreamId,
-        /// When.
         at: Millis,
     },
     /// An obligation's time has come.
@@ -97,27 +85,17 @@ pub enum Command {
     },
     /// Make a subscription.
     Subscribe {
-        /// Whose.
         tenant: Tenant,
         /// What it should be.
-        asked: Asked,
+        spec: SubscriptionSpec,
         /// The secret that it gets if it is new.
         secret: Option<Arc<str>>,
     },
     /// End a subscription.
-    Unsubscribe {
-        /// Whose.
-        tenant: Tenant,
-        /// In which dialect.
-        dialect: Dialect,
-        /// Which.
-        name: Arc<str>,
-    },
+    Unsubscribe { tenant: Tenant, dialect: Dialect, name: Arc<str> },
     /// Name streams that a subscription is for.
     EditStreams {
-        /// Whose.
         tenant: Tenant,
-        /// Which subscription.
         name: Arc<str>,
         /// Streams to name.
         add: Vec<StreamPath>,
@@ -127,28 +105,19 @@ pub enum Command {
     /// A consumer reports.
     Report(Box<Report>),
     /// A worker asks for something.
-    Lease {
-        /// Whose.
-        tenant: Tenant,
-        /// Of which subscription.
-        name: Arc<str>,
-        /// What.
-        request: LeaseRequest,
-    },
+    Lease { tenant: Tenant, name: Arc<str>, request: LeaseRequest },
     /// Attempts to tell consumers have ended.
-    Ended(Vec<Ended>),
+    RecordWakeOutcomes(Vec<WakeOutcome>),
     /// A consumer's time has come, perhaps.
     Timer {
         /// The key in the due index.
         key: Bytes,
-        /// Whose time.
         consumer: ConsumerKey,
         /// Attempts to tell it that are on their way.
         in_flight: Vec<(u64, u32)>,
     },
     /// Keep this under a name of the server's own, if nothing is there yet or it is to be replaced.
     Install {
-        /// The name.
         name: Meta,
         /// What to keep.
         value: Bytes,
@@ -159,38 +128,23 @@ pub enum Command {
     Ingest(Box<Ingest>),
     /// Make a hook.
     Hook {
-        /// Whose.
         tenant: Tenant,
         /// What it is called.
         name: Arc<str>,
         /// What it is for.
-        wish: Wish,
-        /// From when on.
+        spec: HookSpec,
         since: Since,
     },
     /// Change a hook, or end it.
-    ChangeHook {
-        /// Whose.
-        tenant: Tenant,
-        /// Which.
-        name: Arc<str>,
-        /// How.
-        change: HookChange,
-    },
+    ChangeHook { tenant: Tenant, name: Arc<str>, change: HookChange },
     /// Attempts to deliver have ended.
-    Delivered(Vec<Delivered>),
+    RecordDeliveryOutcomes(Vec<DeliveryOutcome>),
     /// An attempt to deliver was not made, because its hook is not active.
-    Unsent {
-        /// Of which delivery.
-        id: DeliveryId,
-        /// Which attempt.
-        attempt: u32,
-    },
+    Unsent { id: DeliveryId, attempt: u32 },
     /// A delivery's time has come, perhaps.
     DeliveryTimer {
         /// The key in the due index.
         key: Bytes,
-        /// Which delivery.
         id: DeliveryId,
         /// Whether an attempt is under way or waits for its turn.
         in_flight: bool,
@@ -203,24 +157,16 @@ pub enum Command {
         open: Vec<Open>,
     },
     /// Make a dead delivery again.
-    Retry {
-        /// Whose.
-        tenant: Tenant,
-        /// Which.
-        id: DeliveryId,
-    },
+    Retry { tenant: Tenant, id: DeliveryId },
     /// Forget deliveries that ended before a time.
     CleanUp {
-        /// Of which hook.
         hook: HookId,
-        /// The time.
         cutoff: Millis,
         /// The key after which to begin; empty for the first.
         after: Bytes,
     },
     /// Forget the oldest events of a tenant.
     Trim {
-        /// Whose.
         tenant: Tenant,
         /// The stream that has their words.
         stream: StreamPath,
@@ -236,7 +182,6 @@ pub enum Command {
     Probe,
     /// Any of the others, as a part of a trace: wakes that it causes remember that.
     Traced {
-        /// The trace.
         trace: Trace,
         /// What is to be done.
         command: Box<Command>,
@@ -260,7 +205,6 @@ impl Command {
 pub struct FetchedAnchor {
     /// The incarnation it was read from.
     pub source_id: StreamId,
-    /// The offset.
     pub at: Offset,
     /// What begins there.
     pub anchor: Anchor,
@@ -277,7 +221,7 @@ pub enum Answer {
         new: bool,
     },
     /// The append is done.
-    Appended(Receipt),
+    Appended(AppendReceipt),
     /// The subscription is there.
     Subscribed {
         /// As it is.
@@ -291,7 +235,6 @@ pub enum Answer {
     Leased(Box<Lease>),
     /// The events are in.
     Ingested {
-        /// How many.
         received: u64,
         /// Whether that was so before.
         repeated: bool,
@@ -299,14 +242,13 @@ pub enum Answer {
     /// The hook is there.
     Hooked(Arc<Hook>),
     /// The hook has ended; what it had come to.
-    Unhooked(Tally),
+    Unhooked(DeliveryCounts),
     /// A delivery was begun.
     Begun(DeliveryId),
     /// Deliveries, or events, were forgotten.
     CleanedUp {
         /// The key after which there may be more.
         next: Option<Bytes>,
-        /// How many.
         forgotten: u64,
     },
     /// Nothing more to say.
@@ -314,12 +256,14 @@ pub enum Answer {
 }
 
 /// Whether somebody waits for a command that has these effects to become durable.
-pub(crate) fn presses(command: &Command, effects: &[Effect]) -> bool {
+pub(crate) fn is_urgent(command: &Command, effects: &[Effect]) -> bool {
     match command {
         // What was put off for seconds may come a moment later still.
         Command::Timer { .. } | Command::DeliveryTimer { .. } | Command::LotTimer { .. } => false,
         // What came of attempts is written down for nobody, unless it lets something happen.
-        Command::Ended(_) | Command::Delivered(_) => effects.iter().any(Effect::is_pressing),
+        Command::RecordWakeOutcomes(_) | Command::RecordDeliveryOutcomes(_) => {
+            effects.iter().any(Effect::is_urgent)
+        }
         _ => true,
     }
 }
@@ -336,7 +280,7 @@ pub(crate) fn not_before(command: &Command) -> Millis {
     .unwrap_or(Millis(0))
 }
 
-/// Whether a command may run while the disk is nearly full.
+/// Whether a command writes what a disk that is nearly full has no room for: it is refused then.
 pub(crate) fn is_write(command: &Command) -> bool {
     match command {
         Command::Create { .. }
@@ -355,10 +299,10 @@ pub(crate) fn is_write(command: &Command) -> bool {
         | Command::Obligation { .. }
         | Command::Unsubscribe { .. }
         | Command::Lease { .. }
-        | Command::Ended(_)
+        | Command::RecordWakeOutcomes(_)
         | Command::Install { .. }
         | Command::ChangeHook { .. }
-        | Command::Delivered(_)
+        | Command::RecordDeliveryOutcomes(_)
         | Command::Unsent { .. }
         | Command::DeliveryTimer { .. }
         | Command::LotTimer { .. }
@@ -381,12 +325,12 @@ pub(crate) fn weight(command: &Command) -> usize {
             Command::Report(report) => {
                 report.appends.iter().map(|(_, append)| append.body.size()).sum()
             }
-            Command::Subscribe { asked, .. } => asked.streams.len() * 128,
+            Command::Subscribe { spec, .. } => spec.streams.len() * 128,
             Command::EditStreams { add, .. } => add.len() * 128,
-            Command::Ingest(ingest) => ingest.words.len() + ingest.events.len() * 512,
+            Command::Ingest(ingest) => ingest.payload.len() + ingest.events.len() * 512,
             Command::Sweep { found } => found.len() * 128,
-            Command::Ended(all) => all.len() * SMALL,
-            Command::Delivered(all) => all.len() * SMALL,
+            Command::RecordWakeOutcomes(all) => all.len() * SMALL,
+            Command::RecordDeliveryOutcomes(all) => all.len() * SMALL,
             Command::LotTimer { open, .. } => open.len() * SMALL,
             Command::Hook { .. }
             | Command::ChangeHook { .. }
@@ -406,7 +350,7 @@ pub(crate) fn weight(command: &Command) -> usize {
         }
 }
 
-/// Decides a command. Missing keys end the attempt without a trace; a rejection changes nothing.
+/// Decides a command. ReadError keys end the attempt without a trace; a rejection changes nothing.
 pub(crate) fn decide(command: &Command, txn: &mut Txn<'_>) -> Decided {
     match command {
         Command::Create { tenant, path, request, anchor } => {
@@ -418,8 +362,8 @@ pub(crate) fn decide(command: &Command, txn: &mut Txn<'_>) -> Decided {
             obligation::touch(txn, tenant, path, *id, *at).map(Ok)
         }
         Command::Obligation { key, due, found } => obligation::fulfil(txn, key, due, found).map(Ok),
-        Command::Subscribe { tenant, asked, secret } => {
-            subscribe::subscribe(txn, tenant, asked, secret.as_ref())
+        Command::Subscribe { tenant, spec, secret } => {
+            subscribe::subscribe(txn, tenant, spec, secret.as_ref())
         }
         Command::Unsubscribe { tenant, dialect, name } => {
             subscribe::unsubscribe(txn, tenant, *dialect, name)
@@ -429,7 +373,7 @@ pub(crate) fn decide(command: &Command, txn: &mut Txn<'_>) -> Decided {
         }
         Command::Report(report) => callback::decide(txn, report),
         Command::Lease { tenant, name, request } => lease::decide(txn, tenant, name, request),
-        Command::Ended(all) => consumer::ended(txn, all).map(Ok),
+        Command::RecordWakeOutcomes(all) => consumer::ended(txn, all).map(Ok),
         Command::Timer { key, consumer, in_flight } => {
             consumer::timer(txn, key, consumer, in_flight).map(Ok)
         }
@@ -437,14 +381,14 @@ pub(crate) fn decide(command: &Command, txn: &mut Txn<'_>) -> Decided {
             txn.install(*name, value, expected.as_ref()).map(Ok)
         }
         Command::Ingest(ingest) => ingest::decide(txn, ingest),
-        Command::Hook { tenant, name, wish, since } => hook::add(txn, tenant, name, wish, since),
+        Command::Hook { tenant, name, spec, since } => hook::add(txn, tenant, name, spec, since),
         Command::ChangeHook { tenant, name, change } => hook::change(txn, tenant, name, change),
-        Command::Delivered(all) => delivery::ended(txn, all).map(Ok),
+        Command::RecordDeliveryOutcomes(all) => delivery::ended(txn, all).map(Ok),
         Command::Unsent { id, attempt } => delivery::unsent(txn, *id, *attempt).map(Ok),
         Command::DeliveryTimer { key, id, in_flight } => {
             delivery::timer(txn, key, *id, *in_flight).map(Ok)
         }
-        Command::LotTimer { key, open } => lot::timer(txn, key, open).map(Ok),
+        Command::LotTimer { key, open } => timer_group::timer(txn, key, open).map(Ok),
         Command::Retry { tenant, id } => delivery::retry(txn, tenant, *id),
         Command::CleanUp { hook, cutoff, after } => hook::clean_up(txn, *hook, *cutoff, after),
         Command::Trim { tenant, stream, look } => trim::decide(txn, tenant, stream, look),

@@ -9,15 +9,15 @@ use reveille_store::log::{CommitError, Log, Syncer};
 use reveille_store::state::State;
 use tokio::sync::Notify;
 
-use crate::effect::{Effect, Moved};
+use crate::access_times::AccessTimes;
+use crate::effect::{ActivityChange, Effect};
 use crate::keys::Keys;
 use crate::limits::SETTLE_BYTES;
 use crate::live::Live;
 use crate::metrics::Metrics;
-use crate::outbox::{Errand, Outbox};
-use crate::partition::{Partition, Published, Settings, Taken, Waits};
+use crate::outbox::{Attempt, Outbox};
+use crate::partition::{OpenBatch, Partition, PublishedBatch, Settings, Waits};
 use crate::spans::Spans;
-use crate::touches::Touches;
 
 /// What the threads and callers of one partition share.
 pub struct Shared {
@@ -28,7 +28,7 @@ pub struct Shared {
     /// Live readers.
     pub live: Live,
     /// Reads that keep streams alive.
-    pub touches: Arc<Touches>,
+    pub access_times: Arc<AccessTimes>,
     /// Wakes the committer: there is something to commit.
     pub work: Condvar,
     /// Wakes callers: there is room again.
@@ -63,16 +63,16 @@ impl Shared {
     /// Everything that a partition over this state needs.
     pub fn new(
         state: Arc<State>,
-        touches: Arc<Touches>,
+        access_times: Arc<AccessTimes>,
         settings: Settings,
     ) -> Result<Shared, String> {
         let keys = Keys::load(&state.reader())?;
-        let partition = Partition::open(state.clone(), touches.clone(), settings)?;
+        let partition = Partition::open(state.clone(), access_times.clone(), settings)?;
         Ok(Shared {
             partition: Mutex::new(partition),
             state,
             live: Live::default(),
-            touches,
+            access_times,
             work: Condvar::new(),
             room: Notify::new(),
             due: Notify::new(),
@@ -100,7 +100,7 @@ impl Shared {
     }
 
     /// Tells the keeper that there is work.
-    pub fn wake_keeper(&self) {
+    pub fn wake_checkpointer(&self) {
         let (flag, condvar) = &self.keep;
         *flag.lock().unwrap_or_else(PoisonError::into_inner) = true;
         condvar.notify_one();
@@ -132,7 +132,7 @@ pub struct Committer {
     shared: Arc<Shared>,
     trimmed: u64,
     /// The last batch, if the partition still takes it for pending.
-    published: Option<Published>,
+    published: Option<PublishedBatch>,
 }
 
 impl Committer {
@@ -162,13 +162,13 @@ impl Committer {
     }
 
     /// Waits for the next batch; `None` when there will be none.
-    fn next(&mut self) -> Result<Option<Taken>, Fatal> {
+    fn next(&mut self) -> Result<Option<OpenBatch>, Fatal> {
         let shared = self.shared.clone();
         let mut partition = shared.lock();
         let mut sealed = false;
         let mut time_is_up = false;
         loop {
-            let waits = match (partition.has_nothing_open(), partition.is_pressing()) {
+            let waits = match (partition.has_nothing_open(), partition.is_urgent()) {
                 (true, _) => Waits::ForWork,
                 (false, false) if !time_is_up && !partition.stopping => Waits::ForSomebody,
                 (false, _) => return Ok(self.take_from(&mut partition)),
@@ -195,12 +195,12 @@ impl Committer {
     }
 
     /// The open batch, if there is one. The one before it stops being pending.
-    pub fn take(&mut self) -> Option<Taken> {
+    pub fn take(&mut self) -> Option<OpenBatch> {
         let shared = self.shared.clone();
         self.take_from(&mut shared.lock())
     }
 
-    fn take_from(&mut self, partition: &mut Partition) -> Option<Taken> {
+    fn take_from(&mut self, partition: &mut Partition) -> Option<OpenBatch> {
         self.settle(partition);
         partition.take()
     }
@@ -214,7 +214,7 @@ impl Committer {
     /// Makes a batch durable; then readers see it, answers leave, effects run. To the partition it
     /// is pending until the next one is taken, so that both take one look at the lock: the same
     /// values are found there and here.
-    pub fn commit(&mut self, mut taken: Taken) -> Result<(), Fatal> {
+    pub fn commit(&mut self, mut taken: OpenBatch) -> Result<(), Fatal> {
         let batch = std::mem::take(&mut taken.batch);
         let mut published = None;
         if !batch.is_empty() {
@@ -227,7 +227,7 @@ impl Committer {
                 }
                 Err(CommitError::NoSpace) => {
                     tracing::warn!("the disk is full: the server is read-only until there is room");
-                    self.shared.lock().give_up(taken).map_err(Fatal)?;
+                    self.shared.lock().roll_back(taken).map_err(Fatal)?;
                     self.shared.room.notify_waiters();
                     return Ok(());
                 }
@@ -240,7 +240,7 @@ impl Committer {
         taken.answer();
         self.shared.room.notify_waiters();
         if self.shared.state.overlay_bytes().active >= SETTLE_BYTES {
-            self.shared.wake_keeper();
+            self.shared.wake_checkpointer();
         }
         Ok(())
     }
@@ -248,25 +248,25 @@ impl Committer {
     fn perform(&self, effects: Vec<Effect>) {
         let mut due = None;
         let mut ended: Vec<StreamId> = Vec::new();
-        let (mut errands, mut news) = (Vec::new(), Vec::new());
+        let (mut attempts, mut news) = (Vec::new(), Vec::new());
         for effect in effects {
             match effect {
-                Effect::Due(at) => due = Some(due.map_or(at.0, |due: u64| due.min(at.0))),
-                Effect::Tell(told) => errands.push(Errand::Tell(told)),
-                Effect::Moved(moved) => self.count(&moved),
+                Effect::SetTimer(at) => due = Some(due.map_or(at.0, |due: u64| due.min(at.0))),
+                Effect::SendWake(told) => attempts.push(Attempt::Wake(told)),
+                Effect::CountActivity(moved) => self.count(&moved),
                 Effect::Key(change) => self.shared.keys.apply(&change),
-                Effect::Deliver(job) => errands.push(Errand::Deliver(job)),
-                Effect::Ended(id) => {
+                Effect::SendDelivery(job) => attempts.push(Attempt::Delivery(job)),
+                Effect::ReleaseReaders(id) => {
                     ended.push(id);
                     news.push(effect);
                 }
-                Effect::Grown { .. } => news.push(effect),
+                Effect::NotifyReaders { .. } => news.push(effect),
             }
         }
-        self.shared.outbox.push_all(errands);
+        self.shared.outbox.push_all(attempts);
         self.shared.live.publish(news);
         for id in ended {
-            self.shared.touches.forget(id, reveille_core::Millis::NEVER);
+            self.shared.access_times.forget(id, reveille_core::Millis::NEVER);
         }
         if let Some(due) = due {
             self.shared.due_from.fetch_min(due, Ordering::SeqCst);
@@ -276,11 +276,11 @@ impl Committer {
         }
     }
 
-    fn count(&self, moved: &Moved) {
+    fn count(&self, moved: &ActivityChange) {
         self.shared.metrics.telling.moved(moved);
         if let Some(subscription) = moved.given_up {
             let known = self.shared.lock().registry.get(subscription).cloned();
-            let name = known.as_ref().map_or("", |it| &*it.asked.name);
+            let name = known.as_ref().map_or("", |it| &*it.spec.name);
             tracing::info!(
                 subscription = name,
                 "a consumer was removed: its endpoint failed for too long"

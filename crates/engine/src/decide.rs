@@ -11,13 +11,13 @@ use crate::committer::Shared;
 use crate::doors::Clock;
 use crate::failure::{Failure, Unavailable};
 use crate::limits::{FETCH_ROUNDS_MAX, ROOM_WAIT};
-use crate::partition::{Fetched, Outcome, Submitted, Wanted};
+use crate::partition::{FetchedKeys, Lookup, Outcome, Submission};
 use crate::{reading, task};
 
 /// Brings a command to its decision, fetching what it needs, and waits for its outcome.
 pub(crate) async fn run(shared: &Arc<Shared>, clock: &dyn Clock, command: &Command) -> Outcome {
-    let mut wanted: Vec<Wanted> = Vec::new();
-    let mut fetched = Fetched::default();
+    let mut wanted: Vec<Lookup> = Vec::new();
+    let mut fetched = FetchedKeys::default();
     let mut deadline = None;
     for _ in 0..FETCH_ROUNDS_MAX {
         let (reply, answer) = oneshot::channel();
@@ -28,13 +28,13 @@ pub(crate) async fn run(shared: &Arc<Shared>, clock: &dyn Clock, command: &Comma
             (submitted, partition.wakes_committer())
         };
         match submitted {
-            Submitted::Decided => {
+            Submission::Decided => {
                 if wakes {
                     shared.work.notify_one();
                 }
                 return answer.await.unwrap_or(Err(Unavailable::Stopping.into()));
             }
-            Submitted::Missing(more, _) => {
+            Submission::Missing(more, _) => {
                 for it in more {
                     if !wanted.contains(&it) {
                         wanted.push(it);
@@ -42,7 +42,7 @@ pub(crate) async fn run(shared: &Arc<Shared>, clock: &dyn Clock, command: &Comma
                 }
                 (fetched, wanted) = fetch(shared.state.reader(), wanted).await?;
             }
-            Submitted::NoRoom(_) => {
+            Submission::NoRoom(_) => {
                 let wait = u64::try_from(ROOM_WAIT.as_millis()).unwrap_or(u64::MAX);
                 let until = *deadline.get_or_insert(clock.now() + wait);
                 wait_for_room(shared, clock, until).await?;
@@ -56,9 +56,9 @@ pub(crate) async fn run(shared: &Arc<Shared>, clock: &dyn Clock, command: &Comma
 const READ_HERE_MAX: usize = 16;
 
 /// Reads what a decision asked for.
-async fn fetch(reader: Reader, wanted: Vec<Wanted>) -> Result<(Fetched, Vec<Wanted>), Failure> {
-    let few = wanted.iter().map(Wanted::weight).sum::<usize>() <= READ_HERE_MAX;
-    let read = move || (Fetched::read(&reader, &wanted), wanted);
+async fn fetch(reader: Reader, wanted: Vec<Lookup>) -> Result<(FetchedKeys, Vec<Lookup>), Failure> {
+    let few = wanted.iter().map(Lookup::weight).sum::<usize>() <= READ_HERE_MAX;
+    let read = move || (FetchedKeys::read(&reader, &wanted), wanted);
     let (fetched, wanted) = if few { read() } else { task::blocking(read).await };
     Ok((fetched.map_err(reading::damaged)?, wanted))
 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use reveille_core::delivery::Phase;
-use reveille_core::delivery::hook::{Edit, Hook, Tally, Wish};
+use reveille_core::delivery::hook::{DeliveryCounts, Hook, HookSpec, HookUpdate};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::event::{Event, EventType, Ulid};
 use reveille_core::{Millis, StreamPath, Tenant};
 use reveille_store::keys;
-use reveille_store::record::{self, Dispatched, Recorded};
+use reveille_store::record::{self, DeliveryRecord, EventRecord};
 use reveille_store::state::Reader;
 use reveille_store::table::Pair;
 
@@ -20,27 +20,25 @@ use crate::decide::run;
 use crate::engine::Engine;
 use crate::failure::{Failure, Refused};
 use crate::limits::LIST_PAGE_MAX;
-use crate::outbound::deliveries::{dispatched, event, words_of};
-use crate::{reading, shares};
+use crate::outbound::deliveries::{event, payload_of, record};
+use crate::{fairness, reading};
 
 /// A delivery with what it is of and for whom.
 #[derive(Debug, Clone)]
-pub struct Shown {
-    /// Which.
+pub struct DeliveryView {
     pub id: DeliveryId,
-    /// To whom.
     pub hook: Arc<Hook>,
     /// As it is kept.
-    pub dispatched: Dispatched,
+    pub record: DeliveryRecord,
     /// Its event; `None` if that is no longer kept.
-    pub event: Option<Recorded>,
+    pub event: Option<EventRecord>,
 }
 
 /// A page of deliveries.
 #[derive(Debug, Clone)]
-pub struct ShownPage {
+pub struct DeliveryPage {
     /// In the order of their events.
-    pub items: Vec<Shown>,
+    pub items: Vec<DeliveryView>,
     /// The delivery after which the next page begins; `None` at the end.
     pub next: Option<DeliveryId>,
 }
@@ -49,11 +47,10 @@ pub struct ShownPage {
 #[derive(Debug, Clone)]
 pub struct DeadLetter {
     /// The delivery.
-    pub shown: Shown,
-    /// Since when.
+    pub shown: DeliveryView,
     pub died_at: Millis,
     /// What was to be delivered.
-    pub words: Bytes,
+    pub payload: Bytes,
 }
 
 impl Engine {
@@ -88,19 +85,19 @@ impl Engine {
         batch: Option<Arc<str>>,
     ) -> Result<(u64, bool), Failure> {
         let work = u64::try_from(events.len()).unwrap_or(u64::MAX);
-        self.shares().request(tenant, work * shares::TAKEN_IN);
+        self.fairness().request(tenant, work * fairness::TAKEN_IN);
         let shared = self.partition(tenant);
         let len = events.iter().map(|event| event.envelope.len() + 1).sum();
-        let mut words = BytesMut::with_capacity(len);
+        let mut payload = BytesMut::with_capacity(len);
         let mut new = Vec::with_capacity(events.len());
         for Event { id, named, kind, envelope } in events {
-            words.put_slice(&envelope);
-            words.put_u8(b',');
+            payload.put_slice(&envelope);
+            payload.put_u8(b',');
             new.push(NewEvent { id, named, kind, len: envelope.len() });
         }
-        let (stream, words) = (Engine::event_stream(tenant), words.freeze());
+        let (stream, payload) = (Engine::event_stream(tenant), payload.freeze());
         let (tenant, events) = (tenant.clone(), new);
-        let ingest = Ingest { tenant, stream, events, first_id, words, batch };
+        let ingest = Ingest { tenant, stream, events, first_id, payload, batch };
         let command = Command::Ingest(Box::new(ingest));
         match run(shared, self.clock().as_ref(), &command).await? {
             Answer::Ingested { received, repeated } => {
@@ -117,11 +114,11 @@ impl Engine {
     pub async fn hook(
         &self,
         tenant: &Tenant,
-        wish: Wish,
+        spec: HookSpec,
         since: Since,
     ) -> Result<Arc<Hook>, Failure> {
         let name = self.fresh_ulid().to_string().into();
-        let command = Command::Hook { tenant: tenant.clone(), name, wish, since };
+        let command = Command::Hook { tenant: tenant.clone(), name, spec, since };
         match run(self.partition(tenant), self.clock().as_ref(), &command).await? {
             Answer::Hooked(hook) => {
                 let (name, tenant) = (&*hook.name, tenant.as_str());
@@ -137,9 +134,9 @@ impl Engine {
         &self,
         tenant: &Tenant,
         name: &str,
-        edit: Edit,
+        edit: HookUpdate,
     ) -> Result<Arc<Hook>, Failure> {
-        self.changed_hook(tenant, name, HookChange::Edit(edit)).await
+        self.changed_hook(tenant, name, HookChange::Update(edit)).await
     }
 
     /// Makes a hook active, or not.
@@ -175,11 +172,11 @@ impl Engine {
     }
 
     /// Ends a hook, with everything that belongs to it. Returns what it had come to.
-    pub async fn unhook(&self, tenant: &Tenant, name: &str) -> Result<Tally, Failure> {
+    pub async fn unhook(&self, tenant: &Tenant, name: &str) -> Result<DeliveryCounts, Failure> {
         match self.change_hook(tenant, name, HookChange::End).await? {
-            Answer::Unhooked(tally) => {
+            Answer::Unhooked(counts) => {
                 tracing::info!(hook = name, tenant = tenant.as_str(), "a hook was ended");
-                Ok(tally)
+                Ok(counts)
             }
             _ => unreachable!("an end is answered as one"),
         }
@@ -224,10 +221,10 @@ impl Engine {
     }
 
     /// What the deliveries of a hook have come to.
-    pub fn tally(&self, hook: &Hook) -> Result<Tally, Failure> {
+    pub fn counts(&self, hook: &Hook) -> Result<DeliveryCounts, Failure> {
         let reader = self.partition(&hook.tenant).state.reader();
-        let value = reader.get(&keys::tally(hook.id)).map_err(reading::damaged)?;
-        let read = value.map(|value| record::decode_tally(&value)).transpose();
+        let value = reader.get(&keys::counts(hook.id)).map_err(reading::damaged)?;
+        let read = value.map(|value| record::decode_delivery_counts(&value)).transpose();
         Ok(read.map_err(|error| Failure::Damaged(error.to_string()))?.unwrap_or_default())
     }
 
@@ -236,15 +233,15 @@ impl Engine {
         &self,
         tenant: Option<&Tenant>,
         id: DeliveryId,
-    ) -> Result<Option<Shown>, Failure> {
+    ) -> Result<Option<DeliveryView>, Failure> {
         for shared in self.partitions() {
             let hook = shared.lock().registry.hooks.get(id.hook).cloned();
             let hook = hook.filter(|hook| tenant.is_none_or(|tenant| hook.tenant == *tenant));
             let Some(hook) = hook else { continue };
             let reader = shared.state.reader();
-            if let Some(dispatched) = dispatched(&reader, id)? {
+            if let Some(record) = record(&reader, id)? {
                 let event = event(&reader, &hook.tenant, id.no.event)?;
-                return Ok(Some(Shown { id, hook, dispatched, event }));
+                return Ok(Some(DeliveryView { id, hook, record, event }));
             }
         }
         Ok(None)
@@ -256,7 +253,7 @@ impl Engine {
         hook: &Arc<Hook>,
         after: Option<DeliveryId>,
         limit: usize,
-    ) -> Result<ShownPage, Failure> {
+    ) -> Result<DeliveryPage, Failure> {
         let reader = self.partition(&hook.tenant).state.reader();
         let (first, to) = keys::deliveries(hook.id);
         let from = after.map_or(first, |id| keys::above(&keys::delivery(id)));
@@ -265,7 +262,7 @@ impl Engine {
         let full = pairs.len() == limit;
         let items = shown(&reader, hook, &pairs)?;
         let next = items.last().map(|it| it.id).filter(|_| full);
-        Ok(ShownPage { items, next })
+        Ok(DeliveryPage { items, next })
     }
 
     /// Deliveries of a tenant: of one event, of one hook, or hook by hook after one; a page of them.
@@ -276,7 +273,7 @@ impl Engine {
         hook: Option<&str>,
         after: Option<DeliveryId>,
         limit: usize,
-    ) -> Result<ShownPage, Failure> {
+    ) -> Result<DeliveryPage, Failure> {
         let event = match event {
             None => None,
             Some(id) => Some(self.find_event(tenant, id)?.ok_or(Refused::NoEvent)?.0),
@@ -287,7 +284,7 @@ impl Engine {
             return Err(Refused::NotFound.into());
         }
         hooks.retain(|it| after.is_none_or(|after| it.id >= after.hook));
-        let mut page = ShownPage { items: Vec::new(), next: None };
+        let mut page = DeliveryPage { items: Vec::new(), next: None };
         for hook in &hooks {
             let after = after.filter(|after| after.hook == hook.id);
             let more = match event {
@@ -315,15 +312,15 @@ impl Engine {
         let found = reader.keys(&from, &to, limit.min(LIST_PAGE_MAX)).map_err(reading::damaged)?;
         let mut letters = Vec::with_capacity(found.len());
         for id in found.iter().filter_map(|key| keys::parse_dead_letter(key)) {
-            let Some(dispatched) = dispatched(&reader, id)? else { continue };
-            let Phase::Dead { at: died_at, .. } = dispatched.delivery.phase else { continue };
+            let Some(record) = record(&reader, id)? else { continue };
+            let Phase::Dead { at: died_at, .. } = record.delivery.phase else { continue };
             let event = event(&reader, &hook.tenant, id.no.event)?;
-            let words = match &event {
-                Some(event) => words_of(&reader, event)?,
+            let payload = match &event {
+                Some(event) => payload_of(&reader, event)?,
                 None => Bytes::new(),
             };
-            let shown = Shown { id, hook: hook.clone(), dispatched, event };
-            letters.push(DeadLetter { shown, died_at, words });
+            let shown = DeliveryView { id, hook: hook.clone(), record, event };
+            letters.push(DeadLetter { shown, died_at, payload });
         }
         Ok(letters)
     }
@@ -346,7 +343,7 @@ impl Engine {
         &self,
         tenant: &Tenant,
         id: &str,
-    ) -> Result<Option<(EventNo, Recorded)>, Failure> {
+    ) -> Result<Option<(EventNo, EventRecord)>, Failure> {
         let reader = self.partition(tenant).state.reader();
         for (key, place) in named_places(tenant, id) {
             let Some(found) = reader.get(&key).map_err(reading::damaged)? else { continue };
@@ -361,7 +358,11 @@ impl Engine {
     }
 
     /// The deliveries of one event to a hook: the first, and those that were asked for again.
-    pub fn deliveries_of(&self, hook: &Arc<Hook>, event: EventNo) -> Result<Vec<Shown>, Failure> {
+    pub fn deliveries_of(
+        &self,
+        hook: &Arc<Hook>,
+        event: EventNo,
+    ) -> Result<Vec<DeliveryView>, Failure> {
         let reader = self.partition(&hook.tenant).state.reader();
         let id = |event, round| DeliveryId { hook: hook.id, no: DeliveryNo { event, round } };
         let from = keys::delivery(id(event, 0));
@@ -405,14 +406,14 @@ pub fn delivery_name(id: DeliveryId) -> String {
     Ulid::from_u128(id.to_u128()).to_string()
 }
 
-fn shown(reader: &Reader, hook: &Arc<Hook>, pairs: &[Pair]) -> Result<Vec<Shown>, Failure> {
+fn shown(reader: &Reader, hook: &Arc<Hook>, pairs: &[Pair]) -> Result<Vec<DeliveryView>, Failure> {
     let mut all = Vec::with_capacity(pairs.len());
     for (key, value) in pairs {
         let Some(id) = keys::parse_delivery(key) else { continue };
         let read = record::decode_delivery(value);
-        let dispatched = read.map_err(|error| Failure::Damaged(error.to_string()))?;
+        let record = read.map_err(|error| Failure::Damaged(error.to_string()))?;
         let event = event(reader, &hook.tenant, id.no.event)?;
-        all.push(Shown { id, hook: hook.clone(), dispatched, event });
+        all.push(DeliveryView { id, hook: hook.clone(), record, event });
     }
     Ok(all)
 }

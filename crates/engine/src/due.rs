@@ -17,19 +17,19 @@ use reveille_store::state::Reader;
 use reveille_store::table::TableError;
 use tokio::task::JoinSet;
 
-use crate::activity::Activity;
+use crate::activity::ConsumerActivity;
 use crate::command::Command;
 use crate::command::consumer::belongings;
 use crate::committer::Shared;
 use crate::doors::Clock;
-use crate::effect::Told;
+use crate::effect::WakeAttempt;
 use crate::failure::{Failure, Unavailable};
 use crate::limits::{DUE_SLICE, OVERLAY_PRESSED_BYTES, PURGE_SLICE};
 use crate::outbound::deliveries;
-use crate::outbox::Errand;
+use crate::outbox::Attempt;
 use crate::partition::Outcome;
 use crate::{decide, outbound, task};
-pub use ahead::Ahead;
+pub use ahead::TimerLookahead;
 
 /// However quiet it is, the index is looked at this often.
 const LOOK_EVERY_MS: u64 = 60_000;
@@ -50,7 +50,7 @@ const AT_ONCE_MAX: usize = 32;
 pub(crate) async fn run(shared: Arc<Shared>, clock: Arc<dyn Clock>) {
     // Entries before this are done: looking past their remains would grow slow.
     let mut since = Millis(0);
-    let mut ahead = Ahead::default();
+    let mut ahead = TimerLookahead::default();
     // Where to go on after what could not be done: it must not keep others from their turn.
     let mut past: Option<Bytes> = None;
     loop {
@@ -134,19 +134,19 @@ async fn sleep(shared: &Shared, clock: &dyn Clock, mut wake_at: Millis) -> Milli
 /// again, and consumers that are busy are counted. Nothing may be decided before. Attempts whose
 /// time has run out meanwhile are left to their timers: to have been under way again for a moment
 /// would make that the endpoint's failure.
-pub fn take_up(shared: &Shared, now: Millis) {
+pub fn recover(shared: &Shared, now: Millis) {
     let reader = shared.state.reader();
     walk(&reader, |at, due, _| {
         let Due::Consumer(consumer) = due else { return };
-        let Ok(Some(enrolled)) = outbound::enrolled(&reader, &consumer) else { return };
-        if enrolled.timer_at == Some(at) {
-            shared.metrics.telling.found(Activity::of(&enrolled));
+        let Ok(Some(record)) = outbound::record(&reader, &consumer) else { return };
+        if record.timer_at == Some(at) {
+            shared.metrics.telling.found(ConsumerActivity::of(&record));
         }
-        if let Phase::Waking { attempt, stage: Stage::Sent { until } } = enrolled.consumer.phase
+        if let Phase::Waking { attempt, stage: Stage::Sent { until } } = record.consumer.phase
             && now < until
         {
-            let epoch = enrolled.consumer.epoch;
-            shared.outbox.push(Errand::Tell(Told { consumer, epoch, attempt }));
+            let epoch = record.consumer.epoch;
+            shared.outbox.push(Attempt::Wake(WakeAttempt { consumer, epoch, attempt }));
         }
     });
 }
@@ -183,12 +183,12 @@ pub fn newly_due(shared: &Shared) -> Millis {
 /// Whether an entry is gone when it is done.
 fn is_timer(key: &Bytes) -> bool {
     let due = keys::parse_due(key).map(|(_, due)| due);
-    matches!(due, Some(Due::Consumer(_) | Due::Delivery(_) | Due::Lot(_)))
+    matches!(due, Some(Due::Consumer(_) | Due::Delivery(_) | Due::DeliveryGroup(_)))
 }
 
 /// The same, past those that can wait: they must not hide others.
 fn look_further(
-    ahead: &mut Ahead,
+    ahead: &mut TimerLookahead,
     reader: &Reader,
     from: &Bytes,
     now: Millis,
@@ -223,7 +223,7 @@ pub fn done_until(found: &[Bytes], now: Millis) -> Millis {
 
 /// Whether it is one of many slices of something large, which can wait a little.
 fn spreads(due: &Due) -> bool {
-    matches!(due, Due::FanOut(..) | Due::Backfill(..))
+    matches!(due, Due::FanOutToHooks(..) | Due::Backfill(..))
 }
 
 /// What came of working.
@@ -315,8 +315,8 @@ pub fn command(shared: &Shared, key: Bytes, due: Due) -> Result<Command, Failure
         let in_flight = shared.outbox.has_delivery(id);
         return Ok(Command::DeliveryTimer { key, id, in_flight });
     }
-    if let Due::Lot(_) = due {
-        let mut open = deliveries::open_of_lot(&shared.state.reader(), &key)?;
+    if let Due::DeliveryGroup(_) = due {
+        let mut open = deliveries::open_of_group(&shared.state.reader(), &key)?;
         for it in &mut open {
             it.in_flight = shared.outbox.has_delivery(it.id);
         }
@@ -334,7 +334,7 @@ pub fn remains(reader: &Reader, due: &Due) -> Result<Vec<Bytes>, TableError> {
         Due::Unsubscribe(tenant, id) => of_subscription(reader, tenant, *id),
         Due::Unhook(_, id) => of_hook(reader, *id),
         // Not a key, but what the event says: read once for all the deliveries of a slice.
-        Due::FanOut(tenant, event) => Ok(deliveries::said(reader, tenant, *event)),
+        Due::FanOutToHooks(tenant, event) => Ok(deliveries::said(reader, tenant, *event)),
         _ => Ok(Vec::new()),
     }
 }
@@ -363,9 +363,9 @@ fn of_hook(reader: &Reader, id: HookId) -> Result<Vec<Bytes>, TableError> {
             found.extend(reader.keys(&from, &to, PURGE_SLICE - found.len())?);
         }
     }
-    let tally = keys::tally(id);
-    if reader.get(&tally)?.is_some() {
-        found.push(tally);
+    let counts = keys::counts(id);
+    if reader.get(&counts)?.is_some() {
+        found.push(counts);
     }
     Ok(found)
 }
@@ -381,8 +381,8 @@ fn of_subscription(
     for (key, value) in reader.range(&from, &to, PURGE_SLICE)? {
         let known = keys::parse_consumer(&key);
         match (known, record::decode_consumer(&value)) {
-            (Some(consumer), Ok(enrolled)) => {
-                found.extend(belongings(tenant, &consumer, &enrolled));
+            (Some(consumer), Ok(record)) => {
+                found.extend(belongings(tenant, &consumer, &record));
             }
             _ => found.push(key),
         }

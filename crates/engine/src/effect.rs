@@ -9,7 +9,7 @@ use reveille_core::subscription::SubscriptionId;
 use reveille_core::{Millis, Offset, Tenant};
 use reveille_store::keys::ConsumerKey;
 
-use crate::activity::Activity;
+use crate::activity::ConsumerActivity;
 use crate::keys::KeyChange;
 
 /// A consequence of a decision. It runs after the batch is durable; what must not be forgotten in
@@ -17,8 +17,7 @@ use crate::keys::KeyChange;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// A stream has grown, or was closed: its live readers are told.
-    Grown {
-        /// The stream.
+    NotifyReaders {
         id: StreamId,
         /// Its tail before.
         from: Offset,
@@ -28,34 +27,32 @@ pub enum Effect {
         closed: bool,
     },
     /// A stream has ended: its live readers are let go.
-    Ended(StreamId),
+    ReleaseReaders(StreamId),
     /// The due index has an entry for this time.
-    Due(Millis),
+    SetTimer(Millis),
     /// A consumer is to be told that there is work.
-    Tell(Told),
+    SendWake(WakeAttempt),
     /// A consumer is busy with something else now: that is counted.
-    Moved(Moved),
+    CountActivity(ActivityChange),
     /// A key was made or revoked.
     Key(KeyChange),
     /// An event is to be delivered.
-    Deliver(Job),
+    SendDelivery(DeliveryAttempt),
 }
 
 impl Effect {
     /// Whether somebody waits for it. What is only counted, or is due some day, can wait.
-    pub fn is_pressing(&self) -> bool {
-        !matches!(self, Effect::Due(_) | Effect::Moved(_))
+    pub fn is_urgent(&self) -> bool {
+        !matches!(self, Effect::SetTimer(_) | Effect::CountActivity(_))
     }
 }
 
 /// An attempt to deliver an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Job {
-    /// Which delivery.
+pub struct DeliveryAttempt {
     pub id: DeliveryId,
-    /// For the how manieth time.
+    /// Counted from 1.
     pub attempt: u32,
-    /// Whose.
     pub tenant: Tenant,
     /// The event, if it is at hand: then nothing has to be read.
     pub fresh: Option<Fresh>,
@@ -64,21 +61,20 @@ pub struct Job {
 /// An event that came a moment ago.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fresh {
-    /// Its name.
     pub id: Arc<str>,
     /// When it came.
     pub at: Millis,
     /// What it says.
-    pub words: Bytes,
+    pub payload: Bytes,
 }
 
 /// What became of a consumer, for those who watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Moved {
+pub struct ActivityChange {
     /// What it was busy with.
-    pub from: Activity,
+    pub from: ConsumerActivity,
     /// What it is busy with.
-    pub to: Activity,
+    pub to: ConsumerActivity,
     /// Whether a wake was begun.
     pub woken: bool,
     /// Its subscription, if it was given up because its endpoint failed for too long.
@@ -87,11 +83,10 @@ pub struct Moved {
 
 /// An attempt to tell a consumer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Told {
-    /// Who.
+pub struct WakeAttempt {
     pub consumer: ConsumerKey,
     /// Of which wake.
     pub epoch: u64,
-    /// For the how manieth time.
+    /// Counted from 1.
     pub attempt: u32,
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 
-use reveille_core::stream::append::{Append, Receipt};
+use reveille_core::stream::append::{Append, AppendReceipt};
 use reveille_core::stream::create::Create;
 use reveille_core::stream::{Head, Rejected, StreamId};
 use reveille_core::subscription::Timings;
@@ -24,24 +24,24 @@ use reveille_store::record;
 use reveille_store::table::{LsmTable, TableError};
 use tokio::sync::{Notify, oneshot};
 
+use crate::access_times::AccessTimes;
 use crate::budget::{Budget, Permit};
+use crate::checkpointer::Checkpointer;
 use crate::cleaner::{self, Retention};
 use crate::command::{Answer, Command, FetchedAnchor};
 use crate::committer::{Committer, Fatal, Shared};
 use crate::decide::run;
 use crate::doors::{Clock, Entropy};
+use crate::encoder::Encoder;
 use crate::failure::{Failure, Unavailable};
-use crate::herald::Herald;
-use crate::keeper::Keeper;
+use crate::fairness::{self, Fairness};
 use crate::keyring::{Fresh, Keyring};
 use crate::limits::{FORK_COPY_BYTES, LIST_PAGE_MAX, OVERLAY_BYTES_MAX};
-use crate::live::Watch;
+use crate::live::TailWatch;
 use crate::metrics::Snapshot;
 use crate::outbound::{Addresses, Complaints, Outbound, Reports};
-use crate::partition::{Fetched, Settings, Submitted};
+use crate::partition::{FetchedKeys, Settings, Submission};
 use crate::reading::{self, Reading};
-use crate::shares::{self, Shares};
-use crate::touches::Touches;
 use crate::{due, outbound, task};
 
 /// What an engine needs to know.
@@ -56,7 +56,7 @@ pub struct Config {
     pub min_free_bytes: u64,
     /// Length of a log segment.
     pub segment_bytes: u64,
-    /// Called when the disk has failed and the process must stop.
+    /// CallbackRequest when the disk has failed and the process must stop.
     pub on_fatal: Arc<dyn Fn(&str) + Send + Sync>,
     /// How consumers are told.
     pub telling: Telling,
@@ -72,7 +72,7 @@ pub struct Telling {
     /// Carries them.
     pub courier: Arc<dyn Courier>,
     /// Words them.
-    pub herald: Arc<dyn Herald>,
+    pub encoder: Arc<dyn Encoder>,
     /// How many may be on their way.
     pub concurrency: usize,
     /// How long what is over is kept.
@@ -135,7 +135,7 @@ struct Inner {
     entropy: Arc<dyn Entropy>,
     budget: Budget,
     keyring: Arc<Keyring>,
-    shares: Arc<Shares>,
+    fairness: Arc<Fairness>,
     telling: Telling,
     threads: Mutex<Vec<JoinHandle<()>>>,
     due: Mutex<Vec<tokio::task::JoinHandle<()>>>,
@@ -157,7 +157,6 @@ pub struct StreamPage {
 /// A stream in a listing.
 #[derive(Debug, Clone)]
 pub struct StreamItem {
-    /// Where it is.
     pub path: StreamPath,
     /// What it is.
     pub head: Head,
@@ -183,7 +182,7 @@ impl Engine {
         let keyring = open_keyring(first, &clock, &entropy)
             .map_err(|problem| OpenError::Other { path: config.data_dir.clone(), problem })?;
         let keyring = Arc::new(keyring);
-        let shares = Arc::new(Shares::new(clock.clone()));
+        let fairness = Arc::new(Fairness::new(clock.clone()));
         let mut due = Vec::new();
         for shared in &partitions {
             shared.outbox.set_concurrency(config.telling.concurrency);
@@ -192,7 +191,7 @@ impl Engine {
                 shared: shared.clone(),
                 clock: clock.clone(),
                 courier: config.telling.courier.clone(),
-                herald: config.telling.herald.clone(),
+                encoder: config.telling.encoder.clone(),
                 keyring: keyring.clone(),
                 rules: config.telling.rules.clone(),
                 timings: config.telling.timings.clone(),
@@ -200,9 +199,9 @@ impl Engine {
                 workers: Addresses::default(),
                 webhooks: Addresses::default(),
                 entropy: entropy.clone(),
-                told: Reports::new(Command::Ended),
-                delivered: Reports::new(Command::Delivered),
-                shares: shares.clone(),
+                told: Reports::new(Command::RecordWakeOutcomes),
+                delivered: Reports::new(Command::RecordDeliveryOutcomes),
+                fairness: fairness.clone(),
             };
             let outbound = Arc::new(outbound);
             due.push(tokio::spawn(outbound::write_down(outbound.clone(), |it| &it.told)));
@@ -215,7 +214,7 @@ impl Engine {
             entropy,
             budget: Budget::default(),
             keyring,
-            shares,
+            fairness,
             telling: config.telling.clone(),
             threads: Mutex::new(threads),
             due: Mutex::new(due),
@@ -240,7 +239,7 @@ impl Engine {
             shared.due.notify_one();
             shared.outbox.ready.notify_one();
             shared.stopped.notify_one();
-            shared.wake_keeper();
+            shared.wake_checkpointer();
         }
         let due =
             std::mem::take(&mut *self.inner.due.lock().unwrap_or_else(PoisonError::into_inner));
@@ -278,7 +277,7 @@ impl Engine {
     /// [`Engine::append`] and [`Engine::ingest`]. Whoever waits here must hold nothing that others
     /// want.
     pub async fn turn(&self, tenant: &Tenant) -> Result<(), Unavailable> {
-        self.inner.shares.enter(tenant).await
+        self.inner.fairness.enter(tenant).await
     }
 
     /// Makes a stream, or finds that it is there as asked for. Wakes that it causes belong to the
@@ -290,7 +289,7 @@ impl Engine {
         request: Create,
         trace: Option<Trace>,
     ) -> Result<(Head, bool), Failure> {
-        self.inner.shares.request(tenant, shares::TAKEN_IN);
+        self.inner.fairness.request(tenant, fairness::TAKEN_IN);
         let shared = self.partition(tenant);
         let copies = request.fork.as_ref().is_some_and(|fork| fork.sub_offset > 0);
         let _permit = if copies { Some(self.admit(FORK_COPY_BYTES).await?) } else { None };
@@ -310,8 +309,8 @@ impl Engine {
         path: &StreamPath,
         request: Append,
         trace: Option<Trace>,
-    ) -> Result<Receipt, Failure> {
-        self.inner.shares.request(tenant, shares::TAKEN_IN);
+    ) -> Result<AppendReceipt, Failure> {
+        self.inner.fairness.request(tenant, fairness::TAKEN_IN);
         let command = Command::Append { tenant: tenant.clone(), path: path.clone(), request };
         let command = command.within(trace);
         match run(self.partition(tenant), self.inner.clock.as_ref(), &command).await? {
@@ -343,7 +342,7 @@ impl Engine {
         if head.soft_deleted {
             return Err(Rejected::Gone.into());
         }
-        if self.inner.clock.now() >= shared.touches.expires_at(&head) {
+        if self.inner.clock.now() >= shared.access_times.expires_at(&head) {
             return Err(if head.forks > 0 { Rejected::Gone } else { Rejected::NotFound }.into());
         }
         Ok(head)
@@ -353,7 +352,7 @@ impl Engine {
     pub fn touch(&self, tenant: &Tenant, path: &StreamPath, head: &Head) {
         let shared = self.partition(tenant);
         let now = self.inner.clock.now();
-        if shared.touches.touch(head, now) {
+        if shared.access_times.touch(head, now) {
             let (tenant, path) = (tenant.clone(), path.clone());
             let command = Command::Touch { tenant, path, id: head.id, at: now };
             let (shared, clock) = (shared.clone(), self.inner.clock.clone());
@@ -391,7 +390,7 @@ impl Engine {
     }
 
     /// Watches a stream: whatever becomes durable after this call is heard.
-    pub fn watch(&self, tenant: &Tenant, id: StreamId) -> Watch {
+    pub fn watch(&self, tenant: &Tenant, id: StreamId) -> TailWatch {
         self.partition(tenant).live.watch(id)
     }
 
@@ -421,7 +420,7 @@ impl Engine {
                 record::decode_head(&value).map_err(|error| Failure::Damaged(error.to_string()))?;
             let Some((_, path)) = keys::parse_stream(&key) else { continue };
             next = full.then(|| path.as_str().to_owned());
-            if !head.soft_deleted && now < shared.touches.expires_at(&head) {
+            if !head.soft_deleted && now < shared.access_times.expires_at(&head) {
                 items.push(StreamItem { path, head });
             }
         }
@@ -433,8 +432,8 @@ impl Engine {
         self.inner.partitions.iter().map(|shared| snapshot(shared)).collect()
     }
 
-    pub(crate) fn shares(&self) -> &Shares {
-        &self.inner.shares
+    pub(crate) fn fairness(&self) -> &Fairness {
+        &self.inner.fairness
     }
 
     pub(crate) fn keyring(&self) -> &Keyring {
@@ -476,12 +475,12 @@ impl Engine {
         tenant: &Tenant,
         request: &Create,
     ) -> Result<Option<FetchedAnchor>, Failure> {
-        let Some(asked) = &request.fork else {
+        let Some(spec) = &request.fork else {
             return Ok(None);
         };
-        let Some(at) = asked.at else { return Ok(None) };
+        let Some(at) = spec.at else { return Ok(None) };
         let reader = self.partition(tenant).state.reader();
-        let Some(source) = reading::head(&reader, tenant, &asked.source)? else {
+        let Some(source) = reading::head(&reader, tenant, &spec.source)? else {
             return Ok(None);
         };
         let anchor = reading::anchor(&reader, tenant, &source, at)?;
@@ -538,25 +537,25 @@ fn start_partition(
     let opened = open::open(disk.clone(), Arc::new(table), log_config, OVERLAY_BYTES_MAX / 2, salt);
     let Opened { log, state, checkpoint, recovered } = opened.map_err(store)?;
     report(number, &recovered);
-    let touches = Arc::new(Touches::new(clock.now()));
+    let access_times = Arc::new(AccessTimes::new(clock.now()));
     let timings = config.telling.timings.clone();
     let settings = Settings { timings, seed: seeds.number(), ..Settings::default() };
-    let shared = Arc::new(Shared::new(state, touches, settings).map_err(other)?);
+    let shared = Arc::new(Shared::new(state, access_times, settings).map_err(other)?);
     shared.log_bytes.store(log.bytes(), Ordering::Relaxed);
     let min_free = config.min_free_bytes;
-    let keeper = Keeper::new(shared.clone(), disk, log.spares(), min_free, checkpoint)
+    let checkpointer = Checkpointer::new(shared.clone(), disk, log.spares(), min_free, checkpoint)
         .with_segments_of(config.segment_bytes)
         .after_replay(recovered.bytes);
     // Before the first command: a server that starts on a full disk starts read-only.
-    keeper.watch_disk();
+    checkpointer.watch_disk();
     // Before the first command as well: what is counted from here on is a change to this.
-    due::take_up(&shared, clock.now());
+    due::recover(&shared, clock.now());
     let committer = Committer::new(log, shared.clone());
     let on_fatal = &config.on_fatal;
     threads.push(spawn(format!("commit-{number}"), on_fatal, move || committer.run()));
     let keep = move || {
         background::step_back();
-        keeper.run()
+        checkpointer.run()
     };
     threads.push(spawn(format!("keep-{number}"), on_fatal, keep));
     Ok(shared)
@@ -590,13 +589,13 @@ fn install(shared: &Arc<Shared>, now: Millis, command: &Command) -> Result<(), S
     let mut wanted = Vec::new();
     loop {
         let (reply, answer) = oneshot::channel();
-        let fetched = Fetched::read(&shared.state.reader(), &wanted);
+        let fetched = FetchedKeys::read(&shared.state.reader(), &wanted);
         let fetched = fetched.map_err(|error| error.to_string())?;
         let submitted = shared.lock().submit(command, &fetched, now, reply);
         match submitted {
-            Submitted::Missing(more, _) => wanted.extend(more),
-            Submitted::NoRoom(_) => return Err("there is no room in memory".into()),
-            Submitted::Decided => {
+            Submission::Missing(more, _) => wanted.extend(more),
+            Submission::NoRoom(_) => return Err("there is no room in memory".into()),
+            Submission::Decided => {
                 shared.work.notify_one();
                 // A runtime's own threads must not wait like this; a thread of ours may.
                 let waiting = std::thread::spawn(move || answer.blocking_recv());
@@ -608,7 +607,7 @@ fn install(shared: &Arc<Shared>, now: Millis, command: &Command) -> Result<(), S
     }
 }
 
-fn report(partition: u32, recovered: &log::Recovered) {
+fn report(partition: u32, recovered: &log::RecoveryReport) {
     if let Some(torn) = &recovered.torn {
         tracing::warn!(
             partition,

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use reveille_core::Millis;
-use reveille_core::delivery::hook::{Hook, Wish};
+use reveille_core::delivery::hook::{Hook, HookSpec};
 use reveille_core::delivery::id::{DeliveryId, EventNo};
-use reveille_core::delivery::{Attempt, Death, Phase};
+use reveille_core::delivery::{AttemptRecord, Death, Phase};
 use reveille_core::event::EventType;
 use reveille_core::event::explain::Mismatch;
-use reveille_store::record::{self, Recorded};
-use reveille_store::{keys, record::Dispatched};
+use reveille_store::record::{self, EventRecord};
+use reveille_store::{keys, record::DeliveryRecord};
 
 use crate::committer::Shared;
-use crate::deliveries::Shown;
+use crate::deliveries::DeliveryView;
 use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::reading;
@@ -29,14 +29,9 @@ pub enum Reason {
     /// There is no delivery although the pattern matches.
     Absent(Absence),
     /// A delivery began.
-    Begun {
-        /// Which.
-        id: DeliveryId,
-        /// When.
-        at: Millis,
-    },
+    Begun { id: DeliveryId, at: Millis },
     /// An attempt to make it has ended.
-    Attempt(Attempt),
+    AttemptRecord(AttemptRecord),
     /// Where it stands.
     Rest(Rest),
 }
@@ -71,45 +66,28 @@ pub enum Rest {
     /// Others of its lane come first.
     Queued,
     /// The next attempt is made at a time.
-    Next {
-        /// Which attempt.
-        attempt: u32,
-        /// When.
-        at: Millis,
-    },
+    Next { attempt: u32, at: Millis },
     /// An attempt waits for its turn.
     Waits {
-        /// Which attempt.
         attempt: u32,
         /// How many wait, of all hooks and subscriptions.
         queued: usize,
     },
     /// An attempt is on its way.
-    Sent {
-        /// Which attempt.
-        attempt: u32,
-    },
+    Sent { attempt: u32 },
     /// The hook is not active.
     Held,
     /// It was accepted.
-    Delivered {
-        /// When.
-        at: Millis,
-    },
+    Delivered { at: Millis },
     /// It is tried no more.
     Dead {
-        /// Since when.
         at: Millis,
-        /// Why.
         why: Death,
         /// Whether somebody has had it made again.
         retried: bool,
     },
     /// It is not owed any more.
-    Dropped {
-        /// Since when.
-        at: Millis,
-    },
+    Dropped { at: Millis },
 }
 
 impl Engine {
@@ -123,7 +101,7 @@ impl Engine {
         &self,
         hook: &Arc<Hook>,
         no: EventNo,
-        event: &Recorded,
+        event: &EventRecord,
     ) -> Result<Vec<Reason>, Failure> {
         let shared = self.partition(&hook.tenant);
         let deliveries = self.deliveries_of(hook, no)?;
@@ -135,10 +113,10 @@ impl Engine {
         if due && deliveries.is_empty() {
             reasons.push(Reason::Absent(self.absence(shared, hook, no, event)?));
         }
-        for Shown { id, dispatched, .. } in deliveries {
-            reasons.push(Reason::Begun { id, at: dispatched.created_at });
-            reasons.extend(dispatched.delivery.attempts.iter().cloned().map(Reason::Attempt));
-            reasons.push(Reason::Rest(rest(shared, id, &dispatched)));
+        for DeliveryView { id, record, .. } in deliveries {
+            reasons.push(Reason::Begun { id, at: record.created_at });
+            reasons.extend(record.delivery.attempts.iter().cloned().map(Reason::AttemptRecord));
+            reasons.push(Reason::Rest(rest(shared, id, &record)));
         }
         Ok(reasons)
     }
@@ -148,7 +126,7 @@ impl Engine {
         shared: &Shared,
         hook: &Hook,
         no: EventNo,
-        event: &Recorded,
+        event: &EventRecord,
     ) -> Result<Absence, Failure> {
         let cursor = shared.state.reader().get(&keys::fan_out(&hook.tenant, no));
         let told = cursor.map_err(reading::damaged)?.map(|value| record::decode_u64(&value));
@@ -162,8 +140,8 @@ impl Engine {
 }
 
 fn mismatch(hook: &Hook, kind: &EventType) -> Option<Mismatch> {
-    let Wish::Events(wish) = &hook.wish;
-    wish.pattern.explain(kind)
+    let HookSpec::Events(spec) = &hook.spec;
+    spec.pattern.explain(kind)
 }
 
 fn age(hook: &Hook, no: EventNo, delivered: bool) -> Age {
@@ -178,11 +156,11 @@ fn age(hook: &Hook, no: EventNo, delivered: bool) -> Age {
     }
 }
 
-fn rest(shared: &Shared, id: DeliveryId, dispatched: &Dispatched) -> Rest {
-    match dispatched.delivery.phase {
+fn rest(shared: &Shared, id: DeliveryId, record: &DeliveryRecord) -> Rest {
+    match record.delivery.phase {
         Phase::Queued => Rest::Queued,
         Phase::Pending { at } => {
-            let last = dispatched.delivery.attempts.last();
+            let last = record.delivery.attempts.last();
             Rest::Next { attempt: last.map_or(1, |last| last.number.saturating_add(1)), at }
         }
         Phase::Leased { attempt, .. } if shared.outbox.is_sent(id) => Rest::Sent { attempt },
@@ -191,7 +169,7 @@ fn rest(shared: &Shared, id: DeliveryId, dispatched: &Dispatched) -> Rest {
         }
         Phase::Held => Rest::Held,
         Phase::Delivered { at } => Rest::Delivered { at },
-        Phase::Dead { at, why } => Rest::Dead { at, why, retried: dispatched.retried },
+        Phase::Dead { at, why } => Rest::Dead { at, why, retried: record.retried },
         Phase::Dropped { at } => Rest::Dropped { at },
     }
 }

@@ -48,18 +48,10 @@ pub enum Refused {
     },
     /// Something is to be appended together with acks, and cannot be.
     #[error("{path}: {why}; nothing of this callback was applied")]
-    Append {
-        /// To which stream.
-        path: Arc<str>,
-        /// Why not.
-        why: Box<Rejected>,
-    },
+    Append { path: Arc<str>, why: Box<Rejected> },
     /// There are as many keys as there can be.
     #[error("the server keeps at most {max} keys; revoke some that nobody uses")]
-    TooManyKeys {
-        /// The limit.
-        max: usize,
-    },
+    TooManyKeys { max: usize },
     /// A hook of the same worker, pattern and method is there already.
     #[error("Subscription already exists for this worker/pattern/method combination")]
     HookExists,
@@ -67,14 +59,11 @@ pub enum Refused {
     #[error("there is no event with this id")]
     NoEvent,
     /// There is no such dead letter, or it was made again already.
-    #[error("there is no dead letter with this id; it may have been retried already")]
+    #[error("there is no dead encode_delivery with this id; it may have been retried already")]
     NoDeadLetter,
     /// A subscription names more streams than it may.
     #[error("a subscription names at most {max} streams")]
-    TooManyStreams {
-        /// The limit.
-        max: usize,
-    },
+    TooManyStreams { max: usize },
 }
 
 /// Why it cannot be done now.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use reveille_core::Tenant;
-use reveille_core::delivery::hook::{Hook, HookId, Identity, Wish};
+use reveille_core::delivery::hook::{Hook, HookId, HookSpec, Identity};
 use reveille_core::event::{EventMatcher, EventType};
 use reveille_store::state::Reader;
 use reveille_store::{keys, record};
@@ -43,27 +43,27 @@ impl Hooks {
     /// A hook is new, or has changed.
     pub(crate) fn put(&mut self, hook: Arc<Hook>) {
         if let Some(before) = self.by_id.get(&hook.id).cloned() {
-            self.by_identity.remove(&(before.tenant.clone(), before.wish.identity()));
+            self.by_identity.remove(&(before.tenant.clone(), before.spec.identity()));
         } else {
-            let Wish::Events(wish) = &hook.wish;
+            let HookSpec::Events(spec) = &hook.spec;
             let matcher = self.matchers.entry(hook.tenant.clone()).or_default();
-            matcher.insert(&wish.pattern, hook.id.0);
+            matcher.insert(&spec.pattern, hook.id.0);
             self.by_name.insert(hook.name.clone(), hook.id);
         }
-        self.by_identity.insert((hook.tenant.clone(), hook.wish.identity()), hook.id);
+        self.by_identity.insert((hook.tenant.clone(), hook.spec.identity()), hook.id);
         self.by_id.insert(hook.id, hook);
     }
 
     /// A hook has ended.
     pub(crate) fn remove(&mut self, hook: &Hook) {
-        let Wish::Events(wish) = &hook.wish;
+        let HookSpec::Events(spec) = &hook.spec;
         if let Some(matcher) = self.matchers.get_mut(&hook.tenant) {
-            matcher.remove(&wish.pattern, hook.id.0);
+            matcher.remove(&spec.pattern, hook.id.0);
             if matcher.is_empty() {
                 self.matchers.remove(&hook.tenant);
             }
         }
-        self.by_identity.remove(&(hook.tenant.clone(), hook.wish.identity()));
+        self.by_identity.remove(&(hook.tenant.clone(), hook.spec.identity()));
         self.by_name.remove(&hook.name);
         self.by_id.remove(&hook.id);
     }

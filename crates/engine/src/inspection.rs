@@ -10,27 +10,26 @@ use reveille_core::stream::Head;
 use reveille_core::subscription::{Subscription, SubscriptionId};
 use reveille_core::{Offset, StreamPath, Tenant};
 use reveille_store::keys::{self, ConsumerKey};
-use reveille_store::record::{self, Enrolled, Linked};
+use reveille_store::record::{self, ConsumerRecord, LinkRecord};
 use reveille_store::state::Reader;
 
 use crate::committer::Shared;
+use crate::encoder::NotifiedStream;
 use crate::engine::Engine;
 use crate::failure::Failure;
-use crate::herald::NoticeStream;
 use crate::limits::{INSPECTED_STREAMS_MAX, LIST_PAGE_MAX, LIST_SCAN_MAX, LISTED_STREAMS_MAX};
 use crate::{outbound, reading};
 
 /// A consumer.
 #[derive(Debug, Clone)]
 pub struct ConsumerItem {
-    /// Whose.
     pub subscription: Arc<Subscription>,
     /// The stream that it is for, if it is for one.
     pub path: Option<StreamPath>,
     /// What is known of it; `None` while it is virtual.
-    pub enrolled: Option<Enrolled>,
+    pub record: Option<ConsumerRecord>,
     /// What it follows.
-    pub streams: Vec<NoticeStream>,
+    pub streams: Vec<NotifiedStream>,
     /// Whether it follows more than that.
     pub more_streams: bool,
     /// Whether it is virtual only because it is still to be told that its stream has grown.
@@ -40,15 +39,15 @@ pub struct ConsumerItem {
 impl ConsumerItem {
     /// Its life so far, or that of one that has not begun.
     pub fn consumer(&self) -> Consumer {
-        let known = self.enrolled.as_ref().map(|it| it.consumer.clone());
+        let known = self.record.as_ref().map(|it| it.consumer.clone());
         known.unwrap_or_else(|| Consumer::new(0, Vec::new()))
     }
 
     /// Whether any stream has more than was acknowledged. What is virtual has nothing to do, unless
     /// its turn to be told is still to come.
     pub fn is_pending(&self) -> bool {
-        (self.enrolled.is_some() || self.awaits_turn)
-            && self.streams.iter().any(NoticeStream::is_pending)
+        (self.record.is_some() || self.awaits_turn)
+            && self.streams.iter().any(NotifiedStream::is_pending)
     }
 }
 
@@ -92,7 +91,7 @@ impl Engine {
             return leases(&reader, &subscription, INSPECTED_STREAMS_MAX).map(Some);
         };
         let head = reading::head(&reader, &subscription.tenant, path)?;
-        let matches = subscription.asked.pattern.as_ref().is_some_and(|it| it.matches(path));
+        let matches = subscription.spec.pattern.as_ref().is_some_and(|it| it.matches(path));
         match head.filter(|head| matches && self.is_there(shared, head)) {
             Some(head) => webhooks(&reader, &subscription, path, &head).map(Some),
             None => Ok(None),
@@ -119,7 +118,7 @@ impl Engine {
     ) -> Result<ConsumerPage, Failure> {
         let mut subscriptions = self.subscriptions(tenant, Dialect::Webhooks)?;
         subscriptions.extend(self.subscriptions(tenant, Dialect::Leases)?);
-        subscriptions.retain(|it| named.is_none_or(|name| *it.asked.name == *name));
+        subscriptions.retain(|it| named.is_none_or(|name| *it.spec.name == *name));
         subscriptions.sort_by_key(|it| it.id);
         let resume = after.and_then(Resume::parse);
         let shared = self.partition(tenant);
@@ -147,7 +146,7 @@ impl Engine {
 
     /// Whether readers find the stream.
     fn is_there(&self, shared: &Shared, head: &Head) -> bool {
-        !head.soft_deleted && self.clock().now() < shared.touches.expires_at(head)
+        !head.soft_deleted && self.clock().now() < shared.access_times.expires_at(head)
     }
 }
 
@@ -173,7 +172,7 @@ impl Walk<'_> {
             self.page.next = Some(subscription.id.0.to_string());
             return Ok(false);
         }
-        match subscription.asked.dialect {
+        match subscription.spec.dialect {
             Dialect::Leases => {
                 self.looks -= 1;
                 let item = leases(&self.reader, subscription, LISTED_STREAMS_MAX)?;
@@ -190,7 +189,7 @@ impl Walk<'_> {
         subscription: &Arc<Subscription>,
         after: Option<&StreamPath>,
     ) -> Result<bool, Failure> {
-        let Some(pattern) = &subscription.asked.pattern else { return Ok(true) };
+        let Some(pattern) = &subscription.spec.pattern else { return Ok(true) };
         let tenant = &subscription.tenant;
         let first = keys::stream_prefix(tenant, pattern.literal_prefix());
         let end = keys::after_prefix(&first);
@@ -230,20 +229,20 @@ fn webhooks(
     head: &Head,
 ) -> Result<ConsumerItem, Failure> {
     let key = ConsumerKey { subscription: subscription.id, path: Some(path.clone()) };
-    let enrolled = outbound::enrolled(reader, &key)?.filter(|it| it.primary == Some(head.id));
-    let (streams, awaits_turn) = match &enrolled {
-        Some(enrolled) => (outbound::streams(reader, subscription, enrolled)?, false),
+    let record = outbound::record(reader, &key)?.filter(|it| it.primary == Some(head.id));
+    let (streams, awaits_turn) = match &record {
+        Some(record) => (outbound::streams(reader, subscription, record)?, false),
         None => {
             let (acked, missed) = processed(reader, subscription, head)?;
             let (path, tail) = (path.clone(), Some(head.tail));
             (
-                vec![NoticeStream { path, stream: Some(head.id), acked, tail, explicit: false }],
+                vec![NotifiedStream { path, stream: Some(head.id), acked, tail, explicit: false }],
                 missed,
             )
         }
     };
     let (subscription, path) = (subscription.clone(), Some(path.clone()));
-    Ok(ConsumerItem { subscription, path, enrolled, streams, more_streams: false, awaits_turn })
+    Ok(ConsumerItem { subscription, path, record, streams, more_streams: false, awaits_turn })
 }
 
 /// How far a subscription has come that has no record of a stream, and whether it has missed
@@ -254,12 +253,13 @@ fn processed(
     head: &Head,
 ) -> Result<(Option<Offset>, bool), Failure> {
     let mut missed = None;
-    if head.crowded
-        && let Some(value) = reader.get(&keys::crowd(head.id)).map_err(reading::damaged)?
+    if head.has_fan_out
+        && let Some(value) =
+            reader.get(&keys::subscription_fan_out(head.id)).map_err(reading::damaged)?
     {
-        let crowd = record::decode_crowd(&value);
-        let crowd = crowd.map_err(|error| Failure::Damaged(error.to_string()))?;
-        missed = crowd.first_missed(subscription.id);
+        let fan_out = record::decode_fan_out_cursor(&value);
+        let fan_out = fan_out.map_err(|error| Failure::Damaged(error.to_string()))?;
+        missed = fan_out.first_missed(subscription.id);
     }
     let acked = missed.map_or(Some(head.tail), |mark| mark.before);
     Ok((acked.filter(|_| !subscription.is_older_than(head.id)), missed.is_some()))
@@ -272,21 +272,21 @@ fn leases(
     max: usize,
 ) -> Result<ConsumerItem, Failure> {
     let key = ConsumerKey { subscription: subscription.id, path: None };
-    let enrolled = outbound::enrolled(reader, &key)?;
+    let record = outbound::record(reader, &key)?;
     let (from, to) = keys::links(subscription.id);
     let pairs = reader.range(&from, &to, max + 1).map_err(reading::damaged)?;
     let more_streams = pairs.len() > max;
     let mut streams = Vec::with_capacity(pairs.len().min(max));
     for (key, value) in pairs.iter().take(max) {
         let Some(path) = keys::parse_linked(key) else { continue };
-        let linked =
+        let link =
             record::decode_link(value).map_err(|error| Failure::Damaged(error.to_string()))?;
         let head = reading::head(reader, &subscription.tenant, &path)?;
-        let head = head.filter(|head| !head.soft_deleted && linked.stream == Some(head.id));
-        let (acked, tail) = (linked.acked, head.map(|head| head.tail));
-        let Linked { stream, explicit, .. } = linked;
-        streams.push(NoticeStream { path, stream, acked, tail, explicit });
+        let head = head.filter(|head| !head.soft_deleted && link.stream == Some(head.id));
+        let (acked, tail) = (link.acked, head.map(|head| head.tail));
+        let LinkRecord { stream, explicit, .. } = link;
+        streams.push(NotifiedStream { path, stream, acked, tail, explicit });
     }
     let (subscription, awaits_turn) = (subscription.clone(), false);
-    Ok(ConsumerItem { subscription, path: None, enrolled, streams, more_streams, awaits_turn })
+    Ok(ConsumerItem { subscription, path: None, record, streams, more_streams, awaits_turn })
 }

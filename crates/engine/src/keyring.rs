@@ -71,11 +71,11 @@ impl Keyring {
         epoch: u64,
         expires_at: Millis,
     ) -> String {
-        let kind = match subscription.asked.dialect {
+        let kind = match subscription.spec.dialect {
             Dialect::Webhooks => TokenKind::Callback,
             Dialect::Leases => TokenKind::Lease,
         };
-        let name = &subscription.asked.name;
+        let name = &subscription.spec.name;
         let consumer = match path {
             Some(path) => format!("{name}:{path}").into(),
             None => name.clone(),

@@ -23,7 +23,6 @@ use crate::txn::Txn;
 /// A change of one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyChange {
-    /// Which.
     pub hash: KeyHash,
     /// What it is from now on; nothing if it was revoked.
     pub key: Option<Arc<Key>>,
@@ -58,7 +57,7 @@ impl Keys {
         }
     }
 
-    /// What is durable takes effect. Called by the committer alone.
+    /// What is durable takes effect. CallbackRequest by the committer alone.
     pub(crate) fn apply(&self, change: &KeyChange) {
         let mut by_hash = ByHash::clone(&self.by_hash.load());
         match &change.key {

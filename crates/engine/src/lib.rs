@@ -10,24 +10,25 @@
 //!
 //! Nothing here knows status codes or JSON field names.
 
+pub mod access_times;
 pub mod activity;
 mod budget;
+pub mod checkpointer;
 mod cleaner;
 pub mod command;
 pub mod committer;
 mod decide;
 mod deliveries;
-mod dice;
 pub mod doors;
 pub mod due;
 pub mod effect;
+pub mod encoder;
 mod engine;
 pub mod explain;
 pub mod failure;
-pub mod herald;
+mod fairness;
 pub mod hooks;
 mod inspection;
-pub mod keeper;
 pub mod keyring;
 pub mod keys;
 pub mod limits;
@@ -36,21 +37,20 @@ pub mod metrics;
 pub mod outbound;
 pub mod outbox;
 pub mod partition;
+mod random;
 pub mod reading;
 pub mod registry;
-mod shares;
 pub mod spans;
 mod subscriptions;
 mod task;
-pub mod touches;
 mod txn;
 
 pub use budget::Permit;
 pub use cleaner::Retention;
 pub use command::hook::Since;
-pub use deliveries::{DeadLetter, Shown, ShownPage, delivery_name, delivery_named};
+pub use deliveries::{DeadLetter, DeliveryPage, DeliveryView, delivery_name, delivery_named};
 pub use engine::{Config, Engine, OpenError, StreamItem, StreamPage, Telling};
 pub use failure::{Failure, Refused, Unavailable};
 pub use inspection::{ConsumerItem, ConsumerPage};
 pub use reveille_deliver::destination::{DestinationError, Rules};
-pub use subscriptions::{CallRefused, Called};
+pub use subscriptions::{CallbackError, CallbackRequest};

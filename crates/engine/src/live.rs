@@ -13,16 +13,16 @@ use crate::limits::{LIVE_BACKLOG, LIVE_DATA_BYTES};
 
 /// What a live reader hears.
 #[derive(Debug, Clone)]
-pub enum News {
+pub enum TailEvent {
     /// The stream has grown, or was closed.
-    Grown(Arc<Growth>),
+    Grown(Arc<StreamGrowth>),
     /// The stream is no more.
     Ended,
 }
 
 /// What one batch added to a stream. All its readers share it.
 #[derive(Debug)]
-pub struct Growth {
+pub struct StreamGrowth {
     /// The tail before.
     pub from: Offset,
     /// The tail after.
@@ -36,7 +36,7 @@ pub struct Growth {
     pub encoded: OnceLock<Bytes>,
 }
 
-impl Growth {
+impl StreamGrowth {
     /// Whether the data is here.
     pub fn is_whole(&self) -> bool {
         self.from.plus(u64::try_from(self.data.len()).unwrap_or(u64::MAX)) == self.to
@@ -46,30 +46,30 @@ impl Growth {
 /// The streams that somebody watches.
 #[derive(Debug, Default)]
 pub struct Live {
-    watched: Mutex<HashMap<StreamId, broadcast::Sender<News>>>,
+    watched: Mutex<HashMap<StreamId, broadcast::Sender<TailEvent>>>,
 }
 
 /// A watch on one stream.
 #[derive(Debug)]
-pub struct Watch {
-    news: broadcast::Receiver<News>,
+pub struct TailWatch {
+    news: broadcast::Receiver<TailEvent>,
 }
 
 /// What a watch brings next.
 #[derive(Debug, Clone)]
-pub enum Heard {
+pub enum WatchEvent {
     /// The next news.
-    News(News),
+    TailEvent(TailEvent),
     /// Some was missed: read on by offset.
     Behind,
 }
 
 impl Live {
     /// Begins to watch: everything that is published from now on is heard.
-    pub fn watch(&self, id: StreamId) -> Watch {
+    pub fn watch(&self, id: StreamId) -> TailWatch {
         let mut watched = self.lock();
         let sender = watched.entry(id).or_insert_with(|| broadcast::Sender::new(LIVE_BACKLOG));
-        Watch { news: sender.subscribe() }
+        TailWatch { news: sender.subscribe() }
     }
 
     /// The number of streams that somebody watches.
@@ -101,7 +101,7 @@ impl Live {
         self.lock().retain(|_, sender| sender.receiver_count() > 0);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<StreamId, broadcast::Sender<News>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<StreamId, broadcast::Sender<TailEvent>>> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -115,13 +115,13 @@ struct Gathered {
 }
 
 /// The effects of a batch as news, one for each stream that grew.
-fn gather(effects: Vec<Effect>, watched: impl Fn(StreamId) -> bool) -> Vec<(StreamId, News)> {
+fn gather(effects: Vec<Effect>, watched: impl Fn(StreamId) -> bool) -> Vec<(StreamId, TailEvent)> {
     let mut grown: HashMap<StreamId, Gathered> = HashMap::new();
     let mut order = Vec::new();
     let mut ended = Vec::new();
     for effect in effects {
         match effect {
-            Effect::Grown { id, from, data, closed } if watched(id) => {
+            Effect::NotifyReaders { id, from, data, closed } if watched(id) => {
                 let entry = grown.entry(id).or_insert_with(|| {
                     order.push(id);
                     Gathered { from, to: from, pieces: Vec::new(), closed: false }
@@ -130,12 +130,12 @@ fn gather(effects: Vec<Effect>, watched: impl Fn(StreamId) -> bool) -> Vec<(Stre
                 entry.pieces.push(data);
                 entry.closed |= closed;
             }
-            Effect::Ended(id) => ended.push((id, News::Ended)),
-            Effect::Grown { .. }
-            | Effect::Due(_)
-            | Effect::Tell(_)
-            | Effect::Moved(_)
-            | Effect::Deliver(_)
+            Effect::ReleaseReaders(id) => ended.push((id, TailEvent::Ended)),
+            Effect::NotifyReaders { .. }
+            | Effect::SetTimer(_)
+            | Effect::SendWake(_)
+            | Effect::CountActivity(_)
+            | Effect::SendDelivery(_)
             | Effect::Key(_) => {}
         }
     }
@@ -144,8 +144,8 @@ fn gather(effects: Vec<Effect>, watched: impl Fn(StreamId) -> bool) -> Vec<(Stre
         if let Some(Gathered { from, to, pieces, closed }) = grown.remove(&id) {
             let small = to.position() - from.position() <= LIVE_DATA_BYTES;
             let data = if small { join(pieces) } else { Bytes::new() };
-            let growth = Growth { from, to, data, closed, encoded: OnceLock::new() };
-            news.push((id, News::Grown(Arc::new(growth))));
+            let growth = StreamGrowth { from, to, data, closed, encoded: OnceLock::new() };
+            news.push((id, TailEvent::Grown(Arc::new(growth))));
         }
     }
     news.extend(ended);
@@ -163,22 +163,24 @@ fn join(mut pieces: Vec<Bytes>) -> Bytes {
     joined.freeze()
 }
 
-impl Watch {
+impl TailWatch {
     /// Waits for the next news.
-    pub async fn next(&mut self) -> Heard {
+    pub async fn next(&mut self) -> WatchEvent {
         match self.news.recv().await {
-            Ok(news) => Heard::News(news),
-            Err(broadcast::error::RecvError::Lagged(_)) => Heard::Behind,
-            Err(broadcast::error::RecvError::Closed) => Heard::News(News::Ended),
+            Ok(news) => WatchEvent::TailEvent(news),
+            Err(broadcast::error::RecvError::Lagged(_)) => WatchEvent::Behind,
+            Err(broadcast::error::RecvError::Closed) => WatchEvent::TailEvent(TailEvent::Ended),
         }
     }
 
     /// The next news if there is some already.
-    pub fn try_next(&mut self) -> Option<Heard> {
+    pub fn try_next(&mut self) -> Option<WatchEvent> {
         match self.news.try_recv() {
-            Ok(news) => Some(Heard::News(news)),
-            Err(broadcast::error::TryRecvError::Lagged(_)) => Some(Heard::Behind),
-            Err(broadcast::error::TryRecvError::Closed) => Some(Heard::News(News::Ended)),
+            Ok(news) => Some(WatchEvent::TailEvent(news)),
+            Err(broadcast::error::TryRecvError::Lagged(_)) => Some(WatchEvent::Behind),
+            Err(broadcast::error::TryRecvError::Closed) => {
+                Some(WatchEvent::TailEvent(TailEvent::Ended))
+            }
             Err(broadcast::error::TryRecvError::Empty) => None,
         }
     }
@@ -190,7 +192,7 @@ mod tests {
 
     fn grown(id: u64, from: u64, data: &'static str, closed: bool) -> Effect {
         let data = Bytes::from_static(data.as_bytes());
-        Effect::Grown { id: StreamId(id), from: Offset::new(from), data, closed }
+        Effect::NotifyReaders { id: StreamId(id), from: Offset::new(from), data, closed }
     }
 
     #[test]
@@ -202,7 +204,9 @@ mod tests {
             grown(2, 0, "x", false),
             grown(1, 2, "c", true),
         ]);
-        let Some(Heard::News(News::Grown(growth))) = watch.try_next() else { panic!("no news") };
+        let Some(WatchEvent::TailEvent(TailEvent::Grown(growth))) = watch.try_next() else {
+            panic!("no news")
+        };
         assert_eq!((growth.from, growth.to), (Offset::new(0), Offset::new(3)));
         assert_eq!(growth.data, "abc");
         assert!(growth.closed);
@@ -216,7 +220,7 @@ mod tests {
         for at in 0..40 {
             live.publish(vec![grown(1, at, "x", false)]);
         }
-        assert!(matches!(watch.try_next(), Some(Heard::Behind)));
+        assert!(matches!(watch.try_next(), Some(WatchEvent::Behind)));
     }
 
     #[test]

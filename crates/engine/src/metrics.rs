@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use delivering::{DeliveringMetrics, DeliveringSnapshot};
 pub use telling::{
-    Attempted, BOUNDS_MS, Distribution, FAILURE_KINDS, TellingMetrics, TellingSnapshot,
+    AttemptResult, BOUNDS_MS, Distribution, FAILURE_KINDS, TellingMetrics, TellingSnapshot,
 };
 
 /// Counters of one partition since its start.

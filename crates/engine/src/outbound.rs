@@ -8,7 +8,7 @@ mod reports;
 
 use std::sync::Arc;
 
-use reveille_core::consumer::{Announced, Answer as Ending, Dialect, Phase, Stage};
+use reveille_core::consumer::{AnnouncedOffset, Answer as Ending, Dialect, Phase, Stage};
 use reveille_core::delivery::hook::{Hook, HookId};
 use reveille_core::subscription::{Subscription, SubscriptionId, Target, Timings};
 use reveille_core::trace::Trace;
@@ -16,24 +16,24 @@ use reveille_core::{Millis, Offset, StreamPath, Tenant};
 use reveille_deliver::courier::{Answer, Courier, Request, SendError};
 use reveille_deliver::destination::{Destination, DestinationError, Rules};
 use reveille_store::keys::{self, ConsumerKey};
-use reveille_store::record::{self, Enrolled, Linked};
+use reveille_store::record::{self, ConsumerRecord, LinkRecord};
 use reveille_store::state::Reader;
 
+use crate::access_times::AccessTimes;
 use crate::command::Command;
-use crate::command::consumer::Ended;
-use crate::command::delivery::Delivered;
+use crate::command::consumer::WakeOutcome;
+use crate::command::delivery::DeliveryOutcome;
 use crate::committer::Shared;
 use crate::doors::{Clock, Entropy};
-use crate::effect::Told;
+use crate::effect::WakeAttempt;
+use crate::encoder::{EncodedRequest, Encoder, NotifiedStream, WakeNotification};
 use crate::failure::Failure;
-use crate::herald::{Herald, Message, Notice, NoticeStream};
+use crate::fairness::{self, Fairness};
 use crate::keyring::Keyring;
 use crate::limits::{NOTICE_STREAMS_MAX, SLOW_AFTER_MS};
-use crate::metrics::Attempted;
-use crate::outbox::Errand;
-use crate::shares::{self, Shares};
+use crate::metrics::AttemptResult;
+use crate::outbox::Attempt;
 use crate::spans::{self, Begun, Spans};
-use crate::touches::Touches;
 use crate::{decide, due, reading, task};
 pub(crate) use addresses::Addresses;
 pub(crate) use complaints::Complaints;
@@ -44,7 +44,7 @@ pub(crate) struct Outbound {
     pub(crate) shared: Arc<Shared>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) courier: Arc<dyn Courier>,
-    pub(crate) herald: Arc<dyn Herald>,
+    pub(crate) encoder: Arc<dyn Encoder>,
     pub(crate) keyring: Arc<Keyring>,
     pub(crate) rules: Rules,
     pub(crate) timings: Timings,
@@ -55,23 +55,22 @@ pub(crate) struct Outbound {
     pub(crate) webhooks: Addresses<SubscriptionId, Subscription>,
     pub(crate) entropy: Arc<dyn Entropy>,
     /// Of consumers that were told, or were not.
-    pub(crate) told: Reports<Ended>,
+    pub(crate) told: Reports<WakeOutcome>,
     /// Of events that were delivered, or were not.
-    pub(crate) delivered: Reports<Delivered>,
-    pub(crate) shares: Arc<Shares>,
+    pub(crate) delivered: Reports<DeliveryOutcome>,
+    pub(crate) fairness: Arc<Fairness>,
 }
 
 /// Errands that are set out on at once.
-const SET_OUT_MAX: usize = 64;
+const DISPATCH_MAX: usize = 64;
 
 /// An attempt that is to be made.
 struct Prepared {
-    notice: Notice,
+    notification: WakeNotification,
     destination: Result<Destination, DestinationError>,
     span: Option<Begun>,
 }
 
-/// Whose errand it is.
 enum Whose {
     Subscription(Arc<Subscription>),
     Hook(Arc<Hook>),
@@ -92,13 +91,13 @@ impl From<SendError> for Unsent {
 /// Makes attempts until the partition stops.
 pub(crate) async fn run(outbound: Arc<Outbound>) {
     let shared = outbound.shared.clone();
-    tokio::spawn(task::blocking(move || deliveries::take_up(&shared)));
+    tokio::spawn(task::blocking(move || deliveries::recover(&shared)));
     loop {
-        let mut next = outbound.set_out();
+        let mut next = outbound.dispatch();
         while let Next::AtOnce = next {
             // However many there are, others have their turns between them.
             tokio::task::yield_now().await;
-            next = outbound.set_out();
+            next = outbound.dispatch();
         }
         while let Some((hook, from)) = outbound.shared.outbox.next_refill() {
             let shared = outbound.shared.clone();
@@ -130,55 +129,55 @@ enum Next {
 
 impl Outbound {
     /// Sets out on the next errands.
-    fn set_out(self: &Arc<Outbound>) -> Next {
+    fn dispatch(self: &Arc<Outbound>) -> Next {
         let mut later: Option<Millis> = None;
-        let errands = self.shared.outbox.next_few(SET_OUT_MAX, |tenant| {
-            let entered = self.shares.try_attempt(tenant);
+        let attempts = self.shared.outbox.next_few(DISPATCH_MAX, |tenant| {
+            let entered = self.fairness.try_attempt(tenant);
             later = later.into_iter().chain(entered.err()).min();
             entered.is_ok()
         });
         let next = match later {
-            _ if errands.len() == SET_OUT_MAX => Next::AtOnce,
+            _ if attempts.len() == DISPATCH_MAX => Next::AtOnce,
             Some(time) => Next::At(time),
             None => Next::WhenReady,
         };
-        for (errand, whose) in self.look_up(errands) {
-            tokio::spawn(self.clone().go(errand, whose));
+        for (attempt, whose) in self.look_up(attempts) {
+            tokio::spawn(self.clone().run_attempts(attempt, whose));
         }
         next
     }
 
     /// Makes an attempt, and goes on with the next one as long as there is one.
-    async fn go(self: Arc<Outbound>, errand: Errand, whose: Option<Whose>) {
-        let mut going = Some((errand, whose));
-        while let Some((errand, whose)) = going {
-            let next = match (errand, whose) {
-                (Errand::Tell(told), Some(Whose::Subscription(subscription))) => {
+    async fn run_attempts(self: Arc<Outbound>, attempt: Attempt, whose: Option<Whose>) {
+        let mut going = Some((attempt, whose));
+        while let Some((attempt, whose)) = going {
+            let next = match (attempt, whose) {
+                (Attempt::Wake(told), Some(Whose::Subscription(subscription))) => {
                     self.attempt(told, subscription).await
                 }
-                (Errand::Deliver(job), Some(Whose::Hook(hook))) => self.deliver(job, hook).await,
+                (Attempt::Delivery(job), Some(Whose::Hook(hook))) => self.deliver(job, hook).await,
                 // Whose it was has ended, and so has it.
-                (errand, _) => {
-                    self.shared.outbox.ended(&errand, false);
+                (attempt, _) => {
+                    self.shared.outbox.ended(&attempt, false);
                     None
                 }
             };
-            going = next.and_then(|errand| self.look_up(vec![errand]).pop());
+            going = next.and_then(|attempt| self.look_up(vec![attempt]).pop());
             // Attempts that fail at once must not keep others from the processor.
             tokio::task::coop::consume_budget().await;
         }
     }
 
     /// An attempt was answered; what is next, if anything may be sent now.
-    fn answered(&self, errand: &Errand, slow: bool, good: Option<u64>) -> Option<Errand> {
-        let may = |tenant: &Tenant| self.shares.try_attempt(tenant).is_ok();
-        self.shared.outbox.answered(errand, slow, good, may)
+    fn answered(&self, attempt: &Attempt, slow: bool, good: Option<u64>) -> Option<Attempt> {
+        let may = |tenant: &Tenant| self.fairness.try_attempt(tenant).is_ok();
+        self.shared.outbox.answered(attempt, slow, good, may)
     }
 
     /// Whose errands these are: one look for all of them. None are gone on when the server stops:
     /// what came of them could not be written down.
-    fn look_up(&self, errands: Vec<Errand>) -> Vec<(Errand, Option<Whose>)> {
-        if errands.is_empty() {
+    fn look_up(&self, attempts: Vec<Attempt>) -> Vec<(Attempt, Option<Whose>)> {
+        if attempts.is_empty() {
             return Vec::new();
         }
         let partition = self.shared.lock();
@@ -186,42 +185,42 @@ impl Outbound {
             return Vec::new();
         }
         let registry = &partition.registry;
-        let looked_up = errands.into_iter().map(|errand| {
-            let whose = match &errand {
-                Errand::Tell(told) => {
+        let looked_up = attempts.into_iter().map(|attempt| {
+            let whose = match &attempt {
+                Attempt::Wake(told) => {
                     registry.get(told.consumer.subscription).cloned().map(Whose::Subscription)
                 }
-                Errand::Deliver(job) => registry.hooks.get(job.id.hook).cloned().map(Whose::Hook),
+                Attempt::Delivery(job) => registry.hooks.get(job.id.hook).cloned().map(Whose::Hook),
             };
-            (errand, whose)
+            (attempt, whose)
         });
         looked_up.collect()
     }
 
-    async fn attempt(&self, told: Told, subscription: Arc<Subscription>) -> Option<Errand> {
+    async fn attempt(&self, told: WakeAttempt, subscription: Arc<Subscription>) -> Option<Attempt> {
         let mut slow = false;
-        let errand = Errand::Tell(told.clone());
+        let attempt = Attempt::Wake(told.clone());
         if let Some(prepared) = self.prepare(&told, subscription) {
-            let Prepared { notice, destination, span } = prepared;
-            let started = notice.now;
-            self.shares.count(&notice.subscription.tenant, shares::ATTEMPT);
+            let Prepared { notification, destination, span } = prepared;
+            let started = notification.now;
+            self.fairness.count(&notification.subscription.tenant, fairness::ATTEMPT);
             if told.attempt == 1 {
-                self.shared.metrics.telling.sent(started.since(notice.woken_at));
+                self.shared.metrics.telling.sent(started.since(notification.woken_at));
             }
-            let answer = self.send(&notice, destination, &errand, &mut slow).await;
+            let answer = self.send(&notification, destination, &attempt, &mut slow).await;
             let took = self.clock.now().since(started);
-            let (how, ended) = self.judge(&told, &notice, answer);
+            let (how, ended) = self.judge(&told, &notification, answer);
             let good = ended.error.is_none().then_some(took);
-            let next = self.answered(&errand, slow, good);
+            let next = self.answered(&attempt, slow, good);
             self.shared.metrics.telling.attempted(how, took);
-            self.tell_operators(&notice, how, &ended, took);
+            self.tell_operators(&notification, how, &ended, took);
             if let Some(span) = span {
-                self.end_span(span, &notice, &ended);
+                self.end_span(span, &notification, &ended);
             }
-            self.told.push(ended, errand);
+            self.told.push(ended, attempt);
             next
         } else {
-            self.shared.outbox.ended(&errand, slow);
+            self.shared.outbox.ended(&attempt, slow);
             None
         }
     }
@@ -229,16 +228,16 @@ impl Outbound {
     /// Sends a notice and waits for its answer; one that takes long makes room for others.
     async fn send(
         &self,
-        notice: &Notice,
+        notification: &WakeNotification,
         destination: Result<Destination, DestinationError>,
-        errand: &Errand,
+        attempt: &Attempt,
         slow: &mut bool,
     ) -> Result<Answer, Unsent> {
         let destination =
             destination.map_err(|error| Unsent { kind: "destination", text: error.to_string() })?;
-        let message = self.herald.message(notice);
+        let message = self.encoder.encode_wake(notification);
         let timeout_ms = self.timings.webhook_timeout_ms;
-        self.post(destination, message, timeout_ms, errand, slow).await
+        self.post(destination, message, timeout_ms, attempt, slow).await
     }
 
     /// Sends a request and waits for its answer, but no longer than this; one that takes a while
@@ -246,12 +245,12 @@ impl Outbound {
     async fn post(
         &self,
         destination: Destination,
-        message: Message,
+        message: EncodedRequest,
         timeout_ms: u64,
-        errand: &Errand,
+        attempt: &Attempt,
         slow: &mut bool,
     ) -> Result<Answer, Unsent> {
-        let Message { headers, body } = message;
+        let EncodedRequest { headers, body } = message;
         let mut posting = self.courier.post(Request { destination, headers, body });
         let deadline = self.clock.now() + timeout_ms;
         let mut slow_at = self.clock.now() + SLOW_AFTER_MS;
@@ -265,45 +264,51 @@ impl Outbound {
             if until == deadline {
                 return Err(SendError::TimedOut.into());
             }
-            *slow = self.shared.outbox.slows(errand);
+            *slow = self.shared.outbox.slows(attempt);
             slow_at = deadline;
         }
     }
 
     fn judge(
         &self,
-        told: &Told,
-        notice: &Notice,
+        told: &WakeAttempt,
+        notification: &WakeNotification,
         answer: Result<Answer, Unsent>,
-    ) -> (Attempted, Ended) {
+    ) -> (AttemptResult, WakeOutcome) {
         let (how, answer, error) = match answer {
             Ok(answer) if (200..300).contains(&answer.status) => {
-                if !answer.truncated && self.herald.is_done(&answer.body) {
-                    let announced = announced(&notice.streams);
-                    (Attempted::Done, Ending::Done(announced), None)
+                if !answer.truncated && self.encoder.is_done(&answer.body) {
+                    let announced = announced(&notification.streams);
+                    (AttemptResult::Done, Ending::Done(announced), None)
                 } else {
-                    (Attempted::Accepted, Ending::Accepted, None)
+                    (AttemptResult::Accepted, Ending::Accepted, None)
                 }
             }
             Ok(answer) => {
                 let error = format!("answered {}", answer.status);
-                (Attempted::Failed("status"), Ending::Failed, Some(error))
+                (AttemptResult::Failed("status"), Ending::Failed, Some(error))
             }
-            Err(error) => (Attempted::Failed(error.kind), Ending::Failed, Some(error.text)),
+            Err(error) => (AttemptResult::Failed(error.kind), Ending::Failed, Some(error.text)),
         };
-        (how, Ended { told: told.clone(), answer, error: error.map(Into::into) })
+        (how, WakeOutcome { told: told.clone(), answer, error: error.map(Into::into) })
     }
 
-    fn tell_operators(&self, notice: &Notice, how: Attempted, ended: &Ended, took_ms: u64) {
-        let subscription = &*notice.subscription.asked.name;
-        let stream = notice.primary.as_ref().map(StreamPath::as_str);
-        let (epoch, attempt) = (notice.epoch, ended.told.attempt);
+    fn tell_operators(
+        &self,
+        notification: &WakeNotification,
+        how: AttemptResult,
+        ended: &WakeOutcome,
+        took_ms: u64,
+    ) {
+        let subscription = &*notification.subscription.spec.name;
+        let stream = notification.primary.as_ref().map(StreamPath::as_str);
+        let (epoch, attempt) = (notification.epoch, ended.told.attempt);
         let error = ended.error.as_deref();
         tracing::debug!(subscription, stream, epoch, attempt, ?how, error, took_ms, "attempt");
         // One failure is an accident; the next one of the same wake is worth a look.
         if let Some(error) = error
             && attempt > 1
-            && self.complaints.is_due(notice.subscription.id, self.clock.now())
+            && self.complaints.is_due(notification.subscription.id, self.clock.now())
         {
             tracing::warn!(subscription, stream, attempt, error, "an endpoint keeps failing");
         }
@@ -328,18 +333,18 @@ impl Outbound {
     }
 
     /// What is to be said, if the attempt is still to be made; and to whom.
-    fn prepare(&self, told: &Told, subscription: Arc<Subscription>) -> Option<Prepared> {
+    fn prepare(&self, told: &WakeAttempt, subscription: Arc<Subscription>) -> Option<Prepared> {
         let reader = self.shared.state.reader();
         let now = self.clock.now();
-        let found = current(&reader, &subscription, told, now, &self.shared.touches);
-        let (enrolled, streams) = match found {
+        let found = current(&reader, &subscription, told, now, &self.shared.access_times);
+        let (record, streams) = match found {
             Ok(found) => found?,
             Err(error) => {
                 tracing::error!(%error, "a consumer cannot be told");
                 return None;
             }
         };
-        let Target::Webhook(url) = &subscription.asked.target else {
+        let Target::Webhook(url) = &subscription.spec.target else {
             return None;
         };
         let find = || Destination::parse(url, &self.rules);
@@ -347,18 +352,18 @@ impl Outbound {
         let token = self.keyring.mint(
             &subscription,
             told.consumer.path.as_ref(),
-            enrolled.primary,
+            record.primary,
             told.epoch,
             now + self.timings.token_ttl_ms,
         );
-        let span = enrolled.trace.map(Trace::from_bytes).and_then(|parent| {
+        let span = record.trace.map(Trace::from_bytes).and_then(|parent| {
             spans::begin(self.spans(), self.entropy.as_ref(), "wake", Some(parent), now)
         });
-        let notice = Notice {
+        let notification = WakeNotification {
             primary: told.consumer.path.clone(),
             epoch: told.epoch,
-            wake_id: enrolled.consumer.wake_id?,
-            woken_at: enrolled.consumer.woken_at.unwrap_or(now),
+            wake_id: record.consumer.wake_id?,
+            woken_at: record.consumer.woken_at.unwrap_or(now),
             streams,
             token,
             now,
@@ -366,18 +371,19 @@ impl Outbound {
             traceparent: span.map(|span| span.trace.to_string()),
             subscription,
         };
-        Some(Prepared { notice, destination, span })
+        Some(Prepared { notification, destination, span })
     }
 
     fn spans(&self) -> Option<&Spans> {
         self.shared.spans.get().map(|spans| &**spans)
     }
 
-    fn end_span(&self, span: Begun, notice: &Notice, ended: &Ended) {
-        let stream = notice.primary.as_ref().map(|path| ("reveille.stream", path.to_string()));
+    fn end_span(&self, span: Begun, notification: &WakeNotification, ended: &WakeOutcome) {
+        let stream =
+            notification.primary.as_ref().map(|path| ("reveille.stream", path.to_string()));
         let attributes = [
-            ("reveille.subscription", notice.subscription.asked.name.to_string()),
-            ("reveille.epoch", notice.epoch.to_string()),
+            ("reveille.subscription", notification.subscription.spec.name.to_string()),
+            ("reveille.epoch", notification.epoch.to_string()),
             ("reveille.attempt", ended.told.attempt.to_string()),
         ];
         let attributes = attributes.into_iter().chain(stream).collect();
@@ -392,45 +398,48 @@ impl Outbound {
 pub fn current(
     reader: &Reader,
     subscription: &Subscription,
-    told: &Told,
+    told: &WakeAttempt,
     now: Millis,
-    touches: &Touches,
-) -> Result<Option<(Enrolled, Vec<NoticeStream>)>, Failure> {
-    let Some(enrolled) = enrolled(reader, &told.consumer)? else {
+    access_times: &AccessTimes,
+) -> Result<Option<(ConsumerRecord, Vec<NotifiedStream>)>, Failure> {
+    let Some(record) = record(reader, &told.consumer)? else {
         return Ok(None);
     };
-    let Phase::Waking { attempt, stage: Stage::Sent { .. } } = enrolled.consumer.phase else {
+    let Phase::Waking { attempt, stage: Stage::Sent { .. } } = record.consumer.phase else {
         return Ok(None);
     };
-    if enrolled.consumer.epoch != told.epoch || attempt != told.attempt {
+    if record.consumer.epoch != told.epoch || attempt != told.attempt {
         return Ok(None);
     }
     if let Some(path) = &told.consumer.path {
         // What is left of a consumer whose stream has ended waits to be forgotten.
         let head = reading::head(reader, &subscription.tenant, path)?;
         let lives = head.is_some_and(|head| {
-            let same = !head.soft_deleted && Some(head.id) == enrolled.primary;
-            same && now < touches.expires_at(&head)
+            let same = !head.soft_deleted && Some(head.id) == record.primary;
+            same && now < access_times.expires_at(&head)
         });
         if !lives {
             return Ok(None);
         }
     }
-    let streams = streams(reader, subscription, &enrolled)?;
-    Ok(Some((enrolled, streams)))
+    let streams = streams(reader, subscription, &record)?;
+    Ok(Some((record, streams)))
 }
 
 /// What a notice announces: streams with work, and where they end.
-pub fn announced(streams: &[NoticeStream]) -> Vec<Announced> {
+pub fn announced(streams: &[NotifiedStream]) -> Vec<AnnouncedOffset> {
     let pending = streams.iter().filter(|it| it.is_pending());
-    let announced = |it: &NoticeStream| {
-        Some(Announced { path: it.path.clone(), stream: it.stream, tail: it.tail? })
+    let announced = |it: &NotifiedStream| {
+        Some(AnnouncedOffset { path: it.path.clone(), stream: it.stream, tail: it.tail? })
     };
     pending.filter_map(announced).collect()
 }
 
 /// A consumer as it is kept.
-pub(crate) fn enrolled(reader: &Reader, key: &ConsumerKey) -> Result<Option<Enrolled>, Failure> {
+pub(crate) fn record(
+    reader: &Reader,
+    key: &ConsumerKey,
+) -> Result<Option<ConsumerRecord>, Failure> {
     let value = reader.get(&keys::consumer(key)).map_err(reading::damaged)?;
     let read = value.map(|value| record::decode_consumer(&value)).transpose();
     read.map_err(|error| Failure::Damaged(error.to_string()))
@@ -440,9 +449,9 @@ pub(crate) fn enrolled(reader: &Reader, key: &ConsumerKey) -> Result<Option<Enro
 fn marked(
     reader: &Reader,
     subscription: &Subscription,
-    enrolled: &Enrolled,
+    record: &ConsumerRecord,
 ) -> Result<Vec<StreamPath>, Failure> {
-    if let Some(marked) = &enrolled.marked {
+    if let Some(marked) = &record.marked {
         return Ok(marked.clone());
     }
     let (from, to) = keys::backlogs(subscription.id);
@@ -454,8 +463,8 @@ fn marked(
 pub fn streams(
     reader: &Reader,
     subscription: &Subscription,
-    enrolled: &Enrolled,
-) -> Result<Vec<NoticeStream>, Failure> {
+    record: &ConsumerRecord,
+) -> Result<Vec<NotifiedStream>, Failure> {
     let tenant = &subscription.tenant;
     let tail = |path: &StreamPath, id| -> Result<Option<Offset>, Failure> {
         let head = reading::head(reader, tenant, path)?;
@@ -463,23 +472,29 @@ pub fn streams(
         Ok(head.filter(|head| id == Some(head.id)).map(|head| head.tail))
     };
     let mut found = Vec::new();
-    match subscription.asked.dialect {
+    match subscription.spec.dialect {
         Dialect::Webhooks => {
-            for link in &enrolled.consumer.links {
+            for link in &record.consumer.links {
                 let (path, acked) = (link.path.clone(), link.acked);
                 let tail = tail(&path, link.stream)?;
-                found.push(NoticeStream { path, stream: link.stream, acked, tail, explicit: true });
+                found.push(NotifiedStream {
+                    path,
+                    stream: link.stream,
+                    acked,
+                    tail,
+                    explicit: true,
+                });
             }
         }
         Dialect::Leases => {
-            for path in marked(reader, subscription, enrolled)? {
+            for path in marked(reader, subscription, record)? {
                 let key = keys::link(subscription.id, &path);
                 let Some(value) = reader.get(&key).map_err(reading::damaged)? else { continue };
-                let linked = record::decode_link(&value)
+                let link = record::decode_link(&value)
                     .map_err(|error| Failure::Damaged(error.to_string()))?;
-                let tail = tail(&path, linked.stream)?;
-                let Linked { stream, acked, explicit } = linked;
-                found.push(NoticeStream { path, stream, acked, tail, explicit });
+                let tail = tail(&path, link.stream)?;
+                let LinkRecord { stream, acked, explicit } = link;
+                found.push(NotifiedStream { path, stream, acked, tail, explicit });
             }
         }
     }

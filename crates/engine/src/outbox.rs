@@ -21,21 +21,21 @@ use reveille_core::subscription::SubscriptionId;
 use reveille_store::keys::ConsumerKey;
 use tokio::sync::Notify;
 
-use crate::effect::{Job, Told};
+use crate::effect::{DeliveryAttempt, WakeAttempt};
 use queues::Queues;
 
 /// An attempt that is to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Errand {
+pub enum Attempt {
     /// A consumer is to be told.
-    Tell(Told),
+    Wake(WakeAttempt),
     /// An event is to be delivered.
-    Deliver(Job),
+    Delivery(DeliveryAttempt),
 }
 
 /// What became of an attempt that was brought to the outbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pushed {
+pub enum PushResult {
     /// It waits for its turn.
     Waits,
     /// It was there already.
@@ -46,7 +46,7 @@ pub enum Pushed {
 
 /// What an attempt is about: there are not two alike under way.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum About {
+enum AttemptKey {
     Consumer(ConsumerKey),
     Delivery(DeliveryId),
 }
@@ -65,33 +65,33 @@ enum Group {
     Tenant(Tenant),
 }
 
-impl Errand {
-    fn about(&self) -> About {
+impl Attempt {
+    fn about(&self) -> AttemptKey {
         match self {
-            Errand::Tell(told) => About::Consumer(told.consumer.clone()),
-            Errand::Deliver(job) => About::Delivery(job.id),
+            Attempt::Wake(told) => AttemptKey::Consumer(told.consumer.clone()),
+            Attempt::Delivery(job) => AttemptKey::Delivery(job.id),
         }
     }
 
     fn source(&self) -> Source {
         match self {
-            Errand::Tell(told) => Source::Subscription(told.consumer.subscription),
-            Errand::Deliver(job) => Source::Hook(job.id.hook),
+            Attempt::Wake(told) => Source::Subscription(told.consumer.subscription),
+            Attempt::Delivery(job) => Source::Hook(job.id.hook),
         }
     }
 
     fn group(&self) -> Group {
         match self {
-            Errand::Tell(told) => Group::Subscription(told.consumer.subscription),
-            Errand::Deliver(job) => Group::Tenant(job.tenant.clone()),
+            Attempt::Wake(told) => Group::Subscription(told.consumer.subscription),
+            Attempt::Delivery(job) => Group::Tenant(job.tenant.clone()),
         }
     }
 
     /// Which wake, and which attempt.
     fn number(&self) -> (u64, u32) {
         match self {
-            Errand::Tell(told) => (told.epoch, told.attempt),
-            Errand::Deliver(job) => (0, job.attempt),
+            Attempt::Wake(told) => (told.epoch, told.attempt),
+            Attempt::Delivery(job) => (0, job.attempt),
         }
     }
 }
@@ -105,7 +105,7 @@ pub struct Outbox {
 
 /// What is going on, for those who watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Traffic {
+pub struct OutboundGauges {
     /// Attempts that wait for their turn.
     pub queued: usize,
     /// Attempts that were sent a moment ago.
@@ -135,41 +135,41 @@ impl Outbox {
     }
 
     /// Adds attempts, except those that are there already.
-    pub fn push_all(&self, errands: Vec<Errand>) {
-        if errands.is_empty() {
+    pub fn push_all(&self, attempts: Vec<Attempt>) {
+        if attempts.is_empty() {
             return;
         }
         {
             let mut queues = self.lock();
-            for errand in errands {
-                queues.push(errand);
+            for attempt in attempts {
+                queues.push(attempt);
             }
         }
         self.ready.notify_one();
     }
 
     /// Adds an attempt, unless it is there already.
-    pub fn push(&self, errand: Errand) {
-        self.try_push(errand);
+    pub fn push(&self, attempt: Attempt) {
+        self.try_push(attempt);
     }
 
     /// The same; says what became of it.
-    pub fn try_push(&self, errand: Errand) -> Pushed {
-        let pushed = self.lock().push(errand);
-        if pushed == Pushed::Waits {
+    pub fn try_push(&self, attempt: Attempt) -> PushResult {
+        let pushed = self.lock().push(attempt);
+        if pushed == PushResult::Waits {
             self.ready.notify_one();
         }
         pushed
     }
 
     /// The next attempt to make, if one may be made now.
-    pub fn next(&self) -> Option<Errand> {
+    pub fn next(&self) -> Option<Attempt> {
         self.lock().next()
     }
 
     /// The next attempts to make, at most so many. Tenants that may not deliver now keep their
     /// turns.
-    pub fn next_few(&self, most: usize, mut may: impl FnMut(&Tenant) -> bool) -> Vec<Errand> {
+    pub fn next_few(&self, most: usize, mut may: impl FnMut(&Tenant) -> bool) -> Vec<Attempt> {
         self.lock().next_few(most, &mut may)
     }
 
@@ -180,8 +180,8 @@ impl Outbox {
 
     /// An attempt has been open for a while: it makes room for quick ones, if those that are slow
     /// leave any. Says whether it counts as slow now.
-    pub fn slows(&self, errand: &Errand) -> bool {
-        let slow = self.lock().slows(errand);
+    pub fn slows(&self, attempt: &Attempt) -> bool {
+        let slow = self.lock().slows(attempt);
         if slow {
             self.ready.notify_one();
         }
@@ -193,14 +193,14 @@ impl Outbox {
     /// made this one to go on with.
     pub fn answered(
         &self,
-        errand: &Errand,
+        attempt: &Attempt,
         was_slow: bool,
         took_ms: Option<u64>,
         mut may: impl FnMut(&Tenant) -> bool,
-    ) -> Option<Errand> {
+    ) -> Option<Attempt> {
         let (next, more) = {
             let mut queues = self.lock();
-            queues.answered(errand, was_slow, took_ms);
+            queues.answered(attempt, was_slow, took_ms);
             (queues.next_few(1, &mut may).pop(), queues.has_more())
         };
         if more {
@@ -210,16 +210,16 @@ impl Outbox {
     }
 
     /// An attempt has ended, and what came of it is written down.
-    pub fn ended(&self, errand: &Errand, was_slow: bool) {
-        self.lock().ended(errand, was_slow);
+    pub fn ended(&self, attempt: &Attempt, was_slow: bool) {
+        self.lock().ended(attempt, was_slow);
         self.ready.notify_one();
     }
 
     /// The same for several attempts whose answers had come.
-    pub fn all_ended(&self, errands: &[Errand]) {
+    pub fn all_ended(&self, attempts: &[Attempt]) {
         let mut queues = self.lock();
-        for errand in errands {
-            queues.ended(errand, false);
+        for attempt in attempts {
+            queues.ended(attempt, false);
         }
         drop(queues);
         self.ready.notify_one();
@@ -227,21 +227,21 @@ impl Outbox {
 
     /// Attempts of a consumer that are really on their way: epoch and number.
     pub fn in_flight(&self, consumer: &ConsumerKey) -> Vec<(u64, u32)> {
-        self.lock().sent(&About::Consumer(consumer.clone()))
+        self.lock().sent(&AttemptKey::Consumer(consumer.clone()))
     }
 
     /// Whether an attempt of a delivery waits for its turn or is on its way.
     pub fn has_delivery(&self, id: DeliveryId) -> bool {
-        self.lock().knows(&About::Delivery(id))
+        self.lock().knows(&AttemptKey::Delivery(id))
     }
 
     /// Whether an attempt of a delivery is on its way.
     pub fn is_sent(&self, id: DeliveryId) -> bool {
-        !self.lock().sent(&About::Delivery(id)).is_empty()
+        !self.lock().sent(&AttemptKey::Delivery(id)).is_empty()
     }
 
     /// What is going on.
-    pub fn traffic(&self) -> Traffic {
+    pub fn traffic(&self) -> OutboundGauges {
         self.lock().traffic()
     }
 

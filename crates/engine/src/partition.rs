@@ -20,15 +20,15 @@ use reveille_store::state::{Reader, State};
 use reveille_store::table::{Pair, TableError};
 use tokio::sync::oneshot;
 
+use crate::access_times::AccessTimes;
 use crate::command::{self, Answer, Command};
-use crate::dice::Dice;
 use crate::effect::Effect;
 use crate::failure::{Failure, Unavailable};
 use crate::limits::{BATCH_BYTES_MAX, FAN_OUT, OVERLAY_BYTES_MAX};
+use crate::random::Random;
 use crate::registry::Registry;
-use crate::touches::Touches;
-pub use crate::txn::Wanted;
-use crate::txn::{Given, Missing, Txn};
+pub use crate::txn::Lookup;
+use crate::txn::{Given, ReadError, Txn};
 
 /// What a command comes to.
 pub type Outcome = Result<Answer, Failure>;
@@ -37,7 +37,7 @@ pub type Reply = oneshot::Sender<Outcome>;
 
 /// Values that were read from the table on the caller's side.
 #[derive(Debug, Default)]
-pub struct Fetched {
+pub struct FetchedKeys {
     /// They were true when this batch was the newest.
     pub seq: u64,
     values: HashMap<Bytes, Option<Bytes>, foldhash::fast::RandomState>,
@@ -52,16 +52,16 @@ struct FetchedRange {
     pairs: Vec<Pair>,
 }
 
-impl Fetched {
+impl FetchedKeys {
     /// Reads what a decision asked for.
-    pub fn read(reader: &Reader, wanted: &[Wanted]) -> Result<Fetched, TableError> {
-        let mut fetched = Fetched { seq: reader.seq(), ..Fetched::default() };
+    pub fn read(reader: &Reader, wanted: &[Lookup]) -> Result<FetchedKeys, TableError> {
+        let mut fetched = FetchedKeys { seq: reader.seq(), ..FetchedKeys::default() };
         for wanted in wanted {
             match wanted {
-                Wanted::Key(key) => {
+                Lookup::Key(key) => {
                     fetched.values.insert(key.clone(), reader.get(key)?);
                 }
-                Wanted::Range(from, to, limit) => {
+                Lookup::Range(from, to, limit) => {
                     let pairs = reader.range(from, to, *limit)?;
                     let (from, to, limit) = (from.clone(), to.clone(), *limit);
                     fetched.ranges.push(FetchedRange { from, to, limit, pairs });
@@ -132,9 +132,9 @@ impl Default for Settings {
 /// The owner of a part of the state.
 pub struct Partition {
     state: Arc<State>,
-    touches: Arc<Touches>,
+    access_times: Arc<AccessTimes>,
     pending: Pending,
-    open: Taken,
+    open: OpenBatch,
     /// Batches that were taken and are neither settled nor given up.
     in_flight: usize,
     next_id: u64,
@@ -142,7 +142,7 @@ pub struct Partition {
     pub registry: Registry,
     timings: Timings,
     fan_out: usize,
-    dice: Dice,
+    dice: Random,
     /// Set while the disk has no room.
     pub read_only: bool,
     /// Set when no more commands are accepted.
@@ -164,7 +164,7 @@ pub enum Waits {
 
 /// A batch with what follows from it, on its way to the log.
 #[derive(Default)]
-pub struct Taken {
+pub struct OpenBatch {
     number: u64,
     /// The changes.
     pub batch: Batch,
@@ -172,10 +172,10 @@ pub struct Taken {
     pub effects: Vec<Effect>,
     answers: Vec<(Reply, Outcome)>,
     /// Whether somebody waits for it.
-    pressing: bool,
+    urgent: bool,
 }
 
-impl Taken {
+impl OpenBatch {
     /// Whether there is nothing to commit and nobody to answer.
     pub fn is_empty(&self) -> bool {
         self.batch.is_empty() && self.answers.is_empty()
@@ -187,8 +187,8 @@ impl Taken {
     }
 
     /// The same batch once readers see it.
-    pub fn published(&self, run: Option<Arc<Run>>) -> Published {
-        Published { number: self.number, run }
+    pub fn published(&self, run: Option<Arc<Run>>) -> PublishedBatch {
+        PublishedBatch { number: self.number, run }
     }
 
     /// Tells everybody what was decided.
@@ -208,18 +208,18 @@ impl Taken {
 }
 
 /// A batch that readers see.
-pub struct Published {
+pub struct PublishedBatch {
     number: u64,
     /// Its changes; `None` if it had none.
     run: Option<Arc<Run>>,
 }
 
 /// What became of an attempt to decide a command.
-pub enum Submitted {
+pub enum Submission {
     /// It is decided; the reply comes when it may.
     Decided,
     /// These are to be read first.
-    Missing(Vec<Wanted>, Reply),
+    Missing(Vec<Lookup>, Reply),
     /// There is no room now.
     NoRoom(Reply),
 }
@@ -228,7 +228,7 @@ impl Partition {
     /// A partition over a store that was just opened.
     pub fn open(
         state: Arc<State>,
-        touches: Arc<Touches>,
+        access_times: Arc<AccessTimes>,
         settings: Settings,
     ) -> Result<Partition, String> {
         let stored = state.reader().get(&keys::meta(Meta::NextStreamId));
@@ -241,11 +241,11 @@ impl Partition {
             registry: Registry::load(&state.reader())?,
             timings: settings.timings,
             fan_out: settings.fan_out.max(1),
-            dice: Dice::new(settings.seed),
+            dice: Random::new(settings.seed),
             state,
-            touches,
+            access_times,
             pending: Pending::default(),
-            open: Taken { number: 1, ..Taken::default() },
+            open: OpenBatch { number: 1, ..OpenBatch::default() },
             in_flight: 0,
             next_id,
             read_only: false,
@@ -258,20 +258,20 @@ impl Partition {
     pub fn submit(
         &mut self,
         command: &Command,
-        fetched: &Fetched,
+        fetched: &FetchedKeys,
         now: Millis,
         reply: Reply,
-    ) -> Submitted {
+    ) -> Submission {
         if self.stopping {
             let _ = reply.send(Err(Unavailable::Stopping.into()));
-            return Submitted::Decided;
+            return Submission::Decided;
         }
         if self.read_only && command::is_write(command) {
             let _ = reply.send(Err(Unavailable::DiskFull.into()));
-            return Submitted::Decided;
+            return Submission::Decided;
         }
         if !self.has_room(command::weight(command)) {
-            return Submitted::NoRoom(reply);
+            return Submission::NoRoom(reply);
         }
         let recent = self.state.reader();
         let mut txn = Txn::new(Given {
@@ -280,16 +280,16 @@ impl Partition {
             pending: &self.pending,
             recent: &recent,
             fetched,
-            touches: &self.touches,
+            access_times: &self.access_times,
             registry: &self.registry,
             timings: &self.timings,
             fan_out: self.fan_out,
             random: self.dice.next(),
         });
-        let mut presses = command::presses(command, &[]);
+        let mut is_urgent = command::is_urgent(command, &[]);
         match command::decide(command, &mut txn) {
-            Err(Missing::Wanted(wanted)) => return Submitted::Missing(wanted, reply),
-            Err(Missing::Damaged(what)) => {
+            Err(ReadError::NotLoaded(wanted)) => return Submission::Missing(wanted, reply),
+            Err(ReadError::Damaged(what)) => {
                 let _ = reply.send(Err(Failure::Damaged(what)));
             }
             Ok(Err(rejected)) => {
@@ -301,7 +301,7 @@ impl Partition {
                 let Txn { writes, appends, effects, saw_pending, took_ids, changes, .. } = txn;
                 let writes_something = !writes.is_empty() || !appends.is_empty();
                 self.next_id += took_ids;
-                presses = command::presses(command, &effects);
+                is_urgent = command::is_urgent(command, &effects);
                 self.collect(writes, appends, effects);
                 for change in changes {
                     self.registry.apply(change);
@@ -309,8 +309,8 @@ impl Partition {
                 self.reply_when_durable(reply, Ok(answer), writes_something || saw_pending);
             }
         }
-        self.open.pressing |= presses;
-        Submitted::Decided
+        self.open.urgent |= is_urgent;
+        Submission::Decided
     }
 
     fn has_room(&self, bytes: usize) -> bool {
@@ -350,7 +350,7 @@ impl Partition {
         let wakes = match self.committer_waits {
             Waits::ForNothing => false,
             Waits::ForWork => !self.open.is_empty(),
-            Waits::ForSomebody => self.is_pressing(),
+            Waits::ForSomebody => self.is_urgent(),
         };
         if wakes {
             self.committer_waits = Waits::ForNothing;
@@ -359,8 +359,8 @@ impl Partition {
     }
 
     /// Whether there is an open batch that somebody waits for.
-    pub fn is_pressing(&self) -> bool {
-        self.open.pressing && !self.open.is_empty()
+    pub fn is_urgent(&self) -> bool {
+        self.open.urgent && !self.open.is_empty()
     }
 
     /// Whether there is no open batch.
@@ -369,11 +369,11 @@ impl Partition {
     }
 
     /// Hands the open batch to the committer.
-    pub fn take(&mut self) -> Option<Taken> {
+    pub fn take(&mut self) -> Option<OpenBatch> {
         if self.open.is_empty() {
             return None;
         }
-        let next = Taken { number: self.open.number + 1, ..Taken::default() };
+        let next = OpenBatch { number: self.open.number + 1, ..OpenBatch::default() };
         self.in_flight += 1;
         Some(std::mem::replace(&mut self.open, next))
     }
@@ -384,7 +384,7 @@ impl Partition {
     }
 
     /// A batch is durable and readers see it: it is no longer pending.
-    pub fn settle(&mut self, published: &Published) {
+    pub fn settle(&mut self, published: &PublishedBatch) {
         self.in_flight -= 1;
         if let Some(run) = &published.run {
             self.pending.settle(published.number, run);
@@ -392,13 +392,13 @@ impl Partition {
     }
 
     /// The log had no room for a batch: it, and everything decided on top of it, is undone.
-    pub fn give_up(&mut self, mut taken: Taken) -> Result<(), String> {
+    pub fn roll_back(&mut self, mut taken: OpenBatch) -> Result<(), String> {
         self.registry = Registry::load(&self.state.reader())?;
         self.in_flight -= 1;
         self.pending = Pending::default();
         self.read_only = true;
         taken.refuse(Unavailable::DiskFull);
-        let next = Taken { number: self.open.number + 1, ..Taken::default() };
+        let next = OpenBatch { number: self.open.number + 1, ..OpenBatch::default() };
         std::mem::replace(&mut self.open, next).refuse(Unavailable::DiskFull);
         Ok(())
     }

@@ -54,8 +54,8 @@ impl Piece {
     fn of(chunk: &Chunk, from: u64, to: u64) -> Piece {
         let to = to.min(from + PIECE_BYTES).min(chunk.end());
         let slice = chunk.slice(from, to);
-        let shares = slice.len() >= COPY_BYTES && slice.len() as u64 * 2 < chunk.len();
-        let bytes = if shares { Bytes::copy_from_slice(&slice) } else { slice };
+        let fairness = slice.len() >= COPY_BYTES && slice.len() as u64 * 2 < chunk.len();
+        let bytes = if fairness { Bytes::copy_from_slice(&slice) } else { slice };
         Piece { bytes, ends_append: chunk.is_boundary(to) }
     }
 }

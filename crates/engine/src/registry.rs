@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use reveille_core::condition::WakeCondition;
 use reveille_core::consumer::Dialect;
-use reveille_core::crowd::Stretch;
 use reveille_core::delivery::hook::Hook;
+use reveille_core::fan_out::IdRange;
 use reveille_core::matcher::Matcher;
 use reveille_core::subscription::{Subscription, SubscriptionId};
 use reveille_core::{StreamPath, Tenant};
@@ -33,7 +33,6 @@ pub struct Registry {
 
 /// Some of the subscriptions whose pattern matches a stream.
 pub struct Matching {
-    /// These.
     pub found: Vec<Arc<Subscription>>,
     /// The youngest of the others, if there are more.
     pub rest: Option<SubscriptionId>,
@@ -85,25 +84,26 @@ impl Registry {
     }
 
     fn add(&mut self, subscription: Arc<Subscription>) {
-        let asked = &subscription.asked;
-        if let Some(pattern) = &asked.pattern {
+        let spec = &subscription.spec;
+        if let Some(pattern) = &spec.pattern {
             let matcher = self.matchers.entry(subscription.tenant.clone()).or_default();
             matcher.insert(pattern, subscription.id.0);
         }
         // It was read when the subscription was made; one that cannot be read any more makes every
         // wake wait for as long as it may.
-        let condition = asked.economy.wake_if.as_ref().and_then(|it| WakeCondition::parse(it).ok());
+        let condition =
+            spec.coalescing.wake_if.as_ref().and_then(|it| WakeCondition::parse(it).ok());
         if let Some(condition) = condition {
             self.conditions.insert(subscription.id, Arc::new(condition));
         }
-        let name = (subscription.tenant.clone(), asked.dialect, asked.name.clone());
+        let name = (subscription.tenant.clone(), spec.dialect, spec.name.clone());
         self.by_name.insert(name, subscription.id);
         self.by_id.insert(subscription.id, subscription);
     }
 
     fn remove(&mut self, subscription: &Subscription) {
-        let asked = &subscription.asked;
-        if let Some(pattern) = &asked.pattern
+        let spec = &subscription.spec;
+        if let Some(pattern) = &spec.pattern
             && let Some(matcher) = self.matchers.get_mut(&subscription.tenant)
         {
             matcher.remove(pattern, subscription.id.0);
@@ -111,7 +111,7 @@ impl Registry {
                 self.matchers.remove(&subscription.tenant);
             }
         }
-        self.by_name.remove(&(subscription.tenant.clone(), asked.dialect, asked.name.clone()));
+        self.by_name.remove(&(subscription.tenant.clone(), spec.dialect, spec.name.clone()));
         self.by_id.remove(&subscription.id);
         self.conditions.remove(&subscription.id);
     }
@@ -142,7 +142,7 @@ impl Registry {
         &self,
         tenant: &Tenant,
         path: &StreamPath,
-        stretch: Stretch,
+        stretch: IdRange,
         limit: usize,
     ) -> Matching {
         let mut ids = Vec::new();
@@ -169,9 +169,9 @@ impl Registry {
 
     /// The subscriptions of a tenant in one dialect, by name.
     pub fn of(&self, tenant: &Tenant, dialect: Dialect) -> Vec<Arc<Subscription>> {
-        let mine = |it: &&Arc<Subscription>| it.tenant == *tenant && it.asked.dialect == dialect;
+        let mine = |it: &&Arc<Subscription>| it.tenant == *tenant && it.spec.dialect == dialect;
         let mut all: Vec<_> = self.by_id.values().filter(mine).cloned().collect();
-        all.sort_by(|left, right| left.asked.name.cmp(&right.asked.name));
+        all.sort_by(|left, right| left.spec.name.cmp(&right.spec.name));
         all
     }
 

@@ -18,7 +18,6 @@ pub const SPANS_MAX: usize = 8_192;
 /// Something that was done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Span {
-    /// What.
     pub name: &'static str,
     /// The trace, and the span itself.
     pub trace: Trace,

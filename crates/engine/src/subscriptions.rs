@@ -6,21 +6,21 @@ use reveille_core::consumer::{Ack, ClaimedWake, Dialect, Rejected};
 use reveille_core::pattern::Pattern;
 use reveille_core::signature::Ed25519Key;
 use reveille_core::stream::append::Append;
-use reveille_core::subscription::{Asked, Subscription, SubscriptionId};
+use reveille_core::subscription::{Subscription, SubscriptionId, SubscriptionSpec};
 use reveille_core::token::{Claims, TokenKind};
 use reveille_core::trace::Trace;
 use reveille_core::{StreamPath, Tenant};
 use reveille_deliver::destination::{Destination, DestinationError};
 use reveille_store::keys::{self, ConsumerKey, Meta};
-use reveille_store::record::{self, Enrolled, Linked};
+use reveille_store::record::{self, ConsumerRecord, LinkRecord};
 
 use crate::command::callback::{Report, Standing};
 use crate::command::lease::{Lease, LeaseRequest};
 use crate::command::{Answer, Command};
 use crate::decide::run;
+use crate::encoder::NotifiedStream;
 use crate::engine::Engine;
 use crate::failure::{Failure, Refused};
-use crate::herald::NoticeStream;
 use crate::limits::LIST_PAGE_MAX;
 use crate::{outbound, reading};
 
@@ -31,7 +31,7 @@ const SECRET_BYTES: usize = 32;
 
 /// A callback as it comes in.
 #[derive(Debug, Clone, Default)]
-pub struct Called {
+pub struct CallbackRequest {
     /// The subscription that the consumer's name begins with.
     pub subscription: String,
     /// The stream that it goes on with.
@@ -58,16 +58,15 @@ pub struct Called {
 
 /// A callback that was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CallRefused {
-    /// Why.
+pub struct CallbackError {
     pub failure: Failure,
     /// A token to go on with, for those who may.
     pub token: Option<String>,
 }
 
-impl CallRefused {
-    fn plain(failure: impl Into<Failure>) -> CallRefused {
-        CallRefused { failure: failure.into(), token: None }
+impl CallbackError {
+    fn plain(failure: impl Into<Failure>) -> CallbackError {
+        CallbackError { failure: failure.into(), token: None }
     }
 }
 
@@ -81,16 +80,16 @@ impl Engine {
     pub async fn subscribe(
         &self,
         tenant: &Tenant,
-        asked: Asked,
+        spec: SubscriptionSpec,
     ) -> Result<(Arc<Subscription>, bool), Failure> {
-        let secret = (asked.dialect == Dialect::Webhooks).then(|| self.fresh_secret());
-        let command = Command::Subscribe { tenant: tenant.clone(), asked, secret };
+        let secret = (spec.dialect == Dialect::Webhooks).then(|| self.fresh_secret());
+        let command = Command::Subscribe { tenant: tenant.clone(), spec, secret };
         match run(self.partition(tenant), self.clock().as_ref(), &command).await? {
             Answer::Subscribed { subscription, new } => {
                 if new {
-                    let asked = &subscription.asked;
-                    let pattern = asked.pattern.as_ref().map(Pattern::as_str);
-                    tracing::info!(subscription = &*asked.name, pattern, "a subscription was made");
+                    let spec = &subscription.spec;
+                    let pattern = spec.pattern.as_ref().map(Pattern::as_str);
+                    tracing::info!(subscription = &*spec.name, pattern, "a subscription was made");
                 }
                 Ok((subscription, new))
             }
@@ -165,21 +164,24 @@ impl Engine {
     }
 
     /// By which right a consumer reports; whether the token has expired is not asked yet.
-    pub fn caller(&self, called: &Called) -> Result<Claims, CallRefused> {
+    pub fn caller(&self, called: &CallbackRequest) -> Result<Claims, CallbackError> {
         let claims = self.keyring().verify(&called.token);
-        let claims = claims.map_err(|_| CallRefused::plain(Refused::TokenInvalid))?;
+        let claims = claims.map_err(|_| CallbackError::plain(Refused::TokenInvalid))?;
         let name = format!("{}:{}", called.subscription, called.path);
         if claims.kind != TokenKind::Callback || *claims.consumer != *name {
-            return Err(CallRefused::plain(Refused::TokenInvalid));
+            return Err(CallbackError::plain(Refused::TokenInvalid));
         }
         Ok(claims)
     }
 
     /// A consumer reports. Whoever has no good token learns nothing, not even who exists.
-    pub async fn report(&self, called: Called) -> Result<(Standing, String), CallRefused> {
+    pub async fn report(
+        &self,
+        called: CallbackRequest,
+    ) -> Result<(Standing, String), CallbackError> {
         let claims = self.caller(&called)?;
         let path = StreamPath::parse(&called.path);
-        let path = path.map_err(|_| CallRefused::plain(Refused::Consumer(Rejected::Gone)))?;
+        let path = path.map_err(|_| CallbackError::plain(Refused::Consumer(Rejected::Gone)))?;
         let subscription = SubscriptionId(claims.subscription);
         let report = Report {
             consumer: ConsumerKey { subscription, path: Some(path) },
@@ -196,7 +198,7 @@ impl Engine {
         let command = Command::Report(Box::new(report)).within(called.trace);
         match run(shared, self.clock().as_ref(), &command).await {
             Ok(Answer::Reported(standing)) if standing.gone => {
-                Err(CallRefused::plain(Refused::Consumer(Rejected::Gone)))
+                Err(CallbackError::plain(Refused::Consumer(Rejected::Gone)))
             }
             Ok(Answer::Reported(standing)) => {
                 let fresh = standing.epoch == claims.epoch
@@ -207,7 +209,7 @@ impl Engine {
             Ok(_) => unreachable!("a report is answered as one"),
             Err(failure) => {
                 let epoch = current_epoch(&failure, &claims);
-                Err(CallRefused { token: epoch.map(|it| self.renew(&claims, it)), failure })
+                Err(CallbackError { token: epoch.map(|it| self.renew(&claims, it)), failure })
             }
         }
     }
@@ -223,7 +225,7 @@ impl Engine {
         tenant: &Tenant,
         name: &str,
         worker: &str,
-    ) -> Result<(Lease, String, Vec<NoticeStream>), Failure> {
+    ) -> Result<(Lease, String, Vec<NotifiedStream>), Failure> {
         let request = LeaseRequest::Claim { worker: worker.into() };
         let Answer::Leased(lease) = self.lease(tenant, name, request).await? else {
             unreachable!("a claim is answered as one");
@@ -232,8 +234,8 @@ impl Engine {
         let subscription = subscription.ok_or(Refused::NotFound)?;
         let reader = self.partition(tenant).state.reader();
         let key = ConsumerKey { subscription: subscription.id, path: None };
-        let enrolled = outbound::enrolled(&reader, &key)?.ok_or(Refused::NotFound)?;
-        let streams = outbound::streams(&reader, &subscription, &enrolled)?;
+        let record = outbound::record(&reader, &key)?.ok_or(Refused::NotFound)?;
+        let streams = outbound::streams(&reader, &subscription, &record)?;
         let expires_at = self.clock().now() + self.timings().token_ttl_ms;
         let token = self.keyring().mint(&subscription, None, None, lease.generation, expires_at);
         Ok((*lease, token, streams))
@@ -293,25 +295,28 @@ impl Engine {
         &self,
         subscription: &Subscription,
         limit: usize,
-    ) -> Result<Vec<(StreamPath, Linked)>, Failure> {
+    ) -> Result<Vec<(StreamPath, LinkRecord)>, Failure> {
         let reader = self.partition(&subscription.tenant).state.reader();
         let (from, to) = keys::links(subscription.id);
         let pairs = reader.range(&from, &to, limit).map_err(reading::damaged)?;
         let mut links = Vec::with_capacity(pairs.len());
         for (key, value) in pairs {
             let Some(path) = keys::parse_linked(&key) else { continue };
-            let linked =
+            let link =
                 record::decode_link(&value).map_err(|error| Failure::Damaged(error.to_string()))?;
-            links.push((path, linked));
+            links.push((path, link));
         }
         Ok(links)
     }
 
     /// The consumer of a subscription, as it is kept; `None` while it never did anything.
-    pub fn lease_consumer(&self, subscription: &Subscription) -> Result<Option<Enrolled>, Failure> {
+    pub fn lease_consumer(
+        &self,
+        subscription: &Subscription,
+    ) -> Result<Option<ConsumerRecord>, Failure> {
         let reader = self.partition(&subscription.tenant).state.reader();
         let key = ConsumerKey { subscription: subscription.id, path: None };
-        outbound::enrolled(&reader, &key)
+        outbound::record(&reader, &key)
     }
 
     /// The keys that webhooks may be signed with, as the world may know them.

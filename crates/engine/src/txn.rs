@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
-use reveille_core::delivery::hook::{HookId, Tally};
+use reveille_core::delivery::hook::{DeliveryCounts, HookId};
 use reveille_core::producer::ProducerState;
 use reveille_core::stream::delete::{Deletion, delete};
 use reveille_core::stream::{Head, StreamId};
@@ -14,41 +14,41 @@ use reveille_store::keys::{self, Due, Meta};
 use reveille_store::record;
 use reveille_store::state::Reader;
 
+use crate::access_times::AccessTimes;
 use crate::command::Answer;
 use crate::effect::Effect;
 use crate::hooks::Hooks;
-use crate::partition::{Fetched, Pending};
+use crate::partition::{FetchedKeys, Pending};
 use crate::registry::{Change, Registry};
-use crate::touches::Touches;
 
 /// What the decision needs and nobody has read yet, or what was read is damaged.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Missing {
-    Wanted(Vec<Wanted>),
+pub(crate) enum ReadError {
+    NotLoaded(Vec<Lookup>),
     Damaged(String),
 }
 
 /// Something to read before a decision can be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wanted {
+pub enum Lookup {
     /// The value of a key.
     Key(Bytes),
     /// At most so many pairs from one key to before another.
     Range(Bytes, Bytes, usize),
 }
 
-impl Wanted {
+impl Lookup {
     /// How many keys it is, at most.
     pub(crate) fn weight(&self) -> usize {
         match self {
-            Wanted::Key(_) => 1,
-            Wanted::Range(_, _, limit) => *limit,
+            Lookup::Key(_) => 1,
+            Lookup::Range(_, _, limit) => *limit,
         }
     }
 }
 
 /// Pairs of a range, in order.
-pub(crate) struct Found {
+pub(crate) struct RangePage {
     pub(crate) pairs: Vec<(Bytes, Bytes)>,
     /// Whether these are all.
     pub(crate) complete: bool,
@@ -73,7 +73,7 @@ pub(crate) struct Txn<'a> {
     draws: u64,
     indexed: Indexed,
     /// Tallies as this decision leaves them.
-    pub(crate) tallies: BTreeMap<HookId, Tally>,
+    pub(crate) counts_of_hooks: BTreeMap<HookId, DeliveryCounts>,
 }
 
 /// Where the last change of each key is, as far as somebody asked.
@@ -92,8 +92,8 @@ pub(crate) struct Given<'a> {
     pub(crate) next_id: u64,
     pub(crate) pending: &'a Pending,
     pub(crate) recent: &'a Reader,
-    pub(crate) fetched: &'a Fetched,
-    pub(crate) touches: &'a Touches,
+    pub(crate) fetched: &'a FetchedKeys,
+    pub(crate) access_times: &'a AccessTimes,
     pub(crate) registry: &'a Registry,
     pub(crate) timings: &'a Timings,
     /// How many consumers are told at once.
@@ -115,7 +115,7 @@ impl<'a> Txn<'a> {
             trace: None,
             draws: 0,
             indexed: Indexed::default(),
-            tallies: BTreeMap::new(),
+            counts_of_hooks: BTreeMap::new(),
         }
     }
 
@@ -144,7 +144,7 @@ impl<'a> Txn<'a> {
     /// A random number.
     pub(crate) fn draw(&mut self) -> u64 {
         self.draws += 1;
-        crate::dice::mix(self.given.random.wrapping_add(self.draws))
+        crate::random::mix(self.given.random.wrapping_add(self.draws))
     }
 
     pub(crate) fn now(&self) -> Millis {
@@ -152,7 +152,7 @@ impl<'a> Txn<'a> {
     }
 
     /// The value of a key: this decision's own, then what is being synced, then what is durable.
-    pub(crate) fn get(&mut self, key: &Bytes) -> Result<Option<Bytes>, Missing> {
+    pub(crate) fn get(&mut self, key: &Bytes) -> Result<Option<Bytes>, ReadError> {
         if let Some(value) = self.written(key) {
             return Ok(value.clone());
         }
@@ -171,7 +171,7 @@ impl<'a> Txn<'a> {
         {
             return Ok(value.clone());
         }
-        Err(Missing::Wanted(vec![Wanted::Key(key.clone())]))
+        Err(ReadError::NotLoaded(vec![Lookup::Key(key.clone())]))
     }
 
     /// What this decision wrote to a key, if it did.
@@ -191,16 +191,16 @@ impl<'a> Txn<'a> {
     }
 
     /// Makes sure that all these keys can be read, or asks for those that cannot at once.
-    pub(crate) fn want(&mut self, keys: &[Bytes]) -> Result<(), Missing> {
+    pub(crate) fn want(&mut self, keys: &[Bytes]) -> Result<(), ReadError> {
         let mut wanted = Vec::new();
         for key in keys {
             match self.get(key) {
                 Ok(_) => {}
-                Err(Missing::Wanted(more)) => wanted.extend(more),
+                Err(ReadError::NotLoaded(more)) => wanted.extend(more),
                 Err(damaged) => return Err(damaged),
             }
         }
-        if wanted.is_empty() { Ok(()) } else { Err(Missing::Wanted(wanted)) }
+        if wanted.is_empty() { Ok(()) } else { Err(ReadError::NotLoaded(wanted)) }
     }
 
     /// At least the first pairs from `from` to before `to`, as this decision sees them.
@@ -209,12 +209,12 @@ impl<'a> Txn<'a> {
         from: &Bytes,
         to: &Bytes,
         limit: usize,
-    ) -> Result<Found, Missing> {
+    ) -> Result<RangePage, ReadError> {
         let (fetched, recent) = (self.given.fetched, self.given.recent);
         let fresh = fetched.seq >= recent.dropped();
         let range = fetched.range(from, to, limit).filter(|_| fresh);
         let Some(range) = range else {
-            return Err(Missing::Wanted(vec![Wanted::Range(from.clone(), to.clone(), limit)]));
+            return Err(ReadError::NotLoaded(vec![Lookup::Range(from.clone(), to.clone(), limit)]));
         };
         let complete = range.len() < limit;
         // Nothing is known of what comes after the last pair that was read.
@@ -232,7 +232,7 @@ impl<'a> Txn<'a> {
         }
         let known = found.into_iter().filter(|(key, _)| last.as_ref().is_none_or(|it| key <= it));
         let pairs = known.filter_map(|(key, value)| Some((key, value?))).collect();
-        Ok(Found { pairs, complete, last })
+        Ok(RangePage { pairs, complete, last })
     }
 
     /// The first key from `from` to before `to`, read in slices of this size.
@@ -241,7 +241,7 @@ impl<'a> Txn<'a> {
         mut from: Bytes,
         to: &Bytes,
         slice: usize,
-    ) -> Result<Option<Bytes>, Missing> {
+    ) -> Result<Option<Bytes>, ReadError> {
         loop {
             let found = self.range(&from, to, slice)?;
             if let Some((key, _)) = found.pairs.into_iter().next() {
@@ -260,12 +260,12 @@ impl<'a> Txn<'a> {
         &mut self,
         tenant: &Tenant,
         path: &StreamPath,
-    ) -> Result<Option<Head>, Missing> {
+    ) -> Result<Option<Head>, ReadError> {
         let Some(value) = self.get(&keys::stream(tenant, path))? else {
             return Ok(None);
         };
         let head = record::decode_head(&value)
-            .map_err(|error| Missing::Damaged(format!("{path}: {error}")))?;
+            .map_err(|error| ReadError::Damaged(format!("{path}: {error}")))?;
         if head.soft_deleted || self.now() < self.expires_at(&head) {
             return Ok(Some(head));
         }
@@ -282,22 +282,22 @@ impl<'a> Txn<'a> {
     }
 
     pub(crate) fn expires_at(&self, head: &Head) -> Millis {
-        self.given.touches.expires_at(head)
+        self.given.access_times.expires_at(head)
     }
 
     pub(crate) fn producer(
         &mut self,
         id: StreamId,
         producer: &str,
-    ) -> Result<Option<ProducerState>, Missing> {
+    ) -> Result<Option<ProducerState>, ReadError> {
         let Some(value) = self.get(&keys::producer(id, producer))? else {
             return Ok(None);
         };
         let state = record::decode_producer(&value);
-        state.map(Some).map_err(|error| Missing::Damaged(error.to_string()))
+        state.map(Some).map_err(|error| ReadError::Damaged(error.to_string()))
     }
 
-    pub(crate) fn is_set(&mut self, key: &Bytes) -> Result<bool, Missing> {
+    pub(crate) fn is_set(&mut self, key: &Bytes) -> Result<bool, ReadError> {
         Ok(self.get(key)?.is_some())
     }
 
@@ -317,8 +317,8 @@ impl<'a> Txn<'a> {
             let next = record::encode_u64(self.next_id());
             self.writes.push((keys::meta(Meta::NextStreamId), Some(next)));
         }
-        for (hook, tally) in std::mem::take(&mut self.tallies) {
-            self.writes.push((keys::tally(hook), Some(record::encode_tally(&tally))));
+        for (hook, counts) in std::mem::take(&mut self.counts_of_hooks) {
+            self.writes.push((keys::counts(hook), Some(record::encode_delivery_counts(&counts))));
         }
     }
 
@@ -337,7 +337,7 @@ impl<'a> Txn<'a> {
 
     pub(crate) fn set_due(&mut self, at: Millis, due: &Due) {
         self.writes.push((keys::due(at, due), Some(Bytes::new())));
-        self.effects.push(Effect::Due(at));
+        self.effects.push(Effect::SetTimer(at));
     }
 
     pub(crate) fn remove(&mut self, key: &Bytes) {
@@ -367,7 +367,7 @@ impl<'a> Txn<'a> {
         head: &Head,
         deletion: Deletion,
     ) {
-        self.effects.push(Effect::Ended(head.id));
+        self.effects.push(Effect::ReleaseReaders(head.id));
         match deletion {
             Deletion::Soft(kept) => {
                 self.set_head(tenant, path, &kept);
@@ -403,7 +403,7 @@ impl<'a> Txn<'a> {
         name: Meta,
         value: &Bytes,
         expected: Option<&Bytes>,
-    ) -> Result<Answer, Missing> {
+    ) -> Result<Answer, ReadError> {
         let key = keys::meta(name);
         if self.get(&key)?.as_ref() == expected {
             self.set(key, value.clone());

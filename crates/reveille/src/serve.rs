@@ -158,7 +158,7 @@ fn telling(config: &Config, clock: Arc<SystemClock>) -> Telling {
         timings: config.timings.clone(),
         rules: config.rules.clone(),
         courier: Arc::new(HttpCourier::new(config.rules.clone(), resolver, now)),
-        herald: Arc::new(Words {
+        encoder: Arc::new(Words {
             public_url: config.public_url.clone(),
             workers: config.workers.clone(),
         }),

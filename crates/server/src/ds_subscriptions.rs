@@ -20,7 +20,7 @@ mod streams;
 use http::{Method, Request};
 use hyper::body::Incoming;
 use reveille_core::consumer::Dialect;
-use reveille_core::subscription::{AskedError, STREAM_ROOT, Subscription, is_name};
+use reveille_core::subscription::{STREAM_ROOT, Subscription, SubscriptionSpecError, is_name};
 use reveille_core::{StreamPath, Tenant};
 use reveille_engine::Refused;
 
@@ -100,7 +100,7 @@ fn named(path: &str) -> Result<(String, Part<'_>), Error> {
     let Some(Place { id, part }) = Place::of(path) else { return Err(Error::Reserved) };
     let id = query::decode_path(id);
     if !is_name(&id) {
-        return Err(Error::Subscription(AskedError::Name.to_string()));
+        return Err(Error::Subscription(SubscriptionSpecError::Name.to_string()));
     }
     Ok((id, part))
 }

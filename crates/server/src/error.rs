@@ -146,7 +146,6 @@ impl Error {
         }
     }
 
-    /// The answer.
     pub(crate) fn reply(&self) -> Reply {
         let (status, code) = self.meaning();
         let message = self.message();

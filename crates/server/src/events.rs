@@ -31,7 +31,7 @@ use reveille_core::Tenant;
 pub(crate) use deliveries::standing;
 pub(crate) use refusal::{HOOK_EXISTS, NO_DEAD_LETTER, NO_EVENT};
 pub use workers::Workers;
-pub(crate) use workers::letter;
+pub(crate) use workers::encode_delivery;
 
 use crate::Server;
 use crate::auth::Caller;
@@ -44,7 +44,7 @@ const SUBSCRIPTIONS: &str = "/subscriptions/";
 
 /// What a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asked<'a> {
+enum Operation<'a> {
     Ingest,
     Subscribe,
     Unsubscribe,
@@ -98,38 +98,40 @@ pub(crate) fn refused(error: Error) -> Reply {
 /// Answers a request.
 pub(crate) async fn answer(server: &Server, caller: &Caller, request: Request<Incoming>) -> Reply {
     let scope = Scope::of(caller);
-    match dispatch(server, &scope, request).await {
+    match route(server, &scope, request).await {
         Ok(reply) => reply,
         Err(refusal) => refusal.reply(),
     }
 }
 
-async fn dispatch(
+async fn route(
     server: &Server,
     scope: &Scope,
     request: Request<Incoming>,
 ) -> Result<Reply, Refusal> {
     let path = request.uri().path().to_owned();
-    let asked = asked(&path).ok_or_else(|| unknown(&path))?;
+    let operation = operation_of(&path).ok_or_else(|| unknown(&path))?;
     let method = request.method().clone();
     let query = request.uri().query().map(str::to_owned);
     let query = query.as_deref();
-    match (asked, &method) {
-        (Asked::Ingest, &Method::POST) => ingest::answer(server, scope, request).await,
-        (Asked::Subscribe, &Method::POST) => subscribe::answer(server, scope, request).await,
-        (Asked::Unsubscribe, &Method::POST) => {
+    match (operation, &method) {
+        (Operation::Ingest, &Method::POST) => ingest::answer(server, scope, request).await,
+        (Operation::Subscribe, &Method::POST) => subscribe::answer(server, scope, request).await,
+        (Operation::Unsubscribe, &Method::POST) => {
             change::activate(server, scope, false, request).await
         }
-        (Asked::Reactivate, &Method::POST) => change::activate(server, scope, true, request).await,
-        (Asked::One(id), &Method::PUT) => change::edit(server, scope, id, request).await,
-        (Asked::One(id), &Method::DELETE) => change::delete(server, scope, id).await,
-        (Asked::Retry(id, letter), &Method::POST) => {
+        (Operation::Reactivate, &Method::POST) => {
+            change::activate(server, scope, true, request).await
+        }
+        (Operation::One(id), &Method::PUT) => change::edit(server, scope, id, request).await,
+        (Operation::One(id), &Method::DELETE) => change::delete(server, scope, id).await,
+        (Operation::Retry(id, letter), &Method::POST) => {
             deliveries::retry(server, scope, id, letter).await
         }
-        (asked, &Method::GET | &Method::HEAD) if allowed(asked).starts_with("GET") => {
-            look(server, scope, asked, query)
+        (operation, &Method::GET | &Method::HEAD) if allowed(operation).starts_with("GET") => {
+            look(server, scope, operation, query)
         }
-        (asked, _) => Err(Error::Method { method, allowed: allowed(asked) }.into()),
+        (operation, _) => Err(Error::Method { method, allowed: allowed(operation) }.into()),
     }
 }
 
@@ -137,48 +139,48 @@ async fn dispatch(
 fn look(
     server: &Server,
     scope: &Scope,
-    asked: Asked<'_>,
+    operation: Operation<'_>,
     query: Option<&str>,
 ) -> Result<Reply, Refusal> {
-    match asked {
-        Asked::List => show::list(server, scope, query),
-        Asked::Match => show::matching(server, scope, query),
-        Asked::Status(id) => show::status(server, scope, id),
-        Asked::Deliveries(id) => deliveries::list(server, scope, id, query),
-        Asked::DeadLetters(id) => deliveries::dead_letters(server, scope, id, query),
-        Asked::Logs(id) => deliveries::logs(server, scope, id),
-        Asked::Explain(id) => explain::answer(server, scope, id, query),
-        Asked::One(id) => show::one(server, scope, id),
-        Asked::Ingest
-        | Asked::Subscribe
-        | Asked::Unsubscribe
-        | Asked::Reactivate
-        | Asked::Retry(..) => unreachable!("these cannot be looked at"),
+    match operation {
+        Operation::List => show::list(server, scope, query),
+        Operation::Match => show::matching(server, scope, query),
+        Operation::Status(id) => show::status(server, scope, id),
+        Operation::Deliveries(id) => deliveries::list(server, scope, id, query),
+        Operation::DeadLetters(id) => deliveries::dead_letters(server, scope, id, query),
+        Operation::Logs(id) => deliveries::logs(server, scope, id),
+        Operation::Explain(id) => explain::answer(server, scope, id, query),
+        Operation::One(id) => show::one(server, scope, id),
+        Operation::Ingest
+        | Operation::Subscribe
+        | Operation::Unsubscribe
+        | Operation::Reactivate
+        | Operation::Retry(..) => unreachable!("these cannot be looked at"),
     }
 }
 
-fn asked(path: &str) -> Option<Asked<'_>> {
+fn operation_of(path: &str) -> Option<Operation<'_>> {
     if matches!(path, "/ingest" | "/e") {
-        return Some(Asked::Ingest);
+        return Some(Operation::Ingest);
     }
     let mut parts = path.strip_prefix(SUBSCRIPTIONS)?.split('/');
     let parts = (parts.next()?, parts.next(), parts.next(), parts.next(), parts.next());
     let named = |name: &str| !name.is_empty();
     match parts {
-        ("subscribe", None, ..) => Some(Asked::Subscribe),
-        ("unsubscribe", None, ..) => Some(Asked::Unsubscribe),
-        ("reactivate", None, ..) => Some(Asked::Reactivate),
-        ("list", None, ..) => Some(Asked::List),
-        ("match", None, ..) => Some(Asked::Match),
-        ("status", Some(id), None, ..) if named(id) => Some(Asked::Status(id)),
-        ("deliveries", Some(id), Some("logs"), None, _) if named(id) => Some(Asked::Logs(id)),
+        ("subscribe", None, ..) => Some(Operation::Subscribe),
+        ("unsubscribe", None, ..) => Some(Operation::Unsubscribe),
+        ("reactivate", None, ..) => Some(Operation::Reactivate),
+        ("list", None, ..) => Some(Operation::List),
+        ("match", None, ..) => Some(Operation::Match),
+        ("status", Some(id), None, ..) if named(id) => Some(Operation::Status(id)),
+        ("deliveries", Some(id), Some("logs"), None, _) if named(id) => Some(Operation::Logs(id)),
         // Ids have no small letters, so they are never taken for one of the words above.
-        (id, None, ..) if is_id(id) => Some(Asked::One(id)),
-        (id, Some("deliveries"), None, ..) if named(id) => Some(Asked::Deliveries(id)),
-        (id, Some("explain"), None, ..) if named(id) => Some(Asked::Explain(id)),
-        (id, Some("dead-letters"), None, ..) if named(id) => Some(Asked::DeadLetters(id)),
+        (id, None, ..) if is_id(id) => Some(Operation::One(id)),
+        (id, Some("deliveries"), None, ..) if named(id) => Some(Operation::Deliveries(id)),
+        (id, Some("explain"), None, ..) if named(id) => Some(Operation::Explain(id)),
+        (id, Some("dead-letters"), None, ..) if named(id) => Some(Operation::DeadLetters(id)),
         (id, Some("dead-letters"), Some(letter), Some("retry"), None) => {
-            (named(id) && named(letter)).then_some(Asked::Retry(id, letter))
+            (named(id) && named(letter)).then_some(Operation::Retry(id, letter))
         }
         _ => None,
     }
@@ -190,21 +192,21 @@ fn is_id(text: &str) -> bool {
 }
 
 /// What can be done there.
-fn allowed(asked: Asked<'_>) -> &'static str {
-    match asked {
-        Asked::Ingest
-        | Asked::Subscribe
-        | Asked::Unsubscribe
-        | Asked::Reactivate
-        | Asked::Retry(..) => "POST, OPTIONS",
-        Asked::One(_) => "GET, HEAD, PUT, DELETE, OPTIONS",
-        Asked::List
-        | Asked::Match
-        | Asked::Status(_)
-        | Asked::Deliveries(_)
-        | Asked::DeadLetters(_)
-        | Asked::Logs(_)
-        | Asked::Explain(_) => "GET, HEAD, OPTIONS",
+fn allowed(operation: Operation<'_>) -> &'static str {
+    match operation {
+        Operation::Ingest
+        | Operation::Subscribe
+        | Operation::Unsubscribe
+        | Operation::Reactivate
+        | Operation::Retry(..) => "POST, OPTIONS",
+        Operation::One(_) => "GET, HEAD, PUT, DELETE, OPTIONS",
+        Operation::List
+        | Operation::Match
+        | Operation::Status(_)
+        | Operation::Deliveries(_)
+        | Operation::DeadLetters(_)
+        | Operation::Logs(_)
+        | Operation::Explain(_) => "GET, HEAD, OPTIONS",
     }
 }
 
@@ -223,25 +225,25 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_is_told_by_the_path() {
-        let check = |path, expected| assert_eq!(asked(path), expected, "{path}");
-        check("/e", Some(Asked::Ingest));
-        check("/ingest", Some(Asked::Ingest));
+        let check = |path, expected| assert_eq!(operation_of(path), expected, "{path}");
+        check("/e", Some(Operation::Ingest));
+        check("/ingest", Some(Operation::Ingest));
         check("/ingest/", None);
         check("/subscriptions", None);
         check("/subscriptions/", None);
-        check("/subscriptions/list", Some(Asked::List));
+        check("/subscriptions/list", Some(Operation::List));
         check("/subscriptions/list/", None);
         check("/subscriptions/lists", None);
-        check("/subscriptions/01ABC", Some(Asked::One("01ABC")));
-        check("/subscriptions/status/01ABC", Some(Asked::Status("01ABC")));
+        check("/subscriptions/01ABC", Some(Operation::One("01ABC")));
+        check("/subscriptions/status/01ABC", Some(Operation::Status("01ABC")));
         check("/subscriptions/status/", None);
         check("/subscriptions/status", None);
-        check("/subscriptions/01A/dead-letters", Some(Asked::DeadLetters("01A")));
-        check("/subscriptions/01A/dead-letters/01B/retry", Some(Asked::Retry("01A", "01B")));
+        check("/subscriptions/01A/dead-letters", Some(Operation::DeadLetters("01A")));
+        check("/subscriptions/01A/dead-letters/01B/retry", Some(Operation::Retry("01A", "01B")));
         check("/subscriptions/01A/dead-letters/01B", None);
         check("/subscriptions/01A/dead-letters//retry", None);
         check("/subscriptions/01A/dead-letters/01B/retry/x", None);
-        check("/subscriptions/deliveries/01C/logs", Some(Asked::Logs("01C")));
-        check("/subscriptions/01A/deliveries", Some(Asked::Deliveries("01A")));
+        check("/subscriptions/deliveries/01C/logs", Some(Operation::Logs("01C")));
+        check("/subscriptions/01A/deliveries", Some(Operation::Deliveries("01A")));
     }
 }

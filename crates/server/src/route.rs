@@ -95,7 +95,7 @@ pub(crate) async fn route(server: &Server, request: Request<Incoming>) -> Reply 
     let started = server.engine.clock().now();
     let method = request.method().clone();
     let is_events = face_of(request.uri().path()).0 == Face::Events;
-    let mut reply = match dispatch(server, request).await {
+    let mut reply = match notification(server, request).await {
         Ok(reply) => reply,
         Err(error) if is_events => events::refused(error),
         Err(error) => error.reply(),
@@ -106,7 +106,7 @@ pub(crate) async fn route(server: &Server, request: Request<Incoming>) -> Reply 
     reply
 }
 
-async fn dispatch(server: &Server, request: Request<Incoming>) -> Result<Reply, Error> {
+async fn notification(server: &Server, request: Request<Incoming>) -> Result<Reply, Error> {
     if request.method() == Method::OPTIONS {
         return Ok(reply::preflight());
     }

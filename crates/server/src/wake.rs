@@ -96,5 +96,5 @@ pub(crate) fn check_name(name: &str) -> Result<(), Error> {
 
 /// The name of a consumer, as it stands in URLs and notices.
 pub(crate) fn consumer_name(subscription: &Subscription, path: &StreamPath) -> String {
-    format!("{}:{}", subscription.asked.name, fields::encode_component(path.as_str()))
+    format!("{}:{}", subscription.spec.name, fields::encode_component(path.as_str()))
 }

@@ -171,7 +171,7 @@ pub fn decode(payload: &Bytes) -> Result<Run, BatchError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::Hashed;
+    use crate::run::HashedKey;
 
     #[test]
     fn a_batch_reads_back_with_appends_joined() {
@@ -186,9 +186,9 @@ mod tests {
         assert!(payload.len() <= bound);
         let read = decode(&payload).unwrap();
         assert_eq!(read.entries(), run.entries());
-        assert_eq!(run.get(Hashed::new(b"\x02b")), Some(Some(Bytes::from_static(b"new"))));
-        assert_eq!(run.get(Hashed::new(b"\x02a")), Some(None));
-        let value = run.get(Hashed::new(&keys::chunk(StreamId(1), 5))).flatten().unwrap();
+        assert_eq!(run.get(HashedKey::new(b"\x02b")), Some(Some(Bytes::from_static(b"new"))));
+        assert_eq!(run.get(HashedKey::new(b"\x02a")), Some(None));
+        let value = run.get(HashedKey::new(&keys::chunk(StreamId(1), 5))).flatten().unwrap();
         let chunk = Chunk::decode(5, &value).unwrap();
         assert_eq!(chunk.slice(0, 99), "xyz");
         assert!(chunk.is_boundary(7) && !chunk.is_boundary(6));

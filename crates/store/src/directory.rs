@@ -33,7 +33,6 @@ pub enum DirectoryError {
          start the newer version"
     )]
     Newer {
-        /// The directory.
         path: PathBuf,
         /// Its format.
         found: u32,
@@ -44,7 +43,6 @@ pub enum DirectoryError {
          leave --partitions out or set it to {found}"
     )]
     Partitions {
-        /// The directory.
         path: PathBuf,
         /// Its number of partitions.
         found: u32,
@@ -60,7 +58,6 @@ pub enum DirectoryError {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// Why.
         source: io::Error,
     },
 }
@@ -88,7 +85,7 @@ impl Directory {
                 return Err(DirectoryError::Io { path: format_path, source });
             }
         };
-        if partitions.is_some_and(|asked| asked != found) {
+        if partitions.is_some_and(|spec| spec != found) {
             return Err(DirectoryError::Partitions { path: path.to_owned(), found });
         }
         Ok(Directory { path: path.to_owned(), partitions: found, _lock: lock })

@@ -11,18 +11,18 @@
 //! | `04` chunk | stream id `u64`, first position `u64` | consecutive appends ([`crate::chunk`]); see [`trim`] |
 //! | `05` due | due time in ms `u64`, kind `u8`, subject | empty: the key says it all ([`Due`]); how far a [`Due::Forget`] has come |
 //! | `06` subscription | tenant, `00`, dialect `u8`, name | [`Subscription`](reveille_core::subscription::Subscription) as CBOR |
-//! | `07` consumer | subscription id `u64`, path (none where a subscription is one consumer) | [`Enrolled`](crate::record::Enrolled) as CBOR |
+//! | `07` consumer | subscription id `u64`, path (none where a subscription is one consumer) | [`ConsumerRecord`](crate::record::ConsumerRecord) as CBOR |
 //! | `08` link | subscription id `u64`, path | how far a stream is processed, as CBOR |
 //! | `09` backlog | subscription id `u64`, path | empty: the stream has more than was acknowledged, and its subscription has many such streams |
 //! | `0a` follower | tenant, `00`, path, `00`, subscription id `u64`, path of its consumer | empty: the consumer follows the stream by name |
 //! | `0b` key | SHA-256 of the key (32) | [`Key`](reveille_core::key::Key) as CBOR; in the first partition |
-//! | `0c` crowd | stream id `u64` | [`Crowd`](reveille_core::crowd::Crowd) as CBOR: who is still to be told that the stream grew |
+//! | `0c` crowd | stream id `u64` | [`Crowd`](reveille_core::fan_out::Crowd) as CBOR: who is still to be told that the stream grew |
 //! | `0d` hook | tenant, `00`, name | [`Hook`](reveille_core::delivery::hook::Hook) as CBOR |
-//! | `0e` event | tenant, `00`, number `u64` | [`Recorded`](crate::record::Recorded) as CBOR |
+//! | `0e` event | tenant, `00`, number `u64` | [`EventRecord`](crate::record::EventRecord) as CBOR |
 //! | `0f` event id | tenant, `00`, id | number of the event that had it last, `u64` |
 //! | `0f` event ids | tenant, `00`, `00`, first id `u128` | number of the event with the first of these ids, `u64` |
-//! | `10` delivery | hook `u64`, event `u64`, round `u16` | [`Dispatched`](crate::record::Dispatched) as CBOR |
-//! | `11` tally | hook `u64` | [`Tally`](reveille_core::delivery::hook::Tally) as CBOR |
+//! | `10` delivery | hook `u64`, event `u64`, round `u16` | [`DeliveryRecord`](crate::record::DeliveryRecord) as CBOR |
+//! | `11` tally | hook `u64` | [`DeliveryCounts`](reveille_core::delivery::hook::DeliveryCounts) as CBOR |
 //! | `12` dead letter | hook `u64`, `ff…` minus time of death `u64`, event `u64`, round `u16` | empty: newest first |
 //! | `13` held | hook `u64`, event `u64`, round `u16` | empty: waits for its hook to be active |
 //! | `14` lane | hook `u64`, lane `u64` | [`Lane`](reveille_core::delivery::lane::Lane) as CBOR |
@@ -77,14 +77,14 @@ const DUE_RELEASE: u8 = 0x03;
 const DUE_CONSUMER: u8 = 0x04;
 const DUE_UNSUBSCRIBE: u8 = 0x05;
 const DUE_FORGET: u8 = 0x06;
-const DUE_TELL: u8 = 0x07;
-const DUE_CROWD: u8 = 0x08;
+const DUE_FAN_OUT_TO_FOLLOWERS: u8 = 0x07;
+const DUE_FAN_OUT_TO_SUBSCRIPTIONS: u8 = 0x08;
 const DUE_DELIVERY: u8 = 0x09;
-const DUE_FAN_OUT: u8 = 0x0a;
+const DUE_FAN_OUT_TO_HOOKS: u8 = 0x0a;
 const DUE_BACKFILL: u8 = 0x0b;
 const DUE_RESUME: u8 = 0x0c;
 const DUE_UNHOOK: u8 = 0x0d;
-const DUE_LOT: u8 = 0x0e;
+const DUE_DELIVERY_GROUP: u8 = 0x0e;
 
 /// The names under the meta tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -236,17 +236,17 @@ pub enum Due {
     Forget(Tenant, StreamPath, StreamId),
     /// A stream has grown, and more consumers follow it than one batch can tell: the rest of them,
     /// from this key on.
-    Tell(Tenant, StreamPath, StreamId, Bytes),
+    FanOutToFollowers(Tenant, StreamPath, StreamId, Bytes),
     /// A stream has grown, and more subscriptions match it than one batch can tell: the next of
     /// them.
-    Crowd(Tenant, StreamPath, StreamId),
+    FanOutToSubscriptions(Tenant, StreamPath, StreamId),
     /// A delivery is to be tried, or may have waited long enough for an attempt.
     Delivery(DeliveryId),
     /// Deliveries that began together, this one first, may have waited long enough for their first
     /// attempts. The value says which they are.
-    Lot(DeliveryId),
+    DeliveryGroup(DeliveryId),
     /// An event is for more hooks than one batch has deliveries for: the next of them.
-    FanOut(Tenant, EventNo),
+    FanOutToHooks(Tenant, EventNo),
     /// A hook is to get events from before its time: the next of them.
     Backfill(Tenant, HookId),
     /// A hook is active again: what was held meanwhile is to be tried.
@@ -287,21 +287,23 @@ pub fn due(at: Millis, due: &Due) -> Bytes {
             key.put_u64(id.0);
             put_named(&mut key, tenant, path);
         }
-        Due::Crowd(tenant, path, id) => {
-            key.put_u8(DUE_CROWD);
+        Due::FanOutToSubscriptions(tenant, path, id) => {
+            key.put_u8(DUE_FAN_OUT_TO_SUBSCRIPTIONS);
             key.put_u64(id.0);
             put_named(&mut key, tenant, path);
         }
-        Due::Tell(tenant, path, id, from) => {
-            key.put_u8(DUE_TELL);
+        Due::FanOutToFollowers(tenant, path, id, from) => {
+            key.put_u8(DUE_FAN_OUT_TO_FOLLOWERS);
             key.put_u64(id.0);
             put_named(&mut key, tenant, path);
             key.put_u8(0);
             key.put_slice(from);
         }
         Due::Delivery(id) => put_delivery(&mut key, DUE_DELIVERY, *id),
-        Due::Lot(first) => put_delivery(&mut key, DUE_LOT, *first),
-        Due::FanOut(tenant, event) => put_numbered(&mut key, DUE_FAN_OUT, tenant, event.0),
+        Due::DeliveryGroup(first) => put_delivery(&mut key, DUE_DELIVERY_GROUP, *first),
+        Due::FanOutToHooks(tenant, event) => {
+            put_numbered(&mut key, DUE_FAN_OUT_TO_HOOKS, tenant, event.0)
+        }
         Due::Backfill(tenant, hook) => put_numbered(&mut key, DUE_BACKFILL, tenant, hook.0),
         Due::Resume(tenant, hook) => put_numbered(&mut key, DUE_RESUME, tenant, hook.0),
         Due::Unhook(tenant, hook) => put_numbered(&mut key, DUE_UNHOOK, tenant, hook.0),
@@ -360,8 +362,10 @@ pub fn parse_due(key: &[u8]) -> Option<(Millis, Due)> {
             parse_numbered(subject).map(|(t, id)| Due::Unsubscribe(t, SubscriptionId(id)))?
         }
         DUE_DELIVERY => Due::Delivery(parse_id(subject)?),
-        DUE_LOT => Due::Lot(parse_id(subject)?),
-        DUE_FAN_OUT => parse_numbered(subject).map(|(t, no)| Due::FanOut(t, EventNo(no)))?,
+        DUE_DELIVERY_GROUP => Due::DeliveryGroup(parse_id(subject)?),
+        DUE_FAN_OUT_TO_HOOKS => {
+            parse_numbered(subject).map(|(t, no)| Due::FanOutToHooks(t, EventNo(no)))?
+        }
         DUE_BACKFILL => parse_numbered(subject).map(|(t, id)| Due::Backfill(t, HookId(id)))?,
         DUE_RESUME => parse_numbered(subject).map(|(t, id)| Due::Resume(t, HookId(id)))?,
         DUE_UNHOOK => parse_numbered(subject).map(|(t, id)| Due::Unhook(t, HookId(id)))?,
@@ -370,18 +374,18 @@ pub fn parse_due(key: &[u8]) -> Option<(Millis, Due)> {
             let (tenant, path) = parse_subject(named)?;
             Due::Forget(tenant, path, StreamId(u64::from_be_bytes(*id)))
         }
-        DUE_CROWD => {
+        DUE_FAN_OUT_TO_SUBSCRIPTIONS => {
             let (id, named) = subject.split_first_chunk::<8>()?;
             let (tenant, path) = parse_subject(named)?;
-            Due::Crowd(tenant, path, StreamId(u64::from_be_bytes(*id)))
+            Due::FanOutToSubscriptions(tenant, path, StreamId(u64::from_be_bytes(*id)))
         }
-        DUE_TELL => {
+        DUE_FAN_OUT_TO_FOLLOWERS => {
             let (id, rest) = subject.split_first_chunk::<8>()?;
             let ends = rest.iter().enumerate().filter(|(_, byte)| **byte == 0).map(|(at, _)| at);
             let (named, from) = rest.split_at_checked(ends.take(2).nth(1)?)?;
             let (tenant, path) = parse_subject(named)?;
             let from = Bytes::copy_from_slice(from.get(1..)?);
-            Due::Tell(tenant, path, StreamId(u64::from_be_bytes(*id)), from)
+            Due::FanOutToFollowers(tenant, path, StreamId(u64::from_be_bytes(*id)), from)
         }
         _ => return None,
     };
@@ -514,7 +518,7 @@ pub fn parse_api_key(key: &[u8]) -> Option<KeyHash> {
 }
 
 /// The key of a stream's crowd.
-pub fn crowd(id: StreamId) -> Bytes {
+pub fn subscription_fan_out(id: StreamId) -> Bytes {
     tagged(CROWD, id.0)
 }
 
@@ -565,17 +569,17 @@ mod tests {
             Due::Consumer(ConsumerKey { path: None, ..consumer_key.clone() }),
             Due::Unsubscribe(tenant.clone(), SubscriptionId(4)),
             Due::Forget(tenant.clone(), path.clone(), StreamId(3)),
-            Due::Tell(tenant.clone(), path.clone(), StreamId(3), from),
-            Due::Crowd(tenant.clone(), path.clone(), StreamId(3)),
+            Due::FanOutToFollowers(tenant.clone(), path.clone(), StreamId(3), from),
+            Due::FanOutToSubscriptions(tenant.clone(), path.clone(), StreamId(3)),
             Due::Delivery(DeliveryId {
                 hook: HookId(7),
                 no: DeliveryNo { event: EventNo(8), round: 9 },
             }),
-            Due::Lot(DeliveryId {
+            Due::DeliveryGroup(DeliveryId {
                 hook: HookId(7),
                 no: DeliveryNo { event: EventNo(8), round: 0 },
             }),
-            Due::FanOut(tenant.clone(), EventNo(8)),
+            Due::FanOutToHooks(tenant.clone(), EventNo(8)),
             Due::Backfill(tenant.clone(), HookId(7)),
             Due::Resume(tenant.clone(), HookId(7)),
             Due::Unhook(tenant.clone(), HookId(7)),

@@ -32,7 +32,7 @@ use bytes::Bytes;
 use crate::disk::{Disk, is_full};
 pub use error::{CommitError, Found, OpenError};
 use frame::{HEADER_BYTES, Header, Kind};
-pub use recover::{Recovered, Torn};
+pub use recover::{RecoveryReport, TornRecord};
 use segment::{Active, BLOCK_BYTES, Closed, Segment};
 pub use spare::SparePool;
 pub use syncer::Syncer;
@@ -92,14 +92,14 @@ impl Log {
         salt: Salt,
         after: u64,
         replay: Replay<'_>,
-    ) -> Result<(Log, Recovered), OpenError> {
+    ) -> Result<(Log, RecoveryReport), OpenError> {
         config.check();
         let Some(opened) = recover::run(&*disk, after, replay)? else {
             // A log that was ever written keeps its last segment: it cannot just be empty.
             if after > 0 {
                 return Err(OpenError::Empty { after });
             }
-            return Ok((Log::create(disk, config, salt, 0)?, Recovered::default()));
+            return Ok((Log::create(disk, config, salt, 0)?, RecoveryReport::default()));
         };
         let spares = open_spares(&disk, &config)?;
         let behind = opened.next_seq <= after;

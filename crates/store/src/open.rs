@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::batch;
 use crate::checkpoint::{self, CheckpointError};
 use crate::disk::Disk;
-use crate::log::{self, Log, Recovered};
+use crate::log::{self, Log, RecoveryReport};
 use crate::state::State;
 use crate::table::{Table, TableError};
 
@@ -18,7 +18,7 @@ pub struct Opened {
     /// The batch up to which the log may be recycled.
     pub checkpoint: u64,
     /// What was found in the log.
-    pub recovered: Recovered,
+    pub recovered: RecoveryReport,
 }
 
 /// The store cannot be opened; nothing was changed.

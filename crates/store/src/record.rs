@@ -4,8 +4,8 @@
 //! are skipped, so that a newer server reads what an older one wrote.
 
 mod consumer;
-mod crowd;
 mod delivery;
+mod fan_out;
 mod hook;
 mod key;
 mod subscription;
@@ -19,12 +19,15 @@ use reveille_core::producer::{ProducerState, ProducerTag};
 use reveille_core::stream::{Closed, Expiry, Fork, Head, StreamId};
 use reveille_core::{ContentType, Millis, Offset, StreamPath};
 
-pub use consumer::{Enrolled, Linked, decode_consumer, decode_link, encode_consumer, encode_link};
-pub use crowd::{decode_crowd, encode_crowd};
-pub use delivery::{
-    Dispatched, Recorded, decode_delivery, decode_event, decode_lane, decode_lot, decode_tally,
-    encode_delivery, encode_event, encode_lane, encode_lot, encode_tally,
+pub use consumer::{
+    ConsumerRecord, LinkRecord, decode_consumer, decode_link, encode_consumer, encode_link,
 };
+pub use delivery::{
+    DeliveryRecord, EventRecord, decode_delivery, decode_delivery_counts, decode_delivery_group,
+    decode_event, decode_lane, encode_delivery, encode_delivery_counts, encode_delivery_group,
+    encode_event, encode_lane,
+};
+pub use fan_out::{decode_fan_out_cursor, encode_fan_out_cursor};
 pub use hook::{decode_hook, encode_hook};
 pub use key::{decode_key, encode_key};
 pub use subscription::{
@@ -126,7 +129,7 @@ fn write_head(out: &mut Writer, head: &Head) -> Written {
         head.forks > 0,
         head.soft_deleted,
         head.followed,
-        head.crowded,
+        head.has_fan_out,
         head.first > Offset::ZERO,
     ];
     let count = optional.iter().filter(|there| **there).count();
@@ -167,7 +170,7 @@ fn write_head(out: &mut Writer, head: &Head) -> Written {
     if head.followed {
         out.u32(head::FOLLOWED)?.bool(true)?;
     }
-    if head.crowded {
+    if head.has_fan_out {
         out.u32(head::CROWDED)?.bool(true)?;
     }
     if head.first > Offset::ZERO {
@@ -216,7 +219,7 @@ fn read_head(input: &mut Decoder<'_>) -> Read<Head> {
         forks: 0,
         soft_deleted: false,
         followed: false,
-        crowded: false,
+        has_fan_out: false,
     };
     fields(input, |field, input| {
         match field {
@@ -233,7 +236,7 @@ fn read_head(input: &mut Decoder<'_>) -> Read<Head> {
             head::FORKS => head.forks = input.u32()?,
             head::SOFT_DELETED => head.soft_deleted = input.bool()?,
             head::FOLLOWED => head.followed = input.bool()?,
-            head::CROWDED => head.crowded = input.bool()?,
+            head::CROWDED => head.has_fan_out = input.bool()?,
             head::FIRST => head.first = Offset::new(input.u64()?),
             _ => input.skip()?,
         }
@@ -329,7 +332,7 @@ mod tests {
             forks: 3,
             soft_deleted: true,
             followed: true,
-            crowded: true,
+            has_fan_out: true,
         }
     }
 
@@ -347,7 +350,7 @@ mod tests {
             forks: 0,
             soft_deleted: false,
             followed: false,
-            crowded: false,
+            has_fan_out: false,
             ..full
         };
         assert_eq!(decode_head(&encode_head(&plain)), Ok(plain));

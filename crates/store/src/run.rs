@@ -43,17 +43,17 @@ const INDEX_MASK: u32 = (1 << INDEX_BITS) - 1;
 
 /// A key, with a number that is the same for the same key within this process.
 #[derive(Debug, Clone, Copy)]
-pub struct Hashed<'a> {
+pub struct HashedKey<'a> {
     key: &'a [u8],
     hash: u64,
 }
 
-impl<'a> Hashed<'a> {
+impl<'a> HashedKey<'a> {
     /// A key that is to be looked for in several runs.
-    pub fn new(key: &'a [u8]) -> Hashed<'a> {
+    pub fn new(key: &'a [u8]) -> HashedKey<'a> {
         static SEED: OnceLock<foldhash::fast::RandomState> = OnceLock::new();
         let hash = SEED.get_or_init(foldhash::fast::RandomState::default).hash_one(key);
-        Hashed { key, hash }
+        HashedKey { key, hash }
     }
 }
 
@@ -67,7 +67,7 @@ impl Places {
         for (number, entry) in (1u32..).zip(entries) {
             turns.count();
             assert!(number <= INDEX_MASK, "a run is bounded in bytes");
-            let hash = Hashed::new(&entry.key).hash;
+            let hash = HashedKey::new(&entry.key).hash;
             let mut at = places.first(hash);
             while let Some(slot) = places.slots.get_mut(at) {
                 if *slot == 0 {
@@ -121,7 +121,7 @@ impl Run {
     }
 
     /// What this run says of a key: nothing, its removal, or its value.
-    pub fn get(&self, wanted: Hashed<'_>) -> Option<Option<Bytes>> {
+    pub fn get(&self, wanted: HashedKey<'_>) -> Option<Option<Bytes>> {
         let candidates = self.places.candidates(wanted.hash);
         let mut entries = candidates.filter_map(|at| self.entries.get(at));
         entries.find(|entry| entry.key == wanted.key).map(|entry| entry.value.clone())
@@ -239,7 +239,7 @@ mod tests {
             prop_assert_eq!(&Run::pack_all(&runs), &merged);
             for key in 0..40u8 {
                 let expected = model.get(&key).map(|v| v.map(|v| Bytes::copy_from_slice(&[v])));
-                prop_assert_eq!(merged.get(Hashed::new(&[key])), expected);
+                prop_assert_eq!(merged.get(HashedKey::new(&[key])), expected);
                 let floor = model.range(5..=key.max(5)).next_back().map(|(k, _)| *k);
                 prop_assert_eq!(merged.floor(&[5], &[key.max(5)]).map(|e| e.key[0]), floor);
             }

@@ -23,7 +23,7 @@ use crate::apply;
 use crate::background;
 use crate::chunk::Chunk;
 use crate::keys;
-use crate::run::{Entry, Hashed, Run};
+use crate::run::{Entry, HashedKey, Run};
 use crate::table::{Pair, Table, TableError};
 
 /// Runs beyond this length are not merged any further on the commit path.
@@ -78,7 +78,7 @@ impl OverlayBytes {
 }
 
 /// A part of the overlay on its way into the table.
-pub struct Frozen {
+pub struct FrozenOverlay {
     run: Arc<Run>,
     /// The newest batch in it.
     pub through: u64,
@@ -153,11 +153,11 @@ impl State {
     /// A part that could not be applied is returned again, before anything newer.
     ///
     /// Whoever applies is the one who settles, too: only the active runs change meanwhile.
-    pub fn freeze(&self) -> Option<Frozen> {
+    pub fn freeze(&self) -> Option<FrozenOverlay> {
         let (runs, through) = {
             let view = self.view.load();
             if let Some(run) = &view.frozen {
-                return Some(Frozen { run: run.clone(), through: view.frozen_seq });
+                return Some(FrozenOverlay { run: run.clone(), through: view.frozen_seq });
             }
             let runs: Vec<Arc<Run>> = view.settled.iter().chain(&view.active).cloned().collect();
             if runs.is_empty() {
@@ -177,11 +177,11 @@ impl State {
         view.frozen_bytes = bytes;
         self.view.store(Arc::new(view));
         self.retire(runs);
-        Some(Frozen { run, through })
+        Some(FrozenOverlay { run, through })
     }
 
     /// Writes a frozen part into the table and takes it out of the overlay.
-    pub fn apply(&self, frozen: &Frozen) -> Result<(), TableError> {
+    pub fn apply(&self, frozen: &FrozenOverlay) -> Result<(), TableError> {
         apply::apply(self.table.as_ref(), &frozen.run)?;
         let _guard = self.lock();
         let mut view = View::clone(&self.view.load());
@@ -251,7 +251,7 @@ fn run_bytes(run: &Run) -> usize {
 impl View {
     /// What the overlay says of a key: nothing, its removal, or its value.
     fn get(&self, key: &[u8]) -> Option<Option<Bytes>> {
-        let wanted = Hashed::new(key);
+        let wanted = HashedKey::new(key);
         self.newest_first().map(|run| run.get(wanted)).find(Option::is_some).flatten()
     }
 

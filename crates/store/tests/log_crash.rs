@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use reveille_store::disk::{Disk, SimDisk};
-use reveille_store::log::{CommitError, Config, Log, OpenError, Recovered, Salt};
+use reveille_store::log::{CommitError, Config, Log, OpenError, RecoveryReport, Salt};
 
 const SMALL: Config = Config { segment_bytes: 16384, sync: true };
 const UNSYNCED: Config = Config { segment_bytes: 16384, sync: false };
@@ -28,7 +28,7 @@ fn open(
     disk: &SimDisk,
     config: &Config,
     after: u64,
-) -> Result<(Log, Recovered, Records), OpenError> {
+) -> Result<(Log, RecoveryReport, Records), OpenError> {
     let mut random = Random(disk.trace_hash());
     let salt: Salt = Box::new(move || random.below(u64::MAX));
     let mut records = Records::new();
@@ -543,7 +543,7 @@ fn a_crash_never_leaves_a_segment_with_the_header_of_another() {
             disk.fail_after(k);
             let _ = log.trim(2).and_then(|()| log.commit(&[&[1; 10_000]]));
             disk.crash();
-            // Asked for records that were trimmed, the log says so, or still has them.
+            // SubscriptionSpec for records that were trimmed, the log says so, or still has them.
             match open(&disk, &SMALL, 0) {
                 Ok((.., records)) => assert!(records.len() >= 3),
                 Err(OpenError::Gap { want: 1, .. }) => {}

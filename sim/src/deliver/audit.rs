@@ -8,10 +8,10 @@ use reveille_core::delivery::hook::{Hook, Standing};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::{Millis, Tenant};
 use reveille_engine::Engine;
-use reveille_engine::outbound::deliveries::words_of;
+use reveille_engine::outbound::deliveries::payload_of;
 use reveille_engine::reading;
 use reveille_store::keys::{self, Due};
-use reveille_store::record::{self, Dispatched};
+use reveille_store::record::{self, DeliveryRecord};
 
 use super::world::Deliveries;
 use crate::server::Server;
@@ -59,9 +59,9 @@ impl Deliveries {
             if !self.seen.events.contains_key(no) {
                 continue;
             }
-            let words = words_of(&reader, event);
-            if words.as_ref() != Ok(&said.words) {
-                return Err(violated(format!("{said:?} reads {words:?}")));
+            let payload = payload_of(&reader, event);
+            if payload.as_ref() != Ok(&said.payload) {
+                return Err(violated(format!("{said:?} reads {payload:?}")));
             }
             let path = Engine::event_stream(&said.tenant);
             let head = reading::head(&reader, &said.tenant, &path);
@@ -114,7 +114,7 @@ impl Deliveries {
 
     /// Dead letters, held ones and those that wait are exactly those that their records say.
     fn audit_marks(&self) -> Checked {
-        let with = |is: fn(&Dispatched) -> bool| -> BTreeSet<DeliveryId> {
+        let with = |is: fn(&DeliveryRecord) -> bool| -> BTreeSet<DeliveryId> {
             let kept = self.seen.deliveries.iter().filter(|(id, it)| self.lives(**id) && is(it));
             kept.map(|(id, _)| *id).collect()
         };
@@ -152,10 +152,10 @@ impl Deliveries {
 
     /// Whatever must happen by itself is in the due index, and nothing else is.
     fn audit_due(&self) -> Checked {
-        let lots = self.lots()?;
+        let groups = self.groups()?;
         for (id, it) in self.seen.deliveries.iter().filter(|(id, _)| self.lives(**id)) {
             let deadline = it.delivery.deadline();
-            let in_lot = deadline.is_some_and(|at| lots.contains(&(at, *id)));
+            let in_lot = deadline.is_some_and(|at| groups.contains(&(at, *id)));
             if it.timer_at != deadline && (it.timer_at.is_some() || !in_lot) {
                 return Err(violated(format!("{id:?} has a wrong timer: {it:?}")));
             }
@@ -176,7 +176,7 @@ impl Deliveries {
                     }
                 }
                 Due::Unhook(_, id) => drop(unhooked.insert(id)),
-                Due::FanOut(_, no) => drop(cursors.insert(no)),
+                Due::FanOutToHooks(_, no) => drop(cursors.insert(no)),
                 Due::Backfill(_, id) => drop(backfills.insert(id)),
                 _ => {}
             }
@@ -206,19 +206,19 @@ impl Deliveries {
     }
 
     /// Deliveries that began together, and when they are looked at.
-    fn lots(&self) -> Checked<BTreeSet<(Millis, DeliveryId)>> {
-        let mut lots = BTreeSet::new();
+    fn groups(&self) -> Checked<BTreeSet<(Millis, DeliveryId)>> {
+        let mut groups = BTreeSet::new();
         for key in &self.seen.due {
-            if let Some((at, Due::Lot(first))) = keys::parse_due(key) {
-                let ids = record::decode_lot(&self.seen.raw[key]);
+            if let Some((at, Due::DeliveryGroup(first))) = keys::parse_due(key) {
+                let ids = record::decode_delivery_group(&self.seen.raw[key]);
                 let ids = ids.map_err(|error| violated(error.to_string()))?;
                 if !ids.contains(&first) {
                     return Err(violated(format!("{first:?} is not of its lot {ids:?}")));
                 }
-                lots.extend(ids.into_iter().map(|id| (at, id)));
+                groups.extend(ids.into_iter().map(|id| (at, id)));
             }
         }
-        Ok(lots)
+        Ok(groups)
     }
 
     /// Counts are what the records and the past say.
@@ -241,7 +241,7 @@ impl Deliveries {
         Ok(())
     }
 
-    fn of(&self, hook: &Hook) -> impl Iterator<Item = (&DeliveryId, &Dispatched)> {
+    fn of(&self, hook: &Hook) -> impl Iterator<Item = (&DeliveryId, &DeliveryRecord)> {
         let first = DeliveryId { hook: hook.id, no: DeliveryNo { event: EventNo(0), round: 0 } };
         let id = hook.id;
         self.seen.deliveries.range(first..).take_while(move |(it, _)| it.hook == id)

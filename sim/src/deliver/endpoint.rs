@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use reveille_core::Millis;
-use reveille_core::delivery::hook::{Hook, Wish};
+use reveille_core::delivery::hook::{Hook, HookSpec};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
-use reveille_core::delivery::{Attempt, Verdict};
+use reveille_core::delivery::{AttemptRecord, Verdict};
 use reveille_engine::command::Command;
-use reveille_engine::command::delivery::Delivered;
-use reveille_engine::effect::Job;
+use reveille_engine::command::delivery::DeliveryOutcome;
+use reveille_engine::effect::DeliveryAttempt;
 use reveille_engine::outbound::deliveries::{Ready, ready, refill};
-use reveille_engine::outbox::Errand;
+use reveille_engine::outbox::Attempt;
 
 use super::errand::Owner;
 use super::history::ECHO;
@@ -21,7 +21,7 @@ use crate::world::{Checked, violated};
 /// An attempt that is on its way.
 pub(crate) struct Post {
     id: u64,
-    job: Job,
+    job: DeliveryAttempt,
     sent_at: Millis,
     timeout_ms: u64,
     plan: Plan,
@@ -42,19 +42,19 @@ impl Deliveries {
     /// The next attempt is made.
     pub(crate) fn post(&mut self) -> Checked<bool> {
         let shared = self.life().shared.clone();
-        let Some(Errand::Deliver(job)) = shared.outbox.next() else {
+        let Some(Attempt::Delivery(job)) = shared.outbox.next() else {
             return Ok(false);
         };
         let hook = shared.lock().registry.hooks.get(job.id.hook).cloned();
         let Some(hook) = hook else {
-            shared.outbox.ended(&Errand::Deliver(job), false);
+            shared.outbox.ended(&Attempt::Delivery(job), false);
             return Ok(true);
         };
         let found = ready(&shared.state.reader(), &hook, &job);
         let found = found.map_err(|error| violated(format!("nothing to say: {error}")))?;
         let plan = match found {
             Ready::Nothing => {
-                shared.outbox.ended(&Errand::Deliver(job), false);
+                shared.outbox.ended(&Attempt::Delivery(job), false);
                 return Ok(true);
             }
             Ready::Held => {
@@ -63,13 +63,13 @@ impl Deliveries {
             }
             Ready::Send(event) => {
                 self.note(&format!("post {:?} attempt {}", job.id, job.attempt));
-                self.may_be_sent(&hook, &job, &event.id, &event.words)?;
+                self.may_be_sent(&hook, &job, &event.id, &event.payload)?;
                 self.base.tally.wakes += 1;
                 self.plan()
             }
         };
-        let Wish::Events(wish) = &hook.wish;
-        let (timeout_ms, sent_at) = (wish.timeout_ms, self.base.now);
+        let HookSpec::Events(spec) = &hook.spec;
+        let (timeout_ms, sent_at) = (spec.timeout_ms, self.base.now);
         let id = self.next_number();
         let post = Post { id, job, sent_at, timeout_ms, plan, slow: false, answered: false };
         self.posts.push(post);
@@ -77,7 +77,7 @@ impl Deliveries {
     }
 
     /// An attempt is not made, because its hook is not active.
-    fn hold(&mut self, job: Job) {
+    fn hold(&mut self, job: DeliveryAttempt) {
         let id = self.next_number();
         self.delayed.insert(job.id);
         let command = Command::Unsent { id: job.id, attempt: job.attempt };
@@ -95,8 +95,14 @@ impl Deliveries {
     }
 
     /// What is about to be sent is owed, is what its sender said, and it is its turn.
-    fn may_be_sent(&mut self, hook: &Arc<Hook>, job: &Job, event: &str, words: &[u8]) -> Checked {
-        let Job { id, attempt, .. } = job;
+    fn may_be_sent(
+        &mut self,
+        hook: &Arc<Hook>,
+        job: &DeliveryAttempt,
+        event: &str,
+        payload: &[u8],
+    ) -> Checked {
+        let DeliveryAttempt { id, attempt, .. } = job;
         let wrong =
             |what: &str| Err(violated(format!("{id:?} ({event}, attempt {attempt}) {what}")));
         let known = self.durable.hooks.get(&hook.name);
@@ -107,7 +113,7 @@ impl Deliveries {
         if !known.owed.contains(&place) && !known.maybe.contains(&place) {
             return wrong("is not owed");
         }
-        if self.durable.events[place].words != *words {
+        if self.durable.events[place].payload != *payload {
             return wrong("has other words than its sender's");
         }
         // Whether it is active may be decided and not durable.
@@ -120,7 +126,7 @@ impl Deliveries {
         if self.posts.iter().any(|post| post.job.id == *id && !post.answered) {
             return wrong("is on its way twice");
         }
-        if known.wish.ordered && id.no.round == 0 && !self.posted.contains(id) {
+        if known.spec.ordered && id.no.round == 0 && !self.posted.contains(id) {
             let events: Vec<_> = self.seen.all_events().map(|(no, _)| *no).collect();
             let id_at = |place: &usize| {
                 let no = DeliveryNo { event: events[*place], round: 0 };
@@ -155,7 +161,7 @@ impl Deliveries {
     pub(crate) fn slow_down(&mut self) {
         let shared = self.life().shared.clone();
         if let Some(post) = self.posts.iter_mut().find(|post| !post.slow) {
-            post.slow = shared.outbox.slows(&Errand::Deliver(post.job.clone()));
+            post.slow = shared.outbox.slows(&Attempt::Delivery(post.job.clone()));
         }
     }
 
@@ -182,8 +188,9 @@ impl Deliveries {
         let owner = Owner::Post(post.id);
         let error = (verdict == Verdict::Failed).then(|| "failed".into());
         let took_ms = now.since(post.sent_at);
-        let attempt = Attempt { number, at: now, took_ms, status, error, response: None };
-        let command = Command::Delivered(vec![Delivered { id, attempt, verdict }]);
+        let attempt = AttemptRecord { number, at: now, took_ms, status, error, response: None };
+        let command =
+            Command::RecordDeliveryOutcomes(vec![DeliveryOutcome { id, attempt, verdict }]);
         if twice {
             self.send(Owner::Nobody, command.clone());
         }
@@ -198,9 +205,9 @@ impl Deliveries {
             if !heard {
                 self.delayed.insert(post.job.id);
             }
-            self.life().shared.outbox.ended(&Errand::Deliver(post.job), post.slow);
+            self.life().shared.outbox.ended(&Attempt::Delivery(post.job), post.slow);
         }
-        if let (Command::Delivered(delivered), true) = (command, heard) {
+        if let (Command::RecordDeliveryOutcomes(delivered), true) = (command, heard) {
             let Some(mut echo) = delivered.first().cloned() else { return };
             echo.attempt.status = Some(ECHO);
             echo.verdict = *self.base.random.pick(&[Verdict::Delivered, Verdict::Failed]);
@@ -213,7 +220,7 @@ impl Deliveries {
         if !self.echoes.is_empty() {
             let index = self.base.random.index(self.echoes.len());
             let echo = self.echoes.swap_remove(index);
-            self.send(Owner::Nobody, Command::Delivered(vec![echo]));
+            self.send(Owner::Nobody, Command::RecordDeliveryOutcomes(vec![echo]));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use reveille_engine::Failure;
 use reveille_engine::command::Command;
-use reveille_engine::partition::{Fetched, Outcome, Submitted, Wanted};
+use reveille_engine::partition::{FetchedKeys, Lookup, Outcome, Submission};
 use reveille_store::state::Reader;
 use tokio::sync::oneshot;
 
@@ -30,8 +30,8 @@ pub(crate) struct Errand {
     pub(crate) stage: Stage,
     /// What must become of it.
     expected: Option<Expected>,
-    wanted: Vec<Wanted>,
-    fetched: Fetched,
+    wanted: Vec<Lookup>,
+    fetched: FetchedKeys,
     rounds: u32,
 }
 
@@ -56,7 +56,7 @@ impl Errand {
             stage: Stage::Submit,
             expected: None,
             wanted: Vec::new(),
-            fetched: Fetched::default(),
+            fetched: FetchedKeys::default(),
             rounds: 0,
         }
     }
@@ -91,7 +91,7 @@ impl Deliveries {
             }
             Stage::Look => errand.stage = Stage::Read(self.life().shared.state.reader()),
             Stage::Read(reader) => {
-                let read = Fetched::read(&reader, &errand.wanted);
+                let read = FetchedKeys::read(&reader, &errand.wanted);
                 errand.fetched =
                     read.map_err(|error| violated(format!("a read failed: {error}")))?;
             }
@@ -116,8 +116,8 @@ impl Deliveries {
         let submitted =
             shared.lock().submit(&errand.command, &errand.fetched, self.base.now, reply);
         match submitted {
-            Submitted::NoRoom(_) => Err(violated("no room for so little".into())),
-            Submitted::Missing(wanted, _) => {
+            Submission::NoRoom(_) => Err(violated("no room for so little".into())),
+            Submission::Missing(wanted, _) => {
                 self.base.tally.fetches += 1;
                 for it in wanted {
                     if errand.wanted.contains(&it) {
@@ -129,7 +129,7 @@ impl Deliveries {
                 errand.stage = Stage::Look;
                 Ok(None)
             }
-            Submitted::Decided => {
+            Submission::Decided => {
                 self.note(&format!("decided {:?}", errand.command));
                 let told = match answer.try_recv() {
                     Ok(Err(Failure::Unavailable(why))) => return Ok(Some(Err(why.into()))),

@@ -5,7 +5,7 @@ use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
 use reveille_engine::command::Command;
 use reveille_engine::command::hook::HookChange;
 use reveille_store::keys::{self, Due};
-use reveille_store::record::Dispatched;
+use reveille_store::record::DeliveryRecord;
 
 use super::errand::Owner;
 use super::world::Deliveries;
@@ -27,7 +27,7 @@ impl Deliveries {
         if self.base.faulty || self.base.full_once {
             self.die(Death::Power)?;
         }
-        self.life().keeper.watch_disk();
+        self.life().checkpointer.watch_disk();
         self.set_clock(self.base.latest + 1);
         self.work_off()?;
         for hook in self.seen.hooks.values().cloned().collect::<Vec<_>>() {
@@ -68,7 +68,7 @@ impl Deliveries {
         let result = self.commit()?;
         self.survive(result)?;
         if self.base.random.one_in(8) {
-            let result = self.life_mut().keeper.apply();
+            let result = self.life_mut().checkpointer.apply();
             self.survive(result)?;
         }
         let asleep = self.base.worker.sleeps_until().is_some_and(|at| at > self.base.now);
@@ -106,7 +106,7 @@ impl Deliveries {
 
     /// Whatever may be tried now has been.
     fn nothing_waits(&self) -> Checked {
-        let leased = |it: &Dispatched| matches!(it.delivery.phase, Phase::Leased { .. });
+        let leased = |it: &DeliveryRecord| matches!(it.delivery.phase, Phase::Leased { .. });
         let mut open = self.seen.deliveries.iter().filter(|(id, _)| !self.delayed.contains(id));
         match open.find(|(_, it)| leased(it)) {
             Some((id, it)) => Err(violated(format!("nobody tries {id:?}: {it:?}"))),

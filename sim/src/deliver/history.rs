@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use reveille_core::Millis;
 use reveille_core::delivery::Phase;
-use reveille_core::delivery::hook::{HookId, Tally};
+use reveille_core::delivery::hook::{DeliveryCounts, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
-use reveille_store::record::Dispatched;
+use reveille_store::record::DeliveryRecord;
 
 use super::snapshot::{Changed, Snapshot};
 use crate::world::{Checked, violated};
@@ -20,7 +20,7 @@ pub(crate) struct History {
     pub(crate) begun: BTreeSet<DeliveryId>,
     pub(crate) ended: BTreeSet<DeliveryId>,
     /// Deliveries of each hook counted: whatever is not in a record any more.
-    pub(crate) tallies: BTreeMap<HookId, Tally>,
+    pub(crate) tallies: BTreeMap<HookId, DeliveryCounts>,
     /// Deliveries that ended before this may be forgotten.
     pub(crate) cutoff: Millis,
 }
@@ -41,8 +41,8 @@ impl History {
         &mut self,
         now: &Snapshot,
         id: DeliveryId,
-        before: Option<&Dispatched>,
-        after: &Dispatched,
+        before: Option<&DeliveryRecord>,
+        after: &DeliveryRecord,
     ) -> Checked {
         let wrong = |what: &str| Err(violated(format!("{id:?} {what}: {before:?} → {after:?}")));
         let tally = self.tallies.entry(id.hook).or_default();
@@ -93,7 +93,7 @@ impl History {
     }
 
     /// A delivery is forgotten only with its hook, or long after its end.
-    fn gone(&self, now: &Snapshot, id: DeliveryId, before: Option<&Dispatched>) -> Checked {
+    fn gone(&self, now: &Snapshot, id: DeliveryId, before: Option<&DeliveryRecord>) -> Checked {
         let ended_at = before.and_then(|it| it.delivery.ended_at());
         let old = ended_at.is_some_and(|at| at < self.cutoff);
         if now.hooks.contains_key(&id.hook) && !old {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use reveille_core::delivery::hook::{Edit, EventWish, Wish};
+use reveille_core::delivery::hook::{EventHookSpec, HookSpec, HookUpdate};
 use reveille_core::event::EventType;
 use reveille_core::{StreamPath, Tenant};
 use reveille_engine::Failure;
@@ -30,14 +30,14 @@ pub(crate) struct Said {
     pub(crate) tenant: Tenant,
     pub(crate) id: Arc<str>,
     pub(crate) kind: EventType,
-    pub(crate) words: Bytes,
+    pub(crate) payload: Bytes,
 }
 
 /// A hook that has not ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Known {
     pub(crate) tenant: Tenant,
-    pub(crate) wish: EventWish,
+    pub(crate) spec: EventHookSpec,
     pub(crate) active: bool,
     /// Places of the events that it must get.
     pub(crate) owed: BTreeSet<usize>,
@@ -90,9 +90,9 @@ impl Model {
     pub(crate) fn apply(&mut self, command: &Command) -> Option<Expected> {
         match command {
             Command::Ingest(ingest) => Some(self.ingest(ingest)),
-            Command::Hook { tenant, name, wish, since } => {
-                let Wish::Events(wish) = wish;
-                Some(self.hook(tenant, name, wish, since))
+            Command::Hook { tenant, name, spec, since } => {
+                let HookSpec::Events(spec) = spec;
+                Some(self.hook(tenant, name, spec, since))
             }
             Command::ChangeHook { tenant, name, change } => Some(self.change(tenant, name, change)),
             _ => None,
@@ -100,7 +100,7 @@ impl Model {
     }
 
     fn ingest(&mut self, ingest: &Ingest) -> Expected {
-        let Ingest { tenant, stream, events, words, batch, .. } = ingest;
+        let Ingest { tenant, stream, events, payload, batch, .. } = ingest;
         let marker = batch.as_ref().map(|batch| (tenant.clone(), batch.clone()));
         if let Some(received) = marker.as_ref().and_then(|marker| self.batches.get(marker)) {
             return Expected::Ingested { received: *received, repeated: true };
@@ -112,15 +112,15 @@ impl Model {
         for event in events {
             let place = self.events.len();
             for hook in self.hooks.values_mut() {
-                let wanted = hook.tenant == *tenant && hook.wish.pattern.matches(&event.kind);
+                let wanted = hook.tenant == *tenant && hook.spec.pattern.matches(&event.kind);
                 if wanted && hook.active {
                     hook.owed.insert(place);
                 }
             }
-            let words = words.slice(begin..begin + event.len);
+            let payload = payload.slice(begin..begin + event.len);
             begin += event.len + 1;
             let (id, kind) = (event.id.clone(), event.kind.clone());
-            self.events.push(Said { tenant: tenant.clone(), id, kind, words });
+            self.events.push(Said { tenant: tenant.clone(), id, kind, payload });
         }
         let received = events.len() as u64;
         if let Some(marker) = marker {
@@ -133,10 +133,10 @@ impl Model {
         &mut self,
         tenant: &Tenant,
         name: &Arc<str>,
-        wish: &EventWish,
+        spec: &EventHookSpec,
         since: &Since,
     ) -> Expected {
-        if self.is_taken(tenant, wish, None) {
+        if self.is_taken(tenant, spec, None) {
             return Expected::HookExists;
         }
         let mine = |said: &Said| said.tenant == *tenant;
@@ -151,31 +151,31 @@ impl Model {
                 place
             }
         };
-        let wanted = |said: &Said| mine(said) && wish.pattern.matches(&said.kind);
+        let wanted = |said: &Said| mine(said) && spec.pattern.matches(&said.kind);
         let places = (from..self.events.len()).filter(|place| wanted(&self.events[*place]));
         // Whoever names an event knows that it is there.
         let trimmed = if *since == Since::All { self.trimmed } else { 0 };
         let (maybe, owed) = places.partition(|place| *place < trimmed);
         let known = Known {
             tenant: tenant.clone(),
-            wish: wish.clone(),
+            spec: spec.clone(),
             active: true,
             owed,
             maybe,
-            attempts_most: wish.max_retries.max(1),
+            attempts_most: spec.max_retries.max(1),
         };
         self.hooks.insert(name.clone(), known);
         Expected::Hooked
     }
 
     /// Whether another hook is for the same.
-    fn is_taken(&self, tenant: &Tenant, wish: &EventWish, but: Option<&str>) -> bool {
+    fn is_taken(&self, tenant: &Tenant, spec: &EventHookSpec, but: Option<&str>) -> bool {
         self.hooks.iter().any(|(name, hook)| {
             hook.tenant == *tenant
                 && Some(&**name) != but
-                && hook.wish.worker == wish.worker
-                && hook.wish.pattern == wish.pattern
-                && hook.wish.method == wish.method
+                && hook.spec.worker == spec.worker
+                && hook.spec.pattern == spec.pattern
+                && hook.spec.method == spec.method
         })
     }
 
@@ -184,7 +184,7 @@ impl Model {
             return Expected::NotFound;
         };
         match change {
-            HookChange::Edit(edit) => return self.edit(name, hook, edit),
+            HookChange::Update(edit) => return self.edit(name, hook, edit),
             HookChange::Activate(active) => {
                 self.hooks.insert(name.clone(), Known { active: *active, ..hook });
             }
@@ -196,15 +196,15 @@ impl Model {
         Expected::Hooked
     }
 
-    fn edit(&mut self, name: &Arc<str>, mut hook: Known, edit: &Edit) -> Expected {
+    fn edit(&mut self, name: &Arc<str>, mut hook: Known, edit: &HookUpdate) -> Expected {
         if let Some(method) = &edit.method {
-            hook.wish.method = method.clone();
+            hook.spec.method = method.clone();
         }
         if let Some(retries) = edit.max_retries {
-            hook.wish.max_retries = retries;
+            hook.spec.max_retries = retries;
             hook.attempts_most = hook.attempts_most.max(retries);
         }
-        if self.is_taken(&hook.tenant, &hook.wish, Some(name)) {
+        if self.is_taken(&hook.tenant, &hook.spec, Some(name)) {
             return Expected::HookExists;
         }
         self.hooks.insert(name.clone(), hook);

@@ -74,17 +74,17 @@ impl Deliveries {
             Step::Settle => self.life().shared.state.settle(),
             Step::Freeze => drop(self.life().shared.state.freeze()),
             Step::Apply => {
-                let result = self.life_mut().keeper.apply();
+                let result = self.life_mut().checkpointer.apply();
                 return self.survive(result);
             }
             Step::Checkpoint => {
-                let result = self.life_mut().keeper.checkpoint();
+                let result = self.life_mut().checkpointer.checkpoint();
                 return self.survive(result);
             }
             Step::Seal => return self.seal(),
             // Failing is not the end: the committer tries again when it needs one.
             Step::FillSpares => drop(self.life().spares.fill(|| {})),
-            Step::WatchDisk => self.life().keeper.watch_disk(),
+            Step::WatchDisk => self.life().checkpointer.watch_disk(),
             Step::Work => return self.work(),
             Step::Post => return self.post().map(drop),
             Step::Refill => drop(self.refill()),

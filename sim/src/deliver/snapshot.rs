@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use reveille_core::delivery::hook::{Hook, HookId, Tally};
+use reveille_core::delivery::hook::{DeliveryCounts, Hook, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::delivery::lane::Lane;
 use reveille_store::keys::{self, Due};
-use reveille_store::record::{self, Dispatched, Recorded};
+use reveille_store::record::{self, DeliveryRecord, EventRecord};
 use reveille_store::state::Reader;
 
-use crate::world::{Checked, Violated, violated};
+use crate::world::{Checked, Violation, violated};
 
 /// The durable state, decoded.
 #[derive(Debug, Default)]
@@ -18,11 +18,11 @@ pub(crate) struct Snapshot {
     /// As it is stored: after a crash the same must be there.
     pub(crate) raw: BTreeMap<Bytes, Bytes>,
     pub(crate) hooks: BTreeMap<HookId, Hook>,
-    pub(crate) events: BTreeMap<EventNo, Recorded>,
+    pub(crate) events: BTreeMap<EventNo, EventRecord>,
     /// Events that were there and were forgotten.
-    pub(crate) trimmed: BTreeMap<EventNo, Recorded>,
-    pub(crate) deliveries: BTreeMap<DeliveryId, Dispatched>,
-    pub(crate) tallies: BTreeMap<HookId, Tally>,
+    pub(crate) trimmed: BTreeMap<EventNo, EventRecord>,
+    pub(crate) deliveries: BTreeMap<DeliveryId, DeliveryRecord>,
+    pub(crate) tallies: BTreeMap<HookId, DeliveryCounts>,
     pub(crate) dead_letters: BTreeSet<DeliveryId>,
     pub(crate) held: BTreeSet<DeliveryId>,
     pub(crate) lanes: BTreeMap<HookId, Lane>,
@@ -35,11 +35,11 @@ pub(crate) struct Snapshot {
 /// What became of a delivery.
 pub(crate) struct Changed {
     pub(crate) id: DeliveryId,
-    pub(crate) before: Option<Dispatched>,
-    pub(crate) after: Option<Dispatched>,
+    pub(crate) before: Option<DeliveryRecord>,
+    pub(crate) after: Option<DeliveryRecord>,
 }
 
-fn failed(error: impl std::fmt::Display) -> Violated {
+fn failed(error: impl std::fmt::Display) -> Violation {
     violated(format!("the state cannot be read: {error}"))
 }
 
@@ -115,7 +115,7 @@ impl Snapshot {
                 changed.push(Changed { id, before, after });
             }
             Some(0x11) => {
-                let tally = value.map(|value| record::decode_tally(value)).transpose();
+                let tally = value.map(|value| record::decode_delivery_counts(value)).transpose();
                 place(&mut self.tallies, hook, tally.map_err(failed)?);
             }
             Some(0x12) => {
@@ -156,7 +156,7 @@ impl Snapshot {
     }
 
     /// The events that are there and those that were, in their order.
-    pub(crate) fn all_events(&self) -> impl Iterator<Item = (&EventNo, &Recorded)> {
+    pub(crate) fn all_events(&self) -> impl Iterator<Item = (&EventNo, &EventRecord)> {
         let all: BTreeMap<_, _> = self.events.iter().chain(&self.trimmed).collect();
         all.into_iter()
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use reveille_core::delivery::hook::{Edit, EventWish, Wish};
+use reveille_core::delivery::hook::{EventHookSpec, HookSpec, HookUpdate};
 use reveille_core::event::worker::{RpcMethod, WorkerId};
 use reveille_core::event::{EventPattern, EventType, Ulid};
 use reveille_core::stream::create::Create;
@@ -30,7 +30,7 @@ enum Idea {
     Ingest,
     Repeat,
     Hook,
-    Edit,
+    HookUpdate,
     Activate,
     End,
     Retry,
@@ -59,7 +59,7 @@ impl Deliveries {
             (40, Idea::Ingest),
             (8, Idea::Repeat),
             (12, Idea::Hook),
-            (4, Idea::Edit),
+            (4, Idea::HookUpdate),
             (10, Idea::Activate),
             (ends, Idea::End),
             (10, Idea::Retry),
@@ -70,12 +70,12 @@ impl Deliveries {
             Idea::Ingest => self.ingest(),
             Idea::Repeat => self.repeat(),
             Idea::Hook => self.hook(),
-            Idea::Edit => {
+            Idea::HookUpdate => {
                 let random = &mut self.base.random;
                 let method = random.one_in(3).then(|| method(random.pick::<&str>(&METHODS)));
                 let max_retries = random.one_in(2).then(|| small(random.below(7)));
                 let timeout_ms = random.one_in(3).then(|| random.between(1_000, 30_000));
-                self.change(HookChange::Edit(Edit { max_retries, timeout_ms, method }));
+                self.change(HookChange::Update(HookUpdate { max_retries, timeout_ms, method }));
             }
             Idea::Activate => {
                 let active = self.base.random.percent(60);
@@ -99,7 +99,7 @@ impl Deliveries {
         }
         let tenant = self.tenant();
         let many = if self.base.random.one_in(4) { 12 } else { 3 };
-        let (mut events, mut words) = (Vec::new(), Vec::new());
+        let (mut events, mut payload) = (Vec::new(), Vec::new());
         let first_id = Ulid::first_of_many(self.base.now, self.next_number().to_be_bytes());
         let count = usize::try_from(self.base.random.between(1, many + 1)).expect("a few");
         for fresh in first_id.and_following().take(count) {
@@ -113,13 +113,13 @@ impl Deliveries {
             let filler = "x".repeat(self.base.random.index(60));
             let said = format!("{{\"id\":\"{id}\",\"said\":\"{filler}\"}}");
             events.push(NewEvent { id, named, kind, len: said.len() });
-            words.extend_from_slice(said.as_bytes());
-            words.push(b',');
+            payload.extend_from_slice(said.as_bytes());
+            payload.push(b',');
         }
         let number = self.next_number();
         let batch = self.base.random.one_in(2).then(|| format!("b{number}").into());
-        let (stream, words) = (Engine::event_stream(&tenant), Bytes::from(words));
-        let ingest = Ingest { tenant, stream, events, first_id, words, batch };
+        let (stream, payload) = (Engine::event_stream(&tenant), Bytes::from(payload));
+        let ingest = Ingest { tenant, stream, events, first_id, payload, batch };
         if ingest.batch.is_some() {
             self.sent.push(ingest.clone());
         }
@@ -157,7 +157,7 @@ impl Deliveries {
             _ => Since::New,
         };
         let random = &mut self.base.random;
-        let wish = Wish::Events(EventWish {
+        let spec = HookSpec::Events(EventHookSpec {
             pattern: EventPattern::parse(random.pick::<&str>(&PATTERNS)).expect("a pattern"),
             worker: WorkerId::parse(random.pick::<&str>(&WORKERS)).expect("a worker"),
             binding: None,
@@ -167,7 +167,7 @@ impl Deliveries {
             secret: None,
             ordered: random.one_in(3),
         });
-        self.send(Owner::Client, Command::Hook { tenant, name, wish, since });
+        self.send(Owner::Client, Command::Hook { tenant, name, spec, since });
     }
 
     fn change(&mut self, change: HookChange) {

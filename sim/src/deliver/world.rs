@@ -7,7 +7,7 @@ use reveille_core::delivery::id::DeliveryId;
 use reveille_core::subscription::Timings;
 use reveille_core::{Millis, Tenant};
 use reveille_engine::command::Command;
-use reveille_engine::command::delivery::Delivered;
+use reveille_engine::command::delivery::DeliveryOutcome;
 use reveille_engine::command::ingest::Ingest;
 use reveille_engine::due;
 use reveille_engine::outbound::deliveries;
@@ -55,7 +55,7 @@ pub(crate) struct Deliveries {
     /// that they are to be tried again may be noticed only when the lease ends.
     pub(crate) delayed: BTreeSet<DeliveryId>,
     /// Answers that were heard, and will come again.
-    pub(crate) echoes: Vec<Delivered>,
+    pub(crate) echoes: Vec<DeliveryOutcome>,
     /// Tenants with a stream that takes no events.
     pub(crate) unfit: BTreeSet<Tenant>,
     /// Batches with a name.
@@ -151,8 +151,8 @@ impl Server for Deliveries {
         let life = Life::again(&mut self.base, settings)?;
         life.shared.outbox.set_concurrency(self.concurrency);
         life.shared.outbox.set_waiting_per_hook(self.waiting_per_hook);
-        due::take_up(&life.shared, self.base.now);
-        deliveries::take_up(&life.shared);
+        due::recover(&life.shared, self.base.now);
+        deliveries::recover(&life.shared);
         Ok(life)
     }
 

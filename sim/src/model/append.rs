@@ -5,7 +5,7 @@ use reveille_core::Offset;
 use reveille_core::json::JsonError;
 use reveille_core::producer::{ProducerRejected, ProducerState, ProducerTag};
 use reveille_core::stream::Rejected;
-use reveille_core::stream::append::{Append, Receipt};
+use reveille_core::stream::append::{Append, AppendReceipt};
 use reveille_engine::command::Answer;
 
 use super::{Model, Stream, Volatile};
@@ -66,7 +66,7 @@ impl Model {
 
 impl Stream {
     fn receipt(&self, producer: Option<(u64, u64)>, duplicate: bool) -> Answer {
-        Answer::Appended(Receipt {
+        Answer::Appended(AppendReceipt {
             tail: Offset::new(self.tail()),
             closed: self.closed.is_some(),
             producer: producer.map(|(epoch, seq)| ProducerState { epoch, seq }),

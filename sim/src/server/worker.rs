@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use reveille_core::Millis;
-use reveille_engine::due::{self, Ahead, PAUSE_MS};
+use reveille_engine::due::{self, PAUSE_MS, TimerLookahead};
 use reveille_store::keys;
 
 use super::Server;
@@ -14,7 +14,7 @@ use crate::world::{Checked, violated};
 #[derive(Debug, Default)]
 pub(crate) struct Worker {
     since: Millis,
-    ahead: Ahead,
+    ahead: TimerLookahead,
     /// When all that was found is done, there is nothing left before this.
     done_until: Millis,
     /// Obligations that are being fulfilled, all at once.

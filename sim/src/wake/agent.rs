@@ -9,7 +9,7 @@ use reveille_core::{ContentType, Offset, StreamPath};
 use reveille_engine::command::callback::Report;
 use reveille_engine::command::lease::LeaseRequest;
 use reveille_engine::command::{Answer, Command};
-use reveille_engine::effect::Told;
+use reveille_engine::effect::WakeAttempt;
 use reveille_engine::outbound;
 use reveille_engine::partition::Outcome;
 use reveille_engine::{Failure, Refused};
@@ -219,13 +219,13 @@ impl Wakes {
             return Err(violated(what));
         }
         let consumer = ConsumerKey { subscription: subscription.id, path: None };
-        let Some(enrolled) = self.seen.consumers.get(&consumer) else {
+        let Some(record) = self.seen.consumers.get(&consumer) else {
             return Ok(());
         };
         let reader = self.life().shared.state.reader();
-        let streams = outbound::streams(&reader, &subscription, enrolled);
+        let streams = outbound::streams(&reader, &subscription, record);
         let streams = streams.map_err(|error| violated(format!("no streams: {error}")))?;
-        let told = Told { consumer, epoch: lease.generation, attempt: 1 };
+        let told = WakeAttempt { consumer, epoch: lease.generation, attempt: 1 };
         self.wake_agent(&subscription.into(), &told, lease.wake_id, 0, streams);
         Ok(())
     }

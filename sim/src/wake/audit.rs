@@ -8,7 +8,7 @@ use reveille_core::subscription::Subscription;
 use reveille_core::{Offset, StreamPath};
 use reveille_engine::reading::Reading;
 use reveille_store::keys::{ConsumerKey, Due};
-use reveille_store::record::Enrolled;
+use reveille_store::record::ConsumerRecord;
 
 use super::snapshot::Snapshot;
 use super::world::Wakes;
@@ -19,11 +19,11 @@ impl Wakes {
     /// Looks at what is durable now.
     pub(crate) fn audit(&self) -> Checked {
         let seen = &self.seen;
-        for (key, enrolled) in &seen.consumers {
-            if seen.is_current(key, enrolled) {
-                has_its_timer(seen, key, enrolled)?;
-                is_found(seen, key, enrolled)?;
-                rests_rightly(seen, key, enrolled)?;
+        for (key, record) in &seen.consumers {
+            if seen.is_current(key, record) {
+                has_its_timer(seen, key, record)?;
+                is_found(seen, key, record)?;
+                rests_rightly(seen, key, record)?;
             }
         }
         no_stray_timers(seen)?;
@@ -73,13 +73,13 @@ impl Wakes {
 }
 
 /// Whoever waits for a time has an entry in the due index, and not after that time.
-fn has_its_timer(seen: &Snapshot, key: &ConsumerKey, enrolled: &Enrolled) -> Checked {
-    let deadline = enrolled.consumer.deadline();
-    let entry = enrolled.timer_at.filter(|at| {
+fn has_its_timer(seen: &Snapshot, key: &ConsumerKey, record: &ConsumerRecord) -> Checked {
+    let deadline = record.consumer.deadline();
+    let entry = record.timer_at.filter(|at| {
         let due = Due::Consumer(key.clone());
         seen.due.iter().any(|(when, what)| when == at && *what == due)
     });
-    if entry != enrolled.timer_at {
+    if entry != record.timer_at {
         return Err(violated(format!("{key:?} believes in a timer that is not there")));
     }
     match (deadline, entry) {
@@ -89,9 +89,9 @@ fn has_its_timer(seen: &Snapshot, key: &ConsumerKey, enrolled: &Enrolled) -> Che
     }
 }
 
-/// Growth of what a consumer follows finds it.
-fn is_found(seen: &Snapshot, key: &ConsumerKey, enrolled: &Enrolled) -> Checked {
-    for link in &enrolled.consumer.links {
+/// StreamGrowth of what a consumer follows finds it.
+fn is_found(seen: &Snapshot, key: &ConsumerKey, record: &ConsumerRecord) -> Checked {
+    for link in &record.consumer.links {
         let head = seen.streams.get(&link.path);
         let ended = link.stream.is_some() && head.map(|it| it.id) != link.stream;
         if Some(&link.path) == key.path.as_ref() || ended {
@@ -108,14 +108,14 @@ fn is_found(seen: &Snapshot, key: &ConsumerKey, enrolled: &Enrolled) -> Checked 
 }
 
 /// Nobody rests while there is work.
-fn rests_rightly(seen: &Snapshot, key: &ConsumerKey, enrolled: &Enrolled) -> Checked {
-    if enrolled.consumer.phase != (Phase::Idle { wake_at: None }) {
+fn rests_rightly(seen: &Snapshot, key: &ConsumerKey, record: &ConsumerRecord) -> Checked {
+    if record.consumer.phase != (Phase::Idle { wake_at: None }) {
         return Ok(());
     }
     if key.path.is_none() && seen.has_backlog(key.subscription) {
         return Err(violated(format!("L1: {key:?} rests and has a backlog")));
     }
-    for link in &enrolled.consumer.links {
+    for link in &record.consumer.links {
         // A stream that was awaited and begins empty tells nobody; wakes are announced silently.
         let tail = seen.tail(link).filter(|tail| *tail > Offset::ZERO);
         let primary = Some(&link.path) == key.path.as_ref();
@@ -131,11 +131,11 @@ fn rests_rightly(seen: &Snapshot, key: &ConsumerKey, enrolled: &Enrolled) -> Che
 fn no_stray_timers(seen: &Snapshot) -> Checked {
     for (at, due) in &seen.due {
         let Due::Consumer(key) = due else { continue };
-        if let Some(enrolled) = seen.consumers.get(key)
-            && seen.is_current(key, enrolled)
-            && enrolled.timer_at != Some(*at)
+        if let Some(record) = seen.consumers.get(key)
+            && seen.is_current(key, record)
+            && record.timer_at != Some(*at)
         {
-            let known = enrolled.timer_at;
+            let known = record.timer_at;
             return Err(violated(format!("{key:?} has a timer at {at:?} and knows of {known:?}")));
         }
     }
@@ -144,18 +144,18 @@ fn no_stray_timers(seen: &Snapshot) -> Checked {
 
 /// A crowd, its stream and its entry in the due index know of each other.
 fn crowds_are_walked(seen: &Snapshot) -> Checked {
-    for (id, crowd) in &seen.crowds {
-        let mine = |due: &Due| matches!(due, Due::Crowd(_, _, of) if of == id);
+    for (id, fan_out) in &seen.crowds {
+        let mine = |due: &Due| matches!(due, Due::FanOutToSubscriptions(_, _, of) if of == id);
         let entries = seen.due.iter().filter(|(_, due)| mine(due)).count();
         if entries != 1 {
-            return Err(violated(format!("{id:?} has {entries} walks for {crowd:?}")));
+            return Err(violated(format!("{id:?} has {entries} walks for {fan_out:?}")));
         }
-        if crowd.walk.after >= crowd.walk.through {
-            return Err(violated(format!("the walk of {id:?} has nobody to tell: {crowd:?}")));
+        if fan_out.walk.after >= fan_out.walk.through {
+            return Err(violated(format!("the walk of {id:?} has nobody to tell: {fan_out:?}")));
         }
     }
     for (path, head) in &seen.streams {
-        if head.crowded != seen.crowds.contains_key(&head.id) {
+        if head.has_fan_out != seen.crowds.contains_key(&head.id) {
             return Err(violated(format!("{path} is wrong about its crowd: {head:?}")));
         }
     }
@@ -170,39 +170,39 @@ fn knows(
     stream: StreamId,
     tail: Offset,
 ) -> Checked {
-    let known = match subscription.asked.dialect {
+    let known = match subscription.spec.dialect {
         Dialect::Webhooks => {
             let key = ConsumerKey { subscription: subscription.id, path: Some(path.clone()) };
             seen.consumers.get(&key).is_some_and(|it| it.primary == Some(stream))
         }
         Dialect::Leases => {
             let key = (subscription.id, path.clone());
-            let linked = seen.links.get(&key).filter(|it| it.stream == Some(stream));
-            linked.is_some_and(|it| it.acked >= Some(tail) || seen.backlog.contains(&key))
+            let link = seen.links.get(&key).filter(|it| it.stream == Some(stream));
+            link.is_some_and(|it| it.acked >= Some(tail) || seen.backlog.contains(&key))
         }
     };
     if known || seen.awaits(subscription.id, path) {
         return Ok(());
     }
-    let name = &subscription.asked.name;
+    let name = &subscription.spec.name;
     Err(violated(format!("L1: {name} does not know that {path} ({stream:?}) grew to {tail:?}")))
 }
 
 /// In the lease dialect every stream with work is marked, and somebody cares.
 fn marks_are_complete(seen: &Snapshot, subscription: &Subscription) -> Checked {
-    if subscription.asked.dialect != Dialect::Leases {
+    if subscription.spec.dialect != Dialect::Leases {
         return Ok(());
     }
-    for ((id, path), linked) in &seen.links {
-        let head = seen.streams.get(path).filter(|head| linked.stream == Some(head.id));
-        let pending = head.is_some_and(|head| Some(head.tail) > linked.acked)
+    for ((id, path), link) in &seen.links {
+        let head = seen.streams.get(path).filter(|head| link.stream == Some(head.id));
+        let pending = head.is_some_and(|head| Some(head.tail) > link.acked)
             && !path.as_str().starts_with("/wake");
         let key = ConsumerKey { subscription: *id, path: None };
         let marked = seen.backlog.contains(&(*id, path.clone()))
             || seen.awaits(*id, path)
             || seen.will_be_told(&key, path);
         if *id == subscription.id && pending && !marked {
-            return Err(violated(format!("L1: {path} of {id:?} has work and no mark: {linked:?}")));
+            return Err(violated(format!("L1: {path} of {id:?} has work and no mark: {link:?}")));
         }
     }
     let key = ConsumerKey { subscription: subscription.id, path: None };
@@ -227,6 +227,6 @@ fn marks_are_in_one_place(seen: &Snapshot, subscription: &Subscription) -> Check
 }
 
 /// Whether work waits to be claimed.
-pub(crate) fn waits_to_be_claimed(enrolled: &Enrolled) -> bool {
-    matches!(enrolled.consumer.phase, Phase::Waking { stage: Stage::Sent { .. }, .. })
+pub(crate) fn waits_to_be_claimed(record: &ConsumerRecord) -> bool {
+    matches!(record.consumer.phase, Phase::Waking { stage: Stage::Sent { .. }, .. })
 }

@@ -29,30 +29,30 @@ impl Beginnings {
                 self.ends.insert((*id, head.id), ends);
             }
         }
-        for (key, enrolled) in &after.consumers {
+        for (key, record) in &after.consumers {
             let earlier = before.consumers.get(key).and_then(|it| it.primary);
-            let Some((path, primary)) = key.path.as_ref().zip(enrolled.primary) else { continue };
-            let link = enrolled.consumer.links.iter().find(|link| link.path == *path);
+            let Some((path, primary)) = key.path.as_ref().zip(record.primary) else { continue };
+            let link = record.consumer.links.iter().find(|link| link.path == *path);
             if earlier != Some(primary)
                 && let (Some(link), Some(head)) = (link, living(after, path, primary))
             {
                 self.check(key.subscription, path, head, link.acked)?;
             }
         }
-        for ((id, path), linked) in &after.links {
+        for ((id, path), link) in &after.links {
             let subscription = after.subscriptions.get(id);
-            let pattern = subscription.and_then(|it| it.asked.pattern.as_ref());
+            let pattern = subscription.and_then(|it| it.spec.pattern.as_ref());
             let known = before.links.contains_key(&(*id, path.clone()));
             // Others may have come to be by an ack.
-            let told = linked.explicit || after.backlog.contains(&(*id, path.clone()));
+            let told = link.explicit || after.backlog.contains(&(*id, path.clone()));
             if !known
                 && told
                 && pattern.is_some_and(|pattern| pattern.matches(path))
-                && let Some(head) = linked.stream.and_then(|of| living(after, path, of))
+                && let Some(head) = link.stream.and_then(|of| living(after, path, of))
             {
                 // Whoever waited for a stream by name waits for what is above zero.
-                let acked = linked.acked.filter(|it| *it > Offset::ZERO);
-                let acked = if id.0 < head.id.0 { acked } else { linked.acked };
+                let acked = link.acked.filter(|it| *it > Offset::ZERO);
+                let acked = if id.0 < head.id.0 { acked } else { link.acked };
                 self.check(*id, path, head, acked)?;
             }
         }

@@ -7,11 +7,11 @@ use reveille_core::consumer::{Answer as Ending, Dialect, WakeId};
 use reveille_core::subscription::{Subscription, Target};
 use reveille_core::token::{Claims, TokenKind};
 use reveille_engine::command::Command;
-use reveille_engine::command::consumer::Ended;
-use reveille_engine::effect::Told;
-use reveille_engine::herald::NoticeStream;
+use reveille_engine::command::consumer::WakeOutcome;
+use reveille_engine::effect::WakeAttempt;
+use reveille_engine::encoder::NotifiedStream;
 use reveille_engine::outbound;
-use reveille_engine::outbox::Errand;
+use reveille_engine::outbox::Attempt;
 
 use super::agent::Agent;
 use super::errand::Owner;
@@ -21,12 +21,12 @@ use crate::world::{Checked, violated};
 
 /// An attempt that is on its way.
 pub(crate) struct Post {
-    told: Told,
-    streams: Vec<NoticeStream>,
+    told: WakeAttempt,
+    streams: Vec<NotifiedStream>,
     sent_at: Millis,
     plan: Plan,
     /// Its answer is being written down, together with these.
-    lot: Option<u64>,
+    group: Option<u64>,
 }
 
 /// Answers that are written down together.
@@ -45,12 +45,12 @@ impl Wakes {
     /// The next attempt is made.
     pub(crate) fn post(&mut self) -> Checked<bool> {
         let shared = self.life().shared.clone();
-        let Some(Errand::Tell(told)) = shared.outbox.next() else {
+        let Some(Attempt::Wake(told)) = shared.outbox.next() else {
             return Ok(false);
         };
         let subscription = shared.lock().registry.get(told.consumer.subscription).cloned();
         let Some(subscription) = subscription else {
-            shared.outbox.ended(&Errand::Tell(told), false);
+            shared.outbox.ended(&Attempt::Wake(told), false);
             return Ok(true);
         };
         let current = outbound::current(
@@ -58,17 +58,17 @@ impl Wakes {
             &subscription,
             &told,
             self.base.now,
-            &shared.touches,
+            &shared.access_times,
         );
         let current = current.map_err(|error| violated(format!("no notice: {error}")))?;
-        let Some((enrolled, streams)) = current else {
-            shared.outbox.ended(&Errand::Tell(told), false);
+        let Some((record, streams)) = current else {
+            shared.outbox.ended(&Attempt::Wake(told), false);
             return Ok(true);
         };
-        let wake_id = enrolled.consumer.wake_id;
+        let wake_id = record.consumer.wake_id;
         self.note(&format!("tell {told:?} {wake_id:?} {streams:?}"));
         self.history.notified(&told.consumer, told.epoch, wake_id)?;
-        if !matches!(subscription.asked.target, Target::Webhook(_)) {
+        if !matches!(subscription.spec.target, Target::Webhook(_)) {
             return Err(violated(format!("{told:?} is for nobody")));
         }
         self.base.tally.wakes += 1;
@@ -89,30 +89,30 @@ impl Wakes {
             Plan::Hang => self.base.random.one_in(2),
         };
         if let (true, Some(wake_id)) = (works, wake_id) {
-            let primary = enrolled.primary.map_or(0, |id| id.0);
+            let primary = record.primary.map_or(0, |id| id.0);
             self.wake_agent(&subscription, &told, wake_id, primary, streams.clone());
         }
         let sent_at = self.base.now;
-        self.posts.push(Post { told, streams, sent_at, plan, lot: None });
+        self.posts.push(Post { told, streams, sent_at, plan, group: None });
         Ok(true)
     }
 
     pub(crate) fn wake_agent(
         &mut self,
         subscription: &Arc<Subscription>,
-        told: &Told,
+        told: &WakeAttempt,
         wake_id: WakeId,
         stream: u64,
-        streams: Vec<NoticeStream>,
+        streams: Vec<NotifiedStream>,
     ) {
-        let kind = match subscription.asked.dialect {
+        let kind = match subscription.spec.dialect {
             Dialect::Webhooks => TokenKind::Callback,
             Dialect::Leases => TokenKind::Lease,
         };
         let claims = Claims {
             kind,
             tenant: self.tenant.clone(),
-            consumer: subscription.asked.name.clone(),
+            consumer: subscription.spec.name.clone(),
             subscription: subscription.id.0,
             stream,
             epoch: told.epoch,
@@ -130,11 +130,11 @@ impl Wakes {
     /// Endpoints answer, or have taken too long; what came of a few is written down together.
     pub(crate) fn answer(&mut self) -> Checked<bool> {
         let open: Vec<usize> =
-            (0..self.posts.len()).filter(|at| self.posts[*at].lot.is_none()).collect();
+            (0..self.posts.len()).filter(|at| self.posts[*at].group.is_none()).collect();
         if open.is_empty() {
             return Ok(false);
         }
-        let lot = self.next_number();
+        let group = self.next_number();
         let first = self.base.random.index(open.len());
         let most = self.base.random.index(LOT_MAX) + 1;
         let around = open.iter().cycle().skip(first).take(open.len().min(most));
@@ -142,8 +142,8 @@ impl Wakes {
         for index in around {
             if let Some((answer, error)) = self.ending(*index) {
                 let post = &mut self.posts[*index];
-                post.lot = Some(lot);
-                all.push(Ended { told: post.told.clone(), answer, error });
+                post.group = Some(group);
+                all.push(WakeOutcome { told: post.told.clone(), answer, error });
             }
         }
         if all.is_empty() {
@@ -151,12 +151,12 @@ impl Wakes {
         }
         if !self.base.honest && self.base.random.one_in(10) {
             let some = self.base.random.index(all.len()) + 1;
-            self.send(Owner::Nobody, Command::Ended(all[..some].to_vec()));
+            self.send(Owner::Nobody, Command::RecordWakeOutcomes(all[..some].to_vec()));
         }
         if !self.base.honest && self.base.random.one_in(10) {
             all.extend(all.first().cloned());
         }
-        self.send(Owner::Posts(lot), Command::Ended(all));
+        self.send(Owner::Posts(group), Command::RecordWakeOutcomes(all));
         Ok(true)
     }
 
@@ -174,12 +174,12 @@ impl Wakes {
     }
 
     /// What came of attempts is written down, or never will be.
-    pub(crate) fn answers_are_home(&mut self, lot: u64) {
+    pub(crate) fn answers_are_home(&mut self, group: u64) {
         let posts = std::mem::take(&mut self.posts);
-        let (home, open) = posts.into_iter().partition(|post| post.lot == Some(lot));
+        let (home, open) = posts.into_iter().partition(|post| post.group == Some(group));
         self.posts = open;
         for Post { told, .. } in home {
-            self.life().shared.outbox.ended(&Errand::Tell(told), false);
+            self.life().shared.outbox.ended(&Attempt::Wake(told), false);
         }
     }
 }

@@ -3,7 +3,7 @@
 use reveille_core::StreamPath;
 use reveille_engine::Failure;
 use reveille_engine::command::{Answer, Command};
-use reveille_engine::partition::{Fetched, Outcome, Submitted, Wanted};
+use reveille_engine::partition::{FetchedKeys, Lookup, Outcome, Submission};
 use reveille_store::state::Reader;
 use tokio::sync::oneshot;
 
@@ -35,8 +35,8 @@ pub(crate) struct Errand {
     pub(crate) tokens: Vec<(StreamPath, String)>,
     /// What must become of it, as far as that was known when it was decided.
     pub(crate) verdict: Verdict,
-    wanted: Vec<Wanted>,
-    fetched: Fetched,
+    wanted: Vec<Lookup>,
+    fetched: FetchedKeys,
     rounds: u32,
 }
 
@@ -65,7 +65,7 @@ impl Errand {
             tokens: Vec::new(),
             verdict: Verdict::default(),
             wanted: Vec::new(),
-            fetched: Fetched::default(),
+            fetched: FetchedKeys::default(),
             rounds: 0,
         }
     }
@@ -101,7 +101,7 @@ impl Wakes {
             }
             Stage::Look => errand.stage = Stage::Read(self.life().shared.state.reader()),
             Stage::Read(reader) => {
-                let read = Fetched::read(&reader, &errand.wanted);
+                let read = FetchedKeys::read(&reader, &errand.wanted);
                 errand.fetched =
                     read.map_err(|error| violated(format!("a read failed: {error}")))?;
             }
@@ -129,8 +129,8 @@ impl Wakes {
         let submitted =
             shared.lock().submit(&errand.command, &errand.fetched, self.base.now, reply);
         match submitted {
-            Submitted::NoRoom(_) => Err(violated("no room for so little".into())),
-            Submitted::Missing(wanted, _) => {
+            Submission::NoRoom(_) => Err(violated("no room for so little".into())),
+            Submission::Missing(wanted, _) => {
                 self.base.tally.fetches += 1;
                 for it in wanted {
                     if errand.wanted.contains(&it) {
@@ -142,7 +142,7 @@ impl Wakes {
                 errand.stage = Stage::Look;
                 Ok(None)
             }
-            Submitted::Decided => {
+            Submission::Decided => {
                 self.note(&format!("decided {}", describe(&errand.command)));
                 match answer.try_recv() {
                     Ok(outcome) => Ok(Some(outcome)),
@@ -182,7 +182,7 @@ impl Wakes {
                 self.base.tally.obligations += u64::from(outcome.is_ok());
                 self.base.worker.told(outcome.is_ok(), self.base.now);
             }
-            Owner::Posts(lot) => self.answers_are_home(lot),
+            Owner::Posts(group) => self.answers_are_home(group),
             Owner::Agent(id) => self.agent_told(id, &errand.command, &outcome)?,
             Owner::Client | Owner::Nobody => {}
         }

@@ -28,7 +28,7 @@ impl Wakes {
         if self.base.faulty || self.base.full_once {
             self.die(Death::Power)?;
         }
-        self.life().keeper.watch_disk();
+        self.life().checkpointer.watch_disk();
         self.set_clock(self.base.latest + 1);
         for agent in &mut self.agents {
             agent.retired = true;
@@ -74,7 +74,7 @@ impl Wakes {
         let result = self.commit()?;
         self.survive(result)?;
         if self.base.random.one_in(8) {
-            let result = self.life_mut().keeper.apply();
+            let result = self.life_mut().checkpointer.apply();
             self.survive(result)?;
         }
         let asleep = self.base.worker.sleeps_until().is_some_and(|at| at > self.base.now);
@@ -119,13 +119,13 @@ impl Wakes {
     /// Workers look for work in every subscription that is pulled.
     fn claim_all(&mut self) -> bool {
         let mut names = Vec::new();
-        for (key, enrolled) in &self.seen.consumers {
+        for (key, record) in &self.seen.consumers {
             let subscription = self.seen.subscriptions.get(&key.subscription);
             if let Some(subscription) = subscription
-                && matches!(subscription.asked.target, Target::Pull(_))
-                && waits_to_be_claimed(enrolled)
+                && matches!(subscription.spec.target, Target::Pull(_))
+                && waits_to_be_claimed(record)
             {
-                names.push(subscription.asked.name.clone());
+                names.push(subscription.spec.name.clone());
             }
         }
         for name in &names {
@@ -138,23 +138,21 @@ impl Wakes {
 
     /// Every consumer rests, and has acknowledged every tail.
     fn all_is_told(&mut self) -> Checked {
-        for (key, enrolled) in &self.seen.consumers {
-            if !self.seen.is_current(key, enrolled) {
+        for (key, record) in &self.seen.consumers {
+            if !self.seen.is_current(key, record) {
                 continue;
             }
-            match enrolled.consumer.phase {
+            match record.consumer.phase {
                 Phase::Idle { wake_at: None } | Phase::Gone(_) => {}
-                _ => return Err(violated(format!("L1: {key:?} does not rest: {enrolled:?}"))),
+                _ => return Err(violated(format!("L1: {key:?} does not rest: {record:?}"))),
             }
         }
         for ((id, path), (_, tail)) in &self.history.must {
             let subscription = &self.seen.subscriptions[id];
-            if subscription.asked.dialect == Dialect::Leases {
-                let linked = self.seen.links.get(&(*id, path.clone()));
-                if linked.is_none_or(|it| it.acked < Some(*tail)) {
-                    return Err(violated(format!(
-                        "L1: {id:?} has {linked:?} of {path} at {tail:?}"
-                    )));
+            if subscription.spec.dialect == Dialect::Leases {
+                let link = self.seen.links.get(&(*id, path.clone()));
+                if link.is_none_or(|it| it.acked < Some(*tail)) {
+                    return Err(violated(format!("L1: {id:?} has {link:?} of {path} at {tail:?}")));
                 }
             }
         }
@@ -164,7 +162,7 @@ impl Wakes {
 
     fn unsubscribe_all(&mut self) -> Checked {
         for subscription in self.seen.subscriptions.values().cloned().collect::<Vec<_>>() {
-            let (dialect, name) = (subscription.asked.dialect, subscription.asked.name);
+            let (dialect, name) = (subscription.spec.dialect, subscription.spec.name);
             let tenant = self.tenant.clone();
             self.send(Owner::Client, Command::Unsubscribe { tenant, dialect, name });
         }
@@ -175,7 +173,13 @@ impl Wakes {
     fn nothing_of_subscriptions(&mut self) -> Checked {
         let seen = &self.seen;
         let timers = seen.due.iter().filter(|(_, due)| {
-            matches!(due, Due::Consumer(_) | Due::Unsubscribe(..) | Due::Tell(..) | Due::Crowd(..))
+            matches!(
+                due,
+                Due::Consumer(_)
+                    | Due::Unsubscribe(..)
+                    | Due::FanOutToFollowers(..)
+                    | Due::FanOutToSubscriptions(..)
+            )
         });
         let timers: Vec<&(Millis, Due)> = timers.collect();
         let left = seen.subscriptions.len()

@@ -7,7 +7,7 @@ use reveille_core::stream::StreamId;
 use reveille_core::subscription::SubscriptionId;
 use reveille_core::{Millis, Offset, StreamPath};
 use reveille_store::keys::ConsumerKey;
-use reveille_store::record::Enrolled;
+use reveille_store::record::ConsumerRecord;
 
 use super::snapshot::Snapshot;
 use crate::world::{Checked, violated};
@@ -54,28 +54,28 @@ impl History {
         if let Some(id) = after.subscriptions.keys().find(|id| self.deleted.contains(id)) {
             return Err(violated(format!("{id:?} was deleted and is back")));
         }
-        for (key, enrolled) in &after.consumers {
+        for (key, record) in &after.consumers {
             let earlier = before.consumers.get(key).and_then(|it| it.primary);
             let ended = earlier.and_then(|id| self.ended.get(&id));
-            if earlier != enrolled.primary && ended.is_some_and(|at| *at + token_ttl_ms <= now) {
+            if earlier != record.primary && ended.is_some_and(|at| *at + token_ttl_ms <= now) {
                 // It was forgotten and begun anew in one batch.
                 self.lives.remove(key);
             }
-            self.see(key, enrolled)?;
+            self.see(key, record)?;
             let head = key.path.as_ref().and_then(|path| after.streams.get(path));
-            if let Some(primary) = enrolled.primary
+            if let Some(primary) = record.primary
                 && head.is_none_or(|head| head.id != primary)
             {
                 // It may have begun and ended in one batch.
                 self.ended.entry(primary).or_insert(opened);
             }
             if let Some(earlier) = before.consumers.get(key) {
-                acks_only_grow(key, earlier, enrolled)?;
+                acks_only_grow(key, earlier, record)?;
             }
         }
-        for (key, enrolled) in &before.consumers {
+        for (key, record) in &before.consumers {
             if !after.consumers.contains_key(key) {
-                self.forgotten(after, key, enrolled, now, token_ttl_ms)?;
+                self.forgotten(after, key, record, now, token_ttl_ms)?;
             }
         }
         for (key, link) in &after.links {
@@ -91,15 +91,15 @@ impl History {
     }
 
     /// S1 and S2: epochs only grow, and each has one wake id.
-    fn see(&mut self, key: &ConsumerKey, enrolled: &Enrolled) -> Checked {
+    fn see(&mut self, key: &ConsumerKey, record: &ConsumerRecord) -> Checked {
         let seen = self.lives.entry(key.clone()).or_default();
-        let epoch = enrolled.consumer.epoch;
+        let epoch = record.consumer.epoch;
         if epoch < seen.epoch {
             let known = seen.epoch;
             return Err(violated(format!("S1: {key:?} fell back from {known} to {epoch}")));
         }
         seen.epoch = epoch;
-        let Some(wake_id) = enrolled.consumer.wake_id else {
+        let Some(wake_id) = record.consumer.wake_id else {
             return Ok(());
         };
         let known = *seen.wakes.entry(epoch).or_insert(wake_id);
@@ -144,26 +144,26 @@ impl History {
         &mut self,
         after: &Snapshot,
         key: &ConsumerKey,
-        enrolled: &Enrolled,
+        record: &ConsumerRecord,
         now: Millis,
         token_ttl_ms: u64,
     ) -> Checked {
         if !after.subscriptions.contains_key(&key.subscription) {
             return Ok(());
         }
-        let ended = enrolled.primary.and_then(|id| self.ended.get(&id).copied());
+        let ended = record.primary.and_then(|id| self.ended.get(&id).copied());
         match ended {
             Some(ended) if ended + token_ttl_ms <= now => {
                 self.lives.remove(key);
                 Ok(())
             }
             _ => Err(violated(format!(
-                "{key:?} was forgotten at {now:?}; its stream ended at {ended:?}: {enrolled:?}"
+                "{key:?} was forgotten at {now:?}; its stream ended at {ended:?}: {record:?}"
             ))),
         }
     }
 
-    /// Growth that a subscription witnessed from before to after is its business.
+    /// StreamGrowth that a subscription witnessed from before to after is its business.
     fn learn(&mut self, before: &Snapshot, after: &Snapshot) {
         self.must.retain(|(id, path), (stream, _)| {
             let alive = after.streams.get(path).is_some_and(|head| head.id == *stream);
@@ -176,7 +176,7 @@ impl History {
                 continue;
             }
             for (id, subscription) in &after.subscriptions {
-                let pattern = subscription.asked.pattern.as_ref();
+                let pattern = subscription.spec.pattern.as_ref();
                 if before.subscriptions.contains_key(id)
                     && pattern.is_some_and(|pattern| pattern.matches(path))
                 {
@@ -188,7 +188,7 @@ impl History {
 }
 
 /// S4, as far as records of the same incarnation show it.
-fn acks_only_grow(key: &ConsumerKey, earlier: &Enrolled, later: &Enrolled) -> Checked {
+fn acks_only_grow(key: &ConsumerKey, earlier: &ConsumerRecord, later: &ConsumerRecord) -> Checked {
     if earlier.primary != later.primary {
         return Ok(());
     }

@@ -8,7 +8,7 @@ use reveille_core::{Offset, StreamPath};
 use reveille_engine::command::callback::Report;
 use reveille_engine::command::lease::LeaseRequest;
 use reveille_engine::command::{Answer, Command};
-use reveille_engine::effect::Told;
+use reveille_engine::effect::WakeAttempt;
 use reveille_engine::partition::Outcome;
 use reveille_store::keys::ConsumerKey;
 
@@ -43,7 +43,7 @@ impl Wakes {
         let mut verdict = match command {
             Command::Report(report) => self.judge_report(report),
             Command::Lease { name, request, .. } => self.judge_lease(name, request),
-            Command::Ended(all) => {
+            Command::RecordWakeOutcomes(all) => {
                 let over = all.iter().all(|ended| self.is_over(&ended.told));
                 Verdict { silent: idle && over, ..Verdict::default() }
             }
@@ -75,17 +75,17 @@ impl Wakes {
         };
         // Answered means durable.
         let key = &report.consumer;
-        let Some(enrolled) = self.seen.consumers.get(key) else {
+        let Some(record) = self.seen.consumers.get(key) else {
             return Ok(());
         };
-        if enrolled.consumer.epoch < standing.epoch {
+        if record.consumer.epoch < standing.epoch {
             return Err(violated(format!("{key:?} was told of an epoch that is not durable")));
         }
-        if enrolled.primary != Some(StreamId(report.claims.stream)) {
+        if record.primary != Some(StreamId(report.claims.stream)) {
             return Ok(());
         }
         for (path, acked) in &standing.streams {
-            let link = enrolled.consumer.links.iter().find(|link| link.path == *path);
+            let link = record.consumer.links.iter().find(|link| link.path == *path);
             let before = errand.verdict.heads.get(path);
             let same = |link: &&Link| link.stream.as_ref() == before && before.is_some();
             if link.filter(same).is_some_and(|link| link.acked < *acked) {
@@ -98,23 +98,23 @@ impl Wakes {
     /// The stream at a path, if it is alive for whoever asks now.
     fn living(&self, path: &StreamPath) -> Option<&Head> {
         let head = self.seen.streams.get(path)?;
-        let expires_at = self.life().shared.touches.expires_at(head);
+        let expires_at = self.life().shared.access_times.expires_at(head);
         (!head.soft_deleted && self.base.now < expires_at).then_some(head)
     }
 
     /// Whether an answer comes after its wake, to a consumer whose streams are all there.
-    fn is_over(&self, told: &Told) -> bool {
+    fn is_over(&self, told: &WakeAttempt) -> bool {
         let alive = |path: &StreamPath, id: Option<StreamId>| {
             let head = self.seen.streams.get(path);
             let ended = head.is_some() && self.living(path).is_none();
             !ended && id.is_none_or(|id| head.is_some_and(|head| head.id == id))
         };
-        let enrolled = self.seen.consumers.get(&told.consumer);
+        let record = self.seen.consumers.get(&told.consumer);
         let path = told.consumer.path.as_ref();
-        enrolled.zip(path).is_some_and(|(enrolled, path)| {
-            let links = &enrolled.consumer.links;
-            told.epoch < enrolled.consumer.epoch
-                && alive(path, enrolled.primary)
+        record.zip(path).is_some_and(|(record, path)| {
+            let links = &record.consumer.links;
+            told.epoch < record.consumer.epoch
+                && alive(path, record.primary)
                 && links.iter().all(|link| alive(&link.path, link.stream))
         })
     }
@@ -124,8 +124,8 @@ impl Wakes {
         if self.history.deleted.contains(&key.subscription) {
             return must_refuse("S7");
         }
-        let enrolled = self.seen.consumers.get(key);
-        if enrolled.is_some_and(|it| report.epoch < it.consumer.epoch) {
+        let record = self.seen.consumers.get(key);
+        if record.is_some_and(|it| report.epoch < it.consumer.epoch) {
             return Verdict { exactly: Some(false), ..must_refuse("S6") };
         }
         let admitted = self.admits(report);
@@ -140,12 +140,12 @@ impl Wakes {
     fn admits(&self, report: &Report) -> bool {
         let key = &report.consumer;
         let claims = &report.claims;
-        let Some(enrolled) = self.seen.consumers.get(key) else {
+        let Some(record) = self.seen.consumers.get(key) else {
             return false;
         };
         let head = key.path.as_ref().and_then(|path| self.living(path));
         let incarnation = head.map(|head| head.id);
-        let consumer = &enrolled.consumer;
+        let consumer = &record.consumer;
         let wake = match (report.wake_id, consumer.wake_id) {
             (_, None) | (Some(Err(())), _) => false,
             (None, _) => true,
@@ -153,7 +153,7 @@ impl Wakes {
         };
         let entitled = self.seen.subscriptions.contains_key(&key.subscription)
             && incarnation.is_some()
-            && incarnation == enrolled.primary
+            && incarnation == record.primary
             && claims.stream == incarnation.map_or(0, |id| id.0)
             && self.base.now < claims.expires_at
             && report.epoch == consumer.epoch

@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use reveille_core::consumer::{Dialect, Link};
-use reveille_core::crowd::Crowd;
+use reveille_core::fan_out::FanOutCursor;
 use reveille_core::stream::{Head, StreamId};
 use reveille_core::subscription::{Subscription, SubscriptionId};
 use reveille_core::{Millis, Offset, StreamPath};
 use reveille_store::keys::{self, ConsumerKey, Due};
-use reveille_store::record::{self, Enrolled, Linked};
+use reveille_store::record::{self, ConsumerRecord, LinkRecord};
 use reveille_store::state::Reader;
 
-use crate::world::{Checked, Violated, violated};
+use crate::world::{Checked, Violation, violated};
 
 /// The durable state, decoded.
 #[derive(Debug, Clone, Default)]
@@ -21,18 +21,18 @@ pub(crate) struct Snapshot {
     pub(crate) raw: BTreeMap<Bytes, Bytes>,
     pub(crate) streams: BTreeMap<StreamPath, Head>,
     pub(crate) subscriptions: BTreeMap<SubscriptionId, Subscription>,
-    pub(crate) consumers: BTreeMap<ConsumerKey, Enrolled>,
-    pub(crate) links: BTreeMap<(SubscriptionId, StreamPath), Linked>,
+    pub(crate) consumers: BTreeMap<ConsumerKey, ConsumerRecord>,
+    pub(crate) links: BTreeMap<(SubscriptionId, StreamPath), LinkRecord>,
     /// Streams with a mark, with their consumer or by a key;
     pub(crate) backlog: BTreeSet<(SubscriptionId, StreamPath)>,
     /// and those by a key.
     pub(crate) marks: BTreeSet<(SubscriptionId, StreamPath)>,
     pub(crate) followers: BTreeSet<(StreamPath, ConsumerKey)>,
-    pub(crate) crowds: BTreeMap<StreamId, Crowd>,
+    pub(crate) crowds: BTreeMap<StreamId, FanOutCursor>,
     pub(crate) due: Vec<(Millis, Due)>,
 }
 
-fn failed(error: impl std::fmt::Display) -> Violated {
+fn failed(error: impl std::fmt::Display) -> Violation {
     violated(format!("the state cannot be read: {error}"))
 }
 
@@ -70,15 +70,15 @@ impl Snapshot {
             Some(0x07) => {
                 let consumer =
                     keys::parse_consumer(key).ok_or_else(|| failed("a consumer's key"))?;
-                let enrolled = record::decode_consumer(value).map_err(failed)?;
-                for path in enrolled.marked.iter().flatten() {
+                let record = record::decode_consumer(value).map_err(failed)?;
+                for path in record.marked.iter().flatten() {
                     self.backlog.insert((consumer.subscription, path.clone()));
                 }
-                self.consumers.insert(consumer, enrolled);
+                self.consumers.insert(consumer, record);
             }
             Some(0x08) => {
-                let linked = record::decode_link(value).map_err(failed)?;
-                self.links.insert((id, path()?), linked);
+                let link = record::decode_link(value).map_err(failed)?;
+                self.links.insert((id, path()?), link);
             }
             Some(0x09) => {
                 self.backlog.insert((id, path()?));
@@ -89,8 +89,8 @@ impl Snapshot {
                 self.followers.insert(follower);
             }
             Some(0x0c) => {
-                let crowd = record::decode_crowd(value).map_err(failed)?;
-                self.crowds.insert(StreamId(id.0), crowd);
+                let fan_out = record::decode_fan_out_cursor(value).map_err(failed)?;
+                self.crowds.insert(StreamId(id.0), fan_out);
             }
             _ => {}
         }
@@ -114,16 +114,16 @@ impl Snapshot {
     }
 
     /// Whether the consumer still is one: its subscription and its stream are there.
-    pub(crate) fn is_current(&self, key: &ConsumerKey, enrolled: &Enrolled) -> bool {
+    pub(crate) fn is_current(&self, key: &ConsumerKey, record: &ConsumerRecord) -> bool {
         let subscribed = self.subscriptions.contains_key(&key.subscription);
         let primary = key.path.as_ref().map(|path| self.streams.get(path).map(|head| head.id));
-        subscribed && primary.is_none_or(|id| id.is_some() && id == enrolled.primary)
+        subscribed && primary.is_none_or(|id| id.is_some() && id == record.primary)
     }
 
     /// Whether a crowd has still to tell the subscription that the stream grew.
     pub(crate) fn awaits(&self, id: SubscriptionId, path: &StreamPath) -> bool {
         let head = self.streams.get(path);
-        let matches = self.subscriptions.get(&id).and_then(|it| it.asked.pattern.as_ref());
+        let matches = self.subscriptions.get(&id).and_then(|it| it.spec.pattern.as_ref());
         matches.is_some_and(|pattern| pattern.matches(path))
             && head.is_some_and(|head| self.crowds.get(&head.id).is_some_and(|it| it.awaits(id)))
     }
@@ -131,7 +131,7 @@ impl Snapshot {
     /// Whether those who follow the stream by name are still being told, this one among them.
     pub(crate) fn will_be_told(&self, key: &ConsumerKey, path: &StreamPath) -> bool {
         self.due.iter().any(|(_, due)| match due {
-            Due::Tell(tenant, of, id, from) => {
+            Due::FanOutToFollowers(tenant, of, id, from) => {
                 let same = of == path && self.streams.get(path).is_some_and(|it| it.id == *id);
                 same && *from <= keys::follower(tenant, path, key)
             }
@@ -141,17 +141,17 @@ impl Snapshot {
 
     /// A subscription by its name.
     pub(crate) fn named(&self, dialect: Dialect, name: &str) -> Option<&Subscription> {
-        let same = |it: &&Subscription| it.asked.dialect == dialect && *it.asked.name == *name;
+        let same = |it: &&Subscription| it.spec.dialect == dialect && *it.spec.name == *name;
         self.subscriptions.values().find(same)
     }
 
     /// Whether a lease subscription has work, as its marks say.
     pub(crate) fn has_backlog(&self, id: SubscriptionId) -> bool {
         self.backlog.iter().filter(|(of, _)| *of == id).any(|(_, path)| {
-            let linked = self.links.get(&(id, path.clone()));
+            let link = self.links.get(&(id, path.clone()));
             let head = self.streams.get(path);
-            linked.zip(head).is_some_and(|(linked, head)| {
-                linked.stream == Some(head.id) && Some(head.tail) > linked.acked
+            link.zip(head).is_some_and(|(link, head)| {
+                link.stream == Some(head.id) && Some(head.tail) > link.acked
             })
         })
     }

@@ -7,7 +7,7 @@ use reveille_core::consumer::{Dialect, SyncDone};
 use reveille_core::pattern::Pattern;
 use reveille_core::stream::create::Create;
 use reveille_core::stream::{Body, Expiry};
-use reveille_core::subscription::{Asked, Economy, Target};
+use reveille_core::subscription::{Coalescing, SubscriptionSpec, Target};
 use reveille_core::{ContentType, StreamPath};
 use reveille_engine::command::Command;
 use reveille_engine::command::lease::LeaseRequest;
@@ -122,13 +122,13 @@ impl Wakes {
             if named { vec![self.base.random.pick(&self.paths).clone()] } else { Vec::new() };
         let pattern = (!named || self.base.random.one_in(2))
             .then(|| Pattern::parse(self.base.random.pick::<&str>(&PATTERNS)).expect("a pattern"));
-        let economy = Economy {
+        let coalescing = Coalescing {
             min_interval_ms: *self.base.random.pick(&[0, 0, 0, 3_000]),
             max_delay_ms: *self.base.random.pick(&[None, None, None, Some(2_000)]),
             wake_if: None,
             sync_done: *self.base.random.pick(&[SyncDone::Tail, SyncDone::Snapshot]),
         };
-        let asked = Asked {
+        let spec = SubscriptionSpec {
             dialect,
             name,
             pattern,
@@ -136,10 +136,10 @@ impl Wakes {
             target,
             description: None,
             lease_ms: self.base.random.one_in(2).then_some(5_000),
-            economy,
+            coalescing,
             base_url: None,
         };
-        let command = Command::Subscribe { tenant: self.tenant.clone(), asked, secret: None };
+        let command = Command::Subscribe { tenant: self.tenant.clone(), spec, secret: None };
         self.send(Owner::Client, command);
     }
 }

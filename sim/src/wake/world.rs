@@ -108,7 +108,7 @@ impl Server for Wakes {
             fan_out: self.fan_out,
         };
         let life = Life::again(&mut self.base, settings)?;
-        due::take_up(&life.shared, self.base.now);
+        due::recover(&life.shared, self.base.now);
         Ok(life)
     }
 

@@ -1,7 +1,7 @@
 //! What the answer to a webhook means for the consumer that it woke.
 
 use super::{
-    Announced, Answer, Consumer, Dialect, Given, Gone, Phase, Stage, Step, SyncDone, WakeBy,
+    AnnouncedOffset, Answer, Consumer, Dialect, Given, Gone, Phase, Stage, Step, SyncDone, WakeBy,
 };
 
 impl Step {
@@ -69,13 +69,14 @@ impl Step {
 }
 
 impl Consumer {
-    fn acknowledge_all(&mut self, given: &Given<'_>, announced: &[Announced]) {
+    fn acknowledge_all(&mut self, given: &Given<'_>, announced: &[AnnouncedOffset]) {
         for link in &mut self.links {
             let tail = (given.tail)(link);
             let to = match given.policy.sync_done {
                 SyncDone::Tail => tail,
                 SyncDone::Snapshot => {
-                    let same = |it: &&Announced| it.path == link.path && it.stream == link.stream;
+                    let same =
+                        |it: &&AnnouncedOffset| it.path == link.path && it.stream == link.stream;
                     announced.iter().find(same).map(|it| it.tail).min(tail)
                 }
             };

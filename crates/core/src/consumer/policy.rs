@@ -61,7 +61,6 @@ impl Schedule {
 /// The rules that one consumer follows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    /// Whose rules.
     pub dialect: Dialect,
     /// How it is woken.
     pub wake_by: WakeBy,

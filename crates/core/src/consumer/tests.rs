@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use super::*;
 
-fn announced(tail: u64) -> Announced {
-    Announced { path: path("/a"), stream: Some(StreamId(1)), tail: Offset::new(tail) }
+fn announced(tail: u64) -> AnnouncedOffset {
+    AnnouncedOffset { path: path("/a"), stream: Some(StreamId(1)), tail: Offset::new(tail) }
 }
 
 fn path(text: &str) -> StreamPath {

@@ -18,9 +18,7 @@ pub struct HookId(pub u64);
 /// A hook as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hook {
-    /// Its number.
     pub id: HookId,
-    /// Whose.
     pub tenant: Tenant,
     /// The name that the world knows it by.
     pub name: Arc<str>,
@@ -33,7 +31,7 @@ pub struct Hook {
     /// Events from before its time that it is still to get.
     pub backfill: Option<Backfill>,
     /// What its owner wishes.
-    pub wish: Wish,
+    pub spec: HookSpec,
 }
 
 /// From one event to before another.
@@ -54,17 +52,15 @@ pub struct Backfill {
 
 /// What a hook's owner wishes, in the words of a face.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wish {
+pub enum HookSpec {
     /// Events whose type matches, to a worker.
-    Events(EventWish),
+    Events(EventHookSpec),
 }
 
 /// Events whose type matches, to a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EventWish {
-    /// Which.
+pub struct EventHookSpec {
     pub pattern: EventPattern,
-    /// To which worker.
     pub worker: WorkerId,
     /// By which binding, if there is one of that name.
     pub binding: Option<Arc<str>>,
@@ -82,10 +78,8 @@ pub struct EventWish {
 
 /// What may be changed about a hook.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Edit {
-    /// How often.
+pub struct HookUpdate {
     pub max_retries: Option<u32>,
-    /// How long.
     pub timeout_ms: Option<u64>,
     /// What is called.
     pub method: Option<RpcMethod>,
@@ -136,52 +130,52 @@ impl Hook {
 
     /// Whether events of this type are for it.
     pub fn wants(&self, kind: &EventType) -> bool {
-        let Wish::Events(wish) = &self.wish;
-        wish.pattern.matches(kind)
+        let HookSpec::Events(spec) = &self.spec;
+        spec.pattern.matches(kind)
     }
 
     /// The rules that its deliveries follow.
     pub fn policy(&self, retry_scale_milli: u64) -> Policy {
-        let Wish::Events(wish) = &self.wish;
+        let HookSpec::Events(spec) = &self.spec;
         Policy {
-            timeout_ms: wish.timeout_ms,
-            attempts: wish.max_retries.max(1),
+            timeout_ms: spec.timeout_ms,
+            attempts: spec.max_retries.max(1),
             backoff: Backoff { base_ms: 1_000, cap_ms: 300_000, jitter_ms: 1_000 },
             retry_scale_milli,
             refused: StatusSet::Empty,
             ends: None,
-            order: if wish.ordered { Order::Lanes } else { Order::None },
+            order: if spec.ordered { Order::Lanes } else { Order::None },
         }
     }
 
     /// The lane of a delivery, where deliveries are in order.
     pub fn lane(&self) -> Option<u64> {
-        let Wish::Events(wish) = &self.wish;
-        wish.ordered.then_some(0)
+        let HookSpec::Events(spec) = &self.spec;
+        spec.ordered.then_some(0)
     }
 
     /// The hook with some of its settings changed.
-    pub fn edited(&self, edit: &Edit, now: Millis) -> Hook {
+    pub fn edited(&self, edit: &HookUpdate, now: Millis) -> Hook {
         let mut hook = Hook { updated_at: now, ..self.clone() };
-        let Wish::Events(wish) = &mut hook.wish;
+        let HookSpec::Events(spec) = &mut hook.spec;
         if let Some(max_retries) = edit.max_retries {
-            wish.max_retries = max_retries;
+            spec.max_retries = max_retries;
         }
         if let Some(timeout_ms) = edit.timeout_ms {
-            wish.timeout_ms = timeout_ms;
+            spec.timeout_ms = timeout_ms;
         }
         if let Some(method) = &edit.method {
-            wish.method = method.clone();
+            spec.method = method.clone();
         }
         hook
     }
 }
 
-impl Wish {
+impl HookSpec {
     /// What tells it from all others of its tenant.
     pub fn identity(&self) -> Identity {
-        let Wish::Events(wish) = self;
-        (wish.worker.clone(), wish.pattern.clone(), wish.method.clone())
+        let HookSpec::Events(spec) = self;
+        (spec.worker.clone(), spec.pattern.clone(), spec.method.clone())
     }
 }
 
@@ -216,7 +210,7 @@ impl Delivery {
 /// The deliveries of a hook, counted. Whatever began stands somewhere:
 /// `begun = pending + failed + delivered + died + dropped`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Tally {
+pub struct DeliveryCounts {
     /// Deliveries that began, ever.
     pub begun: u64,
     /// Never tried to an end, now.
@@ -239,7 +233,7 @@ pub struct Tally {
     pub logs: u64,
 }
 
-impl Tally {
+impl DeliveryCounts {
     /// Counts a delivery that has become another, begun (`None` before) or been forgotten (`None`
     /// after).
     pub fn moved(&mut self, before: Option<&Delivery>, after: Option<&Delivery>) {

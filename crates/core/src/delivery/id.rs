@@ -19,7 +19,6 @@ pub struct DeliveryNo {
 /// A delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeliveryId {
-    /// To whom.
     pub hook: HookId,
     /// Of what.
     pub no: DeliveryNo,

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::hook::{Standing, Tally};
+use super::hook::{DeliveryCounts, Standing};
 use super::*;
 
 fn policy(attempts: u32) -> Policy {
@@ -24,13 +24,13 @@ fn given(policy: &Policy, now: u64) -> Given<'_> {
 fn failed(number: u32, now: u64) -> Input {
     let error = Some(Arc::from("answered 500"));
     let (at, status) = (Millis(now), Some(500));
-    let attempt = Attempt { number, at, took_ms: 1, status, error, response: None };
+    let attempt = AttemptRecord { number, at, took_ms: 1, status, error, response: None };
     Input::Answered { attempt, verdict: Verdict::Failed }
 }
 
 fn accepted(number: u32) -> Input {
     let (at, status) = (Millis(0), Some(204));
-    let attempt = Attempt { number, at, took_ms: 1, status, error: None, response: None };
+    let attempt = AttemptRecord { number, at, took_ms: 1, status, error: None, response: None };
     Input::Answered { attempt, verdict: Verdict::Delivered }
 }
 
@@ -172,10 +172,10 @@ proptest! {
         first in any::<bool>(),
     ) {
         let policy = policy(attempts);
-        let mut tally = Tally::default();
+        let mut counts = DeliveryCounts::default();
         let mut now = 0;
         let mut delivery = Delivery::begin(&given(&policy, now), first).delivery;
-        tally.moved(None, Some(&delivery));
+        counts.moved(None, Some(&delivery));
         for (input, active, passed) in inputs {
             now += passed;
             let given = Given { active, ..given(&policy, now) };
@@ -197,17 +197,17 @@ proptest! {
             // Whoever is not at the end waits for a time, for its turn, or for its hook.
             let waits = matches!(next.phase, Phase::Queued | Phase::Held);
             prop_assert!(next.ended_at().is_some() || waits || next.deadline().is_some());
-            tally.moved(Some(&delivery), Some(next));
-            prop_assert!(tally.adds_up());
-            prop_assert_eq!((tally.begun, tally.kept), (1, 1));
-            prop_assert_eq!(tally.logs, next.attempts.len() as u64);
-            prop_assert_eq!(tally.attempts, tally.logs);
+            counts.moved(Some(&delivery), Some(next));
+            prop_assert!(counts.adds_up());
+            prop_assert_eq!((counts.begun, counts.kept), (1, 1));
+            prop_assert_eq!(counts.logs, next.attempts.len() as u64);
+            prop_assert_eq!(counts.attempts, counts.logs);
             delivery = step.delivery;
         }
         if delivery.ended_at().is_some() {
-            let ended = tally;
-            tally.moved(Some(&delivery), None);
-            prop_assert_eq!(tally, Tally { kept: 0, logs: 0, ..ended });
+            let ended = counts;
+            counts.moved(Some(&delivery), None);
+            prop_assert_eq!(counts, DeliveryCounts { kept: 0, logs: 0, ..ended });
         }
     }
 

@@ -32,7 +32,6 @@ const NAME_SHOWN_CHARS: usize = 64;
 /// An event as a client sent it, judged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawEvent {
-    /// Its type.
     pub kind: EventType,
     /// The client's own id, if it is one that can be kept.
     pub id: Option<Arc<str>>,
@@ -49,7 +48,6 @@ pub struct Event {
     pub id: Arc<str>,
     /// Whether the id is the client's.
     pub named: bool,
-    /// Its type.
     pub kind: EventType,
     /// The JSON text that workers get.
     pub envelope: Bytes,

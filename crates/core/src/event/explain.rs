@@ -12,11 +12,9 @@ pub enum Mismatch {
     Segment {
         /// Which segment of the pattern.
         pattern_segment: usize,
-        /// Its text.
         wanted: String,
         /// Which segment of the type.
         type_segment: usize,
-        /// Its text.
         found: String,
     },
     /// After a `**`, no segment of the type is what comes next in the pattern.
@@ -24,7 +22,6 @@ pub enum Mismatch {
     Nowhere {
         /// Which segment of the pattern.
         pattern_segment: usize,
-        /// Its text.
         wanted: String,
         /// The first segment of the type that was tried.
         from: usize,
@@ -34,7 +31,6 @@ pub enum Mismatch {
     TypeEnds {
         /// Which segment of the pattern.
         pattern_segment: usize,
-        /// Its text.
         wanted: String,
     },
     /// The pattern has no more segments, the type has.
@@ -42,7 +38,6 @@ pub enum Mismatch {
     PatternEnds {
         /// Which segment of the type.
         type_segment: usize,
-        /// Its text.
         found: String,
     },
 }

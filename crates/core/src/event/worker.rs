@@ -34,7 +34,6 @@ impl WorkerId {
         }
     }
 
-    /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -70,7 +69,6 @@ impl RpcMethod {
         }
     }
 
-    /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -28,7 +28,7 @@ pub struct Append {
 
 /// What an accepted append does.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Accepted {
+pub enum AppendResult {
     /// The head and the producer become these; the bytes, if any, follow the old tail.
     Appended {
         /// The new head.
@@ -47,7 +47,7 @@ pub enum Accepted {
 
 /// What the caller is told of an accepted append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Receipt {
+pub struct AppendReceipt {
     /// The tail after it.
     pub tail: Offset,
     /// Whether the stream is closed after it.
@@ -64,7 +64,7 @@ pub fn append(
     known: Option<ProducerState>,
     request: &Append,
     now: Millis,
-) -> Result<Accepted, Rejected> {
+) -> Result<AppendResult, Rejected> {
     if head.soft_deleted {
         return Err(Rejected::Gone);
     }
@@ -81,7 +81,7 @@ pub fn append(
     if let Some(tag) = &request.producer {
         match tag.judge(known)? {
             Verdict::Duplicate(state) => {
-                return Ok(Accepted::Duplicate { producer: Some(state) });
+                return Ok(AppendResult::Duplicate { producer: Some(state) });
             }
             Verdict::Next(state) => producer = Some(state),
         }
@@ -104,11 +104,15 @@ pub fn append(
         next.closed = Some(Closed { by: request.producer.clone() });
     }
     next.touched_at = head.touched_at.max(now);
-    Ok(Accepted::Appended { head: Box::new(next), data, producer })
+    Ok(AppendResult::Appended { head: Box::new(next), data, producer })
 }
 
 /// A closed stream accepts only the repetition of what closed it.
-fn append_to_closed(head: &Head, closed: &Closed, request: &Append) -> Result<Accepted, Rejected> {
+fn append_to_closed(
+    head: &Head,
+    closed: &Closed,
+    request: &Append,
+) -> Result<AppendResult, Rejected> {
     let repeated = match &request.producer {
         Some(tag) => closed.by.as_ref() == Some(tag),
         None => request.body.is_empty() && request.close,
@@ -118,7 +122,7 @@ fn append_to_closed(head: &Head, closed: &Closed, request: &Append) -> Result<Ac
     }
     let producer =
         request.producer.as_ref().map(|tag| ProducerState { epoch: tag.epoch, seq: tag.seq });
-    Ok(Accepted::Duplicate { producer })
+    Ok(AppendResult::Duplicate { producer })
 }
 
 fn check_stream_seq(head: &Head, seq: &Arc<str>) -> Result<(), Rejected> {
@@ -155,8 +159,8 @@ mod tests {
 
     fn apply(head: &Head, request: &Append) -> Head {
         match append(head, None, request, Millis(5)).unwrap() {
-            Accepted::Appended { head, .. } => *head,
-            Accepted::Duplicate { .. } => panic!("a duplicate"),
+            AppendResult::Appended { head, .. } => *head,
+            AppendResult::Duplicate { .. } => panic!("a duplicate"),
         }
     }
 
@@ -194,7 +198,7 @@ mod tests {
         let head = apply(&head, &request);
         let state = ProducerState { epoch: 0, seq: 0 };
         let again = append(&head, Some(state), &request, Millis(0));
-        assert_eq!(again, Ok(Accepted::Duplicate { producer: Some(state) }));
+        assert_eq!(again, Ok(AppendResult::Duplicate { producer: Some(state) }));
     }
 
     #[test]
@@ -204,11 +208,11 @@ mod tests {
         let refused = Err(Rejected::Closed { tail: Offset::new(3) });
         let known = Some(ProducerState { epoch: 0, seq: 0 });
         let repeated = append(&head, known, &closing, Millis(0));
-        assert_eq!(repeated, Ok(Accepted::Duplicate { producer: known }));
+        assert_eq!(repeated, Ok(AppendResult::Duplicate { producer: known }));
         assert_eq!(append(&head, known, &close(by(text("x"), 0, 1)), Millis(0)), refused);
         assert_eq!(append(&head, known, &text("x"), Millis(0)), refused);
         let close_only = append(&head, None, &close(Append::default()), Millis(0));
-        assert_eq!(close_only, Ok(Accepted::Duplicate { producer: None }));
+        assert_eq!(close_only, Ok(AppendResult::Duplicate { producer: None }));
     }
 
     #[test]

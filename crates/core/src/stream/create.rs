@@ -40,7 +40,6 @@ pub struct ForkRequest {
 /// The source of a fork, as it is now.
 #[derive(Debug, Clone)]
 pub struct Source<'a> {
-    /// Its head.
     pub head: &'a Head,
     /// The append that starts where the fork leaves the source.
     pub anchor: Anchor,
@@ -64,7 +63,6 @@ pub enum Creation {
     Exists,
     /// It is new.
     New {
-        /// Its head.
         head: Box<Head>,
         /// The stored form of its first appends, in order.
         data: Vec<Bytes>,
@@ -83,12 +81,10 @@ pub fn matches(existing: &Head, request: &Create) -> Result<Creation, Rejected> 
     };
     let same_fork = match (&request.fork, &existing.fork) {
         (None, None) => true,
-        (Some(asked), Some(fork)) => {
-            asked.source == fork.source
-                && (asked.at.is_none()
-                    || asked.at == fork.requested_at
-                    || asked.at == Some(fork.at))
-                && asked.sub_offset == fork.sub_offset
+        (Some(spec), Some(fork)) => {
+            spec.source == fork.source
+                && (spec.at.is_none() || spec.at == fork.requested_at || spec.at == Some(fork.at))
+                && spec.sub_offset == fork.sub_offset
         }
         (Some(_), None) | (None, Some(_)) => false,
     };
@@ -136,10 +132,10 @@ pub fn create(
         forks: 0,
         soft_deleted: false,
         followed: false,
-        crowded: false,
+        has_fan_out: false,
     };
-    if let (Some(asked), Some(source)) = (&request.fork, source) {
-        let prefix = fork_from(&mut head, request, asked, source)?;
+    if let (Some(spec), Some(source)) = (&request.fork, source) {
+        let prefix = fork_from(&mut head, request, spec, source)?;
         data.extend(prefix);
     }
     if !request.body.is_empty() {
@@ -159,7 +155,7 @@ pub fn create(
 fn fork_from(
     head: &mut Head,
     request: &Create,
-    asked: &ForkRequest,
+    spec: &ForkRequest,
     source: &Source<'_>,
 ) -> Result<Option<Bytes>, Rejected> {
     let from = source.head;
@@ -171,7 +167,7 @@ fn fork_from(
     {
         return Err(Rejected::ContentType { expected: from.content_type.clone() });
     }
-    let at = asked.at.unwrap_or(from.tail);
+    let at = spec.at.unwrap_or(from.tail);
     if at < from.first || at > from.tail || source.anchor == Anchor::Nowhere {
         return Err(Rejected::ForkOffset { tail: from.tail });
     }
@@ -187,22 +183,22 @@ fn fork_from(
     }
     head.first = from.first;
     head.fork = Some(Fork {
-        source: asked.source.clone(),
+        source: spec.source.clone(),
         source_id: from.id,
         at,
-        requested_at: asked.at,
-        sub_offset: asked.sub_offset,
+        requested_at: spec.at,
+        sub_offset: spec.sub_offset,
         depth,
     });
-    if asked.sub_offset == 0 {
+    if spec.sub_offset == 0 {
         return Ok(None);
     }
     let Anchor::Append(append) = &source.anchor else {
         return Err(Rejected::ForkSubOffset);
     };
     let wanted = match from.content_type.framing() {
-        Framing::Json => json::prefix_len(append, asked.sub_offset),
-        Framing::Text | Framing::Binary => Some(asked.sub_offset),
+        Framing::Json => json::prefix_len(append, spec.sub_offset),
+        Framing::Text | Framing::Binary => Some(spec.sub_offset),
     };
     let len = wanted.and_then(|len| usize::try_from(len).ok()).ok_or(Rejected::ForkSubOffset)?;
     if len > append.len() {
@@ -296,18 +292,18 @@ pub(crate) mod tests {
     fn impossible_forks_are_refused() {
         let mut head = source_with("text/plain", 9);
         let beyond = Rejected::ForkOffset { tail: Offset::new(9) };
-        let asked = fork(&head, &fork_request(Some(10), 0), Anchor::Tail);
-        assert_eq!(asked.unwrap_err(), beyond);
-        let asked = fork(&head, &fork_request(Some(3), 0), Anchor::Nowhere);
-        assert_eq!(asked.unwrap_err(), beyond);
+        let spec = fork(&head, &fork_request(Some(10), 0), Anchor::Tail);
+        assert_eq!(spec.unwrap_err(), beyond);
+        let spec = fork(&head, &fork_request(Some(3), 0), Anchor::Nowhere);
+        assert_eq!(spec.unwrap_err(), beyond);
         let mut other = fork_request(None, 0);
         other.content_type = ContentType::parse("application/json");
-        let asked = fork(&head, &other, Anchor::Tail);
+        let spec = fork(&head, &other, Anchor::Tail);
         let expected = Rejected::ContentType { expected: head.content_type.clone() };
-        assert_eq!(asked.unwrap_err(), expected);
+        assert_eq!(spec.unwrap_err(), expected);
         head.soft_deleted = true;
-        let asked = fork(&head, &fork_request(None, 0), Anchor::Tail);
-        assert_eq!(asked.unwrap_err(), Rejected::SourceGone);
+        let spec = fork(&head, &fork_request(None, 0), Anchor::Tail);
+        assert_eq!(spec.unwrap_err(), Rejected::SourceGone);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The ground that a consumer stands on in these tests: what its steps are given, and who steps.
 
 use reveille_core::consumer::{
-    Announced, Consumer, Given, Input, Link, Policy, Rejected, Step, WakeId,
+    AnnouncedOffset, Consumer, Given, Input, Link, Policy, Rejected, Step, WakeId,
 };
 use reveille_core::{Millis, Offset, StreamPath};
 
@@ -54,10 +54,10 @@ impl Ground<'_> {
     }
 
     /// What an attempt that is made now announces.
-    pub(crate) fn announced(&self, consumer: &Consumer) -> Vec<Announced> {
+    pub(crate) fn announced(&self, consumer: &Consumer) -> Vec<AnnouncedOffset> {
         let announced = |link: &Link| {
             let (path, stream) = (link.path.clone(), link.stream);
-            Some(Announced { tail: self.tail(&path)?, path, stream })
+            Some(AnnouncedOffset { tail: self.tail(&path)?, path, stream })
         };
         consumer.links.iter().filter_map(announced).collect()
     }

@@ -5,8 +5,8 @@
 
 use reveille_core::Millis;
 use reveille_core::consumer::{
-    Announced, Answer, Callback, Consumer, Dialect, Effect, Gone, Input, Phase, Policy, Rejected,
-    Stage, Step, SyncDone, WakeBy,
+    AnnouncedOffset, Answer, Callback, Consumer, Dialect, Effect, Gone, Input, Phase, Policy,
+    Rejected, Stage, Step, SyncDone, WakeBy,
 };
 
 use crate::ground::Ground;
@@ -234,7 +234,7 @@ impl Law<'_> {
         for link in self.after.links.iter().filter(|_| snapshot) {
             let old = self.before.links.iter().find(|old| old.path == link.path);
             let moved = old.is_none_or(|old| old.acked != link.acked);
-            let same = |it: &Announced| it.path == link.path && it.stream == link.stream;
+            let same = |it: &AnnouncedOffset| it.path == link.path && it.stream == link.stream;
             let named = announced.iter().any(|it| same(it) && Some(it.tail) >= link.acked);
             ensure(!moved || named, "a snapshot acknowledges what was announced, and no more")?;
         }

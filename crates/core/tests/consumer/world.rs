@@ -10,8 +10,8 @@
 //! step all moments in the state are set back to where they began, so that the world is finite.
 
 use reveille_core::consumer::{
-    Ack, Announced, Answer, Callback, Consumer, Gone, Input, Link, Phase, Policy, Rejected, Stage,
-    Step, SyncDone, WakeBy, WakeId,
+    Ack, AnnouncedOffset, Answer, Callback, Consumer, Gone, Input, Link, Phase, Policy, Rejected,
+    Stage, Step, SyncDone, WakeBy, WakeId,
 };
 use reveille_core::stream::StreamId;
 use reveille_core::{Millis, Offset, StreamPath};
@@ -44,7 +44,7 @@ pub(crate) struct Rules {
 pub(crate) struct Attempt {
     epoch: u64,
     attempt: u32,
-    announced: Vec<Announced>,
+    announced: Vec<AnnouncedOffset>,
 }
 
 /// A consumer with what surrounds it.

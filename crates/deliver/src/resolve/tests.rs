@@ -11,7 +11,7 @@ struct Counting {
 }
 
 impl Resolve for Counting {
-    fn resolve(&self, host: &str, port: u16) -> Resolving {
+    fn resolve(&self, host: &str, port: u16) -> ResolveFuture {
         let asked = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
         let gone = host.starts_with("gone");
         Box::pin(async move {

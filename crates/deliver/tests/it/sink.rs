@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use reveille_deliver::client::HttpCourier;
-use reveille_deliver::courier::{Answer, Courier, Posting, Request, SendError};
+use reveille_deliver::courier::{Answer, Courier, Request, ResponseFuture, SendError};
 use reveille_deliver::destination::{Destination, Rules};
-use reveille_deliver::resolve::{Resolve, Resolving};
+use reveille_deliver::resolve::{Resolve, ResolveFuture};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -131,7 +131,7 @@ impl<F: Fn(&str, usize) -> Vec<SocketAddr>> Scripted<F> {
 }
 
 impl<F: Fn(&str, usize) -> Vec<SocketAddr> + Send + Sync + 'static> Resolve for Scripted<F> {
-    fn resolve(&self, host: &str, _port: u16) -> Resolving {
+    fn resolve(&self, host: &str, _port: u16) -> ResolveFuture {
         let number = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
         let found = (self.answers)(host, number);
         Box::pin(std::future::ready(Ok(found)))
@@ -142,7 +142,7 @@ impl<F: Fn(&str, usize) -> Vec<SocketAddr> + Send + Sync + 'static> Resolve for 
 pub(crate) struct Everything(pub(crate) IpAddr);
 
 impl Resolve for Everything {
-    fn resolve(&self, _host: &str, port: u16) -> Resolving {
+    fn resolve(&self, _host: &str, port: u16) -> ResolveFuture {
         Box::pin(std::future::ready(Ok(vec![SocketAddr::new(self.0, port)])))
     }
 }
@@ -176,7 +176,7 @@ impl Caller {
     }
 
     /// Begins to send a small body to a URL that would be allowed if this machine is.
-    pub(crate) fn begin(&self, url: &str) -> Posting {
+    pub(crate) fn begin(&self, url: &str) -> ResponseFuture {
         let destination = Destination::parse(url, &local_rules()).unwrap();
         let body = Bytes::from_static(b"hello");
         self.courier.post(Request { destination, headers: Vec::new(), body })

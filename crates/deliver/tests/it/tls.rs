@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, KeyUsagePurpose};
-use reveille_deliver::client::{BadRoot, HttpCourier};
+use reveille_deliver::client::{HttpCourier, RootCertificateError};
 use reveille_deliver::courier::SendError;
 use rustls::ServerConfig;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -167,7 +167,7 @@ async fn a_server_without_tls_is_a_failed_handshake() {
 fn a_root_that_is_none_is_refused() {
     let resolver = Arc::new(Everything([127, 0, 0, 1].into()));
     let made = HttpCourier::with_root(local_rules(), resolver, Arc::new(|| 0), b"no certificate");
-    assert_eq!(made.err(), Some(BadRoot));
+    assert_eq!(made.err(), Some(RootCertificateError));
 }
 
 /// With two providers in one process, rustls panics when it is asked to choose.

@@ -1,13 +1,13 @@
 //! Appending to a stream.
 
 use reveille_core::stream::Rejected;
-use reveille_core::stream::append::{Accepted, Append, Receipt, append};
+use reveille_core::stream::append::{Append, AppendReceipt, AppendResult, append};
 use reveille_core::{StreamPath, Tenant};
 use reveille_store::keys::ConsumerKey;
 
 use super::{Answer, Decided, consumer};
 use crate::effect::Effect;
-use crate::txn::{Missing, Txn};
+use crate::txn::{ReadError, Txn};
 
 pub(super) fn decide(
     txn: &mut Txn<'_>,
@@ -26,7 +26,7 @@ pub(super) fn grow(
     path: &StreamPath,
     request: &Append,
     but: Option<&ConsumerKey>,
-) -> Result<Result<Receipt, Rejected>, Missing> {
+) -> Result<Result<AppendReceipt, Rejected>, ReadError> {
     write(txn, tenant, path, request, Some(but))
 }
 
@@ -36,7 +36,7 @@ pub(super) fn grow_silently(
     tenant: &Tenant,
     path: &StreamPath,
     request: &Append,
-) -> Result<Result<Receipt, Rejected>, Missing> {
+) -> Result<Result<AppendReceipt, Rejected>, ReadError> {
     write(txn, tenant, path, request, None)
 }
 
@@ -46,7 +46,7 @@ fn write(
     path: &StreamPath,
     request: &Append,
     tells: Option<Option<&ConsumerKey>>,
-) -> Result<Result<Receipt, Rejected>, Missing> {
+) -> Result<Result<AppendReceipt, Rejected>, ReadError> {
     let Some(head) = txn.live_head(tenant, path)? else {
         return Ok(Err(Rejected::NotFound));
     };
@@ -59,23 +59,26 @@ fn write(
         Err(rejected) => return Ok(Err(rejected)),
     };
     let receipt = match accepted {
-        Accepted::Duplicate { producer } => {
-            Receipt { tail: head.tail, closed: head.closed.is_some(), producer, duplicate: true }
-        }
-        Accepted::Appended { head: next, data, producer } => {
+        AppendResult::Duplicate { producer } => AppendReceipt {
+            tail: head.tail,
+            closed: head.closed.is_some(),
+            producer,
+            duplicate: true,
+        },
+        AppendResult::Appended { head: next, data, producer } => {
             if let (Some(tag), Some(state)) = (&request.producer, producer) {
                 txn.set_producer(next.id, &tag.id, state);
             }
             let closed = next.closed.is_some();
             txn.append(next.id, head.tail, &data);
-            txn.effect(Effect::Grown { id: next.id, from: head.tail, data, closed });
+            txn.effect(Effect::NotifyReaders { id: next.id, from: head.tail, data, closed });
             txn.set_head(tenant, path, &next);
             if let Some(but) = tells
                 && next.tail > head.tail
             {
                 consumer::grown(txn, tenant, path, &next, Some(head.tail), but)?;
             }
-            Receipt { tail: next.tail, closed, producer, duplicate: false }
+            AppendReceipt { tail: next.tail, closed, producer, duplicate: false }
         }
     };
     Ok(Ok(receipt))

@@ -10,11 +10,11 @@ use reveille_core::trace::Trace;
 use reveille_core::{Offset, StreamPath};
 use reveille_store::keys::{self, ConsumerKey};
 
-use super::consumer::{self, Present, Tails};
+use super::consumer::{self, LoadedConsumer, StreamTails};
 use super::{Answer, Decided, append};
 use crate::failure::{Failure, Refused};
 use crate::registry::Change;
-use crate::txn::{Missing, Txn};
+use crate::txn::{ReadError, Txn};
 
 /// What a consumer reports, and by which right.
 #[derive(Debug, Clone)]
@@ -62,13 +62,13 @@ pub(super) fn decide(txn: &mut Txn<'_>, report: &Report) -> Decided {
         txn.rests_on_registry();
         return Ok(Err(refused(Rejected::Gone)));
     };
-    let Present { subscription, mut enrolled, tails } = present;
+    let LoadedConsumer { subscription, mut record, tails } = present;
     let claims = &report.claims;
-    let incarnation = enrolled.primary.map_or(0, |id| id.0);
+    let incarnation = record.primary.map_or(0, |id| id.0);
     if claims.subscription != key.subscription.0 || claims.stream != incarnation {
         return Ok(Err(refused(Rejected::Gone)));
     }
-    let current = enrolled.consumer.epoch;
+    let current = record.consumer.epoch;
     if claims.is_expired(txn.now()) {
         return Ok(Err(if claims.epoch == current {
             Refused::TokenExpired { epoch: current }.into()
@@ -76,14 +76,14 @@ pub(super) fn decide(txn: &mut Txn<'_>, report: &Report) -> Decided {
             refused(Rejected::StaleEpoch { given: claims.epoch, current })
         }));
     }
-    let before = enrolled.clone();
-    let repeated = is_repetition(&enrolled.consumer.links, &report.acks);
+    let before = record.clone();
+    let repeated = is_repetition(&record.consumer.links, &report.acks);
     let appends = !report.appends.is_empty() && !repeated;
     let mut tails = tails;
     if appends {
         // Who may not report may not append either.
         let probe = Input::Callback(callback(txn, report, &subscription.tenant)?);
-        let consumer = &enrolled.consumer;
+        let consumer = &record.consumer;
         let mut scratch = Vec::new();
         std::mem::swap(&mut scratch, &mut txn.effects);
         let admitted = consumer::step(txn, &subscription, key, consumer, &tails, false, &probe);
@@ -94,11 +94,11 @@ pub(super) fn decide(txn: &mut Txn<'_>, report: &Report) -> Decided {
         if let Some(rejected) = write(txn, &subscription.tenant, key, &report.appends)? {
             return Ok(Err(rejected.into()));
         }
-        tails = consumer::refresh(txn, &subscription.tenant, key, &mut enrolled.consumer, None)?;
+        tails = consumer::refresh(txn, &subscription.tenant, key, &mut record.consumer, None)?;
     }
     let input = callback(txn, report, &subscription.tenant)?;
     add_tails(txn, &subscription.tenant, &input, &mut tails)?;
-    let consumer = &enrolled.consumer;
+    let consumer = &record.consumer;
     let stepped = match consumer::step(
         txn,
         &subscription,
@@ -111,18 +111,18 @@ pub(super) fn decide(txn: &mut Txn<'_>, report: &Report) -> Decided {
         Ok(stepped) => stepped,
         Err(rejected) => return Ok(Err(refused(rejected))),
     };
-    enrolled.consumer = stepped;
-    follow(txn, &subscription.tenant, key, &before.consumer.links, &enrolled.consumer.links)?;
+    record.consumer = stepped;
+    follow(txn, &subscription.tenant, key, &before.consumer.links, &record.consumer.links)?;
     let standing = Standing {
-        epoch: enrolled.consumer.epoch,
-        streams: streams(&enrolled.consumer.links),
-        gone: enrolled.consumer.phase == Phase::Gone(Gone::Unsubscribed),
-        next_wake: enrolled.consumer.epoch > before.consumer.epoch,
+        epoch: record.consumer.epoch,
+        streams: streams(&record.consumer.links),
+        gone: record.consumer.phase == Phase::Gone(Gone::Unsubscribed),
+        next_wake: record.consumer.epoch > before.consumer.epoch,
         appended: appends,
         trace: before.trace.map(Trace::from_bytes),
     };
-    if enrolled != before {
-        txn.keep(key, Some(&before), enrolled);
+    if record != before {
+        txn.keep(key, Some(&before), record);
     }
     Ok(Ok(Answer::Reported(Box::new(standing))))
 }
@@ -133,12 +133,12 @@ fn write(
     tenant: &reveille_core::Tenant,
     key: &ConsumerKey,
     appends: &[(StreamPath, Append)],
-) -> Result<Option<Refused>, Missing> {
+) -> Result<Option<Refused>, ReadError> {
     // What all of them need is fetched together: a decision may ask only so often.
     let mut wanted = Vec::new();
     for (path, request) in appends {
         match append::grow(txn, tenant, path, request, Some(key)) {
-            Err(Missing::Wanted(more)) => wanted.extend(more),
+            Err(ReadError::NotLoaded(more)) => wanted.extend(more),
             Err(damaged) => return Err(damaged),
             Ok(Err(why)) if wanted.is_empty() => {
                 let (path, why) = (Arc::from(path.as_str()), Box::new(why));
@@ -147,7 +147,7 @@ fn write(
             Ok(_) => {}
         }
     }
-    if wanted.is_empty() { Ok(None) } else { Err(Missing::Wanted(wanted)) }
+    if wanted.is_empty() { Ok(None) } else { Err(ReadError::NotLoaded(wanted)) }
 }
 
 fn refused(rejected: Rejected) -> Failure {
@@ -167,7 +167,7 @@ fn callback(
     txn: &mut Txn<'_>,
     report: &Report,
     tenant: &reveille_core::Tenant,
-) -> Result<Callback, Missing> {
+) -> Result<Callback, ReadError> {
     let heads: Vec<Bytes> = report.subscribe.iter().map(|it| keys::stream(tenant, it)).collect();
     txn.want(&heads)?;
     let mut subscribe = Vec::with_capacity(report.subscribe.len());
@@ -190,8 +190,8 @@ fn add_tails(
     txn: &mut Txn<'_>,
     tenant: &reveille_core::Tenant,
     callback: &Callback,
-    tails: &mut Tails,
-) -> Result<(), Missing> {
+    tails: &mut StreamTails,
+) -> Result<(), ReadError> {
     for (path, stream) in &callback.subscribe {
         if tails.0.iter().any(|(known, _)| known == path) {
             continue;
@@ -212,7 +212,7 @@ fn follow(
     key: &ConsumerKey,
     before: &[Link],
     after: &[Link],
-) -> Result<(), Missing> {
+) -> Result<(), ReadError> {
     let has = |links: &[Link], path: &StreamPath| links.iter().any(|link| link.path == *path);
     for link in before.iter().filter(|link| !has(after, &link.path)) {
         txn.remove(&keys::follower(tenant, &link.path, key));
@@ -229,7 +229,7 @@ pub(super) fn mark_followed(
     tenant: &reveille_core::Tenant,
     path: &StreamPath,
     key: &ConsumerKey,
-) -> Result<(), Missing> {
+) -> Result<(), ReadError> {
     txn.set(keys::follower(tenant, path, key), Bytes::new());
     if !txn.registry().any_followers {
         txn.changes.push(Change::Followed);

@@ -11,22 +11,25 @@ use reveille_core::stream::Head;
 use reveille_core::subscription::Subscription;
 use reveille_core::{Millis, Offset, StreamPath, Tenant};
 use reveille_store::keys::{self, ConsumerKey, Due};
-use reveille_store::record::{self, Enrolled};
+use reveille_store::record::{self, ConsumerRecord};
 
-use super::{Answer, crowd, lease};
-use crate::effect::{Effect, Told};
-use crate::txn::{Missing, Txn};
+use super::{Answer, fan_out, lease};
+use crate::effect::{Effect, WakeAttempt};
+use crate::txn::{ReadError, Txn};
 
 /// How long an error text may be that is kept with a consumer.
 const ERROR_BYTES_MAX: usize = 256;
 
 impl Txn<'_> {
-    pub(crate) fn consumer(&mut self, key: &ConsumerKey) -> Result<Option<Enrolled>, Missing> {
+    pub(crate) fn consumer(
+        &mut self,
+        key: &ConsumerKey,
+    ) -> Result<Option<ConsumerRecord>, ReadError> {
         let Some(value) = self.get(&keys::consumer(key))? else {
             return Ok(None);
         };
         let read = record::decode_consumer(&value);
-        read.map(Some).map_err(|error| Missing::Damaged(error.to_string()))
+        read.map(Some).map_err(|error| ReadError::Damaged(error.to_string()))
     }
 
     /// A name for a wake.
@@ -41,9 +44,9 @@ impl Txn<'_> {
 }
 
 /// The tails of a consumer's streams as far as a step may ask for them.
-pub(super) struct Tails(pub(super) Vec<(StreamPath, Option<Offset>)>);
+pub(super) struct StreamTails(pub(super) Vec<(StreamPath, Option<Offset>)>);
 
-impl Tails {
+impl StreamTails {
     fn of(&self, link: &Link) -> Option<Offset> {
         let known = self.0.iter().find(|(path, _)| *path == link.path);
         // What nobody looked at has not changed since it was acknowledged.
@@ -57,7 +60,7 @@ pub(super) fn step(
     subscription: &Subscription,
     key: &ConsumerKey,
     consumer: &Consumer,
-    tails: &Tails,
+    tails: &StreamTails,
     more_pending: bool,
     input: &Input,
 ) -> Result<Consumer, Rejected> {
@@ -75,7 +78,7 @@ pub(super) fn step(
     let step = consumer.step(&given, input)?;
     for Consequence::Tell { epoch, attempt } in step.effects {
         if policy.wake_by == WakeBy::Webhook {
-            txn.effect(Effect::Tell(Told { consumer: key.clone(), epoch, attempt }));
+            txn.effect(Effect::SendWake(WakeAttempt { consumer: key.clone(), epoch, attempt }));
         }
     }
     Ok(step.consumer)
@@ -90,8 +93,8 @@ pub(super) fn grown(
     head: &Head,
     before: Option<Offset>,
     but: Option<&ConsumerKey>,
-) -> Result<(), Missing> {
-    crowd::grown(txn, tenant, path, head, before, but)?;
+) -> Result<(), ReadError> {
+    fan_out::grown(txn, tenant, path, head, before, but)?;
     if head.followed {
         let from = keys::followers(tenant, path).0;
         tell_followers(txn, tenant, path, head, &from, but)?;
@@ -101,7 +104,7 @@ pub(super) fn grown(
 
 /// The consumer of a subscription that a stream's growth is told to.
 pub(super) fn key_of(subscription: &Subscription, path: &StreamPath) -> ConsumerKey {
-    let path = match subscription.asked.dialect {
+    let path = match subscription.spec.dialect {
         Dialect::Webhooks => Some(path.clone()),
         Dialect::Leases => None,
     };
@@ -117,10 +120,10 @@ pub(super) fn primary_grown(
     path: &StreamPath,
     head: &Head,
     before: Option<Offset>,
-) -> Result<(), Missing> {
+) -> Result<(), ReadError> {
     let stored = txn.consumer(key)?;
-    let enrolled = match &stored {
-        Some(enrolled) if enrolled.primary == Some(head.id) => enrolled.clone(),
+    let record = match &stored {
+        Some(record) if record.primary == Some(head.id) => record.clone(),
         // It was virtual so far: everything before this was processed, or nothing was if the
         // stream is younger than the subscription. One of an earlier stream at this path goes on
         // counting its epochs.
@@ -131,12 +134,12 @@ pub(super) fn primary_grown(
             for link in earlier.iter().flat_map(|it| &it.consumer.links) {
                 txn.remove(&keys::follower(&subscription.tenant, &link.path, key));
             }
-            let mut enrolled = Enrolled::new(Consumer::new(epoch, vec![link]), Some(head.id));
-            enrolled.timer_at = earlier.as_ref().and_then(|it| it.timer_at);
-            enrolled
+            let mut record = ConsumerRecord::new(Consumer::new(epoch, vec![link]), Some(head.id));
+            record.timer_at = earlier.as_ref().and_then(|it| it.timer_at);
+            record
         }
     };
-    follow_grown(txn, subscription, key, stored.as_ref(), enrolled, path, head)
+    follow_grown(txn, subscription, key, stored.as_ref(), record, path, head)
 }
 
 /// A stream that a consumer follows has grown.
@@ -144,22 +147,22 @@ fn follow_grown(
     txn: &mut Txn<'_>,
     subscription: &Subscription,
     key: &ConsumerKey,
-    stored: Option<&Enrolled>,
-    mut enrolled: Enrolled,
+    stored: Option<&ConsumerRecord>,
+    mut record: ConsumerRecord,
     path: &StreamPath,
     head: &Head,
-) -> Result<(), Missing> {
-    let tails = if subscription.asked.economy.wake_if.is_some() {
-        refresh(txn, &subscription.tenant, key, &mut enrolled.consumer, None)?
+) -> Result<(), ReadError> {
+    let tails = if subscription.spec.coalescing.wake_if.is_some() {
+        refresh(txn, &subscription.tenant, key, &mut record.consumer, None)?
     } else {
-        Tails(vec![(path.clone(), Some(head.tail))])
+        StreamTails(vec![(path.clone(), Some(head.tail))])
     };
-    let consumer = &enrolled.consumer;
+    let consumer = &record.consumer;
     let stepped = step(txn, subscription, key, consumer, &tails, false, &Input::Appended)
         .expect("growth is never refused");
-    if stepped != enrolled.consumer {
-        enrolled.consumer = stepped;
-        txn.keep(key, stored, enrolled);
+    if stepped != record.consumer {
+        record.consumer = stepped;
+        txn.keep(key, stored, record);
     }
     Ok(())
 }
@@ -173,7 +176,7 @@ pub(super) fn tell_followers(
     head: &Head,
     from: &Bytes,
     but: Option<&ConsumerKey>,
-) -> Result<(), Missing> {
+) -> Result<(), ReadError> {
     let (first, end) = keys::followers(tenant, path);
     let found = txn.range(from, &end, txn.fan_out())?;
     let followers: Vec<(Bytes, ConsumerKey)> = found
@@ -192,22 +195,22 @@ pub(super) fn tell_followers(
             txn.remove(follower);
             continue;
         };
-        let told = match subscription.asked.dialect {
+        let told = match subscription.spec.dialect {
             Dialect::Webhooks => follower_grown(txn, &subscription, key, path, head, follower),
             Dialect::Leases => lease::grown(txn, &subscription, path, head, None),
         };
         match told {
             Ok(()) => {}
             // Whatever the others lack is asked for along with it.
-            Err(Missing::Wanted(more)) => wanted.extend(more),
+            Err(ReadError::NotLoaded(more)) => wanted.extend(more),
             Err(damaged) => return Err(damaged),
         }
     }
     if !wanted.is_empty() {
-        return Err(Missing::Wanted(wanted));
+        return Err(ReadError::NotLoaded(wanted));
     }
     if let Some(last) = &found.last {
-        let due = Due::Tell(tenant.clone(), path.clone(), head.id, keys::above(last));
+        let due = Due::FanOutToFollowers(tenant.clone(), path.clone(), head.id, keys::above(last));
         txn.set_due(txn.now(), &due);
     }
     Ok(())
@@ -221,13 +224,13 @@ fn follower_grown(
     path: &StreamPath,
     head: &Head,
     follower: &Bytes,
-) -> Result<(), Missing> {
+) -> Result<(), ReadError> {
     let Some(stored) = txn.consumer(key)? else {
         txn.remove(follower);
         return Ok(());
     };
-    let mut enrolled = stored.clone();
-    let link = enrolled.consumer.links.iter_mut().find(|link| link.path == *path);
+    let mut record = stored.clone();
+    let link = record.consumer.links.iter_mut().find(|link| link.path == *path);
     let follows = match link {
         Some(link) if link.stream == Some(head.id) => true,
         // The stream that it waited for is there.
@@ -241,7 +244,7 @@ fn follower_grown(
         txn.remove(follower);
         return Ok(());
     }
-    follow_grown(txn, subscription, key, Some(&stored), enrolled, path, head)
+    follow_grown(txn, subscription, key, Some(&stored), record, path, head)
 }
 
 /// Brings a consumer's links up to date with what became of their streams: those that ended are
@@ -253,7 +256,7 @@ pub(super) fn refresh(
     key: &ConsumerKey,
     consumer: &mut Consumer,
     primary: Option<&Head>,
-) -> Result<Tails, Missing> {
+) -> Result<StreamTails, ReadError> {
     let mut tails = Vec::with_capacity(consumer.links.len());
     let mut kept = Vec::with_capacity(consumer.links.len());
     let mut wanted = Vec::new();
@@ -264,7 +267,7 @@ pub(super) fn refresh(
             None => match txn.live_head(tenant, &link.path) {
                 Ok(head) => head.filter(|head| !head.soft_deleted),
                 // Whatever the other links lack is asked for along with it.
-                Err(Missing::Wanted(more)) => {
+                Err(ReadError::NotLoaded(more)) => {
                     wanted.extend(more);
                     continue;
                 }
@@ -283,41 +286,43 @@ pub(super) fn refresh(
         kept.push(link);
     }
     if !wanted.is_empty() {
-        return Err(Missing::Wanted(wanted));
+        return Err(ReadError::NotLoaded(wanted));
     }
     consumer.links = kept;
-    Ok(Tails(tails))
+    Ok(StreamTails(tails))
 }
 
 /// A consumer with its subscription and the tails of its streams, if it still exists.
-pub(super) struct Present {
+pub(super) struct LoadedConsumer {
     pub(super) subscription: Arc<Subscription>,
-    pub(super) enrolled: Enrolled,
-    pub(super) tails: Tails,
+    pub(super) record: ConsumerRecord,
+    pub(super) tails: StreamTails,
 }
 
 /// Looks a consumer up that follows streams by itself.
-pub(super) fn present(txn: &mut Txn<'_>, key: &ConsumerKey) -> Result<Option<Present>, Missing> {
+pub(super) fn present(
+    txn: &mut Txn<'_>,
+    key: &ConsumerKey,
+) -> Result<Option<LoadedConsumer>, ReadError> {
     let Some(subscription) = txn.registry().get(key.subscription).cloned() else {
         return Ok(None);
     };
-    let (Some(mut enrolled), Some(path)) = (txn.consumer(key)?, &key.path) else {
+    let (Some(mut record), Some(path)) = (txn.consumer(key)?, &key.path) else {
         return Ok(None);
     };
     let head = txn.live_head(&subscription.tenant, path)?;
-    let head = head.filter(|head| !head.soft_deleted && Some(head.id) == enrolled.primary);
+    let head = head.filter(|head| !head.soft_deleted && Some(head.id) == record.primary);
     let Some(head) = head else {
         return Ok(None);
     };
-    let tails = refresh(txn, &subscription.tenant, key, &mut enrolled.consumer, Some(&head))?;
-    Ok(Some(Present { subscription, enrolled, tails }))
+    let tails = refresh(txn, &subscription.tenant, key, &mut record.consumer, Some(&head))?;
+    Ok(Some(LoadedConsumer { subscription, record, tails }))
 }
 
 /// How an attempt ended, and what went wrong if it failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ended {
-    /// The attempt.
-    pub told: Told,
+pub struct WakeOutcome {
+    pub told: WakeAttempt,
     /// How it ended.
     pub answer: Ending,
     /// What went wrong.
@@ -325,22 +330,22 @@ pub struct Ended {
 }
 
 /// Attempts were answered, or failed.
-pub(super) fn ended(txn: &mut Txn<'_>, all: &[Ended]) -> Result<Answer, Missing> {
+pub(super) fn ended(txn: &mut Txn<'_>, all: &[WakeOutcome]) -> Result<Answer, ReadError> {
     let mut wanted = Vec::new();
     for one in all {
         match answered(txn, one) {
             Ok(()) => {}
             // Whatever the others lack is asked for along with it.
-            Err(Missing::Wanted(more)) => wanted.extend(more),
+            Err(ReadError::NotLoaded(more)) => wanted.extend(more),
             Err(damaged) => return Err(damaged),
         }
     }
-    if wanted.is_empty() { Ok(Answer::Done) } else { Err(Missing::Wanted(wanted)) }
+    if wanted.is_empty() { Ok(Answer::Done) } else { Err(ReadError::NotLoaded(wanted)) }
 }
 
 /// An attempt was answered, or failed.
-fn answered(txn: &mut Txn<'_>, ended: &Ended) -> Result<(), Missing> {
-    let Ended { told, answer, error } = ended;
+fn answered(txn: &mut Txn<'_>, ended: &WakeOutcome) -> Result<(), ReadError> {
+    let WakeOutcome { told, answer, error } = ended;
     let (epoch, attempt) = (told.epoch, told.attempt);
     let input = Input::Answered { epoch, attempt, answer: answer.clone() };
     let key = &told.consumer;
@@ -348,14 +353,14 @@ fn answered(txn: &mut Txn<'_>, ended: &Ended) -> Result<(), Missing> {
         return lease::moved(txn, key, &input, error.as_ref());
     }
     if let Some(present) = present(txn, key)? {
-        let Present { subscription, mut enrolled, tails } = present;
-        let before = enrolled.clone();
-        let consumer = &enrolled.consumer;
-        enrolled.consumer = step(txn, &subscription, key, consumer, &tails, false, &input)
+        let LoadedConsumer { subscription, mut record, tails } = present;
+        let before = record.clone();
+        let consumer = &record.consumer;
+        record.consumer = step(txn, &subscription, key, consumer, &tails, false, &input)
             .expect("an answer is never refused");
-        note_error(txn, &mut enrolled, epoch, error.as_ref());
-        if enrolled != before {
-            txn.keep(key, Some(&before), enrolled);
+        note_error(txn, &mut record, epoch, error.as_ref());
+        if record != before {
+            txn.keep(key, Some(&before), record);
         }
     }
     Ok(())
@@ -364,17 +369,17 @@ fn answered(txn: &mut Txn<'_>, ended: &Ended) -> Result<(), Missing> {
 /// Remembers what went wrong with the current wake.
 pub(super) fn note_error(
     txn: &Txn<'_>,
-    enrolled: &mut Enrolled,
+    record: &mut ConsumerRecord,
     epoch: u64,
     error: Option<&Arc<str>>,
 ) {
     if let Some(error) = error
-        && epoch == enrolled.consumer.epoch
+        && epoch == record.consumer.epoch
     {
         let end = error.floor_char_boundary(ERROR_BYTES_MAX);
         let text = error.get(..end).unwrap_or_default();
-        enrolled.last_error = Some((txn.now(), text.into()));
-        enrolled.failures += 1;
+        record.last_error = Some((txn.now(), text.into()));
+        record.failures += 1;
     }
 }
 
@@ -393,7 +398,7 @@ pub(super) fn timer(
     entry: &Bytes,
     key: &ConsumerKey,
     in_flight: &[(u64, u32)],
-) -> Result<Answer, Missing> {
+) -> Result<Answer, ReadError> {
     let fired = keys::parse_due(entry).map(|(at, _)| at);
     // The entry is removed first: it may be written anew, for the same time.
     txn.remove(entry);
@@ -401,21 +406,21 @@ pub(super) fn timer(
         let input = Input::Timer { in_flight: !in_flight.is_empty() };
         lease::fired(txn, key, fired, &input)?;
     } else if let Some(present) = present(txn, key)? {
-        let Present { subscription, mut enrolled, tails } = present;
-        let before = enrolled.clone();
-        if enrolled.timer_at == fired {
-            enrolled.timer_at = None;
+        let LoadedConsumer { subscription, mut record, tails } = present;
+        let before = record.clone();
+        if record.timer_at == fired {
+            record.timer_at = None;
         }
-        let epoch = enrolled.consumer.epoch;
+        let epoch = record.consumer.epoch;
         let in_flight = in_flight.iter().any(|(wake, _)| *wake == epoch);
         let input = Input::Timer { in_flight };
-        let consumer = &enrolled.consumer;
-        enrolled.consumer = step(txn, &subscription, key, consumer, &tails, false, &input)
+        let consumer = &record.consumer;
+        record.consumer = step(txn, &subscription, key, consumer, &tails, false, &input)
             .expect("a timer is never refused");
         if in_flight && is_overdue(&before.consumer, txn.now()) {
-            enrolled.last_error = Some((txn.now(), UNANSWERED.into()));
+            record.last_error = Some((txn.now(), UNANSWERED.into()));
         }
-        txn.keep(key, Some(&before), enrolled);
+        txn.keep(key, Some(&before), record);
     } else if txn.registry().get(key.subscription).is_some()
         && txn.consumer(key)?.is_some_and(|left| left.timer_at == fired)
     {
@@ -433,23 +438,23 @@ pub(super) fn forget(
     tenant: &Tenant,
     path: &StreamPath,
     id: reveille_core::stream::StreamId,
-) -> Result<(), Missing> {
+) -> Result<(), ReadError> {
     let Some(value) = txn.get(entry)? else {
         return Ok(());
     };
     let after = record::decode_u64(&value).unwrap_or(0);
-    let matching = txn.registry().matching(tenant, path, crowd::all_after(after), txn.fan_out());
-    crowd::want(txn, &matching.found, path)?;
+    let matching = txn.registry().matching(tenant, path, fan_out::all_after(after), txn.fan_out());
+    fan_out::want(txn, &matching.found, path)?;
     for subscription in &matching.found {
         let key = key_of(subscription, path);
-        if subscription.asked.dialect == Dialect::Leases {
+        if subscription.spec.dialect == Dialect::Leases {
             lease::forget(txn, subscription, path, id)?;
             continue;
         }
-        if let Some(enrolled) = txn.consumer(&key)?
-            && enrolled.primary == Some(id)
+        if let Some(record) = txn.consumer(&key)?
+            && record.primary == Some(id)
         {
-            txn.remove_all(&belongings(tenant, &key, &enrolled))?;
+            txn.remove_all(&belongings(tenant, &key, &record))?;
         }
     }
     match matching.found.last().filter(|_| matching.rest.is_some()) {
@@ -460,10 +465,10 @@ pub(super) fn forget(
 }
 
 /// Every key of a consumer.
-pub fn belongings(tenant: &Tenant, key: &ConsumerKey, enrolled: &Enrolled) -> Vec<Bytes> {
-    let links = enrolled.consumer.links.iter();
+pub fn belongings(tenant: &Tenant, key: &ConsumerKey, record: &ConsumerRecord) -> Vec<Bytes> {
+    let links = record.consumer.links.iter();
     let mut keys: Vec<Bytes> = links.map(|it| keys::follower(tenant, &it.path, key)).collect();
-    if let Some(at) = enrolled.timer_at {
+    if let Some(at) = record.timer_at {
         keys.push(keys::due(at, &Due::Consumer(key.clone())));
     }
     keys.push(keys::consumer(key));

@@ -8,7 +8,7 @@ use reveille_core::{Offset, StreamPath, Tenant};
 use reveille_store::keys::{self, Due};
 
 use super::{Answer, Decided, FetchedAnchor, consumer};
-use crate::txn::{Missing, Txn};
+use crate::txn::{ReadError, Txn};
 
 pub(super) fn decide(
     txn: &mut Txn<'_>,
@@ -23,15 +23,14 @@ pub(super) fn decide(
         return Ok(found.map_err(Into::into));
     }
     let mut source = None;
-    if let Some(asked) = &request.fork {
-        let Some(head) = txn.live_head(tenant, &asked.source)? else {
+    if let Some(spec) = &request.fork {
+        let Some(head) = txn.live_head(tenant, &spec.source)? else {
             return Ok(Err(Rejected::SourceNotFound.into()));
         };
-        source = Some((asked, head));
+        source = Some((spec, head));
     }
-    let with_anchor = source
-        .as_ref()
-        .map(|(asked, head)| Source { head, anchor: anchor_at(asked, head, fetched) });
+    let with_anchor =
+        source.as_ref().map(|(spec, head)| Source { head, anchor: anchor_at(spec, head, fetched) });
     match create(request, with_anchor.as_ref(), StreamId(txn.next_id()), txn.now()) {
         Err(rejected) => Ok(Err(rejected.into())),
         Ok(Creation::Exists) => unreachable!("the path is free"),
@@ -48,9 +47,9 @@ pub(super) fn decide(
                 txn.set_due(head.expires_at(txn.now()), &due);
             }
             txn.set_head(tenant, path, &head);
-            if let Some((asked, from)) = source {
+            if let Some((spec, from)) = source {
                 let from = Head { forks: from.forks + 1, ..from };
-                txn.set_head(tenant, &asked.source, &from);
+                txn.set_head(tenant, &spec.source, &from);
             }
             // A stream that begins empty and without a body tells nobody; `[]` is a body.
             if !request.body.is_empty() || head.tail > Offset::ZERO {
@@ -62,7 +61,7 @@ pub(super) fn decide(
 }
 
 /// Whether consumers follow the path by name although nothing was there.
-fn is_awaited(txn: &mut Txn<'_>, tenant: &Tenant, path: &StreamPath) -> Result<bool, Missing> {
+fn is_awaited(txn: &mut Txn<'_>, tenant: &Tenant, path: &StreamPath) -> Result<bool, ReadError> {
     if !txn.registry().any_followers {
         return Ok(false);
     }
@@ -73,8 +72,8 @@ fn is_awaited(txn: &mut Txn<'_>, tenant: &Tenant, path: &StreamPath) -> Result<b
 }
 
 /// What stands at the fork's offset, from what the caller read of this very source.
-fn anchor_at(asked: &ForkRequest, head: &Head, fetched: Option<&FetchedAnchor>) -> Anchor {
-    let at = asked.at.unwrap_or(head.tail);
+fn anchor_at(spec: &ForkRequest, head: &Head, fetched: Option<&FetchedAnchor>) -> Anchor {
+    let at = spec.at.unwrap_or(head.tail);
     if at == head.tail {
         return Anchor::Tail;
     }

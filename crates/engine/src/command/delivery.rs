@@ -3,27 +3,26 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use reveille_core::delivery::hook::{Hook, HookId, Tally};
+use reveille_core::delivery::hook::{DeliveryCounts, Hook, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
 use reveille_core::delivery::lane::{Lane, Next};
-use reveille_core::delivery::{Attempt, Delivery, Given, Input, Order, Phase, Step, Verdict};
+use reveille_core::delivery::{AttemptRecord, Delivery, Given, Input, Order, Phase, Step, Verdict};
 use reveille_core::{Millis, Tenant};
 use reveille_store::keys::{self, Due};
-use reveille_store::record::{self, Dispatched};
+use reveille_store::record::{self, DeliveryRecord};
 
-use super::lot::Lots;
+use super::timer_group::TimerGroups;
 use super::{Answer, Decided, hook};
-use crate::effect::{Effect, Fresh, Job};
+use crate::effect::{DeliveryAttempt, Effect, Fresh};
 use crate::failure::Refused;
-use crate::txn::{Missing, Txn};
+use crate::txn::{ReadError, Txn};
 
 /// An attempt to deliver that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Delivered {
-    /// Of which delivery.
+pub struct DeliveryOutcome {
     pub id: DeliveryId,
     /// What came of it.
-    pub attempt: Attempt,
+    pub attempt: AttemptRecord,
     /// What that means.
     pub verdict: Verdict,
 }
@@ -33,22 +32,23 @@ pub struct Delivered {
 const WAITING_LOOK: usize = 16;
 
 impl Txn<'_> {
-    pub(crate) fn dispatched(&mut self, id: DeliveryId) -> Result<Option<Dispatched>, Missing> {
+    pub(crate) fn record(&mut self, id: DeliveryId) -> Result<Option<DeliveryRecord>, ReadError> {
         let Some(value) = self.get(&keys::delivery(id))? else {
             return Ok(None);
         };
         let read = record::decode_delivery(&value);
-        read.map(Some).map_err(|error| Missing::Damaged(error.to_string()))
+        read.map(Some).map_err(|error| ReadError::Damaged(error.to_string()))
     }
 
-    pub(crate) fn tally(&mut self, hook: &Hook) -> Result<Tally, Missing> {
-        if let Some(tally) = self.tallies.get(&hook.id) {
-            return Ok(*tally);
+    pub(crate) fn counts(&mut self, hook: &Hook) -> Result<DeliveryCounts, ReadError> {
+        if let Some(counts) = self.counts_of_hooks.get(&hook.id) {
+            return Ok(*counts);
         }
-        let Some(value) = self.get(&keys::tally(hook.id))? else {
-            return Ok(Tally::default());
+        let Some(value) = self.get(&keys::counts(hook.id))? else {
+            return Ok(DeliveryCounts::default());
         };
-        record::decode_tally(&value).map_err(|error| Missing::Damaged(error.to_string()))
+        record::decode_delivery_counts(&value)
+            .map_err(|error| ReadError::Damaged(error.to_string()))
     }
 
     /// Reads the tallies of hooks whose deliveries are about to change, and the values of these
@@ -57,11 +57,11 @@ impl Txn<'_> {
         &mut self,
         hooks: &BTreeSet<HookId>,
         keys: impl IntoIterator<Item = Bytes>,
-    ) -> Result<Vec<Option<Bytes>>, Missing> {
-        let (mut values, mut tallies, mut wanted) = (Vec::new(), Vec::new(), Vec::new());
+    ) -> Result<Vec<Option<Bytes>>, ReadError> {
+        let (mut values, mut counts_of_hooks, mut wanted) = (Vec::new(), Vec::new(), Vec::new());
         let mut look = |txn: &mut Self, key: &Bytes| match txn.get(key) {
             Ok(value) => Ok(value),
-            Err(Missing::Wanted(more)) => {
+            Err(ReadError::NotLoaded(more)) => {
                 wanted.extend(more);
                 Ok(None)
             }
@@ -72,25 +72,25 @@ impl Txn<'_> {
         }
         let known = self.hooks();
         for hook in hooks.iter().filter(|hook| known.get(**hook).is_some()) {
-            tallies.push((*hook, look(self, &keys::tally(*hook))?));
+            counts_of_hooks.push((*hook, look(self, &keys::counts(*hook))?));
         }
         if !wanted.is_empty() {
-            return Err(Missing::Wanted(wanted));
+            return Err(ReadError::NotLoaded(wanted));
         }
-        for (hook, value) in tallies {
-            let tally = value.map(|value| record::decode_tally(&value)).transpose();
-            let tally = tally.map_err(|error| Missing::Damaged(error.to_string()))?;
-            self.tallies.entry(hook).or_insert(tally.unwrap_or_default());
+        for (hook, value) in counts_of_hooks {
+            let counts = value.map(|value| record::decode_delivery_counts(&value)).transpose();
+            let counts = counts.map_err(|error| ReadError::Damaged(error.to_string()))?;
+            self.counts_of_hooks.entry(hook).or_insert(counts.unwrap_or_default());
         }
         Ok(values)
     }
 
-    fn lane(&mut self, hook: &Hook, lane: u64) -> Result<Option<Lane>, Missing> {
+    fn lane(&mut self, hook: &Hook, lane: u64) -> Result<Option<Lane>, ReadError> {
         let Some(value) = self.get(&keys::lane(hook.id, lane))? else {
             return Ok(None);
         };
         let read = record::decode_lane(&value);
-        read.map(Some).map_err(|error| Missing::Damaged(error.to_string()))
+        read.map(Some).map_err(|error| ReadError::Damaged(error.to_string()))
     }
 }
 
@@ -104,12 +104,12 @@ fn step(txn: &mut Txn<'_>, hook: &Hook, delivery: &Delivery, input: Input) -> St
 /// Begins a delivery, and tries it if it is its turn.
 pub(super) fn begin(
     txn: &mut Txn<'_>,
-    lots: &mut Lots,
+    groups: &mut TimerGroups,
     hook: &Hook,
     no: DeliveryNo,
     event_at: Millis,
     fresh: Option<&Fresh>,
-) -> Result<(), Missing> {
+) -> Result<(), ReadError> {
     let policy = hook.policy(txn.timings().retry_scale_milli);
     let lane = hook.lane().filter(|_| policy.order == Order::Lanes);
     let mut first = true;
@@ -124,9 +124,9 @@ pub(super) fn begin(
     let (now, random, active) = (txn.now(), txn.draw(), hook.is_active());
     let begun = Delivery::begin(&Given { now, random, policy: &policy, active }, first);
     let id = DeliveryId { hook: hook.id, no };
-    let in_lot = begun.delivery.deadline().is_some_and(|end| lots.add(end, id));
+    let in_lot = begun.delivery.deadline().is_some_and(|end| groups.add(end, id));
     let timer_at = if in_lot { None } else { moved_timer(txn, id, None, &begun.delivery) };
-    let after = Dispatched {
+    let after = DeliveryRecord {
         delivery: begun.delivery,
         created_at: now,
         event_at,
@@ -142,23 +142,23 @@ fn keep(
     txn: &mut Txn<'_>,
     hook: &Hook,
     id: DeliveryId,
-    before: Option<&Dispatched>,
-    mut after: Dispatched,
+    before: Option<&DeliveryRecord>,
+    mut after: DeliveryRecord,
     send: Option<u32>,
     fresh: Option<&Fresh>,
-) -> Result<(), Missing> {
+) -> Result<(), ReadError> {
     if let Some(before) = before {
         after.timer_at = moved_timer(txn, id, before.timer_at, &after.delivery);
     }
     let was = before.map(|it| it.delivery.phase);
     let is = after.delivery.phase;
-    let mut tally = txn.tally(hook)?;
-    tally.moved(before.map(|it| &it.delivery), Some(&after.delivery));
+    let mut counts = txn.counts(hook)?;
+    counts.moved(before.map(|it| &it.delivery), Some(&after.delivery));
     let ended_now = after.delivery.ended_at().is_some()
         && before.is_none_or(|it| it.delivery.ended_at().is_none());
     if let (Phase::Dead { at, .. }, true) = (is, ended_now) {
         txn.set(keys::dead_letter(id, at), Bytes::new());
-        tally.dead_letters += 1;
+        counts.dead_letters += 1;
     }
     match (was, is) {
         (Some(Phase::Held), Phase::Held) => {}
@@ -166,10 +166,10 @@ fn keep(
         (Some(Phase::Held), _) => txn.remove(&keys::held(id)),
         _ => {}
     }
-    txn.tallies.insert(hook.id, tally);
+    txn.counts_of_hooks.insert(hook.id, counts);
     if let Some(attempt) = send {
         let (tenant, fresh) = (hook.tenant.clone(), fresh.cloned());
-        txn.effect(Effect::Deliver(Job { id, attempt, tenant, fresh }));
+        txn.effect(Effect::SendDelivery(DeliveryAttempt { id, attempt, tenant, fresh }));
     }
     let lane = after.lane.filter(|_| ended_now);
     txn.set(keys::delivery(id), record::encode_delivery(&after));
@@ -202,7 +202,12 @@ fn moved_timer(
 }
 
 /// A delivery of a lane has ended: if it was the head, it is the turn of the next.
-fn move_on(txn: &mut Txn<'_>, hook: &Hook, number: u64, ended: DeliveryNo) -> Result<(), Missing> {
+fn move_on(
+    txn: &mut Txn<'_>,
+    hook: &Hook,
+    number: u64,
+    ended: DeliveryNo,
+) -> Result<(), ReadError> {
     let key = keys::lane(hook.id, number);
     let Some(lane) = txn.lane(hook, number)? else {
         return Ok(());
@@ -215,7 +220,7 @@ fn move_on(txn: &mut Txn<'_>, hook: &Hook, number: u64, ended: DeliveryNo) -> Re
         Next::Empty => txn.remove(&key),
         Next::First => {
             let Some(head) = first_waiting(txn, hook, number)? else {
-                return Err(Missing::Damaged(format!("a lane of hook {} is lost", hook.id.0)));
+                return Err(ReadError::Damaged(format!("a lane of hook {} is lost", hook.id.0)));
             };
             txn.remove(&keys::waiting(hook.id, number, head));
             txn.set(key, record::encode_lane(lane.led_by(head)));
@@ -230,7 +235,7 @@ fn first_waiting(
     txn: &mut Txn<'_>,
     hook: &Hook,
     number: u64,
-) -> Result<Option<DeliveryNo>, Missing> {
+) -> Result<Option<DeliveryNo>, ReadError> {
     let (from, to) = keys::waiting_in(hook.id, number);
     let first = txn.first(from, &to, WAITING_LOOK)?;
     Ok(first.and_then(|key| keys::parse_waiting(&key)))
@@ -242,8 +247,8 @@ pub(super) fn advance(
     hook: &Hook,
     id: DeliveryId,
     input: Input,
-) -> Result<(), Missing> {
-    match txn.dispatched(id)? {
+) -> Result<(), ReadError> {
+    match txn.record(id)? {
         Some(before) => advance_from(txn, hook, id, &before, input),
         None => Ok(()),
     }
@@ -254,12 +259,12 @@ fn advance_from(
     txn: &mut Txn<'_>,
     hook: &Hook,
     id: DeliveryId,
-    before: &Dispatched,
+    before: &DeliveryRecord,
     input: Input,
-) -> Result<(), Missing> {
+) -> Result<(), ReadError> {
     let step = step(txn, hook, &before.delivery, input);
     if step.delivery != before.delivery {
-        let after = Dispatched { delivery: step.delivery, ..before.clone() };
+        let after = DeliveryRecord { delivery: step.delivery, ..before.clone() };
         keep(txn, hook, id, Some(before), after, step.send, None)?;
     }
     if step.ends_hook {
@@ -269,14 +274,14 @@ fn advance_from(
 }
 
 /// Attempts were answered, or failed.
-pub(super) fn ended(txn: &mut Txn<'_>, all: &[Delivered]) -> Result<Answer, Missing> {
+pub(super) fn ended(txn: &mut Txn<'_>, all: &[DeliveryOutcome]) -> Result<Answer, ReadError> {
     txn.rests_on_registry();
     let hooks = all.iter().map(|it| it.id.hook).collect();
     let records = txn.tallies_and(&hooks, all.iter().map(|it| keys::delivery(it.id)))?;
     let mut ids: Vec<DeliveryId> = all.iter().map(|it| it.id).collect();
     ids.sort_unstable();
     let unlike = ids.is_sorted_by(|one, next| one < next);
-    for (Delivered { id, attempt, verdict }, record) in all.iter().zip(records) {
+    for (DeliveryOutcome { id, attempt, verdict }, record) in all.iter().zip(records) {
         let Some(hook) = txn.hooks().get(id.hook).cloned() else { continue };
         let input = Input::Answered { attempt: attempt.clone(), verdict: *verdict };
         // What was read above may have changed only if it is there twice, or by others of its lane.
@@ -284,7 +289,7 @@ pub(super) fn ended(txn: &mut Txn<'_>, all: &[Delivered]) -> Result<Answer, Miss
             advance(txn, &hook, *id, input)?;
         } else if let Some(record) = record {
             let before = record::decode_delivery(&record);
-            let before = before.map_err(|error| Missing::Damaged(error.to_string()))?;
+            let before = before.map_err(|error| ReadError::Damaged(error.to_string()))?;
             advance_from(txn, &hook, *id, &before, input)?;
         }
     }
@@ -292,7 +297,7 @@ pub(super) fn ended(txn: &mut Txn<'_>, all: &[Delivered]) -> Result<Answer, Miss
 }
 
 /// An attempt was not made, because its hook is not active.
-pub(super) fn unsent(txn: &mut Txn<'_>, id: DeliveryId, attempt: u32) -> Result<Answer, Missing> {
+pub(super) fn unsent(txn: &mut Txn<'_>, id: DeliveryId, attempt: u32) -> Result<Answer, ReadError> {
     txn.rests_on_registry();
     if let Some(hook) = txn.hooks().get(id.hook).cloned() {
         advance(txn, &hook, id, Input::Unsent { attempt })?;
@@ -306,14 +311,14 @@ pub(super) fn timer(
     entry: &Bytes,
     id: DeliveryId,
     in_flight: bool,
-) -> Result<Answer, Missing> {
+) -> Result<Answer, ReadError> {
     let fired = keys::parse_due(entry).map(|(at, _)| at);
     if let Some(hook) = txn.hooks().get(id.hook).cloned()
-        && let Some(before) = txn.dispatched(id)?
+        && let Some(before) = txn.record(id)?
         && before.timer_at == fired
     {
         let step = step(txn, &hook, &before.delivery, Input::Timer { in_flight });
-        let after = Dispatched { delivery: step.delivery, ..before.clone() };
+        let after = DeliveryRecord { delivery: step.delivery, ..before.clone() };
         // An entry that came early stays as it is.
         if after.delivery.deadline() != fired {
             keep(txn, &hook, id, Some(&before), after, step.send, None)?;
@@ -331,7 +336,7 @@ pub(super) fn retry(txn: &mut Txn<'_>, tenant: &Tenant, id: DeliveryId) -> Decid
     let Some(hook) = hook else {
         return Ok(Err(Refused::NoDeadLetter.into()));
     };
-    let dead = txn.dispatched(id)?.filter(|it| !it.retried);
+    let dead = txn.record(id)?.filter(|it| !it.retried);
     let Some((dead, at)) = dead.and_then(|it| match it.delivery.phase {
         Phase::Dead { at, .. } => Some((it, at)),
         _ => None,
@@ -343,11 +348,11 @@ pub(super) fn retry(txn: &mut Txn<'_>, tenant: &Tenant, id: DeliveryId) -> Decid
     };
     txn.remove(&keys::dead_letter(id, at));
     let event_at = dead.event_at;
-    txn.set(keys::delivery(id), record::encode_delivery(&Dispatched { retried: true, ..dead }));
-    let mut tally = txn.tally(&hook)?;
-    tally.dead_letters = tally.dead_letters.saturating_sub(1);
-    txn.tallies.insert(hook.id, tally);
+    txn.set(keys::delivery(id), record::encode_delivery(&DeliveryRecord { retried: true, ..dead }));
+    let mut counts = txn.counts(&hook)?;
+    counts.dead_letters = counts.dead_letters.saturating_sub(1);
+    txn.counts_of_hooks.insert(hook.id, counts);
     let no = DeliveryNo { round, ..id.no };
-    begin(txn, &mut Lots::of(1), &hook, no, event_at, None)?;
+    begin(txn, &mut TimerGroups::of(1), &hook, no, event_at, None)?;
     Ok(Ok(Answer::Begun(DeliveryId { no, ..id })))
 }

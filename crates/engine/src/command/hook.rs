@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use reveille_core::delivery::Input;
-use reveille_core::delivery::hook::{Backfill, Edit, Hook, HookId, Span, Wish};
+use reveille_core::delivery::hook::{Backfill, Hook, HookId, HookSpec, HookUpdate, Span};
 use reveille_core::delivery::id::{DeliveryNo, EventNo};
 use reveille_core::{Millis, Tenant};
 use reveille_store::keys::{self, Due};
 use reveille_store::record;
 
-use super::lot::Lots;
+use super::timer_group::TimerGroups;
 use super::{Answer, Decided, delivery, ingest};
 use crate::failure::Refused;
 use crate::limits::CLEAN_UP_SLICE;
 use crate::registry::Change;
-use crate::txn::{Missing, Txn};
+use crate::txn::{ReadError, Txn};
 
 /// Which events a new hook gets.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -33,7 +33,7 @@ pub enum Since {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HookChange {
     /// Some of its settings are others.
-    Edit(Edit),
+    Update(HookUpdate),
     /// It is active, or not.
     Activate(bool),
     /// It ends.
@@ -44,11 +44,11 @@ pub(super) fn add(
     txn: &mut Txn<'_>,
     tenant: &Tenant,
     name: &Arc<str>,
-    wish: &Wish,
+    spec: &HookSpec,
     since: &Since,
 ) -> Decided {
     txn.rests_on_registry();
-    if txn.hooks().identical(tenant, wish.identity()).is_some() {
+    if txn.hooks().identical(tenant, spec.identity()).is_some() {
         return Ok(Err(Refused::HookExists.into()));
     }
     let next = match since {
@@ -71,7 +71,7 @@ pub(super) fn add(
         updated_at: txn.now(),
         spans: vec![Span { from: EventNo(id), to: None }],
         backfill: next.map(|next| Backfill { next }),
-        wish: wish.clone(),
+        spec: spec.clone(),
     };
     if hook.backfill.is_some() {
         txn.set_due(txn.now(), &Due::Backfill(tenant.clone(), hook.id));
@@ -98,9 +98,9 @@ pub(super) fn change(
         return Ok(Err(Refused::NotFound.into()));
     };
     match change {
-        HookChange::Edit(edit) => {
+        HookChange::Update(edit) => {
             let edited = hook.edited(edit, txn.now());
-            let identical = txn.hooks().identical(tenant, edited.wish.identity());
+            let identical = txn.hooks().identical(tenant, edited.spec.identity());
             if identical.is_some_and(|id| id != hook.id) {
                 return Ok(Err(Refused::HookExists.into()));
             }
@@ -120,9 +120,9 @@ pub(super) fn change(
             Ok(Ok(Answer::Hooked(keep(txn, changed))))
         }
         HookChange::End => {
-            let tally = txn.tally(&hook)?;
+            let counts = txn.counts(&hook)?;
             end(txn, &hook);
-            Ok(Ok(Answer::Unhooked(tally)))
+            Ok(Ok(Answer::Unhooked(counts)))
         }
     }
 }
@@ -144,7 +144,7 @@ pub(super) fn end(txn: &mut Txn<'_>, hook: &Hook) {
 
 /// Gives a hook the next of the events from before its time; one that gets all in their order is
 /// given those that came since, too, before it gets any at once.
-pub(super) fn backfill(txn: &mut Txn<'_>, tenant: &Tenant, id: HookId) -> Result<(), Missing> {
+pub(super) fn backfill(txn: &mut Txn<'_>, tenant: &Tenant, id: HookId) -> Result<(), ReadError> {
     let Some(hook) = txn.hooks().get(id).cloned() else {
         return Ok(());
     };
@@ -154,18 +154,18 @@ pub(super) fn backfill(txn: &mut Txn<'_>, tenant: &Tenant, id: HookId) -> Result
     let (from, all) = keys::events(tenant, next);
     let to = if hook.is_catching_up() { all } else { keys::event(tenant, EventNo(id.0)) };
     let found = txn.range(&from, &to, txn.fan_out())?;
-    let mut lots = Lots::of(found.pairs.len());
+    let mut groups = TimerGroups::of(found.pairs.len());
     for (key, value) in &found.pairs {
         let Some(no) = keys::parse_event(key) else { continue };
         let event = record::decode_event(value);
-        let event = event.map_err(|error| Missing::Damaged(error.to_string()))?;
+        let event = event.map_err(|error| ReadError::Damaged(error.to_string()))?;
         let its_time = no < EventNo(id.0) || hook.was_active_at(no);
         if its_time && hook.wants(&event.kind) {
             let no = DeliveryNo { event: no, round: 0 };
-            delivery::begin(txn, &mut lots, &hook, no, event.at, None)?;
+            delivery::begin(txn, &mut groups, &hook, no, event.at, None)?;
         }
     }
-    lots.keep(txn);
+    groups.keep(txn);
     let last = found.last.and_then(|key| keys::parse_event(&key));
     let backfill = last.map(|last| Backfill { next: EventNo(last.0 + 1) });
     if backfill.is_some() {
@@ -180,7 +180,7 @@ pub(super) fn backfill(txn: &mut Txn<'_>, tenant: &Tenant, id: HookId) -> Result
 }
 
 /// Tries what was held while a hook was not active.
-pub(super) fn resume(txn: &mut Txn<'_>, tenant: &Tenant, id: HookId) -> Result<(), Missing> {
+pub(super) fn resume(txn: &mut Txn<'_>, tenant: &Tenant, id: HookId) -> Result<(), ReadError> {
     let Some(hook) = txn.hooks().get(id).filter(|hook| hook.is_active()).cloned() else {
         return Ok(());
     };
@@ -206,32 +206,32 @@ pub(super) fn clean_up(txn: &mut Txn<'_>, id: HookId, cutoff: Millis, after: &By
     let (first, to) = keys::deliveries(id);
     let from = if after.is_empty() { first } else { keys::above(after) };
     let found = txn.range(&from, &to, CLEAN_UP_SLICE)?;
-    let mut tally = txn.tally(&hook)?;
+    let mut counts = txn.counts(&hook)?;
     let (mut forgotten, mut younger) = (0, false);
     for (key, value) in &found.pairs {
         let read = record::decode_delivery(value);
-        let dispatched = read.map_err(|error| Missing::Damaged(error.to_string()))?;
+        let record = read.map_err(|error| ReadError::Damaged(error.to_string()))?;
         // Deliveries are in the order of their events: whatever comes after this is younger still.
-        younger = dispatched.event_at >= cutoff;
+        younger = record.event_at >= cutoff;
         if younger {
             break;
         }
-        if dispatched.delivery.ended_at().is_none_or(|at| at >= cutoff) {
+        if record.delivery.ended_at().is_none_or(|at| at >= cutoff) {
             continue;
         }
         let Some(delivery) = keys::parse_delivery(key) else { continue };
-        if let reveille_core::delivery::Phase::Dead { at, .. } = dispatched.delivery.phase
-            && !dispatched.retried
+        if let reveille_core::delivery::Phase::Dead { at, .. } = record.delivery.phase
+            && !record.retried
         {
             txn.remove(&keys::dead_letter(delivery, at));
-            tally.dead_letters = tally.dead_letters.saturating_sub(1);
+            counts.dead_letters = counts.dead_letters.saturating_sub(1);
         }
-        tally.moved(Some(&dispatched.delivery), None);
+        counts.moved(Some(&record.delivery), None);
         txn.remove(key);
         forgotten += 1;
     }
     if forgotten > 0 {
-        txn.tallies.insert(id, tally);
+        txn.counts_of_hooks.insert(id, counts);
     }
     let next = found.last.filter(|_| !younger);
     Ok(Ok(Answer::CleanedUp { next, forgotten }))

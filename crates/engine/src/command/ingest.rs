@@ -15,19 +15,18 @@ use reveille_core::stream::create::Create;
 use reveille_core::stream::{Body, Head};
 use reveille_core::{ContentType, Offset, StreamPath, Tenant};
 use reveille_store::keys::{self, Due};
-use reveille_store::record::{self, Recorded};
+use reveille_store::record::{self, EventRecord};
 
-use super::lot::Lots;
+use super::timer_group::TimerGroups;
 use super::{Answer, Decided, append, create, delivery};
 use crate::effect::Fresh;
 use crate::failure::Failure;
 use crate::limits::{BATCH_MEMORY_MS, DELIVERIES_PER_BATCH};
-use crate::txn::{Missing, Txn};
+use crate::txn::{ReadError, Txn};
 
 /// Events that are taken in together, or not at all.
 #[derive(Debug, Clone)]
 pub struct Ingest {
-    /// Whose.
     pub tenant: Tenant,
     /// The stream that has their words.
     pub stream: StreamPath,
@@ -36,7 +35,7 @@ pub struct Ingest {
     /// The name that the first of them has, if its sender gave it none, and so on.
     pub first_id: Ulid,
     /// Their words, each followed by a comma.
-    pub words: Bytes,
+    pub payload: Bytes,
     /// A name by which a repetition is known.
     pub batch: Option<Arc<str>>,
 }
@@ -44,11 +43,9 @@ pub struct Ingest {
 /// An event that comes in.
 #[derive(Debug, Clone)]
 pub struct NewEvent {
-    /// Its name.
     pub id: Arc<str>,
     /// Whether its sender gave it that name.
     pub named: bool,
-    /// Its type.
     pub kind: EventType,
     /// How many bytes its words are.
     pub len: usize,
@@ -59,8 +56,8 @@ pub(super) fn decide(txn: &mut Txn<'_>, ingest: &Ingest) -> Decided {
     if let Some(batch) = batch {
         let marker = keys::ingested(tenant, batch);
         if let Some(value) = txn.get(&marker)? {
-            let received =
-                record::decode_u64(&value).map_err(|error| Missing::Damaged(error.to_string()))?;
+            let received = record::decode_u64(&value)
+                .map_err(|error| ReadError::Damaged(error.to_string()))?;
             return Ok(Ok(Answer::Ingested { received, repeated: true }));
         }
     }
@@ -85,8 +82,8 @@ pub(super) fn decide(txn: &mut Txn<'_>, ingest: &Ingest) -> Decided {
 fn put_into_stream(
     txn: &mut Txn<'_>,
     ingest: &Ingest,
-) -> Result<Result<(Head, Offset), Failure>, Missing> {
-    let Ingest { tenant, stream, words, .. } = ingest;
+) -> Result<Result<(Head, Offset), Failure>, ReadError> {
+    let Ingest { tenant, stream, payload, .. } = ingest;
     let content_type = Some(ContentType::json());
     let head = match txn.live_head(tenant, stream)? {
         Some(head) => head,
@@ -99,7 +96,7 @@ fn put_into_stream(
             }
         }
     };
-    let body = Body::of_messages(words.clone());
+    let body = Body::of_messages(payload.clone());
     let request = Append { content_type, body, ..Append::default() };
     let from = head.tail;
     let grown = append::grow(txn, tenant, stream, &request, None)?;
@@ -111,8 +108,8 @@ fn spread_all(
     ingest: &Ingest,
     head: &Head,
     mut from: Offset,
-) -> Result<(), Missing> {
-    let Ingest { tenant, events, words, first_id, .. } = ingest;
+) -> Result<(), ReadError> {
+    let Ingest { tenant, events, payload, first_id, .. } = ingest;
     let (at, stream) = (txn.now(), head.id);
     let (mut begin, mut room) = (0, DELIVERIES_PER_BATCH);
     let matching = hooks_of(txn, tenant, events);
@@ -124,39 +121,39 @@ fn spread_all(
         // Names and numbers both follow each other: knowing where they begin is enough.
         txn.set(keys::event_ids(tenant, *first_id), record::encode_u64(txn.next_id()));
     }
-    let mut lots = Lots::of(matching.by_event().map(|hooks| hooks.len().min(most)).sum());
+    let mut groups = TimerGroups::of(matching.by_event().map(|hooks| hooks.len().min(most)).sum());
     for (event, hooks) in events.iter().zip(matching.by_event()) {
         let no = EventNo(txn.next_id());
         txn.take_id();
         let (id, kind) = (event.id.clone(), event.kind.clone());
         let len = u64::try_from(event.len).unwrap_or(u64::MAX);
-        let recorded = Recorded { id, kind, at, stream, from, len };
+        let recorded = EventRecord { id, kind, at, stream, from, len };
         txn.set(keys::event(tenant, no), record::encode_event(&recorded));
         if event.named {
             txn.set(keys::event_id(tenant, &recorded.id), record::encode_u64(no.0));
         }
-        let said = words.slice(begin..begin + event.len);
-        let fresh = Fresh { id: recorded.id.clone(), at, words: said };
+        let said = payload.slice(begin..begin + event.len);
+        let fresh = Fresh { id: recorded.id.clone(), at, payload: said };
         // Whoever gets events in their order gets none before those that are still being told.
         let most = if waits && has_ordered(hooks) { 0 } else { txn.fan_out() };
         let now = hooks.len().min(most).min(room);
         for hook in hooks.iter().take(now) {
             let no = DeliveryNo { event: no, round: 0 };
-            delivery::begin(txn, &mut lots, hook, no, at, Some(&fresh))?;
+            delivery::begin(txn, &mut groups, hook, no, at, Some(&fresh))?;
         }
         room -= now;
         if now < hooks.len() {
             let told = now.checked_sub(1).and_then(|last| hooks.get(last));
             let told = told.map_or(HookId(0), |hook| hook.id);
             txn.set(keys::fan_out(tenant, no), record::encode_u64(told.0));
-            txn.set_due(at, &Due::FanOut(tenant.clone(), no));
+            txn.set_due(at, &Due::FanOutToHooks(tenant.clone(), no));
             waits = true;
         }
         // A comma follows each.
         begin += event.len + 1;
         from = from.plus(len + 1);
     }
-    lots.keep(txn);
+    groups.keep(txn);
     Ok(())
 }
 
@@ -204,7 +201,7 @@ pub(super) fn next_fan_out(
     txn: &mut Txn<'_>,
     tenant: &Tenant,
     from: EventNo,
-) -> Result<Option<EventNo>, Missing> {
+) -> Result<Option<EventNo>, ReadError> {
     let (_, to) = keys::fan_outs(tenant);
     let first = txn.first(keys::fan_out(tenant, from), &to, 2)?;
     Ok(first.and_then(|key| keys::parse_event(&key)))
@@ -214,7 +211,7 @@ pub(super) fn next_fan_out(
 fn read_tallies<'a>(
     txn: &mut Txn<'_>,
     hooks: impl Iterator<Item = &'a Arc<Hook>>,
-) -> Result<(), Missing> {
+) -> Result<(), ReadError> {
     let begun = hooks.take(DELIVERIES_PER_BATCH).map(|hook| hook.id).collect();
     txn.tallies_and(&begun, []).map(drop)
 }
@@ -225,13 +222,13 @@ pub(super) fn fan_out(
     txn: &mut Txn<'_>,
     tenant: &Tenant,
     no: EventNo,
-    words: Option<&Bytes>,
-) -> Result<(), Missing> {
+    payload: Option<&Bytes>,
+) -> Result<(), ReadError> {
     let cursor = keys::fan_out(tenant, no);
     let (Some(told), Some(event)) = (txn.get(&cursor)?, txn.event(tenant, no)?) else {
         return Ok(());
     };
-    let told = record::decode_u64(&told).map_err(|error| Missing::Damaged(error.to_string()))?;
+    let told = record::decode_u64(&told).map_err(|error| ReadError::Damaged(error.to_string()))?;
     let mut hooks = txn.hooks().matching_after(tenant, &event.kind, HookId(told));
     hooks.retain(|hook| hook.was_active_at(no) && !hook.is_catching_up());
     let more = hooks.len() > txn.fan_out();
@@ -240,25 +237,25 @@ pub(super) fn fan_out(
         return Ok(());
     }
     read_tallies(txn, hooks.iter())?;
-    let fresh = words.map(|words| {
-        let (id, words) = (event.id.clone(), words.clone());
-        Fresh { id, at: event.at, words }
+    let fresh = payload.map(|payload| {
+        let (id, payload) = (event.id.clone(), payload.clone());
+        Fresh { id, at: event.at, payload }
     });
-    let mut lots = Lots::of(hooks.len());
+    let mut groups = TimerGroups::of(hooks.len());
     for hook in &hooks {
         let no = DeliveryNo { event: no, round: 0 };
-        delivery::begin(txn, &mut lots, hook, no, event.at, fresh.as_ref())?;
+        delivery::begin(txn, &mut groups, hook, no, event.at, fresh.as_ref())?;
     }
-    lots.keep(txn);
+    groups.keep(txn);
     match hooks.last() {
         Some(last) if more => {
             txn.set(cursor, record::encode_u64(last.id.0));
-            txn.set_due(txn.now(), &Due::FanOut(tenant.clone(), no));
+            txn.set_due(txn.now(), &Due::FanOutToHooks(tenant.clone(), no));
         }
         _ => {
             txn.remove(&cursor);
             if let Some(next) = next_fan_out(txn, tenant, EventNo(no.0 + 1))? {
-                txn.set_due(txn.now(), &Due::FanOut(tenant.clone(), next));
+                txn.set_due(txn.now(), &Due::FanOutToHooks(tenant.clone(), next));
             }
         }
     }
@@ -281,11 +278,11 @@ impl Txn<'_> {
         &mut self,
         tenant: &Tenant,
         id: &str,
-    ) -> Result<Option<EventNo>, Missing> {
+    ) -> Result<Option<EventNo>, ReadError> {
         for (key, place) in named_places(tenant, id) {
             let Some(first) = self.get(&key)? else { continue };
             let first = record::decode_u64(&first);
-            let first = first.map_err(|error| Missing::Damaged(error.to_string()))?;
+            let first = first.map_err(|error| ReadError::Damaged(error.to_string()))?;
             let no = EventNo(first.saturating_add(place));
             if self.event(tenant, no)?.is_some_and(|event| *event.id == *id) {
                 return Ok(Some(no));
@@ -299,11 +296,11 @@ impl Txn<'_> {
         &mut self,
         tenant: &Tenant,
         no: EventNo,
-    ) -> Result<Option<Recorded>, Missing> {
+    ) -> Result<Option<EventRecord>, ReadError> {
         let Some(value) = self.get(&keys::event(tenant, no))? else {
             return Ok(None);
         };
         let read = record::decode_event(&value);
-        read.map(Some).map_err(|error| Missing::Damaged(error.to_string()))
+        read.map(Some).map_err(|error| ReadError::Damaged(error.to_string()))
     }
 }

@@ -17,14 +17,14 @@ use reveille_core::subscription::{Subscription, Target, wake_event};
 use reveille_core::token::Claims;
 use reveille_core::{Millis, Offset, StreamPath, Tenant};
 use reveille_store::keys::{self, ConsumerKey};
-use reveille_store::record::{self, Enrolled, Linked};
+use reveille_store::record::{self, ConsumerRecord, LinkRecord};
 
 use super::callback::{Standing, mark_followed};
-use super::consumer::{Tails, UNANSWERED, is_overdue, note_error, step};
-use super::{Answer, Decided, append, crowd};
+use super::consumer::{StreamTails, UNANSWERED, is_overdue, note_error, step};
+use super::{Answer, Decided, append, fan_out};
 use crate::failure::{Failure, Refused};
 use crate::limits::NOTICE_STREAMS_MAX;
-use crate::txn::{Missing, Txn};
+use crate::txn::{ReadError, Txn};
 
 /// As many marks are kept with their consumer: nobody has to look for them.
 const MARKED_MAX: usize = 4;
@@ -35,17 +35,13 @@ const MARKED_AGAIN_MAX: usize = 2;
 #[derive(Debug, Clone)]
 pub enum LeaseRequest {
     /// To have the work.
-    Claim {
-        /// Its name.
-        worker: Arc<str>,
-    },
+    Claim { worker: Arc<str> },
     /// To report progress, or only that it lives.
     Report {
         /// The token that came with it; its signature is good.
         claims: Claims,
         /// The wake it speaks for.
         generation: u64,
-        /// Its name.
         wake_id: ClaimedWake,
         /// How far it has come.
         acks: Vec<Ack>,
@@ -58,7 +54,6 @@ pub enum LeaseRequest {
         claims: Claims,
         /// The wake it speaks for.
         generation: u64,
-        /// Its name.
         wake_id: ClaimedWake,
     },
 }
@@ -66,29 +61,27 @@ pub enum LeaseRequest {
 /// What a worker is told of the work that it has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
-    /// The wake.
     pub wake_id: WakeId,
-    /// Its number.
     pub generation: u64,
     /// How long it lasts without a sign of life.
     pub lease_ms: u64,
 }
 
 impl Txn<'_> {
-    fn linked(
+    fn link(
         &mut self,
         subscription: &Subscription,
         path: &StreamPath,
-    ) -> Result<Option<Linked>, Missing> {
+    ) -> Result<Option<LinkRecord>, ReadError> {
         let Some(value) = self.get(&keys::link(subscription.id, path))? else {
             return Ok(None);
         };
         let read = record::decode_link(&value);
-        read.map(Some).map_err(|error| Missing::Damaged(error.to_string()))
+        read.map(Some).map_err(|error| ReadError::Damaged(error.to_string()))
     }
 
-    fn set_link(&mut self, subscription: &Subscription, path: &StreamPath, linked: Linked) {
-        self.set(keys::link(subscription.id, path), record::encode_link(linked));
+    fn set_link(&mut self, subscription: &Subscription, path: &StreamPath, link: LinkRecord) {
+        self.set(keys::link(subscription.id, path), record::encode_link(link));
     }
 }
 
@@ -103,25 +96,25 @@ pub(super) fn grown(
     path: &StreamPath,
     head: &Head,
     before: Option<Offset>,
-) -> Result<(), Missing> {
+) -> Result<(), ReadError> {
     if is_wake_stream(subscription, path) {
         return Ok(());
     }
     let key = key_of(subscription);
-    let (known, stored) = (txn.linked(subscription, path), txn.consumer(&key));
+    let (known, stored) = (txn.link(subscription, path), txn.consumer(&key));
     if known.is_err() || stored.is_err() {
         // What is missing is asked for at once.
         txn.want(&[keys::link(subscription.id, path), keys::consumer(&key)])?;
     }
     let (known, stored) = (known?, stored?);
-    let linked = match known {
-        Some(linked) if linked.stream == Some(head.id) => linked,
-        Some(linked) if linked.stream.is_none() => Linked { stream: Some(head.id), ..linked },
+    let link = match known {
+        Some(link) if link.stream == Some(head.id) => link,
+        Some(link) if link.stream.is_none() => LinkRecord { stream: Some(head.id), ..link },
         // A stream that took the place of another begins anew.
-        Some(linked) => Linked { stream: Some(head.id), acked: None, ..linked },
+        Some(link) => LinkRecord { stream: Some(head.id), acked: None, ..link },
         None => {
             let acked = if subscription.is_older_than(head.id) { None } else { before };
-            Linked { stream: Some(head.id), acked, explicit: false }
+            LinkRecord { stream: Some(head.id), acked, explicit: false }
         }
     };
     let is_marked = match stored.as_ref().map(|it| &it.marked) {
@@ -130,44 +123,44 @@ pub(super) fn grown(
         Some(None) => txn.is_set(&keys::backlog(subscription.id, path))?,
     };
     // A mark that an earlier stream at this path left says nothing of this one.
-    let is_current = is_marked && known == Some(linked);
-    if Some(head.tail) <= linked.acked || is_current {
+    let is_current = is_marked && known == Some(link);
+    if Some(head.tail) <= link.acked || is_current {
         return Ok(());
     }
-    if known != Some(linked) {
-        txn.set_link(subscription, path, linked);
+    if known != Some(link) {
+        txn.set_link(subscription, path, link);
     }
-    let mut enrolled = stored.clone().unwrap_or_else(fresh);
+    let mut record = stored.clone().unwrap_or_else(fresh);
     if !is_marked {
-        mark(txn, subscription, &mut enrolled, path);
+        mark(txn, subscription, &mut record, path);
     }
-    let (consumer, tails) = (&enrolled.consumer, Tails(Vec::new()));
-    enrolled.consumer = step(txn, subscription, &key, consumer, &tails, true, &Input::Appended)
+    let (consumer, tails) = (&record.consumer, StreamTails(Vec::new()));
+    record.consumer = step(txn, subscription, &key, consumer, &tails, true, &Input::Appended)
         .expect("growth is never refused");
-    settle(txn, subscription, &key, stored.as_ref(), enrolled, Some(path))
+    settle(txn, subscription, &key, stored.as_ref(), record, Some(path))
 }
 
 /// A consumer that was not kept so far: none of its streams has a mark.
-fn fresh() -> Enrolled {
-    let enrolled = Enrolled::new(Consumer::new(0, Vec::new()), None);
-    Enrolled { marked: Some(Vec::new()), ..enrolled }
+fn fresh() -> ConsumerRecord {
+    let record = ConsumerRecord::new(Consumer::new(0, Vec::new()), None);
+    ConsumerRecord { marked: Some(Vec::new()), ..record }
 }
 
 /// Marks a stream that has no mark: with the consumer, or by a key once there are many.
 fn mark(
     txn: &mut Txn<'_>,
     subscription: &Subscription,
-    enrolled: &mut Enrolled,
+    record: &mut ConsumerRecord,
     path: &StreamPath,
 ) {
-    if let Some(few) = &mut enrolled.marked {
+    if let Some(few) = &mut record.marked {
         let at = few.binary_search(path).unwrap_or_else(|at| at);
         few.insert(at, path.clone());
         if few.len() <= MARKED_MAX {
             return;
         }
     }
-    let many = enrolled.marked.take().unwrap_or_else(|| vec![path.clone()]);
+    let many = record.marked.take().unwrap_or_else(|| vec![path.clone()]);
     for path in &many {
         txn.set(keys::backlog(subscription.id, path), Bytes::new());
     }
@@ -178,31 +171,31 @@ fn unmark(
     txn: &mut Txn<'_>,
     subscription: &Subscription,
     path: &StreamPath,
-) -> Result<(), Missing> {
+) -> Result<(), ReadError> {
     let key = key_of(subscription);
     let Some(stored) = txn.consumer(&key)? else {
         return Ok(());
     };
-    let mut enrolled = stored.clone();
-    match &mut enrolled.marked {
+    let mut record = stored.clone();
+    match &mut record.marked {
         Some(few) => few.retain(|it| it != path),
         None => txn.remove(&keys::backlog(subscription.id, path)),
     }
-    if enrolled != stored {
-        txn.keep(&key, Some(&stored), enrolled);
+    if record != stored {
+        txn.keep(&key, Some(&stored), record);
     }
     Ok(())
 }
 
 /// Whether the stream is the one where the subscription's own wakes are announced.
 pub(super) fn is_wake_stream(subscription: &Subscription, path: &StreamPath) -> bool {
-    matches!(&subscription.asked.target, Target::Pull(wake) if wake == path)
+    matches!(&subscription.spec.target, Target::Pull(wake) if wake == path)
 }
 
 /// What a step needs to know of a subscription's streams.
 struct View {
     links: Vec<Link>,
-    tails: Tails,
+    tails: StreamTails,
     /// What else is known of each link's stream.
     seen: Vec<Seen>,
     /// Streams with a mark and without a link.
@@ -222,7 +215,7 @@ fn view(
     subscription: &Subscription,
     known: Option<&Vec<StreamPath>>,
     named: &[StreamPath],
-) -> Result<View, Missing> {
+) -> Result<View, ReadError> {
     let (mut paths, complete) = match known {
         Some(marked) => (marked.clone(), true),
         None => {
@@ -240,12 +233,12 @@ fn view(
     }
     let (links, tails) = (Vec::with_capacity(paths.len()), Vec::with_capacity(paths.len()));
     let (seen, strays) = (Vec::with_capacity(paths.len()), Vec::new());
-    let mut view = View { links, tails: Tails(tails), seen, strays, complete };
+    let mut view = View { links, tails: StreamTails(tails), seen, strays, complete };
     let mut wanted = Vec::new();
     for (number, path) in paths.into_iter().enumerate() {
         match look(txn, subscription, &path) {
-            Ok(Some((linked, tail))) => {
-                let Linked { stream, acked, explicit } = linked;
+            Ok(Some((link, tail))) => {
+                let LinkRecord { stream, acked, explicit } = link;
                 // Of those that are named, only a complete view says that they have no mark.
                 view.seen.push(Seen { explicit, marked: number < marked || !complete });
                 view.tails.0.push((path.clone(), tail));
@@ -254,11 +247,11 @@ fn view(
             Ok(None) if number < marked => view.strays.push(path),
             Ok(None) => {}
             // Whatever the others lack is asked for along with it.
-            Err(Missing::Wanted(more)) => wanted.extend(more),
+            Err(ReadError::NotLoaded(more)) => wanted.extend(more),
             Err(damaged) => return Err(damaged),
         }
     }
-    if wanted.is_empty() { Ok(view) } else { Err(Missing::Wanted(wanted)) }
+    if wanted.is_empty() { Ok(view) } else { Err(ReadError::NotLoaded(wanted)) }
 }
 
 /// How far a stream is processed, and where it ends; one that has ended has no more than that.
@@ -266,21 +259,20 @@ fn look(
     txn: &mut Txn<'_>,
     subscription: &Subscription,
     path: &StreamPath,
-) -> Result<Option<(Linked, Option<Offset>)>, Missing> {
-    let (head, linked) =
-        (txn.live_head(&subscription.tenant, path), txn.linked(subscription, path));
-    if head.is_err() || linked.is_err() {
+) -> Result<Option<(LinkRecord, Option<Offset>)>, ReadError> {
+    let (head, link) = (txn.live_head(&subscription.tenant, path), txn.link(subscription, path));
+    if head.is_err() || link.is_err() {
         let stream = keys::stream(&subscription.tenant, path);
         txn.want(&[keys::link(subscription.id, path), stream])?;
     }
     let head = head?.filter(|head| !head.soft_deleted);
-    let linked = match linked? {
-        Some(linked) => Some(linked),
+    let link = match link? {
+        Some(link) => Some(link),
         None => virtual_link(txn, subscription, path, head.as_ref())?,
     };
-    Ok(linked.map(|linked| {
-        let same = head.filter(|head| linked.stream == Some(head.id));
-        (linked, same.map_or(linked.acked, |head| Some(head.tail)))
+    Ok(link.map(|link| {
+        let same = head.filter(|head| link.stream == Some(head.id));
+        (link, same.map_or(link.acked, |head| Some(head.tail)))
     }))
 }
 
@@ -291,14 +283,14 @@ fn virtual_link(
     subscription: &Subscription,
     path: &StreamPath,
     head: Option<&Head>,
-) -> Result<Option<Linked>, Missing> {
-    let pattern = subscription.asked.pattern.as_ref();
+) -> Result<Option<LinkRecord>, ReadError> {
+    let pattern = subscription.spec.pattern.as_ref();
     let Some(head) = head.filter(|_| pattern.is_some_and(|it| it.matches(path))) else {
         return Ok(None);
     };
     let whole = (!subscription.is_older_than(head.id)).then_some(head.tail);
-    let acked = crowd::missed(txn, subscription, path, head)?.unwrap_or(whole);
-    Ok(Some(Linked { stream: Some(head.id), acked, explicit: false }))
+    let acked = fan_out::missed(txn, subscription, path, head)?.unwrap_or(whole);
+    Ok(Some(LinkRecord { stream: Some(head.id), acked, explicit: false }))
 }
 
 /// Steps with a view of the streams in question, and writes back what changed of it.
@@ -306,20 +298,20 @@ fn step_with(
     txn: &mut Txn<'_>,
     subscription: &Subscription,
     key: &ConsumerKey,
-    enrolled: &mut Enrolled,
+    record: &mut ConsumerRecord,
     named: &[StreamPath],
     input: &Input,
-) -> Result<Result<(), Rejected>, Missing> {
-    let by_key = enrolled.marked.is_none();
-    let view = view(txn, subscription, enrolled.marked.as_ref(), named)?;
-    enrolled.consumer.links = view.links;
-    let (consumer, more) = (&enrolled.consumer, !view.complete);
+) -> Result<Result<(), Rejected>, ReadError> {
+    let by_key = record.marked.is_none();
+    let view = view(txn, subscription, record.marked.as_ref(), named)?;
+    record.consumer.links = view.links;
+    let (consumer, more) = (&record.consumer, !view.complete);
     let mut stepped = match step(txn, subscription, key, consumer, &view.tails, more, input) {
         Ok(stepped) => stepped,
         Err(rejected) => return Ok(Err(rejected)),
     };
     let mut marked = view.strays;
-    let links = enrolled.consumer.links.iter().zip(&stepped.links);
+    let links = record.consumer.links.iter().zip(&stepped.links);
     for (((before, after), (_, tail)), seen) in links.zip(&view.tails.0).zip(&view.seen) {
         if seen.marked && *tail > after.acked {
             marked.push(after.path.clone());
@@ -328,7 +320,7 @@ fn step_with(
         }
         if before.acked != after.acked {
             let (stream, acked, explicit) = (after.stream, after.acked, seen.explicit);
-            txn.set_link(subscription, &after.path, Linked { stream, acked, explicit });
+            txn.set_link(subscription, &after.path, LinkRecord { stream, acked, explicit });
         }
     }
     let few_again = by_key && view.complete && marked.len() <= MARKED_AGAIN_MAX;
@@ -339,10 +331,10 @@ fn step_with(
     }
     if few_again || !by_key {
         marked.sort_unstable();
-        enrolled.marked = Some(marked);
+        record.marked = Some(marked);
     }
     stepped.links.clear();
-    enrolled.consumer = stepped;
+    record.consumer = stepped;
     Ok(Ok(()))
 }
 
@@ -351,25 +343,25 @@ fn settle(
     txn: &mut Txn<'_>,
     subscription: &Subscription,
     key: &ConsumerKey,
-    stored: Option<&Enrolled>,
-    enrolled: Enrolled,
+    stored: Option<&ConsumerRecord>,
+    record: ConsumerRecord,
     cause: Option<&StreamPath>,
-) -> Result<(), Missing> {
-    let Consumer { epoch, phase, .. } = &enrolled.consumer;
+) -> Result<(), ReadError> {
+    let Consumer { epoch, phase, .. } = &record.consumer;
     let woken = *epoch > stored.map_or(0, |it| it.consumer.epoch);
     if woken
         && matches!(phase, Phase::Waking { .. })
-        && let Target::Pull(wake_stream) = &subscription.asked.target
+        && let Target::Pull(wake_stream) = &subscription.spec.target
     {
-        let some = || enrolled.marked.as_ref().and_then(|few| few.first());
+        let some = || record.marked.as_ref().and_then(|few| few.first());
         announce(txn, subscription, wake_stream, *epoch, cause.or_else(some))?;
     }
     let same = match stored {
-        Some(stored) => *stored == enrolled,
-        None => enrolled == fresh(),
+        Some(stored) => *stored == record,
+        None => record == fresh(),
     };
     if !same {
-        txn.keep(key, stored, enrolled);
+        txn.keep(key, stored, record);
     }
     Ok(())
 }
@@ -382,7 +374,7 @@ fn announce(
     wake_stream: &StreamPath,
     generation: u64,
     cause: Option<&StreamPath>,
-) -> Result<(), Missing> {
+) -> Result<(), ReadError> {
     let event = wake_event(subscription, generation, cause, txn.now());
     let kind = ContentType::parse("application/json");
     let body = Body::new(event.into(), kind.as_ref());
@@ -400,16 +392,16 @@ pub(super) fn moved(
     key: &ConsumerKey,
     input: &Input,
     error: Option<&Arc<str>>,
-) -> Result<(), Missing> {
+) -> Result<(), ReadError> {
     let Some(subscription) = txn.registry().get(key.subscription).cloned() else {
         return Ok(());
     };
     let Some(stored) = txn.consumer(key)? else {
         return Ok(());
     };
-    let mut enrolled = stored.clone();
+    let mut record = stored.clone();
     if let Input::Answered { epoch, .. } = input {
-        note_error(txn, &mut enrolled, *epoch, error);
+        note_error(txn, &mut record, *epoch, error);
     }
     let named: Vec<StreamPath> = match input {
         Input::Answered { answer: reveille_core::consumer::Answer::Done(announced), .. } => {
@@ -417,9 +409,9 @@ pub(super) fn moved(
         }
         _ => Vec::new(),
     };
-    step_with(txn, &subscription, key, &mut enrolled, &named, input)?
+    step_with(txn, &subscription, key, &mut record, &named, input)?
         .expect("what merely happens is never refused");
-    settle(txn, &subscription, key, Some(&stored), enrolled, None)
+    settle(txn, &subscription, key, Some(&stored), record, None)
 }
 
 /// A timer of the consumer has fired.
@@ -428,23 +420,22 @@ pub(super) fn fired(
     key: &ConsumerKey,
     at: Option<Millis>,
     input: &Input,
-) -> Result<(), Missing> {
+) -> Result<(), ReadError> {
     let Some(subscription) = txn.registry().get(key.subscription).cloned() else {
         return Ok(());
     };
     let Some(stored) = txn.consumer(key)? else {
         return Ok(());
     };
-    let mut enrolled = stored.clone();
-    if enrolled.timer_at == at {
-        enrolled.timer_at = None;
+    let mut record = stored.clone();
+    if record.timer_at == at {
+        record.timer_at = None;
     }
-    step_with(txn, &subscription, key, &mut enrolled, &[], input)?
-        .expect("a timer is never refused");
+    step_with(txn, &subscription, key, &mut record, &[], input)?.expect("a timer is never refused");
     if *input == (Input::Timer { in_flight: true }) && is_overdue(&stored.consumer, txn.now()) {
-        enrolled.last_error = Some((txn.now(), UNANSWERED.into()));
+        record.last_error = Some((txn.now(), UNANSWERED.into()));
     }
-    settle(txn, &subscription, key, Some(&stored), enrolled, None)
+    settle(txn, &subscription, key, Some(&stored), record, None)
 }
 
 /// A worker asks for something.
@@ -461,7 +452,7 @@ pub(super) fn decide(
     };
     let key = key_of(&subscription);
     let stored = txn.consumer(&key)?;
-    let mut enrolled = stored.clone().unwrap_or_else(fresh);
+    let mut record = stored.clone().unwrap_or_else(fresh);
     let fenced = || -> Failure { Refused::Consumer(Rejected::Fenced).into() };
     let (input, named) = match request {
         LeaseRequest::Claim { worker } => (Input::Claim { worker: worker.clone() }, Vec::new()),
@@ -487,12 +478,12 @@ pub(super) fn decide(
             (Input::Release { epoch: *generation, wake_id }, Vec::new())
         }
     };
-    let before = enrolled.consumer.epoch;
-    if let Err(rejected) = step_with(txn, &subscription, &key, &mut enrolled, &named, &input)? {
+    let before = record.consumer.epoch;
+    if let Err(rejected) = step_with(txn, &subscription, &key, &mut record, &named, &input)? {
         return Ok(Err(Refused::Consumer(rejected).into()));
     }
-    let answer = answer(&subscription, txn, &enrolled.consumer, before, request);
-    settle(txn, &subscription, &key, stored.as_ref(), enrolled, None)?;
+    let answer = answer(&subscription, txn, &record.consumer, before, request);
+    settle(txn, &subscription, &key, stored.as_ref(), record, None)?;
     Ok(Ok(answer))
 }
 
@@ -535,7 +526,7 @@ pub(super) fn link(
     txn: &mut Txn<'_>,
     subscription: &Subscription,
     paths: &[StreamPath],
-) -> Result<(), Missing> {
+) -> Result<(), ReadError> {
     let wanted = paths.iter().flat_map(|path| {
         [keys::link(subscription.id, path), keys::stream(&subscription.tenant, path)]
     });
@@ -543,20 +534,20 @@ pub(super) fn link(
     txn.want(&wanted)?;
     for path in paths {
         let head = txn.live_head(&subscription.tenant, path)?.filter(|head| !head.soft_deleted);
-        let linked = match txn.linked(subscription, path)? {
-            Some(linked) => Linked { explicit: true, ..linked },
+        let link = match txn.link(subscription, path)? {
+            Some(link) => LinkRecord { explicit: true, ..link },
             None => {
                 // What a crowd has still to tell it is told all the same.
                 let missed = match &head {
-                    Some(head) => crowd::missed(txn, subscription, path, head)?,
+                    Some(head) => fan_out::missed(txn, subscription, path, head)?,
                     None => None,
                 };
                 let tail = head.as_ref().map_or(Offset::ZERO, |head| head.tail);
                 let (stream, acked) = (head.map(|head| head.id), missed.unwrap_or(Some(tail)));
-                Linked { stream, acked, explicit: true }
+                LinkRecord { stream, acked, explicit: true }
             }
         };
-        txn.set_link(subscription, path, linked);
+        txn.set_link(subscription, path, link);
         mark_followed(txn, &subscription.tenant, path, &key_of(subscription))?;
     }
     Ok(())
@@ -567,14 +558,14 @@ pub(super) fn unlink(
     txn: &mut Txn<'_>,
     subscription: &Subscription,
     path: &StreamPath,
-) -> Result<(), Missing> {
-    let Some(linked) = txn.linked(subscription, path)? else {
+) -> Result<(), ReadError> {
+    let Some(link) = txn.link(subscription, path)? else {
         return Ok(());
     };
     txn.remove(&keys::follower(&subscription.tenant, path, &key_of(subscription)));
-    let matched = subscription.asked.pattern.as_ref().is_some_and(|it| it.matches(path));
+    let matched = subscription.spec.pattern.as_ref().is_some_and(|it| it.matches(path));
     if matched {
-        txn.set_link(subscription, path, Linked { explicit: false, ..linked });
+        txn.set_link(subscription, path, LinkRecord { explicit: false, ..link });
     } else {
         txn.remove(&keys::link(subscription.id, path));
         unmark(txn, subscription, path)?;
@@ -588,10 +579,10 @@ pub(super) fn forget(
     subscription: &Subscription,
     path: &StreamPath,
     id: StreamId,
-) -> Result<(), Missing> {
-    if let Some(linked) = txn.linked(subscription, path)?
-        && linked.stream == Some(id)
-        && !linked.explicit
+) -> Result<(), ReadError> {
+    if let Some(link) = txn.link(subscription, path)?
+        && link.stream == Some(id)
+        && !link.explicit
     {
         txn.remove(&keys::link(subscription.id, path));
         unmark(txn, subscription, path)?;

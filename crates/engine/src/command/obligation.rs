@@ -6,8 +6,8 @@ use reveille_core::stream::{Expiry, Head, StreamId};
 use reveille_core::{Millis, StreamPath, Tenant};
 use reveille_store::keys::Due;
 
-use super::{Answer, consumer, crowd, hook, ingest};
-use crate::txn::{Missing, Txn};
+use super::{Answer, consumer, fan_out, hook, ingest};
+use crate::txn::{ReadError, Txn};
 
 /// Writes down that a stream was read, if it is still the one that was.
 pub(super) fn touch(
@@ -16,7 +16,7 @@ pub(super) fn touch(
     path: &StreamPath,
     id: StreamId,
     at: Millis,
-) -> Result<Answer, Missing> {
+) -> Result<Answer, ReadError> {
     if let Some(head) = txn.live_head(tenant, path)?
         && head.id == id
         && head.touched_at < at
@@ -32,7 +32,7 @@ pub(super) fn fulfil(
     key: &Bytes,
     due: &Due,
     found: &[Bytes],
-) -> Result<Answer, Missing> {
+) -> Result<Answer, ReadError> {
     match due {
         // Entries are removed first that may be written anew, be it for the same time.
         Due::Expire(tenant, path) => {
@@ -49,8 +49,8 @@ pub(super) fn fulfil(
         Due::Forget(tenant, path, id) => {
             consumer::forget(txn, key, tenant, path, *id)?;
         }
-        Due::Crowd(tenant, path, id) => crowd::walk(txn, key, tenant, path, *id)?,
-        Due::Tell(tenant, path, id, from) => {
+        Due::FanOutToSubscriptions(tenant, path, id) => fan_out::walk(txn, key, tenant, path, *id)?,
+        Due::FanOutToFollowers(tenant, path, id, from) => {
             if let Some(head) = txn.live_head(tenant, path)?
                 && head.id == *id
             {
@@ -58,10 +58,10 @@ pub(super) fn fulfil(
             }
             txn.remove(key);
         }
-        Due::Consumer(_) | Due::Delivery(_) | Due::Lot(_) => {
+        Due::Consumer(_) | Due::Delivery(_) | Due::DeliveryGroup(_) => {
             unreachable!("the time of a consumer or of deliveries is a command of its own")
         }
-        Due::FanOut(tenant, event) => {
+        Due::FanOutToHooks(tenant, event) => {
             txn.remove(key);
             ingest::fan_out(txn, tenant, *event, found.first())?;
         }
@@ -85,7 +85,7 @@ pub(super) fn fulfil(
 }
 
 /// Ends the stream if its time has come, else comes back when it will have.
-fn expire(txn: &mut Txn<'_>, tenant: &Tenant, path: &StreamPath) -> Result<(), Missing> {
+fn expire(txn: &mut Txn<'_>, tenant: &Tenant, path: &StreamPath) -> Result<(), ReadError> {
     // An expired stream is ended by looking at it.
     if let Some(head) = txn.live_head(tenant, path)?
         && head.expiry != Expiry::Never
@@ -97,7 +97,7 @@ fn expire(txn: &mut Txn<'_>, tenant: &Tenant, path: &StreamPath) -> Result<(), M
     Ok(())
 }
 
-fn release_source(txn: &mut Txn<'_>, tenant: &Tenant, path: &StreamPath) -> Result<(), Missing> {
+fn release_source(txn: &mut Txn<'_>, tenant: &Tenant, path: &StreamPath) -> Result<(), ReadError> {
     let Some(head) = txn.live_head(tenant, path)? else {
         return Ok(());
     };

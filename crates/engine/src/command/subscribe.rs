@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use reveille_core::consumer::Dialect;
-use reveille_core::subscription::{Asked, Subscription, SubscriptionId};
+use reveille_core::subscription::{Subscription, SubscriptionId, SubscriptionSpec};
 use reveille_core::{StreamPath, Tenant};
 use reveille_store::keys::{self, Due};
 use reveille_store::record;
@@ -18,18 +18,18 @@ use crate::txn::Txn;
 pub(super) fn subscribe(
     txn: &mut Txn<'_>,
     tenant: &Tenant,
-    asked: &Asked,
+    spec: &SubscriptionSpec,
     secret: Option<&Arc<str>>,
 ) -> Decided {
-    if let Some(known) = txn.registry().named(tenant, asked.dialect, &asked.name).cloned() {
+    if let Some(known) = txn.registry().named(tenant, spec.dialect, &spec.name).cloned() {
         // Others may be made in the same batch: what is answered rests on them.
         txn.saw_pending = true;
-        if known.asked.is_same(asked) {
+        if known.spec.is_same(spec) {
             return Ok(Ok(Answer::Subscribed { subscription: known, new: false }));
         }
         return Ok(Err(Refused::Exists.into()));
     }
-    if asked.streams.len() > EXPLICIT_STREAMS_MAX {
+    if spec.streams.len() > EXPLICIT_STREAMS_MAX {
         return Ok(Err(Refused::TooManyStreams { max: EXPLICIT_STREAMS_MAX }.into()));
     }
     let subscription = Arc::new(Subscription {
@@ -37,11 +37,11 @@ pub(super) fn subscribe(
         tenant: tenant.clone(),
         created_at: txn.now(),
         secret: secret.cloned(),
-        asked: asked.clone(),
+        spec: spec.clone(),
     });
-    lease::link(txn, &subscription, &asked.streams)?;
+    lease::link(txn, &subscription, &spec.streams)?;
     txn.take_id();
-    let key = keys::subscription(tenant, asked.dialect, &asked.name);
+    let key = keys::subscription(tenant, spec.dialect, &spec.name);
     txn.set(key, record::encode_subscription(&subscription));
     txn.changes.push(Change::Added(subscription.clone()));
     Ok(Ok(Answer::Subscribed { subscription, new: true }))

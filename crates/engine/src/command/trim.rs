@@ -8,7 +8,7 @@ use reveille_core::delivery::Phase;
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::{Millis, StreamPath, Tenant};
 use reveille_store::keys::{self, Meta};
-use reveille_store::record::{self, Dispatched, RecordError, Recorded};
+use reveille_store::record::{self, DeliveryRecord, EventRecord, RecordError};
 use reveille_store::state::Reader;
 
 use super::ingest::named_places;
@@ -16,7 +16,7 @@ use super::{Answer, Decided};
 use crate::failure::Failure;
 use crate::limits::{CLEAN_UP_SLICE, TRIM_LOOK};
 use crate::reading;
-use crate::txn::{Missing, Txn};
+use crate::txn::{ReadError, Txn};
 
 /// What a look at the oldest events of a tenant has found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,7 +102,7 @@ fn first_needed(
 }
 
 /// Whether what a delivery is of may still be asked for.
-fn is_needed(it: &Dispatched, cutoff: Millis) -> bool {
+fn is_needed(it: &DeliveryRecord, cutoff: Millis) -> bool {
     let dead_letter = matches!(it.delivery.phase, Phase::Dead { .. }) && !it.retried;
     it.delivery.ended_at().is_none_or(|at| at >= cutoff) || dead_letter
 }
@@ -126,7 +126,7 @@ pub(super) fn decide(
     let mut old = Vec::with_capacity(found.pairs.len());
     for (key, value) in &found.pairs {
         let event = record::decode_event(value);
-        let event = event.map_err(|error| Missing::Damaged(error.to_string()))?;
+        let event = event.map_err(|error| ReadError::Damaged(error.to_string()))?;
         old.extend(keys::parse_event(key).map(|no| (no, event)));
     }
     if found.complete
@@ -158,12 +158,12 @@ fn forget_name(
     txn: &mut Txn<'_>,
     tenant: &Tenant,
     no: EventNo,
-    event: &Recorded,
-) -> Result<(), Missing> {
+    event: &EventRecord,
+) -> Result<(), ReadError> {
     for (key, place) in named_places(tenant, &event.id) {
         let Some(value) = txn.get(&key)? else { continue };
         let first = record::decode_u64(&value);
-        let first = first.map_err(|error| Missing::Damaged(error.to_string()))?;
+        let first = first.map_err(|error| ReadError::Damaged(error.to_string()))?;
         if first.checked_add(place) == Some(no.0) {
             txn.remove(&key);
         }

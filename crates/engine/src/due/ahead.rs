@@ -18,7 +18,7 @@ use crate::limits::DUE_SLICE;
 /// many. An entry that was removed meanwhile is worked off all the same, and comes to nothing.
 /// After [`LOOK_EVERY_MS`] nothing counts as known.
 #[derive(Debug, Default)]
-pub struct Ahead {
+pub struct TimerLookahead {
     /// All entries that are not done ...
     entries: VecDeque<(Millis, Bytes)>,
     /// ... and come before this.
@@ -30,7 +30,7 @@ const AHEAD_MAX: usize = 64;
 
 const _: () = assert!(AHEAD_MAX < DUE_SLICE);
 
-impl Ahead {
+impl TimerLookahead {
     /// Entries became durable, and this is the earliest of them.
     pub fn note(&mut self, at: Millis) {
         if at < self.until {
@@ -41,7 +41,7 @@ impl Ahead {
 
     /// Something that was known has not been done.
     pub fn forget(&mut self) {
-        *self = Ahead::default();
+        *self = TimerLookahead::default();
     }
 
     /// The first entries that are due, from this key on.
@@ -99,14 +99,14 @@ mod tests {
 
     use super::super::done_until;
     use super::*;
-    use crate::dice::Dice;
+    use crate::random::Random;
 
     /// An index, and whoever works it off.
     struct World {
         state: State,
         seq: u64,
         there: BTreeSet<Bytes>,
-        ahead: Ahead,
+        ahead: TimerLookahead,
         since: Millis,
         now: Millis,
     }
@@ -117,7 +117,7 @@ mod tests {
                 state: State::new(Arc::new(MemoryTable::default()), 0),
                 seq: 0,
                 there: BTreeSet::new(),
-                ahead: Ahead::default(),
+                ahead: TimerLookahead::default(),
                 since: Millis(0),
                 now: Millis(1_000),
             }
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn nothing_that_is_due_stays_and_nobody_sleeps_too_long() {
         for seed in 0..64 {
-            let (mut world, mut dice) = (World::new(), Dice::new(seed));
+            let (mut world, mut dice) = (World::new(), Random::new(seed));
             let mut roll = |sides: u64| dice.next() % sides;
             for number in 0..400 {
                 match roll(8) {

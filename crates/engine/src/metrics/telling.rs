@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use crate::activity::Activity;
-use crate::effect::Moved;
-use crate::outbox::Traffic;
+use crate::activity::ConsumerActivity;
+use crate::effect::ActivityChange;
+use crate::outbox::OutboundGauges;
 
 /// Why attempts fail: the endpoint's status, an address that is not allowed any more, or what the
 /// courier says.
@@ -27,7 +27,7 @@ const BUCKETS: usize = BOUNDS_MS.len() + 1;
 
 /// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Attempted {
+pub enum AttemptResult {
     /// With success; the consumer works.
     Accepted,
     /// With success; the consumer is done.
@@ -88,7 +88,7 @@ pub struct TellingSnapshot {
     /// Consumers at work.
     pub live: u64,
     /// Attempts that wait or are on their way.
-    pub traffic: Traffic,
+    pub traffic: OutboundGauges,
     /// Subscriptions.
     pub subscriptions: u64,
 }
@@ -100,12 +100,12 @@ impl TellingMetrics {
     }
 
     /// An attempt has ended.
-    pub(crate) fn attempted(&self, how: Attempted, took_ms: u64) {
+    pub(crate) fn attempted(&self, how: AttemptResult, took_ms: u64) {
         self.duration.add(took_ms);
         let counter = match how {
-            Attempted::Accepted => Some(&self.accepted),
-            Attempted::Done => Some(&self.done),
-            Attempted::Failed(kind) => {
+            AttemptResult::Accepted => Some(&self.accepted),
+            AttemptResult::Done => Some(&self.done),
+            AttemptResult::Failed(kind) => {
                 let known = FAILURE_KINDS.iter().position(|known| *known == kind);
                 known.and_then(|index| self.failed.get(index))
             }
@@ -117,29 +117,29 @@ impl TellingMetrics {
     }
 
     /// A consumer has moved.
-    pub(crate) fn moved(&self, moved: &Moved) {
+    pub(crate) fn moved(&self, moved: &ActivityChange) {
         self.count(moved.from, -1);
         self.count(moved.to, 1);
         self.wakes.fetch_add(moved.woken.into(), Ordering::Relaxed);
     }
 
     /// A consumer was found that is busy already.
-    pub(crate) fn found(&self, activity: Activity) {
+    pub(crate) fn found(&self, activity: ConsumerActivity) {
         self.count(activity, 1);
     }
 
-    fn count(&self, activity: Activity, by: i64) {
+    fn count(&self, activity: ConsumerActivity, by: i64) {
         let gauge = match activity {
-            Activity::None => return,
-            Activity::Collecting => &self.collecting,
-            Activity::Waking => &self.waking,
-            Activity::Live => &self.live,
+            ConsumerActivity::None => return,
+            ConsumerActivity::Collecting => &self.collecting,
+            ConsumerActivity::Waking => &self.waking,
+            ConsumerActivity::Live => &self.live,
         };
         gauge.fetch_add(by, Ordering::Relaxed);
     }
 
     /// What was counted so far.
-    pub(crate) fn snapshot(&self, traffic: Traffic, subscriptions: u64) -> TellingSnapshot {
+    pub(crate) fn snapshot(&self, traffic: OutboundGauges, subscriptions: u64) -> TellingSnapshot {
         let gauge = |gauge: &AtomicI64| u64::try_from(gauge.load(Ordering::Relaxed)).unwrap_or(0);
         TellingSnapshot {
             wakes: self.wakes.load(Ordering::Relaxed),
@@ -186,7 +186,7 @@ mod tests {
         for ms in [0, 1, 2, 3, 30_000, 30_001] {
             metrics.sent(ms);
         }
-        let delay = metrics.snapshot(Traffic::default(), 0).delay;
+        let delay = metrics.snapshot(OutboundGauges::default(), 0).delay;
         assert_eq!(delay.buckets, [2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1]);
         assert_eq!(delay.sum_ms, 60_007);
     }

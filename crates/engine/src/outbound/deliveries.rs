@@ -6,23 +6,23 @@ use bytes::Bytes;
 use reveille_core::Tenant;
 use reveille_core::delivery::hook::{Hook, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
-use reveille_core::delivery::{Attempt, Phase, Verdict};
+use reveille_core::delivery::{AttemptRecord, Phase, Verdict};
 use reveille_deliver::courier::Answer;
 use reveille_deliver::destination::Destination;
 use reveille_store::keys::Due;
-use reveille_store::record::{self, Dispatched, Recorded};
+use reveille_store::record::{self, DeliveryRecord, EventRecord};
 use reveille_store::state::Reader;
 use reveille_store::{keys, table::Pair};
 
 use super::{Outbound, Unsent};
 use crate::command::Command;
-use crate::command::delivery::Delivered;
-use crate::command::lot::Open;
+use crate::command::delivery::DeliveryOutcome;
+use crate::command::timer_group::Open;
 use crate::committer::Shared;
-use crate::effect::{Fresh, Job};
+use crate::effect::{DeliveryAttempt, Fresh};
+use crate::encoder::DeliveryNotification;
 use crate::failure::Failure;
-use crate::herald::Dispatch;
-use crate::outbox::{Errand, Pushed};
+use crate::outbox::{Attempt, PushResult};
 use crate::{due, reading};
 
 /// How much of an answer is kept with the attempt.
@@ -42,14 +42,14 @@ pub enum Ready {
 }
 
 /// Whether an attempt is still to be made, and what is to be said.
-pub fn ready(reader: &Reader, hook: &Hook, job: &Job) -> Result<Ready, Failure> {
+pub fn ready(reader: &Reader, hook: &Hook, job: &DeliveryAttempt) -> Result<Ready, Failure> {
     // What came a moment ago is as it was decided, but for its hook: nobody else makes an attempt
     // that waits in the outbox.
     if let Some(fresh) = job.fresh.as_ref().filter(|_| hook.is_active()) {
         return Ok(Ready::Send(fresh.clone()));
     }
-    let dispatched = dispatched(reader, job.id)?;
-    let current = dispatched.is_some_and(
+    let record = record(reader, job.id)?;
+    let current = record.is_some_and(
         |it| matches!(it.delivery.phase, Phase::Leased { attempt, .. } if attempt == job.attempt),
     );
     if !current {
@@ -61,73 +61,84 @@ pub fn ready(reader: &Reader, hook: &Hook, job: &Job) -> Result<Ready, Failure> 
     let Some(event) = event(reader, &hook.tenant, job.id.no.event)? else {
         return Err(Failure::Damaged(format!("event {} is gone", job.id.no.event.0)));
     };
-    let words = words_of(reader, &event)?;
-    Ok(Ready::Send(Fresh { id: event.id, at: event.at, words }))
+    let payload = payload_of(reader, &event)?;
+    Ok(Ready::Send(Fresh { id: event.id, at: event.at, payload }))
 }
 
 impl Outbound {
-    pub(super) async fn deliver(&self, job: Job, hook: Arc<Hook>) -> Option<Errand> {
+    pub(super) async fn deliver(&self, job: DeliveryAttempt, hook: Arc<Hook>) -> Option<Attempt> {
         let mut slow = false;
         let ready = ready(&self.shared.state.reader(), &hook, &job);
-        let (id, attempt) = (job.id, job.attempt);
-        let errand = Errand::Deliver(Job { fresh: None, ..job });
+        let (id, number) = (job.id, job.attempt);
+        let attempt = Attempt::Delivery(DeliveryAttempt { fresh: None, ..job });
         let delivered = match ready {
             Ok(Ready::Send(event)) => {
-                let dispatch = self.dispatch(hook, id, attempt, event);
-                self.try_once(dispatch, &errand, &mut slow).await
+                let notification = self.notification(hook, id, number, event);
+                self.try_once(notification, &attempt, &mut slow).await
             }
             Err(error) => {
                 tracing::error!(%error, "an event cannot be delivered");
-                self.unreadable(id, attempt)
+                self.unreadable(id, number)
             }
             Ok(Ready::Held) => {
                 // It counts as under way until that is written down: the same attempt may not
                 // be made for good before.
-                self.report(&Command::Unsent { id, attempt }).await;
-                self.shared.outbox.ended(&errand, slow);
+                self.report(&Command::Unsent { id, attempt: number }).await;
+                self.shared.outbox.ended(&attempt, slow);
                 return None;
             }
             Ok(Ready::Nothing) => {
-                self.shared.outbox.ended(&errand, slow);
+                self.shared.outbox.ended(&attempt, slow);
                 return None;
             }
         };
         let good = (delivered.verdict == Verdict::Delivered).then_some(delivered.attempt.took_ms);
-        let next = self.answered(&errand, slow, good);
-        self.delivered.push(delivered, errand);
+        let next = self.answered(&attempt, slow, good);
+        self.delivered.push(delivered, attempt);
         next
     }
 
     /// What is to be put into words.
-    fn dispatch(&self, hook: Arc<Hook>, id: DeliveryId, attempt: u32, event: Fresh) -> Dispatch {
+    fn notification(
+        &self,
+        hook: Arc<Hook>,
+        id: DeliveryId,
+        attempt: u32,
+        event: Fresh,
+    ) -> DeliveryNotification {
         let now = self.clock.now();
         if attempt == 1 && id.no.round == 0 {
             self.shared.metrics.delivering.sent(now.since(event.at));
         }
-        Dispatch { hook, id, attempt, event: event.id, words: event.words, now }
+        DeliveryNotification { hook, id, attempt, event: event.id, payload: event.payload, now }
     }
 
     /// An attempt that failed because what is to be delivered cannot be read.
-    fn unreadable(&self, id: DeliveryId, number: u32) -> Delivered {
+    fn unreadable(&self, id: DeliveryId, number: u32) -> DeliveryOutcome {
         let error = Some("the stored event cannot be read; the server's log says why".into());
         let at = self.clock.now();
-        let attempt = Attempt { number, at, took_ms: 0, status: None, error, response: None };
-        Delivered { id, attempt, verdict: Verdict::Failed }
+        let attempt = AttemptRecord { number, at, took_ms: 0, status: None, error, response: None };
+        DeliveryOutcome { id, attempt, verdict: Verdict::Failed }
     }
 
-    async fn try_once(&self, dispatch: Dispatch, errand: &Errand, slow: &mut bool) -> Delivered {
-        let policy = dispatch.hook.policy(self.timings.retry_scale_milli);
-        let hook = &dispatch.hook;
-        let find = || Destination::parse(&self.herald.address(hook), &self.rules);
+    async fn try_once(
+        &self,
+        notification: DeliveryNotification,
+        attempt: &Attempt,
+        slow: &mut bool,
+    ) -> DeliveryOutcome {
+        let policy = notification.hook.policy(self.timings.retry_scale_milli);
+        let hook = &notification.hook;
+        let find = || Destination::parse(&self.encoder.address(hook), &self.rules);
         let answer = match self.workers.of(hook.id, hook, find) {
             Ok(destination) => {
-                let message = self.herald.letter(&dispatch);
-                self.post(destination, message, policy.timeout_ms, errand, slow).await
+                let message = self.encoder.encode_delivery(&notification);
+                self.post(destination, message, policy.timeout_ms, attempt, slow).await
             }
             Err(error) => Err(Unsent { kind: "destination", text: error.to_string() }),
         };
         let at = self.clock.now();
-        let took_ms = at.since(dispatch.now);
+        let took_ms = at.since(notification.now);
         let (verdict, kind, status, error, response) = match &answer {
             Ok(answer) => {
                 let verdict = policy.judge(answer.status);
@@ -139,20 +150,25 @@ impl Outbound {
             Err(unsent) => (Verdict::Failed, unsent.kind, None, Some(unsent.text.clone()), None),
         };
         self.shared.metrics.delivering.attempted(verdict, kind, took_ms);
-        self.tell_operators_of(&dispatch, error.as_deref(), took_ms);
-        let (error, number) = (error.map(|text| cut(&text, ERROR_BYTES_MAX)), dispatch.attempt);
-        let attempt = Attempt { number, at, took_ms, status, error, response };
-        Delivered { id: dispatch.id, attempt, verdict }
+        self.tell_operators_of(&notification, error.as_deref(), took_ms);
+        let (error, number) = (error.map(|text| cut(&text, ERROR_BYTES_MAX)), notification.attempt);
+        let attempt = AttemptRecord { number, at, took_ms, status, error, response };
+        DeliveryOutcome { id: notification.id, attempt, verdict }
     }
 
-    fn tell_operators_of(&self, dispatch: &Dispatch, error: Option<&str>, took_ms: u64) {
-        let Dispatch { hook, event, attempt, .. } = dispatch;
+    fn tell_operators_of(
+        &self,
+        notification: &DeliveryNotification,
+        error: Option<&str>,
+        took_ms: u64,
+    ) {
+        let DeliveryNotification { hook, event, attempt, .. } = notification;
         let (hook, tenant) = (&*hook.name, hook.tenant.as_str());
         tracing::debug!(hook, tenant, event = &**event, attempt, error, took_ms, "delivery");
         // One failure is an accident; the next one of the same event is worth a look.
         if let Some(error) = error
             && *attempt > 1
-            && self.complaints.is_due_for_hook(dispatch.hook.id, self.clock.now())
+            && self.complaints.is_due_for_hook(notification.hook.id, self.clock.now())
         {
             tracing::warn!(hook, tenant, attempt, error, "deliveries keep failing");
         }
@@ -169,7 +185,7 @@ fn cut(text: &str, max: usize) -> Arc<str> {
 }
 
 /// A delivery as it is kept.
-pub(crate) fn dispatched(reader: &Reader, id: DeliveryId) -> Result<Option<Dispatched>, Failure> {
+pub(crate) fn record(reader: &Reader, id: DeliveryId) -> Result<Option<DeliveryRecord>, Failure> {
     let value = reader.get(&keys::delivery(id)).map_err(reading::damaged)?;
     let read = value.map(|value| record::decode_delivery(&value)).transpose();
     read.map_err(|error| Failure::Damaged(error.to_string()))
@@ -180,7 +196,7 @@ pub(crate) fn event(
     reader: &Reader,
     tenant: &Tenant,
     no: EventNo,
-) -> Result<Option<Recorded>, Failure> {
+) -> Result<Option<EventRecord>, Failure> {
     let value = reader.get(&keys::event(tenant, no)).map_err(reading::damaged)?;
     let read = value.map(|value| record::decode_event(&value)).transpose();
     read.map_err(|error| Failure::Damaged(error.to_string()))
@@ -189,13 +205,13 @@ pub(crate) fn event(
 /// What an event says, if it can be read; nothing if not.
 pub(crate) fn said(reader: &Reader, tenant: &Tenant, no: EventNo) -> Vec<Bytes> {
     let event = event(reader, tenant, no).ok().flatten();
-    event.and_then(|event| words_of(reader, &event).ok()).into_iter().collect()
+    event.and_then(|event| payload_of(reader, &event).ok()).into_iter().collect()
 }
 
 /// What an event says.
-pub fn words_of(reader: &Reader, event: &Recorded) -> Result<Bytes, Failure> {
+pub fn payload_of(reader: &Reader, event: &EventRecord) -> Result<Bytes, Failure> {
     let (mut at, end) = (event.from.position(), event.from.position() + event.len);
-    let mut words = Vec::with_capacity(usize::try_from(event.len).unwrap_or(0));
+    let mut payload = Vec::with_capacity(usize::try_from(event.len).unwrap_or(0));
     while at < end {
         let chunk = reader.chunk_at(event.stream, at).map_err(reading::damaged)?;
         let chunk = chunk.ok_or_else(|| {
@@ -206,19 +222,19 @@ pub fn words_of(reader: &Reader, event: &Recorded) -> Result<Bytes, Failure> {
         if at == event.from.position() && to == end {
             return Ok(piece);
         }
-        words.extend_from_slice(&piece);
+        payload.extend_from_slice(&piece);
         at = to;
     }
-    Ok(words.into())
+    Ok(payload.into())
 }
 
 /// After a start, attempts that were on their way are made again.
-pub fn take_up(shared: &Shared) {
+pub fn recover(shared: &Shared) {
     let reader = shared.state.reader();
     due::walk(&reader, |_, due, value| match due {
-        Due::Delivery(id) => take_up_one(shared, &reader, id),
-        Due::Lot(_) => match record::decode_lot(value) {
-            Ok(lot) => lot.into_iter().for_each(|id| take_up_one(shared, &reader, id)),
+        Due::Delivery(id) => recover_one(shared, &reader, id),
+        Due::DeliveryGroup(_) => match record::decode_delivery_group(value) {
+            Ok(group) => group.into_iter().for_each(|id| recover_one(shared, &reader, id)),
             Err(error) => tracing::error!(%error, "deliveries that began together cannot be read"),
         },
         _ => {}
@@ -226,17 +242,18 @@ pub fn take_up(shared: &Shared) {
 }
 
 /// Deliveries of a lot that are still waited for by its entry alone.
-pub(crate) fn open_of_lot(reader: &Reader, entry: &Bytes) -> Result<Vec<Open>, Failure> {
+pub(crate) fn open_of_group(reader: &Reader, entry: &Bytes) -> Result<Vec<Open>, Failure> {
     let Some(value) = reader.get(entry).map_err(reading::damaged)? else {
         return Ok(Vec::new());
     };
-    let lot = record::decode_lot(&value).map_err(|error| Failure::Damaged(error.to_string()))?;
-    let waits = |it: &Dispatched| it.timer_at.is_none() && it.delivery.ended_at().is_none();
+    let group = record::decode_delivery_group(&value)
+        .map_err(|error| Failure::Damaged(error.to_string()))?;
+    let waits = |it: &DeliveryRecord| it.timer_at.is_none() && it.delivery.ended_at().is_none();
     let mut open = Vec::new();
-    for of_hook in lot.chunk_by(|one, next| one.hook == next.hook) {
+    for of_hook in group.chunk_by(|one, next| one.hook == next.hook) {
         let (Some(first), Some(last)) = (of_hook.first(), of_hook.last()) else { continue };
         if first == last {
-            let it = dispatched(reader, *first)?;
+            let it = record(reader, *first)?;
             open.extend(it.filter(waits).map(|_| *first));
             continue;
         }
@@ -251,20 +268,20 @@ pub(crate) fn open_of_lot(reader: &Reader, entry: &Bytes) -> Result<Vec<Open>, F
     Ok(open.into_iter().map(|id| Open { id, in_flight: false }).collect())
 }
 
-fn take_up_one(shared: &Shared, reader: &Reader, id: DeliveryId) {
+fn recover_one(shared: &Shared, reader: &Reader, id: DeliveryId) {
     let hook = shared.lock().registry.hooks.get(id.hook).cloned();
-    if let (Some(hook), Ok(Some(dispatched))) = (hook, dispatched(reader, id)) {
-        push(shared, &hook, id, &dispatched);
+    if let (Some(hook), Ok(Some(record))) = (hook, record(reader, id)) {
+        push(shared, &hook, id, &record);
     }
 }
 
 /// Says whether there was no room for it.
-fn push(shared: &Shared, hook: &Hook, id: DeliveryId, dispatched: &Dispatched) -> bool {
-    let Phase::Leased { attempt, .. } = dispatched.delivery.phase else {
+fn push(shared: &Shared, hook: &Hook, id: DeliveryId, record: &DeliveryRecord) -> bool {
+    let Phase::Leased { attempt, .. } = record.delivery.phase else {
         return false;
     };
-    let job = Job { id, attempt, tenant: hook.tenant.clone(), fresh: None };
-    shared.outbox.try_push(Errand::Deliver(job)) == Pushed::LeftOut
+    let job = DeliveryAttempt { id, attempt, tenant: hook.tenant.clone(), fresh: None };
+    shared.outbox.try_push(Attempt::Delivery(job)) == PushResult::LeftOut
 }
 
 /// Fills the memory up with deliveries of a hook that found no room there, from one on.
@@ -285,9 +302,9 @@ pub fn refill(shared: &Shared, id: HookId, from: DeliveryNo) {
         };
         for (key, value) in &found {
             let Some(delivery) = keys::parse_delivery(key) else { continue };
-            let Ok(dispatched) = record::decode_delivery(value) else { continue };
+            let Ok(record) = record::decode_delivery(value) else { continue };
             // The first that finds no room is remembered: the next time it goes on from there.
-            if push(shared, &hook, delivery, &dispatched) {
+            if push(shared, &hook, delivery, &record) {
                 return;
             }
         }

@@ -7,11 +7,11 @@ use tokio::sync::{Notify, Semaphore};
 
 use super::Outbound;
 use crate::command::Command;
-use crate::outbox::Errand;
+use crate::outbox::Attempt;
 
 /// Reports that are written down at once: everybody else waits while that is decided.
 const LOT_MAX: usize = 64;
-/// Lots of one kind that are being made durable at once.
+/// TimerGroups of one kind that are being made durable at once.
 const LOTS_MAX: usize = 2;
 
 /// Reports of one kind that wait to be written down. While there are many, no further attempts are
@@ -20,7 +20,7 @@ pub(crate) struct Reports<T> {
     waiting: Mutex<Vec<Report<T>>>,
     /// There is one.
     more: Notify,
-    /// Lots that are being made durable at once.
+    /// TimerGroups that are being made durable at once.
     lots: Arc<Semaphore>,
     into_command: fn(Vec<T>) -> Command,
 }
@@ -28,7 +28,7 @@ pub(crate) struct Reports<T> {
 /// What came of an attempt, and the errand that ends with it.
 struct Report<T> {
     outcome: T,
-    errand: Errand,
+    attempt: Attempt,
 }
 
 impl<T> Reports<T> {
@@ -38,10 +38,10 @@ impl<T> Reports<T> {
         Reports { waiting, more, lots: Arc::new(Semaphore::new(LOTS_MAX)), into_command }
     }
 
-    pub(super) fn push(&self, outcome: T, errand: Errand) {
+    pub(super) fn push(&self, outcome: T, attempt: Attempt) {
         let mut waiting = self.lock();
         let first = waiting.is_empty();
-        waiting.push(Report { outcome, errand });
+        waiting.push(Report { outcome, attempt });
         drop(waiting);
         if first {
             self.more.notify_one();
@@ -97,24 +97,26 @@ pub(crate) async fn write_down<T: Send + 'static>(
 impl Outbound {
     /// One that cannot be written down must not take the others along.
     async fn write_lot<T>(&self, lot: Vec<Report<T>>, into_command: fn(Vec<T>) -> Command) {
-        let (outcomes, errands): (Vec<T>, Vec<Errand>) =
-            lot.into_iter().map(|it| (it.outcome, it.errand)).unzip();
+        let (outcomes, attempts): (Vec<T>, Vec<Attempt>) =
+            lot.into_iter().map(|it| (it.outcome, it.attempt)).unzip();
         let command = into_command(outcomes);
-        if !self.report(&command).await && errands.len() > 1 {
+        if !self.report(&command).await && attempts.len() > 1 {
             for one in one_by_one(command) {
                 self.report(&one).await;
             }
         }
-        self.shared.outbox.all_ended(&errands);
+        self.shared.outbox.all_ended(&attempts);
     }
 }
 
 /// The same, each by itself.
 fn one_by_one(command: Command) -> Vec<Command> {
     match command {
-        Command::Ended(all) => all.into_iter().map(|one| Command::Ended(vec![one])).collect(),
-        Command::Delivered(all) => {
-            all.into_iter().map(|one| Command::Delivered(vec![one])).collect()
+        Command::RecordWakeOutcomes(all) => {
+            all.into_iter().map(|one| Command::RecordWakeOutcomes(vec![one])).collect()
+        }
+        Command::RecordDeliveryOutcomes(all) => {
+            all.into_iter().map(|one| Command::RecordDeliveryOutcomes(vec![one])).collect()
         }
         other => vec![other],
     }

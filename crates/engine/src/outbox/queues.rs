@@ -7,8 +7,8 @@ use reveille_core::delivery::hook::HookId;
 use reveille_core::delivery::id::DeliveryNo;
 
 use super::window::Window;
-use super::{About, Errand, Group, Pushed, Source, Traffic};
-use crate::effect::Job;
+use super::{Attempt, AttemptKey, Group, OutboundGauges, PushResult, Source};
+use crate::effect::DeliveryAttempt;
 use crate::limits::{
     OUTBOX_MAX, REPORTING_MAX, WAITING_PER_HOOK, WAITING_PER_HOOK_ALWAYS, WAITING_WORDS_BYTES,
 };
@@ -25,10 +25,10 @@ pub(super) struct Queues {
     groups: Map<Group, Turns>,
     /// Groups with something that may be sent, each once.
     turns: VecDeque<Group>,
-    known: Map<About, Vec<Known>>,
+    known: Map<AttemptKey, Vec<Known>>,
     /// Hooks that may have more in memory.
     refills: VecDeque<HookId>,
-    words_bytes: usize,
+    payload_bytes: usize,
     /// Wakes and deliveries that wait: neither takes the other's room.
     wakes: usize,
     deliveries: usize,
@@ -41,7 +41,7 @@ pub(super) struct Queues {
 
 /// Attempts of one source.
 struct Waiting {
-    errands: VecDeque<Errand>,
+    attempts: VecDeque<Attempt>,
     under_way: usize,
     /// How many may be under way.
     window: Window,
@@ -68,8 +68,8 @@ struct Known {
     answered: bool,
 }
 
-fn words_len(job: &Job) -> usize {
-    job.fresh.as_ref().map_or(0, |fresh| fresh.words.len())
+fn payload_len(job: &DeliveryAttempt) -> usize {
+    job.fresh.as_ref().map_or(0, |fresh| fresh.payload.len())
 }
 
 impl Queues {
@@ -82,7 +82,7 @@ impl Queues {
             turns: VecDeque::new(),
             known: Map::default(),
             refills: VecDeque::new(),
-            words_bytes: 0,
+            payload_bytes: 0,
             wakes: 0,
             deliveries: 0,
             quick: 0,
@@ -100,16 +100,16 @@ impl Queues {
         self.waiting_per_hook = most.max(1);
     }
 
-    pub(super) fn push(&mut self, mut errand: Errand) -> Pushed {
-        let (about, number) = (errand.about(), errand.number());
+    pub(super) fn push(&mut self, mut attempt: Attempt) -> PushResult {
+        let (about, number) = (attempt.about(), attempt.number());
         if self.known.get(&about).is_some_and(|all| all.iter().any(|it| it.number == number)) {
-            return Pushed::Known;
+            return PushResult::Known;
         }
-        let (source, group) = (errand.source(), errand.group());
+        let (source, group) = (attempt.source(), attempt.group());
         let full = self.deliveries >= OUTBOX_MAX;
         let overfull = self.deliveries >= 4 * OUTBOX_MAX;
         let waiting = self.sources.entry(source).or_insert_with(|| Waiting {
-            errands: VecDeque::new(),
+            attempts: VecDeque::new(),
             under_way: 0,
             window: match source {
                 Source::Subscription(_) => Window::wide(),
@@ -119,39 +119,39 @@ impl Queues {
             left_out: None,
         });
         // However many others wait, a hook has a few places of its own.
-        let few = waiting.errands.len() < WAITING_PER_HOOK_ALWAYS && !overfull;
-        let crowded = (full && !few) || waiting.errands.len() >= self.waiting_per_hook;
-        match &mut errand {
-            Errand::Tell(_) if self.wakes >= OUTBOX_MAX => {
+        let few = waiting.attempts.len() < WAITING_PER_HOOK_ALWAYS && !overfull;
+        let has_fan_out = (full && !few) || waiting.attempts.len() >= self.waiting_per_hook;
+        match &mut attempt {
+            Attempt::Wake(_) if self.wakes >= OUTBOX_MAX => {
                 self.dropped += 1;
                 self.forget(source, &group);
-                return Pushed::LeftOut;
+                return PushResult::LeftOut;
             }
             // Once one was left out, those after it wait with it: it comes first.
-            Errand::Deliver(job) if crowded || waiting.left_out.is_some() => {
+            Attempt::Delivery(job) if has_fan_out || waiting.left_out.is_some() => {
                 let first = waiting.left_out.map_or(job.id.no, |no| no.min(job.id.no));
                 waiting.left_out = Some(first);
                 self.note_refill(source);
-                return Pushed::LeftOut;
+                return PushResult::LeftOut;
             }
-            Errand::Deliver(job) => {
-                let bytes = words_len(job);
-                if self.words_bytes + bytes > WAITING_WORDS_BYTES {
+            Attempt::Delivery(job) => {
+                let bytes = payload_len(job);
+                if self.payload_bytes + bytes > WAITING_WORDS_BYTES {
                     job.fresh = None;
                 } else {
-                    self.words_bytes += bytes;
+                    self.payload_bytes += bytes;
                 }
             }
-            Errand::Tell(_) => {}
+            Attempt::Wake(_) => {}
         }
-        *match errand {
-            Errand::Tell(_) => &mut self.wakes,
-            Errand::Deliver(_) => &mut self.deliveries,
+        *match attempt {
+            Attempt::Wake(_) => &mut self.wakes,
+            Attempt::Delivery(_) => &mut self.deliveries,
         } += 1;
-        waiting.errands.push_back(errand);
+        waiting.attempts.push_back(attempt);
         self.known.entry(about).or_default().push(Known { number, sent: false, answered: false });
         self.offer(source, &group);
-        Pushed::Waits
+        PushResult::Waits
     }
 
     /// Whose turn it is, if an attempt may be made now.
@@ -177,17 +177,17 @@ impl Queues {
         &mut self,
         most: usize,
         may: &mut dyn FnMut(&Tenant) -> bool,
-    ) -> Vec<Errand> {
-        let (mut errands, mut held) = (Vec::new(), Vec::new());
-        while errands.len() < most {
+    ) -> Vec<Attempt> {
+        let (mut attempts, mut held) = (Vec::new(), Vec::new());
+        while attempts.len() < most {
             match self.turn() {
                 Some(Group::Tenant(tenant)) if !may(tenant) => held.extend(self.hold()),
-                Some(_) => errands.extend(self.next()),
+                Some(_) => attempts.extend(self.next()),
                 None => break,
             }
         }
         self.take_back(held);
-        errands
+        attempts
     }
 
     /// Whether there is something else to do: an attempt that may be made, or a hook to fill up.
@@ -195,7 +195,7 @@ impl Queues {
         self.turn().is_some() || !self.refills.is_empty()
     }
 
-    pub(super) fn next(&mut self) -> Option<Errand> {
+    pub(super) fn next(&mut self) -> Option<Attempt> {
         self.turn()?;
         let group = self.turns.pop_front()?;
         let turns = self.groups.get_mut(&group)?;
@@ -203,25 +203,25 @@ impl Queues {
         let source = turns.sources.pop_front()?;
         let waiting = self.sources.get_mut(&source)?;
         waiting.in_turn = false;
-        let errand = waiting.errands.pop_front()?;
+        let attempt = waiting.attempts.pop_front()?;
         waiting.under_way += 1;
         turns.quick += 1;
         self.quick += 1;
-        match &errand {
-            Errand::Tell(_) => self.wakes -= 1,
-            Errand::Deliver(job) => {
+        match &attempt {
+            Attempt::Wake(_) => self.wakes -= 1,
+            Attempt::Delivery(job) => {
                 self.deliveries -= 1;
-                self.words_bytes -= words_len(job);
+                self.payload_bytes -= payload_len(job);
             }
         }
-        let number = errand.number();
-        let known = self.known.get_mut(&errand.about());
+        let number = attempt.number();
+        let known = self.known.get_mut(&attempt.about());
         if let Some(known) = known.and_then(|all| all.iter_mut().find(|it| it.number == number)) {
             known.sent = true;
         }
         self.offer(source, &group);
         self.note_refill(source);
-        Some(errand)
+        Some(attempt)
     }
 
     /// A source with something that may be sent gets a turn within its group, and the group one
@@ -231,7 +231,7 @@ impl Queues {
             return;
         };
         let turns = self.groups.entry(group.clone()).or_default();
-        let may_send = !waiting.errands.is_empty() && waiting.under_way < waiting.window.size();
+        let may_send = !waiting.attempts.is_empty() && waiting.under_way < waiting.window.size();
         if may_send && !waiting.in_turn {
             waiting.in_turn = true;
             turns.sources.push_back(source);
@@ -249,7 +249,7 @@ impl Queues {
         let Source::Hook(hook) = source else { return };
         let Some(waiting) = self.sources.get(&source) else { return };
         let room =
-            waiting.errands.len() <= self.waiting_per_hook / 2 && self.deliveries < OUTBOX_MAX;
+            waiting.attempts.len() <= self.waiting_per_hook / 2 && self.deliveries < OUTBOX_MAX;
         if waiting.left_out.is_some() && room && !self.refills.contains(&hook) {
             self.refills.push_back(hook);
         }
@@ -261,9 +261,9 @@ impl Queues {
         Some((hook, waiting.left_out.take()?))
     }
 
-    pub(super) fn slows(&mut self, errand: &Errand) -> bool {
+    pub(super) fn slows(&mut self, attempt: &Attempt) -> bool {
         let share = (self.concurrency / 2).max(1);
-        let Some(turns) = self.groups.get_mut(&errand.group()) else {
+        let Some(turns) = self.groups.get_mut(&attempt.group()) else {
             return false;
         };
         let room = self.slow < self.concurrency && turns.slow < share;
@@ -273,15 +273,15 @@ impl Queues {
             turns.quick -= 1;
             turns.slow += 1;
         }
-        self.offer(errand.source(), &errand.group());
+        self.offer(attempt.source(), &attempt.group());
         room
     }
 
     /// An answer came, or none will: the next attempt may be made, although what came of this one
     /// is still to be written down.
-    pub(super) fn answered(&mut self, errand: &Errand, was_slow: bool, took_ms: Option<u64>) {
-        let number = errand.number();
-        let known = self.known.get_mut(&errand.about());
+    pub(super) fn answered(&mut self, attempt: &Attempt, was_slow: bool, took_ms: Option<u64>) {
+        let number = attempt.number();
+        let known = self.known.get_mut(&attempt.about());
         let Some(known) = known.and_then(|all| all.iter_mut().find(|it| it.number == number))
         else {
             return;
@@ -290,12 +290,12 @@ impl Queues {
             return;
         }
         self.reporting += 1;
-        self.free(errand, was_slow, took_ms);
+        self.free(attempt, was_slow, took_ms);
     }
 
     /// An attempt takes up no place any more.
-    fn free(&mut self, errand: &Errand, was_slow: bool, took_ms: Option<u64>) {
-        let (source, group) = (errand.source(), errand.group());
+    fn free(&mut self, attempt: &Attempt, was_slow: bool, took_ms: Option<u64>) {
+        let (source, group) = (attempt.source(), attempt.group());
         if was_slow {
             self.slow -= 1;
         } else {
@@ -321,9 +321,9 @@ impl Queues {
         self.note_refill(source);
     }
 
-    pub(super) fn ended(&mut self, errand: &Errand, was_slow: bool) {
-        let (about, number) = (errand.about(), errand.number());
-        let (source, group) = (errand.source(), errand.group());
+    pub(super) fn ended(&mut self, attempt: &Attempt, was_slow: bool) {
+        let (about, number) = (attempt.about(), attempt.number());
+        let (source, group) = (attempt.source(), attempt.group());
         let mut answered = false;
         if let Some(known) = self.known.get_mut(&about) {
             answered = known.iter().any(|it| it.number == number && it.answered);
@@ -335,7 +335,7 @@ impl Queues {
         if answered {
             self.reporting -= 1;
         } else {
-            self.free(errand, was_slow, None);
+            self.free(attempt, was_slow, None);
         }
         self.forget(source, &group);
     }
@@ -343,7 +343,7 @@ impl Queues {
     /// Whoever has nothing to send and nothing under way takes no room.
     fn forget(&mut self, source: Source, group: &Group) {
         let idle = |it: &Waiting| {
-            it.errands.is_empty() && it.under_way == 0 && it.left_out.is_none() && !it.in_turn
+            it.attempts.is_empty() && it.under_way == 0 && it.left_out.is_none() && !it.in_turn
         };
         if self.sources.get(&source).is_some_and(idle) {
             self.sources.remove(&source);
@@ -354,12 +354,12 @@ impl Queues {
         }
     }
 
-    pub(super) fn sent(&self, about: &About) -> Vec<(u64, u32)> {
+    pub(super) fn sent(&self, about: &AttemptKey) -> Vec<(u64, u32)> {
         let known = self.known.get(about).into_iter().flatten();
         known.filter(|it| it.sent).map(|it| it.number).collect()
     }
 
-    pub(super) fn knows(&self, about: &About) -> bool {
+    pub(super) fn knows(&self, about: &AttemptKey) -> bool {
         self.known.contains_key(about)
     }
 
@@ -369,8 +369,8 @@ impl Queues {
         idle && self.known.is_empty() && self.refills.is_empty()
     }
 
-    pub(super) fn traffic(&self) -> Traffic {
+    pub(super) fn traffic(&self) -> OutboundGauges {
         let Queues { wakes, deliveries, quick, slow, dropped, .. } = *self;
-        Traffic { queued: wakes + deliveries, quick, slow, dropped }
+        OutboundGauges { queued: wakes + deliveries, quick, slow, dropped }
     }
 }

@@ -6,22 +6,31 @@ use reveille_core::delivery::id::EventNo;
 use super::*;
 use crate::limits::{OUTBOUND_PER_SUBSCRIPTION, OUTBOX_MAX, WAITING_PER_HOOK};
 
-fn tell(subscription: u64, path: &str) -> Errand {
+fn tell(subscription: u64, path: &str) -> Attempt {
     let path = Some(StreamPath::parse(path).unwrap());
     let subscription = SubscriptionId(subscription);
-    Errand::Tell(Told { consumer: ConsumerKey { subscription, path }, epoch: 1, attempt: 1 })
+    Attempt::Wake(WakeAttempt {
+        consumer: ConsumerKey { subscription, path },
+        epoch: 1,
+        attempt: 1,
+    })
 }
 
-fn deliver(tenant: &str, hook: u64, event: u64) -> Errand {
+fn deliver(tenant: &str, hook: u64, event: u64) -> Attempt {
     let no = DeliveryNo { event: EventNo(event), round: 0 };
     let id = DeliveryId { hook: HookId(hook), no };
-    Errand::Deliver(Job { id, attempt: 1, tenant: Tenant::parse(tenant).unwrap(), fresh: None })
+    Attempt::Delivery(DeliveryAttempt {
+        id,
+        attempt: 1,
+        tenant: Tenant::parse(tenant).unwrap(),
+        fresh: None,
+    })
 }
 
 fn hooks(outbox: &Outbox) -> Vec<u64> {
-    let numbers = |errand| match errand {
-        Errand::Tell(told) => told.consumer.subscription.0,
-        Errand::Deliver(job) => job.id.hook.0,
+    let numbers = |attempt| match attempt {
+        Attempt::Wake(told) => told.consumer.subscription.0,
+        Attempt::Delivery(job) => job.id.hook.0,
     };
     std::iter::from_fn(|| outbox.next()).map(numbers).collect()
 }
@@ -35,7 +44,7 @@ fn subscriptions_take_turns() {
     outbox.push(tell(2, "/x"));
     outbox.push(tell(2, "/x"));
     assert_eq!(hooks(&outbox), [1, 2, 1, 1]);
-    let Errand::Tell(told) = tell(2, "/x") else { unreachable!() };
+    let Attempt::Wake(told) = tell(2, "/x") else { unreachable!() };
     assert_eq!(outbox.in_flight(&told.consumer), [(1, 1)]);
 }
 
@@ -58,12 +67,12 @@ fn a_tenant_that_may_not_deliver_now_keeps_its_turn() {
         outbox.push(deliver("flood", 1, event));
         outbox.push(deliver("calm", 9, event));
     }
-    let whose = |errands: Vec<Errand>| -> Vec<String> {
-        let tenant = |errand| match errand {
-            Errand::Deliver(job) => job.tenant.to_string(),
-            Errand::Tell(_) => unreachable!("nobody is told of anything"),
+    let whose = |attempts: Vec<Attempt>| -> Vec<String> {
+        let tenant = |attempt| match attempt {
+            Attempt::Delivery(job) => job.tenant.to_string(),
+            Attempt::Wake(_) => unreachable!("nobody is told of anything"),
         };
-        errands.into_iter().map(tenant).collect()
+        attempts.into_iter().map(tenant).collect()
     };
     let calm = |tenant: &Tenant| tenant.to_string() == "calm";
     assert_eq!(whose(outbox.next_few(9, calm)), ["calm", "calm"]);
@@ -78,7 +87,7 @@ fn a_subscription_that_hangs_holds_its_own_attempts_alone() {
     for n in 0..=OUTBOUND_PER_SUBSCRIPTION {
         outbox.push(tell(1, &format!("/{n}")));
     }
-    let sent: Vec<Errand> = std::iter::from_fn(|| outbox.next()).collect();
+    let sent: Vec<Attempt> = std::iter::from_fn(|| outbox.next()).collect();
     assert_eq!(sent.len(), OUTBOUND_PER_SUBSCRIPTION);
     outbox.push(tell(2, "/x"));
     assert_eq!(outbox.next(), Some(tell(2, "/x")));
@@ -94,7 +103,7 @@ fn an_answer_makes_room_before_it_is_written_down_and_more_if_it_was_good() {
     for event in 0..1_000 {
         outbox.push(deliver("a", 1, event));
     }
-    let sent: Vec<Errand> = std::iter::from_fn(|| outbox.next()).collect();
+    let sent: Vec<Attempt> = std::iter::from_fn(|| outbox.next()).collect();
     assert!((2..100).contains(&sent.len()), "it has answered nothing yet");
     assert!(outbox.answered(&sent[0], false, None, |_| true).is_some(), "a place for a place");
     assert_eq!(outbox.answered(&sent[0], false, None, |_| true), None, "but not for two");
@@ -126,7 +135,7 @@ fn a_tenant_whose_hooks_all_hang_leaves_half_to_others() {
     for hook in 0..100 {
         outbox.push(deliver("hangs", hook, 1));
     }
-    let held: Vec<Errand> = std::iter::from_fn(|| outbox.next()).collect();
+    let held: Vec<Attempt> = std::iter::from_fn(|| outbox.next()).collect();
     assert_eq!(held.len(), 32);
     outbox.push(deliver("calm", 200, 1));
     assert_eq!(outbox.next(), Some(deliver("calm", 200, 1)));
@@ -150,7 +159,7 @@ fn slow_attempts_make_room_for_quick_ones() {
     assert!(!outbox.slows(&first), "the slow pool has a limit too");
     outbox.ended(&first, true);
     assert_eq!(outbox.next(), None);
-    let traffic = Traffic { queued: 1, quick: 1, slow: 0, dropped: 0 };
+    let traffic = OutboundGauges { queued: 1, quick: 1, slow: 0, dropped: 0 };
     assert_eq!(outbox.traffic(), traffic);
 }
 
@@ -181,8 +190,8 @@ fn whoever_is_done_takes_no_room() {
         outbox.push(deliver("a", n, 1));
         outbox.push(tell(n + 100, "/a"));
     }
-    while let Some(errand) = outbox.next() {
-        outbox.ended(&errand, false);
+    while let Some(attempt) = outbox.next() {
+        outbox.ended(&attempt, false);
     }
     assert!(outbox.lock().is_empty());
 }
@@ -196,6 +205,6 @@ fn wakes_have_room_however_many_deliveries_wait() {
         }
     }
     assert!(outbox.traffic().queued >= OUTBOX_MAX);
-    assert_eq!(outbox.try_push(tell(1, "/a")), Pushed::Waits);
+    assert_eq!(outbox.try_push(tell(1, "/a")), PushResult::Waits);
     assert_eq!(outbox.traffic().dropped, 0);
 }

@@ -5,14 +5,14 @@ use reveille_core::pattern::Pattern;
 use reveille_core::stream::Body;
 use reveille_core::stream::append::Append;
 use reveille_core::stream::create::Create;
-use reveille_core::subscription::{Asked, Economy, SubscriptionId, Target};
+use reveille_core::subscription::{Coalescing, SubscriptionId, SubscriptionSpec, Target};
 use reveille_core::{ContentType, Offset, StreamPath, Tenant};
 use reveille_store::keys::{ConsumerKey, Due};
 use reveille_store::table::MemoryTable;
 
 use super::*;
-use crate::command::consumer::Ended;
-use crate::effect::Told;
+use crate::command::consumer::WakeOutcome;
+use crate::effect::WakeAttempt;
 
 /// Keys that telling one consumer writes: its record and its entry in the due index.
 const KEYS_EACH: usize = 2;
@@ -30,8 +30,8 @@ struct World {
 impl World {
     fn new() -> World {
         let state = Arc::new(State::new(Arc::new(MemoryTable::default()), 0));
-        let touches = Arc::new(Touches::new(Millis(0)));
-        let partition = Partition::open(state, touches, Settings::default()).unwrap();
+        let access_times = Arc::new(AccessTimes::new(Millis(0)));
+        let partition = Partition::open(state, access_times, Settings::default()).unwrap();
         let path = StreamPath::parse("/a/1").unwrap();
         World { partition, tenant: Tenant::default_tenant(), path, made: 0, now: Millis(1_000) }
     }
@@ -43,9 +43,9 @@ impl World {
         let subscription = world.subscribe();
         world.append();
         let consumer = ConsumerKey { subscription, path: Some(world.path.clone()) };
-        let told = Told { consumer: consumer.clone(), epoch: 1, attempt: 1 };
-        let ended = Ended { told, answer: Ending::Failed, error: Some("refused".into()) };
-        world.submit(&Command::Ended(vec![ended]));
+        let told = WakeAttempt { consumer: consumer.clone(), epoch: 1, attempt: 1 };
+        let ended = WakeOutcome { told, answer: Ending::Failed, error: Some("refused".into()) };
+        world.submit(&Command::RecordWakeOutcomes(vec![ended]));
         world.partition.take().expect("a batch");
         let retry = world.entry(|due| matches!(due, Due::Consumer(_)));
         let (key, _) = retry.expect("it is tried again");
@@ -53,7 +53,7 @@ impl World {
     }
 
     /// Decides a command; returns the batch that it makes.
-    fn decide(&mut self, command: &Command) -> Taken {
+    fn decide(&mut self, command: &Command) -> OpenBatch {
         self.submit(command);
         self.partition.take().expect("a batch")
     }
@@ -62,19 +62,19 @@ impl World {
     fn submit(&mut self, command: &Command) {
         let mut wanted = Vec::new();
         loop {
-            let fetched = Fetched::read(&self.partition.state.reader(), &wanted).unwrap();
+            let fetched = FetchedKeys::read(&self.partition.state.reader(), &wanted).unwrap();
             let (reply, _outcome) = oneshot::channel();
             match self.partition.submit(command, &fetched, self.now, reply) {
-                Submitted::Decided => return,
-                Submitted::Missing(more, _) => wanted.extend(more),
-                Submitted::NoRoom(_) => panic!("there is room"),
+                Submission::Decided => return,
+                Submission::Missing(more, _) => wanted.extend(more),
+                Submission::NoRoom(_) => panic!("there is room"),
             }
         }
     }
 
     fn subscribe(&mut self) -> SubscriptionId {
         self.made += 1;
-        let asked = Asked {
+        let spec = SubscriptionSpec {
             dialect: Dialect::Webhooks,
             name: format!("s{}", self.made).into(),
             pattern: Some(Pattern::parse("/a/*").unwrap()),
@@ -82,11 +82,11 @@ impl World {
             target: Target::Webhook("https://example.com".into()),
             description: None,
             lease_ms: None,
-            economy: Economy::default(),
+            coalescing: Coalescing::default(),
             base_url: None,
         };
         let id = SubscriptionId(self.partition.next_id);
-        self.decide(&Command::Subscribe { tenant: self.tenant.clone(), asked, secret: None });
+        self.decide(&Command::Subscribe { tenant: self.tenant.clone(), spec, secret: None });
         id
     }
 
@@ -98,7 +98,7 @@ impl World {
     }
 
     /// Appends one byte.
-    fn append(&mut self) -> Taken {
+    fn append(&mut self) -> OpenBatch {
         self.decide(&self.one_byte())
     }
 
@@ -120,13 +120,13 @@ impl World {
     }
 
     /// Fulfils an entry.
-    fn fulfil(&mut self, (key, due): (Bytes, Due)) -> Taken {
+    fn fulfil(&mut self, (key, due): (Bytes, Due)) -> OpenBatch {
         self.decide(&Command::Obligation { key, due, found: Vec::new() })
     }
 
     /// Takes the walk one slice further, if there is one.
-    fn walk(&mut self) -> Option<Taken> {
-        let entry = self.entry(|due| matches!(due, Due::Crowd(..)))?;
+    fn walk(&mut self) -> Option<OpenBatch> {
+        let entry = self.entry(|due| matches!(due, Due::FanOutToSubscriptions(..)))?;
         Some(self.fulfil(entry))
     }
 
@@ -142,7 +142,7 @@ impl World {
     }
 }
 
-fn is_small(taken: &Taken) {
+fn is_small(taken: &OpenBatch) {
     let most = KEYS_EACH * FAN_OUT + KEYS_BESIDE;
     assert!(taken.batch.len() <= most, "{} keys", taken.batch.len());
     assert!(taken.batch.bytes() < 32 << 10, "{} bytes", taken.batch.bytes());
@@ -193,7 +193,7 @@ fn a_subscription_that_begins_during_a_walk_is_told_of_later_events_alone() {
     assert!(early.iter().all(|id| world.acked(*id) == Some(0)));
     assert_eq!(world.acked(late), Some(1));
     assert_eq!(world.consumer(latest), None);
-    assert_eq!(world.partition.pending.get(&keys::crowd(StreamId(1))), Some(&None));
+    assert_eq!(world.partition.pending.get(&keys::subscription_fan_out(StreamId(1))), Some(&None));
 }
 
 #[test]
@@ -202,13 +202,14 @@ fn a_stream_that_takes_the_place_of_a_crowded_one_has_a_crowd_of_its_own() {
     let all: Vec<SubscriptionId> = (0..2 * FAN_OUT).map(|_| world.subscribe()).collect();
     world.create();
     world.append();
-    let entry = world.entry(|due| matches!(due, Due::Crowd(..))).expect("there is a walk");
+    let entry =
+        world.entry(|due| matches!(due, Due::FanOutToSubscriptions(..))).expect("there is a walk");
     let (tenant, path) = (world.tenant.clone(), world.path.clone());
     world.decide(&Command::Delete { tenant, path });
     world.create();
     let earlier = StreamId(1 + all.len() as u64);
     world.fulfil(entry);
-    assert_eq!(world.partition.pending.get(&keys::crowd(earlier)), Some(&None));
+    assert_eq!(world.partition.pending.get(&keys::subscription_fan_out(earlier)), Some(&None));
     assert_eq!(world.consumer(all[FAN_OUT]), None);
     world.append();
     while world.walk().is_some() {}
@@ -222,12 +223,12 @@ fn what_came_of_an_attempt_waits_for_somebody_who_waits() {
     let subscription = world.subscribe();
     world.append();
     let consumer = ConsumerKey { subscription, path: Some(world.path.clone()) };
-    let told = Told { consumer, epoch: 1, attempt: 1 };
-    let ended = Ended { told, answer: Ending::Accepted, error: None };
+    let told = WakeAttempt { consumer, epoch: 1, attempt: 1 };
+    let ended = WakeOutcome { told, answer: Ending::Accepted, error: None };
     world.partition.committer_waits = Waits::ForWork;
-    world.submit(&Command::Ended(vec![ended]));
+    world.submit(&Command::RecordWakeOutcomes(vec![ended]));
     assert!(world.partition.wakes_committer(), "it must know that there is something");
-    assert!(!world.partition.is_pressing());
+    assert!(!world.partition.is_urgent());
     world.partition.committer_waits = Waits::ForSomebody;
     assert!(!world.partition.wakes_committer(), "but nobody waits for it");
     world.submit(&world.one_byte());
@@ -235,7 +236,7 @@ fn what_came_of_an_attempt_waits_for_somebody_who_waits() {
     assert!(!world.partition.wakes_committer(), "it was woken");
     let taken = world.partition.take().expect("a batch of both");
     assert_eq!(taken.commands(), 2);
-    assert!(!world.partition.is_pressing());
+    assert!(!world.partition.is_urgent());
 }
 
 #[test]
@@ -243,9 +244,11 @@ fn a_timer_waits_for_somebody_who_waits_although_it_lets_something_happen() {
     let (mut world, consumer, key) = World::with_a_retry();
     world.now = keys::parse_due(&key).expect("an entry").0;
     world.submit(&Command::Timer { key, consumer, in_flight: Vec::new() });
-    assert!(!world.partition.is_pressing(), "a retry may come a moment later");
+    assert!(!world.partition.is_urgent(), "a retry may come a moment later");
     let taken = world.partition.take().expect("a batch");
-    assert!(taken.effects.iter().any(|it| matches!(it, Effect::Tell(told) if told.attempt == 2)));
+    assert!(
+        taken.effects.iter().any(|it| matches!(it, Effect::SendWake(told) if told.attempt == 2))
+    );
 }
 
 #[test]
@@ -255,7 +258,9 @@ fn a_timer_is_not_early_because_the_clock_was_set_back() {
     world.now = Millis(keys::parse_due(&key).expect("an entry").0.0 - 5);
     world.submit(&Command::Timer { key, consumer, in_flight: Vec::new() });
     let taken = world.partition.take().expect("a batch");
-    assert!(taken.effects.iter().any(|it| matches!(it, Effect::Tell(told) if told.attempt == 2)));
+    assert!(
+        taken.effects.iter().any(|it| matches!(it, Effect::SendWake(told) if told.attempt == 2))
+    );
     let next = world.entry(|due| matches!(due, Due::Consumer(_)));
     assert!(next.is_some(), "it has an entry for what comes next");
 }
@@ -264,12 +269,12 @@ fn a_timer_is_not_early_because_the_clock_was_set_back() {
 fn that_a_subscription_has_ended_is_said_when_it_is_durable() {
     let mut world = World::new();
     let subscription = world.subscribe();
-    let name = world.partition.registry.get(subscription).expect("it is there").asked.name.clone();
+    let name = world.partition.registry.get(subscription).expect("it is there").spec.name.clone();
     let (tenant, dialect) = (world.tenant.clone(), Dialect::Webhooks);
     let end = Command::Unsubscribe { tenant, dialect, name };
     world.submit(&end);
     let (reply, mut outcome) = oneshot::channel();
-    world.partition.submit(&end, &Fetched::default(), world.now, reply);
+    world.partition.submit(&end, &FetchedKeys::default(), world.now, reply);
     assert!(outcome.try_recv().is_err(), "it rests on what may be lost");
     world.partition.take().expect("a batch").answer();
     assert_eq!(outcome.try_recv(), Ok(Ok(Answer::Done)));

@@ -4,7 +4,7 @@ use http::StatusCode;
 use reveille_core::consumer::{Dialect, Phase, Stage};
 use reveille_core::{Millis, Offset, StreamPath};
 use reveille_engine::ConsumerItem;
-use reveille_engine::herald::NoticeStream;
+use reveille_engine::encoder::NotifiedStream;
 use serde_json::{Value, json};
 
 use super::limit;
@@ -121,24 +121,24 @@ fn standing(phase: &Phase, dialect: Dialect) -> Standing {
 
 /// Whether it has work; `None` if no stream that is shown has any, and another one may.
 fn pending(item: &ConsumerItem) -> Option<bool> {
-    let marked = item.enrolled.as_ref().map(|it| it.marked.as_deref());
+    let marked = item.record.as_ref().map(|it| it.marked.as_deref());
     let elsewhere = item.more_streams && marked.is_some_and(|marked| marked != Some(&[]));
     (item.is_pending() || !elsewhere).then(|| item.is_pending())
 }
 
 fn item(item: &ConsumerItem) -> Value {
     let (subscription, consumer) = (&item.subscription, item.consumer());
-    let dialect = subscription.asked.dialect;
+    let dialect = subscription.spec.dialect;
     let standing = standing(&consumer.phase, dialect);
     let id = match &item.path {
         Some(path) => consumer_name(subscription, path),
-        None => subscription.asked.name.to_string(),
+        None => subscription.spec.name.to_string(),
     };
-    let last_error = item.enrolled.as_ref().and_then(|it| it.last_error.as_ref());
+    let last_error = item.record.as_ref().and_then(|it| it.last_error.as_ref());
     let ms = |time: Option<Millis>| time.map(|time| time.0);
     json!({
         "id": id,
-        "subscription": &*subscription.asked.name,
+        "subscription": &*subscription.spec.name,
         "dialect": match dialect {
             Dialect::Webhooks => "webhooks",
             Dialect::Leases => "__ds",
@@ -156,13 +156,13 @@ fn item(item: &ConsumerItem) -> Value {
         "lease_until": ms(standing.lease_until),
         "holder": consumer.holder.as_deref(),
         "last_error": last_error.map(|(at, message)| json!({ "at": at.0, "message": &**message })),
-        "failures": item.enrolled.as_ref().map_or(0, |it| it.failures),
+        "failures": item.record.as_ref().map_or(0, |it| it.failures),
         "failing_since": ms(consumer.failing_since),
         "wakes_saved": consumer.wakes_saved,
     })
 }
 
-fn stream(stream: &NoticeStream) -> Value {
+fn stream(stream: &NotifiedStream) -> Value {
     let position = |at: Option<Offset>| at.map_or(0, Offset::position);
     json!({
         "path": stream.path.as_str(),

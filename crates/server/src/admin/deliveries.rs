@@ -1,8 +1,8 @@
 //! Deliveries: what became of an event, wherever it went.
 
 use http::StatusCode;
-use reveille_core::delivery::{Attempt, Phase};
-use reveille_engine::{Shown, delivery_name, delivery_named};
+use reveille_core::delivery::{AttemptRecord, Phase};
+use reveille_engine::{DeliveryView, delivery_name, delivery_named};
 use serde_json::{Value, json};
 
 use super::limit;
@@ -46,15 +46,15 @@ pub(crate) fn delivery(server: &Server, caller: &Caller, path: &str) -> Result<R
         return Err(Error::NoDelivery(format!("there is no delivery {name:?}")));
     };
     let mut body = item(&found);
-    let attempts: Vec<Value> = found.dispatched.delivery.attempts.iter().map(attempt).collect();
+    let attempts: Vec<Value> = found.record.delivery.attempts.iter().map(attempt).collect();
     if let Some(object) = body.as_object_mut() {
         object.insert("attempts".into(), attempts.into());
     }
     Ok(reply::json(StatusCode::OK, &body))
 }
 
-fn item(shown: &Shown) -> Value {
-    let delivery = &shown.dispatched.delivery;
+fn item(shown: &DeliveryView) -> Value {
+    let delivery = &shown.record.delivery;
     let last = delivery.attempts.last();
     let mut value = json!({
         "id": delivery_name(shown.id),
@@ -64,7 +64,7 @@ fn item(shown: &Shown) -> Value {
         "state": standing(delivery.standing()),
         "waits_for": waits_for(delivery.phase),
         "attempts_made": delivery.attempts.len(),
-        "created_at": shown.dispatched.created_at.0,
+        "created_at": shown.record.created_at.0,
     });
     let optional = [
         ("next_attempt_at", next_attempt(delivery.phase)),
@@ -99,8 +99,8 @@ fn next_attempt(phase: Phase) -> Option<Value> {
     }
 }
 
-fn attempt(attempt: &Attempt) -> Value {
-    let Attempt { number, at, took_ms, status, error, response } = attempt;
+fn attempt(attempt: &AttemptRecord) -> Value {
+    let AttemptRecord { number, at, took_ms, status, error, response } = attempt;
     json!({
         "number": number,
         "at": at.0,

@@ -6,7 +6,7 @@ use reveille_core::StreamPath;
 use reveille_core::consumer::Dialect;
 use reveille_core::pattern::Pattern;
 use reveille_core::subscription::{
-    Asked, Economy, LEASE_MS_DEFAULT, LEASE_MS_MAX, LEASE_MS_MIN, Target,
+    Coalescing, LEASE_MS_DEFAULT, LEASE_MS_MAX, LEASE_MS_MIN, SubscriptionSpec, Target,
 };
 use serde_json::Value;
 
@@ -58,7 +58,7 @@ pub(super) async fn delete(server: &Server, caller: &Caller, id: &str) -> Result
     Ok(reply::status(StatusCode::NO_CONTENT))
 }
 
-fn asked(id: &str, fields: &Fields<'_>) -> Result<Asked, Wrong> {
+fn asked(id: &str, fields: &Fields<'_>) -> Result<SubscriptionSpec, Wrong> {
     // Whoever asks for them counts on them: unknown fields are ignored, these are refused.
     if let Some(name) = NOT_HERE.into_iter().find(|name| fields.get(name).is_some()) {
         return Err(format!(
@@ -72,7 +72,7 @@ fn asked(id: &str, fields: &Fields<'_>) -> Result<Asked, Wrong> {
     if pattern.is_none() && streams.is_empty() {
         return Err("`pattern` or `streams` must say which streams the subscription is for".into());
     }
-    Ok(Asked {
+    Ok(SubscriptionSpec {
         dialect: Dialect::Leases,
         name: id.into(),
         pattern,
@@ -80,7 +80,7 @@ fn asked(id: &str, fields: &Fields<'_>) -> Result<Asked, Wrong> {
         target,
         description: fields.text("description")?.map(Into::into),
         lease_ms: Some(lease_ms(fields)?),
-        economy: Economy::default(),
+        coalescing: Coalescing::default(),
         base_url: None,
     })
 }

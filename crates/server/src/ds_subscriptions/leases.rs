@@ -31,7 +31,7 @@ pub(super) async fn callback(
 ) -> Result<Reply, Error> {
     let (parts, body) = request.into_parts();
     let (claims, subscription) = shown(server, whose, id, &parts.headers)?;
-    if !matches!(subscription.asked.target, Target::Webhook(_)) {
+    if !matches!(subscription.spec.target, Target::Webhook(_)) {
         let wrong = "a subscription of the type \"pull-wake\" is reported on with `ack`";
         return Err(Error::Subscription(wrong.into()));
     }
@@ -157,7 +157,7 @@ fn refused(server: &Server, expires_at: Millis, failure: Failure) -> Error {
 }
 
 fn pulled(subscription: &Subscription) -> Result<(), Error> {
-    match subscription.asked.target {
+    match subscription.spec.target {
         Target::Pull(_) => Ok(()),
         Target::Webhook(_) => {
             let wrong = "only a subscription of the type \"pull-wake\" is claimed, acknowledged \

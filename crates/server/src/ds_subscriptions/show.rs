@@ -43,7 +43,7 @@ pub(super) async fn shown(
     subscription: &Subscription,
     base: &str,
 ) -> Result<Value, Error> {
-    let asked = &subscription.asked;
+    let asked = &subscription.spec;
     let (streams, truncated) = streams(server, subscription).await?;
     let mut body = Map::new();
     let mut set = |name: &str, value: Value| {
@@ -80,7 +80,7 @@ pub(super) async fn shown(
             set("wake_stream", relative(stream).into());
         }
     }
-    let consumer = server.engine.lease_consumer(subscription)?.map(|enrolled| enrolled.consumer);
+    let consumer = server.engine.lease_consumer(subscription)?.map(|record| record.consumer);
     let failing = consumer.filter(|consumer| consumer.failing_since.is_some());
     set("status", if failing.is_some() { "failed" } else { "active" }.into());
     if let Some(Phase::Waking { stage: Stage::Paused { until }, .. }) = failing.map(|it| it.phase) {
@@ -96,7 +96,7 @@ async fn streams(
 ) -> Result<(Vec<Value>, bool), Error> {
     let mut all = BTreeMap::new();
     let mut truncated = false;
-    if let Some(pattern) = &subscription.asked.pattern {
+    if let Some(pattern) = &subscription.spec.pattern {
         truncated = matched(server, subscription, pattern, &mut all).await?;
     }
     // Links are looked at last: a stream that has none even now had not grown before.

@@ -2,7 +2,7 @@
 
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
-use reveille_core::delivery::hook::{Edit, Wish};
+use reveille_core::delivery::hook::{HookSpec, HookUpdate};
 use reveille_core::event::Shard;
 use serde_json::json;
 
@@ -24,8 +24,8 @@ pub(super) async fn activate(
     let id = body.required("subscriptionId")?;
     let hint = body.text("shard")?;
     let hook = found(server, scope, id)?;
-    let Wish::Events(wish) = &hook.wish;
-    let (shard, namespace) = (Shard::of_pattern(&wish.pattern), namespace_of(&hook.tenant));
+    let HookSpec::Events(spec) = &hook.spec;
+    let (shard, namespace) = (Shard::of_pattern(&spec.pattern), namespace_of(&hook.tenant));
     if hint.is_some_and(|hint| !shard.is_meant_by(hint, namespace)) {
         return Err(Refusal::no_subscription());
     }
@@ -48,16 +48,16 @@ pub(super) async fn edit(
     request: Request<Incoming>,
 ) -> Result<Reply, Refusal> {
     let body = Body::read(server, request).await?;
-    let edit = Edit {
+    let edit = HookUpdate {
         max_retries: body.max_retries()?,
         timeout_ms: body.timeout_ms()?,
         method: body.method()?,
     };
     let hook = found(server, scope, id)?;
     if let Some(method) = &edit.method {
-        let Wish::Events(mut wish) = hook.wish.clone();
-        wish.method = method.clone();
-        subscribe::check_address(server, &wish)?;
+        let HookSpec::Events(mut spec) = hook.spec.clone();
+        spec.method = method.clone();
+        subscribe::check_address(server, &spec)?;
     }
     let hook = server.engine.edit_hook(&hook.tenant, id, edit).await?;
     let answer = json!({ "ok": true, "subscription": shown(&hook) });
@@ -67,13 +67,13 @@ pub(super) async fn edit(
 /// `DELETE /subscriptions/{id}`
 pub(super) async fn delete(server: &Server, scope: &Scope, id: &str) -> Result<Reply, Refusal> {
     let hook = found(server, scope, id)?;
-    let tally = server.engine.unhook(&hook.tenant, id).await?;
+    let counts = server.engine.unhook(&hook.tenant, id).await?;
     let answer = json!({
         "ok": true,
         "deleted": {
-            "deliveries": tally.kept,
-            "logs": tally.logs,
-            "deadLetters": tally.dead_letters,
+            "deliveries": counts.kept,
+            "logs": counts.logs,
+            "deadLetters": counts.dead_letters,
         },
     });
     Ok(reply::json(StatusCode::OK, &answer))

@@ -2,8 +2,8 @@
 
 use http::StatusCode;
 use reveille_core::delivery::hook::Standing;
-use reveille_core::delivery::{Attempt, Death, Phase};
-use reveille_engine::{DeadLetter, Shown, delivery_name, delivery_named};
+use reveille_core::delivery::{AttemptRecord, Death, Phase};
+use reveille_engine::{DeadLetter, DeliveryView, delivery_name, delivery_named};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -42,8 +42,8 @@ pub(super) fn list(
     Ok(reply::json(StatusCode::OK, &answer))
 }
 
-fn shown(it: &Shown) -> Value {
-    let delivery = &it.dispatched.delivery;
+fn shown(it: &DeliveryView) -> Value {
+    let delivery = &it.record.delivery;
     let next = match delivery.phase {
         Phase::Pending { at } => Some(at.0),
         _ => None,
@@ -56,7 +56,7 @@ fn shown(it: &Shown) -> Value {
         "status": standing(delivery.standing()),
         "attempts": delivery.attempts.len(),
         "nextAttemptAt": next,
-        "createdAt": it.dispatched.created_at.0,
+        "createdAt": it.record.created_at.0,
         "endedAt": delivery.ended_at().map(|at| at.0),
         "lastError": last_error(&delivery.attempts),
     })
@@ -73,7 +73,7 @@ pub(crate) fn standing(standing: Standing) -> &'static str {
     }
 }
 
-fn last_error(attempts: &[Attempt]) -> Option<&str> {
+fn last_error(attempts: &[AttemptRecord]) -> Option<&str> {
     attempts.last().and_then(|attempt| attempt.error.as_deref())
 }
 
@@ -84,13 +84,13 @@ pub(super) fn logs(server: &Server, scope: &Scope, id: &str) -> Result<Reply, Re
         Err(_) => None,
     };
     let logs = found.map_or_else(Vec::new, |it| {
-        let attempts = it.dispatched.delivery.attempts.iter();
+        let attempts = it.record.delivery.attempts.iter();
         attempts.map(|attempt| log(&it, attempt)).collect()
     });
     Ok(reply::json(StatusCode::OK, &json!({ "logs": logs })))
 }
 
-fn log(it: &Shown, attempt: &Attempt) -> Value {
+fn log(it: &DeliveryView, attempt: &AttemptRecord) -> Value {
     let delivery = delivery_name(it.id);
     let mut log = json!({
         "id": format!("{delivery}-{}", attempt.number),
@@ -129,9 +129,9 @@ pub(super) fn dead_letters(
 }
 
 fn dead_letter(letter: &DeadLetter) -> Value {
-    let DeadLetter { shown, died_at, words } = letter;
+    let DeadLetter { shown, died_at, payload } = letter;
     let id = delivery_name(shown.id);
-    let delivery = &shown.dispatched.delivery;
+    let delivery = &shown.record.delivery;
     let reason = match delivery.phase {
         Phase::Dead { why: Death::Refused, .. } => "refused",
         _ => "max_retries_exceeded",
@@ -141,7 +141,7 @@ fn dead_letter(letter: &DeadLetter) -> Value {
         "deliveryId": id,
         "subscriptionId": &*shown.hook.name,
         "eventId": shown.event.as_ref().map(|event| &*event.id),
-        "eventPayload": payload(words),
+        "eventPayload": payload_json(payload),
         "reason": reason,
         "lastError": last_error(&delivery.attempts),
         "createdAt": died_at.0,
@@ -149,7 +149,7 @@ fn dead_letter(letter: &DeadLetter) -> Value {
 }
 
 /// The event as it was sent, out of its envelope.
-fn payload(envelope: &[u8]) -> Option<String> {
+fn payload_json(envelope: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Envelope<'a> {
         #[serde(borrow)]

@@ -1,7 +1,7 @@
 //! Why an event was delivered to a subscription, or was not, in sentences.
 
 use http::StatusCode;
-use reveille_core::delivery::Attempt;
+use reveille_core::delivery::AttemptRecord;
 use reveille_engine::explain::{Absence, Age, Reason, Rest};
 use reveille_engine::{Refused, delivery_name};
 use serde_json::{Value, json};
@@ -64,7 +64,7 @@ fn step(reason: &Reason) -> Step {
             let detail = format!("delivery {} began at {}", delivery_name(*id), at.to_rfc3339());
             ("delivery", true, detail)
         }
-        Reason::Attempt(attempt) => of_attempt(attempt),
+        Reason::AttemptRecord(attempt) => of_attempt(attempt),
         Reason::Rest(rest) => of_rest(rest),
     }
 }
@@ -95,8 +95,8 @@ fn of_absence(absence: Absence) -> Step {
     }
 }
 
-fn of_attempt(attempt: &Attempt) -> Step {
-    let Attempt { number, took_ms, status, error, .. } = attempt;
+fn of_attempt(attempt: &AttemptRecord) -> Step {
+    let AttemptRecord { number, took_ms, status, error, .. } = attempt;
     let answer = match (error, status) {
         (Some(error), _) => format!("failed: {error}"),
         (None, Some(status)) => format!("was answered {status}"),

@@ -61,7 +61,6 @@ impl Refusal {
         self
     }
 
-    /// The answer.
     pub(super) fn reply(&self) -> Reply {
         let (status, code, text, more) = match self {
             Refusal::Own { status, code, text, more } => (*status, *code, text.clone(), more),

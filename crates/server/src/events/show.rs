@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::StatusCode;
-use reveille_core::delivery::hook::{Hook, Tally, Wish};
+use reveille_core::delivery::hook::{DeliveryCounts, Hook, HookSpec};
 use reveille_core::event::{EventType, Shard};
 use serde_json::{Value, json};
 
@@ -23,22 +23,22 @@ pub(super) fn found(server: &Server, scope: &Scope, id: &str) -> Result<Arc<Hook
 
 /// A subscription without its secret.
 pub(super) fn shown(hook: &Hook) -> Value {
-    let Wish::Events(wish) = &hook.wish;
+    let HookSpec::Events(spec) = &hook.spec;
     let namespace = namespace_of(&hook.tenant);
     json!({
         "id": &*hook.name,
-        "workerId": wish.worker.as_str(),
-        "workerBinding": wish.binding.as_deref(),
-        "pattern": wish.pattern.as_str(),
-        "patternPrefix": wish.pattern.literal_prefix(),
-        "rpcMethod": wish.method.as_str(),
-        "maxRetries": wish.max_retries,
-        "timeoutMs": wish.timeout_ms,
-        "signed": wish.secret.is_some(),
+        "workerId": spec.worker.as_str(),
+        "workerBinding": spec.binding.as_deref(),
+        "pattern": spec.pattern.as_str(),
+        "patternPrefix": spec.pattern.literal_prefix(),
+        "rpcMethod": spec.method.as_str(),
+        "maxRetries": spec.max_retries,
+        "timeoutMs": spec.timeout_ms,
+        "signed": spec.secret.is_some(),
         "active": hook.is_active(),
         "createdAt": hook.created_at.0,
         "updatedAt": hook.updated_at.0,
-        "shard": Shard::of_pattern(&wish.pattern).label(namespace),
+        "shard": Shard::of_pattern(&spec.pattern).label(namespace),
         "namespace": namespace,
     })
 }
@@ -62,11 +62,11 @@ pub(super) fn list(server: &Server, scope: &Scope, query: Option<&str>) -> Resul
     let shard = query.get("shard")?;
     let (limit, offset) = (limit(&query, PAGE)?, number(&query, "offset")?.unwrap_or(0));
     let wanted = |hook: &Arc<Hook>| {
-        let Wish::Events(wish) = &hook.wish;
-        let own = Shard::of_pattern(&wish.pattern);
+        let HookSpec::Events(spec) = &hook.spec;
+        let own = Shard::of_pattern(&spec.pattern);
         active.is_none_or(|active| hook.is_active() == active)
-            && worker.is_none_or(|worker| wish.worker.as_str() == worker)
-            && prefix.is_none_or(|prefix| wish.pattern.as_str().starts_with(prefix))
+            && worker.is_none_or(|worker| spec.worker.as_str() == worker)
+            && prefix.is_none_or(|prefix| spec.pattern.as_str().starts_with(prefix))
             && shard.is_none_or(|shard| own.is_meant_by(shard, namespace_of(&hook.tenant)))
     };
     let mut hooks = server.engine.hooks(scope.reach());
@@ -125,19 +125,19 @@ pub(super) fn event_type(text: &str) -> Result<EventType, Refusal> {
 /// `GET /subscriptions/status/{id}`: nobody and nothing for one that is not there.
 pub(super) fn status(server: &Server, scope: &Scope, id: &str) -> Result<Reply, Refusal> {
     let hook = server.engine.find_hook(scope.reach(), id)?;
-    let tally = match &hook {
-        Some(hook) => server.engine.tally(hook)?,
-        None => Tally::default(),
+    let counts = match &hook {
+        Some(hook) => server.engine.counts(hook)?,
+        None => DeliveryCounts::default(),
     };
     let answer = json!({
         "subscription": hook.as_deref().map(shown),
         "stats": {
-            "pendingDeliveries": tally.pending,
-            "failedDeliveries": tally.failed,
-            "deadLetters": tally.dead_letters,
-            "successRate": ratio(tally.delivered, tally.attempts),
-            "totalDelivered": tally.delivered,
-            "totalAttempts": tally.attempts,
+            "pendingDeliveries": counts.pending,
+            "failedDeliveries": counts.failed,
+            "deadLetters": counts.dead_letters,
+            "successRate": ratio(counts.delivered, counts.attempts),
+            "totalDelivered": counts.delivered,
+            "totalAttempts": counts.attempts,
         },
     });
     Ok(reply::json(StatusCode::OK, &answer))

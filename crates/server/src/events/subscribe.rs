@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
-use reveille_core::delivery::hook::{EventWish, Wish};
+use reveille_core::delivery::hook::{EventHookSpec, HookSpec};
 use reveille_core::event::worker::{RpcMethod, WorkerId};
 use reveille_core::event::{EventPattern, Shard};
 use reveille_core::signature::standard::StandardSecret;
@@ -29,11 +29,11 @@ pub(super) async fn answer(
 ) -> Result<Reply, Refusal> {
     let body = Body::read(server, request).await?;
     let (secret, shown) = secret(server, &body)?;
-    let wish = wish(&body, secret)?;
+    let spec = spec(&body, secret)?;
     let since = since(&body)?;
-    check_address(server, &wish)?;
-    let shard = Shard::of_pattern(&wish.pattern);
-    let hook = server.engine.hook(&scope.tenant, Wish::Events(wish), since).await?;
+    check_address(server, &spec)?;
+    let shard = Shard::of_pattern(&spec.pattern);
+    let hook = server.engine.hook(&scope.tenant, HookSpec::Events(spec), since).await?;
     let namespace = namespace_of(&hook.tenant);
     let mut answer = json!({
         "ok": true,
@@ -48,22 +48,22 @@ pub(super) async fn answer(
 }
 
 /// Whether the worker of such a wish may be called at all.
-pub(super) fn check_address(server: &Server, wish: &EventWish) -> Result<(), Refusal> {
-    let address = server.config.workers.address_of(wish);
+pub(super) fn check_address(server: &Server, spec: &EventHookSpec) -> Result<(), Refusal> {
+    let address = server.config.workers.address_of(spec);
     server.engine.check_destination(&address).map_err(|error| {
         let text = format!("the worker cannot be called at {address}: {error}");
         Refusal::bad("WORKER_ADDRESS_REFUSED", text)
     })
 }
 
-fn wish(body: &Body, secret: Option<Arc<str>>) -> Result<EventWish, Refusal> {
+fn spec(body: &Body, secret: Option<Arc<str>>) -> Result<EventHookSpec, Refusal> {
     let worker = body.required("workerId")?;
     let pattern = body.required("pattern")?;
     let method = body.required("rpcMethod")?;
     let invalid = |name| {
         move |why: &dyn std::fmt::Display| Refusal::field(name, format!("is not valid: {why}"))
     };
-    Ok(EventWish {
+    Ok(EventHookSpec {
         worker: WorkerId::parse(worker).map_err(|error| invalid("workerId")(&error))?,
         pattern: EventPattern::parse(pattern).map_err(|error| {
             Refusal::bad("INVALID_PATTERN", format!("Invalid pattern: {error}"))

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use http::header::{self, HeaderName, HeaderValue};
-use reveille_core::delivery::hook::{EventWish, Hook, Wish};
+use reveille_core::delivery::hook::{EventHookSpec, Hook, HookSpec};
 use reveille_core::event::worker::{Binding, WorkerTemplate};
 use reveille_core::signature::standard::StandardSecret;
 use reveille_engine::delivery_name;
-use reveille_engine::herald::{Dispatch, Message};
+use reveille_engine::encoder::{DeliveryNotification, EncodedRequest};
 
 const DELIVERY_ID: HeaderName = HeaderName::from_static("x-events-delivery-id");
 const ATTEMPT: HeaderName = HeaderName::from_static("x-events-attempt");
@@ -37,24 +37,24 @@ impl Default for Workers {
 impl Workers {
     /// Where deliveries of a hook go.
     pub(crate) fn address(&self, hook: &Hook) -> String {
-        let Wish::Events(wish) = &hook.wish;
-        self.address_of(wish)
+        let HookSpec::Events(spec) = &hook.spec;
+        self.address_of(spec)
     }
 
     /// Where somebody who wishes this is called: by the binding, if there is one of that name.
-    pub(super) fn address_of(&self, wish: &EventWish) -> String {
-        let named = |binding: &&Binding| wish.binding.as_ref() == Some(&binding.name);
+    pub(super) fn address_of(&self, spec: &EventHookSpec) -> String {
+        let named = |binding: &&Binding| spec.binding.as_ref() == Some(&binding.name);
         match self.bindings.iter().find(named) {
-            Some(binding) => binding.url(&wish.method),
-            None => self.template.url(&wish.worker, &wish.method),
+            Some(binding) => binding.url(&spec.method),
+            None => self.template.url(&spec.worker, &spec.method),
         }
     }
 }
 
 /// Puts a delivery into words.
-pub(crate) fn letter(dispatch: &Dispatch) -> Message {
-    let Dispatch { hook, id, attempt, event, words, now } = dispatch;
-    let Wish::Events(wish) = &hook.wish;
+pub(crate) fn encode_delivery(notification: &DeliveryNotification) -> EncodedRequest {
+    let DeliveryNotification { hook, id, attempt, event, payload, now } = notification;
+    let HookSpec::Events(spec) = &hook.spec;
     let mut headers = vec![
         (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
         (ATTEMPT, HeaderValue::from(*attempt)),
@@ -65,12 +65,12 @@ pub(crate) fn letter(dispatch: &Dispatch) -> Message {
         }
     };
     add(DELIVERY_ID, delivery_name(*id));
-    let secret = wish.secret.as_ref().and_then(|text| StandardSecret::parse(text).ok());
+    let secret = spec.secret.as_ref().and_then(|text| StandardSecret::parse(text).ok());
     if let Some(secret) = secret {
         let seconds = now.0 / 1_000;
-        add(WEBHOOK_SIGNATURE, secret.signature(event, seconds, words));
+        add(WEBHOOK_SIGNATURE, secret.signature(event, seconds, payload));
         add(WEBHOOK_TIMESTAMP, seconds.to_string());
         add(WEBHOOK_ID, event.as_ref().to_owned());
     }
-    Message { headers, body: words.clone() }
+    EncodedRequest { headers, body: payload.clone() }
 }

@@ -7,7 +7,7 @@ use http::{HeaderMap, Request, StatusCode};
 use hyper::body::Incoming;
 use reveille_core::limits::STREAM_SEQ_BYTES_MAX;
 use reveille_core::stream::Body;
-use reveille_core::stream::append::{Append, Receipt};
+use reveille_core::stream::append::{Append, AppendReceipt};
 use reveille_core::{ContentType, StreamPath};
 
 use super::headers;
@@ -49,7 +49,7 @@ pub(super) async fn answer(
 }
 
 /// 200 for a producer's new append, 204 for everything else that is accepted.
-fn receipt_reply(receipt: &Receipt, with_producer: bool, close_only: bool) -> Reply {
+fn receipt_reply(receipt: &AppendReceipt, with_producer: bool, close_only: bool) -> Reply {
     let fresh = with_producer && !receipt.duplicate && !close_only;
     let mut reply = reply::status(if fresh { StatusCode::OK } else { StatusCode::NO_CONTENT });
     let out = reply.headers_mut();

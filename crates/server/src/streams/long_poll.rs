@@ -4,7 +4,7 @@ use http::header::{self, HeaderValue};
 use http::{Response, StatusCode};
 use reveille_core::stream::Head;
 use reveille_core::{ReadFrom, cursor};
-use reveille_engine::live::{Growth, Heard, News};
+use reveille_engine::live::{StreamGrowth, TailEvent, WatchEvent};
 
 use super::read::{Wanted, catch_up};
 use super::{etag, framing, headers};
@@ -51,20 +51,22 @@ pub(super) async fn answer(
             return Err(Error::KeyUnknown);
         }
         match heard {
-            Some(Heard::News(News::Grown(growth)))
+            Some(WatchEvent::TailEvent(TailEvent::Grown(growth)))
                 if growth.from == at && growth.to > at && growth.is_whole() =>
             {
                 return Ok(grown(server, wanted, &head, &growth));
             }
             // Whatever else it was, the next look shows it.
-            Some(Heard::News(News::Grown(_) | News::Ended) | Heard::Behind) => {}
+            Some(
+                WatchEvent::TailEvent(TailEvent::Grown(_) | TailEvent::Ended) | WatchEvent::Behind,
+            ) => {}
             None => return Ok(nothing(server, wanted, &head)),
         }
     }
 }
 
 /// What a batch added, just as it was published.
-fn grown(server: &Server, wanted: &Wanted<'_>, head: &Head, growth: &Growth) -> Reply {
+fn grown(server: &Server, wanted: &Wanted<'_>, head: &Head, growth: &StreamGrowth) -> Reply {
     let body = framing::unframe(head.content_type.framing(), growth.data.clone());
     let mut reply = Response::new(ReplyBody::Whole(body));
     let out = reply.headers_mut();

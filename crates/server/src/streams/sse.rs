@@ -13,7 +13,7 @@ use http::header::{self, HeaderValue};
 use reveille_core::media::Framing;
 use reveille_core::stream::{Head, StreamId};
 use reveille_core::{Millis, Offset, ReadFrom, StreamPath, cursor};
-use reveille_engine::live::{Growth, Heard, News, Watch};
+use reveille_engine::live::{StreamGrowth, TailEvent, TailWatch, WatchEvent};
 use reveille_engine::reading::Reading;
 use reveille_engine::{Engine, Failure};
 use tokio::sync::watch;
@@ -92,7 +92,7 @@ struct Events {
     reading: Option<Reading>,
     /// Whether the client has been told where it stands.
     greeted: bool,
-    watch: Watch,
+    watch: TailWatch,
     ends_at: Millis,
     stopping: watch::Receiver<bool>,
     done: bool,
@@ -169,20 +169,26 @@ impl Events {
             }
         };
         match heard {
-            Heard::News(News::Grown(growth)) if growth.from == self.at && growth.is_whole() => {
+            WatchEvent::TailEvent(TailEvent::Grown(growth))
+                if growth.from == self.at && growth.is_whole() =>
+            {
                 Some(Ok(self.grown(&growth)))
             }
-            Heard::News(News::Grown(growth)) if growth.to <= self.at && !growth.closed => None,
-            Heard::News(News::Ended) => {
+            WatchEvent::TailEvent(TailEvent::Grown(growth))
+                if growth.to <= self.at && !growth.closed =>
+            {
+                None
+            }
+            WatchEvent::TailEvent(TailEvent::Ended) => {
                 self.done = true;
                 None
             }
-            Heard::News(News::Grown(_)) | Heard::Behind => self.read_on(),
+            WatchEvent::TailEvent(TailEvent::Grown(_)) | WatchEvent::Behind => self.read_on(),
         }
     }
 
     /// What a batch added, in the encoding that all readers share.
-    fn grown(&mut self, growth: &Growth) -> Bytes {
+    fn grown(&mut self, growth: &StreamGrowth) -> Bytes {
         self.at = growth.to;
         self.tail = growth.to;
         self.closed = growth.closed;

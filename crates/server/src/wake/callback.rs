@@ -5,7 +5,7 @@ use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use reveille_core::consumer::Rejected;
 use reveille_core::{Offset, StreamPath};
-use reveille_engine::{CallRefused, Called, Failure, Refused};
+use reveille_engine::{CallbackError, CallbackRequest, Failure, Refused};
 use serde_json::{Value, json};
 
 use super::CALLBACK;
@@ -25,7 +25,7 @@ pub(super) async fn answer(server: &Server, request: Request<Incoming>) -> Resul
     let raw = parts.uri.path().strip_prefix(CALLBACK).unwrap_or_default();
     let bearer = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let Some(token) = bearer.and_then(bearer_token) else {
-        let refused = CallRefused { failure: Refused::TokenInvalid.into(), token: None };
+        let refused = CallbackError { failure: Refused::TokenInvalid.into(), token: None };
         return Ok(refusal(server, &refused));
     };
     let max = server.config.max_body_bytes;
@@ -39,7 +39,7 @@ pub(super) async fn answer(server: &Server, request: Request<Incoming>) -> Resul
     let started = server.engine.collects_spans().then(|| server.engine.clock().now());
     let parent = trace::parent(&parts.headers);
     let span = parent.and_then(|_| trace::begin(server, "callback", &parts.headers));
-    let mut called = Called {
+    let mut called = CallbackRequest {
         trace: span.map(|span| span.trace),
         subscription: subscription.to_owned(),
         path: query::decode_path(path),
@@ -93,7 +93,7 @@ fn streams(streams: &[(StreamPath, Option<Offset>)]) -> Value {
     streams.iter().map(one).collect()
 }
 
-fn read(body: &[u8]) -> Result<(Called, Vec<Draft<'_>>), fields::Wrong> {
+fn read(body: &[u8]) -> Result<(CallbackRequest, Vec<Draft<'_>>), fields::Wrong> {
     let sent = Sent::read(body)?;
     let fields = Fields(&sent.fields);
     let epoch = fields.number("epoch")?;
@@ -107,14 +107,14 @@ fn read(body: &[u8]) -> Result<(Called, Vec<Draft<'_>>), fields::Wrong> {
                 .into(),
         );
     }
-    let called = Called {
+    let called = CallbackRequest {
         epoch,
         wake_id: fields.wake_id()?,
         acks,
         subscribe: fields.paths("subscribe")?,
         unsubscribe: fields.paths("unsubscribe")?,
         done: fields.flag("done")?,
-        ..Called::default()
+        ..CallbackRequest::default()
     };
     Ok((called, drafts))
 }
@@ -124,7 +124,7 @@ fn invalid(server: &Server, wrong: &str) -> Reply {
     error(StatusCode::BAD_REQUEST, "INVALID_REQUEST", wrong, None)
 }
 
-fn refusal(server: &Server, refused: &CallRefused) -> Reply {
+fn refusal(server: &Server, refused: &CallbackError) -> Reply {
     let (status, code) = match &refused.failure {
         Failure::Refused(refused) => meaning(refused),
         _ => (StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL"),

@@ -5,7 +5,7 @@ use hyper::body::Incoming;
 use reveille_core::condition::WakeCondition;
 use reveille_core::consumer::{Dialect, SyncDone};
 use reveille_core::pattern::Pattern;
-use reveille_core::subscription::{Asked, Economy, Subscription, Target};
+use reveille_core::subscription::{Coalescing, Subscription, SubscriptionSpec, Target};
 use serde_json::{Value, json};
 
 use super::fields::{self, Fields};
@@ -54,7 +54,11 @@ pub(super) async fn create(
     Ok(reply::json(if new { StatusCode::CREATED } else { StatusCode::OK }, &body))
 }
 
-fn asked(name: &str, pattern: Pattern, fields: &Fields<'_>) -> Result<Asked, fields::Wrong> {
+fn asked(
+    name: &str,
+    pattern: Pattern,
+    fields: &Fields<'_>,
+) -> Result<SubscriptionSpec, fields::Wrong> {
     let webhook = fields.text("webhook")?.filter(|url| !url.is_empty());
     let webhook = webhook.ok_or("`webhook` is missing; give the URL that is to be called")?;
     let sync_done = match fields.text("sync_done")? {
@@ -70,13 +74,13 @@ fn asked(name: &str, pattern: Pattern, fields: &Fields<'_>) -> Result<Asked, fie
     if let Some(condition) = wake_if {
         WakeCondition::parse(condition).map_err(|error| format!("`wake_if`: {error}"))?;
     }
-    let economy = Economy {
+    let coalescing = Coalescing {
         min_interval_ms: fields.period_ms("min_interval")?.unwrap_or(0),
         max_delay_ms,
         wake_if: wake_if.map(Into::into),
         sync_done,
     };
-    Ok(Asked {
+    Ok(SubscriptionSpec {
         dialect: Dialect::Webhooks,
         name: name.into(),
         pattern: Some(pattern),
@@ -84,7 +88,7 @@ fn asked(name: &str, pattern: Pattern, fields: &Fields<'_>) -> Result<Asked, fie
         target: Target::Webhook(webhook.into()),
         description: fields.text("description")?.map(Into::into),
         lease_ms: None,
-        economy,
+        coalescing,
         base_url: None,
     })
 }
@@ -101,7 +105,7 @@ pub(super) fn list(server: &Server, caller: &Caller, path: &str) -> Result<Reply
     let pattern = Pattern::parse(path)?;
     let mut all = server.engine.subscriptions(&caller.tenant, Dialect::Webhooks)?;
     if !pattern.matches_everything() {
-        all.retain(|it| it.asked.pattern.as_ref() == Some(&pattern));
+        all.retain(|it| it.spec.pattern.as_ref() == Some(&pattern));
     }
     let shown: Vec<Value> = all.iter().map(shown).collect();
     Ok(reply::json(StatusCode::OK, &json!({ "subscriptions": shown })))
@@ -115,7 +119,7 @@ pub(super) async fn delete(server: &Server, caller: &Caller, name: &str) -> Resu
 
 /// A subscription without its secret.
 fn shown(subscription: &Subscription) -> Value {
-    let asked = &subscription.asked;
+    let asked = &subscription.spec;
     let mut body = json!({
         "subscription_id": &*asked.name,
         "pattern": asked.pattern.as_ref().map(Pattern::as_str),
@@ -127,7 +131,7 @@ fn shown(subscription: &Subscription) -> Value {
     if let Some(description) = &asked.description {
         object.insert("description".into(), description.as_ref().into());
     }
-    let Economy { min_interval_ms, max_delay_ms, wake_if, sync_done } = &asked.economy;
+    let Coalescing { min_interval_ms, max_delay_ms, wake_if, sync_done } = &asked.coalescing;
     if *min_interval_ms > 0 {
         object.insert("min_interval".into(), format!("{min_interval_ms}ms").into());
     }

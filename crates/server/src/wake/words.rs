@@ -9,7 +9,9 @@ use reveille_core::consumer::{Dialect, WakeId};
 use reveille_core::delivery::hook::Hook;
 use reveille_core::signature;
 use reveille_core::subscription::relative;
-use reveille_engine::herald::{Dispatch, Herald, Message, Notice, NoticeStream};
+use reveille_engine::encoder::{
+    DeliveryNotification, EncodedRequest, Encoder, NotifiedStream, WakeNotification,
+};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
@@ -32,35 +34,35 @@ pub struct Words {
     pub workers: Workers,
 }
 
-impl Herald for Words {
+impl Encoder for Words {
     fn address(&self, hook: &Hook) -> String {
         self.workers.address(hook)
     }
 
-    fn letter(&self, dispatch: &Dispatch) -> Message {
-        events::letter(dispatch)
+    fn encode_delivery(&self, notification: &DeliveryNotification) -> EncodedRequest {
+        events::encode_delivery(notification)
     }
 
-    fn message(&self, notice: &Notice) -> Message {
-        let body = match notice.subscription.asked.dialect {
-            Dialect::Webhooks => self.wake(notice),
-            Dialect::Leases => self.lease_wake(notice),
+    fn encode_wake(&self, notification: &WakeNotification) -> EncodedRequest {
+        let body = match notification.subscription.spec.dialect {
+            Dialect::Webhooks => self.wake(notification),
+            Dialect::Leases => self.lease_wake(notification),
         };
-        let seconds = notice.now.0 / 1_000;
-        let signature = match &notice.subscription.secret {
+        let seconds = notification.now.0 / 1_000;
+        let signature = match &notification.subscription.secret {
             Some(secret) => signature::hmac_header(secret, seconds, &body),
-            None => notice.signing.header(seconds, &body),
+            None => notification.signing.header(seconds, &body),
         };
         let mut headers = Vec::with_capacity(3);
         headers.push((header::CONTENT_TYPE, HeaderValue::from_static("application/json")));
         let texts =
-            [(WEBHOOK_SIGNATURE, Some(signature)), (TRACEPARENT, notice.traceparent.clone())];
+            [(WEBHOOK_SIGNATURE, Some(signature)), (TRACEPARENT, notification.traceparent.clone())];
         for (name, text) in texts {
             if let Some(value) = text.and_then(|text| HeaderValue::try_from(text).ok()) {
                 headers.push((name, value));
             }
         }
-        Message { headers, body: body.into() }
+        EncodedRequest { headers, body: body.into() }
     }
 
     fn is_done(&self, body: &[u8]) -> bool {
@@ -76,14 +78,14 @@ struct Wake<'a> {
     epoch: u64,
     wake_id: Shown<WakeId>,
     primary_stream: &'a str,
-    streams: Vec<WakeStream<'a>>,
+    streams: Vec<WakeBodyStream<'a>>,
     triggered_by: Vec<&'a str>,
     callback: String,
     token: &'a str,
 }
 
 #[derive(Serialize)]
-struct WakeStream<'a> {
+struct WakeBodyStream<'a> {
     path: &'a str,
     offset: Acked,
 }
@@ -131,40 +133,40 @@ impl Serialize for Acked {
 }
 
 impl Words {
-    fn base<'a>(&'a self, notice: &'a Notice) -> &'a str {
-        let base = self.public_url.as_ref().or(notice.subscription.asked.base_url.as_ref());
+    fn base<'a>(&'a self, notification: &'a WakeNotification) -> &'a str {
+        let base = self.public_url.as_ref().or(notification.subscription.spec.base_url.as_ref());
         base.map_or("", |base| base.trim_end_matches('/'))
     }
 
-    fn wake(&self, notice: &Notice) -> Vec<u8> {
-        let Some(primary) = &notice.primary else { return b"null".to_vec() };
-        let name = consumer_name(&notice.subscription, primary);
-        let streams = notice.streams.iter();
+    fn wake(&self, notification: &WakeNotification) -> Vec<u8> {
+        let Some(primary) = &notification.primary else { return b"null".to_vec() };
+        let name = consumer_name(&notification.subscription, primary);
+        let streams = notification.streams.iter();
         let streams =
-            streams.map(|it| WakeStream { path: it.path.as_str(), offset: Acked(it.acked) });
-        let pending = notice.streams.iter().filter(|it| it.is_pending());
+            streams.map(|it| WakeBodyStream { path: it.path.as_str(), offset: Acked(it.acked) });
+        let pending = notification.streams.iter().filter(|it| it.is_pending());
         written(&Wake {
             consumer_id: &name,
-            epoch: notice.epoch,
-            wake_id: Shown(notice.wake_id),
+            epoch: notification.epoch,
+            wake_id: Shown(notification.wake_id),
             primary_stream: primary.as_str(),
             streams: streams.collect(),
             triggered_by: pending.map(|it| it.path.as_str()).collect(),
-            callback: format!("{}/callback/{name}", self.base(notice)),
-            token: &notice.token,
+            callback: format!("{}/callback/{name}", self.base(notification)),
+            token: &notification.token,
         })
     }
 
-    fn lease_wake(&self, notice: &Notice) -> Vec<u8> {
-        let id = &notice.subscription.asked.name;
-        let base = self.base(notice);
+    fn lease_wake(&self, notification: &WakeNotification) -> Vec<u8> {
+        let id = &notification.subscription.spec.name;
+        let base = self.base(notification);
         written(&LeaseWake {
             subscription_id: id,
-            wake_id: Shown(notice.wake_id),
-            generation: notice.epoch,
-            streams: notice.streams.iter().map(lease_stream).collect(),
+            wake_id: Shown(notification.wake_id),
+            generation: notification.epoch,
+            streams: notification.streams.iter().map(lease_stream).collect(),
             callback_url: format!("{base}/v1/stream/__ds/subscriptions/{id}/callback"),
-            callback_token: &notice.token,
+            callback_token: &notification.token,
         })
     }
 }
@@ -176,7 +178,7 @@ fn written(wake: &impl Serialize) -> Vec<u8> {
 }
 
 /// A stream as the lease dialect writes it.
-pub(crate) fn lease_stream(stream: &NoticeStream) -> LeaseStream<'_> {
+pub(crate) fn lease_stream(stream: &NotifiedStream) -> LeaseStream<'_> {
     LeaseStream {
         path: relative(&stream.path),
         link_type: if stream.explicit { "explicit" } else { "glob" },

@@ -2,7 +2,7 @@
 
 use reveille_core::Millis;
 use reveille_core::Tenant;
-use reveille_core::delivery::hook::{EventWish, Wish};
+use reveille_core::delivery::hook::{EventHookSpec, HookSpec};
 use reveille_core::event::EventPattern;
 use reveille_core::event::worker::{RpcMethod, WorkerId};
 use reveille_engine::{Failure, Refused, Since};
@@ -54,7 +54,7 @@ async fn e37_what_has_ended_is_forgotten_after_its_time_and_the_rest_is_not() {
 #[tokio::test(flavor = "multi_thread")]
 async fn e41_the_same_can_be_done_in_the_process() {
     let mut events = Deliveries::start().await;
-    let wish = Wish::Events(EventWish {
+    let spec = HookSpec::Events(EventHookSpec {
         pattern: EventPattern::parse("webhook.github.*").unwrap(),
         worker: WorkerId::parse("my-worker").unwrap(),
         binding: None,
@@ -65,8 +65,8 @@ async fn e41_the_same_can_be_done_in_the_process() {
         ordered: false,
     });
     let (engine, tenant) = (events.server.engine.clone(), Tenant::default_tenant());
-    let hook = engine.hook(&tenant, wish.clone(), Since::New).await.unwrap();
-    let twice = engine.hook(&tenant, wish, Since::New).await;
+    let hook = engine.hook(&tenant, spec.clone(), Since::New).await.unwrap();
+    let twice = engine.hook(&tenant, spec, Since::New).await;
     assert_eq!(twice.map(drop), Err(Failure::Refused(Refused::HookExists)));
     let shown = events.server.get(&format!("/subscriptions/{}", hook.name)).await.expect(200);
     assert_eq!(shown.json()["subscription"]["workerId"], "my-worker");

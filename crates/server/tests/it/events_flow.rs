@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use reveille_core::event::worker::Binding;
-use reveille_deliver::resolve::{Resolve, Resolving};
+use reveille_deliver::resolve::{Resolve, ResolveFuture};
 use reveille_server::Workers;
 use serde_json::{Value, json};
 
@@ -175,10 +175,10 @@ async fn e28_a_binding_that_exists_is_called_and_one_that_does_not_is_passed_ove
 
 /// Remembers who was asked for, and knows nobody.
 #[derive(Default)]
-struct Asked(Mutex<Vec<(String, u16)>>);
+struct SubscriptionSpec(Mutex<Vec<(String, u16)>>);
 
-impl Resolve for Asked {
-    fn resolve(&self, host: &str, port: u16) -> Resolving {
+impl Resolve for SubscriptionSpec {
+    fn resolve(&self, host: &str, port: u16) -> ResolveFuture {
         self.0.lock().unwrap().push((host.to_owned(), port));
         let address = SocketAddr::new("10.0.0.1".parse().unwrap(), port);
         Box::pin(async move { Ok(vec![address]) })
@@ -187,7 +187,7 @@ impl Resolve for Asked {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn e29_workers_without_a_binding_are_where_the_template_says() {
-    let asked = Arc::new(Asked::default());
+    let asked = Arc::new(SubscriptionSpec::default());
     let resolver = asked.clone();
     let events = Deliveries::with(|setup| {
         setup.workers = Workers::default();

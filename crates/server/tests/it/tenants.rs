@@ -137,7 +137,7 @@ struct Tenant {
     /// Its subscription to events.
     hook: String,
     /// What came with its wake.
-    notice: Value,
+    notification: Value,
     /// What came with its claim.
     lease: Value,
 }
@@ -154,7 +154,7 @@ async fn furnish(server: &TestServer, sink: &mut Sink, name: &str) -> Tenant {
     ask("PUT", "/shared/*?subscription=w", &[], &webhook, 201).await;
     ask("POST", "/shared/s", &[TEXT], &secret, 204).await;
     let call = sink.next().await;
-    let notice = call.json();
+    let notification = call.json();
     // The wake is claimed, so that nothing is under way when somebody looks.
     let claim = json!({ "epoch": call.epoch(), "wake_id": call.wake_id() }).to_string();
     let (consumer, token) = (call.consumer(), call.token());
@@ -167,7 +167,7 @@ async fn furnish(server: &TestServer, sink: &mut Sink, name: &str) -> Tenant {
     ask("POST", "/ingest", &[], r#"{"type":"a"}"#, 200).await;
     let hook = ask("POST", "/subscriptions/subscribe", &[], HOOK, 200).await.json();
     let hook = hook["subscriptionId"].as_str().unwrap().to_owned();
-    Tenant { key, id, hook, notice, lease }
+    Tenant { key, id, hook, notification, lease }
 }
 
 impl Tenant {
@@ -264,7 +264,10 @@ async fn tokens_act_in_their_own_tenant_although_the_paths_are_equal() {
     let mut sink = Sink::start().await;
     let acme = furnish(&server, &mut sink, "acme").await;
     let gamma = furnish(&server, &mut sink, "gamma").await;
-    assert_eq!(acme.notice["callback"], gamma.notice["callback"], "the paths are equal");
+    assert_eq!(
+        acme.notification["callback"], gamma.notification["callback"],
+        "the paths are equal"
+    );
     let text = |value: &Value, name: &str| value[name].as_str().unwrap().to_owned();
     let post = async |target: &str, token: &str, body: Value| {
         server.ask_as(token, "POST", target, &[], body.to_string().as_bytes()).await
@@ -276,8 +279,8 @@ async fn tokens_act_in_their_own_tenant_although_the_paths_are_equal() {
 
     // Another tenant's wake, with a token that is good, is not heard by either.
     let before = acme.looks(&server).await;
-    let mixed = json!({ "epoch": 1, "wake_id": gamma.notice["wake_id"], "done": true });
-    let answer = post(callback, &text(&acme.notice, "token"), mixed).await;
+    let mixed = json!({ "epoch": 1, "wake_id": gamma.notification["wake_id"], "done": true });
+    let answer = post(callback, &text(&acme.notification, "token"), mixed).await;
     assert!(answer.status() == 409, "{answer}");
     let answer = post(&ack, &text(&acme.lease, "token"), report(&gamma.lease, true)).await;
     assert!(answer.status() == 409, "{answer}");
@@ -288,7 +291,7 @@ async fn tokens_act_in_their_own_tenant_although_the_paths_are_equal() {
     let tail = server.ask_as(&acme.key, "HEAD", "/shared/s", &[], b"").await.expect(200);
     let acks = json!([{ "path": "/shared/s", "offset": tail.next_offset() }]);
     let done = json!({ "epoch": 1, "acks": acks, "done": true });
-    post(callback, &text(&acme.notice, "token"), done).await.expect(200);
+    post(callback, &text(&acme.notification, "token"), done).await.expect(200);
     post(&ack, &text(&acme.lease, "token"), report(&acme.lease, false)).await.expect(200);
     post(&release, &text(&acme.lease, "token"), report(&acme.lease, false)).await.expect(204);
     assert_ne!(acme.looks(&server).await, before, "acme has moved");

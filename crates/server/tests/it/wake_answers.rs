@@ -66,21 +66,22 @@ async fn done_is_the_word_true_in_an_object_and_nothing_else() {
         &large,
     ];
     for (number, body) in bodies.iter().enumerate() {
-        let notice = match call.take() {
+        let notification = match call.take() {
             Some(call) => call,
             None => wakes.woken().await,
         };
-        let (consumer, token, epoch) = (notice.consumer(), notice.token(), notice.epoch());
-        notice.answer([200, 201, 202, 299][number % 4], body);
+        let (consumer, token, epoch) =
+            (notification.consumer(), notification.token(), notification.epoch());
+        notification.answer([200, 201, 202, 299][number % 4], body);
         let start: String = body.chars().take(30).collect();
         wakes.live("s", "/a/1").await;
-        let kept = wakes.enrolled("s", "/a/1").unwrap().consumer;
+        let kept = wakes.record("s", "/a/1").unwrap().consumer;
         assert!(kept.links[0].acked < Some(tail.parse().unwrap()), "{start}");
         wakes.call_as(&consumer, &token, json!({ "epoch": epoch, "done": true })).await.expect(200);
     }
     // A 204 has no body at all.
-    let notice = wakes.woken().await;
-    notice.answer_raw(b"HTTP/1.1 204 x\r\n\r\n".to_vec());
+    let notification = wakes.woken().await;
+    notification.answer_raw(b"HTTP/1.1 204 x\r\n\r\n".to_vec());
     wakes.live("s", "/a/1").await;
 }
 
@@ -105,7 +106,7 @@ async fn an_answer_that_is_no_success_is_a_failure_and_redirects_are_not_followe
         assert_eq!(next.wake(), wake, "{status}");
     }
     assert!(trap.come().is_none());
-    let kept = wakes.enrolled("s", "/a/1").unwrap();
+    let kept = wakes.record("s", "/a/1").unwrap();
     assert_eq!((kept.failures, kept.consumer.links[0].acked), (11, None));
 }
 
@@ -167,7 +168,7 @@ async fn an_unclaimed_wake_is_told_again_after_ten_seconds_while_the_first_reque
     wakes.clock.advance(10);
     let (attempt, until) = wakes.paused("s", "/a/1").await;
     assert_eq!(attempt, 1);
-    let (_, error) = wakes.enrolled("s", "/a/1").unwrap().last_error.unwrap();
+    let (_, error) = wakes.record("s", "/a/1").unwrap().last_error.unwrap();
     assert_eq!(&*error, "no answer so far");
     wakes.advance_to(until);
     let second = wakes.woken().await;
@@ -189,7 +190,7 @@ async fn a_request_is_given_up_after_thirty_seconds_and_a_late_answer_goes_nowhe
     let (mut wakes, first, _) = told().await;
     let mut open = vec![first];
     while wakes.now() < START_MS + 30_000 {
-        let deadline = wakes.enrolled("s", "/a/1").unwrap().consumer.deadline().unwrap().0;
+        let deadline = wakes.record("s", "/a/1").unwrap().consumer.deadline().unwrap().0;
         wakes.advance_to(deadline.max(wakes.now()));
         let (_, until) = wakes.paused("s", "/a/1").await;
         wakes.advance_to(until);
@@ -202,7 +203,7 @@ async fn a_request_is_given_up_after_thirty_seconds_and_a_late_answer_goes_nowhe
     let first = open.remove(0);
     first.done();
     wakes.quiet("the request of the first attempt was given up").await;
-    let kept = wakes.enrolled("s", "/a/1").unwrap().consumer;
+    let kept = wakes.record("s", "/a/1").unwrap().consumer;
     assert!(matches!(kept.phase, Phase::Waking { .. }), "{:?}", kept.phase);
     open.remove(0).done();
     wakes.idle("s", "/a/1").await;
@@ -218,7 +219,7 @@ async fn a_late_answer_of_an_old_wake_is_not_taken_for_the_next_ones() {
     // Each of these would claim, acknowledge or fail the second wake.
     first.done();
     wakes.quiet("an old answer starts nothing").await;
-    let kept = wakes.enrolled("s", "/a/1").unwrap().consumer;
+    let kept = wakes.record("s", "/a/1").unwrap().consumer;
     assert!(matches!(kept.phase, Phase::Waking { attempt: 1, .. }), "{:?}", kept.phase);
     assert_eq!(kept.links[0].acked, Some(tail.parse().unwrap()));
     wakes.finish(&second, &second_tail).await.expect(200);
@@ -226,7 +227,7 @@ async fn a_late_answer_of_an_old_wake_is_not_taken_for_the_next_ones() {
     let third = wakes.woken().await;
     second.answer(500, "");
     wakes.quiet("an old failure is nobody's").await;
-    let kept = wakes.enrolled("s", "/a/1").unwrap();
+    let kept = wakes.record("s", "/a/1").unwrap();
     assert_eq!((kept.consumer.epoch, kept.failures), (3, 0));
     third.ok();
     wakes.live("s", "/a/1").await;

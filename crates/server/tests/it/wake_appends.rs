@@ -62,7 +62,7 @@ async fn one_append_that_is_refused_refuses_all_of_the_callback() {
     }
     assert_eq!(wakes.server.get("/out").await.text(), "[]");
     assert_eq!(wakes.server.get("/a/1").await.text(), "[1]");
-    let kept = wakes.enrolled("s", "/a/1").unwrap().consumer;
+    let kept = wakes.record("s", "/a/1").unwrap().consumer;
     assert_eq!((kept.links.len(), kept.links[0].acked, kept.epoch), (1, None, 1));
     wakes.clock.advance(10_000);
     wakes.paused("s", "/a/1").await;

@@ -12,7 +12,7 @@ async fn whatever_is_wrong_with_a_body_it_is_refused_and_nothing_is_applied() {
     wakes.create("/out", "").await;
     wakes.server.create("/text", "text/plain").await;
     let call = wakes.woken().await;
-    let before = wakes.enrolled("s", "/a/1").unwrap();
+    let before = wakes.record("s", "/a/1").unwrap();
     let ack = format!(r#"{{"path":"/a/1","offset":"{tail}"}}"#);
     let fields: &[(&str, &[&str])] = &[
         (
@@ -160,7 +160,7 @@ async fn whatever_is_wrong_with_a_body_it_is_refused_and_nothing_is_applied() {
     let head = head_of("POST", &format!("/callback/{}", call.consumer()), &headers);
     connection.send(&[head, b"\r\n".to_vec()].concat()).await;
     connection.answer("POST").await.expect(413);
-    assert_eq!(wakes.enrolled("s", "/a/1").unwrap(), before);
+    assert_eq!(wakes.record("s", "/a/1").unwrap(), before);
     assert_eq!(wakes.server.get("/out").await.text(), "[]");
     wakes.create("/c", "[1]").await;
     wakes.quiet("nothing of it was applied").await;
@@ -187,7 +187,7 @@ async fn a_list_has_a_thousand_entries_and_not_one_more() {
     wakes.subscribe("s", "/a/*").await;
     let tail = wakes.create("/a/1", "[1]").await;
     let call = wakes.woken().await;
-    let before = wakes.enrolled("s", "/a/1").unwrap();
+    let before = wakes.record("s", "/a/1").unwrap();
     let ack = json!({ "path": "/a/1", "offset": tail });
     let append = json!({ "path": "/a/1", "messages": [2] });
     let entries = [
@@ -206,7 +206,7 @@ async fn a_list_has_a_thousand_entries_and_not_one_more() {
         assert_eq!(answer.code(), "INVALID_REQUEST");
         let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
         assert!(message.contains(&format!("`{name}`")) && message.contains("1000"), "{message}");
-        assert_eq!(wakes.enrolled("s", "/a/1").unwrap(), before, "{name}");
+        assert_eq!(wakes.record("s", "/a/1").unwrap(), before, "{name}");
     }
     for (name, entry) in entries.iter().rev() {
         wakes.call(&call, with(name, entry, 1_000)).await.expect(200);

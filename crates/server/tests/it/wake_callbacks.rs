@@ -81,7 +81,7 @@ async fn another_wake_id_is_refused_with_a_token_and_claims_nothing() {
         let keep_alive = json!({ "epoch": 9 });
         refused(wakes.call_as(&call.consumer(), &token, keep_alive).await, 409, "STALE_EPOCH");
     }
-    let consumer = wakes.enrolled("s", "/a/1").unwrap().consumer;
+    let consumer = wakes.record("s", "/a/1").unwrap().consumer;
     assert_eq!(consumer.links[0].acked, None, "nothing was applied");
     // It still waits to be claimed: the waking time-out runs.
     wakes.clock.advance(10_000);
@@ -197,7 +197,7 @@ async fn an_expired_token_is_replaced_by_one_that_works_if_it_is_for_the_current
     wakes.clock.advance(1);
     let expired = json!({ "epoch": 1, "acks": [{ "path": "/a/1", "offset": tail }], "done": true });
     let fresh = refused(wakes.call(&call, expired.clone()).await, 401, "TOKEN_EXPIRED").unwrap();
-    assert_eq!(wakes.enrolled("s", "/a/1").unwrap().consumer.links[0].acked, None);
+    assert_eq!(wakes.record("s", "/a/1").unwrap().consumer.links[0].acked, None);
     accepted(wakes.call_as(&call.consumer(), &renewed, json!({ "epoch": 1 })).await);
     accepted(wakes.call_as(&call.consumer(), &fresh, expired.clone()).await);
     // A token of a wake that is over has no successor that it could ask for as expired.

@@ -116,7 +116,7 @@ async fn a_subscription_to_everything_is_made_and_ended_at_once() {
     assert!(made - commits <= 2, "one record, not {}", made - commits);
     let tenant = Tenant::default_tenant();
     let known = wakes.server.engine.consumers(&tenant, Some("all"), None, 1_000).unwrap();
-    let kept = known.items.iter().filter(|item| item.enrolled.is_some()).count();
+    let kept = known.items.iter().filter(|item| item.record.is_some()).count();
     assert_eq!(kept, 0, "consumers that were never told take no room");
     let mut first = None;
     for number in 0..CONSUMERS {
@@ -203,7 +203,7 @@ async fn who_subscribes_while_a_crowd_is_told_hears_of_later_events_alone() {
     wakes.quiet("everybody was told").await;
     let mut late = late;
     assert!(late.come().is_none(), "the event was before its time");
-    assert_eq!(wakes.enrolled("late", "/a/1"), None);
+    assert_eq!(wakes.record("late", "/a/1"), None);
     wakes.append("/a/1", "[2]").await;
     let call = late.next().await;
     assert_eq!(call.epoch(), 1);

@@ -61,8 +61,8 @@ async fn events_wait_for_company_but_not_longer_than_asked() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_waits_longer_than_its_delay_for_the_sake_of_a_distance() {
     let mut wakes = Wakes::start().await;
-    let economy = json!({ "max_delay": "5s", "min_interval": "1h" });
-    wakes.subscribe_with("s", "/a/*", economy).await;
+    let coalescing = json!({ "max_delay": "5s", "min_interval": "1h" });
+    wakes.subscribe_with("s", "/a/*", coalescing).await;
     for epoch in 1..=3 {
         let at = wakes.now();
         if epoch == 1 {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use reveille_deliver::resolve::{Resolve, Resolving};
+use reveille_deliver::resolve::{Resolve, ResolveFuture};
 use reveille_engine::Rules;
 use serde_json::json;
 
@@ -13,7 +13,7 @@ use crate::harness::*;
 struct Rebound;
 
 impl Resolve for Rebound {
-    fn resolve(&self, host: &str, port: u16) -> Resolving {
+    fn resolve(&self, host: &str, port: u16) -> ResolveFuture {
         let inside = match host {
             "loopback.example" => "127.0.0.1",
             "private.example" => "10.0.0.1",
@@ -40,7 +40,7 @@ async fn a_name_that_points_inside_is_not_called() {
     for name in names {
         let (attempt, _) = wakes.paused(name, "/a/1").await;
         assert_eq!(attempt, 1);
-        let (_, error) = wakes.enrolled(name, "/a/1").unwrap().last_error.unwrap();
+        let (_, error) = wakes.record(name, "/a/1").unwrap().last_error.unwrap();
         println!("{name}: {error}");
     }
     assert_eq!(wakes.sink.connections(), 0, "nobody even knocked");

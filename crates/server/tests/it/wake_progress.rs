@@ -56,7 +56,7 @@ async fn a_callback_with_one_bad_ack_applies_nothing_of_itself() {
         "acks": [{ "path": "/a/1", "offset": tail }, { "path": "/a/1", "offset": "9_9" }],
     });
     assert_eq!(wakes.call(&call, body).await.expect(409).code(), "INVALID_OFFSET");
-    let consumer = wakes.enrolled("s", "/a/1").unwrap().consumer;
+    let consumer = wakes.record("s", "/a/1").unwrap().consumer;
     assert_eq!((consumer.links.len(), consumer.links[0].acked), (1, None));
     // It was not claimed either.
     wakes.clock.advance(10_000);

@@ -91,7 +91,7 @@ async fn a_pause_keeps_its_end_and_its_count() {
                 && it.deadline().is_some_and(|at| at.0 > until + 20_000)
         };
         wakes.until("s", "/a/1", paused).await;
-        assert_eq!(wakes.enrolled("s", "/a/1").unwrap().failures, 8);
+        assert_eq!(wakes.record("s", "/a/1").unwrap().failures, 8);
     }
 }
 
@@ -203,7 +203,7 @@ async fn however_many_were_being_told_all_are_told_again_and_once() {
         assert_eq!(after, before);
         wakes.quiet("once is enough").await;
         for number in 0..MANY {
-            let kept = wakes.enrolled("s", &format!("/a/{number}")).unwrap();
+            let kept = wakes.record("s", &format!("/a/{number}")).unwrap();
             assert!(matches!(kept.consumer.phase, Phase::Waking { attempt: 1, .. }));
             assert_eq!((kept.failures, kept.consumer.failing_since), (0, None));
         }

@@ -84,7 +84,7 @@ pub fn parse_delivery(key: &[u8]) -> Option<DeliveryId> {
 }
 
 /// The key of a hook's tally.
-pub fn tally(hook: HookId) -> Bytes {
+pub fn counts(hook: HookId) -> Bytes {
     tagged(TALLY, hook.0)
 }
 

@@ -15,19 +15,19 @@ use crate::disk::Disk;
 
 /// What was found when the log was opened.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Recovered {
+pub struct RecoveryReport {
     /// Records that were replayed, and the bytes of their payloads.
     pub records: u64,
     pub bytes: u64,
     /// The last record in the log, replayed or not; 0 if there is none.
     pub last_seq: u64,
     /// What was left of a write at the end of the log that never finished. It was wiped.
-    pub torn: Option<Torn>,
+    pub torn: Option<TornRecord>,
 }
 
 /// A record that a crash left incomplete.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Torn {
+pub struct TornRecord {
     pub file: String,
     pub position: u64,
     pub bytes: u64,
@@ -41,7 +41,7 @@ pub(super) struct Opened {
     pub(super) active: Active,
     pub(super) next_seq: u64,
     pub(super) sealed: bool,
-    pub(super) recovered: Recovered,
+    pub(super) recovered: RecoveryReport,
 }
 
 /// A segment that is being read.
@@ -72,7 +72,7 @@ pub(super) fn run(
         return Ok(None);
     };
     let mut closed = older_than(disk, &numbers, chain.front().unwrap_or(&last).segment)?;
-    let mut recovered = Recovered::default();
+    let mut recovered = RecoveryReport::default();
 
     let mut chain = chain.into_iter().peekable();
     while let Some(mut reading) = chain.next() {
@@ -201,7 +201,7 @@ fn read_records(
     limit: Option<u64>,
     after: u64,
     replay: Replay<'_>,
-    recovered: &mut Recovered,
+    recovered: &mut RecoveryReport,
 ) -> Result<End, OpenError> {
     let segment = reading.segment;
     let mut end = End { position: BLOCK_BYTES as u64, next_seq: segment.first_seq, last: None };

@@ -38,7 +38,7 @@ struct Ready {
 }
 
 /// A segment that could not be begun.
-pub(super) struct BeginFailed {
+pub(super) struct BeginError {
     pub(super) file: String,
     pub(super) source: io::Error,
     /// The log on disk is certainly as it was.
@@ -97,11 +97,11 @@ impl SparePool {
 
     /// Makes a spare a segment. It gets its name when its header is durable, so that whatever is
     /// named like a segment has a header.
-    pub(super) fn begin(&self, segment: &Segment) -> Result<Arc<dyn DiskFile>, BeginFailed> {
+    pub(super) fn begin(&self, segment: &Segment) -> Result<Arc<dyn DiskFile>, BeginError> {
         let disk = &self.shared.disk;
         let name = segment.name();
         let failed =
-            |file: &str, source| BeginFailed { file: file.to_owned(), source, unchanged: true };
+            |file: &str, source| BeginError { file: file.to_owned(), source, unchanged: true };
         let (spare, file) = self.take().map_err(|source| failed("a spare segment", source))?;
         let ready = file
             .write_at(&segment.encode(), 0)
@@ -114,7 +114,7 @@ impl SparePool {
         }
         match disk.sync_dir() {
             Ok(()) => Ok(file),
-            Err(source) => Err(BeginFailed { unchanged: false, ..failed(&name, source) }),
+            Err(source) => Err(BeginError { unchanged: false, ..failed(&name, source) }),
         }
     }
 

@@ -11,7 +11,7 @@ use std::io;
 
 use super::error::{Found, OpenError};
 use super::frame::{ALIGN, HEADER_BYTES, Header, Kind, MARK_BYTES, are_remains};
-use super::recover::{End, Reading, Torn};
+use super::recover::{End, Reading, TornRecord};
 use super::segment;
 
 const SCAN_BYTES: usize = 1 << 20;
@@ -20,7 +20,7 @@ const WIPE_BYTES: u64 = 1 << 20;
 /// The tail, ready to be written on.
 pub(super) struct Settled {
     pub(super) sealed: bool,
-    pub(super) torn: Option<Torn>,
+    pub(super) torn: Option<TornRecord>,
 }
 
 /// What lies behind the tail and is later than what should come next.
@@ -69,7 +69,7 @@ fn judge(reading: &mut Reading, end: &End) -> Result<Settled, OpenError> {
     let bytes = header.map_or(MARK_BYTES, |header| header.frame_bytes());
     let bytes = bytes.min(room).max(later.end.saturating_sub(end.position));
     let file = reading.segment.name();
-    let torn = Torn { file, position: end.position, bytes, later_records: later.records };
+    let torn = TornRecord { file, position: end.position, bytes, later_records: later.records };
     Ok(Settled { sealed: false, torn: Some(torn) })
 }
 
@@ -105,7 +105,7 @@ fn find_later(reading: &mut Reading, end: &End) -> io::Result<Later> {
     Ok(later)
 }
 
-fn repair(reading: &mut Reading, end: &End, torn: Option<&Torn>) -> io::Result<()> {
+fn repair(reading: &mut Reading, end: &End, torn: Option<&TornRecord>) -> io::Result<()> {
     match torn {
         Some(torn) => wipe(reading, torn)?,
         // A crash may have left the end of a record and not its beginning. If the next record
@@ -124,7 +124,7 @@ fn repair(reading: &mut Reading, end: &End, torn: Option<&Torn>) -> io::Result<(
     reading.window.file.sync()
 }
 
-fn wipe(reading: &Reading, torn: &Torn) -> io::Result<()> {
+fn wipe(reading: &Reading, torn: &TornRecord) -> io::Result<()> {
     let zeros = vec![0; torn.bytes.min(WIPE_BYTES) as usize];
     let mut wiped = 0;
     while wiped < torn.bytes {

@@ -19,7 +19,7 @@ fn try_open(
     disk: &SimDisk,
     config: &Config,
     after: u64,
-) -> Result<(Log, Recovered, Records), OpenError> {
+) -> Result<(Log, RecoveryReport, Records), OpenError> {
     let mut records = Records::new();
     let (log, recovered) = Log::open(
         Arc::new(disk.clone()),
@@ -34,7 +34,7 @@ fn try_open(
     Ok((log, recovered, records))
 }
 
-fn open(disk: &SimDisk, config: &Config, after: u64) -> (Log, Recovered, Records) {
+fn open(disk: &SimDisk, config: &Config, after: u64) -> (Log, RecoveryReport, Records) {
     try_open(disk, config, after).unwrap()
 }
 
@@ -50,7 +50,7 @@ fn segments(disk: &SimDisk) -> Vec<String> {
 fn records_come_back_in_order() {
     let disk = SimDisk::new(1);
     let (mut log, recovered, records) = open(&disk, &SMALL, 0);
-    assert_eq!((recovered, records, log.next_seq()), (Recovered::default(), vec![], 1));
+    assert_eq!((recovered, records, log.next_seq()), (RecoveryReport::default(), vec![], 1));
     assert_eq!(log.commit(&[b"one"]).unwrap(), 1);
     assert_eq!(log.commit(&[]).unwrap(), 2);
     assert_eq!(log.commit(&[b"thr", b"", b"ee"]).unwrap(), 3);

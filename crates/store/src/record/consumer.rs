@@ -13,8 +13,7 @@ use super::{Read, RecordError, Writer, Written, fields, finish};
 
 /// A consumer as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Enrolled {
-    /// Its life.
+pub struct ConsumerRecord {
     pub consumer: Consumer,
     /// The incarnation of the stream that it is for; a consumer of an earlier one is no more.
     pub primary: Option<StreamId>,
@@ -31,10 +30,10 @@ pub struct Enrolled {
     pub marked: Option<Vec<StreamPath>>,
 }
 
-impl Enrolled {
+impl ConsumerRecord {
     /// A consumer that was not kept so far.
-    pub fn new(consumer: Consumer, primary: Option<StreamId>) -> Enrolled {
-        Enrolled {
+    pub fn new(consumer: Consumer, primary: Option<StreamId>) -> ConsumerRecord {
+        ConsumerRecord {
             consumer,
             primary,
             timer_at: None,
@@ -48,7 +47,7 @@ impl Enrolled {
 
 /// A stream that a subscription is for, as far as it was processed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Linked {
+pub struct LinkRecord {
     /// The incarnation; `None` while there is no stream.
     pub stream: Option<StreamId>,
     /// Everything before this is processed.
@@ -85,46 +84,47 @@ mod phase {
 }
 
 /// Writes a consumer.
-pub fn encode_consumer(enrolled: &Enrolled) -> Bytes {
-    finish(160, |out| write_consumer(out, enrolled))
+pub fn encode_consumer(record: &ConsumerRecord) -> Bytes {
+    finish(160, |out| write_consumer(out, record))
 }
 
 /// Reads a consumer.
-pub fn decode_consumer(value: &[u8]) -> Result<Enrolled, RecordError> {
+pub fn decode_consumer(value: &[u8]) -> Result<ConsumerRecord, RecordError> {
     read_consumer(&mut Decoder::new(value))
         .map_err(|why| RecordError { what: "consumer", why: why.to_string() })
 }
 
 /// Writes a link.
-pub fn encode_link(linked: Linked) -> Bytes {
+pub fn encode_link(link: LinkRecord) -> Bytes {
     finish(24, |out| {
         out.map(3)?.u32(0)?;
-        write_optional(out, linked.stream.map(|id| id.0))?;
+        write_optional(out, link.stream.map(|id| id.0))?;
         out.u32(1)?;
-        write_optional(out, linked.acked.map(|at| at.position()))?;
-        out.u32(2)?.bool(linked.explicit)?;
+        write_optional(out, link.acked.map(|at| at.position()))?;
+        out.u32(2)?.bool(link.explicit)?;
         Ok(())
     })
 }
 
 /// Reads a link.
-pub fn decode_link(value: &[u8]) -> Result<Linked, RecordError> {
-    let mut linked = Linked { stream: None, acked: None, explicit: false };
+pub fn decode_link(value: &[u8]) -> Result<LinkRecord, RecordError> {
+    let mut link = LinkRecord { stream: None, acked: None, explicit: false };
     fields(&mut Decoder::new(value), |field, input| {
         match field {
-            0 => linked.stream = read_optional(input)?.map(StreamId),
-            1 => linked.acked = read_optional(input)?.map(Offset::new),
-            2 => linked.explicit = input.bool()?,
+            0 => link.stream = read_optional(input)?.map(StreamId),
+            1 => link.acked = read_optional(input)?.map(Offset::new),
+            2 => link.explicit = input.bool()?,
             _ => input.skip()?,
         }
         Ok(())
     })
     .map_err(|why| RecordError { what: "link", why: why.to_string() })?;
-    Ok(linked)
+    Ok(link)
 }
 
-fn write_consumer(out: &mut Writer, enrolled: &Enrolled) -> Written {
-    let Enrolled { consumer, primary, timer_at, last_error, failures, trace, marked } = enrolled;
+fn write_consumer(out: &mut Writer, record: &ConsumerRecord) -> Written {
+    let ConsumerRecord { consumer, primary, timer_at, last_error, failures, trace, marked } =
+        record;
     let times = [
         (field::FAILING_SINCE, consumer.failing_since),
         (field::PENDING_SINCE, consumer.pending_since),
@@ -220,10 +220,10 @@ pub(super) fn write_optional(out: &mut Writer, number: Option<u64>) -> Written {
     Ok(())
 }
 
-fn read_consumer(input: &mut Decoder<'_>) -> Read<Enrolled> {
-    let mut enrolled = Enrolled::new(Consumer::new(0, Vec::new()), None);
+fn read_consumer(input: &mut Decoder<'_>) -> Read<ConsumerRecord> {
+    let mut record = ConsumerRecord::new(Consumer::new(0, Vec::new()), None);
     fields(input, |field, input| {
-        let consumer = &mut enrolled.consumer;
+        let consumer = &mut record.consumer;
         match field {
             field::EPOCH => consumer.epoch = input.u64()?,
             field::WAKE_ID => consumer.wake_id = Some(WakeId(read_array(input)?)),
@@ -234,20 +234,20 @@ fn read_consumer(input: &mut Decoder<'_>) -> Read<Enrolled> {
             field::WOKEN_AT => consumer.woken_at = Some(Millis(input.u64()?)),
             field::HOLDER => consumer.holder = Some(input.str()?.into()),
             field::WAKES_SAVED => consumer.wakes_saved = input.u64()?,
-            field::PRIMARY => enrolled.primary = Some(StreamId(input.u64()?)),
-            field::TIMER_AT => enrolled.timer_at = Some(Millis(input.u64()?)),
+            field::PRIMARY => record.primary = Some(StreamId(input.u64()?)),
+            field::TIMER_AT => record.timer_at = Some(Millis(input.u64()?)),
             field::LAST_ERROR => {
                 input.array()?;
-                enrolled.last_error = Some((Millis(input.u64()?), input.str()?.into()));
+                record.last_error = Some((Millis(input.u64()?), input.str()?.into()));
             }
-            field::FAILURES => enrolled.failures = input.u64()?,
-            field::TRACE => enrolled.trace = Some(read_array(input)?),
-            field::MARKED => enrolled.marked = Some(read_paths(input)?),
+            field::FAILURES => record.failures = input.u64()?,
+            field::TRACE => record.trace = Some(read_array(input)?),
+            field::MARKED => record.marked = Some(read_paths(input)?),
             _ => input.skip()?,
         }
         Ok(())
     })?;
-    Ok(enrolled)
+    Ok(record)
 }
 
 fn read_array<const N: usize>(input: &mut Decoder<'_>) -> Read<[u8; N]> {
@@ -309,7 +309,7 @@ pub(super) fn read_optional(input: &mut Decoder<'_>) -> Read<Option<u64>> {
 mod tests {
     use super::*;
 
-    fn enrolled(phase: Phase) -> Enrolled {
+    fn record(phase: Phase) -> ConsumerRecord {
         let path = StreamPath::parse("/a").unwrap();
         let links = vec![
             Link { path: path.clone(), stream: Some(StreamId(4)), acked: Some(Offset::new(7)) },
@@ -326,7 +326,7 @@ mod tests {
             holder: Some("w".into()),
             wakes_saved: 9,
         };
-        Enrolled {
+        ConsumerRecord {
             consumer,
             primary: Some(StreamId(4)),
             timer_at: Some(Millis(5)),
@@ -348,22 +348,22 @@ mod tests {
             Phase::Gone(Gone::Failed),
             Phase::Gone(Gone::Unsubscribed),
         ] {
-            let full = enrolled(phase);
+            let full = record(phase);
             assert_eq!(decode_consumer(&encode_consumer(&full)), Ok(full.clone()));
         }
-        let plain = Enrolled::new(Consumer::new(0, Vec::new()), None);
+        let plain = ConsumerRecord::new(Consumer::new(0, Vec::new()), None);
         assert_eq!(decode_consumer(&encode_consumer(&plain)), Ok(plain));
     }
 
     #[test]
     fn links_read_back_and_damage_is_an_error() {
-        for linked in [
-            Linked { stream: None, acked: None, explicit: true },
-            Linked { stream: Some(StreamId(1)), acked: Some(Offset::ZERO), explicit: false },
+        for link in [
+            LinkRecord { stream: None, acked: None, explicit: true },
+            LinkRecord { stream: Some(StreamId(1)), acked: Some(Offset::ZERO), explicit: false },
         ] {
-            assert_eq!(decode_link(&encode_link(linked)), Ok(linked));
+            assert_eq!(decode_link(&encode_link(link)), Ok(link));
         }
-        let whole = encode_consumer(&enrolled(Phase::Idle { wake_at: None }));
+        let whole = encode_consumer(&record(Phase::Idle { wake_at: None }));
         for cut in 0..whole.len() {
             assert!(decode_consumer(&whole[..cut]).is_err(), "cut at {cut}");
         }

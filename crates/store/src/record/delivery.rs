@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use minicbor::Decoder;
-use reveille_core::delivery::hook::{HookId, Tally};
+use reveille_core::delivery::hook::{DeliveryCounts, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::delivery::lane::Lane;
-use reveille_core::delivery::{Attempt, Death, Delivery, Phase};
+use reveille_core::delivery::{AttemptRecord, Death, Delivery, Phase};
 use reveille_core::event::EventType;
 use reveille_core::stream::StreamId;
 use reveille_core::{Millis, Offset};
@@ -17,10 +17,9 @@ use super::{Read, RecordError, Writer, Written, fields, finish};
 
 /// An event as it is kept: its words are in a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Recorded {
+pub struct EventRecord {
     /// The name that its sender gave it, or that it was given.
     pub id: Arc<str>,
-    /// Its type.
     pub kind: EventType,
     /// When it came.
     pub at: Millis,
@@ -34,8 +33,7 @@ pub struct Recorded {
 
 /// A delivery as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Dispatched {
-    /// Its life.
+pub struct DeliveryRecord {
     pub delivery: Delivery,
     /// When it began.
     pub created_at: Millis,
@@ -61,7 +59,7 @@ mod phase {
 }
 
 /// Writes an event.
-pub fn encode_event(event: &Recorded) -> Bytes {
+pub fn encode_event(event: &EventRecord) -> Bytes {
     finish(96, |out| {
         out.map(6)?;
         out.u32(0)?.str(&event.id)?.u32(1)?.str(event.kind.as_str())?;
@@ -72,11 +70,11 @@ pub fn encode_event(event: &Recorded) -> Bytes {
 }
 
 /// Reads an event.
-pub fn decode_event(value: &[u8]) -> Result<Recorded, RecordError> {
+pub fn decode_event(value: &[u8]) -> Result<EventRecord, RecordError> {
     let wrong = minicbor::decode::Error::message;
     let (mut id, mut kind, mut at) = (None, None, Millis(0));
     let (mut stream, mut from, mut len) = (StreamId(0), Offset::ZERO, 0);
-    let read = |input: &mut Decoder<'_>| -> Read<Recorded> {
+    let read = |input: &mut Decoder<'_>| -> Read<EventRecord> {
         fields(input, |field, input| {
             match field {
                 0 => id = Some(Arc::from(input.str()?)),
@@ -90,23 +88,23 @@ pub fn decode_event(value: &[u8]) -> Result<Recorded, RecordError> {
             Ok(())
         })?;
         let id = id.ok_or_else(|| wrong("no id"))?;
-        Ok(Recorded { id, kind: kind.ok_or_else(|| wrong("no type"))?, at, stream, from, len })
+        Ok(EventRecord { id, kind: kind.ok_or_else(|| wrong("no type"))?, at, stream, from, len })
     };
     read(&mut Decoder::new(value)).map_err(|why| damaged("event", &why))
 }
 
 /// Writes a delivery.
-pub fn encode_delivery(dispatched: &Dispatched) -> Bytes {
-    finish(64, |out| write_delivery(out, dispatched))
+pub fn encode_delivery(record: &DeliveryRecord) -> Bytes {
+    finish(64, |out| write_delivery(out, record))
 }
 
 /// Reads a delivery.
-pub fn decode_delivery(value: &[u8]) -> Result<Dispatched, RecordError> {
+pub fn decode_delivery(value: &[u8]) -> Result<DeliveryRecord, RecordError> {
     read_delivery(&mut Decoder::new(value)).map_err(|why| damaged("delivery", &why))
 }
 
-fn write_delivery(out: &mut Writer, dispatched: &Dispatched) -> Written {
-    let Dispatched { delivery, created_at, event_at, timer_at, lane, retried } = dispatched;
+fn write_delivery(out: &mut Writer, record: &DeliveryRecord) -> Written {
+    let DeliveryRecord { delivery, created_at, event_at, timer_at, lane, retried } = record;
     let attempts = &delivery.attempts;
     let late = event_at != created_at;
     let optional = [timer_at.is_some(), lane.is_some(), *retried, !attempts.is_empty(), late];
@@ -136,7 +134,7 @@ fn write_delivery(out: &mut Writer, dispatched: &Dispatched) -> Written {
     Ok(())
 }
 
-fn read_delivery(input: &mut Decoder<'_>) -> Read<Dispatched> {
+fn read_delivery(input: &mut Decoder<'_>) -> Read<DeliveryRecord> {
     let (mut phase, mut attempts) = (None, Vec::new());
     let (mut created_at, mut event_at) = (Millis(0), None);
     let (mut timer_at, mut lane, mut retried) = (None, None, false);
@@ -160,7 +158,7 @@ fn read_delivery(input: &mut Decoder<'_>) -> Read<Dispatched> {
     let event_at = event_at.unwrap_or(created_at);
     let phase = phase.ok_or_else(|| minicbor::decode::Error::message("no phase"))?;
     let delivery = Delivery { phase, attempts };
-    Ok(Dispatched { delivery, created_at, event_at, timer_at, lane, retried })
+    Ok(DeliveryRecord { delivery, created_at, event_at, timer_at, lane, retried })
 }
 
 fn write_phase(out: &mut Writer, phase: Phase) -> Written {
@@ -206,8 +204,8 @@ fn read_phase(input: &mut Decoder<'_>) -> Read<Phase> {
     })
 }
 
-fn write_attempt(out: &mut Writer, attempt: &Attempt) -> Written {
-    let Attempt { number, at, took_ms, status, error, response } = attempt;
+fn write_attempt(out: &mut Writer, attempt: &AttemptRecord) -> Written {
+    let AttemptRecord { number, at, took_ms, status, error, response } = attempt;
     let optional = [status.is_some(), error.is_some(), response.is_some()];
     let there = optional.iter().filter(|there| **there).count();
     out.map(3 + u64::try_from(there).unwrap_or(0))?;
@@ -224,9 +222,15 @@ fn write_attempt(out: &mut Writer, attempt: &Attempt) -> Written {
     Ok(())
 }
 
-fn read_attempt(input: &mut Decoder<'_>) -> Read<Attempt> {
-    let mut attempt =
-        Attempt { number: 0, at: Millis(0), took_ms: 0, status: None, error: None, response: None };
+fn read_attempt(input: &mut Decoder<'_>) -> Read<AttemptRecord> {
+    let mut attempt = AttemptRecord {
+        number: 0,
+        at: Millis(0),
+        took_ms: 0,
+        status: None,
+        error: None,
+        response: None,
+    };
     fields(input, |field, input| {
         match field {
             0 => attempt.number = input.u32()?,
@@ -243,18 +247,18 @@ fn read_attempt(input: &mut Decoder<'_>) -> Read<Attempt> {
 }
 
 /// Writes a tally.
-pub fn encode_tally(tally: &Tally) -> Bytes {
+pub fn encode_delivery_counts(counts: &DeliveryCounts) -> Bytes {
     let numbers = [
-        tally.begun,
-        tally.pending,
-        tally.failed,
-        tally.delivered,
-        tally.died,
-        tally.dropped,
-        tally.attempts,
-        tally.dead_letters,
-        tally.kept,
-        tally.logs,
+        counts.begun,
+        counts.pending,
+        counts.failed,
+        counts.delivered,
+        counts.died,
+        counts.dropped,
+        counts.attempts,
+        counts.dead_letters,
+        counts.kept,
+        counts.logs,
     ];
     finish(48, |out| {
         out.map(u64::try_from(numbers.len()).unwrap_or(0))?;
@@ -266,27 +270,27 @@ pub fn encode_tally(tally: &Tally) -> Bytes {
 }
 
 /// Reads a tally.
-pub fn decode_tally(value: &[u8]) -> Result<Tally, RecordError> {
-    let mut tally = Tally::default();
+pub fn decode_delivery_counts(value: &[u8]) -> Result<DeliveryCounts, RecordError> {
+    let mut counts = DeliveryCounts::default();
     fields(&mut Decoder::new(value), |field, input| {
         let number = match field {
-            0 => &mut tally.begun,
-            1 => &mut tally.pending,
-            2 => &mut tally.failed,
-            3 => &mut tally.delivered,
-            4 => &mut tally.died,
-            5 => &mut tally.dropped,
-            6 => &mut tally.attempts,
-            7 => &mut tally.dead_letters,
-            8 => &mut tally.kept,
-            9 => &mut tally.logs,
+            0 => &mut counts.begun,
+            1 => &mut counts.pending,
+            2 => &mut counts.failed,
+            3 => &mut counts.delivered,
+            4 => &mut counts.died,
+            5 => &mut counts.dropped,
+            6 => &mut counts.attempts,
+            7 => &mut counts.dead_letters,
+            8 => &mut counts.kept,
+            9 => &mut counts.logs,
             _ => return input.skip(),
         };
         *number = input.u64()?;
         Ok(())
     })
     .map_err(|why| damaged("tally", &why))?;
-    Ok(tally)
+    Ok(counts)
 }
 
 /// Writes a lane.
@@ -318,7 +322,7 @@ pub fn decode_lane(value: &[u8]) -> Result<Lane, RecordError> {
 
 /// Writes which deliveries began together: by hook, how far its events are from the first of all.
 /// None of them is a repetition.
-pub fn encode_lot(ids: &[DeliveryId]) -> Bytes {
+pub fn encode_delivery_group(ids: &[DeliveryId]) -> Bytes {
     let mut by_hook: BTreeMap<HookId, Vec<u64>> = BTreeMap::new();
     let first = ids.iter().map(|id| id.no.event.0).min().unwrap_or(0);
     for id in ids {
@@ -338,7 +342,7 @@ pub fn encode_lot(ids: &[DeliveryId]) -> Bytes {
 }
 
 /// Reads which deliveries began together.
-pub fn decode_lot(value: &[u8]) -> Result<Vec<DeliveryId>, RecordError> {
+pub fn decode_delivery_group(value: &[u8]) -> Result<Vec<DeliveryId>, RecordError> {
     let (mut first, mut ids) = (0, Vec::new());
     fields(&mut Decoder::new(value), |field, input| {
         match field {
@@ -369,8 +373,8 @@ fn damaged(what: &'static str, why: &minicbor::decode::Error) -> RecordError {
 mod tests {
     use super::*;
 
-    fn full() -> Dispatched {
-        let attempt = |number, error: Option<&str>, response: Option<&str>| Attempt {
+    fn full() -> DeliveryRecord {
+        let attempt = |number, error: Option<&str>, response: Option<&str>| AttemptRecord {
             number,
             at: Millis(7),
             took_ms: 12,
@@ -379,7 +383,7 @@ mod tests {
             response: response.map(Into::into),
         };
         let attempts = vec![attempt(1, Some("answered 503"), None), attempt(2, None, Some("ok"))];
-        Dispatched {
+        DeliveryRecord {
             delivery: Delivery { phase: Phase::Leased { attempt: 3, until: Millis(99) }, attempts },
             created_at: Millis(5),
             event_at: Millis(4),
@@ -403,13 +407,13 @@ mod tests {
             Phase::Dropped { at },
         ];
         for phase in phases {
-            let mut dispatched = full();
-            dispatched.delivery.phase = phase;
-            assert_eq!(decode_delivery(&encode_delivery(&dispatched)), Ok(dispatched));
+            let mut record = full();
+            record.delivery.phase = phase;
+            assert_eq!(decode_delivery(&encode_delivery(&record)), Ok(record));
         }
         let delivery = Delivery { phase: Phase::Queued, attempts: vec![] };
         let (created_at, event_at, timer_at, lane, retried) = (at, at, None, None, false);
-        let plain = Dispatched { delivery, created_at, event_at, timer_at, lane, retried };
+        let plain = DeliveryRecord { delivery, created_at, event_at, timer_at, lane, retried };
         assert_eq!(decode_delivery(&encode_delivery(&plain)), Ok(plain));
         let whole = encode_delivery(&full());
         for cut in 0..whole.len() {
@@ -424,19 +428,19 @@ mod tests {
             no: DeliveryNo { event: EventNo(event), round: 0 },
         };
         let lot = [id(1, 70_000), id(1, 70_999), id(2, 70_001), id(u64::MAX, 69_000)];
-        let whole = encode_lot(&lot);
-        assert_eq!(decode_lot(&whole), Ok(lot.to_vec()));
+        let whole = encode_delivery_group(&lot);
+        assert_eq!(decode_delivery_group(&whole), Ok(lot.to_vec()));
         for cut in 0..whole.len() {
-            assert!(decode_lot(&whole[..cut]).is_err(), "cut at {cut}");
+            assert!(decode_delivery_group(&whole[..cut]).is_err(), "cut at {cut}");
         }
-        assert_eq!(decode_lot(&encode_lot(&[])), Ok(vec![]));
+        assert_eq!(decode_delivery_group(&encode_delivery_group(&[])), Ok(vec![]));
         let hundred: Vec<_> = (0..100).map(|event| id(7, 1_000_000 + event)).collect();
-        assert!(encode_lot(&hundred).len() < 200, "a lot is small");
+        assert!(encode_delivery_group(&hundred).len() < 200, "a lot is small");
     }
 
     #[test]
     fn events_tallies_and_lanes_read_back() {
-        let event = Recorded {
+        let event = EventRecord {
             id: "evt-1".into(),
             kind: EventType::parse("webhook.github.push").unwrap(),
             at: Millis(3),
@@ -449,7 +453,7 @@ mod tests {
         for cut in 0..whole.len() {
             assert!(decode_event(&whole[..cut]).is_err(), "cut at {cut}");
         }
-        let tally = Tally {
+        let counts = DeliveryCounts {
             begun: 1,
             pending: 2,
             failed: 3,
@@ -461,7 +465,7 @@ mod tests {
             kept: 9,
             logs: 10,
         };
-        assert_eq!(decode_tally(&encode_tally(&tally)), Ok(tally));
+        assert_eq!(decode_delivery_counts(&encode_delivery_counts(&counts)), Ok(counts));
         let lane = Lane { head: DeliveryNo { event: EventNo(1), round: 2 }, waiting: 3 };
         assert_eq!(decode_lane(&encode_lane(lane)), Ok(lane));
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use minicbor::Decoder;
-use reveille_core::delivery::hook::{Backfill, EventWish, Hook, HookId, Span, Wish};
+use reveille_core::delivery::hook::{Backfill, EventHookSpec, Hook, HookId, HookSpec, Span};
 use reveille_core::delivery::id::EventNo;
 use reveille_core::event::EventPattern;
 use reveille_core::event::worker::{RpcMethod, WorkerId};
@@ -51,14 +51,22 @@ fn write_hook(out: &mut Writer, hook: &Hook) -> Written {
     if let Some(backfill) = hook.backfill {
         out.u32(field::BACKFILL)?.u64(backfill.next.0)?;
     }
-    let Wish::Events(wish) = &hook.wish;
+    let HookSpec::Events(spec) = &hook.spec;
     out.u32(field::EVENTS)?;
-    write_wish(out, wish)
+    write_wish(out, spec)
 }
 
-fn write_wish(out: &mut Writer, wish: &EventWish) -> Written {
-    let EventWish { pattern, worker, binding, method, max_retries, timeout_ms, secret, ordered } =
-        wish;
+fn write_wish(out: &mut Writer, spec: &EventHookSpec) -> Written {
+    let EventHookSpec {
+        pattern,
+        worker,
+        binding,
+        method,
+        max_retries,
+        timeout_ms,
+        secret,
+        ordered,
+    } = spec;
     let optional = [binding.is_some(), secret.is_some(), *ordered];
     let there = optional.iter().filter(|there| **there).count();
     out.map(5 + u64::try_from(there).unwrap_or(0))?;
@@ -79,7 +87,7 @@ fn write_wish(out: &mut Writer, wish: &EventWish) -> Written {
 
 fn read_hook(input: &mut Decoder<'_>) -> Read<Hook> {
     let wrong = minicbor::decode::Error::message;
-    let (mut id, mut tenant, mut name, mut wish) = (0, None, None, None);
+    let (mut id, mut tenant, mut name, mut spec) = (0, None, None, None);
     let (mut created_at, mut updated_at) = (Millis(0), Millis(0));
     let (mut spans, mut backfill) = (Vec::new(), None);
     fields(input, |field, input| {
@@ -98,7 +106,7 @@ fn read_hook(input: &mut Decoder<'_>) -> Read<Hook> {
                 }
             }
             field::BACKFILL => backfill = Some(Backfill { next: EventNo(input.u64()?) }),
-            field::EVENTS => wish = Some(Wish::Events(read_wish(input)?)),
+            field::EVENTS => spec = Some(HookSpec::Events(read_wish(input)?)),
             _ => input.skip()?,
         }
         Ok(())
@@ -111,11 +119,11 @@ fn read_hook(input: &mut Decoder<'_>) -> Read<Hook> {
         updated_at,
         spans,
         backfill,
-        wish: wish.ok_or_else(|| wrong("no wish"))?,
+        spec: spec.ok_or_else(|| wrong("no wish"))?,
     })
 }
 
-fn read_wish(input: &mut Decoder<'_>) -> Read<EventWish> {
+fn read_wish(input: &mut Decoder<'_>) -> Read<EventHookSpec> {
     let wrong = minicbor::decode::Error::message;
     let (mut pattern, mut worker, mut method) = (None, None, None);
     let (mut max_retries, mut timeout_ms, mut binding, mut secret) = (0, 0, None, None);
@@ -137,7 +145,7 @@ fn read_wish(input: &mut Decoder<'_>) -> Read<EventWish> {
     let pattern = pattern.ok_or_else(|| wrong("no pattern"))?;
     let worker = worker.ok_or_else(|| wrong("no worker"))?;
     let method = method.ok_or_else(|| wrong("no method"))?;
-    Ok(EventWish { pattern, worker, binding, method, max_retries, timeout_ms, secret, ordered })
+    Ok(EventHookSpec { pattern, worker, binding, method, max_retries, timeout_ms, secret, ordered })
 }
 
 #[cfg(test)]
@@ -146,7 +154,7 @@ mod tests {
 
     #[test]
     fn hooks_read_back_and_damage_is_an_error() {
-        let wish = EventWish {
+        let spec = EventHookSpec {
             pattern: EventPattern::parse("webhook.**").unwrap(),
             worker: WorkerId::parse("my-worker").unwrap(),
             binding: Some("MY_HANDLER".into()),
@@ -167,15 +175,16 @@ mod tests {
                 Span { from: EventNo(14), to: None },
             ],
             backfill: Some(Backfill { next: EventNo(3) }),
-            wish: Wish::Events(wish.clone()),
+            spec: HookSpec::Events(spec.clone()),
         };
         let whole = encode_hook(&full);
         assert_eq!(decode_hook(&whole), Ok(full.clone()));
         for cut in 0..whole.len() {
             assert!(decode_hook(&whole[..cut]).is_err(), "cut at {cut}");
         }
-        let wish = Wish::Events(EventWish { binding: None, secret: None, ordered: false, ..wish });
-        let plain = Hook { backfill: None, spans: vec![], wish, ..full };
+        let spec =
+            HookSpec::Events(EventHookSpec { binding: None, secret: None, ordered: false, ..spec });
+        let plain = Hook { backfill: None, spans: vec![], spec, ..full };
         assert_eq!(decode_hook(&encode_hook(&plain)), Ok(plain));
     }
 }

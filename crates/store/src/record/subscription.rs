@@ -6,7 +6,9 @@ use bytes::Bytes;
 use minicbor::Decoder;
 use reveille_core::consumer::{Dialect, SyncDone};
 use reveille_core::pattern::Pattern;
-use reveille_core::subscription::{Asked, Economy, Subscription, SubscriptionId, Target};
+use reveille_core::subscription::{
+    Coalescing, Subscription, SubscriptionId, SubscriptionSpec, Target,
+};
 use reveille_core::{Millis, StreamPath, Tenant};
 
 use super::{Read, RecordError, Writer, Written, fields, finish};
@@ -96,8 +98,17 @@ pub fn decode_signing_keys(value: &[u8]) -> Result<Vec<SigningKey>, RecordError>
 }
 
 fn write_subscription(out: &mut Writer, subscription: &Subscription) -> Written {
-    let Asked { dialect, name, pattern, streams, target, description, lease_ms, economy, base_url } =
-        &subscription.asked;
+    let SubscriptionSpec {
+        dialect,
+        name,
+        pattern,
+        streams,
+        target,
+        description,
+        lease_ms,
+        coalescing,
+        base_url,
+    } = &subscription.spec;
     let (webhook, wake_stream) = match target {
         Target::Webhook(url) => (Some(&**url), None),
         Target::Pull(path) => (None, Some(path.as_str())),
@@ -108,15 +119,15 @@ fn write_subscription(out: &mut Writer, subscription: &Subscription) -> Written 
         (field::WEBHOOK, webhook),
         (field::WAKE_STREAM, wake_stream),
         (field::DESCRIPTION, description.as_deref()),
-        (field::WAKE_IF, economy.wake_if.as_deref()),
+        (field::WAKE_IF, coalescing.wake_if.as_deref()),
         (field::BASE_URL, base_url.as_deref()),
     ];
     let numbers = [
         (field::LEASE_MS, *lease_ms),
-        (field::MIN_INTERVAL_MS, Some(economy.min_interval_ms).filter(|ms| *ms > 0)),
-        (field::MAX_DELAY_MS, economy.max_delay_ms),
+        (field::MIN_INTERVAL_MS, Some(coalescing.min_interval_ms).filter(|ms| *ms > 0)),
+        (field::MAX_DELAY_MS, coalescing.max_delay_ms),
     ];
-    let snapshot = economy.sync_done == SyncDone::Snapshot;
+    let snapshot = coalescing.sync_done == SyncDone::Snapshot;
     let count = texts.iter().filter(|(_, text)| text.is_some()).count()
         + numbers.iter().filter(|(_, number)| number.is_some()).count();
     out.map(6 + u64::try_from(count).unwrap_or(0) + u64::from(snapshot))?;
@@ -154,7 +165,7 @@ fn read_subscription(input: &mut Decoder<'_>) -> Read<Subscription> {
     let (mut id, mut tenant, mut created_at, mut secret) = (0, None, Millis(0), None);
     let (mut dialect, mut name, mut target) = (None, None, None);
     let (mut pattern, mut streams, mut description) = (None, Vec::new(), None);
-    let (mut lease_ms, mut economy, mut base_url) = (None, Economy::default(), None);
+    let (mut lease_ms, mut coalescing, mut base_url) = (None, Coalescing::default(), None);
     fields(input, |field, input| {
         match field {
             field::ID => id = input.u64()?,
@@ -183,17 +194,17 @@ fn read_subscription(input: &mut Decoder<'_>) -> Read<Subscription> {
             field::WAKE_STREAM => target = StreamPath::parse(input.str()?).ok().map(Target::Pull),
             field::DESCRIPTION => description = Some(Arc::from(input.str()?)),
             field::LEASE_MS => lease_ms = Some(input.u64()?),
-            field::MIN_INTERVAL_MS => economy.min_interval_ms = input.u64()?,
-            field::MAX_DELAY_MS => economy.max_delay_ms = Some(input.u64()?),
-            field::WAKE_IF => economy.wake_if = Some(input.str()?.into()),
-            field::SYNC_DONE_SNAPSHOT if input.bool()? => economy.sync_done = SyncDone::Snapshot,
+            field::MIN_INTERVAL_MS => coalescing.min_interval_ms = input.u64()?,
+            field::MAX_DELAY_MS => coalescing.max_delay_ms = Some(input.u64()?),
+            field::WAKE_IF => coalescing.wake_if = Some(input.str()?.into()),
+            field::SYNC_DONE_SNAPSHOT if input.bool()? => coalescing.sync_done = SyncDone::Snapshot,
             field::SYNC_DONE_SNAPSHOT => {}
             field::BASE_URL => base_url = Some(Arc::from(input.str()?)),
             _ => input.skip()?,
         }
         Ok(())
     })?;
-    let asked = Asked {
+    let spec = SubscriptionSpec {
         dialect: dialect.ok_or_else(|| wrong("no dialect"))?,
         name: name.ok_or_else(|| wrong("no name"))?,
         pattern,
@@ -201,11 +212,11 @@ fn read_subscription(input: &mut Decoder<'_>) -> Read<Subscription> {
         target: target.ok_or_else(|| wrong("nobody to tell"))?,
         description,
         lease_ms,
-        economy,
+        coalescing,
         base_url,
     };
     let tenant = tenant.ok_or_else(|| wrong("no tenant"))?;
-    Ok(Subscription { id: SubscriptionId(id), tenant, created_at, secret, asked })
+    Ok(Subscription { id: SubscriptionId(id), tenant, created_at, secret, spec })
 }
 
 #[cfg(test)]
@@ -219,7 +230,7 @@ mod tests {
             tenant: Tenant::default_tenant(),
             created_at: Millis(4),
             secret: Some("whsec_00".into()),
-            asked: Asked {
+            spec: SubscriptionSpec {
                 dialect: Dialect::Webhooks,
                 name: "agents".into(),
                 pattern: Some(Pattern::parse("/agents/**").unwrap()),
@@ -227,7 +238,7 @@ mod tests {
                 target: Target::Webhook("https://example.com/hook".into()),
                 description: Some("for people".into()),
                 lease_ms: Some(1_000),
-                economy: Economy {
+                coalescing: Coalescing {
                     min_interval_ms: 1,
                     max_delay_ms: Some(2),
                     wake_if: Some("bytes > 3".into()),
@@ -242,10 +253,10 @@ mod tests {
             assert!(decode_subscription(&whole[..cut]).is_err(), "cut at {cut}");
         }
         let mut pull = full;
-        pull.asked.target = Target::Pull(StreamPath::parse("/wake").unwrap());
-        pull.asked.dialect = Dialect::Leases;
+        pull.spec.target = Target::Pull(StreamPath::parse("/wake").unwrap());
+        pull.spec.dialect = Dialect::Leases;
         pull.secret = None;
-        pull.asked.economy = Economy::default();
+        pull.spec.coalescing = Coalescing::default();
         assert_eq!(decode_subscription(&encode_subscription(&pull)), Ok(pull));
     }
 

@@ -4,7 +4,7 @@ use reveille_core::consumer::{Consumer, Dialect, Phase, Stage};
 use reveille_core::subscription::Timings;
 use reveille_core::{Millis, StreamPath, Tenant};
 use reveille_engine::doors::Clock;
-use reveille_store::record::Enrolled;
+use reveille_store::record::ConsumerRecord;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -124,8 +124,8 @@ impl Wakes {
     }
 
     /// A callback with the token of a notice.
-    pub(crate) async fn call(&self, notice: &Call, body: Value) -> Answer {
-        self.call_as(&notice.consumer(), &notice.token(), body).await
+    pub(crate) async fn call(&self, notification: &Call, body: Value) -> Answer {
+        self.call_as(&notification.consumer(), &notification.token(), body).await
     }
 
     pub(crate) async fn call_as(&self, consumer: &str, token: &str, body: Value) -> Answer {
@@ -139,11 +139,11 @@ impl Wakes {
     }
 
     /// Claims a wake, acknowledges everything up to `offset` of its stream, and is done.
-    pub(crate) async fn finish(&self, notice: &Call, offset: &str) -> Answer {
-        let acks = json!([{ "path": notice.primary(), "offset": offset }]);
-        let body = json!({ "epoch": notice.epoch(), "wake_id": notice.wake_id(),
+    pub(crate) async fn finish(&self, notification: &Call, offset: &str) -> Answer {
+        let acks = json!([{ "path": notification.primary(), "offset": offset }]);
+        let body = json!({ "epoch": notification.epoch(), "wake_id": notification.wake_id(),
                            "acks": acks, "done": true });
-        self.call(notice, body).await
+        self.call(notification, body).await
     }
 
     /// Checks that nobody else was told: everything that was to happen by now has happened.
@@ -169,12 +169,12 @@ impl Wakes {
     }
 
     /// A consumer as it is kept.
-    pub(crate) fn enrolled(&self, subscription: &str, path: &str) -> Option<Enrolled> {
+    pub(crate) fn record(&self, subscription: &str, path: &str) -> Option<ConsumerRecord> {
         let (tenant, engine) = (Tenant::default_tenant(), &self.server.engine);
         let subscription =
             engine.subscription(&tenant, Dialect::Webhooks, subscription).unwrap()?;
         let path = StreamPath::parse(path).unwrap();
-        engine.consumer(&subscription, Some(&path)).unwrap().and_then(|item| item.enrolled)
+        engine.consumer(&subscription, Some(&path)).unwrap().and_then(|item| item.record)
     }
 
     /// Waits until a consumer has come so far.
@@ -185,7 +185,7 @@ impl Wakes {
         is: impl Fn(&Consumer) -> bool,
     ) -> Consumer {
         let look = async || {
-            let found = self.enrolled(subscription, path)?.consumer;
+            let found = self.record(subscription, path)?.consumer;
             is(&found).then_some(found)
         };
         eventually("a consumer to come so far", look).await

@@ -13,22 +13,18 @@ use reveille_core::{Millis, Offset, StreamPath};
 
 /// A wake, as it is told to a consumer's endpoint.
 #[derive(Clone)]
-pub struct Notice {
-    /// Whose endpoint.
+pub struct WakeNotification {
     pub subscription: Arc<Subscription>,
     /// The stream that the consumer is for, if it is for one.
     pub primary: Option<StreamPath>,
-    /// The wake.
     pub epoch: u64,
-    /// Its name.
     pub wake_id: WakeId,
     /// When it was decided.
     pub woken_at: Millis,
     /// The streams that it follows, or as many of those with work as a notice names.
-    pub streams: Vec<NoticeStream>,
+    pub streams: Vec<NotifiedStream>,
     /// For its callbacks.
     pub token: String,
-    /// The time.
     pub now: Millis,
     /// Signs, where subscriptions have no secret of their own.
     pub signing: Ed25519Key,
@@ -38,8 +34,7 @@ pub struct Notice {
 
 /// A stream in a notice.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NoticeStream {
-    /// Where.
+pub struct NotifiedStream {
     pub path: StreamPath,
     /// Which incarnation is followed; `None` while there is none.
     pub stream: Option<StreamId>,
@@ -51,7 +46,7 @@ pub struct NoticeStream {
     pub explicit: bool,
 }
 
-impl NoticeStream {
+impl NotifiedStream {
     /// Whether there is work.
     pub fn is_pending(&self) -> bool {
         self.tail > self.acked
@@ -60,7 +55,7 @@ impl NoticeStream {
 
 /// A request to an endpoint, but for its address.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Message {
+pub struct EncodedRequest {
     /// Headers.
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// Body.
@@ -69,29 +64,26 @@ pub struct Message {
 
 /// An event, as it is delivered to a hook.
 #[derive(Clone)]
-pub struct Dispatch {
-    /// To whom.
+pub struct DeliveryNotification {
     pub hook: Arc<Hook>,
-    /// Which delivery.
     pub id: DeliveryId,
-    /// For the how manieth time.
+    /// Counted from 1.
     pub attempt: u32,
     /// The event's name.
     pub event: Arc<str>,
     /// What is said.
-    pub words: bytes::Bytes,
-    /// The time.
+    pub payload: bytes::Bytes,
     pub now: Millis,
 }
 
 /// Knows the words of the dialects.
-pub trait Herald: Send + Sync + 'static {
+pub trait Encoder: Send + Sync + 'static {
     /// Where a delivery goes.
     fn address(&self, hook: &Hook) -> String;
     /// Puts a delivery into words.
-    fn letter(&self, dispatch: &Dispatch) -> Message;
+    fn encode_delivery(&self, notification: &DeliveryNotification) -> EncodedRequest;
     /// Puts a notice into words.
-    fn message(&self, notice: &Notice) -> Message;
+    fn encode_wake(&self, notification: &WakeNotification) -> EncodedRequest;
     /// Whether the body of a successful answer says that everything is done.
     fn is_done(&self, body: &[u8]) -> bool;
 }

@@ -8,15 +8,15 @@ use reveille_core::stream::{Expiry, Head, StreamId};
 
 /// When streams were last read. A restart counts as a read of every stream: what was only
 /// remembered is not held against it.
-pub struct Touches {
+pub struct AccessTimes {
     started: Millis,
     last: Mutex<HashMap<StreamId, Millis>>,
 }
 
-impl Touches {
+impl AccessTimes {
     /// Nothing read yet; the server starts now.
-    pub fn new(started: Millis) -> Touches {
-        Touches { started, last: Mutex::new(HashMap::new()) }
+    pub fn new(started: Millis) -> AccessTimes {
+        AccessTimes { started, last: Mutex::new(HashMap::new()) }
     }
 
     /// When the stream was last read, as far as it is remembered.

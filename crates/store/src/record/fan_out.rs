@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use minicbor::Decoder;
 use reveille_core::Offset;
-use reveille_core::crowd::{Crowd, Mark, Stretch};
+use reveille_core::fan_out::{FanOutCursor, IdRange, Watermark};
 use reveille_core::subscription::SubscriptionId;
 
 use super::consumer::{read_optional, write_optional};
@@ -16,38 +16,38 @@ mod field {
 }
 
 /// Writes a crowd.
-pub fn encode_crowd(crowd: &Crowd) -> Bytes {
-    finish(64, |out| write_crowd(out, crowd))
+pub fn encode_fan_out_cursor(fan_out: &FanOutCursor) -> Bytes {
+    finish(64, |out| write_crowd(out, fan_out))
 }
 
 /// Reads a crowd.
-pub fn decode_crowd(value: &[u8]) -> Result<Crowd, RecordError> {
+pub fn decode_fan_out_cursor(value: &[u8]) -> Result<FanOutCursor, RecordError> {
     read_crowd(&mut Decoder::new(value))
         .map_err(|why| RecordError { what: "crowd", why: why.to_string() })
 }
 
-fn write_crowd(out: &mut Writer, crowd: &Crowd) -> Written {
-    out.map(2 + u64::from(crowd.again.is_some()))?;
-    out.u32(field::MARKS)?.array(u64::try_from(crowd.marks.len()).unwrap_or(u64::MAX))?;
-    for mark in &crowd.marks {
+fn write_crowd(out: &mut Writer, fan_out: &FanOutCursor) -> Written {
+    out.map(2 + u64::from(fan_out.again.is_some()))?;
+    out.u32(field::MARKS)?.array(u64::try_from(fan_out.marks.len()).unwrap_or(u64::MAX))?;
+    for mark in &fan_out.marks {
         out.array(2)?.u64(mark.youngest.0)?;
         write_optional(out, mark.before.map(Offset::position))?;
     }
     out.u32(field::WALK)?;
-    write_stretch(out, crowd.walk)?;
-    if let Some(again) = crowd.again {
+    write_stretch(out, fan_out.walk)?;
+    if let Some(again) = fan_out.again {
         out.u32(field::AGAIN)?;
         write_stretch(out, again)?;
     }
     Ok(())
 }
 
-fn write_stretch(out: &mut Writer, stretch: Stretch) -> Written {
+fn write_stretch(out: &mut Writer, stretch: IdRange) -> Written {
     out.array(2)?.u64(stretch.after.0)?.u64(stretch.through.0)?;
     Ok(())
 }
 
-fn read_crowd(input: &mut Decoder<'_>) -> Read<Crowd> {
+fn read_crowd(input: &mut Decoder<'_>) -> Read<FanOutCursor> {
     let (mut marks, mut walk, mut again) = (Vec::new(), None, None);
     fields(input, |field, input| {
         match field {
@@ -56,7 +56,7 @@ fn read_crowd(input: &mut Decoder<'_>) -> Read<Crowd> {
                     input.array()?;
                     let youngest = SubscriptionId(input.u64()?);
                     let before = read_optional(input)?.map(Offset::new);
-                    marks.push(Mark { youngest, before });
+                    marks.push(Watermark { youngest, before });
                 }
             }
             field::WALK => walk = Some(read_stretch(input)?),
@@ -66,12 +66,12 @@ fn read_crowd(input: &mut Decoder<'_>) -> Read<Crowd> {
         Ok(())
     })?;
     let walk = walk.ok_or_else(|| minicbor::decode::Error::message("no walk"))?;
-    Ok(Crowd { marks, walk, again })
+    Ok(FanOutCursor { marks, walk, again })
 }
 
-fn read_stretch(input: &mut Decoder<'_>) -> Read<Stretch> {
+fn read_stretch(input: &mut Decoder<'_>) -> Read<IdRange> {
     input.array()?;
-    Ok(Stretch { after: SubscriptionId(input.u64()?), through: SubscriptionId(input.u64()?) })
+    Ok(IdRange { after: SubscriptionId(input.u64()?), through: SubscriptionId(input.u64()?) })
 }
 
 #[cfg(test)]
@@ -81,16 +81,16 @@ mod tests {
     #[test]
     fn crowds_read_back_and_damage_is_an_error() {
         let id = SubscriptionId;
-        let mark = Mark { youngest: id(9), before: None };
-        let mut crowd = Crowd::new(mark, id(3));
-        assert_eq!(decode_crowd(&encode_crowd(&crowd)), Ok(crowd.clone()));
-        crowd = crowd.told(id(7)).unwrap();
-        crowd.grown(Mark { youngest: id(u64::MAX), before: Some(Offset::new(5)) }, id(4));
-        assert!(crowd.again.is_some());
-        let whole = encode_crowd(&crowd);
-        assert_eq!(decode_crowd(&whole), Ok(crowd));
+        let mark = Watermark { youngest: id(9), before: None };
+        let mut fan_out = FanOutCursor::new(mark, id(3));
+        assert_eq!(decode_fan_out_cursor(&encode_fan_out_cursor(&fan_out)), Ok(fan_out.clone()));
+        fan_out = fan_out.told(id(7)).unwrap();
+        fan_out.grown(Watermark { youngest: id(u64::MAX), before: Some(Offset::new(5)) }, id(4));
+        assert!(fan_out.again.is_some());
+        let whole = encode_fan_out_cursor(&fan_out);
+        assert_eq!(decode_fan_out_cursor(&whole), Ok(fan_out));
         for cut in 0..whole.len() {
-            assert!(decode_crowd(&whole[..cut]).is_err(), "cut at {cut}");
+            assert!(decode_fan_out_cursor(&whole[..cut]).is_err(), "cut at {cut}");
         }
     }
 }

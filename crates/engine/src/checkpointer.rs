@@ -23,7 +23,7 @@ const RECOVER_FREE_BYTES: u64 = 24 << 20;
 const REST: Duration = Duration::from_millis(10);
 
 /// Looks after one partition's table.
-pub struct Keeper {
+pub struct Checkpointer {
     shared: Arc<Shared>,
     disk: Arc<dyn Disk>,
     spares: SparePool,
@@ -45,7 +45,7 @@ pub struct Keeper {
     recoveries: u32,
 }
 
-impl Keeper {
+impl Checkpointer {
     /// The keeper of a store that was just opened.
     pub fn new(
         shared: Arc<Shared>,
@@ -53,9 +53,9 @@ impl Keeper {
         spares: SparePool,
         min_free_bytes: u64,
         checkpointed: u64,
-    ) -> Keeper {
+    ) -> Checkpointer {
         let applied = checkpointed;
-        Keeper {
+        Checkpointer {
             shared,
             disk,
             spares,
@@ -71,14 +71,14 @@ impl Keeper {
     }
 
     /// Segments that are short are recycled one by one.
-    pub fn with_segments_of(self, bytes: u64) -> Keeper {
-        Keeper { checkpoint_log_bytes: CHECKPOINT_LOG_BYTES.min(bytes), ..self }
+    pub fn with_segments_of(self, bytes: u64) -> Checkpointer {
+        Checkpointer { checkpoint_log_bytes: CHECKPOINT_LOG_BYTES.min(bytes), ..self }
     }
 
     /// Counts what had to be replayed at the start: a server that is killed again and again would
     /// otherwise never come to a checkpoint, and replay more each time.
-    pub fn after_replay(self, bytes: u64) -> Keeper {
-        Keeper { replayed_bytes: bytes, ..self }
+    pub fn after_replay(self, bytes: u64) -> Checkpointer {
+        Checkpointer { replayed_bytes: bytes, ..self }
     }
 
     /// Works until told to stop, then applies and checkpoints what is left.
@@ -121,13 +121,13 @@ impl Keeper {
     /// Waits until there is reason to work; true if it is the last time.
     fn wait(&self) -> bool {
         let (flag, condvar) = &self.shared.keep;
-        let mut asked = flag.lock().unwrap_or_else(PoisonError::into_inner);
-        if !*asked {
-            let woken = condvar.wait_timeout(asked, KEEP_EVERY);
-            asked = woken.unwrap_or_else(PoisonError::into_inner).0;
+        let mut spec = flag.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*spec {
+            let woken = condvar.wait_timeout(spec, KEEP_EVERY);
+            spec = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
-        *asked = false;
-        drop(asked);
+        *spec = false;
+        drop(spec);
         let partition = self.shared.lock();
         partition.stopping && partition.is_idle()
     }
@@ -135,10 +135,10 @@ impl Keeper {
     /// Waits for a moment, or until there is reason to work.
     fn rest(&self) {
         let (flag, condvar) = &self.shared.keep;
-        let asked = flag.lock().unwrap_or_else(PoisonError::into_inner);
-        if !*asked {
+        let spec = flag.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*spec {
             // Whichever it was, the work goes on.
-            let _ = condvar.wait_timeout(asked, REST);
+            let _ = condvar.wait_timeout(spec, REST);
         }
     }
 

@@ -49,7 +49,7 @@ const OWED_MS: u64 = 2_000;
 const WAIT_MAX_MS: u64 = 10_000;
 
 /// The accounts of all tenants.
-pub(crate) struct Shares {
+pub(crate) struct Fairness {
     clock: Arc<dyn Clock>,
     ledger: Mutex<Ledger>,
 }
@@ -86,11 +86,11 @@ struct Account {
     line: Arc<Semaphore>,
 }
 
-impl Shares {
-    pub(crate) fn new(clock: Arc<dyn Clock>) -> Shares {
+impl Fairness {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Fairness {
         let whole = 1_000 * u64::try_from(clock.processors()).unwrap_or(1);
         let (now, used_us) = (clock.now(), used_us(clock.as_ref()));
-        Shares { clock, ledger: Mutex::new(Ledger::new(whole, now, used_us)) }
+        Fairness { clock, ledger: Mutex::new(Ledger::new(whole, now, used_us)) }
     }
 
     /// Waits until it is a tenant's turn to have a request read and decided.
@@ -205,12 +205,12 @@ impl Ledger {
 
     fn may(&mut self, tenant: &Tenant, now: Millis, first: bool) -> Result<(), Millis> {
         let share = self.share();
-        let crowded = self.active > 1;
+        let has_fan_out = self.active > 1;
         let account = self.account(tenant, now);
         account.active_at = now;
         account.fill(share, now);
         let behind = !first && account.line.available_permits() == 0;
-        if crowded && (behind || account.balance < 0) {
+        if has_fan_out && (behind || account.balance < 0) {
             account.waited_at = Some(now);
             let owed = account.balance.min(0).unsigned_abs();
             return Err(now + owed.div_ceil(share).clamp(1, LOOK_MS));

@@ -3,11 +3,11 @@
 
 /// A sequence of numbers.
 #[derive(Debug)]
-pub(crate) struct Dice(u64);
+pub(crate) struct Random(u64);
 
-impl Dice {
-    pub(crate) fn new(seed: u64) -> Dice {
-        Dice(seed)
+impl Random {
+    pub(crate) fn new(seed: u64) -> Random {
+        Random(seed)
     }
 
     pub(crate) fn next(&mut self) -> u64 {

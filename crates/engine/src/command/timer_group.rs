@@ -1,4 +1,4 @@
-//! Lots: deliveries that begin together share one entry of the due index.
+//! TimerGroups: deliveries that begin together share one entry of the due index.
 //!
 //! Most first attempts are answered long before their leases end. An entry for each of them would
 //! be written and removed for nothing; one for all of them stays until it is due, and only then is
@@ -15,7 +15,7 @@ use reveille_store::record;
 
 use super::{Answer, delivery};
 use crate::effect::Effect;
-use crate::txn::{Missing, Txn};
+use crate::txn::{ReadError, Txn};
 
 /// Fewer deliveries than this have an entry each: it goes when they end.
 const LOT_MIN: usize = 4;
@@ -23,21 +23,20 @@ const LOT_MIN: usize = 4;
 /// A delivery that had no end when its lot was looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Open {
-    /// Which.
     pub id: DeliveryId,
     /// Whether an attempt is under way or waits for its turn.
     pub in_flight: bool,
 }
 
 /// The lots of the deliveries that a decision begins, by when their leases end.
-pub(super) struct Lots {
+pub(super) struct TimerGroups {
     by_end: Option<BTreeMap<Millis, Vec<DeliveryId>>>,
 }
 
-impl Lots {
+impl TimerGroups {
     /// For at most so many deliveries.
-    pub(super) fn of(deliveries: usize) -> Lots {
-        Lots { by_end: (deliveries >= LOT_MIN).then(BTreeMap::new) }
+    pub(super) fn of(deliveries: usize) -> TimerGroups {
+        TimerGroups { by_end: (deliveries >= LOT_MIN).then(BTreeMap::new) }
     }
 
     /// Adds a delivery whose lease ends at a time. Says whether it is in a lot now.
@@ -53,8 +52,11 @@ impl Lots {
     pub(super) fn keep(self, txn: &mut Txn<'_>) {
         for (end, ids) in self.by_end.unwrap_or_default() {
             if let Some(first) = ids.first() {
-                txn.set(keys::due(end, &Due::Lot(*first)), record::encode_lot(&ids));
-                txn.effect(Effect::Due(end));
+                txn.set(
+                    keys::due(end, &Due::DeliveryGroup(*first)),
+                    record::encode_delivery_group(&ids),
+                );
+                txn.effect(Effect::SetTimer(end));
             }
         }
     }
@@ -62,7 +64,7 @@ impl Lots {
 
 /// The leases of a lot have ended: attempts that nobody makes are made again, and those that are
 /// still under way have more time.
-pub(super) fn timer(txn: &mut Txn<'_>, entry: &Bytes, open: &[Open]) -> Result<Answer, Missing> {
+pub(super) fn timer(txn: &mut Txn<'_>, entry: &Bytes, open: &[Open]) -> Result<Answer, ReadError> {
     // An entry that came early stays as it is.
     if keys::parse_due(entry).is_some_and(|(at, _)| txn.now() < at) {
         return Ok(Answer::Done);
@@ -71,7 +73,7 @@ pub(super) fn timer(txn: &mut Txn<'_>, entry: &Bytes, open: &[Open]) -> Result<A
     txn.tallies_and(&hooks, open.iter().map(|it| keys::delivery(it.id)))?;
     for Open { id, in_flight } in open {
         if let Some(hook) = txn.hooks().get(id.hook).cloned()
-            && txn.dispatched(*id)?.is_some_and(|it| it.timer_at.is_none())
+            && txn.record(*id)?.is_some_and(|it| it.timer_at.is_none())
         {
             delivery::advance(txn, &hook, *id, Input::Timer { in_flight: *in_flight })?;
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use reveille_core::consumer::Dialect;
-use reveille_core::crowd::{Crowd, Mark, Stretch};
+use reveille_core::fan_out::{FanOutCursor, IdRange, Watermark};
 use reveille_core::stream::{Head, StreamId};
 use reveille_core::subscription::{Subscription, SubscriptionId, Target};
 use reveille_core::{Offset, StreamPath, Tenant};
@@ -13,24 +13,24 @@ use reveille_store::keys::{self, ConsumerKey, Due};
 use reveille_store::record;
 
 use super::{consumer, lease};
-use crate::txn::{Missing, Txn};
+use crate::txn::{ReadError, Txn};
 
 /// All subscriptions that come after a number.
-pub(super) fn all_after(after: u64) -> Stretch {
-    Stretch { after: SubscriptionId(after), through: SubscriptionId(u64::MAX) }
+pub(super) fn all_after(after: u64) -> IdRange {
+    IdRange { after: SubscriptionId(after), through: SubscriptionId(u64::MAX) }
 }
 
 impl Txn<'_> {
-    fn crowd(&mut self, id: StreamId) -> Result<Option<Crowd>, Missing> {
-        let Some(value) = self.get(&keys::crowd(id))? else {
+    fn fan_out_cursor(&mut self, id: StreamId) -> Result<Option<FanOutCursor>, ReadError> {
+        let Some(value) = self.get(&keys::subscription_fan_out(id))? else {
             return Ok(None);
         };
-        let read = record::decode_crowd(&value);
-        read.map(Some).map_err(|error| Missing::Damaged(error.to_string()))
+        let read = record::decode_fan_out_cursor(&value);
+        read.map(Some).map_err(|error| ReadError::Damaged(error.to_string()))
     }
 
-    fn set_crowd(&mut self, id: StreamId, crowd: &Crowd) {
-        self.set(keys::crowd(id), record::encode_crowd(crowd));
+    fn set_fan_out(&mut self, id: StreamId, fan_out: &FanOutCursor) {
+        self.set(keys::subscription_fan_out(id), record::encode_fan_out_cursor(fan_out));
     }
 }
 
@@ -42,32 +42,35 @@ pub(super) fn grown(
     head: &Head,
     before: Option<Offset>,
     but: Option<&ConsumerKey>,
-) -> Result<(), Missing> {
+) -> Result<(), ReadError> {
     let matching = txn.registry().matching(tenant, path, all_after(0), txn.fan_out());
     let Some(last) = matching.found.last() else {
         return Ok(());
     };
-    let mut crowd = if head.crowded { txn.crowd(head.id)? } else { None };
+    let mut fan_out = if head.has_fan_out { txn.fan_out_cursor(head.id)? } else { None };
     if let Some(youngest) = matching.rest {
-        let mark = Mark { youngest, before };
-        match &mut crowd {
-            Some(crowd) => {
-                let known = crowd.clone();
-                crowd.grown(mark, last.id);
-                if *crowd != known {
-                    txn.set_crowd(head.id, crowd);
+        let mark = Watermark { youngest, before };
+        match &mut fan_out {
+            Some(fan_out) => {
+                let known = fan_out.clone();
+                fan_out.grown(mark, last.id);
+                if *fan_out != known {
+                    txn.set_fan_out(head.id, fan_out);
                 }
             }
             None => {
-                let begun = crowd.insert(Crowd::new(mark, last.id));
-                txn.set_crowd(head.id, begun);
-                txn.set_due(txn.now(), &Due::Crowd(tenant.clone(), path.clone(), head.id));
-                txn.set_head(tenant, path, &Head { crowded: true, ..head.clone() });
+                let begun = fan_out.insert(FanOutCursor::new(mark, last.id));
+                txn.set_fan_out(head.id, begun);
+                txn.set_due(
+                    txn.now(),
+                    &Due::FanOutToSubscriptions(tenant.clone(), path.clone(), head.id),
+                );
+                txn.set_head(tenant, path, &Head { has_fan_out: true, ..head.clone() });
             }
         }
     }
     let since =
-        |id| crowd.as_ref().and_then(|it| it.first_missed(id)).map_or(before, |it| it.before);
+        |id| fan_out.as_ref().and_then(|it| it.first_missed(id)).map_or(before, |it| it.before);
     tell(txn, &matching.found, path, head, since, but)
 }
 
@@ -78,34 +81,34 @@ pub(super) fn walk(
     tenant: &Tenant,
     path: &StreamPath,
     id: StreamId,
-) -> Result<(), Missing> {
+) -> Result<(), ReadError> {
     // Whoever fulfils an entry that was fulfilled before would leave two.
     if !txn.is_set(entry)? {
         return Ok(());
     }
     txn.remove(entry);
-    let Some(crowd) = txn.crowd(id)? else {
+    let Some(fan_out) = txn.fan_out_cursor(id)? else {
         return Ok(());
     };
     let head = txn.live_head(tenant, path)?.filter(|head| head.id == id && !head.soft_deleted);
     let Some(head) = head else {
-        txn.remove(&keys::crowd(id));
+        txn.remove(&keys::subscription_fan_out(id));
         return Ok(());
     };
-    let matching = txn.registry().matching(tenant, path, crowd.walk, txn.fan_out());
+    let matching = txn.registry().matching(tenant, path, fan_out.walk, txn.fan_out());
     let last = matching.found.last().filter(|_| matching.rest.is_some());
-    let through = last.map_or(crowd.walk.through, |last| last.id);
-    match crowd.clone().told(through) {
+    let through = last.map_or(fan_out.walk.through, |last| last.id);
+    match fan_out.clone().told(through) {
         Some(left) => {
-            txn.set_crowd(id, &left);
-            txn.set_due(txn.now(), &Due::Crowd(tenant.clone(), path.clone(), id));
+            txn.set_fan_out(id, &left);
+            txn.set_due(txn.now(), &Due::FanOutToSubscriptions(tenant.clone(), path.clone(), id));
         }
         None => {
-            txn.remove(&keys::crowd(id));
-            txn.set_head(tenant, path, &Head { crowded: false, ..head.clone() });
+            txn.remove(&keys::subscription_fan_out(id));
+            txn.set_head(tenant, path, &Head { has_fan_out: false, ..head.clone() });
         }
     }
-    let since = |id| crowd.first_missed(id).map_or(Some(head.tail), |it| it.before);
+    let since = |id| fan_out.first_missed(id).map_or(Some(head.tail), |it| it.before);
     tell(txn, &matching.found, path, &head, since, None)
 }
 
@@ -118,7 +121,7 @@ fn tell(
     head: &Head,
     since: impl Fn(SubscriptionId) -> Option<Offset>,
     but: Option<&ConsumerKey>,
-) -> Result<(), Missing> {
+) -> Result<(), ReadError> {
     let mut wanted = Vec::new();
     for subscription in subscriptions {
         let key = consumer::key_of(subscription, path);
@@ -126,7 +129,7 @@ fn tell(
             continue;
         }
         let before = since(subscription.id);
-        let told = match subscription.asked.dialect {
+        let told = match subscription.spec.dialect {
             Dialect::Webhooks => {
                 consumer::primary_grown(txn, subscription, &key, path, head, before)
             }
@@ -135,11 +138,11 @@ fn tell(
         match told {
             Ok(()) => {}
             // Whatever the others lack is asked for along with it.
-            Err(Missing::Wanted(more)) => wanted.extend(more),
+            Err(ReadError::NotLoaded(more)) => wanted.extend(more),
             Err(damaged) => return Err(damaged),
         }
     }
-    if wanted.is_empty() { Ok(()) } else { Err(Missing::Wanted(wanted)) }
+    if wanted.is_empty() { Ok(()) } else { Err(ReadError::NotLoaded(wanted)) }
 }
 
 /// Asks for what subscriptions have of a stream, all at once.
@@ -147,14 +150,14 @@ pub(super) fn want(
     txn: &mut Txn<'_>,
     subscriptions: &[Arc<Subscription>],
     path: &StreamPath,
-) -> Result<(), Missing> {
+) -> Result<(), ReadError> {
     let mut wanted = Vec::with_capacity(subscriptions.len());
     for subscription in subscriptions {
         wanted.push(keys::consumer(&consumer::key_of(subscription, path)));
-        if subscription.asked.dialect == Dialect::Leases {
+        if subscription.spec.dialect == Dialect::Leases {
             wanted.push(keys::link(subscription.id, path));
         }
-        if let Target::Pull(wake_stream) = &subscription.asked.target {
+        if let Target::Pull(wake_stream) = &subscription.spec.target {
             wanted.push(keys::stream(&subscription.tenant, wake_stream));
         }
     }
@@ -168,12 +171,13 @@ pub(super) fn missed(
     subscription: &Subscription,
     path: &StreamPath,
     head: &Head,
-) -> Result<Option<Option<Offset>>, Missing> {
-    let matches = subscription.asked.pattern.as_ref().is_some_and(|it| it.matches(path));
-    if !head.crowded || !matches || lease::is_wake_stream(subscription, path) {
+) -> Result<Option<Option<Offset>>, ReadError> {
+    let matches = subscription.spec.pattern.as_ref().is_some_and(|it| it.matches(path));
+    if !head.has_fan_out || !matches || lease::is_wake_stream(subscription, path) {
         return Ok(None);
     }
-    let mark = txn.crowd(head.id)?.and_then(|crowd| crowd.first_missed(subscription.id));
+    let mark =
+        txn.fan_out_cursor(head.id)?.and_then(|fan_out| fan_out.first_missed(subscription.id));
     let older = subscription.is_older_than(head.id);
     Ok(mark.map(|mark| mark.before.filter(|_| !older)))
 }

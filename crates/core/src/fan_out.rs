@@ -39,7 +39,7 @@ use crate::subscription::SubscriptionId;
 
 /// An append, by who witnessed it and where the stream ended before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mark {
+pub struct Watermark {
     /// The youngest subscription that matched.
     pub youngest: SubscriptionId,
     /// The tail before; `None` if the stream began with it.
@@ -48,14 +48,14 @@ pub struct Mark {
 
 /// Subscriptions in the order of their numbers: those above the first and not above the second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stretch {
+pub struct IdRange {
     /// All are above this.
     pub after: SubscriptionId,
     /// None is above this.
     pub through: SubscriptionId,
 }
 
-impl Stretch {
+impl IdRange {
     /// Whether the subscription is one of them.
     pub fn contains(&self, id: SubscriptionId) -> bool {
         self.after < id && id <= self.through
@@ -64,24 +64,24 @@ impl Stretch {
 
 /// What the batches of appends have left to be told.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Crowd {
+pub struct FanOutCursor {
     /// Appends that somebody is told of as the first one ever; the oldest is first.
-    pub marks: Vec<Mark>,
+    pub marks: Vec<Watermark>,
     /// Whom the walk has still to tell.
-    pub walk: Stretch,
+    pub walk: IdRange,
     /// Whom it had told already when the stream grew once more.
-    pub again: Option<Stretch>,
+    pub again: Option<IdRange>,
 }
 
-impl Crowd {
+impl FanOutCursor {
     /// An append has told everybody up to a number, and leaves the rest.
-    pub fn new(mark: Mark, told: SubscriptionId) -> Crowd {
-        let walk = Stretch { after: told, through: mark.youngest };
-        Crowd { marks: vec![mark], walk, again: None }
+    pub fn new(mark: Watermark, told: SubscriptionId) -> FanOutCursor {
+        let walk = IdRange { after: told, through: mark.youngest };
+        FanOutCursor { marks: vec![mark], walk, again: None }
     }
 
     /// Another append has told everybody up to a number, and leaves the rest.
-    pub fn grown(&mut self, mark: Mark, told: SubscriptionId) {
+    pub fn grown(&mut self, mark: Watermark, told: SubscriptionId) {
         if self.marks.last().is_none_or(|last| last.youngest < mark.youngest) {
             self.marks.push(mark);
         }
@@ -91,13 +91,13 @@ impl Crowd {
             self.walk.after = told;
             return;
         }
-        let again = self.again.unwrap_or(Stretch { after: told, through: walked });
+        let again = self.again.unwrap_or(IdRange { after: told, through: walked });
         self.again =
-            Some(Stretch { after: again.after.min(told), through: again.through.max(walked) });
+            Some(IdRange { after: again.after.min(told), through: again.through.max(walked) });
     }
 
     /// The walk has told everybody up to a number. What is left of the crowd.
-    pub fn told(mut self, through: SubscriptionId) -> Option<Crowd> {
+    pub fn told(mut self, through: SubscriptionId) -> Option<FanOutCursor> {
         self.walk.after = through;
         if self.walk.through <= through {
             self.walk = self.again.take()?;
@@ -108,7 +108,7 @@ impl Crowd {
 
     /// How far a subscription has come that was never told of the stream; `None` if it has missed
     /// nothing yet.
-    pub fn first_missed(&self, id: SubscriptionId) -> Option<Mark> {
+    pub fn first_missed(&self, id: SubscriptionId) -> Option<Watermark> {
         self.marks.iter().find(|mark| id <= mark.youngest).copied()
     }
 
@@ -122,75 +122,75 @@ impl Crowd {
 mod tests {
     use super::*;
 
-    fn mark(youngest: u64, before: u64) -> Mark {
-        Mark { youngest: SubscriptionId(youngest), before: Some(Offset::new(before)) }
+    fn mark(youngest: u64, before: u64) -> Watermark {
+        Watermark { youngest: SubscriptionId(youngest), before: Some(Offset::new(before)) }
     }
 
-    fn stretch(after: u64, through: u64) -> Stretch {
-        Stretch { after: SubscriptionId(after), through: SubscriptionId(through) }
+    fn stretch(after: u64, through: u64) -> IdRange {
+        IdRange { after: SubscriptionId(after), through: SubscriptionId(through) }
     }
 
-    fn missed(crowd: &Crowd, id: u64) -> Option<u64> {
-        let mark = crowd.first_missed(SubscriptionId(id))?;
+    fn missed(fan_out: &FanOutCursor, id: u64) -> Option<u64> {
+        let mark = fan_out.first_missed(SubscriptionId(id))?;
         mark.before.map(Offset::position)
     }
 
     #[test]
     fn a_walk_goes_on_until_everybody_is_told() {
-        let crowd = Crowd::new(mark(10, 0), SubscriptionId(4));
-        assert_eq!(crowd.walk, stretch(4, 10));
-        let crowd = crowd.told(SubscriptionId(8)).unwrap();
-        assert!(!crowd.awaits(SubscriptionId(8)) && crowd.awaits(SubscriptionId(9)));
-        assert_eq!(crowd.told(SubscriptionId(10)), None);
+        let fan_out = FanOutCursor::new(mark(10, 0), SubscriptionId(4));
+        assert_eq!(fan_out.walk, stretch(4, 10));
+        let fan_out = fan_out.told(SubscriptionId(8)).unwrap();
+        assert!(!fan_out.awaits(SubscriptionId(8)) && fan_out.awaits(SubscriptionId(9)));
+        assert_eq!(fan_out.told(SubscriptionId(10)), None);
     }
 
     #[test]
     fn those_who_were_told_before_the_stream_grew_again_are_told_again() {
-        let mut crowd = Crowd::new(mark(10, 0), SubscriptionId(2));
-        crowd.grown(mark(10, 5), SubscriptionId(2));
-        assert_eq!((crowd.walk, crowd.again), (stretch(2, 10), None));
-        crowd = crowd.told(SubscriptionId(6)).unwrap();
-        crowd.grown(mark(12, 9), SubscriptionId(3));
-        assert_eq!((crowd.walk, crowd.again), (stretch(6, 12), Some(stretch(3, 6))));
-        crowd = crowd.told(SubscriptionId(8)).unwrap();
-        crowd.grown(mark(12, 11), SubscriptionId(2));
-        assert_eq!(crowd.again, Some(stretch(2, 8)));
-        crowd = crowd.told(SubscriptionId(12)).unwrap();
-        assert_eq!((crowd.walk, crowd.again), (stretch(2, 8), None));
+        let mut fan_out = FanOutCursor::new(mark(10, 0), SubscriptionId(2));
+        fan_out.grown(mark(10, 5), SubscriptionId(2));
+        assert_eq!((fan_out.walk, fan_out.again), (stretch(2, 10), None));
+        fan_out = fan_out.told(SubscriptionId(6)).unwrap();
+        fan_out.grown(mark(12, 9), SubscriptionId(3));
+        assert_eq!((fan_out.walk, fan_out.again), (stretch(6, 12), Some(stretch(3, 6))));
+        fan_out = fan_out.told(SubscriptionId(8)).unwrap();
+        fan_out.grown(mark(12, 11), SubscriptionId(2));
+        assert_eq!(fan_out.again, Some(stretch(2, 8)));
+        fan_out = fan_out.told(SubscriptionId(12)).unwrap();
+        assert_eq!((fan_out.walk, fan_out.again), (stretch(2, 8), None));
         // Somebody who came in the meantime is told by this walk, too.
-        crowd.grown(mark(14, 13), SubscriptionId(4));
-        assert_eq!((crowd.walk, crowd.again), (stretch(4, 14), None));
-        assert_eq!(crowd.told(SubscriptionId(14)), None);
+        fan_out.grown(mark(14, 13), SubscriptionId(4));
+        assert_eq!((fan_out.walk, fan_out.again), (stretch(4, 14), None));
+        assert_eq!(fan_out.told(SubscriptionId(14)), None);
     }
 
     #[test]
     fn an_append_that_tells_more_than_the_walk_has_told_moves_it_on() {
-        let mut crowd = Crowd::new(mark(10, 0), SubscriptionId(4));
+        let mut fan_out = FanOutCursor::new(mark(10, 0), SubscriptionId(4));
         // Some of the first four have ended.
-        crowd.grown(mark(10, 5), SubscriptionId(6));
-        assert_eq!((crowd.walk, crowd.again), (stretch(6, 10), None));
+        fan_out.grown(mark(10, 5), SubscriptionId(6));
+        assert_eq!((fan_out.walk, fan_out.again), (stretch(6, 10), None));
     }
 
     #[test]
     fn everybody_begins_with_the_first_append_after_its_subscription() {
-        let mut crowd = Crowd::new(mark(10, 0), SubscriptionId(4));
-        crowd.grown(mark(10, 5), SubscriptionId(4));
-        crowd.grown(mark(12, 9), SubscriptionId(4));
-        crowd.grown(mark(15, 13), SubscriptionId(4));
+        let mut fan_out = FanOutCursor::new(mark(10, 0), SubscriptionId(4));
+        fan_out.grown(mark(10, 5), SubscriptionId(4));
+        fan_out.grown(mark(12, 9), SubscriptionId(4));
+        fan_out.grown(mark(15, 13), SubscriptionId(4));
         for (id, before) in [(3, 0), (10, 0), (11, 9), (12, 9), (13, 13), (15, 13)] {
-            assert_eq!(missed(&crowd, id), Some(before), "{id}");
+            assert_eq!(missed(&fan_out, id), Some(before), "{id}");
         }
-        assert_eq!(missed(&crowd, 16), None);
+        assert_eq!(missed(&fan_out, 16), None);
     }
 
     #[test]
     fn marks_go_when_everybody_was_told() {
-        let mut crowd = Crowd::new(mark(10, 0), SubscriptionId(4));
-        crowd = crowd.told(SubscriptionId(7)).unwrap();
-        crowd.grown(mark(12, 9), SubscriptionId(4));
-        crowd = crowd.told(SubscriptionId(12)).unwrap();
-        assert_eq!(crowd.marks, [mark(12, 9)]);
-        crowd.grown(mark(13, 20), SubscriptionId(4));
-        assert_eq!((missed(&crowd, 13), missed(&crowd, 14)), (Some(20), None));
+        let mut fan_out = FanOutCursor::new(mark(10, 0), SubscriptionId(4));
+        fan_out = fan_out.told(SubscriptionId(7)).unwrap();
+        fan_out.grown(mark(12, 9), SubscriptionId(4));
+        fan_out = fan_out.told(SubscriptionId(12)).unwrap();
+        assert_eq!(fan_out.marks, [mark(12, 9)]);
+        fan_out.grown(mark(13, 20), SubscriptionId(4));
+        assert_eq!((missed(&fan_out, 13), missed(&fan_out, 14)), (Some(20), None));
     }
 }
