@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use reveille_core::Offset;
-use reveille_core::stream::create::Anchor as Found;
+use reveille_core::key_range::after_prefix;
+use reveille_core::stream::create::ForkAnchor as Found;
 use reveille_core::stream::{Expiry, Head, StreamId};
 use reveille_engine::command::FetchedAnchor;
 use reveille_engine::reading::Reading;
-use reveille_store::keys::{self, Due, Meta};
-use reveille_store::record;
+use reveille_schema::keys::{self, Due, Meta};
+use reveille_schema::record;
+use reveille_store::keys::BlobId;
 use reveille_store::state::Reader;
 
 use crate::model::{Anchor, Stands, Stream};
@@ -64,7 +66,7 @@ impl World {
 
     fn audit_heads(&self, reader: &Reader) -> Checked {
         let first = keys::stream_prefix(&self.tenant, "");
-        let pairs = reader.range(&first, &keys::after_prefix(&first), usize::MAX);
+        let pairs = reader.range(&first, &after_prefix(&first), usize::MAX);
         let mut heads: BTreeMap<String, Head> = BTreeMap::new();
         for (key, value) in pairs.map_err(failed)? {
             let (_, path) = keys::parse_stream(&key).ok_or_else(|| failed("a stream's key"))?;
@@ -88,7 +90,7 @@ impl World {
         let (_, mut to) = keys::producers(StreamId(u64::MAX - 1));
         if self.life().shared.state.overlay_bytes().total() == 0 {
             // A replay shows chunks that were removed, until they are applied and left out.
-            (_, to) = keys::chunks(StreamId(u64::MAX - 1));
+            (_, to) = reveille_store::keys::chunks(BlobId(u64::MAX - 1));
         }
         for key in reader.keys(&from, &to, usize::MAX).map_err(failed)? {
             let id = key.get(1..9).and_then(<[u8]>::first_chunk::<8>);
@@ -170,7 +172,7 @@ fn audit_stream(reader: &Reader, path: &str, stream: &Stream) -> Checked {
     let id = StreamId(stream.id);
     let own = stream.fork.as_ref().map_or(0, |fork| fork.at.position());
     for (start, piece) in stream.starts().filter(|(start, _)| *start >= own) {
-        let chunk = reader.chunk_at(id, start).map_err(failed)?;
+        let chunk = reader.chunk_at(BlobId(id.0), start).map_err(failed)?;
         let append = chunk.and_then(|chunk| chunk.append_at(start));
         if append.as_ref() != Some(&piece.data) {
             return Err(violated(format!("{path} has {append:?} at {start}, not {piece:?}")));

@@ -2,7 +2,7 @@
 
 use reveille_core::stream::Expiry;
 use reveille_engine::command::Command;
-use reveille_store::keys;
+use reveille_schema::keys;
 
 use crate::crash::Death;
 use crate::errand::{Errand, Owner};

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use reveille_core::Millis;
 use reveille_engine::command::Command;
 use reveille_engine::due::{self, PAUSE_MS, TimerLookahead};
-use reveille_store::keys;
+use reveille_schema::keys;
 
 use crate::errand::{Errand, Owner};
 use crate::request::Request;

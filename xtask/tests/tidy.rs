@@ -10,9 +10,13 @@ const LINES_MAX: usize = 1_000;
 /// Who may know whom. No edge goes the other way.
 const EDGES: &[(&str, &[&str])] = &[
     ("reveille-core", &[]),
-    ("reveille-store", &["reveille-core"]),
+    ("reveille-schema", &["reveille-core"]),
+    ("reveille-store", &[]),
     ("reveille-deliver", &["reveille-core"]),
-    ("reveille-engine", &["reveille-core", "reveille-deliver", "reveille-store"]),
+    (
+        "reveille-engine",
+        &["reveille-core", "reveille-deliver", "reveille-schema", "reveille-store"],
+    ),
     ("reveille-server", &["reveille-core", "reveille-engine"]),
     ("reveille-load", &[]),
     (
@@ -26,7 +30,16 @@ const EDGES: &[(&str, &[&str])] = &[
             "reveille-store",
         ],
     ),
-    ("reveille-sim", &["reveille-core", "reveille-deliver", "reveille-engine", "reveille-store"]),
+    (
+        "reveille-sim",
+        &[
+            "reveille-core",
+            "reveille-deliver",
+            "reveille-engine",
+            "reveille-schema",
+            "reveille-store",
+        ],
+    ),
     ("xtask", &[]),
 ];
 

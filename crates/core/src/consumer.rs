@@ -83,7 +83,7 @@ pub enum Phase {
         until: Millis,
     },
     /// It is no more; what is left says so to those who ask.
-    Gone(Gone),
+    Gone(RemovalReason),
 }
 
 /// An attempt to tell a consumer of its work.
@@ -100,7 +100,7 @@ pub enum Stage {
 
 /// Why a consumer is no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gone {
+pub enum RemovalReason {
     /// It follows no stream any more.
     Unsubscribed,
     /// Its endpoint failed for too long.
@@ -264,7 +264,7 @@ pub enum Rejected {
 
 /// What a step comes to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
+pub struct Transition {
     /// The consumer as it becomes.
     pub consumer: Consumer,
     /// What follows from it.
@@ -288,8 +288,8 @@ impl Consumer {
     }
 
     /// What becomes of the consumer. A refusal leaves it as it was.
-    pub fn step(&self, given: &Given<'_>, input: &Input) -> Result<Step, Rejected> {
-        let mut step = Step { consumer: self.clone(), effects: Vec::new() };
+    pub fn step(&self, given: &Given<'_>, input: &Input) -> Result<Transition, Rejected> {
+        let mut step = Transition { consumer: self.clone(), effects: Vec::new() };
         match input {
             Input::Appended => step.appended(given),
             Input::Answered { epoch, attempt, answer } => {
@@ -341,7 +341,7 @@ impl Consumer {
     }
 }
 
-impl Step {
+impl Transition {
     fn appended(&mut self, given: &Given<'_>) {
         if let Phase::Idle { wake_at } = self.consumer.phase
             && self.consumer.is_pending(given)

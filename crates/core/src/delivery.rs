@@ -51,14 +51,14 @@ pub enum Phase {
     /// It was accepted.
     Delivered { at: Millis },
     /// It is tried no more.
-    Dead { at: Millis, why: Death },
+    Dead { at: Millis, why: DeadReason },
     /// It is not owed any more.
     Dropped { at: Millis },
 }
 
 /// Why a delivery is tried no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Death {
+pub enum DeadReason {
     /// All attempts failed.
     Exhausted,
     /// It was refused in a way that no repetition changes.
@@ -119,7 +119,7 @@ pub struct Given<'a> {
 
 /// A step that was taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
+pub struct Transition {
     /// The delivery after it.
     pub delivery: Delivery,
     /// The attempt to make now, if there is one.
@@ -130,9 +130,9 @@ pub struct Step {
 
 impl Delivery {
     /// A delivery that begins: tried at once, unless others come first.
-    pub fn begin(given: &Given<'_>, first_of_lane: bool) -> Step {
+    pub fn begin(given: &Given<'_>, first_of_lane: bool) -> Transition {
         let delivery = Delivery { phase: Phase::Queued, attempts: Vec::new() };
-        let mut step = Step { delivery, send: None, ends_hook: false };
+        let mut step = Transition { delivery, send: None, ends_hook: false };
         if first_of_lane {
             step.lease(given);
         }
@@ -140,8 +140,8 @@ impl Delivery {
     }
 
     /// What becomes of it.
-    pub fn step(&self, given: &Given<'_>, input: Input) -> Step {
-        let mut step = Step { delivery: self.clone(), send: None, ends_hook: false };
+    pub fn step(&self, given: &Given<'_>, input: Input) -> Transition {
+        let mut step = Transition { delivery: self.clone(), send: None, ends_hook: false };
         match (self.phase, input) {
             // The end is the end, whatever comes late.
             (Phase::Delivered { .. } | Phase::Dead { .. } | Phase::Dropped { .. }, _) => {}
@@ -198,7 +198,7 @@ impl Delivery {
     }
 }
 
-impl Step {
+impl Transition {
     /// The next attempt is to be made, if the hook wants any.
     fn lease(&mut self, given: &Given<'_>) {
         if !given.active {
@@ -223,13 +223,13 @@ impl Step {
         self.delivery.attempts.push(attempt);
         self.delivery.phase = match verdict {
             Verdict::Delivered => Phase::Delivered { at: now },
-            Verdict::Refused => Phase::Dead { at: now, why: Death::Refused },
+            Verdict::Refused => Phase::Dead { at: now, why: DeadReason::Refused },
             Verdict::Ends => {
                 self.ends_hook = true;
                 Phase::Dropped { at: now }
             }
             Verdict::Failed if number >= policy.attempts => {
-                Phase::Dead { at: now, why: Death::Exhausted }
+                Phase::Dead { at: now, why: DeadReason::Exhausted }
             }
             Verdict::Failed => Phase::Pending { at: policy.retry_at(now, number, given.random) },
         };

@@ -12,6 +12,7 @@ pub mod event;
 pub mod fan_out;
 pub mod json;
 pub mod key;
+pub mod key_range;
 pub mod limits;
 pub mod matcher;
 pub mod media;

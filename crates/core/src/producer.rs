@@ -26,7 +26,7 @@ pub struct ProducerState {
 
 /// What the tag means for the state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ProducerVerdict {
     /// The next append of the producer; the state becomes this.
     Next(ProducerState),
     /// It was accepted before; this is the newest that was.
@@ -88,8 +88,8 @@ impl ProducerTag {
     }
 
     /// Judges this tag against what the stream knows of its producer.
-    pub fn judge(&self, known: Option<ProducerState>) -> Result<Verdict, ProducerRejected> {
-        let accepted = Verdict::Next(ProducerState { epoch: self.epoch, seq: self.seq });
+    pub fn judge(&self, known: Option<ProducerState>) -> Result<ProducerVerdict, ProducerRejected> {
+        let accepted = ProducerVerdict::Next(ProducerState { epoch: self.epoch, seq: self.seq });
         let Some(known) = known else {
             return self.expect(0).map(|()| accepted);
         };
@@ -100,7 +100,7 @@ impl ProducerTag {
             return if self.seq == 0 { Ok(accepted) } else { Err(ProducerRejected::EpochStart) };
         }
         if self.seq <= known.seq {
-            return Ok(Verdict::Duplicate(known));
+            return Ok(ProducerVerdict::Duplicate(known));
         }
         self.expect(known.seq + 1).map(|()| accepted)
     }
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn a_new_producer_starts_at_zero_in_any_epoch() {
         let state = ProducerState { epoch: 5, seq: 0 };
-        assert_eq!(tag(5, 0).judge(None), Ok(Verdict::Next(state)));
+        assert_eq!(tag(5, 0).judge(None), Ok(ProducerVerdict::Next(state)));
         let gap = ProducerRejected::Gap { expected: 0, received: 1 };
         assert_eq!(tag(0, 1).judge(None), Err(gap));
     }
@@ -158,12 +158,12 @@ mod tests {
         let known = ProducerState { epoch: 2, seq: 7 };
         let judge = |epoch, seq| tag(epoch, seq).judge(Some(known));
         assert_eq!(judge(1, 8), Err(ProducerRejected::Fenced { current: 2 }));
-        assert_eq!(judge(2, 7), Ok(Verdict::Duplicate(known)));
-        assert_eq!(judge(2, 0), Ok(Verdict::Duplicate(known)));
-        assert_eq!(judge(2, 8), Ok(Verdict::Next(ProducerState { epoch: 2, seq: 8 })));
+        assert_eq!(judge(2, 7), Ok(ProducerVerdict::Duplicate(known)));
+        assert_eq!(judge(2, 0), Ok(ProducerVerdict::Duplicate(known)));
+        assert_eq!(judge(2, 8), Ok(ProducerVerdict::Next(ProducerState { epoch: 2, seq: 8 })));
         assert_eq!(judge(2, 9), Err(ProducerRejected::Gap { expected: 8, received: 9 }));
         assert_eq!(judge(3, 1), Err(ProducerRejected::EpochStart));
-        assert_eq!(judge(3, 0), Ok(Verdict::Next(ProducerState { epoch: 3, seq: 0 })));
+        assert_eq!(judge(3, 0), Ok(ProducerVerdict::Next(ProducerState { epoch: 3, seq: 0 })));
     }
 
     proptest! {
@@ -176,7 +176,7 @@ mod tests {
             let mut known = None;
             let mut accepted = Vec::new();
             for (epoch, seq) in requests {
-                if let Ok(Verdict::Next(state)) = tag(epoch, seq).judge(known) {
+                if let Ok(ProducerVerdict::Next(state)) = tag(epoch, seq).judge(known) {
                     accepted.push((epoch, seq));
                     known = Some(state);
                 }

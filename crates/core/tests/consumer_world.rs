@@ -16,8 +16,8 @@ mod settle;
 mod world;
 
 use reveille_core::consumer::{
-    Consumer, Dialect, Effect, Given, Input, Phase, Policy, Rejected, Schedule, Step, SyncDone,
-    WakeBy,
+    Consumer, Dialect, Effect, Given, Input, Phase, Policy, Rejected, Schedule, SyncDone,
+    Transition, WakeBy,
 };
 
 use crate::ground::Machine;
@@ -83,7 +83,7 @@ fn hears_late_answers(
     consumer: &Consumer,
     given: &Given<'_>,
     input: &Input,
-) -> Result<Step, Rejected> {
+) -> Result<Transition, Rejected> {
     let mut input = input.clone();
     if let Input::Answered { epoch, .. } = &mut input {
         *epoch = consumer.epoch;
@@ -92,7 +92,11 @@ fn hears_late_answers(
 }
 
 /// Takes whoever speaks for an earlier wake for the worker of this one.
-fn hears_zombies(consumer: &Consumer, given: &Given<'_>, input: &Input) -> Result<Step, Rejected> {
+fn hears_zombies(
+    consumer: &Consumer,
+    given: &Given<'_>,
+    input: &Input,
+) -> Result<Transition, Rejected> {
     let mut input = input.clone();
     if let Input::Callback(callback) = &mut input
         && callback.epoch < consumer.epoch
@@ -108,7 +112,7 @@ fn hears_strangers(
     consumer: &Consumer,
     given: &Given<'_>,
     input: &Input,
-) -> Result<Step, Rejected> {
+) -> Result<Transition, Rejected> {
     let mut input = input.clone();
     if let Input::Callback(callback) = &mut input {
         callback.wake_id = None;
@@ -121,11 +125,11 @@ fn forgets_the_silent(
     consumer: &Consumer,
     given: &Given<'_>,
     input: &Input,
-) -> Result<Step, Rejected> {
+) -> Result<Transition, Rejected> {
     let late = consumer.deadline().is_some_and(|at| at <= given.now);
     if late && matches!((input, &consumer.phase), (Input::Timer { .. }, Phase::Live { .. })) {
         let consumer = Consumer { phase: Phase::Idle { wake_at: None }, ..consumer.clone() };
-        return Ok(Step { consumer, effects: Vec::new() });
+        return Ok(Transition { consumer, effects: Vec::new() });
     }
     consumer.step(given, input)
 }
@@ -135,9 +139,9 @@ fn trusts_the_network(
     consumer: &Consumer,
     given: &Given<'_>,
     input: &Input,
-) -> Result<Step, Rejected> {
+) -> Result<Transition, Rejected> {
     if let (Input::Timer { in_flight: false }, Phase::Waking { .. }) = (input, &consumer.phase) {
-        return Ok(Step { consumer: consumer.clone(), effects: Vec::new() });
+        return Ok(Transition { consumer: consumer.clone(), effects: Vec::new() });
     }
     consumer.step(given, input)
 }
@@ -147,7 +151,7 @@ fn renames_retries(
     consumer: &Consumer,
     given: &Given<'_>,
     input: &Input,
-) -> Result<Step, Rejected> {
+) -> Result<Transition, Rejected> {
     let mut step = consumer.step(given, input)?;
     if step.effects.iter().any(|effect| matches!(effect, Effect::Tell { .. })) {
         step.consumer.wake_id = Some(given.fresh_wake_id);
@@ -160,7 +164,7 @@ fn wakes_whoever_is_awake(
     consumer: &Consumer,
     given: &Given<'_>,
     input: &Input,
-) -> Result<Step, Rejected> {
+) -> Result<Transition, Rejected> {
     let live = matches!(consumer.phase, Phase::Live { .. });
     if live && *input == Input::Appended && consumer.is_pending(given) {
         let rested = Consumer { phase: Phase::Idle { wake_at: None }, ..consumer.clone() };

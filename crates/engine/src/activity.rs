@@ -3,11 +3,11 @@
 //! A consumer is busy while the due index has an entry for it. Those that are not are never
 //! counted: there may be millions of them, and most have no record at all.
 
-use reveille_core::consumer::{Gone, Phase};
+use reveille_core::consumer::{Phase, RemovalReason};
 use reveille_core::subscription::SubscriptionId;
 use reveille_core::trace::Trace;
-use reveille_store::keys::{self, ConsumerKey, Due};
-use reveille_store::record::{self, ConsumerRecord};
+use reveille_schema::keys::{self, ConsumerKey, Due};
+use reveille_schema::record::{self, ConsumerRecord};
 
 use bytes::Bytes;
 
@@ -123,7 +123,7 @@ impl Txn<'_> {
             |it: Option<&ConsumerRecord>| it.map_or(ConsumerActivity::None, ConsumerActivity::of);
         let epoch = |it: Option<&ConsumerRecord>| it.map_or(0, |it| it.consumer.epoch);
         let failed = |it: Option<&ConsumerRecord>| {
-            it.is_some_and(|it| it.consumer.phase == Phase::Gone(Gone::Failed))
+            it.is_some_and(|it| it.consumer.phase == Phase::Gone(RemovalReason::Failed))
         };
         let moved = ActivityChange {
             from: activity(before),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use reveille_core::delivery::id::EventNo;
 use reveille_core::{Millis, Tenant};
-use reveille_store::keys;
+use reveille_schema::keys;
 use tokio::sync::Notify;
 
 use crate::command::trim::Look;

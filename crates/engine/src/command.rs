@@ -22,12 +22,12 @@ use reveille_core::consumer::Dialect;
 use reveille_core::delivery::hook::{DeliveryCounts, Hook, HookId, HookSpec};
 use reveille_core::delivery::id::DeliveryId;
 use reveille_core::stream::append::{Append, AppendReceipt};
-use reveille_core::stream::create::{Anchor, Create};
+use reveille_core::stream::create::{Create, ForkAnchor};
 use reveille_core::stream::{Head, StreamId};
 use reveille_core::subscription::{Subscription, SubscriptionSpec};
 use reveille_core::trace::Trace;
 use reveille_core::{Millis, Offset, StreamPath, Tenant};
-use reveille_store::keys::{ConsumerKey, Due, Meta};
+use reveille_schema::keys::{ConsumerKey, Due, Meta};
 
 use crate::command::callback::{Report, Standing};
 use crate::command::consumer::WakeOutcome;
@@ -207,7 +207,7 @@ pub struct FetchedAnchor {
     pub source_id: StreamId,
     pub at: Offset,
     /// What begins there.
-    pub anchor: Anchor,
+    pub anchor: ForkAnchor,
 }
 
 /// The result of a command that was accepted.
@@ -274,7 +274,9 @@ pub(crate) fn not_before(command: &Command) -> Millis {
         Command::Timer { key, .. }
         | Command::DeliveryTimer { key, .. }
         | Command::LotTimer { key, .. }
-        | Command::Obligation { key, .. } => reveille_store::keys::parse_due(key).map(|(at, _)| at),
+        | Command::Obligation { key, .. } => {
+            reveille_schema::keys::parse_due(key).map(|(at, _)| at)
+        }
         _ => None,
     }
     .unwrap_or(Millis(0))

@@ -7,9 +7,10 @@ use reveille_core::delivery::Phase;
 use reveille_core::delivery::hook::{DeliveryCounts, Hook, HookSpec, HookUpdate};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::event::{Event, EventType, Ulid};
+use reveille_core::key_range::above;
 use reveille_core::{Millis, StreamPath, Tenant};
-use reveille_store::keys;
-use reveille_store::record::{self, DeliveryRecord, EventRecord};
+use reveille_schema::keys;
+use reveille_schema::record::{self, DeliveryRecord, EventRecord};
 use reveille_store::state::Reader;
 use reveille_store::table::Pair;
 
@@ -256,7 +257,7 @@ impl Engine {
     ) -> Result<DeliveryPage, Failure> {
         let reader = self.partition(&hook.tenant).state.reader();
         let (first, to) = keys::deliveries(hook.id);
-        let from = after.map_or(first, |id| keys::above(&keys::delivery(id)));
+        let from = after.map_or(first, |id| above(&keys::delivery(id)));
         let limit = limit.min(LIST_PAGE_MAX);
         let pairs = reader.range(&from, &to, limit).map_err(reading::damaged)?;
         let full = pairs.len() == limit;

@@ -8,11 +8,13 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use reveille_core::consumer::{Phase, Stage};
 use reveille_core::delivery::hook::HookId;
+use reveille_core::key_range::above;
 use reveille_core::stream::StreamId;
 use reveille_core::subscription::SubscriptionId;
 use reveille_core::{Millis, Tenant};
-use reveille_store::keys::{self, Due};
-use reveille_store::record;
+use reveille_schema::keys::{self, Due};
+use reveille_schema::record;
+use reveille_store::keys::{self as store_keys, BlobId};
 use reveille_store::state::Reader;
 use reveille_store::table::TableError;
 use tokio::task::JoinSet;
@@ -67,7 +69,7 @@ pub(crate) async fn run(shared: Arc<Shared>, clock: Arc<dyn Clock>) {
         let mut more = None;
         let worked = match look_further(&mut ahead, &reader, &from, now) {
             Ok(found) => {
-                more = found.last().filter(|_| found.len() >= DUE_SLICE).map(|it| keys::above(it));
+                more = found.last().filter(|_| found.len() >= DUE_SLICE).map(|it| above(it));
                 work(&shared, &clock, found, now).await
             }
             Err(error) => Err(crate::reading::damaged(error)),
@@ -168,7 +170,7 @@ pub(crate) fn walk(reader: &Reader, mut each: impl FnMut(Millis, Due, &Bytes)) {
             }
         }
         match found.last() {
-            Some((last, _)) if found.len() == DUE_SLICE => from = keys::above(last),
+            Some((last, _)) if found.len() == DUE_SLICE => from = above(last),
             _ => return,
         }
     }
@@ -203,7 +205,7 @@ fn look_further(
         if found.len() < DUE_SLICE || patient.count() * 2 < found.len() {
             break;
         }
-        let more = reader.keys(&keys::above(last), &due, DUE_SLICE)?;
+        let more = reader.keys(&above(last), &due, DUE_SLICE)?;
         if more.is_empty() {
             break;
         }
@@ -340,7 +342,7 @@ pub fn remains(reader: &Reader, due: &Due) -> Result<Vec<Bytes>, TableError> {
 }
 
 fn of_stream(reader: &Reader, id: StreamId) -> Result<Vec<Bytes>, TableError> {
-    let (from, to) = keys::chunks(id);
+    let (from, to) = store_keys::chunks(BlobId(id.0));
     let mut found = reader.keys(&from, &to, PURGE_SLICE)?;
     if found.len() < PURGE_SLICE {
         let (from, to) = keys::producers(id);

@@ -7,7 +7,7 @@ use reveille_core::delivery::id::DeliveryId;
 use reveille_core::stream::StreamId;
 use reveille_core::subscription::SubscriptionId;
 use reveille_core::{Millis, Offset, Tenant};
-use reveille_store::keys::ConsumerKey;
+use reveille_schema::keys::ConsumerKey;
 
 use crate::activity::ConsumerActivity;
 use crate::keys::KeyChange;

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 
+use reveille_core::key_range::{above, after_prefix};
 use reveille_core::stream::append::{Append, AppendReceipt};
 use reveille_core::stream::create::Create;
 use reveille_core::stream::{Head, Rejected, StreamId};
@@ -13,14 +14,14 @@ use reveille_core::trace::Trace;
 use reveille_core::{Millis, ReadFrom, StreamPath, Tenant};
 use reveille_deliver::courier::Courier;
 use reveille_deliver::destination::Rules;
+use reveille_schema::keys::{self, Meta};
+use reveille_schema::record;
 use reveille_store::background;
 use reveille_store::checkpoint;
 use reveille_store::directory::{Directory, DirectoryError};
 use reveille_store::disk::{Disk, RealDisk};
-use reveille_store::keys::{self, Meta};
 use reveille_store::log;
 use reveille_store::open::{self, Opened};
-use reveille_store::record;
 use reveille_store::table::{LsmTable, TableError};
 use tokio::sync::{Notify, oneshot};
 
@@ -404,10 +405,10 @@ impl Engine {
     ) -> Result<StreamPage, Failure> {
         let shared = self.partition(tenant);
         let first = keys::stream_prefix(tenant, prefix);
-        let end = keys::after_prefix(&first);
+        let end = after_prefix(&first);
         let mut from = first;
         if let Some(after) = after {
-            from = from.max(keys::above(&keys::stream_prefix(tenant, after)));
+            from = from.max(above(&keys::stream_prefix(tenant, after)));
         }
         let limit = limit.min(LIST_PAGE_MAX);
         let pairs = shared.state.reader().range(&from, &end, limit).map_err(reading::damaged)?;
@@ -465,7 +466,7 @@ impl Engine {
     pub(crate) fn partition(&self, tenant: &Tenant) -> &Arc<Shared> {
         let partitions = &self.inner.partitions;
         let count = u32::try_from(partitions.len()).unwrap_or(u32::MAX);
-        let index = keys::partition_of(tenant, count);
+        let index = partition_of(tenant, count);
         partitions.get(usize::try_from(index).unwrap_or(0)).expect("there is a partition")
     }
 
@@ -486,6 +487,11 @@ impl Engine {
         let anchor = reading::anchor(&reader, tenant, &source, at)?;
         Ok(Some(FetchedAnchor { source_id: source.id, at, anchor }))
     }
+}
+
+/// The partition that a tenant lives in. Persisted by its consequences: never changed.
+fn partition_of(tenant: &Tenant, partitions: u32) -> u32 {
+    crc32c::crc32c(tenant.as_str().as_bytes()) % partitions.max(1)
 }
 
 fn snapshot(shared: &Shared) -> Snapshot {

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use reveille_core::Millis;
 use reveille_core::delivery::hook::{Hook, HookSpec};
 use reveille_core::delivery::id::{DeliveryId, EventNo};
-use reveille_core::delivery::{AttemptRecord, Death, Phase};
+use reveille_core::delivery::{AttemptRecord, DeadReason, Phase};
 use reveille_core::event::EventType;
 use reveille_core::event::explain::Mismatch;
-use reveille_store::record::{self, EventRecord};
-use reveille_store::{keys, record::DeliveryRecord};
+use reveille_schema::keys;
+use reveille_schema::record::DeliveryRecord;
+use reveille_schema::record::{self, EventRecord};
 
 use crate::committer::Shared;
 use crate::deliveries::DeliveryView;
@@ -82,7 +83,7 @@ pub enum Rest {
     /// It is tried no more.
     Dead {
         at: Millis,
-        why: Death,
+        why: DeadReason,
         /// Whether somebody has had it made again.
         retried: bool,
     },

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use reveille_core::Tenant;
 use reveille_core::delivery::hook::{Hook, HookId, HookSpec, Identity};
 use reveille_core::event::{EventMatcher, EventType};
+use reveille_core::key_range::above;
+use reveille_schema::{keys, record};
 use reveille_store::state::Reader;
-use reveille_store::{keys, record};
 
 /// Hooks that are read at once when a partition opens.
 const LOAD_SLICE: usize = 1_024;
@@ -32,7 +33,7 @@ impl Hooks {
             for (key, value) in pairs {
                 let hook = record::decode_hook(&value).map_err(|error| error.to_string())?;
                 hooks.put(Arc::new(hook));
-                from = keys::above(&key);
+                from = above(&key);
             }
             if !full {
                 return Ok(hooks);

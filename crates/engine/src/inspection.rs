@@ -6,11 +6,12 @@
 use std::sync::Arc;
 
 use reveille_core::consumer::{Consumer, Dialect};
+use reveille_core::key_range::{above, after_prefix};
 use reveille_core::stream::Head;
 use reveille_core::subscription::{Subscription, SubscriptionId};
 use reveille_core::{Offset, StreamPath, Tenant};
-use reveille_store::keys::{self, ConsumerKey};
-use reveille_store::record::{self, ConsumerRecord, LinkRecord};
+use reveille_schema::keys::{self, ConsumerKey};
+use reveille_schema::record::{self, ConsumerRecord, LinkRecord};
 use reveille_store::state::Reader;
 
 use crate::committer::Shared;
@@ -192,8 +193,8 @@ impl Walk<'_> {
         let Some(pattern) = &subscription.spec.pattern else { return Ok(true) };
         let tenant = &subscription.tenant;
         let first = keys::stream_prefix(tenant, pattern.literal_prefix());
-        let end = keys::after_prefix(&first);
-        let above = |path: &StreamPath| keys::above(&keys::stream(tenant, path));
+        let end = after_prefix(&first);
+        let above = |path: &StreamPath| above(&keys::stream(tenant, path));
         let mut from = after.map_or(first.clone(), |path| above(path).max(first.clone()));
         loop {
             let slice = self.looks.min(LIST_PAGE_MAX);

@@ -9,7 +9,7 @@ use reveille_core::stream::StreamId;
 use reveille_core::subscription::Subscription;
 use reveille_core::token::{Claims, TokenInvalid, TokenKey, TokenKind};
 use reveille_core::{Millis, StreamPath};
-use reveille_store::record::{self, SigningKey};
+use reveille_schema::record::{self, SigningKey};
 
 use crate::doors::Entropy;
 

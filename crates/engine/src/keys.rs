@@ -9,8 +9,9 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use reveille_core::Tenant;
 use reveille_core::key::{self, Access, Key, KeyHash};
+use reveille_core::key_range::above;
+use reveille_schema::{keys, record};
 use reveille_store::state::Reader;
-use reveille_store::{keys, record};
 
 use crate::command::{Answer, Command};
 use crate::decide::run;
@@ -49,7 +50,7 @@ impl Keys {
                 let hash = keys::parse_api_key(&key).ok_or("the key of a key is damaged")?;
                 let known = record::decode_key(&value).map_err(|error| error.to_string())?;
                 by_hash.insert(hash, Arc::new(known));
-                from = keys::above(&key);
+                from = above(&key);
             }
             if !full {
                 return Ok(Keys { by_hash: ArcSwap::from_pointee(by_hash) });

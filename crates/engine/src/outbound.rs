@@ -15,8 +15,8 @@ use reveille_core::trace::Trace;
 use reveille_core::{Millis, Offset, StreamPath, Tenant};
 use reveille_deliver::courier::{Answer, Courier, Request, SendError};
 use reveille_deliver::destination::{Destination, DestinationError, Rules};
-use reveille_store::keys::{self, ConsumerKey};
-use reveille_store::record::{self, ConsumerRecord, LinkRecord};
+use reveille_schema::keys::{self, ConsumerKey};
+use reveille_schema::record::{self, ConsumerRecord, LinkRecord};
 use reveille_store::state::Reader;
 
 use crate::access_times::AccessTimes;

@@ -18,7 +18,7 @@ use reveille_core::Tenant;
 use reveille_core::delivery::hook::HookId;
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
 use reveille_core::subscription::SubscriptionId;
-use reveille_store::keys::ConsumerKey;
+use reveille_schema::keys::ConsumerKey;
 use tokio::sync::Notify;
 
 use crate::effect::{DeliveryAttempt, WakeAttempt};

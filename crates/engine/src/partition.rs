@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use reveille_core::Millis;
-use reveille_core::stream::StreamId;
 use reveille_core::subscription::Timings;
+use reveille_schema::keys::{self, Meta};
+use reveille_schema::record;
 use reveille_store::batch::Batch;
-use reveille_store::keys::{self, Meta};
-use reveille_store::record;
+use reveille_store::keys::BlobId;
 use reveille_store::run::Run;
 use reveille_store::state::{Reader, State};
 use reveille_store::table::{Pair, TableError};
@@ -323,7 +323,7 @@ impl Partition {
     fn collect(
         &mut self,
         writes: Vec<(Bytes, Option<Bytes>)>,
-        appends: Vec<(StreamId, u64, Bytes)>,
+        appends: Vec<(BlobId, u64, Bytes)>,
         effects: Vec<Effect>,
     ) {
         for (key, value) in writes {

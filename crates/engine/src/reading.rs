@@ -4,12 +4,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use reveille_core::stream::create::Anchor;
+use reveille_core::stream::create::ForkAnchor;
 use reveille_core::stream::{Head, Rejected, StreamId};
 use reveille_core::{Offset, StreamPath, Tenant};
+use reveille_schema::keys;
+use reveille_schema::record;
 use reveille_store::chunk::Chunk;
-use reveille_store::keys;
-use reveille_store::record;
+use reveille_store::keys::BlobId;
 use reveille_store::state::{Reader, State};
 use reveille_store::table::TableError;
 
@@ -161,7 +162,8 @@ impl Reading {
             return Ok(None);
         };
         let reader = self.state.reader();
-        let Some(chunk) = reader.recent_chunk_at(span.id, span.from).map_err(damaged)? else {
+        let Some(chunk) = reader.recent_chunk_at(BlobId(span.id.0), span.from).map_err(damaged)?
+        else {
             return Ok(Some(span));
         };
         self.ready.push_back(Piece::of(&chunk, span.from, span.to));
@@ -202,7 +204,7 @@ fn read_ahead(state: &State, span: Span) -> Result<VecDeque<Piece>, Failure> {
     let mut pieces = VecDeque::new();
     let mut at = span.from;
     while at < span.to && at < span.from + READ_AHEAD_BYTES {
-        let chunk = reader.chunk_at(span.id, at).map_err(damaged)?;
+        let chunk = reader.chunk_at(BlobId(span.id.0), at).map_err(damaged)?;
         let chunk = chunk.ok_or_else(|| lost(span.id, at))?;
         let piece = Piece::of(&chunk, at, span.to);
         at += u64::try_from(piece.bytes.len()).unwrap_or(u64::MAX);
@@ -246,7 +248,7 @@ fn spans(
 
 /// Whether a span begins where an append begins.
 fn is_boundary(reader: &Reader, span: &Span) -> Result<bool, Failure> {
-    let chunk = reader.chunk_at(span.id, span.from).map_err(damaged)?;
+    let chunk = reader.chunk_at(BlobId(span.id.0), span.from).map_err(damaged)?;
     Ok(chunk.ok_or_else(|| lost(span.id, span.from))?.is_boundary(span.from))
 }
 
@@ -256,27 +258,31 @@ pub fn anchor(
     tenant: &Tenant,
     source: &Head,
     at: Offset,
-) -> Result<Anchor, Failure> {
+) -> Result<ForkAnchor, Failure> {
     if at == source.tail {
-        return Ok(Anchor::Tail);
+        return Ok(ForkAnchor::Tail);
     }
     if at < source.first || at > source.tail {
-        return Ok(Anchor::Nowhere);
+        return Ok(ForkAnchor::Nowhere);
     }
     let position = at.position();
     let spans = spans(reader, tenant, source, position, source.tail.position())?;
     let Some(span) = spans.front() else {
-        return Ok(Anchor::Nowhere);
+        return Ok(ForkAnchor::Nowhere);
     };
-    let Some(append) = append_at(reader, span.id, position)? else { return Ok(Anchor::Nowhere) };
+    let Some(append) = append_at(reader, span.id, position)? else {
+        return Ok(ForkAnchor::Nowhere);
+    };
     // A source that is itself a fork may end in the middle of its ancestor's append.
     let len = usize::try_from(span.to - position).unwrap_or(usize::MAX).min(append.len());
-    Ok(Anchor::Append(append.slice(..len)))
+    Ok(ForkAnchor::Append(append.slice(..len)))
 }
 
 /// The whole append that begins at a position, if one does.
 fn append_at(reader: &Reader, id: StreamId, position: u64) -> Result<Option<Bytes>, Failure> {
-    let Some(mut chunk) = reader.chunk_at(id, position).map_err(damaged)? else { return Ok(None) };
+    let Some(mut chunk) = reader.chunk_at(BlobId(id.0), position).map_err(damaged)? else {
+        return Ok(None);
+    };
     let Some(first) = chunk.append_at(position) else { return Ok(None) };
     let first_len = u64::try_from(first.len()).unwrap_or(u64::MAX);
     if !chunk.is_unfinished() || position + first_len < chunk.end() {
@@ -285,7 +291,7 @@ fn append_at(reader: &Reader, id: StreamId, position: u64) -> Result<Option<Byte
     let mut whole = Vec::from(first);
     while chunk.is_unfinished() {
         let at = chunk.end();
-        chunk = reader.chunk_at(id, at).map_err(damaged)?.ok_or_else(|| lost(id, at))?;
+        chunk = reader.chunk_at(BlobId(id.0), at).map_err(damaged)?.ok_or_else(|| lost(id, at))?;
         whole.extend_from_slice(&chunk.appends().next().unwrap_or_default());
     }
     Ok(Some(whole.into()))

@@ -7,11 +7,12 @@ use reveille_core::condition::WakeCondition;
 use reveille_core::consumer::Dialect;
 use reveille_core::delivery::hook::Hook;
 use reveille_core::fan_out::IdRange;
+use reveille_core::key_range::above;
 use reveille_core::matcher::Matcher;
 use reveille_core::subscription::{Subscription, SubscriptionId};
 use reveille_core::{StreamPath, Tenant};
+use reveille_schema::{keys, record};
 use reveille_store::state::Reader;
-use reveille_store::{keys, record};
 
 use crate::hooks::Hooks;
 
@@ -60,7 +61,7 @@ impl Registry {
                 let subscription =
                     record::decode_subscription(&value).map_err(|error| error.to_string())?;
                 registry.add(Arc::new(subscription));
-                from = keys::above(&key);
+                from = above(&key);
             }
             if !full {
                 break;

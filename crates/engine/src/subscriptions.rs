@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use reveille_core::consumer::{Ack, ClaimedWake, Dialect, Rejected};
+use reveille_core::key_range::{above, after_prefix};
 use reveille_core::pattern::Pattern;
 use reveille_core::signature::Ed25519Key;
 use reveille_core::stream::append::Append;
@@ -11,8 +12,8 @@ use reveille_core::token::{Claims, TokenKind};
 use reveille_core::trace::Trace;
 use reveille_core::{StreamPath, Tenant};
 use reveille_deliver::destination::{Destination, DestinationError};
-use reveille_store::keys::{self, ConsumerKey, Meta};
-use reveille_store::record::{self, ConsumerRecord, LinkRecord};
+use reveille_schema::keys::{self, ConsumerKey, Meta};
+use reveille_schema::record::{self, ConsumerRecord, LinkRecord};
 
 use crate::command::callback::{Report, Standing};
 use crate::command::lease::{Lease, LeaseRequest};
@@ -148,14 +149,14 @@ impl Engine {
     ) -> Result<Vec<Subscription>, Failure> {
         let reader = self.partition(tenant).state.reader();
         let mut from = keys::subscription(tenant, dialect, "");
-        let to = keys::after_prefix(&from);
+        let to = after_prefix(&from);
         let mut all = Vec::new();
         loop {
             let pairs = reader.range(&from, &to, LIST_PAGE_MAX).map_err(reading::damaged)?;
             let full = pairs.len() == LIST_PAGE_MAX;
             for (key, value) in pairs {
                 all.push(decode(&value)?);
-                from = keys::above(&key);
+                from = above(&key);
             }
             if !full {
                 return Ok(all);

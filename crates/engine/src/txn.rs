@@ -4,14 +4,16 @@ use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 use reveille_core::delivery::hook::{DeliveryCounts, HookId};
+use reveille_core::key_range::above;
 use reveille_core::producer::ProducerState;
 use reveille_core::stream::delete::{Deletion, delete};
 use reveille_core::stream::{Head, StreamId};
 use reveille_core::subscription::Timings;
 use reveille_core::trace::Trace;
 use reveille_core::{Millis, Offset, StreamPath, Tenant};
-use reveille_store::keys::{self, Due, Meta};
-use reveille_store::record;
+use reveille_schema::keys::{self, Due, Meta};
+use reveille_schema::record;
+use reveille_store::keys::{self as store_keys, BlobId};
 use reveille_store::state::Reader;
 
 use crate::access_times::AccessTimes;
@@ -61,7 +63,7 @@ pub(crate) struct Txn<'a> {
     given: Given<'a>,
     /// Everything to change, in order; a later change of a key replaces an earlier one.
     pub(crate) writes: Vec<(Bytes, Option<Bytes>)>,
-    pub(crate) appends: Vec<(StreamId, u64, Bytes)>,
+    pub(crate) appends: Vec<(BlobId, u64, Bytes)>,
     pub(crate) effects: Vec<Effect>,
     /// Whether anything was read that is not durable yet: then the answer waits for it.
     pub(crate) saw_pending: bool,
@@ -249,7 +251,7 @@ impl<'a> Txn<'a> {
             }
             // All that was read is gone meanwhile, and there may be more.
             match found.last {
-                Some(last) => from = keys::above(&last),
+                Some(last) => from = above(&last),
                 None => return Ok(None),
             }
         }
@@ -346,13 +348,13 @@ impl<'a> Txn<'a> {
 
     pub(crate) fn append(&mut self, id: StreamId, at: Offset, data: &Bytes) {
         if !data.is_empty() {
-            self.appends.push((id, at.position(), data.clone()));
+            self.appends.push((BlobId(id.0), at.position(), data.clone()));
         }
     }
 
     /// Bytes of a stream before a position are not kept any more.
     pub(crate) fn trim(&mut self, id: StreamId, kept_from: Offset) {
-        self.set(keys::trim(id), record::encode_u64(kept_from.position()));
+        self.set(store_keys::trim(BlobId(id.0)), record::encode_u64(kept_from.position()));
     }
 
     pub(crate) fn effect(&mut self, effect: Effect) {

@@ -7,12 +7,11 @@
 
 use std::collections::BTreeMap;
 
+use crate::keys::BlobId;
 use bytes::{Bytes, BytesMut};
-use reveille_core::stream::StreamId;
 
 use crate::chunk::Chunk;
 use crate::keys;
-use crate::record;
 use crate::run::{Entry, Run};
 use crate::state::read_chunk;
 use crate::table::{Change, Table, TableError};
@@ -62,7 +61,7 @@ impl Iterator for Changes<'_> {
 }
 
 /// The entries at the beginning that are chunks of this stream.
-fn chunks_of(id: StreamId, entries: &[Entry]) -> &[Entry] {
+fn chunks_of(id: BlobId, entries: &[Entry]) -> &[Entry] {
     let (_, end) = keys::chunks(id);
     let count = entries.partition_point(|entry| entry.key < end);
     entries.get(..count).unwrap_or_default()
@@ -75,7 +74,7 @@ impl Changes<'_> {
     /// and then all go that end before some position. Which keys they have depends on how they were
     /// merged, and that is not the same when the log is replayed: removing just the keys that were
     /// there at the time would leave others behind.
-    fn change_chunks(&mut self, id: StreamId, entries: &[Entry]) -> Result<(), TableError> {
+    fn change_chunks(&mut self, id: BlobId, entries: &[Entry]) -> Result<(), TableError> {
         let mut new = Vec::with_capacity(entries.len());
         let mut kept_from = None;
         for entry in entries {
@@ -83,9 +82,9 @@ impl Changes<'_> {
                 return self.remove_chunks(id);
             };
             if keys::is_trim(&entry.key) {
-                let position = record::decode_u64(value);
-                let position = position.map_err(|error| TableError::Corrupt(error.to_string()))?;
-                kept_from = Some(position);
+                let position = value.as_ref().try_into().map(u64::from_be_bytes);
+                let damaged = |_| TableError::Corrupt("a trim mark is not eight bytes".into());
+                kept_from = Some(position.map_err(damaged)?);
             } else {
                 new.push(read_chunk(&entry.key, value)?);
             }
@@ -98,7 +97,7 @@ impl Changes<'_> {
     }
 
     /// Removes the chunks that the table has of what is not kept.
-    fn trim_chunks(&mut self, id: StreamId, kept_from: u64) -> Result<(), TableError> {
+    fn trim_chunks(&mut self, id: BlobId, kept_from: u64) -> Result<(), TableError> {
         let (first, to) = (keys::chunk(id, 0), keys::chunk(id, kept_from));
         let mut gone = self.table.keys(&first, &to).collect::<Result<Vec<_>, _>>()?;
         // Each ends where the next begins; only of the last one that is not known without a look.
@@ -115,7 +114,7 @@ impl Changes<'_> {
         Ok(())
     }
 
-    fn remove_chunks(&mut self, id: StreamId) -> Result<(), TableError> {
+    fn remove_chunks(&mut self, id: BlobId) -> Result<(), TableError> {
         let (from, to) = keys::chunks(id);
         for key in self.table.keys(&from, &to) {
             self.of_stream.insert(key?, None);
@@ -124,7 +123,7 @@ impl Changes<'_> {
     }
 
     /// Writes new chunks of a stream, merged with the end of what the table has.
-    fn put_chunks(&mut self, id: StreamId, new: &[Chunk]) -> Result<(), TableError> {
+    fn put_chunks(&mut self, id: BlobId, new: &[Chunk]) -> Result<(), TableError> {
         let Some(first) = new.first() else {
             return Ok(());
         };
@@ -161,7 +160,7 @@ impl Changes<'_> {
     }
 
     /// The last chunk in the table that begins at `position` or before.
-    fn last_chunk(&self, id: StreamId, position: u64) -> Result<Option<Chunk>, TableError> {
+    fn last_chunk(&self, id: BlobId, position: u64) -> Result<Option<Chunk>, TableError> {
         let (first, last) = (keys::chunk(id, 0), keys::chunk(id, position));
         let found = self.table.floor(&first, &last)?;
         found.map(|(key, value)| read_chunk(&key, &value)).transpose()
@@ -232,7 +231,7 @@ mod tests {
     use crate::batch::Batch;
     use crate::table::MemoryTable;
 
-    const ID: StreamId = StreamId(1);
+    const ID: BlobId = BlobId(1);
 
     fn run_of(start: u64, appends: &[Vec<u8>]) -> Run {
         let mut batch = Batch::default();

@@ -14,8 +14,8 @@
 
 use std::collections::HashMap;
 
+use crate::keys::BlobId;
 use bytes::{BufMut, Bytes, BytesMut};
-use reveille_core::stream::StreamId;
 
 use crate::chunk::Chunk;
 use crate::keys;
@@ -34,7 +34,7 @@ pub struct Batch {
     /// In the order in which they came.
     changes: Vec<(Bytes, Change)>,
     /// The change that further appends of a stream join, and where the stream ends.
-    open_chunks: HashMap<StreamId, (usize, u64), foldhash::fast::RandomState>,
+    open_chunks: HashMap<BlobId, (usize, u64), foldhash::fast::RandomState>,
     bytes: usize,
 }
 
@@ -58,7 +58,7 @@ impl Batch {
     }
 
     /// Appends to a stream whose tail is at `start`.
-    pub fn append(&mut self, id: StreamId, start: u64, data: Bytes) {
+    pub fn append(&mut self, id: BlobId, start: u64, data: Bytes) {
         let end = start + u64::try_from(data.len()).unwrap_or(u64::MAX);
         self.bytes += 4 + data.len();
         if let Some((index, tail)) = self.open_chunks.get_mut(&id) {
@@ -179,8 +179,8 @@ mod tests {
         batch.set(Bytes::from_static(b"\x02b"), Some(Bytes::from_static(b"old")));
         batch.set(Bytes::from_static(b"\x02b"), Some(Bytes::from_static(b"new")));
         batch.set(Bytes::from_static(b"\x02a"), None);
-        batch.append(StreamId(1), 5, Bytes::from_static(b"xy"));
-        batch.append(StreamId(1), 7, Bytes::from_static(b"z"));
+        batch.append(BlobId(1), 5, Bytes::from_static(b"xy"));
+        batch.append(BlobId(1), 7, Bytes::from_static(b"z"));
         let bound = batch.bytes();
         let (payload, run) = batch.encode();
         assert!(payload.len() <= bound);
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(read.entries(), run.entries());
         assert_eq!(run.get(HashedKey::new(b"\x02b")), Some(Some(Bytes::from_static(b"new"))));
         assert_eq!(run.get(HashedKey::new(b"\x02a")), Some(None));
-        let value = run.get(HashedKey::new(&keys::chunk(StreamId(1), 5))).flatten().unwrap();
+        let value = run.get(HashedKey::new(&keys::chunk(BlobId(1), 5))).flatten().unwrap();
         let chunk = Chunk::decode(5, &value).unwrap();
         assert_eq!(chunk.slice(0, 99), "xyz");
         assert!(chunk.is_boundary(7) && !chunk.is_boundary(6));

@@ -13,7 +13,6 @@ pub mod disk;
 pub mod keys;
 pub mod log;
 pub mod open;
-pub mod record;
 pub mod run;
 pub mod state;
 pub mod table;

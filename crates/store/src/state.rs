@@ -15,9 +15,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::keys::BlobId;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use reveille_core::stream::StreamId;
 
 use crate::apply;
 use crate::background;
@@ -366,7 +366,7 @@ impl Reader {
     }
 
     /// The chunk of a stream that holds a position.
-    pub fn chunk_at(&self, id: StreamId, position: u64) -> Result<Option<Chunk>, TableError> {
+    pub fn chunk_at(&self, id: BlobId, position: u64) -> Result<Option<Chunk>, TableError> {
         match self.recent_chunk_at(id, position)? {
             Some(chunk) => Ok(Some(chunk)),
             None => {
@@ -379,11 +379,7 @@ impl Reader {
     }
 
     /// The same, from memory alone.
-    pub fn recent_chunk_at(
-        &self,
-        id: StreamId,
-        position: u64,
-    ) -> Result<Option<Chunk>, TableError> {
+    pub fn recent_chunk_at(&self, id: BlobId, position: u64) -> Result<Option<Chunk>, TableError> {
         let (first, last) = (keys::chunk(id, 0), keys::chunk(id, position));
         for run in self.view.newest_first() {
             let Some(entry) = run.floor(&first, &last) else {

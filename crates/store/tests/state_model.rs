@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use reveille_core::stream::StreamId;
 use reveille_store::batch::Batch;
 use reveille_store::chunk::Chunk;
+use reveille_store::keys;
+use reveille_store::keys::BlobId;
 use reveille_store::state::{Reader, State};
 use reveille_store::table::MemoryTable;
-use reveille_store::{keys, record};
 
 type Map = BTreeMap<Bytes, Bytes>;
 
@@ -143,7 +143,7 @@ impl World {
             let start = u64::try_from(self.streams[index].len()).unwrap();
             self.starts[index].push(start);
             self.streams[index].extend_from_slice(&data);
-            batch.append(StreamId(id), start, data.into());
+            batch.append(BlobId(id), start, data.into());
         }
         if !batch.is_empty() {
             self.commit(batch, map);
@@ -159,7 +159,10 @@ impl World {
             return;
         }
         let mut batch = Batch::default();
-        batch.set(keys::trim(StreamId(id)), Some(record::encode_u64(position)));
+        batch.set(
+            keys::trim(BlobId(id)),
+            Some(bytes::Bytes::copy_from_slice(&position.to_be_bytes())),
+        );
         self.commit(batch, self.history.last().unwrap().clone());
     }
 
@@ -205,7 +208,7 @@ impl World {
         for (index, bytes) in self.streams.iter().enumerate() {
             let kept_from = self.kept_from[index];
             assert_eq!(read(&reader, index, kept_from), bytes[kept_from..], "stream {index}");
-            let id = StreamId(u64::try_from(index).unwrap());
+            let id = BlobId(u64::try_from(index).unwrap());
             let starts = self.starts[index].iter();
             for start in starts.filter(|start| **start >= u64::try_from(kept_from).unwrap()) {
                 let chunk = reader.chunk_at(id, *start).unwrap().unwrap();
@@ -254,7 +257,7 @@ impl World {
 
 /// A stream from a position on, as far as a reader finds it.
 fn read(reader: &Reader, stream: usize, from: usize) -> Vec<u8> {
-    let id = StreamId(u64::try_from(stream).unwrap());
+    let id = BlobId(u64::try_from(stream).unwrap());
     let mut bytes = Vec::new();
     loop {
         let at = u64::try_from(from + bytes.len()).unwrap();
@@ -269,7 +272,7 @@ fn read(reader: &Reader, stream: usize, from: usize) -> Vec<u8> {
 fn check_chunk_keys(world: &World) {
     let reader = world.state.reader();
     for (index, bytes) in world.streams.iter().enumerate() {
-        let (from, to) = keys::chunks(StreamId(u64::try_from(index).unwrap()));
+        let (from, to) = keys::chunks(BlobId(u64::try_from(index).unwrap()));
         let found = reader.keys(&from, &to, usize::MAX).unwrap();
         assert!(found.is_empty() == bytes.is_empty() || world.kept_from[index] > 0);
     }

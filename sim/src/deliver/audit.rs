@@ -10,8 +10,8 @@ use reveille_core::{Millis, Tenant};
 use reveille_engine::Engine;
 use reveille_engine::outbound::deliveries::payload_of;
 use reveille_engine::reading;
-use reveille_store::keys::{self, Due};
-use reveille_store::record::{self, DeliveryRecord};
+use reveille_schema::keys::{self, Due};
+use reveille_schema::record::{self, DeliveryRecord};
 
 use super::world::Deliveries;
 use crate::server::Server;

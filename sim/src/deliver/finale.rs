@@ -4,8 +4,8 @@ use reveille_core::delivery::Phase;
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
 use reveille_engine::command::Command;
 use reveille_engine::command::hook::HookChange;
-use reveille_store::keys::{self, Due};
-use reveille_store::record::DeliveryRecord;
+use reveille_schema::keys::{self, Due};
+use reveille_schema::record::DeliveryRecord;
 
 use super::errand::Owner;
 use super::world::Deliveries;

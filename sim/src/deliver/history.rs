@@ -6,7 +6,7 @@ use reveille_core::Millis;
 use reveille_core::delivery::Phase;
 use reveille_core::delivery::hook::{DeliveryCounts, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
-use reveille_store::record::DeliveryRecord;
+use reveille_schema::record::DeliveryRecord;
 
 use super::snapshot::{Changed, Snapshot};
 use crate::world::{Checked, violated};

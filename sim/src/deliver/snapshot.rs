@@ -6,8 +6,8 @@ use bytes::Bytes;
 use reveille_core::delivery::hook::{DeliveryCounts, Hook, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::delivery::lane::Lane;
-use reveille_store::keys::{self, Due};
-use reveille_store::record::{self, DeliveryRecord, EventRecord};
+use reveille_schema::keys::{self, Due};
+use reveille_schema::record::{self, DeliveryRecord, EventRecord};
 use reveille_store::state::Reader;
 
 use crate::world::{Checked, Violation, violated};

@@ -3,7 +3,7 @@
 use reveille_core::Millis;
 use reveille_core::stream::Rejected;
 use reveille_engine::command::Answer;
-use reveille_store::keys::Due;
+use reveille_schema::keys::Due;
 
 use super::{Model, Volatile};
 

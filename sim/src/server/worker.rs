@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use reveille_core::Millis;
 use reveille_engine::due::{self, PAUSE_MS, TimerLookahead};
-use reveille_store::keys;
+use reveille_schema::keys;
 
 use super::Server;
 use crate::world::{Checked, violated};

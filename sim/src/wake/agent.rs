@@ -13,7 +13,7 @@ use reveille_engine::effect::WakeAttempt;
 use reveille_engine::outbound;
 use reveille_engine::partition::Outcome;
 use reveille_engine::{Failure, Refused};
-use reveille_store::keys::ConsumerKey;
+use reveille_schema::keys::ConsumerKey;
 
 use super::errand::Owner;
 use super::world::Wakes;

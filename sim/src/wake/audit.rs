@@ -7,8 +7,8 @@ use reveille_core::stream::StreamId;
 use reveille_core::subscription::Subscription;
 use reveille_core::{Offset, StreamPath};
 use reveille_engine::reading::Reading;
-use reveille_store::keys::{ConsumerKey, Due};
-use reveille_store::record::ConsumerRecord;
+use reveille_schema::keys::{ConsumerKey, Due};
+use reveille_schema::record::ConsumerRecord;
 
 use super::snapshot::Snapshot;
 use super::world::Wakes;

@@ -5,7 +5,7 @@ use reveille_core::consumer::{Dialect, Phase};
 use reveille_core::subscription::Target;
 use reveille_engine::command::Command;
 use reveille_engine::command::lease::LeaseRequest;
-use reveille_store::keys::Due;
+use reveille_schema::keys::Due;
 
 use super::audit::waits_to_be_claimed;
 use super::errand::Owner;

@@ -6,8 +6,8 @@ use reveille_core::consumer::WakeId;
 use reveille_core::stream::StreamId;
 use reveille_core::subscription::SubscriptionId;
 use reveille_core::{Millis, Offset, StreamPath};
-use reveille_store::keys::ConsumerKey;
-use reveille_store::record::ConsumerRecord;
+use reveille_schema::keys::ConsumerKey;
+use reveille_schema::record::ConsumerRecord;
 
 use super::snapshot::Snapshot;
 use crate::world::{Checked, violated};

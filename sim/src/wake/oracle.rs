@@ -10,7 +10,7 @@ use reveille_engine::command::lease::LeaseRequest;
 use reveille_engine::command::{Answer, Command};
 use reveille_engine::effect::WakeAttempt;
 use reveille_engine::partition::Outcome;
-use reveille_store::keys::ConsumerKey;
+use reveille_schema::keys::ConsumerKey;
 
 use super::errand::Errand;
 use super::world::Wakes;

@@ -8,8 +8,8 @@ use reveille_core::fan_out::FanOutCursor;
 use reveille_core::stream::{Head, StreamId};
 use reveille_core::subscription::{Subscription, SubscriptionId};
 use reveille_core::{Millis, Offset, StreamPath};
-use reveille_store::keys::{self, ConsumerKey, Due};
-use reveille_store::record::{self, ConsumerRecord, LinkRecord};
+use reveille_schema::keys::{self, ConsumerKey, Due};
+use reveille_schema::record::{self, ConsumerRecord, LinkRecord};
 use reveille_store::state::Reader;
 
 use crate::world::{Checked, Violation, violated};

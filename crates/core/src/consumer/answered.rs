@@ -1,10 +1,11 @@
 //! What the answer to a webhook means for the consumer that it woke.
 
 use super::{
-    AnnouncedOffset, Answer, Consumer, Dialect, Given, Gone, Phase, Stage, Step, SyncDone, WakeBy,
+    AnnouncedOffset, Answer, Consumer, Dialect, Given, Phase, RemovalReason, Stage, SyncDone,
+    Transition, WakeBy,
 };
 
-impl Step {
+impl Transition {
     /// Answers of wakes that are over, or of attempts that were given up, change nothing.
     pub(super) fn answered(
         &mut self,
@@ -60,7 +61,7 @@ impl Step {
         let since = *self.consumer.failing_since.get_or_insert(given.now);
         let policy = given.policy;
         if policy.give_up_after_ms.is_some_and(|after| given.now.since(since) >= after) {
-            self.consumer.phase = Phase::Gone(Gone::Failed);
+            self.consumer.phase = Phase::Gone(RemovalReason::Failed);
             return;
         }
         let until = policy.retry_at(given.now, attempt, given.random);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Consumer, Dialect, Given, Gone, Link, Phase, Rejected, Step, WakeId};
+use super::{Consumer, Dialect, Given, Link, Phase, Rejected, RemovalReason, Transition, WakeId};
 use crate::limits::CONSUMER_LINKS_MAX;
 use crate::offset::Offset;
 use crate::path::StreamPath;
@@ -39,7 +39,7 @@ pub struct Ack {
     pub from: Option<Option<Offset>>,
 }
 
-impl Step {
+impl Transition {
     pub(super) fn callback(
         &mut self,
         given: &Given<'_>,
@@ -54,7 +54,7 @@ impl Step {
             self.consumer.links.retain(|link| link.path != *path);
         }
         if given.policy.dialect == Dialect::Webhooks && self.consumer.links.is_empty() {
-            self.consumer.phase = Phase::Gone(Gone::Unsubscribed);
+            self.consumer.phase = Phase::Gone(RemovalReason::Unsubscribed);
             return Ok(());
         }
         match self.consumer.phase {

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Given, Phase, Rejected, Step, WakeId};
+use super::{Given, Phase, Rejected, Transition, WakeId};
 
-impl Step {
+impl Transition {
     /// Gives the work to whoever asks first.
     pub(super) fn claim(&mut self, given: &Given<'_>, worker: &Arc<str>) -> Result<(), Rejected> {
         match &self.consumer.phase {

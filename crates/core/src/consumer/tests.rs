@@ -293,7 +293,7 @@ fn three_days_of_failure_are_the_end_and_one_success_begins_them_anew() {
     fail_for(&mut bench, 2 * 86_400_000);
     assert!(!matches!(bench.consumer.phase, Phase::Gone(_)));
     fail_for(&mut bench, 2 * 86_400_000);
-    assert_eq!(bench.consumer.phase, Phase::Gone(Gone::Failed));
+    assert_eq!(bench.consumer.phase, Phase::Gone(RemovalReason::Failed));
     assert_eq!(bench.report(&[], false), Err(Rejected::Gone));
 }
 
@@ -317,7 +317,7 @@ fn following_begins_at_the_tail_and_following_nothing_is_the_end() {
     callback.subscribe.clear();
     callback.unsubscribe = vec![path("/a"), path("/b"), path("/c")];
     bench.step(Input::Callback(callback)).unwrap();
-    assert_eq!(bench.consumer.phase, Phase::Gone(Gone::Unsubscribed));
+    assert_eq!(bench.consumer.phase, Phase::Gone(RemovalReason::Unsubscribed));
 }
 
 #[test]

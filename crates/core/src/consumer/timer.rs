@@ -1,8 +1,8 @@
 //! What happens when nothing else does.
 
-use super::{Dialect, Given, Phase, Stage, Step};
+use super::{Dialect, Given, Phase, Stage, Transition};
 
-impl Step {
+impl Transition {
     /// A time has come. One that is early changes nothing: timers are hints.
     pub(super) fn timer(&mut self, given: &Given<'_>, in_flight: bool) {
         let now = given.now;

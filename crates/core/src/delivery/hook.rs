@@ -27,7 +27,7 @@ pub struct Hook {
     /// When its owner last changed it.
     pub updated_at: Millis,
     /// When it was active, oldest first; the last one may be open.
-    pub spans: Vec<Span>,
+    pub spans: Vec<ActiveSpan>,
     /// Events from before its time that it is still to get.
     pub backfill: Option<Backfill>,
     /// What its owner wishes.
@@ -36,7 +36,7 @@ pub struct Hook {
 
 /// From one event to before another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span {
+pub struct ActiveSpan {
     /// The first.
     pub from: EventNo,
     /// The first that it is not for; `None` if that has not come.
@@ -102,13 +102,13 @@ impl Hook {
 
     /// The same hook with everything before event `next` behind it.
     pub fn caught_up(&self, next: EventNo) -> Hook {
-        let now = self.is_active().then_some(Span { from: next, to: None });
+        let now = self.is_active().then_some(ActiveSpan { from: next, to: None });
         Hook { backfill: None, spans: now.into_iter().collect(), ..self.clone() }
     }
 
     /// Whether it was active when an event came.
     pub fn was_active_at(&self, event: EventNo) -> bool {
-        let within = |span: &Span| span.from <= event && span.to.is_none_or(|to| event < to);
+        let within = |span: &ActiveSpan| span.from <= event && span.to.is_none_or(|to| event < to);
         self.spans.iter().any(within)
     }
 
@@ -121,7 +121,7 @@ impl Hook {
         }
         if active {
             hook.spans.retain(|span| span.to.is_some_and(|to| to > oldest));
-            hook.spans.push(Span { from: next, to: None });
+            hook.spans.push(ActiveSpan { from: next, to: None });
         } else if let Some(last) = hook.spans.last_mut() {
             last.to = Some(next);
         }

@@ -16,7 +16,7 @@ pub struct Lane {
 
 /// What follows when a delivery of a lane has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub enum LaneAdvance {
     /// Nobody is left: the lane is no more.
     Empty,
     /// It is the turn of the first one that waits.
@@ -35,13 +35,13 @@ impl Lane {
     }
 
     /// A delivery has ended.
-    pub fn ended(self, delivery: DeliveryNo) -> Next {
+    pub fn ended(self, delivery: DeliveryNo) -> LaneAdvance {
         if delivery != self.head {
-            Next::Less(Lane { waiting: self.waiting.saturating_sub(1), ..self })
+            LaneAdvance::Less(Lane { waiting: self.waiting.saturating_sub(1), ..self })
         } else if self.waiting == 0 {
-            Next::Empty
+            LaneAdvance::Empty
         } else {
-            Next::First
+            LaneAdvance::First
         }
     }
 

@@ -45,7 +45,7 @@ fn fail_always(attempts: u32) -> (Vec<u64>, Millis) {
         step = step.delivery.step(&given(&policy, now), failed(number, now));
         match step.delivery.phase {
             Phase::Pending { at } => now = at.0,
-            Phase::Dead { at, why: Death::Exhausted } => return (tried, at),
+            Phase::Dead { at, why: DeadReason::Exhausted } => return (tried, at),
             other => panic!("{other:?}"),
         }
         step = step.delivery.step(&given(&policy, now), Input::Timer { in_flight: false });
@@ -216,7 +216,7 @@ proptest! {
         ops in prop::collection::vec(prop::option::of(0_u64..100), 1..80),
     ) {
         use super::id::{DeliveryNo, EventNo};
-        use super::lane::{Lane, Next};
+        use super::lane::{Lane, LaneAdvance};
         let (mut lane, mut waiting) = (None::<Lane>, std::collections::BTreeSet::new());
         let mut round = 0;
         for op in ops {
@@ -232,18 +232,18 @@ proptest! {
                 lane = Some(joined);
             } else if let Some(present) = lane {
                 lane = match present.ended(present.head) {
-                    Next::Empty => {
+                    LaneAdvance::Empty => {
                         prop_assert!(waiting.is_empty());
                         None
                     }
-                    Next::First => waiting.pop_first().map(|first| present.led_by(first)),
-                    Next::Less(_) => panic!("the head is the head"),
+                    LaneAdvance::First => waiting.pop_first().map(|first| present.led_by(first)),
+                    LaneAdvance::Less(_) => panic!("the head is the head"),
                 };
             }
             prop_assert_eq!(lane.map_or(0, |lane| lane.waiting), waiting.len() as u64);
             // One that waits may end, too.
             if round % 7 == 0 && let (Some(present), Some(last)) = (lane, waiting.pop_last()) {
-                let Next::Less(left) = present.ended(last) else { panic!("it waited") };
+                let LaneAdvance::Less(left) = present.ended(last) else { panic!("it waited") };
                 lane = Some(left);
             }
         }

@@ -8,7 +8,7 @@ use super::{Body, Closed, Head, Rejected};
 use crate::limits::POSITION_MAX;
 use crate::media::ContentType;
 use crate::offset::Offset;
-use crate::producer::{ProducerState, ProducerTag, Verdict};
+use crate::producer::{ProducerState, ProducerTag, ProducerVerdict};
 use crate::time::Millis;
 
 /// An append, a close, or both.
@@ -80,10 +80,10 @@ pub fn append(
     let mut producer = None;
     if let Some(tag) = &request.producer {
         match tag.judge(known)? {
-            Verdict::Duplicate(state) => {
+            ProducerVerdict::Duplicate(state) => {
                 return Ok(AppendResult::Duplicate { producer: Some(state) });
             }
-            Verdict::Next(state) => producer = Some(state),
+            ProducerVerdict::Next(state) => producer = Some(state),
         }
     }
     let mut next = head.clone();

@@ -39,15 +39,15 @@ pub struct ForkRequest {
 
 /// The source of a fork, as it is now.
 #[derive(Debug, Clone)]
-pub struct Source<'a> {
+pub struct ForkSource<'a> {
     pub head: &'a Head,
     /// The append that starts where the fork leaves the source.
-    pub anchor: Anchor,
+    pub anchor: ForkAnchor,
 }
 
 /// What stands at the offset where a fork leaves its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Anchor {
+pub enum ForkAnchor {
     /// The tail: nothing yet.
     Tail,
     /// The append with these stored bytes starts there.
@@ -112,7 +112,7 @@ fn same_expiry(left: &Expiry, right: &Expiry) -> bool {
 /// Decides a request for a path that is free.
 pub fn create(
     request: &Create,
-    source: Option<&Source<'_>>,
+    source: Option<&ForkSource<'_>>,
     id: StreamId,
     now: Millis,
 ) -> Result<Creation, Rejected> {
@@ -156,7 +156,7 @@ fn fork_from(
     head: &mut Head,
     request: &Create,
     spec: &ForkRequest,
-    source: &Source<'_>,
+    source: &ForkSource<'_>,
 ) -> Result<Option<Bytes>, Rejected> {
     let from = source.head;
     if from.soft_deleted {
@@ -168,7 +168,7 @@ fn fork_from(
         return Err(Rejected::ContentType { expected: from.content_type.clone() });
     }
     let at = spec.at.unwrap_or(from.tail);
-    if at < from.first || at > from.tail || source.anchor == Anchor::Nowhere {
+    if at < from.first || at > from.tail || source.anchor == ForkAnchor::Nowhere {
         return Err(Rejected::ForkOffset { tail: from.tail });
     }
     let depth = from.fork.as_ref().map_or(0, |fork| fork.depth) + 1;
@@ -193,7 +193,7 @@ fn fork_from(
     if spec.sub_offset == 0 {
         return Ok(None);
     }
-    let Anchor::Append(append) = &source.anchor else {
+    let ForkAnchor::Append(append) = &source.anchor else {
         return Err(Rejected::ForkSubOffset);
     };
     let wanted = match from.content_type.framing() {
@@ -231,8 +231,12 @@ pub(crate) mod tests {
         Create { fork: Some(fork), ..Create::default() }
     }
 
-    fn fork(head: &Head, request: &Create, anchor: Anchor) -> Result<(Head, Vec<Bytes>), Rejected> {
-        match create(request, Some(&Source { head, anchor }), StreamId(2), Millis(0))? {
+    fn fork(
+        head: &Head,
+        request: &Create,
+        anchor: ForkAnchor,
+    ) -> Result<(Head, Vec<Bytes>), Rejected> {
+        match create(request, Some(&ForkSource { head, anchor }), StreamId(2), Millis(0))? {
             Creation::New { head, data } => Ok((*head, data)),
             Creation::Exists => panic!("nothing exists"),
         }
@@ -259,7 +263,7 @@ pub(crate) mod tests {
         let mut head = source_with("text/plain", 9);
         head.expiry = Expiry::Ttl(60);
         let request = fork_request(None, 0);
-        let (made, data) = fork(&head, &request, Anchor::Tail).unwrap();
+        let (made, data) = fork(&head, &request, ForkAnchor::Tail).unwrap();
         assert!(data.is_empty());
         assert_eq!(made.tail, Offset::new(9));
         assert_eq!(made.content_type.as_str(), "text/plain");
@@ -271,17 +275,17 @@ pub(crate) mod tests {
     #[test]
     fn sub_offsets_take_a_part_of_one_append() {
         let text = source_with("text/plain", 9);
-        let anchor = || Anchor::Append(Bytes::from_static(b"hello"));
+        let anchor = || ForkAnchor::Append(Bytes::from_static(b"hello"));
         let (made, data) = fork(&text, &fork_request(Some(4), 2), anchor()).unwrap();
         assert_eq!(data, vec![Bytes::from_static(b"he")]);
         assert_eq!(made.tail, Offset::new(6));
         assert!(fork(&text, &fork_request(Some(4), 5), anchor()).is_ok());
         let past = fork(&text, &fork_request(Some(4), 6), anchor());
         assert_eq!(past.unwrap_err(), Rejected::ForkSubOffset);
-        let at_tail = fork(&text, &fork_request(None, 1), Anchor::Tail);
+        let at_tail = fork(&text, &fork_request(None, 1), ForkAnchor::Tail);
         assert_eq!(at_tail.unwrap_err(), Rejected::ForkSubOffset);
         let json = source_with("application/json", 40);
-        let anchor = Anchor::Append(Bytes::from_static(b"{\"a\":1},2,"));
+        let anchor = ForkAnchor::Append(Bytes::from_static(b"{\"a\":1},2,"));
         let (_, data) = fork(&json, &fork_request(Some(0), 1), anchor.clone()).unwrap();
         assert_eq!(data, vec![Bytes::from_static(b"{\"a\":1},")]);
         let past = fork(&json, &fork_request(Some(0), 3), anchor);
@@ -292,17 +296,17 @@ pub(crate) mod tests {
     fn impossible_forks_are_refused() {
         let mut head = source_with("text/plain", 9);
         let beyond = Rejected::ForkOffset { tail: Offset::new(9) };
-        let spec = fork(&head, &fork_request(Some(10), 0), Anchor::Tail);
+        let spec = fork(&head, &fork_request(Some(10), 0), ForkAnchor::Tail);
         assert_eq!(spec.unwrap_err(), beyond);
-        let spec = fork(&head, &fork_request(Some(3), 0), Anchor::Nowhere);
+        let spec = fork(&head, &fork_request(Some(3), 0), ForkAnchor::Nowhere);
         assert_eq!(spec.unwrap_err(), beyond);
         let mut other = fork_request(None, 0);
         other.content_type = ContentType::parse("application/json");
-        let spec = fork(&head, &other, Anchor::Tail);
+        let spec = fork(&head, &other, ForkAnchor::Tail);
         let expected = Rejected::ContentType { expected: head.content_type.clone() };
         assert_eq!(spec.unwrap_err(), expected);
         head.soft_deleted = true;
-        let spec = fork(&head, &fork_request(None, 0), Anchor::Tail);
+        let spec = fork(&head, &fork_request(None, 0), ForkAnchor::Tail);
         assert_eq!(spec.unwrap_err(), Rejected::SourceGone);
     }
 

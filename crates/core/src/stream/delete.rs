@@ -13,7 +13,7 @@ pub enum Deletion {
 
 /// What becomes of a source when one of its forks has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Release {
+pub enum ForkRelease {
     /// It stays.
     Kept(Box<Head>),
     /// It was only kept for that fork: it ends too, and its own source is next.
@@ -32,13 +32,13 @@ pub fn delete(head: &Head) -> Result<Deletion, Rejected> {
 }
 
 /// Takes one fork off its source.
-pub fn release(source: &Head) -> Release {
+pub fn release(source: &Head) -> ForkRelease {
     assert!(source.forks > 0, "a fork's source counts it");
     let forks = source.forks - 1;
     if source.soft_deleted && forks == 0 {
-        Release::Ended
+        ForkRelease::Ended
     } else {
-        Release::Kept(Box::new(Head { forks, ..source.clone() }))
+        ForkRelease::Kept(Box::new(Head { forks, ..source.clone() }))
     }
 }
 
@@ -54,10 +54,10 @@ mod tests {
         head.forks = 2;
         let Ok(Deletion::Soft(soft)) = delete(&head) else { panic!("forks hold it") };
         assert_eq!(delete(&soft), Err(Rejected::Gone));
-        let Release::Kept(one) = release(&soft) else { panic!("one fork is left") };
-        assert_eq!(release(&one), Release::Ended);
+        let ForkRelease::Kept(one) = release(&soft) else { panic!("one fork is left") };
+        assert_eq!(release(&one), ForkRelease::Ended);
         head.forks = 1;
-        let Release::Kept(open) = release(&head) else { panic!("it was not deleted") };
+        let ForkRelease::Kept(open) = release(&head) else { panic!("it was not deleted") };
         assert_eq!(delete(&open), Ok(Deletion::Hard));
     }
 }

@@ -1,12 +1,12 @@
 //! The ground that a consumer stands on in these tests: what its steps are given, and who steps.
 
 use reveille_core::consumer::{
-    AnnouncedOffset, Consumer, Given, Input, Link, Policy, Rejected, Step, WakeId,
+    AnnouncedOffset, Consumer, Given, Input, Link, Policy, Rejected, Transition, WakeId,
 };
 use reveille_core::{Millis, Offset, StreamPath};
 
 /// Whatever claims to be the consumer's law: the real one, or one that is broken on purpose.
-pub(crate) type Machine = fn(&Consumer, &Given<'_>, &Input) -> Result<Step, Rejected>;
+pub(crate) type Machine = fn(&Consumer, &Given<'_>, &Input) -> Result<Transition, Rejected>;
 
 /// Streams with their tails; `None` for one that does not exist.
 pub(crate) type Tails = [(StreamPath, Option<Offset>)];
@@ -41,7 +41,7 @@ impl Ground<'_> {
         })
     }
 
-    pub(crate) fn step(&self, consumer: &Consumer, input: &Input) -> Result<Step, Rejected> {
+    pub(crate) fn step(&self, consumer: &Consumer, input: &Input) -> Result<Transition, Rejected> {
         self.ask(|given| (self.machine)(consumer, given, input))
     }
 

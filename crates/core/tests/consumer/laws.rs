@@ -5,8 +5,8 @@
 
 use reveille_core::Millis;
 use reveille_core::consumer::{
-    AnnouncedOffset, Answer, Callback, Consumer, Dialect, Effect, Gone, Input, Phase, Policy,
-    Rejected, Stage, Step, SyncDone, WakeBy,
+    AnnouncedOffset, Answer, Callback, Consumer, Dialect, Effect, Input, Phase, Policy, Rejected,
+    RemovalReason, Stage, SyncDone, Transition, WakeBy,
 };
 
 use crate::ground::Ground;
@@ -22,7 +22,7 @@ pub(crate) fn check(
     ground: &Ground<'_>,
     before: &Consumer,
     input: &Input,
-    outcome: &Result<Step, Rejected>,
+    outcome: &Result<Transition, Rejected>,
 ) -> Verdict {
     match input {
         Input::Callback(callback) => fenced(ground, before, callback, outcome)?,
@@ -45,7 +45,7 @@ pub(crate) fn check(
     law.repeats()
 }
 
-pub(crate) fn tells(step: &Step) -> Vec<(u64, u32)> {
+pub(crate) fn tells(step: &Transition) -> Vec<(u64, u32)> {
     let told = |effect: &Effect| {
         let Effect::Tell { epoch, attempt } = effect;
         (*epoch, *attempt)
@@ -70,7 +70,7 @@ fn fenced(
     ground: &Ground<'_>,
     before: &Consumer,
     callback: &Callback,
-    outcome: &Result<Step, Rejected>,
+    outcome: &Result<Transition, Rejected>,
 ) -> Verdict {
     let names_this_wake = |id| Ok(id) == before.wake_id.ok_or(());
     let verdict = match ground.policy.dialect {
@@ -123,7 +123,7 @@ fn leased(
     ground: &Ground<'_>,
     before: &Consumer,
     input: &Input,
-    outcome: &Result<Step, Rejected>,
+    outcome: &Result<Transition, Rejected>,
 ) -> Verdict {
     let expected = match (input, &before.phase) {
         (Input::Release { epoch, wake_id }, Phase::Live { .. }) => {
@@ -147,7 +147,7 @@ struct Law<'a> {
     ground: &'a Ground<'a>,
     before: &'a Consumer,
     input: &'a Input,
-    step: &'a Step,
+    step: &'a Transition,
     after: &'a Consumer,
 }
 
@@ -185,7 +185,7 @@ impl Law<'_> {
         let failed = after.failing_since.zip(self.ground.policy.give_up_after_ms);
         let given_up = failed.is_some_and(|(since, after)| now.since(since) >= after);
         let ended = match after.phase {
-            Phase::Gone(Gone::Failed) => given_up,
+            Phase::Gone(RemovalReason::Failed) => given_up,
             _ => self.ground.policy.dialect == Dialect::Webhooks && after.links.is_empty(),
         };
         ensure(ended && self.step.effects.is_empty(), "nobody is gone without a reason")

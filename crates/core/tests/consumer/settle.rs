@@ -2,7 +2,7 @@
 
 use reveille_core::Millis;
 use reveille_core::consumer::{
-    Ack, Answer, Callback, Consumer, Input, Phase, Rejected, Stage, Step, WakeBy,
+    Ack, Answer, Callback, Consumer, Input, Phase, Rejected, Stage, Transition, WakeBy,
 };
 
 use crate::ground::Ground;
@@ -75,7 +75,7 @@ fn due(ground: &mut Ground<'_>, at: Millis) -> Input {
 }
 
 fn taken(ground: &Ground<'_>, consumer: &Consumer, input: &Input) -> Result<Consumer, String> {
-    let outcome: Result<Step, Rejected> = ground.step(consumer, input);
+    let outcome: Result<Transition, Rejected> = ground.step(consumer, input);
     check(ground, consumer, input, &outcome)?;
     match outcome {
         Ok(step) => Ok(step.consumer),

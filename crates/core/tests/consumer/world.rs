@@ -10,8 +10,8 @@
 //! step all moments in the state are set back to where they began, so that the world is finite.
 
 use reveille_core::consumer::{
-    Ack, AnnouncedOffset, Answer, Callback, Consumer, Gone, Input, Link, Phase, Policy, Rejected,
-    Stage, Step, SyncDone, WakeBy, WakeId,
+    Ack, AnnouncedOffset, Answer, Callback, Consumer, Input, Link, Phase, Policy, Rejected,
+    RemovalReason, Stage, SyncDone, Transition, WakeBy, WakeId,
 };
 use reveille_core::stream::StreamId;
 use reveille_core::{Millis, Offset, StreamPath};
@@ -204,7 +204,7 @@ impl Place {
         Ok((next != *self && next.is_within(rules.bounds)).then_some(next))
     }
 
-    fn adopt(&mut self, ground: &Ground<'_>, at: usize, step: Step) -> Verdict {
+    fn adopt(&mut self, ground: &Ground<'_>, at: usize, step: Transition) -> Verdict {
         let named = step.consumer.wake_id;
         let epoch = step.consumer.epoch;
         let expected = (epoch > 0).then(|| wake_id(at, epoch));
@@ -302,7 +302,7 @@ fn said(ground: &Ground<'_>, consumer: &Consumer, report: Report) -> Callback {
 fn zombies_are_not_heard(
     consumer: &Consumer,
     input: &Input,
-    outcome: &Result<Step, Rejected>,
+    outcome: &Result<Transition, Rejected>,
 ) -> Verdict {
     let Input::Callback(callback) = input else { return Ok(()) };
     let zombie = callback.epoch != consumer.epoch;
@@ -345,8 +345,8 @@ impl Place {
             Phase::Waking { attempt, stage: Stage::Sent { .. } } => (2, small(attempt)),
             Phase::Waking { attempt, stage: Stage::Paused { .. } } => (3, small(attempt)),
             Phase::Live { .. } => (4, 0),
-            Phase::Gone(Gone::Unsubscribed) => (5, 0),
-            Phase::Gone(Gone::Failed) => (6, 0),
+            Phase::Gone(RemovalReason::Unsubscribed) => (5, 0),
+            Phase::Gone(RemovalReason::Failed) => (6, 0),
         };
         let flags = [
             self.owed,

@@ -3,7 +3,7 @@
 use reveille_core::stream::Rejected;
 use reveille_core::stream::append::{Append, AppendReceipt, AppendResult, append};
 use reveille_core::{StreamPath, Tenant};
-use reveille_store::keys::ConsumerKey;
+use reveille_schema::keys::ConsumerKey;
 
 use super::{Answer, Decided, consumer};
 use crate::effect::Effect;

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use reveille_core::consumer::{Ack, Callback, ClaimedWake, Gone, Input, Link, Phase, Rejected};
+use reveille_core::consumer::{
+    Ack, Callback, ClaimedWake, Input, Link, Phase, Rejected, RemovalReason,
+};
 use reveille_core::stream::append::Append;
 use reveille_core::token::Claims;
 use reveille_core::trace::Trace;
 use reveille_core::{Offset, StreamPath};
-use reveille_store::keys::{self, ConsumerKey};
+use reveille_schema::keys::{self, ConsumerKey};
 
 use super::consumer::{self, LoadedConsumer, StreamTails};
 use super::{Answer, Decided, append};
@@ -116,7 +118,7 @@ pub(super) fn decide(txn: &mut Txn<'_>, report: &Report) -> Decided {
     let standing = Standing {
         epoch: record.consumer.epoch,
         streams: streams(&record.consumer.links),
-        gone: record.consumer.phase == Phase::Gone(Gone::Unsubscribed),
+        gone: record.consumer.phase == Phase::Gone(RemovalReason::Unsubscribed),
         next_wake: record.consumer.epoch > before.consumer.epoch,
         appended: appends,
         trace: before.trace.map(Trace::from_bytes),

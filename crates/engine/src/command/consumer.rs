@@ -7,11 +7,12 @@ use reveille_core::consumer::{
     Answer as Ending, Consumer, Dialect, Effect as Consequence, Given, Input, Link, Phase,
     Rejected, Stage, WakeBy, WakeId,
 };
+use reveille_core::key_range::above;
 use reveille_core::stream::Head;
 use reveille_core::subscription::Subscription;
 use reveille_core::{Millis, Offset, StreamPath, Tenant};
-use reveille_store::keys::{self, ConsumerKey, Due};
-use reveille_store::record::{self, ConsumerRecord};
+use reveille_schema::keys::{self, ConsumerKey, Due};
+use reveille_schema::record::{self, ConsumerRecord};
 
 use super::{Answer, fan_out, lease};
 use crate::effect::{Effect, WakeAttempt};
@@ -210,7 +211,7 @@ pub(super) fn tell_followers(
         return Err(ReadError::NotLoaded(wanted));
     }
     if let Some(last) = &found.last {
-        let due = Due::FanOutToFollowers(tenant.clone(), path.clone(), head.id, keys::above(last));
+        let due = Due::FanOutToFollowers(tenant.clone(), path.clone(), head.id, above(last));
         txn.set_due(txn.now(), &due);
     }
     Ok(())

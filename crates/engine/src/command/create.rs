@@ -1,11 +1,11 @@
 //! Creating a stream, alone or as a fork.
 
 use reveille_core::stream::create::{
-    Anchor, Create, Creation, ForkRequest, Source, create, matches,
+    Create, Creation, ForkAnchor, ForkRequest, ForkSource, create, matches,
 };
 use reveille_core::stream::{Expiry, Head, Rejected, StreamId};
 use reveille_core::{Offset, StreamPath, Tenant};
-use reveille_store::keys::{self, Due};
+use reveille_schema::keys::{self, Due};
 
 use super::{Answer, Decided, FetchedAnchor, consumer};
 use crate::txn::{ReadError, Txn};
@@ -29,8 +29,9 @@ pub(super) fn decide(
         };
         source = Some((spec, head));
     }
-    let with_anchor =
-        source.as_ref().map(|(spec, head)| Source { head, anchor: anchor_at(spec, head, fetched) });
+    let with_anchor = source
+        .as_ref()
+        .map(|(spec, head)| ForkSource { head, anchor: anchor_at(spec, head, fetched) });
     match create(request, with_anchor.as_ref(), StreamId(txn.next_id()), txn.now()) {
         Err(rejected) => Ok(Err(rejected.into())),
         Ok(Creation::Exists) => unreachable!("the path is free"),
@@ -72,11 +73,11 @@ fn is_awaited(txn: &mut Txn<'_>, tenant: &Tenant, path: &StreamPath) -> Result<b
 }
 
 /// What stands at the fork's offset, from what the caller read of this very source.
-fn anchor_at(spec: &ForkRequest, head: &Head, fetched: Option<&FetchedAnchor>) -> Anchor {
+fn anchor_at(spec: &ForkRequest, head: &Head, fetched: Option<&FetchedAnchor>) -> ForkAnchor {
     let at = spec.at.unwrap_or(head.tail);
     if at == head.tail {
-        return Anchor::Tail;
+        return ForkAnchor::Tail;
     }
     let same = fetched.filter(|fetched| fetched.source_id == head.id && fetched.at == at);
-    same.map_or(Anchor::Nowhere, |fetched| fetched.anchor.clone())
+    same.map_or(ForkAnchor::Nowhere, |fetched| fetched.anchor.clone())
 }

@@ -5,11 +5,13 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use reveille_core::delivery::hook::{DeliveryCounts, Hook, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
-use reveille_core::delivery::lane::{Lane, Next};
-use reveille_core::delivery::{AttemptRecord, Delivery, Given, Input, Order, Phase, Step, Verdict};
+use reveille_core::delivery::lane::{Lane, LaneAdvance};
+use reveille_core::delivery::{
+    AttemptRecord, Delivery, Given, Input, Order, Phase, Transition, Verdict,
+};
 use reveille_core::{Millis, Tenant};
-use reveille_store::keys::{self, Due};
-use reveille_store::record::{self, DeliveryRecord};
+use reveille_schema::keys::{self, Due};
+use reveille_schema::record::{self, DeliveryRecord};
 
 use super::timer_group::TimerGroups;
 use super::{Answer, Decided, hook};
@@ -95,7 +97,7 @@ impl Txn<'_> {
 }
 
 /// Lets a delivery take a step.
-fn step(txn: &mut Txn<'_>, hook: &Hook, delivery: &Delivery, input: Input) -> Step {
+fn step(txn: &mut Txn<'_>, hook: &Hook, delivery: &Delivery, input: Input) -> Transition {
     let policy = hook.policy(txn.timings().retry_scale_milli);
     let (now, random, active) = (txn.now(), txn.draw(), hook.is_active());
     delivery.step(&Given { now, random, policy: &policy, active }, input)
@@ -213,12 +215,12 @@ fn move_on(
         return Ok(());
     };
     match lane.ended(ended) {
-        Next::Less(left) => {
+        LaneAdvance::Less(left) => {
             txn.remove(&keys::waiting(hook.id, number, ended));
             txn.set(key, record::encode_lane(left));
         }
-        Next::Empty => txn.remove(&key),
-        Next::First => {
+        LaneAdvance::Empty => txn.remove(&key),
+        LaneAdvance::First => {
             let Some(head) = first_waiting(txn, hook, number)? else {
                 return Err(ReadError::Damaged(format!("a lane of hook {} is lost", hook.id.0)));
             };

@@ -9,8 +9,8 @@ use reveille_core::fan_out::{FanOutCursor, IdRange, Watermark};
 use reveille_core::stream::{Head, StreamId};
 use reveille_core::subscription::{Subscription, SubscriptionId, Target};
 use reveille_core::{Offset, StreamPath, Tenant};
-use reveille_store::keys::{self, ConsumerKey, Due};
-use reveille_store::record;
+use reveille_schema::keys::{self, ConsumerKey, Due};
+use reveille_schema::record;
 
 use super::{consumer, lease};
 use crate::txn::{ReadError, Txn};

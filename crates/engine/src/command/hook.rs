@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use reveille_core::delivery::Input;
-use reveille_core::delivery::hook::{Backfill, Hook, HookId, HookSpec, HookUpdate, Span};
+use reveille_core::delivery::hook::{ActiveSpan, Backfill, Hook, HookId, HookSpec, HookUpdate};
 use reveille_core::delivery::id::{DeliveryNo, EventNo};
+use reveille_core::key_range::above;
 use reveille_core::{Millis, Tenant};
-use reveille_store::keys::{self, Due};
-use reveille_store::record;
+use reveille_schema::keys::{self, Due};
+use reveille_schema::record;
 
 use super::timer_group::TimerGroups;
 use super::{Answer, Decided, delivery, ingest};
@@ -69,7 +70,7 @@ pub(super) fn add(
         name: name.clone(),
         created_at: txn.now(),
         updated_at: txn.now(),
-        spans: vec![Span { from: EventNo(id), to: None }],
+        spans: vec![ActiveSpan { from: EventNo(id), to: None }],
         backfill: next.map(|next| Backfill { next }),
         spec: spec.clone(),
     };
@@ -204,7 +205,7 @@ pub(super) fn clean_up(txn: &mut Txn<'_>, id: HookId, cutoff: Millis, after: &By
         return Ok(Ok(Answer::CleanedUp { next: None, forgotten: 0 }));
     };
     let (first, to) = keys::deliveries(id);
-    let from = if after.is_empty() { first } else { keys::above(after) };
+    let from = if after.is_empty() { first } else { above(after) };
     let found = txn.range(&from, &to, CLEAN_UP_SLICE)?;
     let mut counts = txn.counts(&hook)?;
     let (mut forgotten, mut younger) = (0, false);

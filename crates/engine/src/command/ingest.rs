@@ -14,8 +14,8 @@ use reveille_core::stream::append::Append;
 use reveille_core::stream::create::Create;
 use reveille_core::stream::{Body, Head};
 use reveille_core::{ContentType, Offset, StreamPath, Tenant};
-use reveille_store::keys::{self, Due};
-use reveille_store::record::{self, EventRecord};
+use reveille_schema::keys::{self, Due};
+use reveille_schema::record::{self, EventRecord};
 
 use super::timer_group::TimerGroups;
 use super::{Answer, Decided, append, create, delivery};

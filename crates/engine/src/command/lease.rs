@@ -16,8 +16,8 @@ use reveille_core::stream::{Body, Head, StreamId};
 use reveille_core::subscription::{Subscription, Target, wake_event};
 use reveille_core::token::Claims;
 use reveille_core::{Millis, Offset, StreamPath, Tenant};
-use reveille_store::keys::{self, ConsumerKey};
-use reveille_store::record::{self, ConsumerRecord, LinkRecord};
+use reveille_schema::keys::{self, ConsumerKey};
+use reveille_schema::record::{self, ConsumerRecord, LinkRecord};
 
 use super::callback::{Standing, mark_followed};
 use super::consumer::{StreamTails, UNANSWERED, is_overdue, note_error, step};

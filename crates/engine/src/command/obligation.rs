@@ -1,10 +1,10 @@
 //! What the due index asks for: expiry, clean-up, and letting go of a fork's source.
 
 use bytes::Bytes;
-use reveille_core::stream::delete::{Deletion, Release, release};
+use reveille_core::stream::delete::{Deletion, ForkRelease, release};
 use reveille_core::stream::{Expiry, Head, StreamId};
 use reveille_core::{Millis, StreamPath, Tenant};
-use reveille_store::keys::Due;
+use reveille_schema::keys::Due;
 
 use super::{Answer, consumer, fan_out, hook, ingest};
 use crate::txn::{ReadError, Txn};
@@ -102,8 +102,8 @@ fn release_source(txn: &mut Txn<'_>, tenant: &Tenant, path: &StreamPath) -> Resu
         return Ok(());
     };
     match release(&head) {
-        Release::Kept(head) => txn.set_head(tenant, path, &head),
-        Release::Ended => txn.end(tenant, path, &head, Deletion::Hard),
+        ForkRelease::Kept(head) => txn.set_head(tenant, path, &head),
+        ForkRelease::Ended => txn.end(tenant, path, &head, Deletion::Hard),
     }
     Ok(())
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use reveille_core::consumer::Dialect;
 use reveille_core::subscription::{Subscription, SubscriptionId, SubscriptionSpec};
 use reveille_core::{StreamPath, Tenant};
-use reveille_store::keys::{self, Due};
-use reveille_store::record;
+use reveille_schema::keys::{self, Due};
+use reveille_schema::record;
 
 use super::{Answer, Decided, lease};
 use crate::failure::Refused;

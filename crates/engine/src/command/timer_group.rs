@@ -10,8 +10,8 @@ use bytes::Bytes;
 use reveille_core::Millis;
 use reveille_core::delivery::Input;
 use reveille_core::delivery::id::DeliveryId;
-use reveille_store::keys::{self, Due};
-use reveille_store::record;
+use reveille_schema::keys::{self, Due};
+use reveille_schema::record;
 
 use super::{Answer, delivery};
 use crate::effect::Effect;

@@ -6,9 +6,10 @@
 
 use reveille_core::delivery::Phase;
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
+use reveille_core::key_range::above;
 use reveille_core::{Millis, StreamPath, Tenant};
-use reveille_store::keys::{self, Meta};
-use reveille_store::record::{self, DeliveryRecord, EventRecord, RecordError};
+use reveille_schema::keys::{self, Meta};
+use reveille_schema::record::{self, DeliveryRecord, EventRecord, RecordError};
 use reveille_store::state::Reader;
 
 use super::ingest::named_places;
@@ -93,7 +94,7 @@ fn first_needed(
                 }
             }
             match pairs.last() {
-                Some((last, _)) if pairs.len() == CLEAN_UP_SLICE => from = keys::above(last),
+                Some((last, _)) if pairs.len() == CLEAN_UP_SLICE => from = above(last),
                 _ => break,
             }
         }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use reveille_core::Millis;
-use reveille_store::keys;
+use reveille_schema::keys;
 use reveille_store::state::Reader;
 use reveille_store::table::TableError;
 
@@ -92,8 +92,8 @@ mod tests {
 
     use reveille_core::stream::StreamId;
     use reveille_core::subscription::SubscriptionId;
+    use reveille_schema::keys::{ConsumerKey, Due};
     use reveille_store::batch::Batch;
-    use reveille_store::keys::{ConsumerKey, Due};
     use reveille_store::state::State;
     use reveille_store::table::MemoryTable;
 

@@ -7,12 +7,15 @@ use reveille_core::Tenant;
 use reveille_core::delivery::hook::{Hook, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::delivery::{AttemptRecord, Phase, Verdict};
+use reveille_core::key_range::above;
 use reveille_deliver::courier::Answer;
 use reveille_deliver::destination::Destination;
-use reveille_store::keys::Due;
-use reveille_store::record::{self, DeliveryRecord, EventRecord};
+use reveille_schema::keys;
+use reveille_schema::keys::Due;
+use reveille_schema::record::{self, DeliveryRecord, EventRecord};
+use reveille_store::keys::BlobId;
 use reveille_store::state::Reader;
-use reveille_store::{keys, table::Pair};
+use reveille_store::table::Pair;
 
 use super::{Outbound, Unsent};
 use crate::command::Command;
@@ -213,7 +216,7 @@ pub fn payload_of(reader: &Reader, event: &EventRecord) -> Result<Bytes, Failure
     let (mut at, end) = (event.from.position(), event.from.position() + event.len);
     let mut payload = Vec::with_capacity(usize::try_from(event.len).unwrap_or(0));
     while at < end {
-        let chunk = reader.chunk_at(event.stream, at).map_err(reading::damaged)?;
+        let chunk = reader.chunk_at(BlobId(event.stream.0), at).map_err(reading::damaged)?;
         let chunk = chunk.ok_or_else(|| {
             Failure::Damaged(format!("stream {} has no bytes at {at}", event.stream.0))
         })?;
@@ -258,7 +261,7 @@ pub(crate) fn open_of_group(reader: &Reader, entry: &Bytes) -> Result<Vec<Open>,
             continue;
         }
         // Those that a hook has between its first and its last began with them.
-        let (from, to) = (keys::delivery(*first), keys::above(&keys::delivery(*last)));
+        let (from, to) = (keys::delivery(*first), above(&keys::delivery(*last)));
         for (key, value) in reader.range(&from, &to, usize::MAX).map_err(reading::damaged)? {
             let it = record::decode_delivery(&value);
             let it = it.map_err(|error| Failure::Damaged(error.to_string()))?;
@@ -309,7 +312,7 @@ pub fn refill(shared: &Shared, id: HookId, from: DeliveryNo) {
             }
         }
         match found.last() {
-            Some((last, _)) if found.len() == REFILL_SLICE => next = keys::above(last),
+            Some((last, _)) if found.len() == REFILL_SLICE => next = above(last),
             _ => return,
         }
     }

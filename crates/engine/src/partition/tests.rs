@@ -3,11 +3,12 @@
 use reveille_core::consumer::{Answer as Ending, Consumer, Dialect};
 use reveille_core::pattern::Pattern;
 use reveille_core::stream::Body;
+use reveille_core::stream::StreamId;
 use reveille_core::stream::append::Append;
 use reveille_core::stream::create::Create;
 use reveille_core::subscription::{Coalescing, SubscriptionId, SubscriptionSpec, Target};
 use reveille_core::{ContentType, Offset, StreamPath, Tenant};
-use reveille_store::keys::{ConsumerKey, Due};
+use reveille_schema::keys::{ConsumerKey, Due};
 use reveille_store::table::MemoryTable;
 
 use super::*;

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 use reveille_core::delivery::hook::Standing;
-use reveille_core::delivery::{AttemptRecord, Death, Phase};
+use reveille_core::delivery::{AttemptRecord, DeadReason, Phase};
 use reveille_engine::{DeadLetter, DeliveryView, delivery_name, delivery_named};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -133,7 +133,7 @@ fn dead_letter(letter: &DeadLetter) -> Value {
     let id = delivery_name(shown.id);
     let delivery = &shown.record.delivery;
     let reason = match delivery.phase {
-        Phase::Dead { why: Death::Refused, .. } => "refused",
+        Phase::Dead { why: DeadReason::Refused, .. } => "refused",
         _ => "max_retries_exceeded",
     };
     json!({

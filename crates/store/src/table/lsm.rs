@@ -221,8 +221,8 @@ impl From<fjall::Error> for TableError {
 mod tests {
     use std::collections::BTreeMap;
 
+    use crate::keys::BlobId;
     use proptest::prelude::*;
-    use reveille_core::stream::StreamId;
 
     use super::*;
 
@@ -230,7 +230,7 @@ mod tests {
     fn key(number: u8) -> Bytes {
         match number.is_multiple_of(2) {
             true => Bytes::copy_from_slice(&[2, number]),
-            false => keys::chunk(StreamId(1), u64::from(number)),
+            false => keys::chunk(BlobId(1), u64::from(number)),
         }
     }
 
@@ -239,7 +239,7 @@ mod tests {
     }
 
     fn pairs(table: &LsmTable) -> Vec<Pair> {
-        let (first, last) = keys::chunks(StreamId(1));
+        let (first, last) = keys::chunks(BlobId(1));
         let others = table.range(&[2], &[3]).chain(table.range(&first, &last));
         others.collect::<Result<_, _>>().unwrap()
     }
@@ -305,7 +305,7 @@ mod tests {
                 for number in 0..24 {
                     prop_assert_eq!(table.get(&key(number)).unwrap(), model.get(&key(number)).cloned());
                 }
-                let (first, last) = (keys::chunk(StreamId(1), 0), keys::chunk(StreamId(1), 11));
+                let (first, last) = (keys::chunk(BlobId(1), 0), keys::chunk(BlobId(1), 11));
                 let floor = model.range(first.clone()..=last.clone()).next_back();
                 let floor = floor.map(|(key, value)| (key.clone(), value.clone()));
                 prop_assert_eq!(table.floor(&first, &last).unwrap(), floor);
@@ -322,9 +322,8 @@ mod tests {
         let round = |fill: u8| -> BTreeMap<Bytes, Option<Bytes>> {
             let small = (0..BYTES / 1_000)
                 .map(|n| (Bytes::from([&[2], &n.to_be_bytes()[..]].concat()), vec![fill; 1_000]));
-            let large = (0..BYTES / 100_000).map(|n| {
-                (keys::chunk(StreamId(1), u64::try_from(n).unwrap()), vec![fill; 100_000])
-            });
+            let large = (0..BYTES / 100_000)
+                .map(|n| (keys::chunk(BlobId(1), u64::try_from(n).unwrap()), vec![fill; 100_000]));
             small.chain(large).map(|(key, value)| (key, Some(value.into()))).collect()
         };
         let used = || {
@@ -345,7 +344,7 @@ mod tests {
             }
             assert!(turn < 200, "{} bytes are left, of {most}", used());
             let other = Bytes::from([&[2], &turn.to_be_bytes()[..]].concat());
-            change(&table, BTreeMap::from([(other, None), (keys::chunk(StreamId(1), 0), None)]));
+            change(&table, BTreeMap::from([(other, None), (keys::chunk(BlobId(1), 0), None)]));
         }
         assert_eq!(pairs(&table), []);
     }

@@ -4,7 +4,7 @@ use reveille_core::consumer::{Consumer, Dialect, Phase, Stage};
 use reveille_core::subscription::Timings;
 use reveille_core::{Millis, StreamPath, Tenant};
 use reveille_engine::doors::Clock;
-use reveille_store::record::ConsumerRecord;
+use reveille_schema::record::ConsumerRecord;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -4,11 +4,12 @@ use bytes::{BufMut, Bytes, BytesMut};
 use reveille_core::delivery::hook::HookId;
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::event::Ulid;
+use reveille_core::key_range::after_prefix;
 use reveille_core::{Millis, Tenant};
 
 use super::{
     DEAD_LETTER, DELIVERY, EVENT, EVENT_ID, FAN_OUT, HELD, HOOK, INGESTED, LANE, LATER, TALLY,
-    WAITING, after_prefix, tagged,
+    WAITING, tagged,
 };
 
 /// The key of a hook.

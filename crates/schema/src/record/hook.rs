@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use minicbor::Decoder;
-use reveille_core::delivery::hook::{Backfill, EventHookSpec, Hook, HookId, HookSpec, Span};
+use reveille_core::delivery::hook::{ActiveSpan, Backfill, EventHookSpec, Hook, HookId, HookSpec};
 use reveille_core::delivery::id::EventNo;
 use reveille_core::event::EventPattern;
 use reveille_core::event::worker::{RpcMethod, WorkerId};
@@ -102,7 +102,7 @@ fn read_hook(input: &mut Decoder<'_>) -> Read<Hook> {
                     let ends = input.array()? == Some(2);
                     let from = EventNo(input.u64()?);
                     let to = if ends { Some(EventNo(input.u64()?)) } else { None };
-                    spans.push(Span { from, to });
+                    spans.push(ActiveSpan { from, to });
                 }
             }
             field::BACKFILL => backfill = Some(Backfill { next: EventNo(input.u64()?) }),
@@ -171,8 +171,8 @@ mod tests {
             created_at: Millis(1),
             updated_at: Millis(2),
             spans: vec![
-                Span { from: EventNo(9), to: Some(EventNo(12)) },
-                Span { from: EventNo(14), to: None },
+                ActiveSpan { from: EventNo(9), to: Some(EventNo(12)) },
+                ActiveSpan { from: EventNo(14), to: None },
             ],
             backfill: Some(Backfill { next: EventNo(3) }),
             spec: HookSpec::Events(spec.clone()),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use minicbor::Decoder;
 use minicbor::data::Type;
-use reveille_core::consumer::{Consumer, Gone, Link, Phase, Stage, WakeId};
+use reveille_core::consumer::{Consumer, Link, Phase, RemovalReason, Stage, WakeId};
 use reveille_core::stream::StreamId;
 use reveille_core::{Millis, Offset, StreamPath};
 
@@ -196,8 +196,8 @@ fn write_phase(out: &mut Writer, phase: &Phase) -> Written {
             out.array(3)?.u8(kind)?.u32(*attempt)?.u64(until.0)?
         }
         Phase::Live { until } => out.array(2)?.u8(phase::LIVE)?.u64(until.0)?,
-        Phase::Gone(Gone::Unsubscribed) => out.array(1)?.u8(phase::UNSUBSCRIBED)?,
-        Phase::Gone(Gone::Failed) => out.array(1)?.u8(phase::FAILED)?,
+        Phase::Gone(RemovalReason::Unsubscribed) => out.array(1)?.u8(phase::UNSUBSCRIBED)?,
+        Phase::Gone(RemovalReason::Failed) => out.array(1)?.u8(phase::FAILED)?,
     };
     Ok(())
 }
@@ -267,8 +267,8 @@ fn read_phase(input: &mut Decoder<'_>) -> Read<Phase> {
             Phase::Waking { attempt, stage }
         }
         phase::LIVE => Phase::Live { until: Millis(input.u64()?) },
-        phase::UNSUBSCRIBED => Phase::Gone(Gone::Unsubscribed),
-        phase::FAILED => Phase::Gone(Gone::Failed),
+        phase::UNSUBSCRIBED => Phase::Gone(RemovalReason::Unsubscribed),
+        phase::FAILED => Phase::Gone(RemovalReason::Failed),
         _ => return Err(minicbor::decode::Error::message("an unknown phase")),
     };
     Ok(phase)
@@ -345,8 +345,8 @@ mod tests {
             Phase::Waking { attempt: 3, stage: Stage::Sent { until: Millis::NEVER } },
             Phase::Waking { attempt: 3, stage: Stage::Paused { until: Millis(9) } },
             Phase::Live { until: Millis(4) },
-            Phase::Gone(Gone::Failed),
-            Phase::Gone(Gone::Unsubscribed),
+            Phase::Gone(RemovalReason::Failed),
+            Phase::Gone(RemovalReason::Unsubscribed),
         ] {
             let full = record(phase);
             assert_eq!(decode_consumer(&encode_consumer(&full)), Ok(full.clone()));

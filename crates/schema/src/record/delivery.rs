@@ -8,7 +8,7 @@ use minicbor::Decoder;
 use reveille_core::delivery::hook::{DeliveryCounts, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::delivery::lane::Lane;
-use reveille_core::delivery::{AttemptRecord, Death, Delivery, Phase};
+use reveille_core::delivery::{AttemptRecord, DeadReason, Delivery, Phase};
 use reveille_core::event::EventType;
 use reveille_core::stream::StreamId;
 use reveille_core::{Millis, Offset};
@@ -169,8 +169,8 @@ fn write_phase(out: &mut Writer, phase: Phase) -> Written {
     match phase {
         Phase::Pending { at } => timed(phase::PENDING, at),
         Phase::Delivered { at } => timed(phase::DELIVERED, at),
-        Phase::Dead { at, why: Death::Exhausted } => timed(phase::EXHAUSTED, at),
-        Phase::Dead { at, why: Death::Refused } => timed(phase::REFUSED, at),
+        Phase::Dead { at, why: DeadReason::Exhausted } => timed(phase::EXHAUSTED, at),
+        Phase::Dead { at, why: DeadReason::Refused } => timed(phase::REFUSED, at),
         Phase::Dropped { at } => timed(phase::DROPPED, at),
         Phase::Leased { attempt, until } => {
             out.array(3)?.u8(phase::LEASED)?.u64(until.0)?.u32(attempt)?;
@@ -197,8 +197,8 @@ fn read_phase(input: &mut Decoder<'_>) -> Read<Phase> {
         phase::PENDING => Phase::Pending { at: time()? },
         phase::LEASED => Phase::Leased { until: time()?, attempt: input.u32()? },
         phase::DELIVERED => Phase::Delivered { at: time()? },
-        phase::EXHAUSTED => Phase::Dead { at: time()?, why: Death::Exhausted },
-        phase::REFUSED => Phase::Dead { at: time()?, why: Death::Refused },
+        phase::EXHAUSTED => Phase::Dead { at: time()?, why: DeadReason::Exhausted },
+        phase::REFUSED => Phase::Dead { at: time()?, why: DeadReason::Refused },
         phase::DROPPED => Phase::Dropped { at: time()? },
         _ => return Err(minicbor::decode::Error::message("an unknown phase")),
     })
@@ -402,8 +402,8 @@ mod tests {
             Phase::Pending { at },
             Phase::Leased { attempt: 2, until: at },
             Phase::Delivered { at },
-            Phase::Dead { at, why: Death::Exhausted },
-            Phase::Dead { at, why: Death::Refused },
+            Phase::Dead { at, why: DeadReason::Exhausted },
+            Phase::Dead { at, why: DeadReason::Refused },
             Phase::Dropped { at },
         ];
         for phase in phases {
