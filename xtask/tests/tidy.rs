@@ -27,7 +27,10 @@ const EDGES: &[(&str, &[&str])] = &[
         ],
     ),
     ("reveille-sim", &["reveille-core", "reveille-deliver", "reveille-engine", "reveille-store"]),
-    ("xtask", &[]),
+    ("harness", &[]),
+    ("torture", &["harness"]),
+    ("bench", &["harness"]),
+    ("xtask", &["bench", "harness", "torture"]),
 ];
 
 /// Packages that do I/O, wait, or draw randomness: none may be below `core`.
@@ -76,9 +79,11 @@ fn edges() -> BTreeMap<String, Vec<String>> {
                 line.strip_prefix("name = ").filter(|_| section == "[package]")
             {
                 package = Some(name.trim_matches('"').to_owned());
-            } else if section == "[dependencies]" && line.starts_with("reveille") {
+            } else if section == "[dependencies]" {
                 let name = line.split(['.', ' ', '=']).next().unwrap_or_default();
-                known.push(name.to_owned());
+                if EDGES.iter().any(|(package, _)| *package == name) {
+                    known.push(name.to_owned());
+                }
             }
         }
         if let Some(package) = package {
