@@ -4,22 +4,22 @@ use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
 use anyhow::Context as _;
-
-use crate::steps::{self, Tally};
-use crate::workspace::cargo;
+use harness::Tally;
+use harness::command::{call, command_line};
+use harness::workspace::cargo;
 
 pub(crate) fn format() -> anyhow::Result<()> {
-    steps::call(&mut cargo(&["fmt", "--all", "--check"]))
+    call(&mut cargo(&["fmt", "--all", "--check"]))
 }
 
 pub(crate) fn lint() -> anyhow::Result<()> {
     let lint = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
-    steps::call(&mut cargo(&lint))
+    call(&mut cargo(&lint))
 }
 
 pub(crate) fn cargo_test() -> anyhow::Result<Tally> {
     let mut command = cargo(&["test", "--workspace", "--no-fail-fast"]);
-    println!("$ {}", steps::shown(&command));
+    println!("$ {}", command_line(&command));
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
     let output = child.stdout.take().context("the output is piped")?;
     let mut total = Tally::default();

@@ -4,12 +4,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail};
+use harness::command::call;
+use harness::{Server, Tally, workspace};
 use serde_json::Value;
 
-use crate::server::Server;
 use crate::setup;
-use crate::steps::{self, Tally};
-use crate::workspace;
 
 /// Tests of the suite at its pinned version: all of them must run.
 const SUITE_TESTS: usize = 338;
@@ -23,7 +22,7 @@ pub(crate) fn suite(rounds: u64) -> anyhow::Result<Tally> {
         println!("conformance suite, round {round} of {rounds}");
         let server = match std::env::var("REVEILLE_TEST_URL") {
             Ok(url) => Err(url),
-            Err(_) => Ok(Server::start(&scratch.join("data"), &scratch.join("server.log"))?),
+            Err(_) => Ok(Server::start(&scratch.join("data"), &scratch.join("server.log"), &[])?),
         };
         let url = server.as_ref().map_or_else(String::clone, Server::url);
         let report = vitest(&scratch, "suite.test.ts", ("REVEILLE_TEST_URL", url.as_ref()))?;
@@ -49,7 +48,7 @@ pub(crate) fn webhooks() -> anyhow::Result<Tally> {
     setup::npm_packages()?;
     let mut node = Command::new("node");
     node.arg("verify.mjs").env("REVEILLE_BIN", workspace::reveille()?);
-    steps::call(node.current_dir(setup::webhooks_project())).map(Tally::one)
+    call(node.current_dir(setup::webhooks_project())).map(Tally::one)
 }
 
 fn across_kills(name: &str) -> anyhow::Result<Tally> {
@@ -58,11 +57,11 @@ fn across_kills(name: &str) -> anyhow::Result<Tally> {
     let program = workspace::reveille()?;
     let file = format!("{name}.test.ts");
     let report = vitest(&scratch, &file, ("REVEILLE_BIN", program.as_ref()))?;
-    let outcome = Outcome::read(&report)?;
-    if outcome.passed + outcome.failed.len() == 0 || !outcome.skipped.is_empty() {
-        bail!("{} tests of {name} ran, {} were skipped", outcome.passed, outcome.skipped.len());
+    let outcomes = TestOutcomes::read(&report)?;
+    if outcomes.passed + outcomes.failed.len() == 0 || !outcomes.skipped.is_empty() {
+        bail!("{} tests of {name} ran, {} were skipped", outcomes.passed, outcomes.skipped.len());
     }
-    Ok(outcome.tally())
+    Ok(outcomes.tally())
 }
 
 fn vitest(scratch: &Path, file: &str, env: (&str, &std::ffi::OsStr)) -> anyhow::Result<Value> {
@@ -84,40 +83,40 @@ fn vitest(scratch: &Path, file: &str, env: (&str, &std::ffi::OsStr)) -> anyhow::
     let text = std::fs::read(&report);
     let text = text.with_context(|| format!("{shown}: {status}, and wrote no report"))?;
     let report: Value = serde_json::from_slice(&text).context("vitest's report is not JSON")?;
-    if !status.success() && Outcome::read(&report)?.failed.is_empty() {
+    if !status.success() && TestOutcomes::read(&report)?.failed.is_empty() {
         bail!("{shown}: {status}, although no test failed");
     }
     Ok(report)
 }
 
 fn judge_suite(report: &Value) -> anyhow::Result<Tally> {
-    let outcome = Outcome::read(report)?;
-    for (group, title) in &outcome.failed {
+    let outcomes = TestOutcomes::read(report)?;
+    for (group, title) in &outcomes.failed {
         println!("failed: {group} > {title}");
     }
-    if let Some((group, title)) = outcome.skipped.first() {
+    if let Some((group, title)) = outcomes.skipped.first() {
         bail!("skipped: {group} > {title}");
     }
-    let ran = outcome.passed + outcome.failed.len();
+    let ran = outcomes.passed + outcomes.failed.len();
     if ran != SUITE_TESTS {
         bail!("the suite ran {ran} tests instead of {SUITE_TESTS}");
     }
-    Ok(outcome.tally())
+    Ok(outcomes.tally())
 }
 
 /// Tests are named by their outermost group and their title.
 #[derive(Debug, Default, PartialEq)]
-struct Outcome {
+struct TestOutcomes {
     passed: usize,
     failed: Vec<(String, String)>,
     skipped: Vec<(String, String)>,
 }
 
-impl Outcome {
+impl TestOutcomes {
     /// Anything that is not plainly passed or skipped counts as failed.
-    fn read(report: &Value) -> anyhow::Result<Outcome> {
+    fn read(report: &Value) -> anyhow::Result<TestOutcomes> {
         let files = report.get("testResults").and_then(Value::as_array);
-        let mut outcome = Outcome::default();
+        let mut outcomes = TestOutcomes::default();
         for file in files.context("the report has no testResults")? {
             let tests = file.get("assertionResults").and_then(Value::as_array);
             for test in tests.context("the report has no assertionResults")? {
@@ -126,13 +125,13 @@ impl Outcome {
                 };
                 let name = (text(test.pointer("/ancestorTitles/0")), text(test.get("title")));
                 match test.get("status").and_then(Value::as_str) {
-                    Some("passed") => outcome.passed += 1,
-                    Some("skipped" | "pending" | "todo") => outcome.skipped.push(name),
-                    _ => outcome.failed.push(name),
+                    Some("passed") => outcomes.passed += 1,
+                    Some("skipped" | "pending" | "todo") => outcomes.skipped.push(name),
+                    _ => outcomes.failed.push(name),
                 }
             }
         }
-        Ok(outcome)
+        Ok(outcomes)
     }
 
     fn tally(&self) -> Tally {

@@ -1,57 +1,71 @@
 //! `cargo xtask`: the index of this repository's commands. Needs nothing installed but cargo,
 //! and node for what `setup` fetches.
 
-// These commands start real processes, wait for them, measure them and damage their files.
+// Steps are timed, and the report of an earlier round is removed.
 #![allow(clippy::disallowed_methods)]
 
 mod check;
 mod conformance;
-mod crash;
 mod sim;
 
-mod bench;
-
-mod args;
-mod server;
 mod setup;
 mod steps;
-mod workspace;
 
 use std::process::ExitCode;
 
-use anyhow::bail;
+use clap::{CommandFactory as _, Parser, Subcommand};
+use harness::{Tally, command, workspace};
+use torture::{crash, deliveries};
 
-use steps::{Steps, Tally};
+use steps::Steps;
 
-const INDEX: &str = "\
-The commands of this repository.
-
-Usage: cargo xtask COMMAND [OPTIONS]
-
-  test                                 everything CI runs: all of the below but bench
-  check                                formatting and lints
-  conformance [--rounds N]             the published Durable Streams suite
-  client                               the official TypeScript client across kill -9
-  examples                             the agents under examples/, woken across kill -9
-  webhooks                             deliveries, verified with a published library
-  crash [--rounds N] [--flips N] [--seed S]
-                                       kill -9 under load, then flipped bits
-  deliveries [--rounds N] [--seed S]   kill -9 while events are taken in and delivered
-  sim [--seeds N] [--seed S] [--wakes | --deliveries] [--lag] [--unsynced] [--trace]
-      [--release]
-                                       the simulator: many seeds, or one again; of streams, of
-                                       subscriptions and their consumers, or of deliveries
-  bench …                              reveille beside its peers; `bench --help` says how
-  setup                                fetch what cargo does not: npm packages
-  help                                 this text
-
+/// The commands of this repository
+#[derive(Debug, Parser)]
+#[command(name = "xtask", bin_name = "cargo xtask", flatten_help = true)]
+#[command(after_help = "\
 REVEILLE_BIN runs another binary than target/debug/reveille; REVEILLE_TEST_URL runs the
 conformance suite against a server that is already up.
 
-Example: cargo xtask crash --rounds 20 --seed 7
-";
+Example: cargo xtask crash --rounds 20 --seed 7")]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
 
-/// The rounds, seeds and samples of `cargo xtask test`.
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Everything CI runs: all of the below but bench
+    Test,
+    /// Formatting and lints
+    Check,
+    /// The published Durable Streams suite
+    #[command(args_override_self = true)]
+    Conformance {
+        /// How often in a row, on one data directory
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        rounds: u64,
+    },
+    /// The official TypeScript client across kill -9
+    Client,
+    /// The agents under examples/, woken across kill -9
+    Examples,
+    /// Deliveries, verified with a published library
+    Webhooks,
+    /// kill -9 under load, then flipped bits
+    Crash(crash::Options),
+    /// kill -9 while events are taken in and delivered
+    Deliveries(deliveries::Options),
+    /// The simulator: many seeds, or one again; of streams, of subscriptions and their consumers,
+    /// or of deliveries
+    #[command(disable_help_flag = true)]
+    Sim(sim::Options),
+    /// reveille beside its peers; writes target/bench/report.{md,json,svg}
+    Bench(bench::Options),
+    /// Fetch what cargo does not: npm packages
+    Setup,
+}
+
+/// The rounds and seeds of `cargo xtask test`.
 const SUITE_ROUNDS: u64 = 3;
 const SIM: [&[&str]; 5] = [
     &["--seeds", "1000"],
@@ -60,76 +74,33 @@ const SIM: [&[&str]; 5] = [
     &["--seeds", "1000", "--wakes"],
     &["--seeds", "1000", "--deliveries"],
 ];
-const CRASH_ROUNDS: u64 = 200;
-const DELIVERY_ROUNDS: u64 = 100;
-const FLIPS: u64 = 60;
 
 fn main() -> ExitCode {
-    let mut args = std::env::args().skip(1);
-    let command = args.next().unwrap_or_else(|| "help".to_owned());
-    match run(&command, args.collect()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
+    command::exit_code(match Cli::parse().command {
+        Some(command) => run(command),
+        None => Cli::command().print_help().map_err(Into::into),
+    })
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Test => test(),
+        Command::Check => check::format().and_then(|()| check::lint()),
+        Command::Conformance { rounds } => with_server(|| conformance::suite(rounds)),
+        Command::Client => with_server(conformance::client),
+        Command::Examples => with_server(conformance::examples),
+        Command::Webhooks => with_server(conformance::webhooks),
+        Command::Crash(options) => with_server(|| crash::run(&options)),
+        Command::Deliveries(options) => with_server(|| deliveries::run(&options)),
+        Command::Sim(options) => sim::run(&options),
+        Command::Bench(options) => bench::run(&options),
+        Command::Setup => setup::npm_packages(),
     }
 }
 
-fn run(command: &str, args: Vec<String>) -> anyhow::Result<()> {
-    match command {
-        "test" => {
-            args::none(args)?;
-            test()
-        }
-        "check" => {
-            args::none(args)?;
-            check::format()?;
-            check::lint()
-        }
-        "conformance" => {
-            let [rounds] = args::numbers(args, ["--rounds"])?;
-            workspace::build_server()?;
-            passed(conformance::suite(rounds.unwrap_or(1))?)
-        }
-        "client" => {
-            args::none(args)?;
-            workspace::build_server()?;
-            passed(conformance::client()?)
-        }
-        "examples" => {
-            args::none(args)?;
-            workspace::build_server()?;
-            passed(conformance::examples()?)
-        }
-        "webhooks" => {
-            args::none(args)?;
-            workspace::build_server()?;
-            passed(conformance::webhooks()?)
-        }
-        "crash" => {
-            let [rounds, flips, seed] = args::numbers(args, ["--rounds", "--flips", "--seed"])?;
-            workspace::build_server()?;
-            let rounds = rounds.unwrap_or(CRASH_ROUNDS);
-            passed(crash::run(rounds, flips.unwrap_or(FLIPS), seed)?)
-        }
-        "deliveries" => {
-            let [rounds, seed] = args::numbers(args, ["--rounds", "--seed"])?;
-            workspace::build_server()?;
-            passed(crash::deliveries::run(rounds.unwrap_or(DELIVERY_ROUNDS), seed)?)
-        }
-        "sim" => sim::run(args),
-        "bench" => bench::run(args),
-        "setup" => {
-            args::none(args)?;
-            setup::npm_packages()
-        }
-        "help" | "--help" | "-h" => {
-            print!("{INDEX}");
-            Ok(())
-        }
-        unknown => bail!("there is no command {unknown:?}; `cargo xtask help` lists them"),
-    }
+fn with_server(step: impl FnOnce() -> anyhow::Result<Tally>) -> anyhow::Result<()> {
+    workspace::build_server()?;
+    step()?.report()
 }
 
 /// Everything that must hold before a change is merged. A failure does not hide the next one,
@@ -147,16 +118,62 @@ fn test() -> anyhow::Result<()> {
         steps.run("client", conformance::client);
         steps.run("examples", conformance::examples);
         steps.run("webhooks", conformance::webhooks);
-        steps.run("crash", || crash::run(CRASH_ROUNDS, FLIPS, None));
-        steps.run("deliveries", || crash::deliveries::run(DELIVERY_ROUNDS, None));
+        steps.run("crash", || crash::run(&crash::Options::default()));
+        steps.run("deliveries", || deliveries::run(&deliveries::Options::default()));
     }
     steps.finish()
 }
 
-fn passed(tally: Tally) -> anyhow::Result<()> {
-    println!("{tally}");
-    if tally.failed > 0 {
-        bail!("{} failed", tally.failed);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Option<Command>, clap::Error> {
+        let words = std::iter::once("xtask").chain(line.split_ascii_whitespace());
+        Cli::try_parse_from(words).map(|cli| cli.command)
     }
-    Ok(())
+
+    #[test]
+    fn the_index_is_consistent() {
+        Cli::command().debug_assert();
+        assert!(parse("").unwrap().is_none());
+    }
+
+    #[test]
+    fn a_command_without_options_does_what_the_suite_does() {
+        let Some(Command::Crash(options)) = parse("crash").unwrap() else { panic!("crash") };
+        assert_eq!((options.rounds, options.flips, options.seed), (200, 60, None));
+        assert_eq!(options, crash::Options::default());
+        let Some(Command::Deliveries(options)) = parse("deliveries").unwrap() else {
+            panic!("deliveries")
+        };
+        assert_eq!((options.rounds, options.seed), (100, None));
+        assert_eq!(options, deliveries::Options::default());
+        let Some(Command::Conformance { rounds: 1 }) = parse("conformance").unwrap() else {
+            panic!("conformance")
+        };
+    }
+
+    #[test]
+    fn options_are_understood_and_the_last_one_counts() {
+        let line = "crash --seed 7 --rounds 2 --seed 8 --flips 0";
+        let Some(Command::Crash(options)) = parse(line).unwrap() else { panic!("{line}") };
+        assert_eq!((options.rounds, options.flips, options.seed), (2, 0, Some(8)));
+        for wrong in ["crash --seed", "crash --seed x", "test --fast", "nothing"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_simulator_gets_its_options_as_they_are() {
+        let line = "sim --seed 7 --trace --release --lag --help";
+        let Some(Command::Sim(options)) = parse(line).unwrap() else { panic!("{line}") };
+        assert_eq!(
+            options,
+            sim::Options { args: line.split(' ').skip(1).map(Into::into).collect() }
+        );
+        let (release, args) = options.split();
+        assert!(release);
+        assert_eq!(args, ["--seed", "7", "--trace", "--lag", "--help"]);
+    }
 }

@@ -4,9 +4,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail};
-
-use crate::steps;
-use crate::workspace;
+use harness::command::call;
+use harness::workspace;
 
 /// What vitest, which runs the suite, asks for.
 const NODE_MIN: (u32, u32) = (20, 19);
@@ -40,8 +39,7 @@ pub(crate) fn npm_packages() -> anyhow::Result<()> {
         println!("npm packages: installing into {name}/node_modules");
         let mut npm = Command::new("npm");
         npm.args(["ci", "--no-audit", "--no-fund"]).current_dir(&project);
-        steps::call(&mut npm)
-            .context("check the network and npm's registry settings, then repeat")?;
+        call(&mut npm).context("check the network and npm's registry settings, then repeat")?;
         std::fs::write(&installed, wanted)?;
     }
     Ok(())

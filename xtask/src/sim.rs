@@ -1,23 +1,40 @@
 //! The simulator: a program of its own, so that a seed can be run again under any debugger.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::process::Command;
 
-use crate::steps;
-use crate::workspace::{self, cargo};
+use clap::Args;
+use harness::command::call;
+use harness::workspace::{self, cargo};
 
-pub(crate) fn run(mut args: Vec<String>) -> anyhow::Result<()> {
-    let given = args.len();
-    args.retain(|arg| arg != "--release");
-    let release = args.len() < given;
+/// The simulator parses its options itself; only `--release` is for us.
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+pub(crate) struct Options {
+    /// [--seeds N] [--first S] [--seed S] [--wakes | --deliveries] [--lag] [--unsynced] [--trace]
+    /// [--release]
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
+    pub(crate) args: Vec<OsString>,
+}
+
+impl Options {
+    /// Whether the release build is asked for, and the options of the simulator.
+    pub(crate) fn split(&self) -> (bool, Vec<&OsStr>) {
+        let args = self.args.iter().map(OsString::as_os_str);
+        let (release, args): (Vec<_>, Vec<_>) = args.partition(|arg| *arg == "--release");
+        (!release.is_empty(), args)
+    }
+}
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    let (release, args) = options.split();
     if !release {
-        steps::call(&mut cargo(&["build", "--workspace", "--bin", "reveille-sim"]))?;
+        call(&mut cargo(&["build", "--workspace", "--bin", "reveille-sim"]))?;
         return run_built(&args);
     }
     let mut command = cargo(&["run", "--release", "--package", "reveille-sim", "--"]);
-    steps::call(command.args(args))
+    call(command.args(args))
 }
 
 pub(crate) fn run_built<S: AsRef<OsStr>>(args: &[S]) -> anyhow::Result<()> {
-    steps::call(Command::new(workspace::built()?.join("reveille-sim")).args(args))
+    call(Command::new(workspace::build_directory()?.join("reveille-sim")).args(args))
 }

@@ -1,0 +1,20 @@
+//! Real server processes, killed under load and started on damaged files: what they promised must
+//! still hold.
+
+// Processes are started, waited for and killed in real time, and their files are damaged.
+#![allow(clippy::disallowed_methods)]
+
+pub mod crash;
+pub mod deliveries;
+
+mod flips;
+mod inspect;
+mod load;
+
+mod model;
+
+mod exchange;
+mod message;
+
+mod random;
+mod scratch;
