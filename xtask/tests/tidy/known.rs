@@ -8,6 +8,7 @@ pub(crate) const CYCLES: &modules::Table = &[
         "crates/engine",
         &[&[
             "activity",
+        "checkpointer",
             "cleaner",
             "command",
             "committer",
@@ -15,7 +16,6 @@ pub(crate) const CYCLES: &modules::Table = &[
             "due",
             "effect",
             "engine",
-            "keeper",
             "keys",
             "live",
             "metrics",
