@@ -42,6 +42,9 @@ use reveille_core::stream::StreamId;
 use reveille_core::subscription::SubscriptionId;
 use reveille_core::{Millis, StreamPath, Tenant};
 
+pub use crate::wakes::ConsumerKey;
+use crate::wakes::{parse_consumer_key, put_consumer};
+
 pub use deliveries::*;
 use deliveries::{parse_id, put_delivery};
 
@@ -190,16 +193,6 @@ pub enum Due {
     Resume(Tenant, HookId),
     /// A hook has ended: its deliveries and what belongs to them are to be removed.
     Unhook(Tenant, HookId),
-}
-
-/// Which consumer: of a subscription, for a stream; without a path where the subscription is one
-/// consumer.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ConsumerKey {
-    /// The subscription's incarnation.
-    pub subscription: SubscriptionId,
-    /// The stream that the consumer is for.
-    pub path: Option<StreamPath>,
 }
 
 /// The key of an obligation.
@@ -465,20 +458,6 @@ fn of_subscription(tag: u8, id: SubscriptionId, path: &StreamPath) -> Bytes {
     key.put_u64(id.0);
     key.put_slice(path.as_str().as_bytes());
     key.freeze()
-}
-
-fn put_consumer(out: &mut BytesMut, key: &ConsumerKey) {
-    out.put_u64(key.subscription.0);
-    out.put_slice(key.path.as_ref().map_or("", |path| path.as_str()).as_bytes());
-}
-
-fn parse_consumer_key(bytes: &[u8]) -> Option<ConsumerKey> {
-    let (id, path) = bytes.split_first_chunk::<8>()?;
-    let path = match path {
-        [] => None,
-        path => Some(StreamPath::parse(std::str::from_utf8(path).ok()?).ok()?),
-    };
-    Some(ConsumerKey { subscription: SubscriptionId(u64::from_be_bytes(*id)), path })
 }
 
 #[cfg(test)]
