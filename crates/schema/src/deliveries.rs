@@ -7,6 +7,8 @@
 //! | `03` resume | hook `u64`, tenant |
 //! | `04` unhook | hook `u64`, tenant |
 
+#[cfg(test)]
+mod tests;
 mod timer;
 
 use bytes::{BufMut, BytesMut};

@@ -12,6 +12,7 @@
 //! | `03` | [`deliveries::DeliveryTimer`] |
 //! | `04` | [`events::EventTimer`] |
 
+pub mod auth;
 pub mod deliveries;
 pub mod events;
 pub mod streams;
@@ -20,4 +21,6 @@ pub mod wakes;
 pub mod keys;
 pub mod record;
 
+#[cfg(test)]
+mod golden;
 mod parts;

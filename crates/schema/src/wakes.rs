@@ -8,6 +8,8 @@
 //! | `04` fan out to followers | stream id `u64`, tenant, `00`, path, `00`, key to go on with |
 //! | `05` fan out to subscriptions | stream id `u64`, tenant, `00`, path |
 
+#[cfg(test)]
+mod tests;
 mod timer;
 
 use bytes::{BufMut, BytesMut};

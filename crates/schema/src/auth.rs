@@ -1,0 +1,4 @@
+//! Keys of the API, and keys that sign.
+
+#[cfg(test)]
+mod tests;

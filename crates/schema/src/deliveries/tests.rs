@@ -1,0 +1,250 @@
+//! Keys and records of hooks and deliveries, byte for byte.
+
+use reveille_core::delivery::hook::{
+    ActiveSpan, Backfill, DeliveryCounts, EventHookSpec, Hook, HookId, HookSpec,
+};
+use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
+use reveille_core::delivery::lane::Lane;
+use reveille_core::delivery::{AttemptRecord, DeadReason, Delivery, Phase};
+use reveille_core::event::EventPattern;
+use reveille_core::event::worker::{RpcMethod, WorkerId};
+use reveille_core::{Millis, Tenant};
+
+use crate::golden::check;
+use crate::record::DeliveryRecord;
+use crate::{keys, record};
+
+fn id(hook: u64, event: u64, round: u16) -> DeliveryId {
+    DeliveryId { hook: HookId(hook), no: DeliveryNo { event: EventNo(event), round } }
+}
+
+fn full_delivery() -> DeliveryRecord {
+    let attempt = |number, status, error: Option<&str>, response: Option<&str>| AttemptRecord {
+        number,
+        at: Millis(7),
+        took_ms: 1_200,
+        status,
+        error: error.map(Into::into),
+        response: response.map(Into::into),
+    };
+    let attempts = vec![
+        attempt(1, Some(503), Some("answered 503"), None),
+        attempt(2, None, Some("timeout"), None),
+        attempt(3, Some(200), None, Some("ok")),
+    ];
+    DeliveryRecord {
+        delivery: Delivery { phase: Phase::Leased { attempt: 4, until: Millis(99) }, attempts },
+        created_at: Millis(5),
+        event_at: Millis(4),
+        timer_at: Some(Millis(99)),
+        lane: Some(u64::MAX),
+        retried: true,
+    }
+}
+
+fn plain_delivery(phase: Phase) -> DeliveryRecord {
+    let at = Millis(1_700_000_000_000);
+    DeliveryRecord {
+        delivery: Delivery { phase, attempts: vec![] },
+        created_at: at,
+        event_at: at,
+        timer_at: None,
+        lane: None,
+        retried: false,
+    }
+}
+
+#[test]
+fn deliveries_have_these_bytes() {
+    let check_delivery = |record: &DeliveryRecord, hex| {
+        let bytes = record::encode_delivery(record);
+        check(&bytes, hex);
+        assert_eq!(record::decode_delivery(&bytes).as_ref(), Ok(record));
+    };
+    let at = Millis(1_700_000_000_001);
+    for (phase, hex) in [
+        (Phase::Queued, "a2008100011b0000018bcfe56800"),
+        (Phase::Pending { at }, "a20082011b0000018bcfe56801011b0000018bcfe56800"),
+        (
+            Phase::Leased { attempt: 2, until: at },
+            "\
+            a20083021b0000018bcfe5680102011b0000018bcfe56800",
+        ),
+        (Phase::Held, "a2008103011b0000018bcfe56800"),
+        (Phase::Delivered { at }, "a20082041b0000018bcfe56801011b0000018bcfe56800"),
+        (
+            Phase::Dead { at, why: DeadReason::Exhausted },
+            "\
+            a20082051b0000018bcfe56801011b0000018bcfe56800",
+        ),
+        (
+            Phase::Dead { at, why: DeadReason::Refused },
+            "\
+            a20082061b0000018bcfe56801011b0000018bcfe56800",
+        ),
+        (Phase::Dropped { at }, "a20082071b0000018bcfe56801011b0000018bcfe56800"),
+    ] {
+        check_delivery(&plain_delivery(phase), hex);
+    }
+    check_delivery(
+        &full_delivery(),
+        "\
+        a70083021863040105021863031bffffffffffffffff04f50583a500010107021904b0031901f704\
+        6c616e73776572656420353033a400020107021904b0046774696d656f7574a500030107021904b0\
+        0318c805626f6b0604",
+    );
+    let held = plain_delivery(Phase::Held);
+    check_delivery(
+        &DeliveryRecord { lane: Some(0), ..held.clone() },
+        "a3008103011b0000018bcfe568000300",
+    );
+    check_delivery(
+        &DeliveryRecord { event_at: Millis(0), ..held },
+        "a3008103011b0000018bcfe568000600",
+    );
+}
+
+#[test]
+fn counts_and_lanes_have_these_bytes() {
+    let counts = DeliveryCounts {
+        begun: 1,
+        pending: 2,
+        failed: 3,
+        delivered: 400,
+        died: 5,
+        dropped: 6,
+        attempts: 70_000,
+        dead_letters: 8,
+        kept: 9,
+        logs: u64::MAX,
+    };
+    for (counts, hex) in [
+        (
+            counts,
+            "\
+        aa0001010202030319019004050506061a0001117007080809091bffffffffffffffff",
+        ),
+        (DeliveryCounts::default(), "aa0000010002000300040005000600070008000900"),
+    ] {
+        let bytes = record::encode_delivery_counts(&counts);
+        check(&bytes, hex);
+        assert_eq!(record::decode_delivery_counts(&bytes), Ok(counts));
+    }
+    for (event, round, waiting, hex) in [
+        (1, 2, 3, "a2008201020103"),
+        (u64::MAX, u16::MAX, 500, "a200821bffffffffffffffff19ffff011901f4"),
+    ] {
+        let lane = Lane { head: DeliveryNo { event: EventNo(event), round }, waiting };
+        check(&record::encode_lane(lane), hex);
+        assert_eq!(record::decode_lane(&record::encode_lane(lane)), Ok(lane));
+    }
+}
+
+#[test]
+fn delivery_groups_have_these_bytes() {
+    let groups: [(&[DeliveryId], &str); 3] = [
+        (
+            &[id(1, 70_000, 0), id(1, 70_999, 0), id(2, 70_001, 0), id(u64::MAX, 69_000, 0)],
+            "\
+            a2001a00010d88018383011903e81907cf82021903e9821bffffffffffffffff00",
+        ),
+        (&[id(3, 5, 0)], "a200050181820300"),
+        (&[], "a200000180"),
+    ];
+    for (ids, hex) in groups {
+        let bytes = record::encode_delivery_group(ids);
+        check(&bytes, hex);
+        assert_eq!(record::decode_delivery_group(&bytes), Ok(ids.to_vec()));
+    }
+}
+
+fn full_hook() -> Hook {
+    let spec = EventHookSpec {
+        pattern: EventPattern::parse("webhook.**").unwrap(),
+        worker: WorkerId::parse("my-worker").unwrap(),
+        binding: Some("MY_HANDLER".into()),
+        method: RpcMethod::parse("handle").unwrap(),
+        max_retries: 5,
+        timeout_ms: 30_000,
+        secret: Some("whsec_AAAA".into()),
+        ordered: true,
+    };
+    Hook {
+        id: HookId(9),
+        tenant: Tenant::parse("acme").unwrap(),
+        name: "01HQ".into(),
+        created_at: Millis(1),
+        updated_at: Millis(2),
+        spans: vec![
+            ActiveSpan { from: EventNo(9), to: Some(EventNo(12)) },
+            ActiveSpan { from: EventNo(14), to: None },
+        ],
+        backfill: Some(Backfill { next: EventNo(3) }),
+        spec: HookSpec::Events(spec),
+    }
+}
+
+fn plain_hook() -> Hook {
+    let HookSpec::Events(spec) = full_hook().spec;
+    let spec =
+        HookSpec::Events(EventHookSpec { binding: None, secret: None, ordered: false, ..spec });
+    Hook { backfill: None, spans: vec![], spec, ..full_hook() }
+}
+
+#[test]
+fn hooks_have_these_bytes() {
+    for (hook, hex) in [
+        (
+            full_hook(),
+            "\
+        a80009016461636d6502643031485103010402058282090c810e060307a8006a776562686f6f6b2e\
+        2a2a01696d792d776f726b6572026668616e646c65030504197530056a4d595f48414e444c455206\
+        6a77687365635f4141414107f5",
+        ),
+        (
+            plain_hook(),
+            "\
+            a70009016461636d6502643031485103010402058007a5006a776562686f6f6b2e2a2a01696d792d\
+            776f726b6572026668616e646c65030504197530",
+        ),
+    ] {
+        let bytes = record::encode_hook(&hook);
+        check(&bytes, hex);
+        assert_eq!(record::decode_hook(&bytes), Ok(hook));
+    }
+}
+
+#[test]
+fn keys_have_these_bytes() {
+    let (tenant, hook, delivery) = (Tenant::parse("acme").unwrap(), HookId(258), id(258, 5, 2));
+    check(&keys::hook(&tenant, "h"), "0d61636d650068");
+    check(&keys::delivery(delivery), "10000000000000010200000000000000050002");
+    check(&keys::counts(hook), "110000000000000102");
+    check(
+        &keys::dead_letter(delivery, Millis(10)),
+        "\
+        120000000000000102fffffffffffffff500000000000000050002",
+    );
+    check(&keys::held(delivery), "13000000000000010200000000000000050002");
+    check(&keys::lane(hook, 7), "1400000000000001020000000000000007");
+    check(
+        &keys::waiting(hook, 7, delivery.no),
+        "\
+        150000000000000102000000000000000700000000000000050002",
+    );
+    for ((from, to), first, end) in [
+        (keys::hooks(), "0d", "0e"),
+        (keys::hooks_of(&tenant), "0d61636d6500", "0d61636d6501"),
+        (keys::deliveries(hook), "100000000000000102", "100000000000000103"),
+        (keys::dead_letters(hook), "120000000000000102", "120000000000000103"),
+        (keys::all_held(hook), "130000000000000102", "130000000000000103"),
+        (keys::lanes(hook), "140000000000000102", "140000000000000103"),
+        (keys::all_waiting(hook), "150000000000000102", "150000000000000103"),
+    ] {
+        check(&from, first);
+        check(&to, end);
+    }
+    let (from, to) = keys::waiting_in(hook, 7);
+    check(&from, "1500000000000001020000000000000007");
+    check(&to, "1500000000000001020000000000000008");
+}

@@ -1,0 +1,231 @@
+//! Keys and records of subscriptions and consumers, byte for byte.
+
+use reveille_core::consumer::{
+    Consumer, Dialect, Link, Phase, RemovalReason, Stage, SyncDone, WakeId,
+};
+use reveille_core::fan_out::{FanOutCursor, IdRange, Watermark};
+use reveille_core::pattern::Pattern;
+use reveille_core::stream::StreamId;
+use reveille_core::subscription::{
+    Coalescing, Subscription, SubscriptionId, SubscriptionSpec, Target,
+};
+use reveille_core::{Millis, Offset, StreamPath, Tenant};
+
+use super::ConsumerKey;
+use crate::golden::check;
+use crate::record::{ConsumerRecord, LinkRecord};
+use crate::{keys, record};
+
+fn path(text: &str) -> StreamPath {
+    StreamPath::parse(text).unwrap()
+}
+
+fn full_consumer(phase: Phase) -> ConsumerRecord {
+    let links = vec![
+        Link { path: path("/a"), stream: Some(StreamId(4)), acked: Some(Offset::new(7)) },
+        Link { path: path("/b"), stream: None, acked: None },
+        Link { path: path("/c"), stream: Some(StreamId(400)), acked: None },
+    ];
+    let consumer = Consumer {
+        epoch: 3,
+        wake_id: Some(WakeId([7; 12])),
+        phase,
+        links,
+        failing_since: Some(Millis(1)),
+        pending_since: Some(Millis(2)),
+        woken_at: Some(Millis(3)),
+        holder: Some("w".into()),
+        wakes_saved: 9,
+    };
+    ConsumerRecord {
+        consumer,
+        primary: Some(StreamId(4)),
+        timer_at: Some(Millis(5)),
+        last_error: Some((Millis(6), "no".into())),
+        failures: 2,
+        trace: Some([1; 24]),
+        marked: Some(vec![path("/a"), path("/b")]),
+    }
+}
+
+fn plain_consumer(phase: Phase) -> ConsumerRecord {
+    ConsumerRecord::new(Consumer { phase, ..Consumer::new(0, Vec::new()) }, None)
+}
+
+#[test]
+fn consumers_have_these_bytes() {
+    let check_consumer = |record: &ConsumerRecord, hex| {
+        let bytes = record::encode_consumer(record);
+        check(&bytes, hex);
+        assert_eq!(record::decode_consumer(&bytes).as_ref(), Ok(record));
+    };
+    for (phase, hex) in [
+        (Phase::Idle { wake_at: None }, "a300000281000380"),
+        (
+            Phase::Idle { wake_at: Some(Millis(1_700_000_000_000)) },
+            "a300000282001b0000018bcfe568000380",
+        ),
+        (
+            Phase::Waking { attempt: 1, stage: Stage::Sent { until: Millis::NEVER } },
+            "a30000028301011bffffffffffffffff0380",
+        ),
+        (
+            Phase::Waking { attempt: 3, stage: Stage::Paused { until: Millis(9) } },
+            "a3000002830203090380",
+        ),
+        (Phase::Live { until: Millis(4) }, "a30000028203040380"),
+        (Phase::Gone(RemovalReason::Unsubscribed), "a300000281040380"),
+        (Phase::Gone(RemovalReason::Failed), "a300000281050380"),
+    ] {
+        check_consumer(&plain_consumer(phase), hex);
+    }
+    let live = Phase::Live { until: Millis(4) };
+    check_consumer(
+        &full_consumer(live.clone()),
+        "\
+        af000302820304038383622f61040783622f62f6f683622f63190190f60401050206030a05014c07\
+        0707070707070707070707076177080909040b8206626e6f0c020d58180101010101010101010101\
+        010101010101010101010101010e82622f61622f62",
+    );
+    let timer_at = Some(Millis(1_700_000_000_000));
+    check_consumer(
+        &ConsumerRecord { timer_at, ..plain_consumer(live.clone()) },
+        "a400000282030403800a1b0000018bcfe56800",
+    );
+    check_consumer(
+        &ConsumerRecord { marked: Some(vec![]), ..plain_consumer(live) },
+        "a400000282030403800e80",
+    );
+}
+
+#[test]
+fn links_have_these_bytes() {
+    for (stream, acked, explicit, hex) in [
+        (None, None, true, "a300f601f602f5"),
+        (Some(StreamId(1)), Some(Offset::ZERO), false, "a30001010002f4"),
+        (Some(StreamId(500)), None, true, "a3001901f401f602f5"),
+    ] {
+        let link = LinkRecord { stream, acked, explicit };
+        check(&record::encode_link(link), hex);
+        assert_eq!(record::decode_link(&record::encode_link(link)), Ok(link));
+    }
+}
+
+fn full_subscription() -> Subscription {
+    Subscription {
+        id: SubscriptionId(9),
+        tenant: Tenant::default_tenant(),
+        created_at: Millis(4),
+        secret: Some("whsec_00".into()),
+        spec: SubscriptionSpec {
+            dialect: Dialect::Webhooks,
+            name: "agents".into(),
+            pattern: Some(Pattern::parse("/agents/**").unwrap()),
+            streams: vec![path("/a"), path("/b")],
+            target: Target::Webhook("https://example.com/hook".into()),
+            description: Some("for people".into()),
+            lease_ms: Some(1_000),
+            coalescing: Coalescing {
+                min_interval_ms: 1,
+                max_delay_ms: Some(2),
+                wake_if: Some("bytes > 3".into()),
+                sync_done: SyncDone::Snapshot,
+            },
+            base_url: Some("http://localhost:4437".into()),
+        },
+    }
+}
+
+fn plain_subscription() -> Subscription {
+    Subscription {
+        id: SubscriptionId(500),
+        tenant: Tenant::parse("acme").unwrap(),
+        created_at: Millis(1_700_000_000_000),
+        secret: None,
+        spec: SubscriptionSpec {
+            dialect: Dialect::Leases,
+            name: "s".into(),
+            pattern: None,
+            streams: vec![],
+            target: Target::Pull(path("/wake")),
+            description: None,
+            lease_ms: None,
+            coalescing: Coalescing::default(),
+            base_url: None,
+        },
+    }
+}
+
+#[test]
+fn subscriptions_have_these_bytes() {
+    for (subscription, hex) in [
+        (
+            full_subscription(),
+            "\
+        b00009016764656661756c740204040105666167656e74730782622f61622f62036877687365635f\
+        3030066a2f6167656e74732f2a2a08781868747470733a2f2f6578616d706c652e636f6d2f686f6f\
+        6b0a6a666f722070656f706c650e696279746573203e20331075687474703a2f2f6c6f63616c686f\
+        73743a343433370b1903e80c010d020ff5",
+        ),
+        (
+            plain_subscription(),
+            "a7001901f4016461636d65021b0000018bcfe568000402056173078009652f77616b65",
+        ),
+    ] {
+        let bytes = record::encode_subscription(&subscription);
+        check(&bytes, hex);
+        assert_eq!(record::decode_subscription(&bytes), Ok(subscription));
+    }
+}
+
+#[test]
+fn fan_out_cursors_have_these_bytes() {
+    let id = SubscriptionId;
+    let range = |after, through| IdRange { after: id(after), through: id(through) };
+    let mark = |youngest, before| Watermark { youngest: id(youngest), before };
+    for (marks, walk, again, hex) in [
+        (vec![mark(9, None)], range(3, 9), None, "a200818209f601820309"),
+        (
+            vec![mark(9, None), mark(u64::MAX, Some(Offset::new(5)))],
+            range(7, u64::MAX),
+            Some(range(4, 7)),
+            "a300828209f6821bffffffffffffffff050182071bffffffffffffffff02820407",
+        ),
+        (vec![], range(0, 0), None, "a2008001820000"),
+    ] {
+        let cursor = FanOutCursor { marks, walk, again };
+        let bytes = record::encode_fan_out_cursor(&cursor);
+        check(&bytes, hex);
+        assert_eq!(record::decode_fan_out_cursor(&bytes), Ok(cursor));
+    }
+}
+
+#[test]
+fn keys_have_these_bytes() {
+    let (tenant, id) = (Tenant::parse("acme").unwrap(), SubscriptionId(258));
+    let consumer = ConsumerKey { subscription: id, path: Some(path("/a/b")) };
+    let only = ConsumerKey { subscription: id, path: None };
+    check(&keys::subscription(&tenant, Dialect::Webhooks, "s"), "0661636d65000173");
+    check(&keys::subscription(&tenant, Dialect::Leases, "s"), "0661636d65000273");
+    check(&keys::consumer(&consumer), "0700000000000001022f612f62");
+    check(&keys::consumer(&only), "070000000000000102");
+    check(&keys::link(id, &path("/a/b")), "0800000000000001022f612f62");
+    check(&keys::backlog(id, &path("/a/b")), "0900000000000001022f612f62");
+    check(
+        &keys::follower(&tenant, &path("/a/b"), &consumer),
+        "\
+        0a61636d65002f612f620000000000000001022f612f62",
+    );
+    check(&keys::subscription_fan_out(StreamId(258)), "0c0000000000000102");
+    for ((from, to), first, end) in [
+        (keys::subscriptions(), "06", "07"),
+        (keys::consumers(id), "070000000000000102", "070000000000000103"),
+        (keys::links(id), "080000000000000102", "080000000000000103"),
+        (keys::backlogs(id), "090000000000000102", "090000000000000103"),
+        (keys::followers(&tenant, &path("/a")), "0a61636d65002f6100", "0a61636d65002f6101"),
+        (keys::all_followers(), "0a", "0b"),
+    ] {
+        check(&from, first);
+        check(&to, end);
+    }
+}
