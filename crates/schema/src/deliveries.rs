@@ -1,24 +1,168 @@
 //! Hooks and the deliveries to them.
 //!
+//! | tag | key | value |
+//! |---|---|---|
+//! | `0d` hook | tenant, `00`, name | [`Hook`](reveille_core::delivery::hook::Hook) |
+//! | `10` delivery | hook `u64`, event `u64`, round `u16` | [`DeliveryRecord`] |
+//! | `11` counts | hook `u64` | [`DeliveryCounts`](reveille_core::delivery::hook::DeliveryCounts) |
+//! | `12` dead letter | hook `u64`, `ff…` minus time of death in ms `u64`, event `u64`, round `u16` | empty: newest first |
+//! | `13` held | hook `u64`, event `u64`, round `u16` | empty: the delivery waits for its hook to be active |
+//! | `14` lane | hook `u64`, lane `u64` | [`Lane`](reveille_core::delivery::lane::Lane) |
+//! | `15` waiting | hook `u64`, lane `u64`, event `u64`, round `u16` | empty: the delivery waits for its turn in the lane |
+//!
 //! | timer of domain `03` | subject |
 //! |---|---|
 //! | `01` delivery | hook `u64`, event `u64`, round `u16` |
 //! | `02` delivery group | hook `u64`, event `u64`, round `u16` of one of them |
 //! | `03` resume | hook `u64`, tenant |
 //! | `04` unhook | hook `u64`, tenant |
+//!
+//! The value of the timer `02` says which deliveries are in the group: `Vec<DeliveryId>` is that
+//! record. It stays when the deliveries end, and goes when its time has come.
 
+mod counts;
+mod delivery;
+mod group;
+mod hook;
+mod lane;
 #[cfg(test)]
 mod tests;
 mod timer;
 
-use bytes::{BufMut, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use reveille_core::delivery::hook::HookId;
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
+use reveille_core::key_range::after_prefix;
+use reveille_core::{Millis, Tenant};
 
 use crate::parts;
 
+pub use delivery::DeliveryRecord;
+pub use group::encode_group;
 pub use timer::DeliveryTimer;
 
+const HOOK: u8 = 0x0d;
+const DELIVERY: u8 = 0x10;
+const COUNTS: u8 = 0x11;
+const DEAD_LETTER: u8 = 0x12;
+const HELD: u8 = 0x13;
+const LANE: u8 = 0x14;
+const WAITING: u8 = 0x15;
+
+#[cfg(test)]
+pub(crate) const TAGS: &[u8] = &[HOOK, DELIVERY, COUNTS, DEAD_LETTER, HELD, LANE, WAITING];
+
+pub fn hook_key(tenant: &Tenant, name: &str) -> Bytes {
+    parts::of_tenant(HOOK, tenant, name.as_bytes())
+}
+
+/// The keys of a tenant's hooks: from the first, to before the second.
+pub fn hook_keys(tenant: &Tenant) -> (Bytes, Bytes) {
+    parts::tenant_range(HOOK, tenant)
+}
+
+/// The keys of all hooks of all tenants: from the first, to before the second.
+pub fn all_hook_keys() -> (Bytes, Bytes) {
+    parts::tag_range::<HOOK>()
+}
+
+pub fn delivery_key(id: DeliveryId) -> Bytes {
+    of_delivery(DELIVERY, id)
+}
+
+/// The keys of a hook's deliveries: from the first, to before the second.
+pub fn delivery_keys(hook: HookId) -> (Bytes, Bytes) {
+    parts::numbered_range(DELIVERY, hook.0)
+}
+
+pub fn parse_delivery_key(key: &[u8]) -> Option<DeliveryId> {
+    parse_id(key.strip_prefix(&[DELIVERY])?)
+}
+
+pub fn counts_key(hook: HookId) -> Bytes {
+    parts::numbered(COUNTS, hook.0)
+}
+
+pub fn dead_letter_key(id: DeliveryId, died_at: Millis) -> Bytes {
+    let mut key = BytesMut::with_capacity(27);
+    key.put_u8(DEAD_LETTER);
+    key.put_u64(id.hook.0);
+    key.put_u64(u64::MAX - died_at.0);
+    put_no(&mut key, id.no);
+    key.freeze()
+}
+
+/// The keys of a hook's dead letters, newest first: from the first, to before the second.
+pub fn dead_letter_keys(hook: HookId) -> (Bytes, Bytes) {
+    parts::numbered_range(DEAD_LETTER, hook.0)
+}
+
+pub fn parse_dead_letter_key(key: &[u8]) -> Option<DeliveryId> {
+    let (hook, rest) = parts::split_u64(key.strip_prefix(&[DEAD_LETTER])?)?;
+    let (_, no) = parts::split_u64(rest)?;
+    Some(DeliveryId { hook: HookId(hook), no: parse_no(no)? })
+}
+
+pub fn held_key(id: DeliveryId) -> Bytes {
+    of_delivery(HELD, id)
+}
+
+/// The keys of all that waits for a hook to be active: from the first, to before the second.
+pub fn held_keys(hook: HookId) -> (Bytes, Bytes) {
+    parts::numbered_range(HELD, hook.0)
+}
+
+pub fn parse_held_key(key: &[u8]) -> Option<DeliveryId> {
+    parse_id(key.strip_prefix(&[HELD])?)
+}
+
+pub fn lane_key(hook: HookId, lane: u64) -> Bytes {
+    of_lane(LANE, hook, lane).freeze()
+}
+
+/// The keys of a hook's lanes: from the first, to before the second.
+pub fn lane_keys(hook: HookId) -> (Bytes, Bytes) {
+    parts::numbered_range(LANE, hook.0)
+}
+
+pub fn waiting_key(hook: HookId, lane: u64, no: DeliveryNo) -> Bytes {
+    let mut key = of_lane(WAITING, hook, lane);
+    put_no(&mut key, no);
+    key.freeze()
+}
+
+/// The keys of whoever waits in a lane: from the first, to before the second.
+pub fn waiting_keys(hook: HookId, lane: u64) -> (Bytes, Bytes) {
+    let first = of_lane(WAITING, hook, lane).freeze();
+    let end = after_prefix(&first);
+    (first, end)
+}
+
+/// The keys of whoever waits in any lane of a hook: from the first, to before the second.
+pub fn all_waiting_keys(hook: HookId) -> (Bytes, Bytes) {
+    parts::numbered_range(WAITING, hook.0)
+}
+
+pub fn parse_waiting_key(key: &[u8]) -> Option<DeliveryNo> {
+    parse_no(key.get(17..)?)
+}
+
+fn of_delivery(tag: u8, id: DeliveryId) -> Bytes {
+    let mut key = BytesMut::with_capacity(19);
+    key.put_u8(tag);
+    put_id(&mut key, id);
+    key.freeze()
+}
+
+fn of_lane(tag: u8, hook: HookId, lane: u64) -> BytesMut {
+    let mut key = BytesMut::with_capacity(27);
+    key.put_u8(tag);
+    key.put_u64(hook.0);
+    key.put_u64(lane);
+    key
+}
+
+/// Hook `u64`, event `u64`, round `u16`.
 pub(crate) fn put_id(out: &mut BytesMut, id: DeliveryId) {
     out.put_u64(id.hook.0);
     put_no(out, id.no);
@@ -29,12 +173,12 @@ pub(crate) fn parse_id(bytes: &[u8]) -> Option<DeliveryId> {
     Some(DeliveryId { hook: HookId(hook), no: parse_no(no)? })
 }
 
-pub(crate) fn put_no(out: &mut BytesMut, no: DeliveryNo) {
+fn put_no(out: &mut BytesMut, no: DeliveryNo) {
     out.put_u64(no.event.0);
     out.put_u16(no.round);
 }
 
-pub(crate) fn parse_no(bytes: &[u8]) -> Option<DeliveryNo> {
+fn parse_no(bytes: &[u8]) -> Option<DeliveryNo> {
     let (event, round) = parts::split_u64(bytes)?;
     let round = u16::from_be_bytes(round.try_into().ok()?);
     Some(DeliveryNo { event: EventNo(event), round })

@@ -1,9 +1,27 @@
 //! What the state holds: every key, every record, every timer, and how they are written.
 //!
-//! Nothing here reads or writes a file, and nothing here decides anything.
+//! Nothing here reads or writes a file, and nothing here decides anything. Each domain has a room
+//! with its keys, its records and its timers side by side, described at the head of its file.
 //!
-//! A timer is its domain's number, a kind of that domain, and a subject. The kernel puts a time
-//! before it and never looks inside. Numbers of domains and kinds are never reused.
+//! A key begins with a tag byte. Tags are persisted: they are never changed and never reused.
+//! Integers are big-endian, so that byte order is the order of the numbers.
+//!
+//! | tags | what | where |
+//! |---|---|---|
+//! | `01` | single values by name | [`meta`], [`auth`] |
+//! | `02`, `03` | streams, producers | [`streams`] |
+//! | `04` | chunks of streams | the store |
+//! | `05` | timers | the kernel |
+//! | `06` to `0a` | subscriptions, consumers, links, backlogs, followers | [`wakes`] |
+//! | `0b` | keys of the API | [`auth`] |
+//! | `0c` | fan-out cursors | [`wakes`] |
+//! | `0d` | hooks | [`deliveries`] |
+//! | `0e`, `0f` | events, event ids | [`events`] |
+//! | `10` to `15` | deliveries, counts, dead letters, held, lanes, waiting | [`deliveries`] |
+//! | `16` to `18` | fan-outs to hooks, ingested batches, keys of no use later | [`events`] |
+//!
+//! A timer is its domain's number, a kind of that domain, and a subject. The kernel puts its tag
+//! and a time before it and never looks inside. Numbers of domains and kinds are never reused.
 //!
 //! | domain | timers |
 //! |---|---|
@@ -15,12 +33,42 @@
 pub mod auth;
 pub mod deliveries;
 pub mod events;
+pub mod meta;
 pub mod streams;
 pub mod wakes;
 
 pub mod keys;
 pub mod record;
 
+mod codec;
+mod counter;
 #[cfg(test)]
 mod golden;
 mod parts;
+
+pub use codec::{Record, RecordError};
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn no_tag_and_no_domain_has_two_meanings() {
+        let rooms = [auth::TAGS, deliveries::TAGS, events::TAGS, streams::TAGS, wakes::TAGS];
+        let store_and_kernel = [0x04, 0x05];
+        let mut seen = BTreeSet::from([parts::META]);
+        for tag in rooms.into_iter().flatten().chain(&store_and_kernel) {
+            assert!(seen.insert(*tag), "{tag:02x} is there twice");
+        }
+        assert!(seen.into_iter().eq(0x01..=0x18));
+        let domains = [
+            streams::StreamTimer::DOMAIN,
+            wakes::WakeTimer::DOMAIN,
+            deliveries::DeliveryTimer::DOMAIN,
+            events::EventTimer::DOMAIN,
+        ];
+        assert_eq!(domains, [1, 2, 3, 4]);
+    }
+}

@@ -5,7 +5,7 @@ use reveille_core::stream::StreamId;
 use reveille_core::subscription::SubscriptionId;
 use reveille_core::{StreamPath, Tenant};
 
-use super::{ConsumerKey, parse_consumer_key, put_consumer};
+use super::{ConsumerKey, parse_consumer, put_consumer};
 use crate::parts;
 
 const CONSUMER: u8 = 0x01;
@@ -72,7 +72,7 @@ impl WakeTimer {
     pub fn decode(bytes: &[u8]) -> Option<WakeTimer> {
         let (kind, subject) = parts::parse_timer(Self::DOMAIN, bytes)?;
         Some(match kind {
-            CONSUMER => WakeTimer::Consumer(parse_consumer_key(subject)?),
+            CONSUMER => WakeTimer::Consumer(parse_consumer(subject)?),
             UNSUBSCRIBE => {
                 let (tenant, id) = parts::parse_numbered(subject)?;
                 WakeTimer::Unsubscribe(tenant, SubscriptionId(id))

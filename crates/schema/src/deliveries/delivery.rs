@@ -1,0 +1,215 @@
+//! A delivery as it is kept.
+//!
+//! | field | type | what |
+//! |---|---|---|
+//! | 0 | array | phase: `[0]` waits for its turn in a lane, `[1, at]` tried at that time, `[2, until, attempt]` being tried, `[3]` held, `[4, at]` delivered, `[5, at]` dead after all attempts, `[6, at]` dead because it was refused, `[7, at]` dropped |
+//! | 1 | integer | began at, ms |
+//! | 2 | integer | time of its timer, ms; absent while that of its group stands for it |
+//! | 3 | integer | lane |
+//! | 4 | bool | it is dead and was made again |
+//! | 5 | array | attempts that have ended: maps of 0 number, 1 at, 2 took ms, 3 status, 4 error, 5 beginning of the answer |
+//! | 6 | integer | its event came at, ms; absent if that was when it began |
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use minicbor::encode::Write;
+use minicbor::{Decode, Decoder, Encode, Encoder, decode, encode};
+use reveille_core::Millis;
+use reveille_core::delivery::{AttemptRecord, DeadReason, Delivery, Phase};
+
+use crate::codec::{self, List, Record, RecordError};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeliveryRecord {
+    pub delivery: Delivery,
+    /// When it began.
+    pub created_at: Millis,
+    /// When its event came.
+    pub event_at: Millis,
+    /// The time of its timer; `None` while that of its group stands for it.
+    pub timer_at: Option<Millis>,
+    pub lane: Option<u64>,
+    /// Whether it is dead and somebody has had it made again.
+    pub retried: bool,
+}
+
+impl Record for DeliveryRecord {
+    fn encode(&self) -> Bytes {
+        codec::write(64, &DeliveryFields::from(self))
+    }
+
+    fn decode(value: &[u8]) -> Result<DeliveryRecord, RecordError> {
+        codec::read::<DeliveryFields<'_>, _>("delivery", value)
+    }
+}
+
+#[derive(Encode, Decode)]
+#[cbor(map)]
+struct DeliveryFields<'a> {
+    #[n(0)]
+    phase: PhaseFields,
+    #[cbor(n(1), default)]
+    created_at: u64,
+    #[n(2)]
+    timer_at: Option<u64>,
+    #[n(3)]
+    lane: Option<u64>,
+    #[cbor(n(4), skip_if = "codec::is_false")]
+    retried: bool,
+    #[n(5)]
+    attempts: Attempts<'a>,
+    #[n(6)]
+    event_at: Option<u64>,
+}
+
+impl<'a> From<&'a DeliveryRecord> for DeliveryFields<'a> {
+    fn from(record: &'a DeliveryRecord) -> DeliveryFields<'a> {
+        let is_late = record.event_at != record.created_at;
+        DeliveryFields {
+            phase: record.delivery.phase.into(),
+            created_at: record.created_at.0,
+            timer_at: record.timer_at.map(|at| at.0),
+            lane: record.lane,
+            retried: record.retried,
+            attempts: Attempts(Cow::Borrowed(&record.delivery.attempts)),
+            event_at: is_late.then_some(record.event_at.0),
+        }
+    }
+}
+
+impl From<DeliveryFields<'_>> for DeliveryRecord {
+    fn from(fields: DeliveryFields<'_>) -> DeliveryRecord {
+        let attempts = fields.attempts.0.into_owned();
+        DeliveryRecord {
+            delivery: Delivery { phase: fields.phase.into(), attempts },
+            created_at: Millis(fields.created_at),
+            event_at: Millis(fields.event_at.unwrap_or(fields.created_at)),
+            timer_at: fields.timer_at.map(Millis),
+            lane: fields.lane,
+            retried: fields.retried,
+        }
+    }
+}
+
+#[derive(Encode, Decode)]
+#[cbor(flat)]
+enum PhaseFields {
+    #[n(0)]
+    Queued,
+    #[n(1)]
+    Pending(#[n(0)] u64),
+    #[n(2)]
+    Leased(#[n(0)] u64, #[n(1)] u32),
+    #[n(3)]
+    Held,
+    #[n(4)]
+    Delivered(#[n(0)] u64),
+    #[n(5)]
+    Exhausted(#[n(0)] u64),
+    #[n(6)]
+    Refused(#[n(0)] u64),
+    #[n(7)]
+    Dropped(#[n(0)] u64),
+}
+
+impl From<Phase> for PhaseFields {
+    fn from(phase: Phase) -> PhaseFields {
+        match phase {
+            Phase::Queued => PhaseFields::Queued,
+            Phase::Pending { at } => PhaseFields::Pending(at.0),
+            Phase::Leased { attempt, until } => PhaseFields::Leased(until.0, attempt),
+            Phase::Held => PhaseFields::Held,
+            Phase::Delivered { at } => PhaseFields::Delivered(at.0),
+            Phase::Dead { at, why: DeadReason::Exhausted } => PhaseFields::Exhausted(at.0),
+            Phase::Dead { at, why: DeadReason::Refused } => PhaseFields::Refused(at.0),
+            Phase::Dropped { at } => PhaseFields::Dropped(at.0),
+        }
+    }
+}
+
+impl From<PhaseFields> for Phase {
+    fn from(fields: PhaseFields) -> Phase {
+        let dead = |at, why| Phase::Dead { at: Millis(at), why };
+        match fields {
+            PhaseFields::Queued => Phase::Queued,
+            PhaseFields::Pending(at) => Phase::Pending { at: Millis(at) },
+            PhaseFields::Leased(until, attempt) => Phase::Leased { attempt, until: Millis(until) },
+            PhaseFields::Held => Phase::Held,
+            PhaseFields::Delivered(at) => Phase::Delivered { at: Millis(at) },
+            PhaseFields::Exhausted(at) => dead(at, DeadReason::Exhausted),
+            PhaseFields::Refused(at) => dead(at, DeadReason::Refused),
+            PhaseFields::Dropped(at) => Phase::Dropped { at: Millis(at) },
+        }
+    }
+}
+
+/// Absent if there are none.
+struct Attempts<'a>(Cow<'a, [AttemptRecord]>);
+
+impl<C> Encode<C> for Attempts<'_> {
+    fn encode<W: Write>(
+        &self,
+        out: &mut Encoder<W>,
+        ctx: &mut C,
+    ) -> Result<(), encode::Error<W::Error>> {
+        List(self.0.iter().map(AttemptFields::from)).encode(out, ctx)
+    }
+
+    fn is_nil(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<'b, C> Decode<'b, C> for Attempts<'_> {
+    fn decode(input: &mut Decoder<'b>, _: &mut C) -> Result<Self, decode::Error> {
+        Ok(Attempts(codec::read_list::<AttemptFields<'_>, _>(input)?.into()))
+    }
+
+    fn nil() -> Option<Self> {
+        Some(Attempts(Cow::default()))
+    }
+}
+
+#[derive(Encode, Decode)]
+#[cbor(map)]
+struct AttemptFields<'a> {
+    #[cbor(n(0), default)]
+    number: u32,
+    #[cbor(n(1), default)]
+    at: u64,
+    #[cbor(n(2), default)]
+    took_ms: u64,
+    #[n(3)]
+    status: Option<u16>,
+    #[n(4)]
+    error: Option<&'a str>,
+    #[n(5)]
+    response: Option<&'a str>,
+}
+
+impl<'a> From<&'a AttemptRecord> for AttemptFields<'a> {
+    fn from(attempt: &'a AttemptRecord) -> AttemptFields<'a> {
+        AttemptFields {
+            number: attempt.number,
+            at: attempt.at.0,
+            took_ms: attempt.took_ms,
+            status: attempt.status,
+            error: attempt.error.as_deref(),
+            response: attempt.response.as_deref(),
+        }
+    }
+}
+
+impl From<AttemptFields<'_>> for AttemptRecord {
+    fn from(fields: AttemptFields<'_>) -> AttemptRecord {
+        AttemptRecord {
+            number: fields.number,
+            at: Millis(fields.at),
+            took_ms: fields.took_ms,
+            status: fields.status,
+            error: fields.error.map(Into::into),
+            response: fields.response.map(Into::into),
+        }
+    }
+}
