@@ -56,8 +56,11 @@ where
     F: Decode<'b, ()>,
     T: TryFrom<F, Error: fmt::Display>,
 {
-    let item = |fields: F| T::try_from(fields).map_err(decode::Error::message);
-    input.array_iter::<F>()?.map(|fields| item(fields?)).collect()
+    let mut items = Vec::new();
+    for fields in input.array_iter::<F>()? {
+        items.push(T::try_from(fields?).map_err(decode::Error::message)?);
+    }
+    Ok(items)
 }
 
 pub(crate) fn read_paths(input: &mut Decoder<'_>) -> Result<Vec<StreamPath>, decode::Error> {
@@ -121,6 +124,24 @@ impl MapWriter {
         }
         out.into()
     }
+}
+
+/// Reads a field that is never null: it has a value, or it is absent. To look for null first, as
+/// is derived, takes as long as to read a number.
+pub(crate) fn some<'b, C, T: Decode<'b, C>>(
+    input: &mut Decoder<'b>,
+    ctx: &mut C,
+) -> Result<Option<T>, decode::Error> {
+    T::decode(input, ctx).map(Some)
+}
+
+/// The same for bytes.
+pub(crate) fn some_bytes<C, const N: usize>(
+    input: &mut Decoder<'_>,
+    _: &mut C,
+) -> Result<Option<[u8; N]>, decode::Error> {
+    let wrong = |_| decode::Error::message("bytes of another length");
+    input.bytes()?.try_into().map(Some).map_err(wrong)
 }
 
 /// For fields that are written only when they are set.

@@ -52,6 +52,9 @@ pub use codec::{Record, RecordError};
 mod tests {
     use std::collections::BTreeSet;
 
+    use bytes::Bytes;
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -70,5 +73,29 @@ mod tests {
             events::EventTimer::DOMAIN,
         ];
         assert_eq!(domains, [1, 2, 3, 4]);
+    }
+    /// What a timer of any domain writes that these bytes are read as.
+    fn rewritten(bytes: &[u8]) -> Vec<Bytes> {
+        let streams = streams::StreamTimer::decode(bytes).map(|timer| timer.encode());
+        let wakes = wakes::WakeTimer::decode(bytes).map(|timer| timer.encode());
+        let deliveries = deliveries::DeliveryTimer::decode(bytes).map(|timer| timer.encode());
+        let events = events::EventTimer::decode(bytes).map(|timer| timer.encode());
+        [streams, wakes, deliveries, events].into_iter().flatten().collect()
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_read_as_a_timer_is_of_one_domain_and_written_the_same(
+            begin in (0..6_u8, 0..7_u8),
+            number in any::<u64>(),
+            text in "([a-z]{1,3}\0/[a-z/]{0,3}|[a-z]{0,3})(\0[a-z\0/]{0,12})?",
+            has_number in any::<bool>(),
+        ) {
+            let number = number.to_be_bytes();
+            let number = if has_number { &number[..] } else { &[] };
+            let bytes = [&[begin.0, begin.1], number, text.as_bytes()].concat();
+            let found = rewritten(&bytes);
+            prop_assert!(found.len() <= 1 && found.iter().all(|it| *it == bytes), "{bytes:?}");
+        }
     }
 }

@@ -3,10 +3,10 @@
 use reveille_core::key::{Access, Key, KeyHash, Permission, Role};
 use reveille_core::{Millis, Tenant};
 
-use crate::golden::check;
-use crate::keys::Meta;
-use crate::record::SigningKey;
-use crate::{keys, record};
+use super::*;
+use crate::codec::Record;
+use crate::golden::{check, check_range, check_record, decode};
+use crate::meta;
 
 fn full_key() -> Key {
     Key {
@@ -47,8 +47,7 @@ fn keys_of_the_api_have_these_bytes() {
             a500656b65795f310107076003816561646d696e05826472656164657772697465",
         ),
     ] {
-        check(&record::encode_key(&key), hex);
-        assert_eq!(record::decode_key(&record::encode_key(&key)), Ok(key));
+        check_record(&key, hex);
     }
 }
 
@@ -70,24 +69,59 @@ fn signing_keys_have_these_bytes() {
             005820020202020202020202020202020202020202020202020202020202020202020201010209",
         ),
     ] {
-        let bytes = record::encode_signing_keys(&keys);
+        let bytes = keys.encode();
         check(&bytes, hex);
-        assert!(record::decode_signing_keys(&bytes).unwrap() == keys);
+        assert!(Vec::<SigningKey>::decode(&bytes).unwrap() == keys);
+        for cut in 0..bytes.len() {
+            assert!(Vec::<SigningKey>::decode(&bytes[..cut]).is_err(), "cut at {cut}");
+        }
     }
 }
 
 #[test]
 fn keys_have_these_bytes() {
     check(
-        &keys::api_key(&KeyHash([7; 32])),
+        &api_key(&KeyHash([7; 32])),
         "\
         0b0707070707070707070707070707070707070707070707070707070707070707",
     );
-    let (from, to) = keys::api_keys();
-    check(&from, "0b");
-    check(&to, "0c");
-    check(&keys::meta(Meta::Probe), "0170726f6265");
-    check(&keys::meta(Meta::NextStreamId), "016e6578745f73747265616d5f6964");
-    check(&keys::meta(Meta::TokenKey), "01746f6b656e5f6b6579");
-    check(&keys::meta(Meta::SigningKeys), "017369676e696e675f6b657973");
+    check_range(api_keys(), "0b", "0c");
+    check(&meta::probe_key(), "0170726f6265");
+    check(&meta::next_stream_id_key(), "016e6578745f73747265616d5f6964");
+    check(&token_key(), "01746f6b656e5f6b6579");
+    check(&signing_keys(), "017369676e696e675f6b657973");
+}
+
+#[test]
+fn keys_read_back_and_damage_is_nothing() {
+    let hash = KeyHash([7; 32]);
+    assert_eq!(parse_api_key(&api_key(&hash)), Some(hash));
+    assert_eq!(parse_api_key(b"\x0bshort"), None);
+    assert_eq!(parse_api_key(&[0x0c; 33]), None);
+}
+
+#[test]
+fn absent_fields_have_their_default() {
+    let access = Access { roles: [].into(), ..Access::admin(None) };
+    let key = Key { id: "k".into(), created_at: Millis(0), access };
+    assert_eq!(decode("a100616b"), Ok(key));
+}
+
+/// A role of a later version is not taken for none, and a tenant not for every one.
+#[test]
+fn less_than_a_key_was_given_does_not_become_more() {
+    let whole = full_key().encode();
+    for (known, other) in [("operator", "operatoR"), ("acme", "Acme"), ("read", "reaD")] {
+        let at = whole.windows(known.len()).position(|it| it == known.as_bytes()).unwrap();
+        let mut changed = whole.to_vec();
+        changed[at..at + known.len()].copy_from_slice(other.as_bytes());
+        assert!(Key::decode(&changed).is_err(), "{other}");
+    }
+}
+
+#[test]
+fn a_signing_key_has_its_seed() {
+    for hex in ["81", "81a0", "81a10041ff", "a0"] {
+        assert!(decode::<Vec<SigningKey>>(hex).is_err(), "{hex}");
+    }
 }

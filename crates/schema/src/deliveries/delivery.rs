@@ -51,15 +51,15 @@ struct DeliveryFields<'a> {
     phase: PhaseFields,
     #[cbor(n(1), default)]
     created_at: u64,
-    #[n(2)]
+    #[cbor(n(2), decode_with = "codec::some")]
     timer_at: Option<u64>,
-    #[n(3)]
+    #[cbor(n(3), decode_with = "codec::some")]
     lane: Option<u64>,
     #[cbor(n(4), skip_if = "codec::is_false")]
     retried: bool,
     #[n(5)]
     attempts: Attempts<'a>,
-    #[n(6)]
+    #[cbor(n(6), decode_with = "codec::some")]
     event_at: Option<u64>,
 }
 
@@ -180,11 +180,11 @@ struct AttemptFields<'a> {
     at: u64,
     #[cbor(n(2), default)]
     took_ms: u64,
-    #[n(3)]
+    #[cbor(n(3), decode_with = "codec::some")]
     status: Option<u16>,
-    #[n(4)]
+    #[cbor(n(4), decode_with = "codec::some")]
     error: Option<&'a str>,
-    #[n(5)]
+    #[cbor(n(5), decode_with = "codec::some")]
     response: Option<&'a str>,
 }
 

@@ -10,9 +10,8 @@ use reveille_core::event::EventPattern;
 use reveille_core::event::worker::{RpcMethod, WorkerId};
 use reveille_core::{Millis, Tenant};
 
-use crate::golden::check;
-use crate::record::DeliveryRecord;
-use crate::{keys, record};
+use super::*;
+use crate::golden::{check, check_range, check_record, decode};
 
 fn id(hook: u64, event: u64, round: u16) -> DeliveryId {
     DeliveryId { hook: HookId(hook), no: DeliveryNo { event: EventNo(event), round } }
@@ -56,11 +55,6 @@ fn plain_delivery(phase: Phase) -> DeliveryRecord {
 
 #[test]
 fn deliveries_have_these_bytes() {
-    let check_delivery = |record: &DeliveryRecord, hex| {
-        let bytes = record::encode_delivery(record);
-        check(&bytes, hex);
-        assert_eq!(record::decode_delivery(&bytes).as_ref(), Ok(record));
-    };
     let at = Millis(1_700_000_000_001);
     for (phase, hex) in [
         (Phase::Queued, "a2008100011b0000018bcfe56800"),
@@ -84,9 +78,9 @@ fn deliveries_have_these_bytes() {
         ),
         (Phase::Dropped { at }, "a20082071b0000018bcfe56801011b0000018bcfe56800"),
     ] {
-        check_delivery(&plain_delivery(phase), hex);
+        check_record(&plain_delivery(phase), hex);
     }
-    check_delivery(
+    check_record(
         &full_delivery(),
         "\
         a70083021863040105021863031bffffffffffffffff04f50583a500010107021904b0031901f704\
@@ -94,11 +88,11 @@ fn deliveries_have_these_bytes() {
         0318c805626f6b0604",
     );
     let held = plain_delivery(Phase::Held);
-    check_delivery(
+    check_record(
         &DeliveryRecord { lane: Some(0), ..held.clone() },
         "a3008103011b0000018bcfe568000300",
     );
-    check_delivery(
+    check_record(
         &DeliveryRecord { event_at: Millis(0), ..held },
         "a3008103011b0000018bcfe568000600",
     );
@@ -126,17 +120,14 @@ fn counts_and_lanes_have_these_bytes() {
         ),
         (DeliveryCounts::default(), "aa0000010002000300040005000600070008000900"),
     ] {
-        let bytes = record::encode_delivery_counts(&counts);
-        check(&bytes, hex);
-        assert_eq!(record::decode_delivery_counts(&bytes), Ok(counts));
+        check_record(&counts, hex);
     }
     for (event, round, waiting, hex) in [
         (1, 2, 3, "a2008201020103"),
         (u64::MAX, u16::MAX, 500, "a200821bffffffffffffffff19ffff011901f4"),
     ] {
-        let lane = Lane { head: DeliveryNo { event: EventNo(event), round }, waiting };
-        check(&record::encode_lane(lane), hex);
-        assert_eq!(record::decode_lane(&record::encode_lane(lane)), Ok(lane));
+        let head = DeliveryNo { event: EventNo(event), round };
+        check_record(&Lane { head, waiting }, hex);
     }
 }
 
@@ -152,9 +143,7 @@ fn delivery_groups_have_these_bytes() {
         (&[], "a200000180"),
     ];
     for (ids, hex) in groups {
-        let bytes = record::encode_delivery_group(ids);
-        check(&bytes, hex);
-        assert_eq!(record::decode_delivery_group(&bytes), Ok(ids.to_vec()));
+        check_record(&ids.to_vec(), hex);
     }
 }
 
@@ -208,43 +197,119 @@ fn hooks_have_these_bytes() {
             776f726b6572026668616e646c65030504197530",
         ),
     ] {
-        let bytes = record::encode_hook(&hook);
-        check(&bytes, hex);
-        assert_eq!(record::decode_hook(&bytes), Ok(hook));
+        check_record(&hook, hex);
     }
 }
 
 #[test]
 fn keys_have_these_bytes() {
     let (tenant, hook, delivery) = (Tenant::parse("acme").unwrap(), HookId(258), id(258, 5, 2));
-    check(&keys::hook(&tenant, "h"), "0d61636d650068");
-    check(&keys::delivery(delivery), "10000000000000010200000000000000050002");
-    check(&keys::counts(hook), "110000000000000102");
+    check(&hook_key(&tenant, "h"), "0d61636d650068");
+    check(&delivery_key(delivery), "10000000000000010200000000000000050002");
+    check(&counts_key(hook), "110000000000000102");
     check(
-        &keys::dead_letter(delivery, Millis(10)),
+        &dead_letter_key(delivery, Millis(10)),
         "\
         120000000000000102fffffffffffffff500000000000000050002",
     );
-    check(&keys::held(delivery), "13000000000000010200000000000000050002");
-    check(&keys::lane(hook, 7), "1400000000000001020000000000000007");
+    check(&held_key(delivery), "13000000000000010200000000000000050002");
+    check(&lane_key(hook, 7), "1400000000000001020000000000000007");
     check(
-        &keys::waiting(hook, 7, delivery.no),
+        &waiting_key(hook, 7, delivery.no),
         "\
         150000000000000102000000000000000700000000000000050002",
     );
-    for ((from, to), first, end) in [
-        (keys::hooks(), "0d", "0e"),
-        (keys::hooks_of(&tenant), "0d61636d6500", "0d61636d6501"),
-        (keys::deliveries(hook), "100000000000000102", "100000000000000103"),
-        (keys::dead_letters(hook), "120000000000000102", "120000000000000103"),
-        (keys::all_held(hook), "130000000000000102", "130000000000000103"),
-        (keys::lanes(hook), "140000000000000102", "140000000000000103"),
-        (keys::all_waiting(hook), "150000000000000102", "150000000000000103"),
-    ] {
-        check(&from, first);
-        check(&to, end);
+    check_range(all_hook_keys(), "0d", "0e");
+    check_range(hook_keys(&tenant), "0d61636d6500", "0d61636d6501");
+    check_range(delivery_keys(hook), "100000000000000102", "100000000000000103");
+    check_range(dead_letter_keys(hook), "120000000000000102", "120000000000000103");
+    check_range(held_keys(hook), "130000000000000102", "130000000000000103");
+    check_range(lane_keys(hook), "140000000000000102", "140000000000000103");
+    check_range(all_waiting_keys(hook), "150000000000000102", "150000000000000103");
+    check_range(
+        waiting_keys(hook, 7),
+        "1500000000000001020000000000000007",
+        "1500000000000001020000000000000008",
+    );
+}
+
+#[test]
+fn keys_read_back_and_stand_in_order() {
+    assert_eq!(parse_delivery_key(&delivery_key(id(3, 5, 2))), Some(id(3, 5, 2)));
+    assert_eq!(parse_held_key(&held_key(id(3, 5, 2))), Some(id(3, 5, 2)));
+    let old = dead_letter_key(id(3, 5, 2), Millis(10));
+    let new = dead_letter_key(id(3, 4, 0), Millis(11));
+    assert!(new < old, "the newest comes first");
+    assert_eq!(parse_dead_letter_key(&old), Some(id(3, 5, 2)));
+    let (from, to) = waiting_keys(HookId(3), 7);
+    for next in [id(3, 0, 0), id(3, 5, 1), id(3, u64::MAX, u16::MAX)] {
+        let key = waiting_key(HookId(3), 7, next.no);
+        assert!(from <= key && key < to, "{next:?}");
+        assert_eq!(parse_waiting_key(&key), Some(next.no));
     }
-    let (from, to) = keys::waiting_in(hook, 7);
-    check(&from, "1500000000000001020000000000000007");
-    check(&to, "1500000000000001020000000000000008");
+    assert!(waiting_key(HookId(3), 8, id(3, 6, 0).no) >= to, "another lane");
+}
+
+#[test]
+fn damaged_keys_are_nothing() {
+    let keys = [
+        delivery_key(id(3, 5, 2)),
+        held_key(id(3, 5, 2)),
+        dead_letter_key(id(3, 5, 2), Millis(10)),
+        waiting_key(HookId(3), 7, id(3, 5, 2).no),
+    ];
+    for key in &keys {
+        let longer = [key, &b"\0"[..]].concat();
+        let cut = (0..key.len()).map(|len| &key[..len]);
+        for damaged in cut.chain([&longer[..]]) {
+            assert_eq!(parse_delivery_key(damaged), None, "{damaged:?}");
+            assert_eq!(parse_held_key(damaged), None, "{damaged:?}");
+            assert_eq!(parse_dead_letter_key(damaged), None, "{damaged:?}");
+            assert_eq!(parse_waiting_key(damaged), None, "{damaged:?}");
+        }
+    }
+}
+
+#[test]
+fn absent_fields_have_their_default() {
+    let record = plain_delivery(Phase::Held);
+    let expected = DeliveryRecord { created_at: Millis(0), event_at: Millis(0), ..record };
+    assert_eq!(decode("a1008103"), Ok(expected));
+    let attempt = AttemptRecord {
+        number: 0,
+        at: Millis(0),
+        took_ms: 0,
+        status: None,
+        error: None,
+        response: None,
+    };
+    let delivery = decode::<DeliveryRecord>("a20081030581a0").unwrap().delivery;
+    assert_eq!(delivery.attempts, [attempt]);
+    assert_eq!(decode("a0"), Ok(DeliveryCounts::default()));
+    let first = DeliveryNo { event: EventNo(0), round: 0 };
+    assert_eq!(decode("a10103"), Ok(Lane { head: first, waiting: 3 }));
+    assert_eq!(decode("a0"), Ok(Vec::<DeliveryId>::new()));
+    let hook = decode::<Hook>("a301616102616807a3006177016161026161").unwrap();
+    let HookSpec::Events(spec) = &hook.spec;
+    assert_eq!((hook.id, hook.spans.len(), hook.backfill), (HookId(0), 0, None));
+    assert_eq!((spec.max_retries, spec.timeout_ms, spec.ordered), (0, 0, false));
+}
+
+#[test]
+fn what_cannot_be_is_damage() {
+    // No phase, an unknown one, one without its time; deliveries before the first event.
+    for hex in ["a0", "a1008108", "a1008101", "a100820201", "a10080"] {
+        assert!(decode::<DeliveryRecord>(hex).is_err(), "{hex}");
+    }
+    assert!(decode::<Vec<DeliveryId>>("a201818201000005").is_err());
+    assert!(decode::<Lane>("a1008101").is_err());
+    for (hex, why) in [
+        ("a301614102616807a3006177016161026161", "no tenant"),
+        ("a301616102616807a3006120016161026161", "no pattern"),
+        ("a301616102616807a3006177016120026161", "no worker"),
+        ("a301616102616807a3006177016161026120", "no method"),
+    ] {
+        let expected = format!("a stored hook cannot be read: {why}");
+        assert_eq!(decode::<Hook>(hex).unwrap_err(), expected);
+    }
 }

@@ -5,9 +5,8 @@ use reveille_core::event::{EventType, Ulid};
 use reveille_core::stream::StreamId;
 use reveille_core::{Millis, Offset, Tenant};
 
-use crate::golden::check;
-use crate::record::EventRecord;
-use crate::{keys, record};
+use super::*;
+use crate::golden::{check, check_range, check_record, decode};
 
 fn event() -> EventRecord {
     EventRecord {
@@ -32,32 +31,59 @@ fn events_have_these_bytes() {
         ),
         (first, "a600600173776562686f6f6b2e6769746875622e70757368021b0000018bcfe56800030404000500"),
     ] {
-        check(&record::encode_event(&event), hex);
-        assert_eq!(record::decode_event(&record::encode_event(&event)), Ok(event));
+        check_record(&event, hex);
     }
 }
 
 #[test]
 fn keys_have_these_bytes() {
     let (tenant, no) = (Tenant::parse("acme").unwrap(), EventNo(258));
-    check(&keys::event(&tenant, no), "0e61636d65000000000000000102");
-    check(&keys::event_id(&tenant, "evt-1"), "0f61636d65006576742d31");
+    check(&event_key(&tenant, no), "0e61636d65000000000000000102");
+    check(&event_id_key(&tenant, "evt-1"), "0f61636d65006576742d31");
     check(
-        &keys::event_ids(&tenant, Ulid::first_of_many(Millis(5), [7; 8])),
+        &event_ids_key(&tenant, Ulid::first_of_many(Millis(5), [7; 8])),
         "\
         0f61636d65000000000000000507070707070707070000",
     );
-    check(&keys::fan_out(&tenant, no), "1661636d65000000000000000102");
-    check(&keys::ingested(&tenant, "b"), "1761636d650062");
-    check(&keys::later(Millis(258), b"\x17x"), "1800000000000001021778");
-    for ((from, to), first, end) in [
-        (keys::events(&tenant, no), "0e61636d65000000000000000102", "0e61636d6501"),
-        (keys::all_events(), "0e", "0f"),
-        (keys::fan_outs(&tenant), "1661636d6500", "1661636d6501"),
-        (keys::later_until(Millis(258)), "180000000000000000", "180000000000000103"),
-        (keys::later_until(Millis::NEVER), "180000000000000000", "18ffffffffffffffff"),
-    ] {
-        check(&from, first);
-        check(&to, end);
+    check(&fan_out_key(&tenant, no), "1661636d65000000000000000102");
+    check(&ingested_key(&tenant, "b"), "1761636d650062");
+    check(&later_key(Millis(258), b"\x17x"), "1800000000000001021778");
+    check_range(event_keys(&tenant, no), "0e61636d65000000000000000102", "0e61636d6501");
+    check_range(all_event_keys(), "0e", "0f");
+    check_range(fan_out_keys(&tenant), "1661636d6500", "1661636d6501");
+    check_range(later_keys_until(Millis(258)), "180000000000000000", "180000000000000103");
+    check_range(later_keys_until(Millis::NEVER), "180000000000000000", "18ffffffffffffffff");
+}
+
+#[test]
+fn keys_read_back_and_stand_in_order() {
+    let tenant = Tenant::default_tenant();
+    let key = event_key(&tenant, EventNo(9));
+    assert_eq!(parse_event_no(&key), Some(EventNo(9)));
+    assert_eq!(parse_event_tenant(&key), Some(tenant.clone()));
+    let (from, to) = event_keys(&tenant, EventNo(9));
+    assert!(from <= key && key < to && event_key(&tenant, EventNo(8)) < from);
+    let marker = ingested_key(&tenant, "b");
+    assert_eq!(parse_later_key(&later_key(Millis(4), &marker)), Some(marker));
+    assert_eq!(parse_later_key(&Bytes::from_static(b"\x18\0\0\0\0\0\0\0\x04")), None);
+    assert_eq!(parse_event_no(b"\x0eshort"), None);
+    assert_eq!(parse_event_tenant(b"\x0eAcme\0"), None);
+    assert_eq!(parse_event_tenant(b"\x0f"), None);
+}
+
+#[test]
+fn absent_fields_have_their_default_and_what_cannot_be_is_damage() {
+    let found = decode::<EventRecord>("a2006161016162").unwrap();
+    let expected = EventRecord {
+        id: "a".into(),
+        kind: EventType::parse("b").unwrap(),
+        at: Millis(0),
+        stream: StreamId(0),
+        from: Offset::ZERO,
+        len: 0,
+    };
+    assert_eq!(found, expected);
+    for hex in ["a0", "a1006161", "a1016162", "a20061610160", "a20007016162"] {
+        assert!(decode::<EventRecord>(hex).is_err(), "{hex}");
     }
 }

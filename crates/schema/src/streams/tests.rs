@@ -1,11 +1,12 @@
 //! Keys and records of streams, byte for byte.
 
 use reveille_core::producer::{ProducerState, ProducerTag};
-use reveille_core::stream::{Closed, Expiry, Fork, Head, StreamId};
-use reveille_core::{ContentType, Millis, Offset, StreamPath, Tenant};
+use reveille_core::stream::{Closed, Expiry, Fork, Head};
+use reveille_core::{ContentType, Millis, Offset};
 
-use crate::golden::check;
-use crate::{keys, record};
+use super::*;
+use crate::codec::Record;
+use crate::golden::{check, check_range, check_record, decode};
 
 fn path(text: &str) -> StreamPath {
     StreamPath::parse(text).unwrap()
@@ -61,17 +62,13 @@ fn full_head() -> Head {
 
 #[test]
 fn heads_have_these_bytes() {
-    let check_head = |head: &Head, hex| {
-        check(&record::encode_head(head), hex);
-        assert_eq!(record::decode_head(&record::encode_head(head)).as_ref(), Ok(head));
-    };
-    check_head(
+    check_record(
         &plain_head(),
         "\
         a5000701706170706c69636174696f6e2f6a736f6e021903e8051b0000018bcfe56800061b000001\
         8bcfe56801",
     );
-    check_head(
+    check_record(
         &full_head(),
         "\
         af001bffffffffffffffff017819746578742f706c61696e3b20636861727365743d7574662d3802\
@@ -80,14 +77,14 @@ fn heads_have_these_bytes() {
     );
     let closed = Some(Closed { by: None });
     let expiry = Expiry::Ttl(u64::MAX);
-    check_head(
+    check_record(
         &Head { closed, expiry, ..plain_head() },
         "\
         a7000701706170706c69636174696f6e2f6a736f6e021903e8051b0000018bcfe56800061b000001\
         8bcfe56801031bffffffffffffffff0880",
     );
     let requested_expiry = Expiry::At(Millis(u64::MAX), "".into());
-    check_head(
+    check_record(
         &Head { requested_expiry, has_fan_out: true, ..plain_head() },
         "\
         a7000701706170706c69636174696f6e2f6a736f6e021903e8051b0000018bcfe56800061b000001\
@@ -95,7 +92,7 @@ fn heads_have_these_bytes() {
     );
     let mut fork = full_head().fork.unwrap();
     fork.requested_at = None;
-    check_head(
+    check_record(
         &Head { fork: Some(fork), forks: u32::MAX, ..plain_head() },
         "\
         a7000701706170706c69636174696f6e2f6a736f6e021903e8051b0000018bcfe56800061b000001\
@@ -113,19 +110,67 @@ fn producers_and_counters_have_these_bytes() {
         (65_535, 65_536, "a20019ffff011a00010000"),
     ] {
         let state = ProducerState { epoch, seq };
-        check(&record::encode_producer(state), hex);
-        assert_eq!(record::decode_producer(&record::encode_producer(state)), Ok(state));
+        check_record(&state, hex);
     }
-    check(&record::encode_u64(258), "0000000000000102");
+    check(&258_u64.encode(), "0000000000000102");
 }
 
 #[test]
 fn keys_have_these_bytes() {
     let (tenant, id) = (Tenant::parse("acme").unwrap(), StreamId(258));
-    check(&keys::stream(&tenant, &path("/a/b")), "0261636d65002f612f62");
-    check(&keys::stream_prefix(&tenant, ""), "0261636d6500");
-    check(&keys::producer(id, "p-1"), "030000000000000102702d31");
-    let (from, to) = keys::producers(id);
-    check(&from, "030000000000000102");
-    check(&to, "030000000000000103");
+    check(&stream_key(&tenant, &path("/a/b")), "0261636d65002f612f62");
+    check(&stream_prefix(&tenant, ""), "0261636d6500");
+    check(&producer_key(id, "p-1"), "030000000000000102702d31");
+    check_range(producer_keys(id), "030000000000000102", "030000000000000103");
+}
+
+#[test]
+fn keys_read_back_and_damage_is_nothing() {
+    let tenant = Tenant::parse("acme").unwrap();
+    let key = stream_key(&tenant, &path("/a/b"));
+    assert_eq!(parse_stream_key(&key), Some((tenant, path("/a/b"))));
+    for damaged in [&b""[..], b"\x02", b"\x02acme/a", b"\x02acme\0", b"\x03acme\0/a"] {
+        assert_eq!(parse_stream_key(damaged), None, "{damaged:?}");
+    }
+}
+
+#[test]
+fn absent_fields_have_their_default() {
+    let zero = Millis(0);
+    let head = Head { id: StreamId(0), tail: Offset::ZERO, ..plain_head() };
+    let head = Head { created_at: zero, touched_at: zero, ..head };
+    assert_eq!(decode("a101706170706c69636174696f6e2f6a736f6e"), Ok(head.clone()));
+    // A fork with nothing but its source; an expiry that is written down as none.
+    let fork = Fork {
+        source: path("/src"),
+        source_id: StreamId(0),
+        at: Offset::ZERO,
+        requested_at: None,
+        sub_offset: 0,
+        depth: 1,
+    };
+    let hex = "a301706170706c69636174696f6e2f6a736f6e03f609a100642f737263";
+    assert_eq!(decode(hex), Ok(Head { fork: Some(fork), ..head }));
+    assert_eq!(decode("a0"), Ok(ProducerState { epoch: 0, seq: 0 }));
+    assert_eq!(decode("a10107"), Ok(ProducerState { epoch: 0, seq: 7 }));
+}
+
+#[test]
+fn what_cannot_be_is_damage() {
+    let wrong = |hex: &str| decode::<Head>(hex).unwrap_err();
+    assert!(wrong("a0").starts_with("a stored stream head cannot be read: "));
+    assert_eq!(wrong("a1016178"), "a stored stream head cannot be read: no content type");
+    for hex in [
+        // A producer without a sequence; a fork of nothing; a fork of no path.
+        "a20163612f620882617003",
+        "a20163612f6209a0",
+        "a20163612f6209a1006178",
+        // A text for a number, a number for a text.
+        "a20163612f62026178",
+        "a10107",
+        "80",
+        "ff",
+    ] {
+        assert!(decode::<Head>(hex).is_err(), "{hex}");
+    }
 }

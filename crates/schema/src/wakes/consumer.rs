@@ -97,31 +97,31 @@ impl Record for ConsumerRecord {
 struct ConsumerFields<'a> {
     #[cbor(n(0), default)]
     epoch: u64,
-    #[cbor(n(1), decode_with = "minicbor::bytes::decode")]
+    #[cbor(n(1), decode_with = "codec::some_bytes")]
     wake_id: Option<[u8; 12]>,
     #[cbor(n(2), default)]
     phase: PhaseFields,
     #[cbor(n(3), default, decode_with = "read_links")]
     links: Vec<Link>,
-    #[n(4)]
+    #[cbor(n(4), decode_with = "codec::some")]
     failing_since: Option<u64>,
-    #[n(5)]
+    #[cbor(n(5), decode_with = "codec::some")]
     pending_since: Option<u64>,
-    #[n(6)]
+    #[cbor(n(6), decode_with = "codec::some")]
     woken_at: Option<u64>,
-    #[n(7)]
+    #[cbor(n(7), decode_with = "codec::some")]
     holder: Option<&'a str>,
     #[cbor(n(8), default)]
     wakes_saved: u64,
-    #[n(9)]
+    #[cbor(n(9), decode_with = "codec::some")]
     primary: Option<u64>,
-    #[n(10)]
+    #[cbor(n(10), decode_with = "codec::some")]
     timer_at: Option<u64>,
-    #[b(11)]
+    #[cbor(b(11), decode_with = "codec::some")]
     last_error: Option<(u64, &'a str)>,
     #[cbor(n(12), default)]
     failures: u64,
-    #[cbor(n(13), decode_with = "minicbor::bytes::decode")]
+    #[cbor(n(13), decode_with = "codec::some_bytes")]
     trace: Option<[u8; 24]>,
     #[cbor(n(14), decode_with = "read_marked")]
     marked: Option<Vec<StreamPath>>,

@@ -11,10 +11,8 @@ use reveille_core::subscription::{
 };
 use reveille_core::{Millis, Offset, StreamPath, Tenant};
 
-use super::ConsumerKey;
-use crate::golden::check;
-use crate::record::{ConsumerRecord, LinkRecord};
-use crate::{keys, record};
+use super::*;
+use crate::golden::{check, check_range, check_record, decode};
 
 fn path(text: &str) -> StreamPath {
     StreamPath::parse(text).unwrap()
@@ -54,11 +52,6 @@ fn plain_consumer(phase: Phase) -> ConsumerRecord {
 
 #[test]
 fn consumers_have_these_bytes() {
-    let check_consumer = |record: &ConsumerRecord, hex| {
-        let bytes = record::encode_consumer(record);
-        check(&bytes, hex);
-        assert_eq!(record::decode_consumer(&bytes).as_ref(), Ok(record));
-    };
     for (phase, hex) in [
         (Phase::Idle { wake_at: None }, "a300000281000380"),
         (
@@ -77,10 +70,10 @@ fn consumers_have_these_bytes() {
         (Phase::Gone(RemovalReason::Unsubscribed), "a300000281040380"),
         (Phase::Gone(RemovalReason::Failed), "a300000281050380"),
     ] {
-        check_consumer(&plain_consumer(phase), hex);
+        check_record(&plain_consumer(phase), hex);
     }
     let live = Phase::Live { until: Millis(4) };
-    check_consumer(
+    check_record(
         &full_consumer(live.clone()),
         "\
         af000302820304038383622f61040783622f62f6f683622f63190190f60401050206030a05014c07\
@@ -88,11 +81,11 @@ fn consumers_have_these_bytes() {
         010101010101010101010101010e82622f61622f62",
     );
     let timer_at = Some(Millis(1_700_000_000_000));
-    check_consumer(
+    check_record(
         &ConsumerRecord { timer_at, ..plain_consumer(live.clone()) },
         "a400000282030403800a1b0000018bcfe56800",
     );
-    check_consumer(
+    check_record(
         &ConsumerRecord { marked: Some(vec![]), ..plain_consumer(live) },
         "a400000282030403800e80",
     );
@@ -105,9 +98,7 @@ fn links_have_these_bytes() {
         (Some(StreamId(1)), Some(Offset::ZERO), false, "a30001010002f4"),
         (Some(StreamId(500)), None, true, "a3001901f401f602f5"),
     ] {
-        let link = LinkRecord { stream, acked, explicit };
-        check(&record::encode_link(link), hex);
-        assert_eq!(record::decode_link(&record::encode_link(link)), Ok(link));
+        check_record(&LinkRecord { stream, acked, explicit }, hex);
     }
 }
 
@@ -172,9 +163,7 @@ fn subscriptions_have_these_bytes() {
             "a7001901f4016461636d65021b0000018bcfe568000402056173078009652f77616b65",
         ),
     ] {
-        let bytes = record::encode_subscription(&subscription);
-        check(&bytes, hex);
-        assert_eq!(record::decode_subscription(&bytes), Ok(subscription));
+        check_record(&subscription, hex);
     }
 }
 
@@ -193,10 +182,7 @@ fn fan_out_cursors_have_these_bytes() {
         ),
         (vec![], range(0, 0), None, "a2008001820000"),
     ] {
-        let cursor = FanOutCursor { marks, walk, again };
-        let bytes = record::encode_fan_out_cursor(&cursor);
-        check(&bytes, hex);
-        assert_eq!(record::decode_fan_out_cursor(&bytes), Ok(cursor));
+        check_record(&FanOutCursor { marks, walk, again }, hex);
     }
 }
 
@@ -205,27 +191,77 @@ fn keys_have_these_bytes() {
     let (tenant, id) = (Tenant::parse("acme").unwrap(), SubscriptionId(258));
     let consumer = ConsumerKey { subscription: id, path: Some(path("/a/b")) };
     let only = ConsumerKey { subscription: id, path: None };
-    check(&keys::subscription(&tenant, Dialect::Webhooks, "s"), "0661636d65000173");
-    check(&keys::subscription(&tenant, Dialect::Leases, "s"), "0661636d65000273");
-    check(&keys::consumer(&consumer), "0700000000000001022f612f62");
-    check(&keys::consumer(&only), "070000000000000102");
-    check(&keys::link(id, &path("/a/b")), "0800000000000001022f612f62");
-    check(&keys::backlog(id, &path("/a/b")), "0900000000000001022f612f62");
+    check(&subscription_key(&tenant, Dialect::Webhooks, "s"), "0661636d65000173");
+    check(&subscription_key(&tenant, Dialect::Leases, "s"), "0661636d65000273");
+    check(&consumer_key(&consumer), "0700000000000001022f612f62");
+    check(&consumer_key(&only), "070000000000000102");
+    check(&link_key(id, &path("/a/b")), "0800000000000001022f612f62");
+    check(&backlog_key(id, &path("/a/b")), "0900000000000001022f612f62");
     check(
-        &keys::follower(&tenant, &path("/a/b"), &consumer),
+        &follower_key(&tenant, &path("/a/b"), &consumer),
         "\
         0a61636d65002f612f620000000000000001022f612f62",
     );
-    check(&keys::subscription_fan_out(StreamId(258)), "0c0000000000000102");
-    for ((from, to), first, end) in [
-        (keys::subscriptions(), "06", "07"),
-        (keys::consumers(id), "070000000000000102", "070000000000000103"),
-        (keys::links(id), "080000000000000102", "080000000000000103"),
-        (keys::backlogs(id), "090000000000000102", "090000000000000103"),
-        (keys::followers(&tenant, &path("/a")), "0a61636d65002f6100", "0a61636d65002f6101"),
-        (keys::all_followers(), "0a", "0b"),
+    check(&fan_out_key(StreamId(258)), "0c0000000000000102");
+    check_range(subscription_keys(), "06", "07");
+    check_range(consumer_keys(id), "070000000000000102", "070000000000000103");
+    check_range(link_keys(id), "080000000000000102", "080000000000000103");
+    check_range(backlog_keys(id), "090000000000000102", "090000000000000103");
+    check_range(follower_keys(&tenant, &path("/a")), "0a61636d65002f6100", "0a61636d65002f6101");
+    check_range(all_follower_keys(), "0a", "0b");
+}
+
+#[test]
+fn keys_read_back_and_damage_is_nothing() {
+    let (tenant, id) = (Tenant::parse("acme").unwrap(), SubscriptionId(8));
+    let stream = path("/s");
+    for of in [Some(path("/a/b")), None] {
+        let consumer = ConsumerKey { subscription: id, path: of };
+        assert_eq!(parse_consumer_key(&consumer_key(&consumer)), Some(consumer.clone()));
+        let (first, _) = follower_keys(&tenant, &stream);
+        let key = follower_key(&tenant, &stream, &consumer);
+        assert_eq!(parse_follower_key(&first, &key), Some(consumer));
+    }
+    assert_eq!(parse_linked_path(&link_key(id, &path("/a/b"))), Some(path("/a/b")));
+    assert_eq!(parse_linked_path(&backlog_key(id, &path("/a/b"))), Some(path("/a/b")));
+    for damaged in [&b""[..], b"\x07\0\0\0\0\0\0\0", b"\x07\0\0\0\0\0\0\0\x08a", b"\x06"] {
+        assert_eq!(parse_consumer_key(damaged), None, "{damaged:?}");
+        assert_eq!(parse_linked_path(damaged), None, "{damaged:?}");
+        assert_eq!(parse_follower_key(b"\x0a", damaged), None, "{damaged:?}");
+    }
+}
+
+#[test]
+fn absent_fields_have_their_default() {
+    assert_eq!(decode("a0"), Ok(plain_consumer(Phase::Idle { wake_at: None })));
+    assert_eq!(decode("a0"), Ok(LinkRecord { stream: None, acked: None, explicit: false }));
+    let walk = IdRange { after: SubscriptionId(1), through: SubscriptionId(2) };
+    assert_eq!(decode("a101820102"), Ok(FanOutCursor { marks: vec![], walk, again: None }));
+    let subscription = decode::<Subscription>("a4016461636d65040205617309652f77616b65");
+    let plain = plain_subscription();
+    let expected = Subscription { id: SubscriptionId(0), created_at: Millis(0), ..plain };
+    assert_eq!(subscription, Ok(expected));
+}
+
+#[test]
+fn what_cannot_be_is_damage() {
+    // An unknown phase, one without its time, one of nothing; a short wake id; a link of no path.
+    for hex in ["a1028106", "a1028103", "a10280", "a1014107", "a1038183617800f6", "a10e816178"] {
+        assert!(decode::<ConsumerRecord>(hex).is_err(), "{hex}");
+    }
+    for hex in ["a0", "a1018101", "a10183010203"] {
+        assert!(decode::<FanOutCursor>(hex).is_err(), "{hex}");
+    }
+    let wrong = |hex: &str| decode::<Subscription>(hex).unwrap_err();
+    for (hex, why) in [
+        ("a4016461636d65040305617309652f77616b65", "an unknown dialect"),
+        ("a3016461636d650402056173", "nobody to wake"),
+        ("a5016461636d6504020561730863783a2f09652f77616b65", "two targets"),
+        ("a4016461636d650402056173096178", "no path of a wake stream"),
+        ("a4016441636d65040205617309652f77616b65", "no tenant"),
+        ("a5016461636d65040205617306617809652f77616b65", "no pattern"),
     ] {
-        check(&from, first);
-        check(&to, end);
+        let expected = format!("a stored subscription cannot be read: {why}");
+        assert_eq!(wrong(hex), expected);
     }
 }
