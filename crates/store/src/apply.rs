@@ -7,14 +7,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::keys::BlobId;
 use bytes::{Bytes, BytesMut};
 
 use crate::chunk::Chunk;
-use crate::keys;
+use crate::keys::{self, BlobId};
 use crate::run::{Entry, Run};
-use crate::state::read_chunk;
-use crate::table::{Change, Table, TableError};
+use crate::table::{Change, Table, TableError, read_chunk};
 
 /// A chunk has at most this many bytes.
 const CHUNK_BYTES: u64 = 256 << 10;
@@ -23,6 +21,7 @@ const CHUNK_BYTES: u64 = 256 << 10;
 const CHUNK_FULL_BYTES: u64 = CHUNK_BYTES / 2;
 /// Chunks this small are merged whatever follows.
 const CHUNK_SMALL_BYTES: u64 = 1 << 10;
+
 /// Writes everything in the run to the table.
 pub(crate) fn apply(table: &dyn Table, run: &Run) -> Result<(), TableError> {
     table.apply(&mut Changes { table, rest: run.entries(), of_stream: BTreeMap::new() })

@@ -14,11 +14,10 @@
 
 use std::collections::HashMap;
 
-use crate::keys::BlobId;
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::chunk::Chunk;
-use crate::keys;
+use crate::keys::{self, BlobId};
 use crate::run::{Entry, Run};
 
 const REMOVE: u8 = 0;
