@@ -23,7 +23,7 @@ fn key(number: u8) -> Bytes {
 
 /// Whether batch `seq` leaves the key there.
 fn is_there(number: u8, seq: u64) -> bool {
-    (u64::from(number) + seq) % 3 != 0
+    !(u64::from(number) + seq).is_multiple_of(3)
 }
 
 /// Every batch changes every key, and makes the stream longer.
