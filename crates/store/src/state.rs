@@ -62,7 +62,7 @@ struct View {
     frozen_bytes: usize,
 }
 
-/// How much memory the overlay takes.
+/// The memory that the overlay takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OverlayBytes {
     /// Batches as they came.
@@ -74,7 +74,6 @@ pub struct OverlayBytes {
 }
 
 impl OverlayBytes {
-    /// All of it.
     pub fn total(self) -> usize {
         self.active + self.settled + self.frozen
     }
@@ -115,7 +114,6 @@ impl State {
         self.view.store(Arc::new(view));
     }
 
-    /// Bytes of the overlay.
     pub fn overlay_bytes(&self) -> OverlayBytes {
         let view = self.view.load();
         OverlayBytes {

@@ -13,7 +13,6 @@ use crate::keys;
 pub use lsm::LsmTable;
 pub use memory::MemoryTable;
 
-/// A key and its value.
 pub type Pair = (Bytes, Bytes);
 
 /// A key and its new value; `None` removes it.
@@ -69,7 +68,6 @@ pub enum TableError {
     /// Bytes on disk are not what was written.
     #[error("the table is damaged: {0}")]
     Corrupt(String),
-    /// Anything else.
     #[error("the table failed: {0}")]
     Failed(String),
 }

@@ -17,7 +17,7 @@ use super::{BatchId, CommitError, Feed, FeedBatch, FeedError, Log, Wake};
 /// and the log does not.
 #[derive(Clone, Default)]
 pub struct SharedLog {
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<SharedLogState>>,
 }
 
 /// A writer, until a newer one is opened.
@@ -37,7 +37,7 @@ pub struct SharedLogFeed {
 }
 
 #[derive(Default)]
-struct Shared {
+struct SharedLogState {
     /// That of the newest writer.
     term: u64,
     /// Everything after `released`, without holes.
@@ -82,12 +82,12 @@ impl SharedLog {
         self.lock().bytes_max = Some(bytes);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shared> {
+    fn lock(&self) -> MutexGuard<'_, SharedLogState> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Shared {
+impl SharedLogState {
     fn last(&self) -> u64 {
         self.batches.back().map_or(self.released, |batch| batch.sequence)
     }

@@ -17,7 +17,7 @@ use fjall::{
 };
 
 use super::{Change, Pair, Table, TableError, TableReader};
-use crate::background::{self, Turns};
+use crate::background::{self, YieldCounter};
 use crate::keys;
 
 /// Memory for blocks that were read, shared by both trees.
@@ -184,7 +184,7 @@ impl Table for LsmTable {
         let trees = self.trees()?;
         trees.wait_for_compaction()?;
         let (mut keys, mut chunks) = (None, None);
-        let mut turns = Turns::of(TURN_CHANGES);
+        let mut turns = YieldCounter::of(TURN_CHANGES);
         for change in changes {
             turns.count();
             let (key, value) = change?;
