@@ -93,7 +93,8 @@ impl SegmentRecovery {
         let current = match later.pop_front() {
             Some(first) => {
                 closed = older_than(&*disk, &numbers, first.segment)?;
-                Some(first.begin(later.is_empty())?)
+                first.secure(later.is_empty())?;
+                Some(first.begin())
             }
             // A log that was ever written keeps its last segment: it cannot just be empty.
             None if after > 0 => return Err(OpenError::Empty { after }),
@@ -113,9 +114,8 @@ impl SegmentRecovery {
             let limit = self.later.front().map(|next| next.segment.first_seq);
             let record = if limit == Some(end.next_seq) { None } else { reader.next(end)? };
             let Some((sequence, payload)) = record else {
-                match self.later.pop_front() {
-                    Some(next) => self.enter(next)?,
-                    None => return Ok(None),
+                if !self.enter_next()? {
+                    return Ok(None);
                 }
                 continue;
             };
@@ -157,19 +157,22 @@ impl SegmentRecovery {
         Ok((SegmentLog::recovered(disk, config, salt, opened)?, report))
     }
 
-    /// Goes on with the next segment.
-    fn enter(&mut self, next: SegmentReader) -> Result<(), OpenError> {
-        if let Some((reader, end)) = self.current.take() {
-            let Segment { first_seq, .. } = next.segment;
-            if end.next_seq != first_seq {
-                let file = next.segment.name();
-                return Err(reader.corrupt(&end, DurabilityEvidence::Segment { file, first_seq }));
-            }
-            let Segment { number, bytes, .. } = reader.segment;
-            self.closed.push_back(ClosedSegment { number, bytes, last: first_seq - 1 });
+    /// Goes on with the next segment, if there is one. After an error everything is as it was, so
+    /// that damage is found again and nobody takes it for the end.
+    fn enter_next(&mut self) -> Result<bool, OpenError> {
+        let (Some((reader, end)), Some(next)) = (&self.current, self.later.front()) else {
+            return Ok(false);
+        };
+        let Segment { first_seq, .. } = next.segment;
+        if end.next_seq != first_seq {
+            let file = next.segment.name();
+            return Err(reader.corrupt(end, DurabilityEvidence::Segment { file, first_seq }));
         }
-        self.current = Some(next.begin(self.later.is_empty())?);
-        Ok(())
+        next.secure(self.later.len() == 1)?;
+        let Segment { number, bytes, .. } = reader.segment;
+        self.closed.push_back(ClosedSegment { number, bytes, last: first_seq - 1 });
+        self.current = self.later.pop_front().map(SegmentReader::begin);
+        Ok(true)
     }
 }
 
@@ -268,14 +271,19 @@ fn older_than(
 }
 
 impl SegmentReader {
-    /// Before the first of its records.
-    fn begin(self, is_last: bool) -> Result<(SegmentReader, RecordsEnd), OpenError> {
+    /// What is read of the last segment may reach the table at once, and that must not know more
+    /// than the log.
+    fn secure(&self, is_last: bool) -> Result<(), OpenError> {
         if is_last && self.segment.unsynced {
-            // What is read may reach the table at once, and that must not know more than the log.
             self.window.file.sync().map_err(|source| self.io(source))?;
         }
+        Ok(())
+    }
+
+    /// Before the first of its records.
+    fn begin(self) -> (SegmentReader, RecordsEnd) {
         let next_seq = self.segment.first_seq;
-        Ok((self, RecordsEnd { position: BLOCK_BYTES as u64, next_seq, last: None }))
+        (self, RecordsEnd { position: BLOCK_BYTES as u64, next_seq, last: None })
     }
 
     /// The record at `end` with its sequence, if it is there; then `end` is behind it.

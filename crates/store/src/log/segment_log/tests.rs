@@ -223,8 +223,12 @@ fn a_log_that_is_being_opened_is_a_feed() {
     let (log, recovered) = feed.finish().unwrap();
     assert_eq!((log.next_seq(), recovered.records), (4, 2));
     disk.flip_bit("0000000000000002.seg", 4096 + 24, 0);
-    let error = open_feed().next_batch().unwrap_err();
-    assert!(matches!(&error, FeedError::Broken { problem } if problem.contains("damaged")));
+    let mut feed = open_feed();
+    for _ in 0..2 {
+        let error = feed.next_batch().unwrap_err();
+        assert!(matches!(&error, FeedError::Broken { problem } if problem.contains("damaged")));
+    }
+    assert!(matches!(feed.finish(), Err(OpenError::Corrupt { .. })));
 }
 
 #[test]
