@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use reveille_store::keys;
-use reveille_store::table::{Change, MemoryTable, Pair, Table, TableError};
+use reveille_store::table::{Change, MemoryTable, Pair, Table, TableError, TableReader};
 
 use crate::random::Random;
 
@@ -57,7 +57,7 @@ impl Trouble {
     }
 }
 
-impl Table for SimTable {
+impl TableReader for SimTable {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, TableError> {
         self.inner.get(key)
     }
@@ -72,6 +72,12 @@ impl Table for SimTable {
 
     fn floor(&self, from: &[u8], last: &[u8]) -> Result<Option<Pair>, TableError> {
         self.inner.floor(from, last)
+    }
+}
+
+impl Table for SimTable {
+    fn snapshot(&self) -> Result<Arc<dyn TableReader>, TableError> {
+        self.inner.snapshot()
     }
 
     fn apply(

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use reveille_core::stream::StreamId;
-use reveille_store::log::{CommitError, Log, Syncer};
+use reveille_store::log::{CommitError, SegmentLog as Log, Syncer};
 use reveille_store::state::State;
 use tokio::sync::Notify;
 

@@ -7,14 +7,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::keys::BlobId;
 use bytes::{Bytes, BytesMut};
 
 use crate::chunk::Chunk;
-use crate::keys;
+use crate::keys::{self, BlobId};
 use crate::run::{Entry, Run};
-use crate::state::read_chunk;
-use crate::table::{Change, Table, TableError};
+use crate::table::{Change, Table, TableError, read_chunk};
 
 /// A chunk has at most this many bytes.
 const CHUNK_BYTES: u64 = 256 << 10;
@@ -23,21 +21,22 @@ const CHUNK_BYTES: u64 = 256 << 10;
 const CHUNK_FULL_BYTES: u64 = CHUNK_BYTES / 2;
 /// Chunks this small are merged whatever follows.
 const CHUNK_SMALL_BYTES: u64 = 1 << 10;
+
 /// Writes everything in the run to the table.
 pub(crate) fn apply(table: &dyn Table, run: &Run) -> Result<(), TableError> {
-    table.apply(&mut Changes { table, rest: run.entries(), of_stream: BTreeMap::new() })
+    table.apply(&mut TableChanges { table, rest: run.entries(), of_stream: BTreeMap::new() })
 }
 
 /// What a run changes in the table, in order; what becomes of a stream's chunks is seen when it is
 /// their turn.
-struct Changes<'a> {
+struct TableChanges<'a> {
     table: &'a dyn Table,
     rest: &'a [Entry],
     /// The changes of the stream whose turn it is.
     of_stream: BTreeMap<Bytes, Option<Bytes>>,
 }
 
-impl Iterator for Changes<'_> {
+impl Iterator for TableChanges<'_> {
     type Item = Result<Change, TableError>;
 
     fn next(&mut self) -> Option<Result<Change, TableError>> {
@@ -67,7 +66,7 @@ fn chunks_of(id: BlobId, entries: &[Entry]) -> &[Entry] {
     entries.get(..count).unwrap_or_default()
 }
 
-impl Changes<'_> {
+impl TableChanges<'_> {
     /// Brings the chunks of one stream up.
     ///
     /// They are removed when the stream has ended, and then all of them go; or when it is trimmed,
@@ -340,7 +339,7 @@ mod tests {
         apply(&table, &run_of(0, &appends(4_000))).unwrap();
         let more = run_of(4_000 * 999, &appends(1_000));
         let rest = more.entries();
-        let changes = Changes { table: &table, rest, of_stream: BTreeMap::new() };
+        let changes = TableChanges { table: &table, rest, of_stream: BTreeMap::new() };
         // A million bytes are four chunks, and one that was not full.
         let count = changes.count();
         assert!(count <= 5, "{count} changes");

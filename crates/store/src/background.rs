@@ -33,14 +33,14 @@ pub(crate) fn give_way() {
 }
 
 /// Gives way after every so many pieces of work.
-pub(crate) struct Turns {
+pub(crate) struct YieldCounter {
     each: u32,
     done: u32,
 }
 
-impl Turns {
-    pub(crate) fn of(each: u32) -> Turns {
-        Turns { each, done: 0 }
+impl YieldCounter {
+    pub(crate) fn of(each: u32) -> YieldCounter {
+        YieldCounter { each, done: 0 }
     }
 
     /// A piece of work was done.

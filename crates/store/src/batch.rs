@@ -14,11 +14,10 @@
 
 use std::collections::HashMap;
 
-use crate::keys::BlobId;
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::chunk::Chunk;
-use crate::keys;
+use crate::keys::{self, BlobId};
 use crate::run::{Entry, Run};
 
 const REMOVE: u8 = 0;
@@ -32,14 +31,14 @@ const CHANGE_HEADER: usize = 7;
 #[derive(Debug, Default)]
 pub struct Batch {
     /// In the order in which they came.
-    changes: Vec<(Bytes, Change)>,
+    changes: Vec<(Bytes, BatchChange)>,
     /// The change that further appends of a stream join, and where the stream ends.
     open_chunks: HashMap<BlobId, (usize, u64), foldhash::fast::RandomState>,
     bytes: usize,
 }
 
 #[derive(Debug)]
-enum Change {
+enum BatchChange {
     Remove,
     Put(Bytes),
     Appends(Vec<Bytes>),
@@ -54,7 +53,7 @@ impl Batch {
     /// Gives a key a value, or removes it.
     pub fn set(&mut self, key: Bytes, value: Option<Bytes>) {
         self.bytes += CHANGE_HEADER + key.len() + value.as_ref().map_or(0, Bytes::len);
-        self.changes.push((key, value.map_or(Change::Remove, Change::Put)));
+        self.changes.push((key, value.map_or(BatchChange::Remove, BatchChange::Put)));
     }
 
     /// Appends to a stream whose tail is at `start`.
@@ -65,8 +64,8 @@ impl Batch {
             assert_eq!(*tail, start, "appends of one stream follow each other");
             *tail = end;
             match self.changes.get_mut(*index) {
-                Some((_, Change::Appends(pieces))) => return pieces.push(data),
-                Some((_, Change::Put(_) | Change::Remove)) | None => {
+                Some((_, BatchChange::Appends(pieces))) => return pieces.push(data),
+                Some((_, BatchChange::Put(_) | BatchChange::Remove)) | None => {
                     unreachable!("an open chunk is in the batch")
                 }
             }
@@ -74,10 +73,9 @@ impl Batch {
         let key = keys::chunk(id, start);
         self.bytes += CHANGE_HEADER + key.len() + 4;
         self.open_chunks.insert(id, (self.changes.len(), end));
-        self.changes.push((key, Change::Appends(vec![data])));
+        self.changes.push((key, BatchChange::Appends(vec![data])));
     }
 
-    /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
@@ -100,21 +98,21 @@ impl Batch {
         out.put_u32_le(u32::try_from(changes.len()).expect("a batch is bounded in bytes"));
         for (key, change) in &changes {
             let header = out.len();
-            out.put_u8(if matches!(change, Change::Remove) { REMOVE } else { PUT });
+            out.put_u8(if matches!(change, BatchChange::Remove) { REMOVE } else { PUT });
             out.put_u16_le(u16::try_from(key.len()).expect("keys are short"));
             out.put_u32_le(0);
             out.put_slice(key);
             let value = out.len();
             match change {
-                Change::Remove => {}
-                Change::Put(bytes) => out.put_slice(bytes),
-                Change::Appends(pieces) => Chunk::encode(&mut out, pieces.iter()),
+                BatchChange::Remove => {}
+                BatchChange::Put(bytes) => out.put_slice(bytes),
+                BatchChange::Appends(pieces) => Chunk::encode(&mut out, pieces.iter()),
             }
             let len = u32::try_from(out.len() - value).expect("a batch is bounded in bytes");
             if let Some(place) = out.get_mut(header + 3..header + 7) {
                 place.copy_from_slice(&len.to_le_bytes());
             }
-            places.push((header, value, out.len(), matches!(change, Change::Remove)));
+            places.push((header, value, out.len(), matches!(change, BatchChange::Remove)));
         }
         let payload = out.freeze();
         let entry = |(header, value, end, removed): (usize, usize, usize, bool)| Entry {
@@ -127,7 +125,7 @@ impl Batch {
 }
 
 /// The changes by key, of each key the last.
-fn in_order(mut changes: Vec<(Bytes, Change)>) -> Vec<(Bytes, Change)> {
+fn in_order(mut changes: Vec<(Bytes, BatchChange)>) -> Vec<(Bytes, BatchChange)> {
     changes.sort_by(|(left, _), (right, _)| left.cmp(right));
     // The first of its kind stays, so that the last is to come first.
     changes.reverse();

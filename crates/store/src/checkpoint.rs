@@ -22,10 +22,8 @@ const LEN: usize = 20;
 /// The checkpoint cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
-    /// The bytes are not what was written.
     #[error("the file `{FILE}` is damaged; restore it, or the whole data directory, from a backup")]
     Corrupt,
-    /// The disk failed.
     #[error("the file `{FILE}` cannot be read: {0}")]
     Io(#[from] io::Error),
 }

@@ -91,12 +91,10 @@ impl Chunk {
         self.start + self.len()
     }
 
-    /// The number of stored bytes.
     pub fn len(&self) -> u64 {
         u64::try_from(self.payload.len()).unwrap_or(u64::MAX)
     }
 
-    /// Whether it holds nothing.
     pub fn is_empty(&self) -> bool {
         self.payload.is_empty()
     }

@@ -6,8 +6,8 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// What this server writes. A directory with a higher number is left alone.
-pub const FORMAT: u32 = 1;
+/// What this server reads and writes. A directory with another number is left alone.
+pub const FORMAT: u32 = 2;
 
 const FORMAT_FILE: &str = "format";
 const LOCK_FILE: &str = "lock";
@@ -24,42 +24,31 @@ pub struct Directory {
 /// The directory cannot be used; nothing in it was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum DirectoryError {
-    /// Another process has it.
     #[error("another reveille server uses {0}; stop that one, or give this one its own --data-dir")]
     Locked(PathBuf),
-    /// A newer server wrote it.
     #[error(
-        "{path} was written by a newer reveille (format {found}; this one reads up to {FORMAT}); \
+        "{path} was written by a newer reveille (format {found}; this one reads format {FORMAT}); \
          start the newer version"
     )]
-    Newer {
-        path: PathBuf,
-        /// Its format.
-        found: u32,
-    },
-    /// It has another number of partitions.
+    Newer { path: PathBuf, found: u32 },
+    /// A server wrote it whose format nobody reads any more.
+    #[error(
+        "{path} was written by a reveille from before the first release (format {found}; this one \
+         reads format {FORMAT}), and nothing can convert it; start that version to read it, or give \
+         this one a new, empty --data-dir"
+    )]
+    Older { path: PathBuf, found: u32 },
     #[error(
         "{path} was created with {found} partitions, which cannot be changed; \
          leave --partitions out or set it to {found}"
     )]
-    Partitions {
-        path: PathBuf,
-        /// Its number of partitions.
-        found: u32,
-    },
-    /// The format file is not what was written.
+    Partitions { path: PathBuf, found: u32 },
     #[error("{0} is damaged; restore it, or the whole data directory, from a backup")]
     Corrupt(PathBuf),
-    /// It holds something else.
     #[error("{0} is not empty and not a reveille data directory; choose another --data-dir")]
     Foreign(PathBuf),
-    /// The file system failed.
     #[error("cannot use {path} as data directory: {source}")]
-    Io {
-        /// The file or directory.
-        path: PathBuf,
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
 }
 
 impl Directory {
@@ -96,12 +85,10 @@ impl Directory {
         self.partitions
     }
 
-    /// Where a partition's log is.
     pub fn log_path(&self, partition: u32) -> PathBuf {
         self.path.join(format!("partition-{partition:04}")).join("log")
     }
 
-    /// Where a partition's table is.
     pub fn table_path(&self, partition: u32) -> PathBuf {
         self.path.join(format!("partition-{partition:04}")).join("table")
     }
@@ -159,11 +146,15 @@ fn read_format(path: &Path, text: &str) -> Result<u32, DirectoryError> {
     if format > FORMAT {
         return Err(DirectoryError::Newer { path: path.to_owned(), found: format });
     }
+    // The whole file has kept its shape since then: one that is damaged is called damaged.
     let partitions: u32 = number("partitions ").ok_or_else(corrupt)?;
     let content = content(format, partitions);
     let crc = crc32c::crc32c(content.as_bytes());
     if text != format!("{content}checksum {crc:08x}\n") {
         return Err(corrupt());
+    }
+    if format < FORMAT {
+        return Err(DirectoryError::Older { path: path.to_owned(), found: format });
     }
     Ok(partitions)
 }
@@ -186,6 +177,22 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_of_format_1_is_refused_with_a_sentence_and_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = "reveille data directory\nformat 1\npartitions 1\n";
+        let crc = crc32c::crc32c(text.as_bytes());
+        let text = format!("{text}checksum {crc:08x}\n");
+        fs::write(dir.path().join("format"), &text).unwrap();
+        let error = Directory::open(dir.path(), None).unwrap_err();
+        assert!(matches!(error, DirectoryError::Older { found: 1, .. }));
+        let sentence = error.to_string();
+        for part in [&*dir.path().to_string_lossy(), "format 1", "format 2", "--data-dir"] {
+            assert!(sentence.contains(part), "{sentence}");
+        }
+        assert_eq!(fs::read_to_string(dir.path().join("format")).unwrap(), text);
+    }
+
+    #[test]
     fn newer_foreign_and_damaged_directories_are_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path();
@@ -194,9 +201,9 @@ mod tests {
         fs::remove_file(path.join("letter.txt")).unwrap();
         drop(Directory::open(path, None).unwrap());
         let text = fs::read_to_string(path.join("format")).unwrap();
-        fs::write(path.join("format"), text.replace("format 1", "format 2")).unwrap();
+        fs::write(path.join("format"), text.replace("format 2", "format 3")).unwrap();
         let newer = Directory::open(path, None);
-        assert!(matches!(newer, Err(DirectoryError::Newer { found: 2, .. })));
+        assert!(matches!(newer, Err(DirectoryError::Newer { found: 3, .. })));
         for byte in 0..text.len() {
             let mut bent = text.clone().into_bytes();
             bent[byte] ^= 1;

@@ -1,7 +1,8 @@
 //! Durable bytes: the log, the key table, and the overlay between them.
 //!
 //! [`log`] makes batches durable, [`state`] is what readers see of them, [`table`] holds what is
-//! old, and [`keys`] documents every key. Nothing here knows HTTP or an async runtime.
+//! old. Three doors lead outside: [`disk::Disk`] to files, [`log::Log`] and [`log::Feed`] to whatever
+//! keeps batches in order. Nothing here knows what a key means, HTTP or an async runtime.
 
 mod apply;
 pub mod background;

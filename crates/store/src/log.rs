@@ -1,363 +1,93 @@
-//! The write-ahead log: one record at a time, each durable before the next is written.
+//! The log door: whatever keeps batches in one order, and durably.
 //!
-//! The log lives in segment files of a fixed length whose blocks exist before they are needed:
+//! | log | where | for |
+//! |---|---|---|
+//! | [`SegmentLog`] | segment files in the data directory | one machine |
+//! | [`SharedLog`] | memory, with several writers and readers | tests and the simulator |
 //!
-//! ```text
-//! 0000000000000007.seg   header │ record 81 │ record 82 │ mark: continued
-//! 0000000000000008.seg   header │ record 83 │ record 84 │ mark: idle │ whatever was there before
-//! spare-12               to become segment 9
-//! ```
-//!
-//! `frame` and `segment` say what the bytes mean, `recover` and `tail` how they are read back after
-//! a crash; `docs/format.md` says both in full.
+//! A log is written through [`Log`] and read through [`Feed`]. What a batch means is no business of
+//! theirs: to them it is bytes with a name.
 
 mod error;
-mod frame;
-mod recover;
-mod segment;
-mod spare;
-mod syncer;
-mod tail;
-mod window;
+mod feed;
+mod segment_log;
+mod shared_log;
 
-#[cfg(test)]
-mod tests;
-
-use std::collections::VecDeque;
-use std::io;
-use std::sync::Arc;
+use std::fmt;
 
 use bytes::Bytes;
 
-use crate::disk::{Disk, is_full};
-pub use error::{CommitError, Found, OpenError};
-use frame::{HEADER_BYTES, Header, Kind};
-pub use recover::{RecoveryReport, TornRecord};
-use segment::{Active, BLOCK_BYTES, Closed, Segment};
-pub use spare::SparePool;
-pub use syncer::Syncer;
+pub use error::CommitError;
+pub use feed::{Feed, FeedBatch, FeedError, Wake};
+pub use segment_log::{
+    Config, DurabilityEvidence, OpenError, RecoveryReport, Salt, SegmentLog, SegmentRecovery,
+    SparePool, Syncer, TornRecord,
+};
+pub use shared_log::{SharedLog, SharedLogFeed, SharedLogWriter};
 
-/// A buffer that grew beyond this for a large record is not kept.
-const BUFFER_KEEP_BYTES: usize = 4 << 20;
-
-#[derive(Debug, Clone)]
-pub struct Config {
-    /// The length of a segment: a multiple of 4096, at least 8192 and below 4 GiB.
-    pub segment_bytes: u64,
-    /// Whether a record is synced before the next is written. Without, a power cut loses the
-    /// newest records (never some in the middle), and the death of the process none.
-    pub sync: bool,
+/// The name of a batch, chosen by its writer and unique in the log: a commit that was not answered
+/// is tried again under the same name, and is then known to be the same.
+///
+/// A writer draws its number at random when it begins, and counts its batches from there on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BatchId {
+    pub writer: u64,
+    pub number: u64,
 }
 
-impl Default for Config {
-    fn default() -> Config {
-        Config { segment_bytes: 64 << 20, sync: true }
+/// As it is written into messages and logs: never changed, because logs may keep it.
+impl fmt::Display for BatchId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}-{}", self.writer, self.number)
     }
 }
 
-/// Where the salts of segments come from; they must not be guessable.
-pub type Salt = Box<dyn FnMut() -> u64 + Send>;
-
-/// Takes the records of the log in order when it is opened.
-pub type Replay<'a> = &'a mut dyn FnMut(u64, Bytes) -> Result<(), String>;
-
-/// The write-ahead log. It has one owner, who commits one record after the other.
-pub struct Log {
-    disk: Arc<dyn Disk>,
-    config: Config,
-    salt: Salt,
-    spares: SparePool,
-    /// The segments before the active one, oldest first.
-    closed: VecDeque<Closed>,
-    active: Active,
-    syncer: Syncer,
-    next_seq: u64,
-    /// The next record needs a new segment, even if it would fit into this one.
-    must_rotate: bool,
-    /// There is a mark at the tail.
-    sealed: bool,
-    stopped: bool,
-    /// The frame of the record that is being written; kept to be used again.
-    buffer: Vec<u8>,
-}
-
-impl Log {
-    /// Opens or creates the log and gives every record after `after` to `replay`, in order.
+/// The writing end of a log. It has one owner, the committer, who calls it from one thread and
+/// commits one batch after the other; every call may block for as long as a disk or a network does.
+///
+/// Several writers may be open on one log at different times, and by mistake at the same time. The
+/// log sees to it that only the newest of them can commit: it is the fence, not whoever believes to
+/// be the only one.
+pub trait Log: Send {
+    /// Makes a batch durable and returns its sequence, which is higher than that of every batch
+    /// before it; not by one, necessarily.
     ///
-    /// `after` is the last record that the table holds durably. If opening fails nothing on the
-    /// disk was changed, and whatever was replayed before must be dropped.
-    pub fn open(
-        disk: Arc<dyn Disk>,
-        config: Config,
-        salt: Salt,
-        after: u64,
-        replay: Replay<'_>,
-    ) -> Result<(Log, RecoveryReport), OpenError> {
-        config.check();
-        let Some(opened) = recover::run(&*disk, after, replay)? else {
-            // A log that was ever written keeps its last segment: it cannot just be empty.
-            if after > 0 {
-                return Err(OpenError::Empty { after });
-            }
-            return Ok((Log::create(disk, config, salt, 0)?, RecoveryReport::default()));
-        };
-        let spares = open_spares(&disk, &config)?;
-        let behind = opened.next_seq <= after;
-        let other_mode = opened.active.segment.unsynced == config.sync;
-        let recovered = opened.recovered;
-        let log = Log {
-            closed: opened.closed,
-            must_rotate: behind || other_mode,
-            sealed: opened.sealed,
-            ..Log::new(disk, config, salt, spares, opened.active, opened.next_seq.max(after + 1))
-        };
-        Ok((log, recovered))
-    }
-
-    /// Begins a log whose first record will be `after + 1`, in a directory without segments: for a
-    /// table that was restored without its log.
-    pub fn create(
-        disk: Arc<dyn Disk>,
-        config: Config,
-        mut salt: Salt,
-        after: u64,
-    ) -> Result<Log, OpenError> {
-        config.check();
-        recover::expect_none(&*disk)?;
-        let spares = open_spares(&disk, &config)?;
-        let segment = config.segment(1, after + 1, salt());
-        let file = spares
-            .begin(&segment)
-            .map_err(|failed| OpenError::Io { file: failed.file, source: failed.source })?;
-        let active = Active::new(file, segment, BLOCK_BYTES as u64);
-        Ok(Log::new(disk, config, salt, spares, active, after + 1))
-    }
-
-    fn new(
-        disk: Arc<dyn Disk>,
-        config: Config,
-        salt: Salt,
-        spares: SparePool,
-        active: Active,
-        next_seq: u64,
-    ) -> Log {
-        Log {
-            disk,
-            config,
-            salt,
-            spares,
-            closed: VecDeque::new(),
-            syncer: Syncer::new(Arc::clone(&active.file)),
-            active,
-            next_seq,
-            must_rotate: false,
-            sealed: false,
-            stopped: false,
-            buffer: Vec::new(),
-        }
-    }
-
-    /// The sequence of the record that is committed next.
-    pub fn next_seq(&self) -> u64 {
-        self.next_seq
-    }
-
-    /// The bytes of the segments in use; spares do not count.
-    pub fn bytes(&self) -> u64 {
-        self.closed.iter().map(|closed| closed.bytes).sum::<u64>() + self.active.segment.bytes
-    }
-
-    /// The largest payload of one record.
-    pub fn max_record(&self) -> u64 {
-        segment::max_payload(self.config.segment_bytes)
-    }
-
-    /// The pool of spares, for whoever keeps it filled.
-    pub fn spares(&self) -> SparePool {
-        self.spares.clone()
-    }
-
-    /// Makes commits durable later, if they are not synced one by one: before the table takes what
-    /// is in them, for it must never know more than the log.
-    pub fn syncer(&self) -> Option<Syncer> {
-        (!self.config.sync).then(|| self.syncer.clone())
-    }
-
-    /// Makes one record durable, whose payload is `parts` one after the other, and returns its
-    /// sequence.
+    /// `Ok` means that the batch survives whatever the log promises to survive, and that every
+    /// [`Feed`] will return it. Nobody may see anything of a batch before. The only exception is a
+    /// log that has a [`Syncer`].
     ///
-    /// After `NoSpace` and `TooLarge` the log is as it was. Every other error stops it for good:
-    /// a sync that failed must not be tried again, since the data may be gone.
-    pub fn commit(&mut self, parts: &[&[u8]]) -> Result<u64, CommitError> {
-        self.check_running()?;
-        let payload = parts.iter().map(|part| part.len() as u64).sum();
-        let max = self.max_record();
-        if payload > max {
-            return Err(CommitError::TooLarge { bytes: payload, max });
-        }
-        let bytes = frame::frame_bytes(payload);
-        if self.must_rotate || !segment::fits(self.active.tail, bytes, self.active.segment.bytes) {
-            self.rotate()?;
-        }
-        frame::write_record(&mut self.buffer, self.active.keys, self.next_seq, parts);
-        debug_assert_eq!(self.buffer.len() as u64, bytes, "one frame, as announced");
-        self.write_frame()?;
-        if self.buffer.capacity() > BUFFER_KEEP_BYTES {
-            self.buffer = Vec::new();
-        }
-        self.active.tail += bytes;
-        self.next_seq += 1;
-        Ok(self.next_seq - 1)
-    }
+    /// [`CommitError`] says for each error whether the batch is in the log. After
+    /// [`CommitError::Unavailable`] nobody knows: the same batch must be committed again, under the
+    /// same id and before any other, until the answer is another. If it was in the log all the
+    /// time, the answer is the sequence that it has, even for a writer that was deposed since.
+    fn commit(&mut self, batch: BatchId, payload: &Bytes) -> Result<u64, CommitError>;
 
-    /// Marks that everything committed was synced. To be called when the log goes idle: without
-    /// the mark, damage to the last record looks like the trace of a crash. The mark itself is not
-    /// synced, and the next record overwrites it.
-    pub fn seal(&mut self) -> Result<(), CommitError> {
-        self.check_running()?;
-        if self.sealed || self.must_rotate || !self.config.sync {
-            return Ok(());
-        }
-        let mark = Header { seq: self.next_seq, kind: Kind::Mark { continued: false } };
-        let written = self.active.file.write_at(&mark.encode(self.active.keys), self.active.tail);
-        written.map_err(|error| self.fail_at_tail(error))?;
-        self.sealed = true;
-        Ok(())
-    }
+    /// Everything up to and including this sequence is in a checkpoint, from which whoever opens
+    /// the log later begins: the log may forget it. It need not, and need not do so now.
+    ///
+    /// An error means what it means for a commit; the log has not forgotten more than it may.
+    fn release(&mut self, through: u64) -> Result<(), CommitError>;
 
-    /// Gives up the segments that hold nothing after record `through`, which the table must hold
-    /// durably. They become spares as far as spares are wanted.
-    pub fn trim(&mut self, through: u64) -> Result<(), CommitError> {
-        self.check_running()?;
-        let mut spares = Vec::new();
-        let mut trimmed = false;
-        // Oldest first: whatever a crash leaves of this is still without holes.
-        while let Some(closed) = self.closed.front().filter(|closed| closed.last <= through) {
-            let file = segment::name(closed.number);
-            let done = match self.spares.name_for(closed.bytes, spares.len()) {
-                Some(spare) => {
-                    let renamed = self.disk.rename(&file, &spare);
-                    spares.push(spare);
-                    renamed
-                }
-                None => self.disk.remove(&file),
-            };
-            done.map_err(|source| self.stop(file, 0, source))?;
-            self.closed.pop_front();
-            trimmed = true;
-        }
-        if trimmed {
-            // Before a spare is written to, it must not be a segment any more, even in a crash.
-            let synced = self.disk.sync_dir();
-            synced.map_err(|source| self.stop("the log directory".to_owned(), 0, source))?;
-        }
-        for spare in spares {
-            self.spares.put(spare);
-        }
-        Ok(())
-    }
+    /// Nothing was committed for a while. A log may mark its end, so that damage to the last batch
+    /// is later told from a write that a crash interrupted. What comes next need not wait longer
+    /// for having called it, so it is for moments in which nothing is waiting.
+    fn idle(&mut self) -> Result<(), CommitError>;
 
-    /// Writes the buffer at the tail and syncs it.
-    fn write_frame(&mut self) -> Result<(), CommitError> {
-        self.sealed = false;
-        if let Err(error) = self.active.file.write_at(&self.buffer, self.active.tail) {
-            if is_full(&error) {
-                self.erase_unfinished()?;
-            }
-            return Err(self.fail_at_tail(error));
-        }
-        self.sync_tail()
-    }
+    /// The newest batch in the log as far as this writer knows: the last one it committed, or the
+    /// last one there was when it was opened. Whoever leads anew reads up to here before it decides.
+    fn last_sequence(&self) -> u64;
 
-    /// A record that ends in zeros may be whole although its write was cut short, and would come
-    /// back after a restart although it was refused. Without its header it cannot; if the full disk
-    /// does not take even that, then the next record overwrites it.
-    fn erase_unfinished(&mut self) -> Result<(), CommitError> {
-        match self.active.file.write_at(&[0; HEADER_BYTES], self.active.tail) {
-            // Without sync too: it was refused, and no crash may bring it back.
-            Ok(()) => self.sync_file(),
-            Err(error) if is_full(&error) => Ok(()),
-            Err(error) => Err(self.fail_at_tail(error)),
-        }
-    }
+    /// The largest payload of one batch. A larger one is refused with [`CommitError::TooLarge`],
+    /// which is the failure of whoever made it and of nobody else.
+    fn batch_bytes_max(&self) -> usize;
 
-    fn sync_tail(&mut self) -> Result<(), CommitError> {
-        if self.config.sync { self.sync_file() } else { Ok(()) }
-    }
+    /// What the log takes where it is kept, for whoever watches that.
+    fn bytes(&self) -> u64;
 
-    fn sync_file(&mut self) -> Result<(), CommitError> {
-        let synced = self.active.file.sync();
-        synced.map_err(|source| self.stop(self.active.segment.name(), self.active.tail, source))
+    /// For a log whose commits are not durable at once, which is allowed only where the operator
+    /// asked for it (`--durability os`): makes them durable later. Whoever writes a checkpoint
+    /// calls it before, for a table must never know more than the log.
+    fn syncer(&self) -> Option<Syncer> {
+        None
     }
-
-    /// Goes on in a new segment, which begins with the next record.
-    fn rotate(&mut self) -> Result<(), CommitError> {
-        if self.active.segment.unsynced {
-            // So that only the last segment can have lost anything.
-            let synced = self.active.file.sync();
-            synced.map_err(|source| {
-                self.stop(self.active.segment.name(), self.active.tail, source)
-            })?;
-        }
-        let number = self.active.segment.number + 1;
-        let segment = self.config.segment(number, self.next_seq, (self.salt)());
-        let file = match self.spares.begin(&segment) {
-            Ok(file) => file,
-            Err(failed) if failed.unchanged && is_full(&failed.source) => {
-                return Err(CommitError::NoSpace);
-            }
-            Err(failed) => return Err(self.stop(failed.file, 0, failed.source)),
-        };
-        // Tells later, if this segment is the last one found, that another one is missing. It is
-        // good to have and not needed: a full disk may refuse it, and nobody syncs it.
-        let mark = Header { seq: self.next_seq, kind: Kind::Mark { continued: true } };
-        let written = self.active.file.write_at(&mark.encode(self.active.keys), self.active.tail);
-        if let Err(source) = written
-            && !is_full(&source)
-        {
-            return Err(self.fail_at_tail(source));
-        }
-        self.syncer.follow(Arc::clone(&file));
-        let active = Active::new(file, segment, BLOCK_BYTES as u64);
-        let Segment { number, bytes, .. } = std::mem::replace(&mut self.active, active).segment;
-        self.closed.push_back(Closed { number, last: self.next_seq - 1, bytes });
-        self.must_rotate = false;
-        self.sealed = false;
-        Ok(())
-    }
-
-    fn check_running(&self) -> Result<(), CommitError> {
-        if self.stopped { Err(CommitError::Stopped) } else { Ok(()) }
-    }
-
-    /// The error for a write at the tail: a full disk passes, everything else stops the log.
-    fn fail_at_tail(&mut self, error: io::Error) -> CommitError {
-        if is_full(&error) {
-            return CommitError::NoSpace;
-        }
-        self.stop(self.active.segment.name(), self.active.tail, error)
-    }
-
-    fn stop(&mut self, file: String, position: u64, source: io::Error) -> CommitError {
-        self.stopped = true;
-        CommitError::Fatal { file, position, source }
-    }
-}
-
-impl Config {
-    fn check(&self) {
-        let bytes = self.segment_bytes;
-        assert!(bytes.is_multiple_of(BLOCK_BYTES as u64), "a segment is made of whole blocks");
-        assert!(bytes >= 2 * BLOCK_BYTES as u64, "a segment has room for records");
-        assert!(bytes < 1 << 32, "the length of a record has 32 bits");
-    }
-
-    fn segment(&self, number: u64, first_seq: u64, salt: u64) -> Segment {
-        Segment { number, first_seq, salt, bytes: self.segment_bytes, unsynced: !self.sync }
-    }
-}
-
-fn open_spares(disk: &Arc<dyn Disk>, config: &Config) -> Result<SparePool, OpenError> {
-    SparePool::open(Arc::clone(disk), config.segment_bytes)
-        .map_err(|source| OpenError::Io { file: "a spare segment".to_owned(), source })
 }

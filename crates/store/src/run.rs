@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::{Bytes, BytesMut};
 
-use crate::background::Turns;
+use crate::background::YieldCounter;
 
 /// Entries that are looked at before others have their turn.
 const TURN_ENTRIES: u32 = 1_024;
@@ -14,9 +14,8 @@ const TURN_ENTRIES: u32 = 1_024;
 /// A key's newest change: a value, or its removal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The key.
     pub key: Bytes,
-    /// Its value; `None` removes it.
+    /// `None` removes the key.
     pub value: Option<Bytes>,
 }
 
@@ -24,7 +23,7 @@ pub struct Entry {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Run {
     entries: Vec<Entry>,
-    places: Places,
+    index: KeyIndex,
 }
 
 /// Where a run has its keys. Most looks at a run are for a key that is in another, and a search
@@ -33,7 +32,7 @@ pub struct Run {
 /// A hash table of a power of two of slots, at most half of them used: an empty one is zero, any
 /// other has a few bits of the key's hash above the entry's index plus one.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Places {
+struct KeyIndex {
     slots: Vec<u32>,
 }
 
@@ -57,27 +56,27 @@ impl<'a> HashedKey<'a> {
     }
 }
 
-impl Places {
-    fn of(entries: &[Entry]) -> Places {
+impl KeyIndex {
+    fn of(entries: &[Entry]) -> KeyIndex {
         if entries.is_empty() {
-            return Places::default();
+            return KeyIndex::default();
         }
-        let mut places = Places { slots: vec![0; (entries.len() * 2).next_power_of_two()] };
-        let mut turns = Turns::of(TURN_ENTRIES);
+        let mut index = KeyIndex { slots: vec![0; (entries.len() * 2).next_power_of_two()] };
+        let mut turns = YieldCounter::of(TURN_ENTRIES);
         for (number, entry) in (1u32..).zip(entries) {
             turns.count();
             assert!(number <= INDEX_MASK, "a run is bounded in bytes");
             let hash = HashedKey::new(&entry.key).hash;
-            let mut at = places.first(hash);
-            while let Some(slot) = places.slots.get_mut(at) {
+            let mut at = index.first(hash);
+            while let Some(slot) = index.slots.get_mut(at) {
                 if *slot == 0 {
                     *slot = mark(hash) | number;
                     break;
                 }
-                at = places.after(at);
+                at = index.after(at);
             }
         }
-        places
+        index
     }
 
     /// The indices of entries that may have a key with this hash.
@@ -111,18 +110,17 @@ impl Run {
     /// A run of entries that are sorted and distinct.
     pub fn from_sorted(entries: Vec<Entry>) -> Run {
         debug_assert!(entries.is_sorted_by(|left, right| left.key < right.key));
-        let places = Places::of(&entries);
-        Run { entries, places }
+        let index = KeyIndex::of(&entries);
+        Run { entries, index }
     }
 
-    /// The entries in order.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
     /// What this run says of a key: nothing, its removal, or its value.
     pub fn get(&self, wanted: HashedKey<'_>) -> Option<Option<Bytes>> {
-        let candidates = self.places.candidates(wanted.hash);
+        let candidates = self.index.candidates(wanted.hash);
         let mut entries = candidates.filter_map(|at| self.entries.get(at));
         entries.find(|entry| entry.key == wanted.key).map(|entry| entry.value.clone())
     }
@@ -178,7 +176,7 @@ impl Run {
         let entries = newest_of(runs);
         let bytes = |entry: &&Entry| entry.key.len() + entry.value.as_ref().map_or(0, Bytes::len);
         let mut all = BytesMut::with_capacity(entries.iter().map(bytes).sum());
-        let mut turns = Turns::of(TURN_ENTRIES);
+        let mut turns = YieldCounter::of(TURN_ENTRIES);
         for Entry { key, value } in &entries {
             turns.count();
             all.extend_from_slice(key);
@@ -197,7 +195,7 @@ impl Run {
 fn newest_of(runs: &[Arc<Run>]) -> Vec<&Entry> {
     let mut entries: Vec<&Entry> = runs.iter().flat_map(|run| run.entries()).collect();
     // Finds the runs in it and merges them; of one key the newest comes last.
-    let mut turns = Turns::of(TURN_ENTRIES);
+    let mut turns = YieldCounter::of(TURN_ENTRIES);
     entries.sort_by(|left, right| {
         turns.count();
         left.key.cmp(&right.key)

@@ -10,21 +10,23 @@
 //! ```
 //!
 //! A view is published after every commit by one pointer swap: readers take no lock that the
-//! writer holds, and see each batch entirely or not at all.
+//! writer holds, and see each batch entirely or not at all. A view names the generation of the
+//! table that it lies over, so that an apply, too, is seen entirely or not at all.
 
-use std::collections::BTreeMap;
+mod generation;
+mod reader;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::keys::BlobId;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 
 use crate::apply;
 use crate::background;
-use crate::chunk::Chunk;
-use crate::keys;
 use crate::run::{Entry, HashedKey, Run};
-use crate::table::{Pair, Table, TableError};
+use crate::table::{Table, TableError};
+use generation::TableGeneration;
+pub use reader::Reader;
 
 /// Runs beyond this length are not merged any further on the commit path.
 const RUN_ENTRIES_MAX: usize = 2_048;
@@ -41,9 +43,10 @@ pub struct State {
     retired: Mutex<Vec<Arc<Run>>>,
 }
 
-/// The overlay at one moment.
-#[derive(Debug, Clone, Default)]
-pub struct View {
+/// The overlay at one moment, and the table under it.
+#[derive(Clone)]
+struct View {
+    table: Arc<TableGeneration>,
     /// The newest batch in it.
     seq: u64,
     /// Everything up to here is in the table alone.
@@ -59,7 +62,7 @@ pub struct View {
     frozen_bytes: usize,
 }
 
-/// How much memory the overlay takes.
+/// The memory that the overlay takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OverlayBytes {
     /// Batches as they came.
@@ -71,7 +74,6 @@ pub struct OverlayBytes {
 }
 
 impl OverlayBytes {
-    /// All of it.
     pub fn total(self) -> usize {
         self.active + self.settled + self.frozen
     }
@@ -87,7 +89,7 @@ pub struct FrozenOverlay {
 impl State {
     /// The state over a table that holds everything up to `applied`.
     pub fn new(table: Arc<dyn Table>, applied: u64) -> State {
-        let view = View { seq: applied, dropped: applied, ..View::default() };
+        let view = View::new(Arc::new(TableGeneration::new(table.clone())), applied);
         State {
             table,
             view: ArcSwap::from_pointee(view),
@@ -98,7 +100,7 @@ impl State {
 
     /// What can be read now.
     pub fn reader(&self) -> Reader {
-        Reader { view: self.view.load_full(), table: self.table.clone() }
+        Reader { view: self.view.load_full() }
     }
 
     /// Shows a durable batch to readers.
@@ -112,7 +114,6 @@ impl State {
         self.view.store(Arc::new(view));
     }
 
-    /// Bytes of the overlay.
     pub fn overlay_bytes(&self) -> OverlayBytes {
         let view = self.view.load();
         OverlayBytes {
@@ -180,11 +181,14 @@ impl State {
         Some(FrozenOverlay { run, through })
     }
 
-    /// Writes a frozen part into the table and takes it out of the overlay.
+    /// Writes a frozen part into the table and takes it out of the overlay. Readers that were taken
+    /// before find the table as it was.
     pub fn apply(&self, frozen: &FrozenOverlay) -> Result<(), TableError> {
+        self.view.load().table.pin()?;
         apply::apply(self.table.as_ref(), &frozen.run)?;
         let _guard = self.lock();
         let mut view = View::clone(&self.view.load());
+        view.table = Arc::new(TableGeneration::new(self.table.clone()));
         view.frozen = None;
         view.frozen_bytes = 0;
         view.dropped = frozen.through;
@@ -216,8 +220,17 @@ impl State {
         }
     }
 
-    /// Begins anew with a table that has failed; what it did not take is still in the overlay.
+    /// Begins anew with a table that has failed; what it did not take is still in the overlay, and
+    /// hides what it took of that. Readers that were taken before may find the table stopped.
     pub fn recover(&self) -> Result<(), TableError> {
+        {
+            // Before and not after: whoever reads meanwhile waits for the new table, because the
+            // snapshot of the old one ends with it.
+            let _guard = self.lock();
+            let mut view = View::clone(&self.view.load());
+            view.table = Arc::new(TableGeneration::new(self.table.clone()));
+            self.view.store(Arc::new(view));
+        }
         self.table.reopen()
     }
 
@@ -249,6 +262,22 @@ fn run_bytes(run: &Run) -> usize {
 }
 
 impl View {
+    /// Nothing but a table that holds everything up to `applied`.
+    fn new(table: Arc<TableGeneration>, applied: u64) -> View {
+        View {
+            table,
+            seq: applied,
+            dropped: applied,
+            active: Vec::new(),
+            active_bytes: 0,
+            settled: Vec::new(),
+            settled_bytes: 0,
+            frozen: None,
+            frozen_seq: 0,
+            frozen_bytes: 0,
+        }
+    }
+
     /// What the overlay says of a key: nothing, its removal, or its value.
     fn get(&self, key: &[u8]) -> Option<Option<Bytes>> {
         let wanted = HashedKey::new(key);
@@ -274,168 +303,5 @@ impl View {
     }
 }
 
-/// A consistent look at everything durable.
-#[derive(Clone)]
-pub struct Reader {
-    view: Arc<View>,
-    table: Arc<dyn Table>,
-}
-
-impl Reader {
-    /// The newest batch that this reader sees in full.
-    pub fn seq(&self) -> u64 {
-        self.view.seq
-    }
-
-    /// Changes up to this batch are in the table alone: what was read from the table earlier than
-    /// that may be stale.
-    pub fn dropped(&self) -> u64 {
-        self.view.dropped
-    }
-
-    /// What memory says of a key, without touching the table.
-    pub fn get_recent(&self, key: &[u8]) -> Option<Option<Bytes>> {
-        self.view.get(key)
-    }
-
-    /// The value of a key.
-    pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>, TableError> {
-        match self.view.get(key) {
-            Some(known) => Ok(known),
-            None => self.table.get(key),
-        }
-    }
-
-    /// At most `limit` pairs from `from` to before `to`, in order.
-    pub fn range(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<Pair>, TableError> {
-        self.merged(from, to, limit, self.table.range(from, to))
-    }
-
-    /// What memory says of the keys from `from` to before `to`, removals included.
-    pub fn range_recent(&self, from: &[u8], to: &[u8]) -> BTreeMap<Bytes, Option<Bytes>> {
-        let mut found = BTreeMap::new();
-        for run in self.view.oldest_first() {
-            let entries = run.range(from, to).iter();
-            found.extend(entries.map(|entry| (entry.key.clone(), entry.value.clone())));
-        }
-        found
-    }
-
-    /// At most `limit` keys from `from` to before `to`, in order; their values are not read.
-    pub fn keys(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<Bytes>, TableError> {
-        let table = self.table.keys(from, to).map(|key| key.map(|key| (key, Bytes::new())));
-        let pairs = self.merged(from, to, limit, Box::new(table))?;
-        Ok(pairs.into_iter().map(|(key, _)| key).collect())
-    }
-
-    fn merged(
-        &self,
-        from: &[u8],
-        to: &[u8],
-        limit: usize,
-        mut table: Box<dyn Iterator<Item = Result<Pair, TableError>>>,
-    ) -> Result<Vec<Pair>, TableError> {
-        let newest_first = self.view.newest_first();
-        let mut overlay: Vec<&[Entry]> = newest_first.map(|run| run.range(from, to)).collect();
-        let mut from_table = table.next().transpose()?;
-        let mut found = Vec::new();
-        while found.len() < limit {
-            let smallest = overlay.iter().filter_map(|run| run.first()).map(|entry| &entry.key);
-            let Some(key) = smallest.chain(from_table.as_ref().map(|(key, _)| key)).min().cloned()
-            else {
-                break;
-            };
-            let mut value = None;
-            for run in &mut overlay {
-                if let Some((entry, rest)) = run.split_first()
-                    && entry.key == key
-                {
-                    value = value.or(Some(entry.value.clone()));
-                    *run = rest;
-                }
-            }
-            if let Some((_, stored)) = from_table.take_if(|(stored, _)| *stored == key) {
-                value = value.or(Some(Some(stored)));
-                from_table = table.next().transpose()?;
-            }
-            if let Some(Some(value)) = value {
-                found.push((key, value));
-            }
-        }
-        Ok(found)
-    }
-
-    /// The chunk of a stream that holds a position.
-    pub fn chunk_at(&self, id: BlobId, position: u64) -> Result<Option<Chunk>, TableError> {
-        match self.recent_chunk_at(id, position)? {
-            Some(chunk) => Ok(Some(chunk)),
-            None => {
-                let (first, last) = (keys::chunk(id, 0), keys::chunk(id, position));
-                let found = self.table.floor(&first, &last)?;
-                let chunk = found.map(|(key, value)| read_chunk(&key, &value)).transpose()?;
-                Ok(chunk.filter(|chunk| chunk.end() > position))
-            }
-        }
-    }
-
-    /// The same, from memory alone.
-    pub fn recent_chunk_at(&self, id: BlobId, position: u64) -> Result<Option<Chunk>, TableError> {
-        let (first, last) = (keys::chunk(id, 0), keys::chunk(id, position));
-        for run in self.view.newest_first() {
-            let Some(entry) = run.floor(&first, &last) else {
-                continue;
-            };
-            let Some(value) = &entry.value else { continue };
-            let chunk = read_chunk(&entry.key, value)?;
-            if chunk.end() > position {
-                return Ok(Some(chunk));
-            }
-        }
-        Ok(None)
-    }
-}
-
-/// Reads a stored chunk; one that cannot be read is damage.
-pub(crate) fn read_chunk(key: &[u8], value: &Bytes) -> Result<Chunk, TableError> {
-    let (id, start) = keys::parse_chunk(key)
-        .ok_or_else(|| TableError::Corrupt("a chunk's key cannot be read".into()))?;
-    Chunk::decode(start, value)
-        .map_err(|error| TableError::Corrupt(format!("stream {} at {start}: {error}", id.0)))
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::table::MemoryTable;
-
-    fn run(keys: std::ops::Range<u8>) -> Arc<Run> {
-        let one = |byte: u8| Bytes::copy_from_slice(&[2, byte]);
-        let entries = keys.map(|byte| Entry { key: one(byte), value: Some(one(byte)) });
-        Arc::new(Run::from_sorted(entries.collect()))
-    }
-
-    #[test]
-    fn what_leaves_the_overlay_is_freed_by_whoever_sweeps_once_nobody_reads_it() {
-        let state = State::new(Arc::new(MemoryTable::default()), 0);
-        let batch = run(0..9);
-        let active = Arc::downgrade(&batch);
-        state.publish(1, batch, 9);
-        let reader = state.reader();
-        state.settle();
-        state.sweep();
-        assert!(active.upgrade().is_some(), "somebody reads it");
-        drop(reader);
-        assert!(active.upgrade().is_some(), "the last reader does not free it");
-        state.sweep();
-        assert!(active.upgrade().is_none());
-
-        // The only run there is becomes the frozen one as it is.
-        let frozen = state.freeze().unwrap();
-        let settled = Arc::downgrade(&frozen.run);
-        state.apply(&frozen).unwrap();
-        drop(frozen);
-        assert!(settled.upgrade().is_some());
-        state.sweep();
-        assert!(settled.upgrade().is_none());
-    }
-}
+mod tests;

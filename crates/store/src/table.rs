@@ -3,23 +3,28 @@
 pub mod lsm;
 pub mod memory;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
+
+use crate::chunk::Chunk;
+use crate::keys;
 
 pub use lsm::LsmTable;
 pub use memory::MemoryTable;
 
-/// A key and its value.
 pub type Pair = (Bytes, Bytes);
 
 /// A key and its new value; `None` removes it.
 pub type Change = (Bytes, Option<Bytes>);
 
-/// An ordered map of keys to values. Written by one thread, read by many.
-pub trait Table: Send + Sync + 'static {
-    /// The value of a key.
+/// An ordered map of keys to values: a table as it is at the moment of each call, or a snapshot of
+/// it. Anybody may read, on any thread, whatever is being written.
+pub trait TableReader: Send + Sync + 'static {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, TableError>;
 
-    /// The pairs from `from` to before `to`, in order; a consistent view of the moment of the call.
+    /// The pairs from `from` to before `to`, in order, as they are at the moment of the call: what
+    /// is changed later is not seen by the iterator.
     fn range(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Pair, TableError>>>;
 
     /// The keys from `from` to before `to`, in order; likewise.
@@ -27,6 +32,16 @@ pub trait Table: Send + Sync + 'static {
 
     /// The last pair from `from` up to and including `last`.
     fn floor(&self, from: &[u8], last: &[u8]) -> Result<Option<Pair>, TableError>;
+}
+
+/// The state on disk. Written by one thread, which brings it up from the log.
+pub trait Table: TableReader {
+    /// The table as it is now, whatever is written to it later.
+    ///
+    /// What was replaced since then takes room for as long as the snapshot lives: it belongs to
+    /// readers, and goes with the last of them. [`Table::reopen`] may end it earlier; then its
+    /// reads fail with [`TableError::Stopped`].
+    fn snapshot(&self) -> Result<Arc<dyn TableReader>, TableError>;
 
     /// Makes these changes, which come sorted by key, each key once; they survive a crash from then
     /// on. After an error, and after a crash meanwhile, any part of them may have been made.
@@ -53,7 +68,14 @@ pub enum TableError {
     /// Bytes on disk are not what was written.
     #[error("the table is damaged: {0}")]
     Corrupt(String),
-    /// Anything else.
     #[error("the table failed: {0}")]
     Failed(String),
+}
+
+/// Reads a stored chunk; one that cannot be read is damage.
+pub(crate) fn read_chunk(key: &[u8], value: &Bytes) -> Result<Chunk, TableError> {
+    let (id, start) = keys::parse_chunk(key)
+        .ok_or_else(|| TableError::Corrupt("a chunk's key cannot be read".into()))?;
+    Chunk::decode(start, value)
+        .map_err(|error| TableError::Corrupt(format!("stream {} at {start}: {error}", id.0)))
 }

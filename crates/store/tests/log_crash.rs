@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use reveille_store::disk::{Disk, SimDisk};
-use reveille_store::log::{CommitError, Config, Log, OpenError, RecoveryReport, Salt};
+use reveille_store::log::{CommitError, Config, OpenError, RecoveryReport, Salt, SegmentLog};
 
 const SMALL: Config = Config { segment_bytes: 16384, sync: true };
 const UNSYNCED: Config = Config { segment_bytes: 16384, sync: false };
@@ -28,15 +28,15 @@ fn open(
     disk: &SimDisk,
     config: &Config,
     after: u64,
-) -> Result<(Log, RecoveryReport, Records), OpenError> {
+) -> Result<(SegmentLog, RecoveryReport, Records), OpenError> {
     let mut random = Random(disk.trace_hash());
     let salt: Salt = Box::new(move || random.below(u64::MAX));
     let mut records = Records::new();
-    let replay = &mut |seq, payload: bytes::Bytes| {
-        records.push((seq, payload.to_vec()));
-        Ok(())
-    };
-    let (log, recovered) = Log::open(Arc::new(disk.clone()), config.clone(), salt, after, replay)?;
+    let mut recovery = SegmentLog::open(Arc::new(disk.clone()), config.clone(), salt, after)?;
+    while let Some(record) = recovery.next_record()? {
+        records.push((record.sequence, record.payload.to_vec()));
+    }
+    let (log, recovered) = recovery.finish()?;
     Ok((log, recovered, records))
 }
 
@@ -55,7 +55,7 @@ enum Step {
 struct Model {
     disk: SimDisk,
     config: Config,
-    log: Option<Log>,
+    log: Option<SegmentLog>,
     /// What was acknowledged and the table does not hold.
     acknowledged: Records,
     /// What the table holds.
@@ -137,7 +137,7 @@ impl Model {
         };
         match done {
             Ok(()) => Ok(()),
-            Err(CommitError::Fatal { .. }) => {
+            Err(CommitError::Broken { .. }) => {
                 assert!(matches!(log.commit(&[b"x"]), Err(CommitError::Stopped)));
                 Err(())
             }
@@ -500,7 +500,7 @@ fn a_failed_sync_is_final() {
     log.commit(&[b"one"]).unwrap();
     disk.fail_next_sync();
     let error = log.commit(&[b"two"]).unwrap_err();
-    assert!(matches!(error, CommitError::Fatal { position: 4128, .. }), "{error}");
+    assert!(error.is_broken() && error.to_string().contains("byte 4128 of"), "{error}");
     assert!(matches!(log.commit(&[b"three"]), Err(CommitError::Stopped)));
     assert!(matches!(log.seal(), Err(CommitError::Stopped)));
     assert!(matches!(log.trim(1), Err(CommitError::Stopped)));

@@ -1,5 +1,6 @@
 //! The state against a plain map: whatever is published, set aside and applied in whatever order,
-//! readers see the newest of everything, and whoever holds an old view sees nothing older than it.
+//! a new reader sees the newest of everything, and one that was taken earlier sees what was there
+//! then: nothing older, nothing newer, however the table has changed under it.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "this is a test")]
 
@@ -13,7 +14,7 @@ use reveille_store::chunk::Chunk;
 use reveille_store::keys;
 use reveille_store::keys::BlobId;
 use reveille_store::state::{Reader, State};
-use reveille_store::table::MemoryTable;
+use reveille_store::table::{LsmTable, MemoryTable, Pair, Table};
 
 type Map = BTreeMap<Bytes, Bytes>;
 
@@ -26,13 +27,17 @@ enum Step {
     Publish(Vec<(u8, Option<u8>)>, Vec<(u64, Vec<u8>)>),
     /// A stream is trimmed: so much of what it has, in hundredths, is not kept.
     Trim(u64, usize),
+    /// A stream has ended: its chunks are removed, and its number is not used again.
+    Purge(u64),
     /// The newest batches are put together.
     Settle,
     /// A part is set aside; it is applied later, perhaps.
     Freeze,
     Apply,
-    /// A reader takes its view, and reads from it now and at every later step.
+    /// A reader takes its view, and reads from it at every later step.
     Hold,
+    /// The oldest of them is done.
+    Release,
     /// Only the table and the log are left, which is replayed from the checkpoint on.
     Crash,
     Checkpoint,
@@ -45,10 +50,12 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => (changes, appends).prop_map(|(changes, appends)| Step::Publish(changes, appends)),
         1 => (0..STREAMS, 0..=100usize).prop_map(|(id, part)| Step::Trim(id, part)),
+        1 => (0..STREAMS).prop_map(Step::Purge),
         2 => Just(Step::Settle),
         2 => Just(Step::Freeze),
         3 => Just(Step::Apply),
-        1 => Just(Step::Hold),
+        2 => Just(Step::Hold),
+        1 => Just(Step::Release),
         1 => Just(Step::Crash),
         1 => Just(Step::Checkpoint),
     ]
@@ -58,42 +65,62 @@ fn key(number: u8) -> Bytes {
     Bytes::copy_from_slice(&[2, number])
 }
 
-/// What a reader held on to, and what was true then.
+/// A reader that was taken earlier, and what was true then.
 struct Held {
     reader: Reader,
     since: usize,
-    streams: Vec<Vec<u8>>,
+    streams: Vec<Stream>,
+    /// What another reader, taken at the same moment, found at once.
+    found: ChunkContent,
+}
+
+/// What a reader finds of the chunks of every stream.
+#[derive(Debug, PartialEq, Eq)]
+struct ChunkContent {
+    keys: Vec<Vec<Bytes>>,
+    pairs: Vec<Vec<Pair>>,
+    /// At the beginning and the end of every append, and before both.
+    chunks: Vec<Vec<Option<Chunk>>>,
+}
+
+#[derive(Debug, Clone)]
+struct Stream {
+    /// Another one when it has ended.
+    id: BlobId,
+    bytes: Vec<u8>,
+    /// Where its appends begin.
+    starts: Vec<u64>,
+    /// From where on its bytes are kept.
+    kept_from: usize,
 }
 
 struct World {
-    table: MemoryTable,
+    table: Arc<dyn Table>,
     state: State,
     /// Every batch as the log has it.
     log: Vec<Bytes>,
     /// The map after every batch, the empty one first.
     history: Vec<Map>,
-    streams: Vec<Vec<u8>>,
-    /// Where the appends of every stream begin.
-    starts: Vec<Vec<u64>>,
-    /// From where on the bytes of every stream are kept.
-    kept_from: Vec<usize>,
+    streams: Vec<Stream>,
+    next_stream: u64,
+    /// What the log has a removal of.
+    ended: Vec<BlobId>,
     applied: u64,
     checkpoint: u64,
     held: Vec<Held>,
 }
 
 impl World {
-    fn new() -> World {
-        let table = MemoryTable::default();
-        let count = usize::try_from(STREAMS).unwrap();
+    fn new(table: Arc<dyn Table>) -> World {
+        let stream = |id| Stream { id: BlobId(id), bytes: vec![], starts: vec![], kept_from: 0 };
         World {
-            state: State::new(Arc::new(table.clone()), 0),
+            state: State::new(table.clone(), 0),
             table,
             log: Vec::new(),
             history: vec![Map::new()],
-            streams: vec![Vec::new(); count],
-            starts: vec![Vec::new(); count],
-            kept_from: vec![0; count],
+            streams: (0..STREAMS).map(stream).collect(),
+            next_stream: STREAMS,
+            ended: Vec::new(),
             applied: 0,
             checkpoint: 0,
             held: Vec::new(),
@@ -103,7 +130,8 @@ impl World {
     fn take(&mut self, step: Step) {
         match step {
             Step::Publish(changes, appends) => self.publish(changes, appends),
-            Step::Trim(id, part) => self.trim(id, part),
+            Step::Trim(stream, part) => self.trim(index(stream), part),
+            Step::Purge(stream) => self.purge(index(stream)),
             Step::Settle => {
                 self.state.settle();
                 self.state.sweep();
@@ -114,7 +142,10 @@ impl World {
                 reader: self.state.reader(),
                 since: self.history.len() - 1,
                 streams: self.streams.clone(),
+                found: find(&self.state.reader(), &self.streams),
             }),
+            Step::Release if self.held.is_empty() => {}
+            Step::Release => drop(self.held.remove(0)),
             Step::Checkpoint => self.checkpoint = self.applied,
             Step::Crash => self.crash(),
         }
@@ -138,31 +169,45 @@ impl World {
             };
             batch.set(key(number), value);
         }
-        for (id, data) in appends {
-            let index = usize::try_from(id).unwrap();
-            let start = u64::try_from(self.streams[index].len()).unwrap();
-            self.starts[index].push(start);
-            self.streams[index].extend_from_slice(&data);
-            batch.append(BlobId(id), start, data.into());
+        for (stream, data) in appends {
+            let stream = &mut self.streams[index(stream)];
+            let start = u64::try_from(stream.bytes.len()).unwrap();
+            stream.starts.push(start);
+            stream.bytes.extend_from_slice(&data);
+            batch.append(stream.id, start, data.into());
         }
         if !batch.is_empty() {
             self.commit(batch, map);
         }
     }
 
-    fn trim(&mut self, id: u64, part: usize) {
-        let index = usize::try_from(id).unwrap();
-        let kept_from = self.streams[index].len() * part / 100;
-        self.kept_from[index] = self.kept_from[index].max(kept_from);
-        let position = u64::try_from(self.kept_from[index]).unwrap();
+    fn trim(&mut self, index: usize, part: usize) {
+        let stream = &mut self.streams[index];
+        stream.kept_from = stream.kept_from.max(stream.bytes.len() * part / 100);
+        let position = u64::try_from(stream.kept_from).unwrap();
         if position == 0 {
             return;
         }
         let mut batch = Batch::default();
-        batch.set(
-            keys::trim(BlobId(id)),
-            Some(bytes::Bytes::copy_from_slice(&position.to_be_bytes())),
-        );
+        let position = Bytes::copy_from_slice(&position.to_be_bytes());
+        batch.set(keys::trim(stream.id), Some(position));
+        self.commit(batch, self.history.last().unwrap().clone());
+    }
+
+    fn purge(&mut self, index: usize) {
+        let stream = &mut self.streams[index];
+        let (from, to) = keys::chunks(stream.id);
+        let mut batch = Batch::default();
+        for key in self.state.reader().keys(&from, &to, usize::MAX).unwrap() {
+            batch.set(key, None);
+        }
+        if batch.is_empty() {
+            return;
+        }
+        self.ended.push(stream.id);
+        let id = BlobId(self.next_stream);
+        *stream = Stream { id, bytes: vec![], starts: vec![], kept_from: 0 };
+        self.next_stream += 1;
         self.commit(batch, self.history.last().unwrap().clone());
     }
 
@@ -177,7 +222,7 @@ impl World {
     fn crash(&mut self) {
         self.held.clear();
         self.applied = self.checkpoint;
-        self.state = State::new(Arc::new(self.table.clone()), self.checkpoint);
+        self.state = State::new(self.table.clone(), self.checkpoint);
         let after = usize::try_from(self.checkpoint).unwrap();
         for (index, payload) in self.log.iter().enumerate().skip(after) {
             let run = reveille_store::batch::decode(payload).unwrap();
@@ -186,54 +231,16 @@ impl World {
     }
 
     fn check(&self) {
-        let now = self.history.last().unwrap();
         let reader = self.state.reader();
         assert_eq!(reader.seq(), u64::try_from(self.log.len()).unwrap());
-        for number in 0..KEYS {
-            assert_eq!(reader.get(&key(number)).unwrap().as_ref(), now.get(&key(number)));
-        }
-        for (from, to) in [(0, KEYS), (3, 7), (5, 5), (9, 2)] {
-            for limit in [0, 1, 3, usize::MAX] {
-                let (from, to) = (key(from), key(to));
-                let inside = now.iter().filter(|(key, _)| **key >= from && **key < to);
-                let expected: Vec<_> =
-                    inside.map(|(key, value)| (key.clone(), value.clone())).take(limit).collect();
-                let found = reader.range(&from, &to, limit).unwrap();
-                assert_eq!(found, expected);
-                let found = reader.keys(&from, &to, limit).unwrap();
-                let expected: Vec<Bytes> = expected.into_iter().map(|(key, _)| key).collect();
-                assert_eq!(found, expected);
-            }
-        }
-        for (index, bytes) in self.streams.iter().enumerate() {
-            let kept_from = self.kept_from[index];
-            assert_eq!(read(&reader, index, kept_from), bytes[kept_from..], "stream {index}");
-            let id = BlobId(u64::try_from(index).unwrap());
-            let starts = self.starts[index].iter();
-            for start in starts.filter(|start| **start >= u64::try_from(kept_from).unwrap()) {
-                let chunk = reader.chunk_at(id, *start).unwrap().unwrap();
-                assert!(chunk.is_boundary(*start), "an append begins at {start}");
-            }
-        }
+        check_keys(&reader, self.history.last().unwrap());
+        check_streams(&reader, &self.streams);
         for held in &self.held {
-            self.check_held(held);
+            check_keys(&held.reader, &self.history[held.since]);
+            check_streams(&held.reader, &held.streams);
+            assert_eq!(find(&held.reader, &held.streams), held.found);
+            self.check_brought_up(held);
         }
-    }
-
-    /// An old view knows every key as it was then or later; bytes never change.
-    fn check_held(&self, held: &Held) {
-        for number in 0..KEYS {
-            let found = held.reader.get(&key(number)).unwrap();
-            let known = self.history[held.since..].iter();
-            let known: Vec<_> = known.map(|map| map.get(&key(number))).collect();
-            assert!(known.contains(&found.as_ref()), "{number}: {found:?} is not in {known:?}");
-        }
-        for (index, bytes) in held.streams.iter().enumerate() {
-            let kept_from = self.kept_from[index].min(bytes.len());
-            let found = read(&held.reader, index, kept_from);
-            assert!(found.starts_with(&bytes[kept_from..]), "stream {index}");
-        }
-        self.check_brought_up(held);
     }
 
     /// What was true in an old view, and what memory says now, are together what is true now; but
@@ -253,11 +260,67 @@ impl World {
         }
         assert_eq!(&map, self.history.last().unwrap());
     }
+
+    /// The table has everything, and nothing of what is not kept.
+    fn check_table(&mut self) {
+        while self.applied < u64::try_from(self.log.len()).unwrap() {
+            self.apply();
+        }
+        self.check();
+        for stream in 0..self.next_stream {
+            let id = BlobId(stream);
+            let (from, to) = keys::chunks(id);
+            let known = self.streams.iter().find(|stream| stream.id == id);
+            for pair in self.table.range(&from, &to) {
+                let (key, value) = pair.unwrap();
+                let (_, start) = keys::parse_chunk(&key).unwrap();
+                let end = Chunk::decode(start, &value).unwrap().end();
+                assert!(!self.ended.contains(&id), "{id:?} has ended");
+                let kept_from = u64::try_from(known.unwrap().kept_from).unwrap();
+                assert!(end > kept_from, "{id:?} from {start} to {end}");
+            }
+        }
+    }
+}
+
+fn index(stream: u64) -> usize {
+    usize::try_from(stream).unwrap()
+}
+
+fn check_keys(reader: &Reader, expected: &Map) {
+    for number in 0..KEYS {
+        assert_eq!(reader.get(&key(number)).unwrap().as_ref(), expected.get(&key(number)));
+    }
+    for (from, to) in [(0, KEYS), (3, 7), (5, 5), (9, 2)] {
+        for limit in [0, 1, 3, usize::MAX] {
+            let (from, to) = (key(from), key(to));
+            let inside = expected.iter().filter(|(key, _)| **key >= from && **key < to);
+            let expected: Vec<_> =
+                inside.map(|(key, value)| (key.clone(), value.clone())).take(limit).collect();
+            assert_eq!(reader.range(&from, &to, limit).unwrap(), expected);
+            let found = reader.keys(&from, &to, limit).unwrap();
+            let expected: Vec<Bytes> = expected.into_iter().map(|(key, _)| key).collect();
+            assert_eq!(found, expected);
+        }
+    }
+}
+
+/// Exactly the bytes that are kept, and where its appends begin.
+fn check_streams(reader: &Reader, streams: &[Stream]) {
+    for Stream { id, bytes, starts, kept_from } in streams {
+        assert_eq!(read(reader, *id, *kept_from), bytes[*kept_from..], "{id:?}");
+        for start in starts.iter().filter(|start| **start >= u64::try_from(*kept_from).unwrap()) {
+            let chunk = reader.chunk_at(*id, *start).unwrap().unwrap();
+            assert!(chunk.is_boundary(*start), "an append begins at {start}");
+        }
+        let (from, to) = keys::chunks(*id);
+        let found = reader.keys(&from, &to, usize::MAX).unwrap();
+        assert!(found.is_empty() == bytes.is_empty() || *kept_from > 0);
+    }
 }
 
 /// A stream from a position on, as far as a reader finds it.
-fn read(reader: &Reader, stream: usize, from: usize) -> Vec<u8> {
-    let id = BlobId(u64::try_from(stream).unwrap());
+fn read(reader: &Reader, id: BlobId, from: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     loop {
         let at = u64::try_from(from + bytes.len()).unwrap();
@@ -268,41 +331,52 @@ fn read(reader: &Reader, stream: usize, from: usize) -> Vec<u8> {
     }
 }
 
-/// Chunks are never missed by their own key either.
-fn check_chunk_keys(world: &World) {
-    let reader = world.state.reader();
-    for (index, bytes) in world.streams.iter().enumerate() {
-        let (from, to) = keys::chunks(BlobId(u64::try_from(index).unwrap()));
-        let found = reader.keys(&from, &to, usize::MAX).unwrap();
-        assert!(found.is_empty() == bytes.is_empty() || world.kept_from[index] > 0);
+fn find(reader: &Reader, streams: &[Stream]) -> ChunkContent {
+    let keys = |stream: &Stream| {
+        let (from, to) = keys::chunks(stream.id);
+        reader.keys(&from, &to, usize::MAX).unwrap()
+    };
+    let pairs = |stream: &Stream| {
+        let (from, to) = keys::chunks(stream.id);
+        reader.range(&from, &to, usize::MAX).unwrap()
+    };
+    let chunks = |stream: &Stream| {
+        let ends = stream.starts.iter().flat_map(|start| [start.saturating_sub(1), *start]);
+        ends.map(|at| reader.chunk_at(stream.id, at).unwrap()).collect()
+    };
+    ChunkContent {
+        keys: streams.iter().map(keys).collect(),
+        pairs: streams.iter().map(pairs).collect(),
+        chunks: streams.iter().map(chunks).collect(),
     }
 }
 
-/// The table has nothing of what is not kept.
-fn check_trimmed(world: &mut World) {
-    while world.applied < u64::try_from(world.log.len()).unwrap() {
-        world.apply();
+fn run(table: Arc<dyn Table>, steps: Vec<Step>) {
+    let mut world = World::new(table);
+    for step in steps {
+        world.take(step);
+        world.check();
     }
-    for (key, value) in world.table.pairs() {
-        if let Some((id, start)) = keys::parse_chunk(&key) {
-            let end = Chunk::decode(start, &value).unwrap().end();
-            let kept_from = world.kept_from[usize::try_from(id.0).unwrap()];
-            assert!(end > u64::try_from(kept_from).unwrap(), "{id:?} from {start} to {end}");
-        }
-    }
+    world.check_table();
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn readers_see_the_newest_of_everything(steps in prop::collection::vec(step(), 1..60)) {
-        let mut world = World::new();
-        for step in steps {
-            world.take(step);
-            world.check();
-        }
-        check_chunk_keys(&world);
-        check_trimmed(&mut world);
+    fn a_reader_sees_what_was_there_when_it_was_taken(
+        steps in prop::collection::vec(step(), 1..60)
+    ) {
+        run(Arc::new(MemoryTable::default()), steps);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn and_so_it_does_over_the_table_on_disk(steps in prop::collection::vec(step(), 30..90)) {
+        let directory = tempfile::tempdir().unwrap();
+        run(Arc::new(LsmTable::open(directory.path()).unwrap()), steps);
     }
 }

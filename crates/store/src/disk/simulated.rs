@@ -19,10 +19,10 @@ use files::Files;
 /// A disk in memory; clones are the same disk.
 #[derive(Clone)]
 pub struct SimDisk {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<DiskState>>,
 }
 
-struct State {
+struct DiskState {
     random: Random,
     files: Files,
     /// Handles of an earlier generation were open when the disk crashed.
@@ -40,15 +40,14 @@ struct State {
     trace: u64,
 }
 
-/// What becomes of an operation.
-struct Fate {
+struct OperationOutcome {
     takes_effect: bool,
     interrupted: bool,
 }
 
 impl SimDisk {
     pub fn new(seed: u64) -> SimDisk {
-        let state = State {
+        let state = DiskState {
             random: Random(seed),
             files: Files::default(),
             generation: 0,
@@ -119,21 +118,21 @@ impl SimDisk {
         self.lock().trace
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, DiskState> {
         lock(&self.state)
     }
 }
 
-impl State {
+impl DiskState {
     /// Counts an operation and decides whether it is the one that is interrupted.
-    fn begin(&mut self, what: &[&[u8]]) -> io::Result<Fate> {
+    fn begin(&mut self, what: &[&[u8]]) -> io::Result<OperationOutcome> {
         self.check_up()?;
         self.operations += 1;
         self.note(what);
         let interrupted = self.fail_at == Some(self.operations);
         self.down = interrupted;
         let takes_effect = !interrupted || self.random.one_in(2);
-        Ok(Fate { takes_effect, interrupted })
+        Ok(OperationOutcome { takes_effect, interrupted })
     }
 
     fn check_up(&self) -> io::Result<()> {
@@ -181,7 +180,7 @@ impl State {
     }
 }
 
-impl Fate {
+impl OperationOutcome {
     fn end(self) -> io::Result<()> {
         if self.interrupted { Err(crashed()) } else { Ok(()) }
     }
@@ -257,13 +256,13 @@ impl SimDisk {
 }
 
 struct SimFile {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<DiskState>>,
     inode: u64,
     generation: u64,
 }
 
 impl SimFile {
-    fn lock(&self) -> io::Result<MutexGuard<'_, State>> {
+    fn lock(&self) -> io::Result<MutexGuard<'_, DiskState>> {
         let state = lock(&self.state);
         state.check_up()?;
         if state.generation == self.generation { Ok(state) } else { Err(crashed()) }
@@ -288,7 +287,7 @@ impl DiskFile for SimFile {
     }
 }
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+fn lock(state: &Mutex<DiskState>) -> MutexGuard<'_, DiskState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

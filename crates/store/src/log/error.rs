@@ -1,89 +1,89 @@
-//! What can go wrong with the log, each with what the operator should do about it.
+//! Why a batch was not committed, and what follows from that.
 
-use std::fmt;
 use std::io;
 
-/// Why the log could not be opened. Nothing was changed, and what was replayed must be dropped.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    #[error(
-        "{file} is damaged at byte {position}: record {expected_seq} should be there, and {found} \
-         proves that it once was. Nothing was changed. Restore {file} from a copy, or the whole \
-         data directory from a backup"
-    )]
-    Corrupt { file: String, position: u64, expected_seq: u64, found: Found },
-    #[error(
-        "the header of {file} is damaged: {problem}. Nothing was changed. Restore {file} from a \
-         copy, or the whole data directory from a backup"
-    )]
-    Header { file: String, problem: &'static str },
-    #[error(
-        "the log segment {file} is missing. Nothing was changed. Put it back, or restore the whole \
-         data directory from a backup"
-    )]
-    Missing { file: String },
-    #[error(
-        "the log begins with record {have} in {file}, and the table needs record {want} next. \
-         Nothing was changed. Put the older segments back, or restore the whole data directory \
-         from a backup"
-    )]
-    Gap { file: String, have: u64, want: u64 },
-    #[error(
-        "the log ends with record {last} in {file}, and the table holds up to record {after}: the \
-         log has lost synced records or belongs to an older copy. Nothing was changed. Restore \
-         the whole data directory from a backup"
-    )]
-    Behind { file: String, last: u64, after: u64 },
-    #[error(
-        "the log is empty, and the table holds up to record {after}. Nothing was changed. Put the \
-         segments back, or restore the whole data directory from a backup"
-    )]
-    Empty { after: u64 },
-    #[error("{file} has format version {version}, and this program knows versions up to {known}")]
-    NewerFormat { file: String, version: u32, known: u32 },
-    #[error("record {seq} in {file} could not be applied: {reason}")]
-    Replay { file: String, seq: u64, reason: String },
-    #[error("cannot read or repair the log at {file}: {source}")]
-    Io { file: String, source: io::Error },
-}
-
-/// What proves that a record that cannot be read was once durable.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
-    /// A later record in the same segment.
-    Record { position: u64, seq: u64 },
-    /// A mark, written after record `seq - 1` was synced.
-    Mark { position: u64, seq: u64 },
-    /// The next segment, which begins with record `first_seq`.
-    Segment { file: String, first_seq: u64 },
-}
-
-impl fmt::Display for Found {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Found::Record { position, seq } => write!(f, "record {seq} at byte {position}"),
-            Found::Mark { position, seq } => {
-                write!(f, "the end mark before record {seq} at byte {position}")
-            }
-            Found::Segment { file, first_seq } => {
-                write!(f, "{file}, which begins with record {first_seq},")
-            }
-        }
-    }
-}
-
-/// Why a change to the log did not happen.
+/// Why the log did not take a batch, or did not do something else.
+///
+/// | | is the batch in the log? | what follows |
+/// |---|---|---|
+/// | [`NoSpace`](Self::NoSpace), [`TooLarge`](Self::TooLarge) | no | it is rolled back, the log goes on |
+/// | [`Deposed`](Self::Deposed) | no | it is rolled back, the writer is done |
+/// | [`Unavailable`](Self::Unavailable) | nobody knows | the same commit again |
+/// | [`Broken`](Self::Broken), [`Stopped`](Self::Stopped) | nobody knows | the process ends; recovery finds out |
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
     /// The log is as it was; the same may succeed later.
     #[error("no space left for the log")]
     NoSpace,
-    /// The log is as it was.
-    #[error("a record of {bytes} bytes is larger than a segment takes ({max})")]
+    /// The log is as it was, and will never take it.
+    #[error("a batch of {bytes} bytes is larger than the log takes ({max})")]
     TooLarge { bytes: u64, max: u64 },
-    /// What is on disk is not known any more; only recovery can tell. The log is stopped.
-    #[error("the log failed at byte {position} of {file}: {source}")]
-    Fatal { file: String, position: u64, source: io::Error },
+    /// A newer writer has taken over. Nothing of this batch is in the log, and nothing that this
+    /// writer commits later will be.
+    #[error("another writer has taken over the log")]
+    Deposed,
+    /// There was no answer in time. See [`Log::commit`](super::Log::commit) for what must follow.
+    #[error("the log did not answer: {reason}")]
+    Unavailable { reason: String },
+    /// What was written is not known any more, and nothing is taken from now on. A sync that failed
+    /// must not be tried again, since the data may be gone.
+    #[error("the log failed at {place}: {source}")]
+    Broken { place: String, source: io::Error },
     #[error("the log is stopped since an earlier failure")]
     Stopped,
+}
+
+impl CommitError {
+    /// Whether the batch is surely not in the log: whatever was decided in it can be undone.
+    pub fn is_refused(&self) -> bool {
+        match self {
+            Self::NoSpace | Self::TooLarge { .. } | Self::Deposed => true,
+            Self::Unavailable { .. } | Self::Broken { .. } | Self::Stopped => false,
+        }
+    }
+
+    /// Whether the same batch must be committed again, to learn what became of it.
+    pub fn is_ambiguous(&self) -> bool {
+        match self {
+            Self::Unavailable { .. } => true,
+            Self::NoSpace
+            | Self::TooLarge { .. }
+            | Self::Deposed
+            | Self::Broken { .. }
+            | Self::Stopped => false,
+        }
+    }
+
+    /// Whether this log, as it is open now, can never be used again.
+    pub fn is_broken(&self) -> bool {
+        match self {
+            Self::Broken { .. } | Self::Stopped => true,
+            Self::NoSpace | Self::TooLarge { .. } | Self::Deposed | Self::Unavailable { .. } => {
+                false
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_error_has_one_consequence() {
+        let broken = CommitError::Broken { place: "byte 7".into(), source: io::Error::other("x") };
+        let (refused, ambiguous, over) =
+            ((true, false, false), (false, true, false), (false, false, true));
+        for (error, expected) in [
+            (CommitError::NoSpace, refused),
+            (CommitError::TooLarge { bytes: 9, max: 8 }, refused),
+            (CommitError::Deposed, refused),
+            (CommitError::Unavailable { reason: "timeout".into() }, ambiguous),
+            (broken, over),
+            (CommitError::Stopped, over),
+        ] {
+            let found = (error.is_refused(), error.is_ambiguous(), error.is_broken());
+            assert_eq!(found, expected, "{error}");
+        }
+    }
 }

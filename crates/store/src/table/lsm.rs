@@ -6,17 +6,18 @@
 #![allow(clippy::disallowed_methods, reason = "the tree offers no way to wait for a compaction")]
 
 use std::path::{Path, PathBuf};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 use fjall::config::{BlockSizePolicy, CompressionPolicy};
 use fjall::{
     CompressionType, Database, Keyspace, KeyspaceCreateOptions, KvSeparationOptions, PersistMode,
+    Readable as _, Snapshot,
 };
 
-use super::{Change, Pair, Table, TableError};
-use crate::background::{self, Turns};
+use super::{Change, Pair, Table, TableError, TableReader};
+use crate::background::{self, YieldCounter};
 use crate::keys;
 
 /// Memory for blocks that were read, shared by both trees.
@@ -35,10 +36,16 @@ const REOPEN_TRIES: usize = 100;
 pub struct LsmTable {
     directory: PathBuf,
     /// Absent only while it is being reopened.
-    trees: RwLock<Option<Trees>>,
+    trees: RwLock<Option<Arc<Trees>>>,
 }
 
-#[derive(Clone)]
+/// The table as it was. It does not keep the trees open, so that whoever reads slowly is not in the
+/// way when they must be reopened.
+struct LsmSnapshot {
+    trees: Weak<Trees>,
+    snapshot: Snapshot,
+}
+
 struct Trees {
     database: Database,
     keys: Keyspace,
@@ -55,10 +62,10 @@ impl LsmTable {
         };
         let opened = std::thread::scope(|scope| scope.spawn(opening).join());
         let trees = opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        Ok(LsmTable { directory: directory.to_owned(), trees: RwLock::new(Some(trees)) })
+        Ok(LsmTable { directory: directory.to_owned(), trees: RwLock::new(Some(Arc::new(trees))) })
     }
 
-    fn trees(&self) -> Result<Trees, TableError> {
+    fn trees(&self) -> Result<Arc<Trees>, TableError> {
         let trees = self.trees.read().unwrap_or_else(PoisonError::into_inner);
         trees.clone().ok_or(TableError::Stopped)
     }
@@ -102,7 +109,7 @@ impl Trees {
     }
 }
 
-impl Table for LsmTable {
+impl TableReader for LsmTable {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, TableError> {
         let trees = self.trees()?;
         guarded(|| Ok(trees.tree(key).get(key)?.map(Bytes::from)))
@@ -111,21 +118,61 @@ impl Table for LsmTable {
     fn range(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Pair, TableError>>> {
         match self.trees() {
             Ok(trees) => Box::new(trees.tree(from).range(from..to).map(pair)),
-            Err(error) => Box::new(std::iter::once(Err(error))),
+            Err(error) => failed(error),
         }
     }
 
     fn keys(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Bytes, TableError>>> {
-        let key = |guard: fjall::Guard| guard.key().map(Bytes::from).map_err(TableError::from);
         match self.trees() {
             Ok(trees) => Box::new(trees.tree(from).range(from..to).map(key)),
-            Err(error) => Box::new(std::iter::once(Err(error))),
+            Err(error) => failed(error),
         }
     }
 
     fn floor(&self, from: &[u8], last: &[u8]) -> Result<Option<Pair>, TableError> {
         let trees = self.trees()?;
         guarded(|| trees.tree(from).range(from..=last).next_back().map(pair).transpose())
+    }
+}
+
+impl LsmSnapshot {
+    fn trees(&self) -> Result<Arc<Trees>, TableError> {
+        self.trees.upgrade().ok_or(TableError::Stopped)
+    }
+}
+
+impl TableReader for LsmSnapshot {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, TableError> {
+        let trees = self.trees()?;
+        guarded(|| Ok(self.snapshot.get(trees.tree(key), key)?.map(Bytes::from)))
+    }
+
+    fn range(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Pair, TableError>>> {
+        match self.trees() {
+            Ok(trees) => Box::new(self.snapshot.range(trees.tree(from), from..to).map(pair)),
+            Err(error) => failed(error),
+        }
+    }
+
+    fn keys(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Bytes, TableError>>> {
+        match self.trees() {
+            Ok(trees) => Box::new(self.snapshot.range(trees.tree(from), from..to).map(key)),
+            Err(error) => failed(error),
+        }
+    }
+
+    fn floor(&self, from: &[u8], last: &[u8]) -> Result<Option<Pair>, TableError> {
+        let trees = self.trees()?;
+        let range = || self.snapshot.range(trees.tree(from), from..=last);
+        guarded(|| range().next_back().map(pair).transpose())
+    }
+}
+
+impl Table for LsmTable {
+    fn snapshot(&self) -> Result<Arc<dyn TableReader>, TableError> {
+        let trees = self.trees()?;
+        let snapshot = trees.database.snapshot();
+        Ok(Arc::new(LsmSnapshot { trees: Arc::downgrade(&trees), snapshot }))
     }
 
     /// Writes the changes as one more sorted file of each tree, synced: there is no journal and no
@@ -137,7 +184,7 @@ impl Table for LsmTable {
         let trees = self.trees()?;
         trees.wait_for_compaction()?;
         let (mut keys, mut chunks) = (None, None);
-        let mut turns = Turns::of(TURN_CHANGES);
+        let mut turns = YieldCounter::of(TURN_CHANGES);
         for change in changes {
             turns.count();
             let (key, value) = change?;
@@ -161,14 +208,15 @@ impl Table for LsmTable {
     }
 
     /// The tree takes no writes after one has failed: it is closed and opened again. Reads that
-    /// are going on keep the old one alive, and its files locked, until they are done.
+    /// are going on keep the old one alive, and its files locked, until they are done; snapshots
+    /// do not.
     fn reopen(&self) -> Result<(), TableError> {
         let mut trees = self.trees.write().unwrap_or_else(PoisonError::into_inner);
         drop(trees.take());
         for _ in 0..REOPEN_TRIES {
             match Trees::open(&self.directory) {
                 Ok(opened) => {
-                    *trees = Some(opened);
+                    *trees = Some(Arc::new(opened));
                     return Ok(());
                 }
                 Err(TableError::Stopped) => std::thread::sleep(REOPEN_POLL),
@@ -186,6 +234,14 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, TableError>) -> Result<T, TableEr
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
         Err(TableError::Corrupt(text.unwrap_or("a file makes no sense").to_owned()))
     })
+}
+
+fn failed<T: 'static>(error: TableError) -> Box<dyn Iterator<Item = Result<T, TableError>>> {
+    Box::new(std::iter::once(Err(error)))
+}
+
+fn key(guard: fjall::Guard) -> Result<Bytes, TableError> {
+    Ok(guard.key()?.into())
 }
 
 fn pair(guard: fjall::Guard) -> Result<Pair, TableError> {
@@ -238,7 +294,7 @@ mod tests {
         table.apply(&mut changes.into_iter().map(Ok)).unwrap();
     }
 
-    fn pairs(table: &LsmTable) -> Vec<Pair> {
+    fn pairs(table: &dyn TableReader) -> Vec<Pair> {
         let (first, last) = keys::chunks(BlobId(1));
         let others = table.range(&[2], &[3]).chain(table.range(&first, &last));
         others.collect::<Result<_, _>>().unwrap()
@@ -250,6 +306,8 @@ mod tests {
         /// The changes end in an error, and the table begins anew.
         Fail(BTreeMap<u8, Option<usize>>),
         Reopen,
+        /// Somebody looks at it, now and later.
+        Snapshot,
     }
 
     fn step() -> impl Strategy<Value = Step> {
@@ -260,6 +318,7 @@ mod tests {
             8 => changes.clone().prop_map(Step::Apply),
             1 => changes.prop_map(Step::Fail),
             1 => Just(Step::Reopen),
+            3 => Just(Step::Snapshot),
         ]
     }
 
@@ -271,6 +330,7 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let mut table = LsmTable::open(directory.path()).unwrap();
             let mut model: BTreeMap<Bytes, Bytes> = BTreeMap::new();
+            let mut snapshots: Vec<(Arc<dyn TableReader>, BTreeMap<Bytes, Bytes>)> = Vec::new();
             for (at, step) in steps.into_iter().enumerate() {
                 let fill = u8::try_from(at).unwrap();
                 let of = |changes: BTreeMap<u8, Option<usize>>| -> BTreeMap<_, _> {
@@ -278,6 +338,7 @@ mod tests {
                     changes.into_iter().map(|(k, v)| (key(k), v.map(value))).collect()
                 };
                 match step {
+                    Step::Snapshot => snapshots.push((table.snapshot().unwrap(), model.clone())),
                     Step::Apply(changes) => {
                         let changes = of(changes);
                         for (key, value) in changes.clone() {
@@ -292,25 +353,50 @@ mod tests {
                         let changes = of(changes).into_iter().map(Ok);
                         let failed = std::iter::once(Err(TableError::NoSpace));
                         table.apply(&mut changes.chain(failed)).unwrap_err();
+                        snapshots.clear();
                         table.reopen().unwrap();
                     }
                     Step::Reopen => {
+                        snapshots.clear();
                         drop(table);
                         table = LsmTable::open(directory.path()).unwrap();
                     }
                 }
-                let (chunks, others): (Vec<_>, Vec<_>) =
-                    model.clone().into_iter().partition(|(key, _)| keys::is_chunk(key));
-                prop_assert_eq!(pairs(&table), [others, chunks].concat());
-                for number in 0..24 {
-                    prop_assert_eq!(table.get(&key(number)).unwrap(), model.get(&key(number)).cloned());
+                check(&table, &model);
+                for (snapshot, model) in &snapshots {
+                    check(snapshot.as_ref(), model);
                 }
-                let (first, last) = (keys::chunk(BlobId(1), 0), keys::chunk(BlobId(1), 11));
-                let floor = model.range(first.clone()..=last.clone()).next_back();
-                let floor = floor.map(|(key, value)| (key.clone(), value.clone()));
-                prop_assert_eq!(table.floor(&first, &last).unwrap(), floor);
             }
         }
+    }
+
+    fn check(table: &dyn TableReader, model: &BTreeMap<Bytes, Bytes>) {
+        let (chunks, others): (Vec<_>, Vec<_>) =
+            model.clone().into_iter().partition(|(key, _)| keys::is_chunk(key));
+        assert_eq!(pairs(table), [others.clone(), chunks].concat());
+        let keys: Result<Vec<Bytes>, _> = table.keys(&[2], &[3]).collect();
+        assert_eq!(keys.unwrap(), others.into_iter().map(|(key, _)| key).collect::<Vec<_>>());
+        for number in 0..24 {
+            assert_eq!(table.get(&key(number)).unwrap(), model.get(&key(number)).cloned());
+        }
+        let (first, last) = (keys::chunk(BlobId(1), 0), keys::chunk(BlobId(1), 11));
+        let floor = model.range(first.clone()..=last.clone()).next_back();
+        let floor = floor.map(|(key, value)| (key.clone(), value.clone()));
+        assert_eq!(table.floor(&first, &last).unwrap(), floor);
+    }
+
+    #[test]
+    fn a_snapshot_is_not_in_the_way_of_a_new_beginning() {
+        let directory = tempfile::tempdir().unwrap();
+        let table = LsmTable::open(directory.path()).unwrap();
+        change(&table, BTreeMap::from([(key(2), Some(Bytes::from_static(b"v")))]));
+        let snapshot = table.snapshot().unwrap();
+        table.reopen().unwrap();
+        assert!(matches!(snapshot.get(&key(2)), Err(TableError::Stopped)));
+        assert!(matches!(snapshot.floor(&key(2), &key(2)), Err(TableError::Stopped)));
+        assert!(matches!(snapshot.range(&[2], &[3]).next(), Some(Err(TableError::Stopped))));
+        assert!(matches!(snapshot.keys(&[2], &[3]).next(), Some(Err(TableError::Stopped))));
+        assert_eq!(table.get(&key(2)).unwrap(), Some(Bytes::from_static(b"v")));
     }
 
     #[test]
@@ -332,7 +418,10 @@ mod tests {
         };
         let mut most = 0;
         for fill in 0..60 {
+            // As for those who read while it is being brought up.
+            let snapshot = table.snapshot().unwrap();
             change(&table, round(fill));
+            drop(snapshot);
             most = used().max(most);
         }
         let removed = round(0).into_keys().map(|key| (key, None)).collect();

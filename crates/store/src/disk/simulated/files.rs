@@ -14,7 +14,7 @@ pub(super) struct Files {
     names: BTreeMap<String, u64>,
     durable_names: BTreeMap<String, u64>,
     /// What leads from the durable directory to the visible one.
-    directory_changes: Vec<Change>,
+    directory_changes: Vec<DirectoryChange>,
     /// Writes so far; tells the last one from those before.
     writes: u64,
 }
@@ -26,23 +26,23 @@ struct Inode {
     /// What a crash certainly leaves.
     durable: Vec<u8>,
     /// By sector, every content it had since the last sync, oldest first.
-    unsynced: BTreeMap<u64, Vec<Content>>,
+    unsynced: BTreeMap<u64, Vec<SectorContent>>,
 }
 
-struct Content {
+struct SectorContent {
     write: u64,
     bytes: Vec<u8>,
 }
 
-enum Change {
+enum DirectoryChange {
     Create(String, u64),
     Rename(String, String),
     Remove(String),
 }
 
-/// How kind a crash is; the extremes are rare by chance and so are chosen on purpose.
+/// The extremes are rare by chance and so are chosen on purpose.
 #[derive(Clone, Copy)]
-enum Mood {
+enum CrashSeverity {
     LoseAll,
     KeepAll,
     Mixed,
@@ -70,16 +70,16 @@ impl Files {
         self.next_inode += 1;
         let inode = self.next_inode;
         self.inodes.insert(inode, Inode::default());
-        self.change(Change::Create(name.to_owned(), inode));
+        self.change(DirectoryChange::Create(name.to_owned(), inode));
         inode
     }
 
     pub(super) fn rename(&mut self, from: &str, to: &str) {
-        self.change(Change::Rename(from.to_owned(), to.to_owned()));
+        self.change(DirectoryChange::Rename(from.to_owned(), to.to_owned()));
     }
 
     pub(super) fn remove(&mut self, name: &str) {
-        self.change(Change::Remove(name.to_owned()));
+        self.change(DirectoryChange::Remove(name.to_owned()));
     }
 
     pub(super) fn sync_dir(&mut self) {
@@ -137,10 +137,10 @@ impl Files {
     }
 
     pub(super) fn crash(&mut self, random: &mut Random) {
-        let mood = match random.below(4) {
-            0 => Mood::LoseAll,
-            1 => Mood::KeepAll,
-            _ => Mood::Mixed,
+        let severity = match random.below(4) {
+            0 => CrashSeverity::LoseAll,
+            1 => CrashSeverity::KeepAll,
+            _ => CrashSeverity::Mixed,
         };
         let changes = std::mem::take(&mut self.directory_changes);
         let survive = random.below(changes.len() as u64 + 1) as usize;
@@ -151,28 +151,28 @@ impl Files {
         let names = &self.names;
         self.inodes.retain(|inode, _| names.values().any(|named| named == inode));
         for inode in self.inodes.values_mut() {
-            inode.crash(mood, self.writes, random);
+            inode.crash(severity, self.writes, random);
         }
     }
 
-    fn change(&mut self, change: Change) {
+    fn change(&mut self, change: DirectoryChange) {
         change.apply(&mut self.names);
         self.directory_changes.push(change);
     }
 }
 
-impl Change {
+impl DirectoryChange {
     fn apply(&self, names: &mut BTreeMap<String, u64>) {
         match self {
-            Change::Create(name, inode) => {
+            DirectoryChange::Create(name, inode) => {
                 names.insert(name.clone(), *inode);
             }
-            Change::Rename(from, to) => {
+            DirectoryChange::Rename(from, to) => {
                 if let Some(inode) = names.remove(from) {
                     names.insert(to.clone(), inode);
                 }
             }
-            Change::Remove(name) => {
+            DirectoryChange::Remove(name) => {
                 names.remove(name);
             }
         }
@@ -185,16 +185,16 @@ impl Inode {
         let end = at + bytes.len() as u64;
         for sector in at / SECTOR..end.div_ceil(SECTOR) {
             let bytes = sector_of(&self.visible, sector).to_vec();
-            self.unsynced.entry(sector).or_default().push(Content { write, bytes });
+            self.unsynced.entry(sector).or_default().push(SectorContent { write, bytes });
         }
     }
 
-    fn crash(&mut self, mood: Mood, last_write: u64, random: &mut Random) {
+    fn crash(&mut self, severity: CrashSeverity, last_write: u64, random: &mut Random) {
         for (sector, contents) in std::mem::take(&mut self.unsynced) {
-            let choice = match mood {
-                Mood::LoseAll => 0,
-                Mood::KeepAll => contents.len() as u64,
-                Mood::Mixed => random.below(contents.len() as u64 + 1),
+            let choice = match severity {
+                CrashSeverity::LoseAll => 0,
+                CrashSeverity::KeepAll => contents.len() as u64,
+                CrashSeverity::Mixed => random.below(contents.len() as u64 + 1),
             };
             let kept = choice.checked_sub(1).and_then(|index| contents.get(index as usize));
             let Some(kept) = kept else { continue };

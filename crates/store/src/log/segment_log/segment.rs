@@ -16,7 +16,7 @@
 
 use std::sync::Arc;
 
-use super::frame::{HEADER_BYTES, Keys, MARK_BYTES, frame_bytes, take};
+use super::frame::{FrameKeys, HEADER_BYTES, MARK_BYTES, frame_bytes, take};
 use crate::disk::DiskFile;
 
 /// The length of the block; records begin behind it.
@@ -39,7 +39,7 @@ pub(super) struct Segment {
 }
 
 /// A segment that is full.
-pub(super) struct Closed {
+pub(super) struct ClosedSegment {
     pub(super) number: u64,
     /// No record in it is later than this one.
     pub(super) last: u64,
@@ -47,17 +47,17 @@ pub(super) struct Closed {
 }
 
 /// The segment that is being written.
-pub(super) struct Active {
+pub(super) struct ActiveSegment {
     pub(super) file: Arc<dyn DiskFile>,
     pub(super) segment: Segment,
-    pub(super) keys: Keys,
+    pub(super) keys: FrameKeys,
     /// Where the next record goes.
     pub(super) tail: u64,
 }
 
-impl Active {
-    pub(super) fn new(file: Arc<dyn DiskFile>, segment: Segment, tail: u64) -> Active {
-        Active { file, segment, keys: segment.keys(), tail }
+impl ActiveSegment {
+    pub(super) fn new(file: Arc<dyn DiskFile>, segment: Segment, tail: u64) -> ActiveSegment {
+        ActiveSegment { file, segment, keys: segment.keys(), tail }
     }
 }
 
@@ -72,8 +72,8 @@ impl Segment {
         name(self.number)
     }
 
-    pub(super) fn keys(&self) -> Keys {
-        Keys::new(self.salt)
+    pub(super) fn keys(&self) -> FrameKeys {
+        FrameKeys::new(self.salt)
     }
 
     pub(super) fn encode(&self) -> [u8; BLOCK_BYTES] {

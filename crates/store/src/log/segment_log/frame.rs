@@ -24,7 +24,7 @@ const MARK: u32 = 0x6b72_616d;
 
 /// What the salt of a segment makes of the constants.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Keys {
+pub(super) struct FrameKeys {
     record: u32,
     mark: u32,
     seed: u32,
@@ -48,10 +48,10 @@ pub(super) enum Kind {
     },
 }
 
-impl Keys {
-    pub(super) fn new(salt: u64) -> Keys {
+impl FrameKeys {
+    pub(super) fn new(salt: u64) -> FrameKeys {
         let mask = (salt >> 32) as u32;
-        Keys { record: RECORD ^ mask, mark: MARK ^ mask, seed: salt as u32 }
+        FrameKeys { record: RECORD ^ mask, mark: MARK ^ mask, seed: salt as u32 }
     }
 
     /// The checksum of a payload with its padding.
@@ -61,7 +61,7 @@ impl Keys {
 }
 
 impl Header {
-    pub(super) fn encode(&self, keys: Keys) -> [u8; HEADER_BYTES] {
+    pub(super) fn encode(&self, keys: FrameKeys) -> [u8; HEADER_BYTES] {
         let (magic, len, crc) = match self.kind {
             Kind::Record { len, crc } => (keys.record, len, crc),
             Kind::Mark { continued } => (keys.mark, u32::from(continued), 0),
@@ -77,8 +77,8 @@ impl Header {
     }
 
     /// Reads the header at the start of `bytes`, if there is a valid one.
-    pub(super) fn decode(keys: Keys, bytes: &[u8]) -> Option<Header> {
-        let fields = Fields::read(bytes)?;
+    pub(super) fn decode(keys: FrameKeys, bytes: &[u8]) -> Option<Header> {
+        let fields = HeaderFields::read(bytes)?;
         if fields.magic != keys.record && fields.magic != keys.mark {
             return None;
         }
@@ -108,7 +108,7 @@ pub(super) fn frame_bytes(payload: u64) -> u64 {
 }
 
 /// Makes `buffer` the whole frame of a record whose payload is `parts` one after the other.
-pub(super) fn write_record(buffer: &mut Vec<u8>, keys: Keys, seq: u64, parts: &[&[u8]]) {
+pub(super) fn write_record(buffer: &mut Vec<u8>, keys: FrameKeys, seq: u64, parts: &[&[u8]]) {
     buffer.clear();
     buffer.resize(HEADER_BYTES, 0);
     for part in parts {
@@ -124,13 +124,13 @@ pub(super) fn write_record(buffer: &mut Vec<u8>, keys: Keys, seq: u64, parts: &[
 
 /// Whether `bytes` are the remains of a frame this segment once had here: a header of which at
 /// least the magic or the sequence is left. Whatever an earlier use of the segment wrote is not.
-pub(super) fn are_remains(keys: Keys, bytes: &[u8], seq: u64) -> bool {
-    Fields::read(bytes).is_some_and(|fields| {
+pub(super) fn are_remains(keys: FrameKeys, bytes: &[u8], seq: u64) -> bool {
+    HeaderFields::read(bytes).is_some_and(|fields| {
         fields.magic == keys.record || fields.magic == keys.mark || fields.seq == seq
     })
 }
 
-struct Fields {
+struct HeaderFields {
     magic: u32,
     len: u32,
     seq: u64,
@@ -138,9 +138,9 @@ struct Fields {
     header_crc: u32,
 }
 
-impl Fields {
-    fn read(mut bytes: &[u8]) -> Option<Fields> {
-        Some(Fields {
+impl HeaderFields {
+    fn read(mut bytes: &[u8]) -> Option<HeaderFields> {
+        Some(HeaderFields {
             magic: u32::from_le_bytes(take(&mut bytes)?),
             len: u32::from_le_bytes(take(&mut bytes)?),
             seq: u64::from_le_bytes(take(&mut bytes)?),
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_record_reads_back_and_is_aligned() {
-        let keys = Keys::new(0x0123_4567_89ab_cdef);
+        let keys = FrameKeys::new(0x0123_4567_89ab_cdef);
         for len in [0, 1, 7, 8, 9, 100, 5000] {
             let payload: Vec<u8> = (0..len).map(|n: u32| n as u8).collect();
             let (left, right) = payload.split_at(payload.len() / 3);
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_mark_reads_back() {
-        let keys = Keys::new(7);
+        let keys = FrameKeys::new(7);
         for continued in [false, true] {
             let mark = Header { seq: 9, kind: Kind::Mark { continued } };
             assert_eq!(Header::decode(keys, &mark.encode(keys)), Some(mark));
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_of_a_header_is_noticed() {
-        let keys = Keys::new(0xfeed_beef_0000_0001);
+        let keys = FrameKeys::new(0xfeed_beef_0000_0001);
         let kind = Kind::Record { len: 12, crc: 77 };
         let good = Header { seq: 9, kind }.encode(keys);
         for bit in 0..HEADER_BYTES * 8 {
@@ -203,19 +203,19 @@ mod tests {
 
     #[test]
     fn another_salt_sees_nothing() {
-        let good =
-            Header { seq: 9, kind: Kind::Mark { continued: false } }.encode(Keys::new(1 << 32));
+        let good = Header { seq: 9, kind: Kind::Mark { continued: false } }
+            .encode(FrameKeys::new(1 << 32));
         for salt in [0, 1, 2 << 32, 3 << 40] {
-            assert_eq!(Header::decode(Keys::new(salt), &good), None);
-            assert!(!are_remains(Keys::new(salt), &good, 10));
+            assert_eq!(Header::decode(FrameKeys::new(salt), &good), None);
+            assert!(!are_remains(FrameKeys::new(salt), &good, 10));
         }
         // Half of a salt is not enough either.
-        assert_eq!(Header::decode(Keys::new((1 << 32) + 1), &good), None);
+        assert_eq!(Header::decode(FrameKeys::new((1 << 32) + 1), &good), None);
     }
 
     #[test]
     fn zeros_are_nothing() {
-        let keys = Keys::new(0x1111_2222_3333_4444);
+        let keys = FrameKeys::new(0x1111_2222_3333_4444);
         assert_eq!(Header::decode(keys, &[0; 64]), None);
         assert!(!are_remains(keys, &[0; 64], 1));
         assert_eq!(Header::decode(keys, &[]), None);

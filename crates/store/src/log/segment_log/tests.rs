@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::disk::SimDisk;
+use crate::log::{Feed as _, FeedError};
 
 const SMALL: Config = Config { segment_bytes: 8192, sync: true };
 const UNSYNCED: Config = Config { segment_bytes: 8192, sync: false };
@@ -19,22 +20,18 @@ fn try_open(
     disk: &SimDisk,
     config: &Config,
     after: u64,
-) -> Result<(Log, RecoveryReport, Records), OpenError> {
+) -> Result<(SegmentLog, RecoveryReport, Records), OpenError> {
+    let salt = salts(disk.operations());
     let mut records = Records::new();
-    let (log, recovered) = Log::open(
-        Arc::new(disk.clone()),
-        config.clone(),
-        salts(disk.operations()),
-        after,
-        &mut |seq, payload| {
-            records.push((seq, payload.to_vec()));
-            Ok(())
-        },
-    )?;
+    let mut recovery = SegmentLog::open(Arc::new(disk.clone()), config.clone(), salt, after)?;
+    while let Some(record) = recovery.next_record()? {
+        records.push((record.sequence, record.payload.to_vec()));
+    }
+    let (log, recovered) = recovery.finish()?;
     Ok((log, recovered, records))
 }
 
-fn open(disk: &SimDisk, config: &Config, after: u64) -> (Log, RecoveryReport, Records) {
+fn open(disk: &SimDisk, config: &Config, after: u64) -> (SegmentLog, RecoveryReport, Records) {
     try_open(disk, config, after).unwrap()
 }
 
@@ -189,12 +186,12 @@ fn a_table_ahead_of_a_synced_or_empty_log_is_refused() {
 #[test]
 fn a_log_may_begin_where_a_restored_table_ends() {
     let disk = SimDisk::new(1);
-    let mut log = Log::create(Arc::new(disk.clone()), SMALL, salts(1), 41).unwrap();
+    let mut log = SegmentLog::create(Arc::new(disk.clone()), SMALL, salts(1), 41).unwrap();
     assert_eq!(log.commit(&[b"x"]).unwrap(), 42);
     assert_eq!(open(&disk, &SMALL, 41).2, [(42, b"x".to_vec())]);
     let error = refused(&disk, &SMALL, 40);
     assert!(matches!(error, OpenError::Gap { have: 42, want: 41, .. }), "{error}");
-    assert!(Log::create(Arc::new(disk), SMALL, salts(1), 41).is_err(), "there is a log");
+    assert!(SegmentLog::create(Arc::new(disk), SMALL, salts(1), 41).is_err(), "there is a log");
 }
 
 #[test]
@@ -213,13 +210,56 @@ fn a_lost_newest_segment_is_missed() {
 }
 
 #[test]
-fn a_failing_replay_ends_the_opening() {
+fn a_log_that_is_being_opened_is_a_feed() {
     let disk = SimDisk::new(1);
     let (mut log, ..) = open(&disk, &SMALL, 0);
-    log.commit(&[b"a"]).unwrap();
-    let disk = Arc::new(disk);
-    let opened = Log::open(disk, SMALL, salts(1), 0, &mut |_, _| Err("no".to_owned()));
-    assert!(matches!(opened.err().unwrap(), OpenError::Replay { seq: 1, .. }));
+    for payload in [b"a", b"b", b"c"] {
+        log.commit(&[payload, &[1; 3000]]).unwrap();
+    }
+    let open_feed = || SegmentLog::open(Arc::new(disk.clone()), SMALL, salts(1), 1).unwrap();
+    let mut feed = open_feed();
+    assert_eq!(feed.next_batch().unwrap().unwrap().sequence, 2);
+    // Whoever stops reading loses nothing of the log.
+    let (log, recovered) = feed.finish().unwrap();
+    assert_eq!((log.next_seq(), recovered.records), (4, 2));
+    disk.flip_bit("0000000000000002.seg", 4096 + 24, 0);
+    let mut feed = open_feed();
+    for _ in 0..2 {
+        let error = feed.next_batch().unwrap_err();
+        assert!(matches!(&error, FeedError::Broken { problem } if problem.contains("damaged")));
+    }
+    assert!(matches!(feed.finish(), Err(OpenError::Corrupt { .. })));
+}
+
+#[test]
+fn the_door_does_what_the_log_does() {
+    let disk = SimDisk::new(1);
+    let (mut log, ..) = open(&disk, &SMALL, 0);
+    let max = log.max_record();
+    let door: &mut dyn Log = &mut log;
+    let mut commit = |bytes: u64| {
+        let payload = Bytes::from(vec![1; bytes as usize]);
+        door.commit(BatchId { writer: 1, number: bytes }, &payload)
+    };
+    assert_eq!(commit(max).unwrap(), 1);
+    assert!(matches!(commit(max + 1), Err(CommitError::TooLarge { .. })));
+    assert_eq!(commit(1).unwrap(), 2);
+    assert_eq!((door.batch_bytes_max() as u64, door.last_sequence()), (max, 2));
+    assert_eq!(door.bytes(), 2 * SMALL.segment_bytes);
+    door.release(1).unwrap();
+    assert_eq!(door.bytes(), SMALL.segment_bytes);
+    assert!(door.syncer().is_none());
+    // There may be no room for the mark.
+    disk.fill_next_write();
+    door.idle().unwrap();
+    assert_eq!(door.commit(BatchId { writer: 1, number: 9 }, &Bytes::new()).unwrap(), 3);
+    disk.fail_next_sync();
+    let error = door.commit(BatchId { writer: 1, number: 10 }, &Bytes::new()).unwrap_err();
+    assert!(error.is_broken(), "{error}");
+    assert!(matches!(door.release(3), Err(CommitError::Stopped)));
+    assert!(matches!(door.idle(), Err(CommitError::Stopped)));
+    let unsynced = open(&SimDisk::new(1), &UNSYNCED, 0).0;
+    assert!(Log::syncer(&unsynced).is_some());
 }
 
 #[test]
@@ -255,7 +295,7 @@ fn spares_of_a_longer_log_do_no_harm_to_a_restored_one() {
     for name in segments(&disk) {
         disk.remove(&name).unwrap();
     }
-    let mut log = Log::create(Arc::new(disk.clone()), SMALL, salts(99), 4).unwrap();
+    let mut log = SegmentLog::create(Arc::new(disk.clone()), SMALL, salts(99), 4).unwrap();
     log.commit(&[&[2; 300]]).unwrap();
     assert_eq!(open(&disk, &SMALL, 4).2, [(5, vec![2; 300])]);
 }

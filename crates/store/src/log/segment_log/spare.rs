@@ -21,18 +21,18 @@ const SYNC_BYTES: u64 = 512 << 10;
 /// The spare segments of a log; clones are the same pool.
 #[derive(Clone)]
 pub struct SparePool {
-    shared: Arc<Shared>,
+    shared: Arc<PoolState>,
 }
 
-struct Shared {
+struct PoolState {
     disk: Arc<dyn Disk>,
     segment_bytes: u64,
-    ready: Mutex<Ready>,
+    ready: Mutex<SpareNames>,
     /// Held while a spare is made, so that two callers do not make two.
     filling: Mutex<()>,
 }
 
-struct Ready {
+struct SpareNames {
     names: VecDeque<String>,
     next_number: u64,
 }
@@ -61,8 +61,8 @@ impl SparePool {
                 disk.remove(&name)?;
             }
         }
-        let ready = Mutex::new(Ready { names, next_number });
-        let shared = Shared { disk, segment_bytes, ready, filling: Mutex::new(()) };
+        let ready = Mutex::new(SpareNames { names, next_number });
+        let shared = PoolState { disk, segment_bytes, ready, filling: Mutex::new(()) };
         Ok(SparePool { shared: Arc::new(shared) })
     }
 
@@ -147,12 +147,12 @@ impl SparePool {
         }
     }
 
-    fn ready(&self) -> MutexGuard<'_, Ready> {
+    fn ready(&self) -> MutexGuard<'_, SpareNames> {
         self.shared.ready.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Ready {
+impl SpareNames {
     fn next_name(&mut self) -> String {
         let name = spare_name(self.next_number);
         self.next_number += 1;
