@@ -10,10 +10,10 @@ use reveille_engine::StreamItem;
 use serde_json::{Value, json};
 
 use crate::Server;
-use crate::auth::Caller;
-use crate::error::Error;
-use crate::query::Query;
-use crate::reply::{self, Reply};
+use crate::http::auth::Caller;
+use crate::http::error::Error;
+use crate::http::query::Query;
+use crate::http::reply::{self, Reply};
 
 pub(crate) use consumers::{consumer, consumers};
 pub(crate) use deliveries::{deliveries, delivery};

@@ -26,12 +26,13 @@ use reveille_engine::Refused;
 
 pub(crate) use signing::rotate;
 
-use crate::auth::Caller;
-use crate::error::Error;
-use crate::query;
-use crate::reply::{self, Reply};
-use crate::wake::fields::Wrong;
-use crate::{Server, inbound};
+use crate::Server;
+use crate::http::auth::Caller;
+use crate::http::error::Error;
+use crate::http::inbound;
+use crate::http::query;
+use crate::http::reply::{self, Reply};
+use crate::wakes::fields::Wrong;
 
 /// What no stream is called.
 const CONTROL: &str = "/v1/stream/__ds";

@@ -34,9 +34,9 @@ pub use workers::Workers;
 pub(crate) use workers::encode_delivery;
 
 use crate::Server;
-use crate::auth::Caller;
-use crate::error::Error;
-use crate::reply::Reply;
+use crate::http::auth::Caller;
+use crate::http::error::Error;
+use crate::http::reply::Reply;
 use refusal::Refusal;
 
 /// Where subscriptions are.

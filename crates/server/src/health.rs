@@ -6,7 +6,7 @@ use serde_json::json;
 use tokio::sync::Mutex;
 
 use crate::Server;
-use crate::reply::{self, Reply};
+use crate::http::reply::{self, Reply};
 
 /// An answer is good for this long: asking is not to become the server's main work.
 const FRESH_MS: u64 = 500;

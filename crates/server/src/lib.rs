@@ -1,38 +1,35 @@
 //! The HTTP faces: each turns a request into a command and an outcome into an answer.
 //!
-//! [`listen`] owns sockets, [`route`] decides which face a request is for, [`auth`] who asks.
-//! [`streams`] is the Durable Streams face, [`wake`] that of subscriptions and callbacks,
+//! [`http::listen`] owns sockets, [`http::route`] decides which face a request is for, [`http::auth`] who asks.
+//! [`streams`] is the Durable Streams face, [`wakes`] that of subscriptions and callbacks,
 //! [`ds_subscriptions`] that of the subscriptions which the Durable Streams protocol has itself,
 //! [`events`] that of typed events and their deliveries. Only this crate knows status codes and
 //! JSON field names; no face reaches into the state, spawns work or holds a lock.
 
 mod admin;
-mod auth;
-mod clock;
+
 mod ds_subscriptions;
-mod error;
+
 mod events;
-mod first_bytes;
+
 mod health;
-mod inbound;
-mod listen;
+mod http;
+
 mod metrics;
-mod query;
-mod reply;
-mod route;
+
 mod streams;
-mod trace;
-mod wake;
+
+mod wakes;
 
 use std::sync::Arc;
 
 use reveille_engine::Engine;
 use tokio::sync::watch;
 
-pub use auth::Auth;
+pub use crate::http::auth::Auth;
+pub use crate::http::listen::serve;
 pub use events::Workers;
-pub use listen::serve;
-pub use wake::Words;
+pub use wakes::Words;
 
 /// How the server answers.
 #[derive(Debug, Clone)]

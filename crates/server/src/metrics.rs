@@ -16,7 +16,7 @@ use prometheus_client::registry::Registry;
 use reveille_engine::Engine;
 use reveille_engine::metrics::Snapshot;
 
-use crate::reply::{self, Reply, ReplyBody};
+use crate::http::reply::{self, Reply, ReplyBody};
 
 /// The registry, and the metrics that requests touch.
 pub(crate) struct Metrics {

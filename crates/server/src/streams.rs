@@ -16,9 +16,9 @@ use hyper::body::Incoming;
 use reveille_core::StreamPath;
 
 use crate::Server;
-use crate::auth::Caller;
-use crate::error::Error;
-use crate::reply::Reply;
+use crate::http::auth::Caller;
+use crate::http::error::Error;
+use crate::http::reply::Reply;
 
 /// Answers a request for a stream.
 pub(crate) async fn answer(

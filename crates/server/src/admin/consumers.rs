@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 
 use super::limit;
 use crate::Server;
-use crate::auth::Caller;
-use crate::error::Error;
-use crate::query::{self, Query};
-use crate::reply::{self, Reply};
-use crate::wake::consumer_name;
-use crate::wake::fields::acked_text;
+use crate::http::auth::Caller;
+use crate::http::error::Error;
+use crate::http::query::{self, Query};
+use crate::http::reply::{self, Reply};
+use crate::wakes::consumer_name;
+use crate::wakes::fields::acked_text;
 
 /// `GET /admin/v1/consumers?subscription=&after=&limit=`
 pub(crate) fn consumers(

@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use super::limit;
 use crate::Server;
-use crate::auth::Caller;
-use crate::error::Error;
 use crate::events::standing;
-use crate::query::Query;
-use crate::reply::{self, Reply};
+use crate::http::auth::Caller;
+use crate::http::error::Error;
+use crate::http::query::Query;
+use crate::http::reply::{self, Reply};
 
 /// Where deliveries are; the rest of the path is the id of one.
 const DELIVERIES: &str = "/admin/v1/deliveries/";

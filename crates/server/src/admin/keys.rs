@@ -10,12 +10,13 @@ use reveille_core::key::{Access, Key, Permission, Role};
 use serde_json::{Map, Value, json};
 
 use super::limit;
-use crate::auth::Caller;
-use crate::error::Error;
-use crate::query::Query;
-use crate::reply::{self, Reply};
-use crate::wake::fields::{self, Fields, Wrong};
-use crate::{Server, inbound};
+use crate::Server;
+use crate::http::auth::Caller;
+use crate::http::error::Error;
+use crate::http::inbound;
+use crate::http::query::Query;
+use crate::http::reply::{self, Reply};
+use crate::wakes::fields::{self, Fields, Wrong};
 
 /// Where keys are; the rest of the path is the id of one.
 const KEYS: &str = "/admin/v1/keys";

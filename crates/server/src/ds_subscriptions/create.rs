@@ -12,11 +12,11 @@ use serde_json::Value;
 
 use super::{absolute, base_of, body_of, show, stream_named};
 use crate::Server;
-use crate::auth::Caller;
-use crate::error::Error;
-use crate::reply::{self, Reply};
-use crate::wake::fields::{self, Fields, Wrong};
-use crate::wake::{callback_base, check_name};
+use crate::http::auth::Caller;
+use crate::http::error::Error;
+use crate::http::reply::{self, Reply};
+use crate::wakes::fields::{self, Fields, Wrong};
+use crate::wakes::{callback_base, check_name};
 
 /// What subscriptions on patterns can be told, and these cannot.
 const NOT_HERE: [&str; 4] = ["min_interval", "max_delay", "wake_if", "sync_done"];

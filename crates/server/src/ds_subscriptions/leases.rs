@@ -13,11 +13,11 @@ use serde_json::json;
 
 use super::{body_of, find};
 use crate::Server;
-use crate::auth::Caller;
-use crate::error::Error;
-use crate::reply::{self, Reply};
-use crate::wake::fields::{self, Fields, Wrong};
-use crate::wake::{bearer_token, lease_stream};
+use crate::http::auth::Caller;
+use crate::http::error::Error;
+use crate::http::reply::{self, Reply};
+use crate::wakes::fields::{self, Fields, Wrong};
+use crate::wakes::{bearer_token, lease_stream};
 
 /// The longest name of a worker in bytes: it is kept with the subscription's consumer.
 const WORKER_BYTES_MAX: usize = 256;

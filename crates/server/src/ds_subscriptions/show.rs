@@ -12,10 +12,10 @@ use serde_json::{Map, Value, json};
 
 use super::{CONTROL, base_of, find};
 use crate::Server;
-use crate::auth::Caller;
-use crate::error::Error;
-use crate::reply::{self, Reply};
-use crate::wake::fields::acked_text;
+use crate::http::auth::Caller;
+use crate::http::error::Error;
+use crate::http::reply::{self, Reply};
+use crate::wakes::fields::acked_text;
 
 /// Streams that are shown at most.
 const STREAMS_MAX: usize = 1_000;

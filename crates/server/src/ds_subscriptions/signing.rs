@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::body_of;
 use crate::Server;
-use crate::error::Error;
-use crate::reply::{self, Reply};
-use crate::wake::fields::{self, Fields};
+use crate::http::error::Error;
+use crate::http::reply::{self, Reply};
+use crate::wakes::fields::{self, Fields};
 
 /// How long a key that signs no longer is published, unless the operator says otherwise.
 const OVERLAP_MS_DEFAULT: u64 = 86_400_000;

@@ -5,11 +5,12 @@ use hyper::body::Incoming;
 use reveille_engine::Refused;
 
 use super::{body_of, create, stream_named};
-use crate::auth::Caller;
-use crate::error::Error;
-use crate::reply::{self, Reply};
-use crate::wake::fields::{self, Fields, Wrong};
-use crate::{Server, query};
+use crate::Server;
+use crate::http::auth::Caller;
+use crate::http::error::Error;
+use crate::http::query;
+use crate::http::reply::{self, Reply};
+use crate::wakes::fields::{self, Fields, Wrong};
 
 /// `POST subscriptions/:id/streams`
 pub(super) async fn add(

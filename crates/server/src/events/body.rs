@@ -6,7 +6,8 @@ use reveille_core::event::worker::RpcMethod;
 use serde_json::{Map, Value};
 
 use super::refusal::Refusal;
-use crate::{Server, inbound};
+use crate::Server;
+use crate::http::inbound;
 
 /// A body larger than this is none about subscriptions.
 const BODY_BYTES_MAX: usize = 64 << 10;

@@ -11,7 +11,7 @@ use super::refusal::Refusal;
 use super::show::{found, shown};
 use super::{Scope, namespace_of, subscribe};
 use crate::Server;
-use crate::reply::{self, Reply};
+use crate::http::reply::{self, Reply};
 
 /// `POST /subscriptions/unsubscribe` and `/subscriptions/reactivate`
 pub(super) async fn activate(

@@ -12,8 +12,8 @@ use super::Scope;
 use super::refusal::Refusal;
 use super::show::{found, limit};
 use crate::Server;
-use crate::query::Query;
-use crate::reply::{self, Reply};
+use crate::http::query::Query;
+use crate::http::reply::{self, Reply};
 
 /// Entries on a page, unless the caller asks for another number.
 const PAGE: usize = 100;

@@ -10,8 +10,8 @@ use super::Scope;
 use super::refusal::Refusal;
 use super::show::{event_type, found};
 use crate::Server;
-use crate::query::Query;
-use crate::reply::{self, Reply};
+use crate::http::query::Query;
+use crate::http::reply::{self, Reply};
 
 /// What decided: a word for it, whether it is in favor of a delivery, and a sentence.
 type Step = (&'static str, bool, String);

@@ -7,9 +7,10 @@ use serde_json::{Value, json};
 
 use super::Scope;
 use super::refusal::Refusal;
-use crate::error::Error;
-use crate::reply::{self, Reply};
-use crate::{Server, inbound};
+use crate::Server;
+use crate::http::error::Error;
+use crate::http::inbound;
+use crate::http::reply::{self, Reply};
 
 /// `POST /ingest`: all of the events, or none.
 pub(super) async fn answer(

@@ -5,8 +5,8 @@ use reveille_core::event::ingest::IngestError;
 use reveille_engine::{Failure, Refused};
 use serde_json::{Map, Value};
 
-use crate::error::Error;
-use crate::reply::{self, Reply};
+use crate::http::error::Error;
+use crate::http::reply::{self, Reply};
 
 /// Why a request is not answered as it hoped.
 #[derive(Debug)]

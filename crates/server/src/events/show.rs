@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use super::refusal::Refusal;
 use super::{Scope, namespace_of};
 use crate::Server;
-use crate::query::Query;
-use crate::reply::{self, Reply};
+use crate::http::query::Query;
+use crate::http::reply::{self, Reply};
 
 /// Entries on a page, unless the caller asks for fewer.
 const PAGE: usize = 1_000;

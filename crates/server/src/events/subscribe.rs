@@ -15,7 +15,7 @@ use super::body::Body;
 use super::refusal::Refusal;
 use super::{Scope, namespace_of};
 use crate::Server;
-use crate::reply::{self, Reply};
+use crate::http::reply::{self, Reply};
 
 const MAX_RETRIES_DEFAULT: u32 = 5;
 const TIMEOUT_MS_DEFAULT: u64 = 30_000;

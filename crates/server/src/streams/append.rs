@@ -11,10 +11,11 @@ use reveille_core::stream::append::{Append, AppendReceipt};
 use reveille_core::{ContentType, StreamPath};
 
 use super::headers;
-use crate::auth::Caller;
-use crate::error::Error;
-use crate::reply::{self, Reply};
-use crate::{Server, inbound, trace};
+use crate::Server;
+use crate::http::auth::Caller;
+use crate::http::error::Error;
+use crate::http::reply::{self, Reply};
+use crate::http::{inbound, trace};
 
 pub(super) async fn answer(
     server: &Server,

@@ -4,9 +4,9 @@ use http::StatusCode;
 use reveille_core::StreamPath;
 
 use crate::Server;
-use crate::auth::Caller;
-use crate::error::Error;
-use crate::reply::{self, Reply};
+use crate::http::auth::Caller;
+use crate::http::error::Error;
+use crate::http::reply::{self, Reply};
 
 pub(super) async fn answer(
     server: &Server,

@@ -4,8 +4,8 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use reveille_core::Offset;
 use reveille_core::producer::ProducerTag;
 
-use crate::error::Error;
-use crate::reply;
+use crate::http::error::Error;
+use crate::http::reply;
 
 pub(crate) const STREAM_NEXT_OFFSET: HeaderName = HeaderName::from_static("stream-next-offset");
 pub(crate) const STREAM_CLOSED: HeaderName = HeaderName::from_static("stream-closed");

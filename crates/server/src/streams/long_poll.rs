@@ -8,10 +8,11 @@ use reveille_engine::live::{StreamGrowth, TailEvent, WatchEvent};
 
 use super::read::{Wanted, catch_up};
 use super::{etag, framing, headers};
-use crate::auth::Caller;
-use crate::error::Error;
-use crate::reply::{self, Reply, ReplyBody};
-use crate::{Server, clock};
+use crate::Server;
+use crate::http::auth::Caller;
+use crate::http::clock;
+use crate::http::error::Error;
+use crate::http::reply::{self, Reply, ReplyBody};
 
 pub(super) async fn answer(
     server: &Server,

@@ -12,10 +12,10 @@ use reveille_engine::reading::Reading;
 use super::compress::{self, Gzip};
 use super::{etag, framing, headers, long_poll, sse};
 use crate::Server;
-use crate::auth::Caller;
-use crate::error::Error;
-use crate::query::Query;
-use crate::reply::{self, Cut, Reply, ReplyBody, Source};
+use crate::http::auth::Caller;
+use crate::http::error::Error;
+use crate::http::query::Query;
+use crate::http::reply::{self, Cut, Reply, ReplyBody, Source};
 
 /// Up to here an answer is put together in memory; beyond, it is sent piece by piece.
 const WHOLE_BYTES: u64 = 64 << 10;

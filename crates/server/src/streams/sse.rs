@@ -21,10 +21,10 @@ use tokio::sync::watch;
 use super::read::Wanted;
 use super::{framing, headers};
 use crate::Server;
-use crate::auth::Caller;
-use crate::error::Error;
+use crate::http::auth::Caller;
+use crate::http::error::Error;
+use crate::http::reply::{self, Cut, Reply, ReplyBody, Source};
 use crate::metrics::LiveReader;
-use crate::reply::{self, Cut, Reply, ReplyBody, Source};
 
 /// A connection is closed after this long, so that caches may collapse readers; they come back.
 const SESSION_MS: u64 = 60_000;

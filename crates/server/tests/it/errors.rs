@@ -67,7 +67,8 @@ fn documented() -> BTreeSet<String> {
     let is_code = |text: &&str| {
         text.len() > 3 && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_')
     };
-    let tables = [include_str!("../../src/error.rs"), include_str!("../../src/wake/callback.rs")];
+    let tables =
+        [include_str!("../../src/http/error.rs"), include_str!("../../src/wakes/callback.rs")];
     let codes = tables.iter().flat_map(|table| table.split('"')).filter(is_code);
     // What is wrong with the server itself is told by the table for all.
     codes.filter(|code| *code != "INTERNAL").map(str::to_owned).collect()

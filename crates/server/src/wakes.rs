@@ -19,10 +19,10 @@ pub use words::Words;
 pub(crate) use words::lease_stream;
 
 use crate::Server;
-use crate::auth::Caller;
-use crate::error::Error;
-use crate::query::Query;
-use crate::reply::{self, Reply};
+use crate::http::auth::Caller;
+use crate::http::error::Error;
+use crate::http::query::Query;
+use crate::http::reply::{self, Reply};
 
 /// Where callbacks come in: the rest of the path is a consumer's name, percent-encoded as it is.
 const CALLBACK: &str = "/callback/";

@@ -9,8 +9,8 @@ use hyper::body::Incoming;
 use reveille_engine::limits::SMALL_BODY_BYTES;
 use reveille_engine::{Engine, Permit};
 
-use crate::clock;
-use crate::error::Error;
+use crate::http::clock;
+use crate::http::error::Error;
 
 /// The next part of a body must come within this time.
 const PART_WITHIN_MS: u64 = 15_000;

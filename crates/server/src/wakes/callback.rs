@@ -11,10 +11,11 @@ use serde_json::{Value, json};
 use super::CALLBACK;
 use super::append::{self, Draft, Sent};
 use super::fields::{self, Fields, acked_text};
-use crate::error::Error;
-use crate::query;
-use crate::reply::{self, Reply};
-use crate::{Server, inbound, trace};
+use crate::Server;
+use crate::http::error::Error;
+use crate::http::query;
+use crate::http::reply::{self, Reply};
+use crate::http::{inbound, trace};
 
 pub(super) async fn answer(server: &Server, request: Request<Incoming>) -> Result<Reply, Error> {
     if request.method() != Method::POST {

@@ -4,10 +4,10 @@ use http::{Method, Request};
 use hyper::body::Incoming;
 use reveille_core::StreamPath;
 
-use crate::auth::{self, Caller, Needs};
-use crate::error::Error;
-use crate::reply::{self, Reply};
-use crate::{Server, admin, ds_subscriptions, events, health, streams, wake};
+use crate::http::auth::{self, Caller, Needs};
+use crate::http::error::Error;
+use crate::http::reply::{self, Reply};
+use crate::{Server, admin, ds_subscriptions, events, health, streams, wakes};
 
 /// Who answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,7 +122,7 @@ async fn notification(server: &Server, request: Request<Incoming>) -> Result<Rep
         }
         (Face::Metrics, _) => looks(method).map(|()| server.metrics.render(&server.engine)),
         (Face::SigningKeys, _) => ds_subscriptions::published(server, method),
-        (Face::Callback, _) => wake::callback(server, request).await,
+        (Face::Callback, _) => wakes::callback(server, request).await,
         (Face::LeaseTokens, caller) => {
             ds_subscriptions::answer_token(server, caller.as_ref(), request).await
         }
@@ -172,8 +172,8 @@ async fn answer(
             admin::delivery(server, caller, path)
         }
         _ => {
-            if let Some(asked) = wake::asked(query)? {
-                return wake::answer(server, caller, asked, request).await;
+            if let Some(asked) = wakes::asked(query)? {
+                return wakes::answer(server, caller, asked, request).await;
             }
             let path = StreamPath::parse(path)?;
             streams::answer(server, caller, &path, request).await

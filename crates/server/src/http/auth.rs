@@ -7,8 +7,8 @@ use reveille_core::Tenant;
 use reveille_core::key::{Access, KeyHash, Permission, Right};
 use reveille_engine::Engine;
 
-use crate::error::Error;
-use crate::{Server, wake};
+use crate::http::error::Error;
+use crate::{Server, wakes};
 
 /// Names the tenant that an admin of all tenants acts in.
 const NAMESPACE: HeaderName = HeaderName::from_static("x-tenant-namespace");
@@ -140,7 +140,7 @@ pub(crate) fn admit(
         return Ok(None);
     };
     let value = headers.get(AUTHORIZATION).ok_or(Error::NoKey)?;
-    let text = value.to_str().ok().and_then(wake::bearer_token).ok_or(Error::KeyFormat)?;
+    let text = value.to_str().ok().and_then(wakes::bearer_token).ok_or(Error::KeyFormat)?;
     let hash = KeyHash::of(text).ok_or(Error::KeyUnknown)?;
     let caller = match server.engine.key_of(&hash) {
         Some(key) => settle(key.access.clone(), Some(hash), true, headers)?,

@@ -13,7 +13,7 @@ use reveille_engine::{DestinationError, Failure, Refused, Unavailable};
 use serde_json::json;
 
 use crate::events;
-use crate::reply::{self, Reply};
+use crate::http::reply::{self, Reply};
 use crate::streams::headers;
 
 /// Why a request is not answered as it hoped.

@@ -13,8 +13,9 @@ use reveille_engine::Engine;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 
-use crate::first_bytes::FirstBytes;
-use crate::{Config, Server, clock, health, metrics, route};
+use crate::http::first_bytes::FirstBytes;
+use crate::http::{clock, route};
+use crate::{Config, Server, health, metrics};
 
 /// A client has this long to send its headers.
 const HEADERS_WITHIN: Duration = Duration::from_secs(15);

@@ -1,6 +1,6 @@
 //! The query of a URL: unknown parameters are ignored, known ones come once.
 
-use crate::error::Error;
+use crate::http::error::Error;
 
 /// The parameters of a request.
 pub(crate) struct Query {

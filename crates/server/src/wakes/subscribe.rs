@@ -9,10 +9,11 @@ use reveille_core::subscription::{Coalescing, Subscription, SubscriptionSpec, Ta
 use serde_json::{Value, json};
 
 use super::fields::{self, Fields};
-use crate::auth::Caller;
-use crate::error::Error;
-use crate::reply::{self, Reply};
-use crate::{Server, inbound};
+use crate::Server;
+use crate::http::auth::Caller;
+use crate::http::error::Error;
+use crate::http::inbound;
+use crate::http::reply::{self, Reply};
 
 /// A body larger than this is no subscription.
 const BODY_BYTES_MAX: usize = 64 << 10;
