@@ -13,7 +13,7 @@ use reveille_deliver::resolve::SystemResolver;
 use reveille_engine::doors::{Clock, SystemClock, SystemEntropy};
 use reveille_engine::spans::Spans;
 use reveille_engine::{Engine, Telling};
-use reveille_server::{Auth, Words};
+use reveille_server::{Auth, PayloadEncoder};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
@@ -158,7 +158,7 @@ fn telling(config: &Config, clock: Arc<SystemClock>) -> Telling {
         timings: config.timings.clone(),
         rules: config.rules.clone(),
         courier: Arc::new(HttpCourier::new(config.rules.clone(), resolver, now)),
-        encoder: Arc::new(Words {
+        encoder: Arc::new(PayloadEncoder {
             public_url: config.public_url.clone(),
             workers: config.workers.clone(),
         }),

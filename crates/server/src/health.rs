@@ -17,13 +17,13 @@ pub(crate) struct Readiness {
     last: Mutex<Option<(Millis, Result<(), String>)>>,
 }
 
-/// The process runs and answers.
-pub(crate) fn alive() -> Reply {
+/// Says that the process runs and answers.
+pub(crate) fn liveness() -> Reply {
     reply::json(StatusCode::OK, &json!({ "status": "ok" }))
 }
 
-/// A write goes all the way to the disk and back.
-pub(crate) async fn ready(server: &Server) -> Reply {
+/// Says whether a write goes all the way to the disk and back.
+pub(crate) async fn readiness(server: &Server) -> Reply {
     let mut last = server.readiness.last.lock().await;
     let now = server.engine.clock().now();
     let outcome = match &*last {

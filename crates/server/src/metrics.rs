@@ -1,7 +1,7 @@
 //! What the server counts, in Prometheus' text format.
 
-mod delivering;
-mod telling;
+mod deliveries;
+mod wakes;
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -121,14 +121,14 @@ impl Metrics {
     }
 
     /// A callback was answered with this code.
-    pub(crate) fn called(&self, code: &str) {
+    pub(crate) fn count_callback(&self, code: &str) {
         let known = self.callbacks.iter().find(|(known, _)| *known == code);
         if let Some((_, counter)) = known.or(self.callbacks.last()) {
             counter.inc();
         }
     }
 
-    pub(crate) fn answered(&self, method: &Method, status: StatusCode, elapsed_ms: u64) {
+    pub(crate) fn count_request(&self, method: &Method, status: StatusCode, elapsed_ms: u64) {
         let known = self.methods.iter().find(|known| known.method == *method);
         let Some(known) = known.or(self.methods.last()) else { return };
         let counter = known.by_status.iter().find(|(code, _)| *code == status.as_u16());
@@ -154,8 +154,8 @@ impl Metrics {
         let _ = writeln!(text, "reveille_spans_dropped_total {dropped}");
         let snapshots = engine.snapshots();
         engine_metrics(&mut text, &snapshots);
-        telling::write(&mut text, &snapshots);
-        delivering::write(&mut text, &snapshots);
+        wakes::write(&mut text, &snapshots);
+        deliveries::write(&mut text, &snapshots);
         // The registry ends the text with its end mark, so it comes last.
         let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
         let mut reply = reply::status(StatusCode::OK);

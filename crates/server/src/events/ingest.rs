@@ -6,9 +6,8 @@ use reveille_core::event::Ingest;
 use serde_json::{Value, json};
 
 use super::Scope;
-use super::refusal::Refusal;
+use super::error::Error;
 use crate::Server;
-use crate::http::error::Error;
 use crate::http::inbound;
 use crate::http::reply::{self, Reply};
 
@@ -17,11 +16,10 @@ pub(super) async fn answer(
     server: &Server,
     scope: &Scope,
     request: Request<Incoming>,
-) -> Result<Reply, Refusal> {
+) -> Result<Reply, Error> {
     let (parts, body) = request.into_parts();
     let (engine, max) = (&server.engine, server.config.max_body_bytes);
-    engine.turn(&scope.tenant).await.map_err(Error::from)?;
-    let body = inbound::read(engine, &parts.headers, body, max).await?;
+    let body = inbound::read_in_turn(engine, &scope.tenant, &parts.headers, body, max).await?;
     let ingest = Ingest::parse(&body.bytes)?;
     let now = engine.clock().now();
     let first_id = engine.first_ulid();

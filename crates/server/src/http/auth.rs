@@ -7,8 +7,8 @@ use reveille_core::Tenant;
 use reveille_core::key::{Access, KeyHash, Permission, Right};
 use reveille_engine::Engine;
 
-use crate::http::error::Error;
-use crate::{Server, wakes};
+use super::error::RequestError;
+use crate::Server;
 
 /// Names the tenant that an admin of all tenants acts in.
 const NAMESPACE: HeaderName = HeaderName::from_static("x-tenant-namespace");
@@ -30,7 +30,7 @@ pub enum Auth {
 
 /// What a route asks of those who use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Needs {
+pub(crate) enum Requirement {
     /// Nothing: it is for everybody.
     Nothing,
     /// A token of its own, which the face looks at itself.
@@ -49,23 +49,23 @@ pub(crate) enum Needs {
     ManageAll,
 }
 
-impl Needs {
+impl Requirement {
     /// What a request must be allowed; nothing where no key is asked for.
     fn right<'a>(self, method: &Method, path: &'a str) -> Option<Right<'a>> {
         let reads = matches!(*method, Method::GET | Method::HEAD);
         match self {
-            Needs::Nothing | Needs::Token => None,
-            Needs::Key => Some(Right::Any),
-            Needs::Data if reads => Some(Right::to_read(path)),
-            Needs::Data => Some(Right::Data(Permission::Write)),
-            Needs::Operate | Needs::Metrics => Some(Right::Operate),
-            Needs::Manage => Some(Right::Manage),
-            Needs::ManageAll => Some(Right::ManageAll),
+            Requirement::Nothing | Requirement::Token => None,
+            Requirement::Key => Some(Right::Any),
+            Requirement::Data if reads => Some(Right::to_read(path)),
+            Requirement::Data => Some(Right::Data(Permission::Write)),
+            Requirement::Operate | Requirement::Metrics => Some(Right::Operate),
+            Requirement::Manage => Some(Right::Manage),
+            Requirement::ManageAll => Some(Right::ManageAll),
         }
     }
 }
 
-/// Whoever asks.
+/// Who makes a request, and where.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     /// Where everything happens that is asked for.
@@ -73,25 +73,25 @@ pub(crate) struct Caller {
     /// What is allowed.
     access: Access,
     /// Whether the request names its tenant.
-    named: bool,
+    is_named: bool,
     /// The stored key that let it in.
     key: Option<KeyHash>,
     /// Whether the server asks for keys at all.
-    keys: bool,
+    needs_keys: bool,
 }
 
 impl Caller {
     /// Whether it is an admin of all tenants who does not act inside one of them.
     pub(crate) fn is_everywhere(&self) -> bool {
-        self.access.is_everywhere() && !self.named
+        self.access.is_everywhere() && !self.is_named
     }
 
     /// The namespace that faces speak of: none for an admin of all tenants who names none, and on
     /// a server without keys, where nobody has to know that there are any.
     #[cfg_attr(not(test), expect(dead_code, reason = "for faces that speak of namespaces"))]
     pub(crate) fn namespace(&self) -> Option<&Tenant> {
-        let unnamed = self.is_everywhere() || (!self.keys && !self.named);
-        (!unnamed).then_some(&self.tenant)
+        let is_unnamed = self.is_everywhere() || (!self.needs_keys && !self.is_named);
+        (!is_unnamed).then_some(&self.tenant)
     }
 
     /// What it may, where it acts: an admin of all tenants inside one is an admin of that one.
@@ -101,77 +101,86 @@ impl Caller {
     }
 
     /// Whether it is allowed this; why not, if it is not.
-    pub(crate) fn check(&self, right: Right<'_>) -> Result<(), Error> {
+    pub(crate) fn check(&self, right: Right<'_>) -> Result<(), RequestError> {
         // Without keys there is nobody whom the admin of the one tenant could harm.
-        if !self.keys || self.access().may(right) {
+        if !self.needs_keys || self.access().may(right) {
             return Ok(());
         }
-        Err(Error::Forbidden(refusal(right)))
+        Err(RequestError::Forbidden(missing_right(right)))
     }
 
     /// Whether it may read the stream at a path, or those that a pattern names.
-    pub(crate) fn check_reading(&self, path: &str) -> Result<(), Error> {
+    pub(crate) fn check_reading(&self, path: &str) -> Result<(), RequestError> {
         self.check(Right::to_read(path))
     }
 
-    /// Whether what let it in still does; asked again by those who stay for long.
-    pub(crate) fn is_still_known(&self, engine: &Engine) -> bool {
+    /// Whether its key still lets it in; asked again by those who stay for long.
+    pub(crate) fn is_key_valid(&self, engine: &Engine) -> bool {
         self.key.as_ref().is_none_or(|hash| engine.key_of(hash).is_some())
     }
+}
+
+/// The token of an `Authorization` header.
+pub(crate) fn bearer_token(value: &str) -> Option<&str> {
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim()).filter(|token| !token.is_empty())
 }
 
 /// Lets a request in, or says why not. Where a route has a token of its own there is a caller only
 /// on a server without keys.
 pub(crate) fn admit(
     server: &Server,
-    needs: Needs,
+    requirement: Requirement,
     request: &Request<Incoming>,
-) -> Result<Option<Caller>, Error> {
+) -> Result<Option<Caller>, RequestError> {
     let headers = request.headers();
     let (admin_key, metrics_open) = match &server.config.auth {
         Auth::Off => {
             let tenant = Some(Tenant::default_tenant());
-            return settle(Access::admin(tenant), None, false, headers).map(Some);
+            return resolve_tenant(Access::admin(tenant), None, false, headers).map(Some);
         }
         Auth::Keys { admin_key, metrics_open } => (admin_key.as_ref(), *metrics_open),
     };
-    let right = needs.right(request.method(), request.uri().path());
-    let Some(right) = right.filter(|_| needs != Needs::Metrics || !metrics_open) else {
+    let right = requirement.right(request.method(), request.uri().path());
+    let Some(right) = right.filter(|_| requirement != Requirement::Metrics || !metrics_open) else {
         return Ok(None);
     };
-    let value = headers.get(AUTHORIZATION).ok_or(Error::NoKey)?;
-    let text = value.to_str().ok().and_then(wakes::bearer_token).ok_or(Error::KeyFormat)?;
-    let hash = KeyHash::of(text).ok_or(Error::KeyUnknown)?;
+    let value = headers.get(AUTHORIZATION).ok_or(RequestError::KeyRequired)?;
+    let text = value.to_str().ok().and_then(bearer_token).ok_or(RequestError::KeyFormat)?;
+    let hash = KeyHash::of(text).ok_or(RequestError::KeyUnknown)?;
     let caller = match server.engine.key_of(&hash) {
-        Some(key) => settle(key.access.clone(), Some(hash), true, headers)?,
+        Some(key) => resolve_tenant(key.access.clone(), Some(hash), true, headers)?,
         None if admin_key.is_some_and(|admin| admin.is_same(&hash)) => {
-            settle(Access::admin(None), None, true, headers)?
+            resolve_tenant(Access::admin(None), None, true, headers)?
         }
-        None => return Err(Error::KeyUnknown),
+        None => return Err(RequestError::KeyUnknown),
     };
     caller.check(right)?;
     Ok(Some(caller))
 }
 
-/// In which tenant a caller acts.
-fn settle(
+/// The caller with the tenant that it acts in.
+fn resolve_tenant(
     access: Access,
     key: Option<KeyHash>,
-    keys: bool,
+    needs_keys: bool,
     headers: &HeaderMap,
-) -> Result<Caller, Error> {
+) -> Result<Caller, RequestError> {
     let named = match headers.get(NAMESPACE) {
         None => None,
         Some(value) => {
             let tenant = value.to_str().ok().and_then(|name| Tenant::parse(name).ok());
             Some(tenant.ok_or_else(|| {
-                Error::Header(format!("X-Tenant-Namespace: {}", reveille_core::tenant::TenantError))
+                RequestError::Header(format!(
+                    "X-Tenant-Namespace: {}",
+                    reveille_core::tenant::TenantError
+                ))
             })?)
         }
     };
     let tenant = match (&access.tenant, &named) {
         (Some(own), Some(named)) if own != named => {
-            return Err(Error::Forbidden(
+            return Err(RequestError::Forbidden(
                 "X-Tenant-Namespace names another tenant than the key's; leave it out, or use an \
                  admin key without a tenant",
             ));
@@ -180,10 +189,11 @@ fn settle(
         (None, Some(named)) => named.clone(),
         (None, None) => Tenant::default_tenant(),
     };
-    Ok(Caller { tenant, access, named: named.is_some(), key, keys })
+    Ok(Caller { tenant, access, is_named: named.is_some(), key, needs_keys })
 }
 
-fn refusal(right: Right<'_>) -> &'static str {
+/// What a caller lacks who is refused a right.
+fn missing_right(right: Right<'_>) -> &'static str {
     match right {
         Right::Any => "the key has no role that is known here",
         Right::Data(Permission::Read) => {
@@ -217,13 +227,13 @@ mod tests {
     fn only_an_admin_of_all_tenants_chooses_where_to_act() {
         let check =
             |own: Option<&str>, named, keys, expected: Option<(&str, bool, Option<&str>)>| {
-                let settled = settle(
+                let caller = resolve_tenant(
                     Access::admin(own.map(|name| Tenant::parse(name).unwrap())),
                     None,
                     keys,
                     &headers(named),
                 );
-                let found = settled.as_ref().ok().map(|caller| {
+                let found = caller.as_ref().ok().map(|caller| {
                     let namespace = caller.namespace().map(Tenant::as_str);
                     (caller.tenant.as_str(), caller.is_everywhere(), namespace)
                 });
@@ -242,7 +252,8 @@ mod tests {
 
     #[test]
     fn an_admin_of_all_tenants_inside_one_is_its_admin() {
-        let inside = settle(Access::admin(None), None, true, &headers(Some("acme"))).unwrap();
+        let inside =
+            resolve_tenant(Access::admin(None), None, true, &headers(Some("acme"))).unwrap();
         assert!(inside.access().tenant.is_some_and(|tenant| tenant.as_str() == "acme"));
         assert!(inside.check(Right::Manage).is_ok() && inside.check(Right::ManageAll).is_err());
     }

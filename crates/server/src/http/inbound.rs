@@ -6,11 +6,12 @@ use http::header;
 use http_body::Body;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use reveille_core::Tenant;
 use reveille_engine::limits::SMALL_BODY_BYTES;
 use reveille_engine::{Engine, Permit};
 
-use crate::http::clock;
-use crate::http::error::Error;
+use super::clock;
+use super::error::RequestError;
 
 /// The next part of a body must come within this time.
 const PART_WITHIN_MS: u64 = 15_000;
@@ -27,13 +28,26 @@ pub(crate) struct InboundBody {
     _permits: Vec<Permit>,
 }
 
+/// Reads a body of at most `max` bytes once it is the tenant's turn: many bytes that wait for a turn
+/// would keep the memory from those whose turn it is.
+pub(crate) async fn read_in_turn(
+    engine: &Engine,
+    tenant: &Tenant,
+    headers: &HeaderMap,
+    body: Incoming,
+    max: usize,
+) -> Result<InboundBody, RequestError> {
+    engine.turn(tenant).await?;
+    read(engine, headers, body, max).await
+}
+
 /// Reads a body of at most `max` bytes.
 pub(crate) async fn read(
     engine: &Engine,
     headers: &HeaderMap,
     body: Incoming,
     max: usize,
-) -> Result<InboundBody, Error> {
+) -> Result<InboundBody, RequestError> {
     if body.is_end_stream() {
         return Ok(InboundBody { bytes: Bytes::new(), _permits: Vec::new() });
     }
@@ -42,12 +56,14 @@ pub(crate) async fn read(
         .and_then(|value| value.to_str().ok())
         .and_then(|value| value.parse::<usize>().ok());
     if announced.is_some_and(|len| len > max) {
-        return Err(Error::TooLarge { max });
+        return Err(RequestError::BodyTooLarge { max });
     }
     let size = u64::try_from(announced.unwrap_or(max)).unwrap_or(u64::MAX);
     let within = BODY_WITHIN_MS + size / BYTES_PER_MS_MIN;
     let reading = collect(engine, body, announced, max);
-    clock::within(engine.clock().as_ref(), within, reading).await.unwrap_or(Err(Error::TooSlow))
+    clock::within(engine.clock().as_ref(), within, reading)
+        .await
+        .unwrap_or(Err(RequestError::BodyTooSlow))
 }
 
 async fn collect(
@@ -55,18 +71,20 @@ async fn collect(
     mut body: Incoming,
     announced: Option<usize>,
     max: usize,
-) -> Result<InboundBody, Error> {
+) -> Result<InboundBody, RequestError> {
     let mut permits = Vec::new();
     let mut room = 0;
     let mut first: Option<Bytes> = None;
     let mut all = BytesMut::new();
     loop {
         let next = clock::within(engine.clock().as_ref(), PART_WITHIN_MS, body.frame());
-        let Some(frame) = next.await.ok_or(Error::TooSlow)? else { break };
-        let Ok(part) = frame.map_err(|_| Error::BrokenBody)?.into_data() else { continue };
+        let Some(frame) = next.await.ok_or(RequestError::BodyTooSlow)? else { break };
+        let Ok(part) = frame.map_err(|_| RequestError::BodyIncomplete)?.into_data() else {
+            continue;
+        };
         let len = first.as_ref().map_or(all.len(), Bytes::len) + part.len();
         if len > max {
-            return Err(Error::TooLarge { max });
+            return Err(RequestError::BodyTooLarge { max });
         }
         // Room is given when something has come: announcing a body and sending nothing of it
         // keeps nobody out.

@@ -5,17 +5,19 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Request;
+use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
-use reveille_engine::Engine;
+use reveille_engine::doors::Clock;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 
-use crate::http::first_bytes::FirstBytes;
-use crate::http::{clock, route};
-use crate::{Config, Server, health, metrics};
+use super::clock;
+use super::first_bytes::FirstBytes;
+use super::reply::Reply;
 
 /// A client has this long to send its headers.
 const HEADERS_WITHIN: Duration = Duration::from_secs(15);
@@ -32,22 +34,20 @@ const ACCEPT_PAUSE_MS: u64 = 50;
 /// Well below every time-out of a request.
 const PULSE_MS: u64 = 250;
 
-/// Serves until `shutdown` ends, then finishes the requests that were begun.
-pub async fn serve(
+/// What answers the requests of all connections.
+pub(crate) trait Service: Clone + Send + Sync + 'static {
+    fn answer(&self, request: Request<Incoming>) -> impl Future<Output = Reply> + Send;
+}
+
+/// Serves until `shutdown` ends, sets `stopping`, and finishes the requests that were begun.
+pub(crate) async fn serve(
     listener: TcpListener,
-    engine: Engine,
-    config: Config,
+    clock: Arc<dyn Clock>,
+    service: impl Service,
+    stopping: watch::Sender<bool>,
     shutdown: impl Future<Output = ()> + Send,
 ) -> std::io::Result<()> {
-    let (stop, stopping) = watch::channel(false);
-    let server = Arc::new(Server {
-        engine: engine.clone(),
-        config,
-        metrics: metrics::Metrics::new(),
-        readiness: health::Readiness::default(),
-        stopping,
-    });
-    let pulse = tokio::spawn(pulse(engine.clone()));
+    let pulse = tokio::spawn(pulse(clock.clone()));
     let builder = connection_builder();
     let graceful = GracefulShutdown::new();
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
@@ -66,12 +66,11 @@ pub async fn serve(
             Ok((socket, _)) => socket,
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
-                let pause = engine.clock().now() + ACCEPT_PAUSE_MS;
-                engine.clock().sleep_until(pause).await;
+                clock.sleep_until(clock.now() + ACCEPT_PAUSE_MS).await;
                 continue;
             }
         };
-        let connection = graceful.watch(connect(&builder, socket, server.clone()));
+        let connection = graceful.watch(connect(&builder, socket, &*clock, service.clone()));
         tokio::spawn(async move {
             // A client that goes away in the middle of a request is no event of ours.
             if let Err(error) = connection.await {
@@ -81,8 +80,8 @@ pub async fn serve(
         });
     }
     drop(listener);
-    let _ = stop.send(true);
-    let drained = clock::within(engine.clock().as_ref(), DRAIN_MS, graceful.shutdown()).await;
+    let _ = stopping.send(true);
+    let drained = clock::within(clock.as_ref(), DRAIN_MS, graceful.shutdown()).await;
     if drained.is_none() {
         tracing::warn!("some requests did not finish in time");
     }
@@ -93,10 +92,9 @@ pub async fn serve(
 /// Keeps the runtime's next timer near. A timer that is set for earlier than the next one wakes
 /// the thread that waits for sockets; without this every request, whose time-outs are seconds
 /// away, would cost two system calls and a switch of threads for that.
-async fn pulse(engine: Engine) {
+async fn pulse(clock: Arc<dyn Clock>) {
     loop {
-        let next = engine.clock().now() + PULSE_MS;
-        engine.clock().sleep_until(next).await;
+        clock.sleep_until(clock.now() + PULSE_MS).await;
     }
 }
 
@@ -120,18 +118,18 @@ fn connection_builder() -> auto::Builder<TokioExecutor> {
 fn connect(
     builder: &auto::Builder<TokioExecutor>,
     socket: TcpStream,
-    server: Arc<Server>,
+    clock: &dyn Clock,
+    service: impl Service,
 ) -> impl hyper_util::server::graceful::GracefulConnection<
     Error = Box<dyn std::error::Error + Send + Sync>,
 > + Send
 + 'static {
     // Answers are small and awaited: they must not wait for more bytes to fill a packet.
     let _ = socket.set_nodelay(true);
-    let engine = server.engine.clone();
     let service = service_fn(move |request| {
-        let server = server.clone();
-        async move { Ok::<_, Infallible>(route::route(&server, request).await) }
+        let service = service.clone();
+        async move { Ok::<_, Infallible>(service.answer(request).await) }
     });
-    let socket = FirstBytes::new(socket, engine.clock().as_ref());
+    let socket = FirstBytes::new(socket, clock);
     builder.serve_connection(TokioIo::new(socket), service).into_owned()
 }

@@ -1,6 +1,6 @@
 //! The query of a URL: unknown parameters are ignored, known ones come once.
 
-use crate::http::error::Error;
+use super::error::RequestError;
 
 /// The parameters of a request.
 pub(crate) struct Query {
@@ -16,11 +16,13 @@ impl Query {
     }
 
     /// A parameter that may be given once.
-    pub(crate) fn get(&self, name: &str) -> Result<Option<&str>, Error> {
+    pub(crate) fn get(&self, name: &str) -> Result<Option<&str>, RequestError> {
         let mut values = self.pairs.iter().filter(|(known, _)| known == name);
         let first = values.next().map(|(_, value)| value.as_str());
         match values.next() {
-            Some(_) => Err(Error::Query(format!("the parameter `{name}` is given more than once"))),
+            Some(_) => {
+                Err(RequestError::Query(format!("the parameter `{name}` is given more than once")))
+            }
             None => Ok(first),
         }
     }

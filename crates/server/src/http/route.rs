@@ -1,19 +1,15 @@
-//! Which face a request is for.
+//! Which face a request is for, and what it takes to ask it.
 
-use http::{Method, Request};
-use hyper::body::Incoming;
-use reveille_core::StreamPath;
+use http::Method;
 
-use crate::http::auth::{self, Caller, Needs};
-use crate::http::error::Error;
-use crate::http::reply::{self, Reply};
-use crate::{Server, admin, ds_subscriptions, events, health, streams, wakes};
+use super::auth::Requirement;
+use super::error::RequestError;
 
-/// Who answers.
+/// Who answers a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Face {
-    Alive,
-    Ready,
+pub(crate) enum Face {
+    Liveness,
+    Readiness,
     Metrics,
     Callback,
     SigningKeys,
@@ -36,51 +32,51 @@ enum Face {
 /// Every route, who answers it, and what it takes to ask. The first line that fits counts; `*`
 /// stands for one segment, and `/**` at the end for nothing or whatever follows. What fits none is
 /// a stream.
-const ROUTES: &[(&str, Face, Needs)] = &[
-    ("/health", Face::Alive, Needs::Nothing),
-    ("/healthz", Face::Alive, Needs::Nothing),
-    ("/readyz", Face::Ready, Needs::Nothing),
-    ("/metrics", Face::Metrics, Needs::Metrics),
-    ("/callback", Face::Nobody, Needs::Key),
-    ("/callback/", Face::Nobody, Needs::Key),
-    ("/callback/**", Face::Callback, Needs::Token),
-    ("/v1/stream/__ds/jwks.json", Face::SigningKeys, Needs::Nothing),
-    ("/v1/stream/__ds/subscriptions/*/callback", Face::LeaseTokens, Needs::Token),
-    ("/v1/stream/__ds/subscriptions/*/ack", Face::LeaseTokens, Needs::Token),
-    ("/v1/stream/__ds/subscriptions/*/release", Face::LeaseTokens, Needs::Token),
-    ("/v1/stream/__ds/**", Face::LeaseSubscriptions, Needs::Data),
-    ("/admin/v1/keys", Face::Keys, Needs::Manage),
-    ("/admin/v1/keys/*", Face::Keys, Needs::Manage),
-    ("/admin/v1/signing-keys/rotate", Face::Rotate, Needs::ManageAll),
-    ("/admin/v1/streams", Face::StreamList, Needs::Operate),
-    ("/admin/v1/consumers", Face::Consumers, Needs::Operate),
-    ("/admin/v1/consumers/", Face::Nobody, Needs::Key),
-    ("/admin/v1/consumers/**", Face::Consumer, Needs::Operate),
-    ("/admin/v1/deliveries", Face::Deliveries, Needs::Operate),
-    ("/admin/v1/deliveries/*", Face::Delivery, Needs::Operate),
-    ("/e/**", Face::Events, Needs::Data),
-    ("/ingest/**", Face::Events, Needs::Data),
-    ("/subscriptions/**", Face::Events, Needs::Data),
+const ROUTES: &[(&str, Face, Requirement)] = &[
+    ("/health", Face::Liveness, Requirement::Nothing),
+    ("/healthz", Face::Liveness, Requirement::Nothing),
+    ("/readyz", Face::Readiness, Requirement::Nothing),
+    ("/metrics", Face::Metrics, Requirement::Metrics),
+    ("/callback", Face::Nobody, Requirement::Key),
+    ("/callback/", Face::Nobody, Requirement::Key),
+    ("/callback/**", Face::Callback, Requirement::Token),
+    ("/v1/stream/__ds/jwks.json", Face::SigningKeys, Requirement::Nothing),
+    ("/v1/stream/__ds/subscriptions/*/callback", Face::LeaseTokens, Requirement::Token),
+    ("/v1/stream/__ds/subscriptions/*/ack", Face::LeaseTokens, Requirement::Token),
+    ("/v1/stream/__ds/subscriptions/*/release", Face::LeaseTokens, Requirement::Token),
+    ("/v1/stream/__ds/**", Face::LeaseSubscriptions, Requirement::Data),
+    ("/admin/v1/keys", Face::Keys, Requirement::Manage),
+    ("/admin/v1/keys/*", Face::Keys, Requirement::Manage),
+    ("/admin/v1/signing-keys/rotate", Face::Rotate, Requirement::ManageAll),
+    ("/admin/v1/streams", Face::StreamList, Requirement::Operate),
+    ("/admin/v1/consumers", Face::Consumers, Requirement::Operate),
+    ("/admin/v1/consumers/", Face::Nobody, Requirement::Key),
+    ("/admin/v1/consumers/**", Face::Consumer, Requirement::Operate),
+    ("/admin/v1/deliveries", Face::Deliveries, Requirement::Operate),
+    ("/admin/v1/deliveries/*", Face::Delivery, Requirement::Operate),
+    ("/e/**", Face::Events, Requirement::Data),
+    ("/ingest/**", Face::Events, Requirement::Data),
+    ("/subscriptions/**", Face::Events, Requirement::Data),
     // Names that belong to other faces: no stream can have them, now or later.
-    ("/admin/**", Face::Nobody, Needs::Key),
-    ("/api/v1/**", Face::Nobody, Needs::Key),
-    ("/console/**", Face::Nobody, Needs::Nothing),
-    ("/openapi.json/**", Face::Nobody, Needs::Nothing),
-    ("/v1/cards/**", Face::Nobody, Needs::Key),
-    ("/v1/facts/**", Face::Nobody, Needs::Key),
-    ("/v1/federation/**", Face::Nobody, Needs::Key),
-    ("/v1/gardens/**", Face::Nobody, Needs::Key),
-    ("/v1/subscriptions/**", Face::Nobody, Needs::Key),
+    ("/admin/**", Face::Nobody, Requirement::Key),
+    ("/api/v1/**", Face::Nobody, Requirement::Key),
+    ("/console/**", Face::Nobody, Requirement::Nothing),
+    ("/openapi.json/**", Face::Nobody, Requirement::Nothing),
+    ("/v1/cards/**", Face::Nobody, Requirement::Key),
+    ("/v1/facts/**", Face::Nobody, Requirement::Key),
+    ("/v1/federation/**", Face::Nobody, Requirement::Key),
+    ("/v1/gardens/**", Face::Nobody, Requirement::Key),
+    ("/v1/subscriptions/**", Face::Nobody, Requirement::Key),
 ];
 
-/// Which face a path is of.
-fn face_of(path: &str) -> (Face, Needs) {
-    let found = ROUTES.iter().find(|(route, _, _)| fits(route, path));
-    found.map_or((Face::Streams, Needs::Data), |(_, face, needs)| (*face, *needs))
+/// The face that a path belongs to, and what it takes to ask it.
+pub(crate) fn face_of(path: &str) -> (Face, Requirement) {
+    let found = ROUTES.iter().find(|(route, _, _)| is_match(route, path));
+    found.map_or((Face::Streams, Requirement::Data), |(_, face, needed)| (*face, *needed))
 }
 
 /// Whether a path is one that the route stands for.
-fn fits(route: &str, path: &str) -> bool {
+fn is_match(route: &str, path: &str) -> bool {
     if let Some(root) = route.strip_suffix("/**") {
         let rest = path.strip_prefix(root);
         return rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
@@ -90,102 +86,11 @@ fn fits(route: &str, path: &str) -> bool {
     segment.is_some_and(|segment| !segment.is_empty() && !segment.contains('/'))
 }
 
-/// Answers a request.
-pub(crate) async fn route(server: &Server, request: Request<Incoming>) -> Reply {
-    let started = server.engine.clock().now();
-    let method = request.method().clone();
-    let is_events = face_of(request.uri().path()).0 == Face::Events;
-    let mut reply = match notification(server, request).await {
-        Ok(reply) => reply,
-        Err(error) if is_events => events::refused(error),
-        Err(error) => error.reply(),
-    };
-    reply::finish(&mut reply);
-    let elapsed = server.engine.clock().now().since(started);
-    server.metrics.answered(&method, reply.status(), elapsed);
-    reply
-}
-
-async fn notification(server: &Server, request: Request<Incoming>) -> Result<Reply, Error> {
-    if request.method() == Method::OPTIONS {
-        return Ok(reply::preflight());
-    }
-    let (face, needs) = face_of(request.uri().path());
-    let caller = auth::admit(server, needs, &request)?;
-    let method = request.method();
-    match (face, caller) {
-        (Face::Nobody, _) => Err(Error::Reserved),
-        (Face::Alive, _) => looks(method).map(|()| health::alive()),
-        (Face::Ready, _) => {
-            looks(method)?;
-            Ok(health::ready(server).await)
-        }
-        (Face::Metrics, _) => looks(method).map(|()| server.metrics.render(&server.engine)),
-        (Face::SigningKeys, _) => ds_subscriptions::published(server, method),
-        (Face::Callback, _) => wakes::callback(server, request).await,
-        (Face::LeaseTokens, caller) => {
-            ds_subscriptions::answer_token(server, caller.as_ref(), request).await
-        }
-        (face, Some(caller)) => answer(server, face, &caller, request).await,
-        // A face that is told who asks has a line that asks for a key.
-        (_, None) => Err(Error::NoKey),
-    }
-}
-
-/// Answers a request of somebody who is known.
-async fn answer(
-    server: &Server,
-    face: Face,
-    caller: &Caller,
-    request: Request<Incoming>,
-) -> Result<Reply, Error> {
-    let (path, query) = (request.uri().path(), request.uri().query());
-    match face {
-        Face::LeaseSubscriptions => ds_subscriptions::answer(server, caller, request).await,
-        Face::Events => Ok(events::answer(server, caller, request).await),
-        Face::Keys => admin::keys::answer(server, caller, request).await,
-        Face::Rotate if request.method() == Method::POST => {
-            ds_subscriptions::rotate(server, request).await
-        }
-        Face::Rotate => {
-            let method = request.method().clone();
-            Err(Error::Method { method, allowed: "POST, OPTIONS" })
-        }
-        Face::StreamList => {
-            looks(request.method())?;
-            admin::streams(server, caller, query)
-        }
-        Face::Consumers => {
-            looks(request.method())?;
-            admin::consumers(server, caller, query)
-        }
-        Face::Consumer => {
-            looks(request.method())?;
-            admin::consumer(server, caller, admin::consumer_name(path).unwrap_or_default())
-        }
-        Face::Deliveries => {
-            looks(request.method())?;
-            admin::deliveries(server, caller, query)
-        }
-        Face::Delivery => {
-            looks(request.method())?;
-            admin::delivery(server, caller, path)
-        }
-        _ => {
-            if let Some(asked) = wakes::asked(query)? {
-                return wakes::answer(server, caller, asked, request).await;
-            }
-            let path = StreamPath::parse(path)?;
-            streams::answer(server, caller, &path, request).await
-        }
-    }
-}
-
-/// Whether the request only looks.
-fn looks(method: &Method) -> Result<(), Error> {
+/// Whether the method only reads, where nothing else can be done.
+pub(crate) fn check_read_method(method: &Method) -> Result<(), RequestError> {
     match *method {
         Method::GET | Method::HEAD => Ok(()),
-        _ => Err(Error::Method { method: method.clone(), allowed: "GET, HEAD, OPTIONS" }),
+        _ => Err(RequestError::Method { method: method.clone(), allowed: "GET, HEAD, OPTIONS" }),
     }
 }
 
@@ -195,25 +100,30 @@ mod tests {
 
     #[test]
     fn only_whole_segments_are_reserved() {
-        let check = |path, face, needs| assert_eq!(face_of(path), (face, needs), "{path}");
-        check("/callback/x", Face::Callback, Needs::Token);
-        check("/callback/x/y", Face::Callback, Needs::Token);
-        check("/callback/", Face::Nobody, Needs::Key);
-        check("/v1/stream/__ds", Face::LeaseSubscriptions, Needs::Data);
-        check("/v1/stream/__ds/x", Face::LeaseSubscriptions, Needs::Data);
-        check("/v1/stream/__ds/subscriptions/a/claim", Face::LeaseSubscriptions, Needs::Data);
-        check("/v1/stream/__ds/subscriptions/a/ack", Face::LeaseTokens, Needs::Token);
-        check("/v1/stream/__ds/subscriptions/a/streams/ack", Face::LeaseSubscriptions, Needs::Data);
-        check("/v1/stream/__ds/subscriptions//ack", Face::LeaseSubscriptions, Needs::Data);
-        check("/v1/stream/__ds/jwks.json", Face::SigningKeys, Needs::Nothing);
-        check("/v1/stream/__dsx", Face::Streams, Needs::Data);
-        check("/admin/v1/keys/a", Face::Keys, Needs::Manage);
-        check("/admin/v1/keys/a/b", Face::Nobody, Needs::Key);
-        check("/admin/v1/consumers/a", Face::Consumer, Needs::Operate);
-        check("/e", Face::Events, Needs::Data);
-        check("/subscriptions/list", Face::Events, Needs::Data);
+        let check =
+            |path, face, requirement| assert_eq!(face_of(path), (face, requirement), "{path}");
+        check("/callback/x", Face::Callback, Requirement::Token);
+        check("/callback/x/y", Face::Callback, Requirement::Token);
+        check("/callback/", Face::Nobody, Requirement::Key);
+        check("/v1/stream/__ds", Face::LeaseSubscriptions, Requirement::Data);
+        check("/v1/stream/__ds/x", Face::LeaseSubscriptions, Requirement::Data);
+        check("/v1/stream/__ds/subscriptions/a/claim", Face::LeaseSubscriptions, Requirement::Data);
+        check("/v1/stream/__ds/subscriptions/a/ack", Face::LeaseTokens, Requirement::Token);
+        check(
+            "/v1/stream/__ds/subscriptions/a/streams/ack",
+            Face::LeaseSubscriptions,
+            Requirement::Data,
+        );
+        check("/v1/stream/__ds/subscriptions//ack", Face::LeaseSubscriptions, Requirement::Data);
+        check("/v1/stream/__ds/jwks.json", Face::SigningKeys, Requirement::Nothing);
+        check("/v1/stream/__dsx", Face::Streams, Requirement::Data);
+        check("/admin/v1/keys/a", Face::Keys, Requirement::Manage);
+        check("/admin/v1/keys/a/b", Face::Nobody, Requirement::Key);
+        check("/admin/v1/consumers/a", Face::Consumer, Requirement::Operate);
+        check("/e", Face::Events, Requirement::Data);
+        check("/subscriptions/list", Face::Events, Requirement::Data);
         for stream in ["/events", "/v1/stream/a", "/callbacks", "/healthz/x", "/administer"] {
-            check(stream, Face::Streams, Needs::Data);
+            check(stream, Face::Streams, Requirement::Data);
         }
     }
 }

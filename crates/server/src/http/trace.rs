@@ -40,8 +40,8 @@ pub(crate) fn end<T, E: Display>(
     }
 }
 
-/// The span of a callback: a part of the trace that it names, or else of that of its wake.
-pub(crate) fn callback(
+/// Ends the span of a callback: a part of the trace that it names, or else of that of its wake.
+pub(crate) fn end_callback(
     server: &Server,
     begun: Option<Begun>,
     wake: Option<Trace>,

@@ -10,10 +10,11 @@ use reveille_core::stream::Body;
 use reveille_core::stream::append::{Append, AppendReceipt};
 use reveille_core::{ContentType, StreamPath};
 
+use super::error::Error;
 use super::headers;
 use crate::Server;
 use crate::http::auth::Caller;
-use crate::http::error::Error;
+use crate::http::error::RequestError;
 use crate::http::reply::{self, Reply};
 use crate::http::{inbound, trace};
 
@@ -28,15 +29,15 @@ pub(super) async fn answer(
     let stream_seq = stream_seq(&parts.headers)?;
     let close = headers::closes(&parts.headers);
     let max = server.config.max_body_bytes;
-    server.engine.turn(&caller.tenant).await?;
-    let body = inbound::read(&server.engine, &parts.headers, body, max).await?;
+    let (engine, tenant) = (&server.engine, &caller.tenant);
+    let body = inbound::read_in_turn(engine, tenant, &parts.headers, body, max).await?;
     if body.bytes.is_empty() && !close {
         return Err(Error::EmptyBody);
     }
     let mut content_type = None;
     if !body.bytes.is_empty() {
         let given = headers::text(&parts.headers, &header::CONTENT_TYPE)?;
-        let given = given.filter(|text| !text.is_empty()).ok_or(Error::NoContentType)?;
+        let given = given.filter(|text| !text.is_empty()).ok_or(Error::ContentTypeMissing)?;
         content_type = Some(ContentType::parse(given).unwrap_or_else(ContentType::octet_stream));
     }
     let framed = Body::new(body.bytes.clone(), content_type.as_ref());
@@ -44,7 +45,7 @@ pub(super) async fn answer(
     let append = Append { content_type, body: framed, producer, stream_seq, close };
     let span = trace::begin(server, "append", &parts.headers);
     let within = span.map(|span| span.trace);
-    let receipt = server.engine.append(&caller.tenant, path, append, within).await;
+    let receipt = engine.append(tenant, path, append, within).await;
     trace::end(server, span, path, &receipt);
     Ok(receipt_reply(&receipt?, with_producer, body.bytes.is_empty()))
 }
@@ -63,10 +64,10 @@ fn receipt_reply(receipt: &AppendReceipt, with_producer: bool, close_only: bool)
     reply
 }
 
-fn stream_seq(headers: &HeaderMap) -> Result<Option<Arc<str>>, Error> {
+fn stream_seq(headers: &HeaderMap) -> Result<Option<Arc<str>>, RequestError> {
     match headers::text(headers, &headers::STREAM_SEQ)? {
         Some(seq) if seq.is_empty() || seq.len() > STREAM_SEQ_BYTES_MAX => {
-            Err(Error::Header(format!("Stream-Seq is 1 to {STREAM_SEQ_BYTES_MAX} bytes")))
+            Err(RequestError::Header(format!("Stream-Seq is 1 to {STREAM_SEQ_BYTES_MAX} bytes")))
         }
         seq => Ok(seq.map(Arc::from)),
     }

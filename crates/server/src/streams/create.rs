@@ -9,10 +9,11 @@ use reveille_core::stream::expiry::plain_number;
 use reveille_core::stream::{Body, Expiry, Head};
 use reveille_core::{ContentType, Offset, StreamPath};
 
+use super::error::Error;
 use super::headers;
 use crate::Server;
 use crate::http::auth::Caller;
-use crate::http::error::Error;
+use crate::http::error::RequestError;
 use crate::http::reply::{self, Reply};
 use crate::http::{inbound, trace};
 
@@ -35,15 +36,15 @@ pub(super) async fn answer(
     }
     let closed = headers::closes(&parts.headers);
     let max = server.config.max_body_bytes;
-    server.engine.turn(&caller.tenant).await?;
-    let body = inbound::read(&server.engine, &parts.headers, body, max).await?;
+    let (engine, tenant) = (&server.engine, &caller.tenant);
+    let body = inbound::read_in_turn(engine, tenant, &parts.headers, body, max).await?;
     let first = Body::new(body.bytes.clone(), content_type.as_ref());
     let create = Create { content_type, expiry, closed, fork, body: first };
     // Making an empty stream tells nobody: only what it begins with is an append.
     let span =
         if body.bytes.is_empty() { None } else { trace::begin(server, "append", &parts.headers) };
     let within = span.map(|span| span.trace);
-    let created = server.engine.create(&caller.tenant, path, create, within).await;
+    let created = engine.create(tenant, path, create, within).await;
     trace::end(server, span, path, &created);
     let (head, new) = created?;
     Ok(created_reply(server, path, &parts, &head, new))
@@ -80,13 +81,14 @@ fn fork_request(headers: &HeaderMap) -> Result<Option<ForkRequest>, Error> {
     let Some(source) = source else {
         return match (offset, sub_offset) {
             (None, None) => Ok(None),
-            _ => Err(Error::Header(
+            _ => Err(RequestError::Header(
                 "Stream-Fork-Offset and Stream-Fork-Sub-Offset need Stream-Forked-From".into(),
-            )),
+            )
+            .into()),
         };
     };
     let source = StreamPath::parse(source)
-        .map_err(|error| Error::Header(format!("Stream-Forked-From: {error}")))?;
+        .map_err(|error| RequestError::Header(format!("Stream-Forked-From: {error}")))?;
     let at = match offset {
         None => None,
         Some(text) => {
@@ -97,7 +99,7 @@ fn fork_request(headers: &HeaderMap) -> Result<Option<ForkRequest>, Error> {
     let sub_offset = match sub_offset {
         None => 0,
         Some(text) => plain_number(text).ok_or_else(|| {
-            Error::Header("Stream-Fork-Sub-Offset is a number without leading zeros".into())
+            RequestError::Header("Stream-Fork-Sub-Offset is a number without leading zeros".into())
         })?,
     };
     Ok(Some(ForkRequest { source, at, sub_offset }))

@@ -3,9 +3,9 @@
 use http::StatusCode;
 use reveille_core::StreamPath;
 
+use super::error::Error;
 use crate::Server;
 use crate::http::auth::Caller;
-use crate::http::error::Error;
 use crate::http::reply::{self, Reply};
 
 pub(super) async fn answer(

@@ -4,7 +4,8 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use reveille_core::Offset;
 use reveille_core::producer::ProducerTag;
 
-use crate::http::error::Error;
+use super::error::Error;
+use crate::http::error::RequestError;
 use crate::http::reply;
 
 pub(crate) const STREAM_NEXT_OFFSET: HeaderName = HeaderName::from_static("stream-next-offset");
@@ -34,16 +35,16 @@ const TRUE: HeaderValue = HeaderValue::from_static("true");
 pub(crate) fn text<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
-) -> Result<Option<&'a str>, Error> {
+) -> Result<Option<&'a str>, RequestError> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else {
         return Ok(None);
     };
     if values.next().is_some() {
-        return Err(Error::Header(format!("the header {name} is given more than once")));
+        return Err(RequestError::Header(format!("the header {name} is given more than once")));
     }
     let text = value.to_str();
-    text.map(Some).map_err(|_| Error::Header(format!("the header {name} is not plain text")))
+    text.map(Some).map_err(|_| RequestError::Header(format!("the header {name} is not plain text")))
 }
 
 /// Whether `Stream-Closed` says true; anything else is as if it were absent.

@@ -6,12 +6,13 @@ use reveille_core::stream::Head;
 use reveille_core::{ReadFrom, cursor};
 use reveille_engine::live::{StreamGrowth, TailEvent, WatchEvent};
 
+use super::error::Error;
 use super::read::{Wanted, catch_up};
 use super::{etag, framing, headers};
 use crate::Server;
 use crate::http::auth::Caller;
 use crate::http::clock;
-use crate::http::error::Error;
+use crate::http::error::RequestError;
 use crate::http::reply::{self, Reply, ReplyBody};
 
 pub(super) async fn answer(
@@ -48,8 +49,8 @@ pub(super) async fn answer(
             }
         });
         let heard = waited.await.flatten();
-        if !caller.is_still_known(engine) {
-            return Err(Error::KeyUnknown);
+        if !caller.is_key_valid(engine) {
+            return Err(RequestError::KeyUnknown.into());
         }
         match heard {
             Some(WatchEvent::TailEvent(TailEvent::Grown(growth)))

@@ -10,10 +10,11 @@ use reveille_core::{ReadFrom, StreamPath};
 use reveille_engine::reading::Reading;
 
 use super::compress::{self, Gzip};
+use super::error::Error;
 use super::{etag, framing, headers, long_poll, sse};
 use crate::Server;
 use crate::http::auth::Caller;
-use crate::http::error::Error;
+use crate::http::error::RequestError;
 use crate::http::query::Query;
 use crate::http::reply::{self, Cut, Reply, ReplyBody, Source};
 
@@ -51,11 +52,13 @@ pub(super) async fn answer(
         None => Mode::CatchUp,
         Some("long-poll") => Mode::LongPoll,
         Some("sse") => Mode::Sse,
-        Some(_) => return Err(Error::Query("`live` is `long-poll` or `sse`".into())),
+        Some(_) => {
+            return Err(RequestError::Query("`live` is `long-poll` or `sse`".into()).into());
+        }
     };
     if mode != Mode::CatchUp && offset.is_none() {
         let text = "a live read needs `offset`: -1 for all, `now`, or where the last read ended";
-        return Err(Error::Query(text.into()));
+        return Err(RequestError::Query(text.into()).into());
     }
     let from = match offset {
         None => ReadFrom::Start,

@@ -18,11 +18,11 @@ use reveille_engine::reading::Reading;
 use reveille_engine::{Engine, Failure};
 use tokio::sync::watch;
 
+use super::error::Error;
 use super::read::Wanted;
 use super::{framing, headers};
 use crate::Server;
 use crate::http::auth::Caller;
-use crate::http::error::Error;
 use crate::http::reply::{self, Cut, Reply, ReplyBody, Source};
 use crate::metrics::LiveReader;
 
@@ -103,7 +103,7 @@ impl Source for Events {
     async fn next(&mut self) -> Option<Result<Bytes, Cut>> {
         loop {
             // Whoever lost the right to read is not sent a word more.
-            if self.done || !self.caller.is_still_known(&self.engine) {
+            if self.done || !self.caller.is_key_valid(&self.engine) {
                 return None;
             }
             if let Some(reading) = &mut self.reading {
@@ -117,7 +117,7 @@ impl Source for Events {
                 return Some(Ok(self.greet()));
             }
             if let Some(event) = self.wait().await {
-                return self.caller.is_still_known(&self.engine).then_some(event);
+                return self.caller.is_key_valid(&self.engine).then_some(event);
             }
         }
     }

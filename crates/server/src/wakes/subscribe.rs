@@ -6,14 +6,16 @@ use reveille_core::condition::WakeCondition;
 use reveille_core::consumer::{Dialect, SyncDone};
 use reveille_core::pattern::Pattern;
 use reveille_core::subscription::{Coalescing, Subscription, SubscriptionSpec, Target};
+use reveille_engine::{Failure, Refused};
 use serde_json::{Value, json};
 
-use super::fields::{self, Fields};
+use super::error::Error;
 use crate::Server;
 use crate::http::auth::Caller;
-use crate::http::error::Error;
+use crate::http::fields::{self, FieldError, Fields};
 use crate::http::inbound;
 use crate::http::reply::{self, Reply};
+use crate::http::subscription::{callback_base, check_name};
 
 /// A body larger than this is no subscription.
 const BODY_BYTES_MAX: usize = 64 << 10;
@@ -25,7 +27,7 @@ pub(super) async fn create(
     name: &str,
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
-    super::check_name(name)?;
+    check_name(name)?;
     let (parts, body) = request.into_parts();
     let pattern = Pattern::parse(parts.uri.path())?;
     // Who may not read the server's own streams is not told of them either.
@@ -34,32 +36,32 @@ pub(super) async fn create(
     }
     let max = BODY_BYTES_MAX.min(server.config.max_body_bytes);
     let body = inbound::read(&server.engine, &parts.headers, body, max).await?;
-    let body = fields::object(&body.bytes).map_err(Error::Subscription)?;
+    let body = fields::parse_object(&body.bytes)?;
     let fields = Fields(&body);
-    let mut asked = asked(name, pattern, &fields).map_err(Error::Subscription)?;
-    asked.base_url = super::callback_base(server, &parts)?;
-    asked.check().map_err(|error| Error::Subscription(error.to_string()))?;
+    let mut spec = parse_spec(name, pattern, &fields)?;
+    spec.base_url = callback_base(server.config.public_url.as_deref(), &parts)?;
+    spec.check().map_err(|error| FieldError(error.to_string()))?;
     // Whether the name is taken comes before whether the address is safe: asking twice alike must
     // not fail because the rules have changed since.
     let known = server.engine.subscription(&caller.tenant, Dialect::Webhooks, name)?;
     if known.is_none()
-        && let Target::Webhook(url) = &asked.target
+        && let Target::Webhook(url) = &spec.target
     {
         server.engine.check_destination(url)?;
     }
-    let (subscription, new) = server.engine.subscribe(&caller.tenant, asked).await?;
-    let mut body = shown(&subscription);
-    if new && let (Some(object), Some(secret)) = (body.as_object_mut(), &subscription.secret) {
+    let (subscription, is_new) = server.engine.subscribe(&caller.tenant, spec).await?;
+    let mut body = subscription_json(&subscription);
+    if is_new && let (Some(object), Some(secret)) = (body.as_object_mut(), &subscription.secret) {
         object.insert("webhook_secret".into(), secret.as_ref().into());
     }
-    Ok(reply::json(if new { StatusCode::CREATED } else { StatusCode::OK }, &body))
+    Ok(reply::json(if is_new { StatusCode::CREATED } else { StatusCode::OK }, &body))
 }
 
-fn asked(
+fn parse_spec(
     name: &str,
     pattern: Pattern,
     fields: &Fields<'_>,
-) -> Result<SubscriptionSpec, fields::Wrong> {
+) -> Result<SubscriptionSpec, FieldError> {
     let webhook = fields.text("webhook")?.filter(|url| !url.is_empty());
     let webhook = webhook.ok_or("`webhook` is missing; give the URL that is to be called")?;
     let sync_done = match fields.text("sync_done")? {
@@ -97,8 +99,8 @@ fn asked(
 /// `GET /**?subscription=NAME`
 pub(super) fn show(server: &Server, caller: &Caller, name: &str) -> Result<Reply, Error> {
     let found = server.engine.subscription(&caller.tenant, Dialect::Webhooks, name)?;
-    let found = found.ok_or(Error::from(reveille_engine::Refused::NotFound))?;
-    Ok(reply::json(StatusCode::OK, &shown(&found)))
+    let found = found.ok_or(Failure::from(Refused::NotFound))?;
+    Ok(reply::json(StatusCode::OK, &subscription_json(&found)))
 }
 
 /// `GET /{pattern}?subscriptions`: those with this very pattern; `/**` lists all.
@@ -108,8 +110,8 @@ pub(super) fn list(server: &Server, caller: &Caller, path: &str) -> Result<Reply
     if !pattern.matches_everything() {
         all.retain(|it| it.spec.pattern.as_ref() == Some(&pattern));
     }
-    let shown: Vec<Value> = all.iter().map(shown).collect();
-    Ok(reply::json(StatusCode::OK, &json!({ "subscriptions": shown })))
+    let items: Vec<Value> = all.iter().map(subscription_json).collect();
+    Ok(reply::json(StatusCode::OK, &json!({ "subscriptions": items })))
 }
 
 /// `DELETE /{pattern}?subscription=NAME`
@@ -118,21 +120,21 @@ pub(super) async fn delete(server: &Server, caller: &Caller, name: &str) -> Resu
     Ok(reply::status(StatusCode::NO_CONTENT))
 }
 
-/// A subscription without its secret.
-fn shown(subscription: &Subscription) -> Value {
-    let asked = &subscription.spec;
+/// A subscription without its secret, which is shown once.
+fn subscription_json(subscription: &Subscription) -> Value {
+    let spec = &subscription.spec;
     let mut body = json!({
-        "subscription_id": &*asked.name,
-        "pattern": asked.pattern.as_ref().map(Pattern::as_str),
+        "subscription_id": &*spec.name,
+        "pattern": spec.pattern.as_ref().map(Pattern::as_str),
     });
     let Some(object) = body.as_object_mut() else { return body };
-    if let Target::Webhook(url) = &asked.target {
+    if let Target::Webhook(url) = &spec.target {
         object.insert("webhook".into(), url.as_ref().into());
     }
-    if let Some(description) = &asked.description {
+    if let Some(description) = &spec.description {
         object.insert("description".into(), description.as_ref().into());
     }
-    let Coalescing { min_interval_ms, max_delay_ms, wake_if, sync_done } = &asked.coalescing;
+    let Coalescing { min_interval_ms, max_delay_ms, wake_if, sync_done } = &spec.coalescing;
     if *min_interval_ms > 0 {
         object.insert("min_interval".into(), format!("{min_interval_ms}ms").into());
     }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use reveille_engine::metrics::{DeliveringSnapshot, Distribution, FAILURE_KINDS, Snapshot};
 
-use super::telling::{begin, histogram};
+use super::wakes::{begin, histogram};
 
 /// Adds the metrics of every partition.
 pub(super) fn write(text: &mut String, snapshots: &[Snapshot]) {
