@@ -45,9 +45,7 @@ async fn dispatch(server: &Server, request: Request<Incoming>) -> Result<Reply, 
             check_read_method(method)?;
             Ok(health::readiness(server).await)
         }
-        (Face::Metrics, _) => {
-            check_read_method(method).map(|()| server.metrics.render(&server.engine))
-        }
+        (Face::Metrics, _) => check_read_method(method).map(|()| server.metrics.render()),
         (Face::SigningKeys, _) => ds_subscriptions::signing_keys(server, method),
         (Face::Callback, _) => Ok(wakes::answer_callback(server, request).await),
         (Face::LeaseTokens, caller) => {

@@ -66,7 +66,7 @@ pub async fn serve(
     let clock = engine.clock().clone();
     let (stop, stopping) = watch::channel(false);
     let server = Server {
-        metrics: metrics::Metrics::new(),
+        metrics: metrics::Metrics::new(engine.clone()),
         readiness: health::Readiness::default(),
         engine,
         config,
