@@ -151,7 +151,7 @@ impl Metrics {
         let mut reply = reply::status(StatusCode::OK);
         let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
         reply.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-        *reply.body_mut() = ReplyBody::Whole(text.into());
+        *reply.body_mut() = ReplyBody::Full(text.into());
         reply
     }
 }

@@ -27,7 +27,6 @@ pub(crate) const CYCLES: &modules::Table = &[
         ]],
     ),
     ("crates/load", &[&["append", "idle", "latency", "report", "soak", "wakes"]]),
-    ("crates/server", &[&["auth", "error", "events", "inbound", "query", "streams", "wake"]]),
     ("crates/store", &[&["apply", "state"]]),
     (
         "sim",

@@ -42,7 +42,7 @@ fn is_page_start(after: &str) -> bool {
     id.parse::<u64>().is_ok() && (path.is_empty() || StreamPath::parse(path).is_ok())
 }
 
-/// `GET /admin/v1/consumers/{name}`: the name as it stands in notices and callback URLs, or
+/// `GET /admin/v1/consumers/{name}`: the name as it stands in notifications and callback URLs, or
 /// percent-encoded once more.
 pub(super) fn show(server: &Server, caller: &Caller, path: &str) -> Result<Reply, Error> {
     let name = path.strip_prefix(CONSUMERS).unwrap_or_default();

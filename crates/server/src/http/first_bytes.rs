@@ -17,20 +17,20 @@ const WITHIN_MS: u64 = 15_000;
 const PREFACE_BYTES: usize = 24;
 
 /// A socket that gives up if its first bytes do not come.
-pub(crate) struct FirstBytes {
+pub(crate) struct PrefaceTimeout {
     socket: TcpStream,
     seen: usize,
     deadline: Option<Sleep>,
 }
 
-impl FirstBytes {
-    pub(crate) fn new(socket: TcpStream, clock: &dyn Clock) -> FirstBytes {
+impl PrefaceTimeout {
+    pub(crate) fn new(socket: TcpStream, clock: &dyn Clock) -> PrefaceTimeout {
         let deadline = clock.sleep_until(clock.now() + WITHIN_MS);
-        FirstBytes { socket, seen: 0, deadline: Some(deadline) }
+        PrefaceTimeout { socket, seen: 0, deadline: Some(deadline) }
     }
 }
 
-impl AsyncRead for FirstBytes {
+impl AsyncRead for PrefaceTimeout {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -51,7 +51,7 @@ impl AsyncRead for FirstBytes {
     }
 }
 
-impl AsyncWrite for FirstBytes {
+impl AsyncWrite for PrefaceTimeout {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

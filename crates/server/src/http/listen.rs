@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 
 use super::clock;
-use super::first_bytes::FirstBytes;
+use super::first_bytes::PrefaceTimeout;
 use super::reply::Reply;
 
 /// A client has this long to send its headers.
@@ -130,6 +130,6 @@ fn connect(
         let service = service.clone();
         async move { Ok::<_, Infallible>(service.answer(request).await) }
     });
-    let socket = FirstBytes::new(socket, clock);
+    let socket = PrefaceTimeout::new(socket, clock);
     builder.serve_connection(TokioIo::new(socket), service).into_owned()
 }

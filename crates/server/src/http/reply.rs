@@ -1,4 +1,4 @@
-//! Answers: the headers that all of them carry, and bodies that are made piece by piece.
+//! Answers: the headers that all of them carry, and bodies that are made chunk by chunk.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -43,100 +43,100 @@ fn is_host(text: &str) -> bool {
 
 /// The body of an answer.
 pub(crate) enum ReplyBody {
-    /// All of it.
-    Whole(Bytes),
-    /// One piece after another, for as long as the source has some.
-    Pieces(Pieces),
+    Full(Bytes),
+    /// One chunk after another, for as long as the source has some.
+    Chunks(Chunks),
 }
 
-/// A source of pieces that had to give up: the connection is cut so that nobody takes the part for
-/// the whole.
+/// A source of chunks had to give up: the connection is cut so that nobody takes the part for the
+/// whole.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct Cut(pub(crate) String);
+pub(crate) struct BodyError(pub(crate) String);
 
-/// Makes the pieces of a body.
-pub(crate) trait Source: Send + 'static {
-    /// The next piece, if there is one.
-    fn next(&mut self) -> impl Future<Output = Option<Result<Bytes, Cut>>> + Send;
+/// Makes a body chunk by chunk.
+pub(crate) trait ChunkSource: Send + 'static {
+    fn next(&mut self) -> impl Future<Output = Option<Result<Bytes, BodyError>>> + Send;
 }
 
-type Next = Pin<Box<dyn Future<Output = (Option<Result<Bytes, Cut>>, Box<dyn AnySource>)> + Send>>;
+type NextChunk = Pin<
+    Box<dyn Future<Output = (Option<Result<Bytes, BodyError>>, Box<dyn AnyChunkSource>)> + Send>,
+>;
 
 /// A source of whatever type.
-trait AnySource: Send {
-    fn step(self: Box<Self>) -> Next;
+trait AnyChunkSource: Send {
+    fn advance(self: Box<Self>) -> NextChunk;
 }
 
-impl<S: Source> AnySource for S {
-    fn step(mut self: Box<Self>) -> Next {
+impl<S: ChunkSource> AnyChunkSource for S {
+    fn advance(mut self: Box<Self>) -> NextChunk {
         Box::pin(async move {
-            let piece = self.next().await;
-            let rest: Box<dyn AnySource> = self;
-            (piece, rest)
+            let chunk = self.next().await;
+            let rest: Box<dyn AnyChunkSource> = self;
+            (chunk, rest)
         })
     }
 }
 
-/// A body in progress.
-pub(crate) struct Pieces {
-    next: Option<Next>,
+/// A body that is on its way out.
+pub(crate) struct Chunks {
+    next: Option<NextChunk>,
     /// Bytes that are still to come, if that is known.
     remaining: Option<u64>,
 }
 
 impl ReplyBody {
     pub(crate) fn empty() -> ReplyBody {
-        ReplyBody::Whole(Bytes::new())
+        ReplyBody::Full(Bytes::new())
     }
 
     /// A body from a source; `len` if its length is known beforehand.
-    pub(crate) fn pieces(source: impl Source, len: Option<u64>) -> ReplyBody {
-        ReplyBody::Pieces(Pieces { next: Some(Box::new(source).step()), remaining: len })
+    pub(crate) fn chunks(source: impl ChunkSource, len: Option<u64>) -> ReplyBody {
+        ReplyBody::Chunks(Chunks { next: Some(Box::new(source).advance()), remaining: len })
     }
 }
 
 impl Body for ReplyBody {
     type Data = Bytes;
-    type Error = Cut;
+    type Error = BodyError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match self.get_mut() {
-            ReplyBody::Whole(bytes) => {
+            ReplyBody::Full(bytes) => {
                 let bytes = std::mem::take(bytes);
                 Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))))
             }
-            ReplyBody::Pieces(pieces) => {
-                let Some(next) = &mut pieces.next else {
+            ReplyBody::Chunks(chunks) => {
+                let Some(next) = &mut chunks.next else {
                     return Poll::Ready(None);
                 };
-                let (piece, rest) = ready!(next.as_mut().poll(context));
-                pieces.next = matches!(piece, Some(Ok(_))).then(|| rest.step());
-                if let (Some(Ok(bytes)), Some(remaining)) = (&piece, &mut pieces.remaining) {
+                let (chunk, rest) = ready!(next.as_mut().poll(context));
+                chunks.next = matches!(chunk, Some(Ok(_))).then(|| rest.advance());
+                if let (Some(Ok(bytes)), Some(remaining)) = (&chunk, &mut chunks.remaining) {
                     *remaining -= u64::try_from(bytes.len()).unwrap_or(0).min(*remaining);
                 }
-                Poll::Ready(piece.map(|piece| piece.map(Frame::data)))
+                Poll::Ready(chunk.map(|chunk| chunk.map(Frame::data)))
             }
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
-            ReplyBody::Whole(bytes) => bytes.is_empty(),
-            ReplyBody::Pieces(pieces) => pieces.next.is_none(),
+            ReplyBody::Full(bytes) => bytes.is_empty(),
+            ReplyBody::Chunks(chunks) => chunks.next.is_none(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            ReplyBody::Whole(bytes) => {
+            ReplyBody::Full(bytes) => {
                 SizeHint::with_exact(u64::try_from(bytes.len()).unwrap_or(u64::MAX))
             }
-            ReplyBody::Pieces(Pieces { remaining: Some(len), .. }) => SizeHint::with_exact(*len),
-            ReplyBody::Pieces(Pieces { remaining: None, .. }) => SizeHint::default(),
+            ReplyBody::Chunks(Chunks { remaining: Some(len), .. }) => SizeHint::with_exact(*len),
+            ReplyBody::Chunks(Chunks { remaining: None, .. }) => SizeHint::default(),
         }
     }
 }
@@ -153,7 +153,7 @@ pub(crate) fn json(code: StatusCode, body: &serde_json::Value) -> Reply {
     let mut reply = status(code);
     let json = HeaderValue::from_static("application/json");
     reply.headers_mut().insert(header::CONTENT_TYPE, json);
-    *reply.body_mut() = ReplyBody::Whole(body.to_string().into());
+    *reply.body_mut() = ReplyBody::Full(body.to_string().into());
     reply
 }
 
@@ -176,7 +176,7 @@ const EXPOSE_HEADERS: &str = "stream-next-offset, stream-cursor, stream-up-to-da
 // Constants, because checking a header's bytes again for every answer would show in profiles.
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 const CROSS_ORIGIN: HeaderValue = HeaderValue::from_static("cross-origin");
-const ANYBODY: HeaderValue = HeaderValue::from_static("*");
+const ANY_ORIGIN: HeaderValue = HeaderValue::from_static("*");
 const EXPOSED: HeaderValue = HeaderValue::from_static(EXPOSE_HEADERS);
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
@@ -186,7 +186,7 @@ pub(crate) fn finish(reply: &mut Reply) {
     headers.reserve(6);
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
     headers.insert(RESOURCE_POLICY, CROSS_ORIGIN);
-    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, ANYBODY);
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, ANY_ORIGIN);
     headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
 }
 

@@ -27,7 +27,7 @@ pub(super) async fn answer(
     let (parts, body) = request.into_parts();
     let producer = headers::producer(&parts.headers)?;
     let stream_seq = stream_seq(&parts.headers)?;
-    let close = headers::closes(&parts.headers);
+    let close = headers::is_closing(&parts.headers);
     let max = server.config.max_body_bytes;
     let (engine, tenant) = (&server.engine, &caller.tenant);
     let body = inbound::read_in_turn(engine, tenant, &parts.headers, body, max).await?;
@@ -41,19 +41,19 @@ pub(super) async fn answer(
         content_type = Some(ContentType::parse(given).unwrap_or_else(ContentType::octet_stream));
     }
     let framed = Body::new(body.bytes.clone(), content_type.as_ref());
-    let with_producer = producer.is_some();
+    let has_producer = producer.is_some();
     let append = Append { content_type, body: framed, producer, stream_seq, close };
     let span = trace::begin(server, "append", &parts.headers);
     let within = span.map(|span| span.trace);
     let receipt = engine.append(tenant, path, append, within).await;
     trace::end(server, span, path, &receipt);
-    Ok(receipt_reply(&receipt?, with_producer, body.bytes.is_empty()))
+    Ok(receipt_reply(&receipt?, has_producer, body.bytes.is_empty()))
 }
 
 /// 200 for a producer's new append, 204 for everything else that is accepted.
-fn receipt_reply(receipt: &AppendReceipt, with_producer: bool, close_only: bool) -> Reply {
-    let fresh = with_producer && !receipt.duplicate && !close_only;
-    let mut reply = reply::status(if fresh { StatusCode::OK } else { StatusCode::NO_CONTENT });
+fn receipt_reply(receipt: &AppendReceipt, has_producer: bool, is_close_only: bool) -> Reply {
+    let is_fresh = has_producer && !receipt.duplicate && !is_close_only;
+    let mut reply = reply::status(if is_fresh { StatusCode::OK } else { StatusCode::NO_CONTENT });
     let out = reply.headers_mut();
     headers::set_next_offset(out, receipt.tail);
     headers::set_closed(out, receipt.closed);

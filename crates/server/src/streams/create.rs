@@ -34,20 +34,20 @@ pub(super) async fn answer(
     if let Some(fork) = &fork {
         caller.check_reading(fork.source.as_str())?;
     }
-    let closed = headers::closes(&parts.headers);
+    let closed = headers::is_closing(&parts.headers);
     let max = server.config.max_body_bytes;
     let (engine, tenant) = (&server.engine, &caller.tenant);
     let body = inbound::read_in_turn(engine, tenant, &parts.headers, body, max).await?;
-    let first = Body::new(body.bytes.clone(), content_type.as_ref());
-    let create = Create { content_type, expiry, closed, fork, body: first };
+    let initial = Body::new(body.bytes.clone(), content_type.as_ref());
+    let create = Create { content_type, expiry, closed, fork, body: initial };
     // Making an empty stream tells nobody: only what it begins with is an append.
     let span =
         if body.bytes.is_empty() { None } else { trace::begin(server, "append", &parts.headers) };
     let within = span.map(|span| span.trace);
     let created = engine.create(tenant, path, create, within).await;
     trace::end(server, span, path, &created);
-    let (head, new) = created?;
-    Ok(created_reply(server, path, &parts, &head, new))
+    let (head, is_new) = created?;
+    Ok(created_reply(server, path, &parts, &head, is_new))
 }
 
 fn created_reply(
@@ -55,9 +55,9 @@ fn created_reply(
     path: &StreamPath,
     request: &Parts,
     head: &Head,
-    new: bool,
+    is_new: bool,
 ) -> Reply {
-    let mut reply = reply::status(if new { StatusCode::CREATED } else { StatusCode::OK });
+    let mut reply = reply::status(if is_new { StatusCode::CREATED } else { StatusCode::OK });
     let out = reply.headers_mut();
     reply::set(out, header::LOCATION, location(server, path, request));
     reply::set(out, header::CONTENT_TYPE, head.content_type.as_str());
