@@ -11,13 +11,19 @@ use serde_json::{Map, Value, json};
 use crate::http::error::{Refusal, RequestError};
 use crate::http::reply::{self, Reply};
 
-/// Why a request is not done.
+/// Why a request is not done. In a box: every answer would be as large as a refusal.
 #[derive(Debug)]
-pub(super) struct Error(Refusal);
+pub(super) struct Error(Box<Refusal>);
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Error {
+        Error(Box::new(refusal))
+    }
+}
 
 impl Error {
     pub(super) fn bad_request(code: &'static str, message: impl Display) -> Error {
-        Error(Refusal::bad_request(code, message))
+        Refusal::bad_request(code, message).into()
     }
 
     /// There is no such subscription, or none within reach.
@@ -27,7 +33,7 @@ impl Error {
 
     pub(super) fn unknown_endpoint(path: &str) -> Error {
         let refusal = Refusal::not_found("UNKNOWN_ENDPOINT", "Unknown subscription endpoint");
-        Error(refusal.with_detail("path", path))
+        refusal.with_detail("path", path).into()
     }
 
     /// A field that is there and not as it should be.
@@ -41,7 +47,7 @@ impl Error {
     }
 
     pub(super) fn reply(self) -> Reply {
-        let Refusal { status, code, message, details, headers } = self.0;
+        let Refusal { status, code, message, details, headers } = *self.0;
         let mut body = Map::new();
         body.insert("ok".into(), false.into());
         body.insert("error".into(), message.into());
@@ -60,13 +66,13 @@ impl From<RequestError> for Error {
             // Clients of this face know it by this name.
             refusal.code = "PAYLOAD_TOO_LARGE";
         }
-        Error(refusal)
+        refusal.into()
     }
 }
 
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Error {
-        Error(failure_refusal(&failure))
+        failure_refusal(&failure).into()
     }
 }
 
@@ -79,7 +85,7 @@ impl From<Refused> for Error {
 impl From<IngestError> for Error {
     fn from(error: IngestError) -> Error {
         let indices = |indices: Value| json!({ "indices": indices });
-        Error(match &error {
+        let refusal = match &error {
             IngestError::InvalidJson => Refusal::bad_request("INVALID_JSON", error),
             IngestError::InvalidBatch(_) => Refusal::bad_request("INVALID_BATCH", error),
             IngestError::InvalidEvent { indices: events, .. } => {
@@ -91,7 +97,8 @@ impl From<IngestError> for Error {
                 let refusal = Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "EVENT_TOO_LARGE", error);
                 refusal.with_detail("details", details)
             }
-        })
+        };
+        refusal.into()
     }
 }
 

@@ -37,9 +37,17 @@ enum Source {
     Gauge(fn(&Snapshot) -> u64),
     /// A gauge for each value of the label `state`.
     States(fn(&Snapshot) -> [(&'static str, u64); 3]),
-    /// Attempts that succeeded, by result, and those that failed, by [`FAILURE_KINDS`].
-    Attempts(fn(&Snapshot) -> (Vec<(&'static str, u64)>, [u64; FAILURE_KINDS.len()])),
+    /// A counter for each value of the labels `result` and `kind`.
+    Attempts(fn(&Snapshot) -> AttemptCounts),
     Histogram(fn(&Snapshot) -> Distribution),
+}
+
+/// How attempts ended.
+struct AttemptCounts {
+    /// By result.
+    succeeded: Vec<(&'static str, u64)>,
+    /// By [`FAILURE_KINDS`].
+    failed: [u64; FAILURE_KINDS.len()],
 }
 
 const ENGINE: &[EngineMetric] = &[
@@ -70,7 +78,7 @@ const ENGINE: &[EngineMetric] = &[
         "Requests to endpoints, by result.",
         Source::Attempts(|s| {
             let succeeded = vec![("accepted", s.telling.accepted), ("done", s.telling.done)];
-            (succeeded, s.telling.failed)
+            AttemptCounts { succeeded, failed: s.telling.failed }
         }),
     ),
     (
@@ -96,7 +104,10 @@ const ENGINE: &[EngineMetric] = &[
     (
         "delivery_attempts",
         "Requests to workers, by result.",
-        Source::Attempts(|s| (vec![("delivered", s.delivering.delivered)], s.delivering.failed)),
+        Source::Attempts(|s| AttemptCounts {
+            succeeded: vec![("delivered", s.delivering.delivered)],
+            failed: s.delivering.failed,
+        }),
     ),
     (
         "delivery_delay_seconds",
@@ -182,7 +193,7 @@ fn encode_metric(
             Ok(())
         }
         Source::Attempts(read) => {
-            let (succeeded, failed) = read(snapshot);
+            let AttemptCounts { succeeded, failed } = read(snapshot);
             let succeeded = succeeded.into_iter().map(|(result, count)| (result, "", count));
             let failed = FAILURE_KINDS.into_iter().zip(failed);
             let failed = failed.map(|(kind, count)| ("failed", kind, count));
