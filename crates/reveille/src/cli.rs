@@ -114,7 +114,7 @@ Example:
   reveille bench latency --mode sse --output json")]
     Bench {
         #[command(subcommand)]
-        work: reveille_load::Work,
+        work: reveille_load::Workload,
     },
 }
 

@@ -26,7 +26,6 @@ pub(crate) const CYCLES: &modules::Table = &[
             "txn",
         ]],
     ),
-    ("crates/load", &[&["append", "idle", "latency", "report", "soak", "wakes"]]),
     ("crates/store", &[&["apply", "state"]]),
     (
         "sim",

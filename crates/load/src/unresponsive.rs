@@ -1,4 +1,4 @@
-//! Consumers in the background that only make trouble: dead ones and hanging ones.
+//! Consumers in the background whose endpoints do not respond: dead ones and hanging ones.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use anyhow::ensure;
 
 use crate::clock;
-use crate::create::creations;
-use crate::crew;
+use crate::create::create_requests;
 use crate::dialect::Dialect;
-use crate::message::Messages;
+use crate::message::MessageWriter;
+use crate::pool;
 use crate::sink::Sink;
 use crate::target::Streams;
 
@@ -22,21 +22,21 @@ const CALLING_MAX: Duration = Duration::from_secs(60);
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Noise {
+pub(crate) struct UnresponsiveConsumers {
     /// Consumers whose endpoint refuses every connection.
     pub(crate) dead: u64,
     /// Consumers whose endpoint never answers.
     pub(crate) hanging: u64,
 }
 
-impl Noise {
+impl UnresponsiveConsumers {
     /// Wakes all of them once; from then on the server keeps trying.
-    pub(crate) async fn begin(
+    pub(crate) async fn start(
         self,
         dialect: Dialect,
         streams: &Streams,
         sink: &Sink,
-        messages: &Messages,
+        messages: &MessageWriter,
         settle: Duration,
     ) -> anyhow::Result<()> {
         if self.dead + self.hanging == 0 {
@@ -49,8 +49,8 @@ impl Noise {
                 let group = streams.group(&format!("{kind}-{first}"));
                 let members = PER_SUBSCRIPTION.min(count - first);
                 dialect.subscribe(&group, &url, members, CONNECTIONS).await?;
-                let requests = creations(&group, members, messages.clone());
-                crew::prepare(group.address, CONNECTIONS, requests).await?;
+                let requests = create_requests(&group, members, messages.clone());
+                pool::prepare(group.address, CONNECTIONS, requests).await?;
             }
         }
         let called = async {
@@ -65,9 +65,9 @@ impl Noise {
     }
 }
 
-impl fmt::Display for Noise {
+impl fmt::Display for UnresponsiveConsumers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Noise { dead, hanging } = self;
+        let UnresponsiveConsumers { dead, hanging } = self;
         if dead + hanging > 0 {
             write!(f, ", beside {dead} dead and {hanging} hanging consumers")?;
         }

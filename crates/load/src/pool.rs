@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::JoinSet;
 
 use crate::clock;
-use crate::connection::{BUFFER_SMALL, Link};
+use crate::connection::{BUFFER_SMALL, Client};
 use crate::tally::Tally;
 use crate::target::Streams;
 
@@ -20,9 +20,9 @@ const GRACE: Duration = Duration::from_secs(30);
 /// Preparing what a run needs may not take longer.
 const PREPARATION_MAX: Duration = Duration::from_secs(300);
 
-/// The requests of a crew.
-pub(crate) struct Requests {
-    /// How many to send; without a limit until [`Crew::stop`].
+/// The requests of a pool.
+pub(crate) struct RequestPlan {
+    /// How many to send; without a limit until [`ConnectionPool::stop`].
     pub(crate) limit: Option<u64>,
     /// The status that means success.
     pub(crate) expect: u16,
@@ -31,86 +31,89 @@ pub(crate) struct Requests {
     /// Writes request `number` into the vector, in place of what was there.
     pub(crate) write: Write,
     /// What each request waits for before it is sent.
-    pub(crate) turn: Option<Turn>,
+    pub(crate) ahead_limit: Option<AheadLimit>,
 }
 
 /// Keeps requests from running ahead of what comes of them.
-pub(crate) struct Turn {
+pub(crate) struct AheadLimit {
     /// Whoever sees what came of a request gives the permits back.
-    pub(crate) ahead: Rc<Semaphore>,
-    /// How many each request takes.
-    pub(crate) each: u32,
+    pub(crate) permits: Rc<Semaphore>,
+    pub(crate) per_request: u32,
 }
 
 type Write = Box<dyn Fn(u64, &mut Vec<u8>)>;
 
-pub(crate) struct Crew {
-    shared: Rc<Shared>,
-    workers: JoinSet<()>,
+pub(crate) struct ConnectionPool {
+    shared: Rc<PoolState>,
+    connections: JoinSet<()>,
 }
 
-struct Shared {
-    requests: Requests,
+struct PoolState {
+    requests: RequestPlan,
     /// The number of the next request, over all connections.
     next: Cell<u64>,
-    stopped: Cell<bool>,
+    is_stopped: Cell<bool>,
     tally: RefCell<Tally>,
 }
 
-impl Crew {
-    pub(crate) fn start(address: SocketAddr, connections: usize, requests: Requests) -> Crew {
-        let shared = Rc::new(Shared {
+impl ConnectionPool {
+    pub(crate) fn start(
+        address: SocketAddr,
+        connections: usize,
+        requests: RequestPlan,
+    ) -> ConnectionPool {
+        let shared = Rc::new(PoolState {
             requests,
             next: Cell::new(0),
-            stopped: Cell::new(false),
+            is_stopped: Cell::new(false),
             tally: RefCell::default(),
         });
-        let mut workers = JoinSet::new();
+        let mut tasks = JoinSet::new();
         for _ in 0..connections {
-            workers.spawn_local(work(Rc::clone(&shared), address));
+            tasks.spawn_local(run_connection(Rc::clone(&shared), address));
         }
-        Crew { shared, workers }
+        ConnectionPool { shared, connections: tasks }
     }
 
-    /// What happened since this was last asked.
-    pub(crate) fn take(&self) -> Tally {
+    /// What happened since this was last called.
+    pub(crate) fn take_tally(&self) -> Tally {
         mem::take(&mut self.shared.tally.borrow_mut())
     }
 
-    /// Waits until every request of a limited crew is answered; `false` when time ran out first,
+    /// Waits until every request of a limited pool is answered; `false` when time ran out first,
     /// which is no failure of the server.
     pub(crate) async fn finish(&mut self, limit: Duration) -> bool {
-        clock::within(limit, async { while self.workers.join_next().await.is_some() {} })
+        clock::within(limit, async { while self.connections.join_next().await.is_some() {} })
             .await
             .is_some()
     }
 
     /// Lets the requests in flight end; those that do not are counted as timed out.
     pub(crate) async fn stop(mut self) -> Tally {
-        self.shared.stopped.set(true);
-        if let Some(turn) = &self.shared.requests.turn {
-            // Whoever waits for a turn does not get it any more.
-            turn.ahead.close();
+        self.shared.is_stopped.set(true);
+        if let Some(limit) = &self.shared.requests.ahead_limit {
+            // Whoever waits for a permit does not get it any more.
+            limit.permits.close();
         }
         if !self.finish(GRACE).await {
-            let stuck = u64::try_from(self.workers.len()).unwrap_or(u64::MAX);
-            self.workers.abort_all();
-            let mut tally = self.take();
+            let stuck = u64::try_from(self.connections.len()).unwrap_or(u64::MAX);
+            self.connections.abort_all();
+            let mut tally = self.take_tally();
             tally.errors.count("timed out".to_owned(), stuck);
             return tally;
         }
-        self.take()
+        self.take_tally()
     }
 }
 
-async fn work(shared: Rc<Shared>, address: SocketAddr) {
+async fn run_connection(shared: Rc<PoolState>, address: SocketAddr) {
     let requests = &shared.requests;
-    let mut link = Link::new(address, BUFFER_SMALL);
+    let mut client = Client::new(address, BUFFER_SMALL);
     let mut request = Vec::new();
-    while !shared.stopped.get() {
-        if let Some(turn) = &requests.turn {
-            let taken = turn.take().await;
-            if !taken || shared.stopped.get() {
+    while !shared.is_stopped.get() {
+        if let Some(limit) = &requests.ahead_limit {
+            let is_allowed = limit.acquire().await;
+            if !is_allowed || shared.is_stopped.get() {
                 return;
             }
         }
@@ -121,13 +124,13 @@ async fn work(shared: Rc<Shared>, address: SocketAddr) {
         shared.next.set(number + 1);
         (requests.write)(number, &mut request);
         let sent = clock::now();
-        let answer = link.exchange(&request).await;
+        let answer = client.exchange(&request).await;
         let latency = sent.elapsed();
-        if let Some(turn) = &requests.turn
+        if let Some(limit) = &requests.ahead_limit
             && answer != Ok(requests.expect)
         {
             // Nothing will come of it.
-            turn.give_back();
+            limit.release();
         }
         let mut tally = shared.tally.borrow_mut();
         match answer {
@@ -138,14 +141,14 @@ async fn work(shared: Rc<Shared>, address: SocketAddr) {
     }
 }
 
-impl Turn {
+impl AheadLimit {
     /// `false` when nothing is to be sent any more.
-    async fn take(&self) -> bool {
-        self.ahead.acquire_many(self.each).await.map(SemaphorePermit::forget).is_ok()
+    async fn acquire(&self) -> bool {
+        self.permits.acquire_many(self.per_request).await.map(SemaphorePermit::forget).is_ok()
     }
 
-    fn give_back(&self) {
-        self.ahead.add_permits(usize::try_from(self.each).unwrap_or(0));
+    fn release(&self) {
+        self.permits.add_permits(usize::try_from(self.per_request).unwrap_or(0));
     }
 }
 
@@ -153,16 +156,16 @@ impl Turn {
 pub(crate) async fn prepare(
     address: SocketAddr,
     connections: usize,
-    requests: Requests,
+    requests: RequestPlan,
 ) -> anyhow::Result<()> {
     let wanted = requests.limit;
-    let mut crew = Crew::start(address, connections, requests);
-    let finished = crew.finish(PREPARATION_MAX).await;
-    let tally = crew.take();
+    let mut pool = ConnectionPool::start(address, connections, requests);
+    let is_finished = pool.finish(PREPARATION_MAX).await;
+    let tally = pool.take_tally();
     if let Some((label, count)) = tally.errors.0.first_key_value() {
         bail!("cannot prepare the run: {label} ({count} times)");
     }
-    ensure!(finished, "cannot prepare the run in {} s", PREPARATION_MAX.as_secs());
+    ensure!(is_finished, "cannot prepare the run in {} s", PREPARATION_MAX.as_secs());
     ensure!(wanted == Some(tally.done), "prepared {} of {wanted:?} requests", tally.done);
     Ok(())
 }
@@ -175,6 +178,7 @@ pub(crate) async fn create_empty(
 ) -> anyhow::Result<()> {
     let target = streams.clone();
     let write = Box::new(move |number, request: &mut Vec<u8>| target.put(number, b"", request));
-    let requests = Requests { limit: Some(count), expect: 201, bytes: 0, write, turn: None };
+    let requests =
+        RequestPlan { limit: Some(count), expect: 201, bytes: 0, write, ahead_limit: None };
     prepare(streams.address, connections, requests).await
 }
