@@ -48,8 +48,8 @@ pub(crate) struct EndpointResponse {
 /// Why there is no answer.
 pub(crate) struct ExchangeError {
     pub(crate) error: SendError,
-    /// The connection had waited in the pool and ended without a word: it was most likely closed while
-    /// it waited, and the request has not been seen by anybody.
+    /// The connection had waited in the pool and ended without a word: it was most likely closed
+    /// while it waited, and the request has not been seen by anybody.
     pub(crate) is_stale: bool,
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct InboundBody {
     _permits: Vec<Permit>,
 }
 
-/// Reads a body of at most `max` bytes once it is the tenant's turn: many bytes that wait for a turn
+/// Reads a body of at most `max` bytes once it is the tenant's turn: bodies that wait for a turn
 /// would keep the memory from those whose turn it is.
 pub(crate) async fn read_in_turn(
     engine: &Engine,
