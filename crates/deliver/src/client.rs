@@ -10,10 +10,10 @@ use http::{HeaderMap, HeaderValue, Method};
 use http_body_util::Full;
 use rustls::pki_types::CertificateDer;
 
+use crate::connection::{Connection, EndpointResponse, ExchangeError};
 use crate::connector::Connector;
 use crate::courier::{Answer, Courier, Request, ResponseFuture, SendError};
 use crate::destination::{Origin, Rules};
-use crate::line::{Failure, Line, Reply};
 use crate::pool::Pool;
 use crate::resolve::{Now, Resolve};
 
@@ -40,10 +40,10 @@ pub struct RootCertificateError;
 
 /// Sends requests over the network.
 pub struct HttpCourier {
-    shared: Arc<Shared>,
+    state: Arc<CourierState>,
 }
 
-struct Shared {
+struct CourierState {
     connector: Connector,
     pool: Pool,
     now: Now,
@@ -60,7 +60,7 @@ impl HttpCourier {
     ) -> HttpCourier {
         let connector = Connector::new(rules, resolver, Vec::new())
             .expect("the provider has the default versions of TLS");
-        HttpCourier::of(connector, now)
+        HttpCourier::with_connector(connector, now)
     }
 
     /// A courier that also trusts one more authority, whose certificate is given in DER.
@@ -73,80 +73,84 @@ impl HttpCourier {
         let root = CertificateDer::from(root.to_vec());
         let connector =
             Connector::new(rules, resolver, vec![root]).map_err(|_| RootCertificateError)?;
-        Ok(HttpCourier::of(connector, now))
+        Ok(HttpCourier::with_connector(connector, now))
     }
 
     /// How many requests were sent a second time, because the idle connection that they were sent
     /// on turned out to be closed.
     pub fn retries(&self) -> u64 {
-        self.shared.retries.load(Ordering::Relaxed)
+        self.state.retries.load(Ordering::Relaxed)
     }
 
     /// How many connections wait for another request.
     pub fn idle_connections(&self) -> usize {
-        self.shared.pool.idle()
+        self.state.pool.idle_count()
     }
 
     /// Closes connections that waited too long. Every request does this too; it is for the quiet
     /// time after the last one.
     pub fn close_expired(&self) {
-        self.shared.pool.sweep();
+        self.state.pool.sweep();
     }
 
-    fn of(connector: Connector, now: Now) -> HttpCourier {
+    fn with_connector(connector: Connector, now: Now) -> HttpCourier {
         let (pool, retries) = (Pool::new(now.clone()), AtomicU64::new(0));
-        HttpCourier { shared: Arc::new(Shared { connector, pool, now, retries }) }
+        HttpCourier { state: Arc::new(CourierState { connector, pool, now, retries }) }
     }
 }
 
 impl Courier for HttpCourier {
     fn post(&self, request: Request) -> ResponseFuture {
-        let shared = self.shared.clone();
-        Box::pin(async move { shared.post(&request).await })
+        let state = self.state.clone();
+        Box::pin(async move { state.post(&request).await })
     }
 }
 
-impl Shared {
+impl CourierState {
     async fn post(&self, request: &Request) -> Result<Answer, SendError> {
         let origin = request.destination.origin();
-        let _turn = self.pool.turn(origin).await?;
-        let reply = match self.pool.take(origin) {
-            Some(line) => match self.send(origin, line, request).await {
-                Err(Failure { stale: true, .. }) => {
+        let _permit = self.pool.acquire(origin).await?;
+        let response = match self.pool.take(origin) {
+            Some(connection) => match self.send(origin, connection, request).await {
+                Err(ExchangeError { is_stale: true, .. }) => {
                     self.retries.fetch_add(1, Ordering::Relaxed);
-                    self.send_anew(origin, request).await
+                    self.send_on_new_connection(origin, request).await
                 }
-                sent => sent,
+                result => result,
             },
-            None => self.send_anew(origin, request).await,
+            None => self.send_on_new_connection(origin, request).await,
         };
-        reply.map(|reply| self.answer(reply)).map_err(|failure| failure.error)
+        response.map(|response| self.answer(response)).map_err(|error| error.error)
     }
 
-    async fn send_anew(&self, origin: &Origin, request: &Request) -> Result<Reply, Failure> {
-        let stream = self.connector.connect(origin).await.map_err(Failure::of)?;
-        let line = Line::open(stream).await.map_err(Failure::of)?;
-        self.send(origin, line, request).await
+    async fn send_on_new_connection(
+        &self,
+        origin: &Origin,
+        request: &Request,
+    ) -> Result<EndpointResponse, ExchangeError> {
+        let transport = self.connector.connect(origin).await?;
+        let connection = Connection::open(transport).await?;
+        self.send(origin, connection, request).await
     }
 
-    /// Sends over this line, and keeps the line only if the exchange came to its end.
+    /// Sends over this connection, and keeps it only if the exchange came to its end.
     async fn send(
         &self,
         origin: &Origin,
-        mut line: Line,
+        mut connection: Connection,
         request: &Request,
-    ) -> Result<Reply, Failure> {
-        let reply = line.exchange(to_wire(request)).await?;
-        if !reply.truncated {
-            self.pool.put(origin, line);
+    ) -> Result<EndpointResponse, ExchangeError> {
+        let response = connection.exchange(to_wire(request)).await?;
+        if !response.is_truncated {
+            self.pool.put(origin, connection);
         }
-        Ok(reply)
+        Ok(response)
     }
 
-    fn answer(&self, reply: Reply) -> Answer {
-        let retry_after_s = retry_after_s(&reply.headers, (self.now)());
-        let Reply { status, body, truncated, .. } = reply;
-        Answer { status, body, truncated, retry_after_s }
+    fn answer(&self, response: EndpointResponse) -> Answer {
+        let retry_after_s = retry_after_s(&response.headers, (self.now)());
+        let EndpointResponse { status, body, is_truncated, .. } = response;
+        Answer { status, body, truncated: is_truncated, retry_after_s }
     }
 }
 

@@ -15,7 +15,7 @@ use tokio_rustls::TlsConnector;
 use crate::courier::SendError;
 use crate::destination::{Host, Origin, Rules};
 use crate::resolve::{ADDRESSES_MAX, Resolve};
-use crate::stream::Stream;
+use crate::transport::Transport;
 
 /// Opens sockets.
 pub(crate) struct Connector {
@@ -46,17 +46,17 @@ impl Connector {
         Ok(Connector { rules, resolver, tls: TlsConnector::from(Arc::new(config)) })
     }
 
-    pub(crate) async fn connect(&self, origin: &Origin) -> Result<Stream, SendError> {
+    pub(crate) async fn connect(&self, origin: &Origin) -> Result<Transport, SendError> {
         let addresses = match &origin.host {
             Host::Literal(literal) => vec![SocketAddr::new(*literal, origin.port)],
             Host::Name(name) => self.resolver.resolve(name, origin.port).await?,
         };
         let socket = self.dial(&origin.host, &addresses).await?;
         match &origin.tls {
-            None => Ok(Stream::plain(socket)),
+            None => Ok(Transport::plain(socket)),
             Some(name) => {
-                let shaken = self.tls.connect(name.clone(), socket).await;
-                shaken.map(Stream::tls).map_err(|_| SendError::TlsHandshake)
+                let handshake = self.tls.connect(name.clone(), socket).await;
+                handshake.map(Transport::tls).map_err(|_| SendError::TlsHandshake)
             }
         }
     }
@@ -64,11 +64,11 @@ impl Connector {
     /// Tries the addresses in order. One that is refused is passed over: it says nothing about
     /// the others.
     async fn dial(&self, host: &Host, addresses: &[SocketAddr]) -> Result<TcpStream, SendError> {
-        let mut failed = SendError::Unresolved;
+        let mut error = SendError::Unresolved;
         for address in addresses.iter().take(ADDRESSES_MAX) {
-            if !self.rules.permit(host, address.ip()) {
-                if failed == SendError::Unresolved {
-                    failed = SendError::AddressRefused(address.ip());
+            if !self.rules.is_allowed(host, address.ip()) {
+                if error == SendError::Unresolved {
+                    error = SendError::AddressRefused(address.ip());
                 }
                 continue;
             }
@@ -77,8 +77,8 @@ impl Connector {
                 let _ = socket.set_nodelay(true);
                 return Ok(socket);
             }
-            failed = SendError::NoConnection;
+            error = SendError::NoConnection;
         }
-        Err(failed)
+        Err(error)
     }
 }

@@ -38,7 +38,7 @@ impl Rules {
     /// Loopback hosts and loopback addresses belong together: a public name that resolves to this
     /// machine is an attempt to reach what listens only here, and `localhost` is allowed to go
     /// without TLS only because it stays here.
-    pub(crate) fn permit(&self, host: &Host, address: IpAddr) -> bool {
+    pub(crate) fn is_allowed(&self, host: &Host, address: IpAddr) -> bool {
         let address = address.to_canonical();
         if host.is_loopback() || address.is_loopback() {
             return self.allow_http_loopback && host.is_loopback() && address.is_loopback();
@@ -47,10 +47,10 @@ impl Rules {
         if address.is_unspecified() {
             return false;
         }
-        address::is_public(address) || self.in_private_network(address)
+        address::is_public(address) || self.is_in_private_network(address)
     }
 
-    fn in_private_network(&self, address: IpAddr) -> bool {
+    fn is_in_private_network(&self, address: IpAddr) -> bool {
         self.private_networks.iter().any(|network| network.contains(address))
     }
 }
@@ -58,12 +58,12 @@ impl Rules {
 /// A URL that requests may be sent to.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Destination {
-    parts: Arc<Parts>,
+    parts: Arc<UrlParts>,
 }
 
 /// A URL taken apart once, so that sending does not have to.
 #[derive(PartialEq, Eq)]
-struct Parts {
+struct UrlParts {
     text: String,
     origin: Origin,
     /// Path and query, as they go into the request line.
@@ -166,7 +166,7 @@ impl Destination {
             .map_err(|_| DestinationError::BadHost)?;
         let target = parse_target(target)?;
         let origin = Origin { tls, host, port };
-        let parts = Parts { text: text.to_owned(), origin, target, authority };
+        let parts = UrlParts { text: text.to_owned(), origin, target, authority };
         Ok(Destination { parts: Arc::new(parts) })
     }
 
@@ -268,10 +268,10 @@ fn check_host(host: &Host, https: bool, rules: &Rules) -> Result<(), Destination
         Host::Literal(literal) => Some(*literal),
         Host::Name(_) => None,
     };
-    if let Some(literal) = literal.filter(|literal| !rules.permit(host, *literal)) {
+    if let Some(literal) = literal.filter(|literal| !rules.is_allowed(host, *literal)) {
         return Err(DestinationError::AddressRefused(literal));
     }
-    if https || literal.is_some_and(|literal| rules.in_private_network(literal)) {
+    if https || literal.is_some_and(|literal| rules.is_in_private_network(literal)) {
         Ok(())
     } else {
         Err(DestinationError::Insecure)

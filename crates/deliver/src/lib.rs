@@ -5,7 +5,7 @@
 //!  HttpCourier   takes an idle connection of the pool, or has the connector open one
 //!    Resolve     a name becomes addresses
 //!    connector   asks the guard about each address, connects to that same address, shakes hands
-//!    line        one connection: a request goes out, a bounded answer comes back
+//!    connection  a request goes out, a bounded answer comes back
 //! ```
 //!
 //! What is deliberately absent: redirects, proxies, cookies, decompression, timers and clocks.
@@ -18,8 +18,8 @@ mod network;
 pub mod courier;
 
 pub mod client;
+mod connection;
 mod connector;
-mod line;
 mod pool;
 pub mod resolve;
-mod stream;
+mod transport;

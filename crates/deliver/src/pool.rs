@@ -1,170 +1,172 @@
-//! The pool: lines that wait for the next request to the same origin, and how many may be in use.
+//! The pool: connections that wait for the next request to the same origin, and how many may be in
+//! use.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::connection::Connection;
 use crate::courier::SendError;
 use crate::destination::Origin;
-use crate::line::Line;
 use crate::resolve::Now;
 
 #[cfg(test)]
 mod tests;
 
-/// How many lines wait per origin, and altogether.
+/// How many connections wait per origin, and altogether.
 const IDLE_PER_ORIGIN_MAX: usize = 1_024;
 const IDLE_MAX: usize = 4_096;
 
 /// How many requests are under way per origin, and altogether; the next ones wait. Together with
-/// the lines that wait this bounds the number of sockets.
+/// the connections that wait this bounds the number of sockets.
 const BUSY_PER_ORIGIN_MAX: usize = 8_192;
 const BUSY_MAX: usize = 16_384;
 
-/// How long a line waits. Servers commonly close after 60 s, load balancers and functions earlier.
+/// How long a connection waits. Servers commonly close after 60 s, load balancers and functions
+/// earlier.
 const IDLE_MS: u64 = 15_000;
 
-/// How often the whole pool is looked through for lines that waited too long.
+/// How often the whole pool is looked through for connections that waited too long.
 const SWEEP_MS: u64 = 1_000;
 
 const _: () = assert!(IDLE_PER_ORIGIN_MAX <= IDLE_MAX && BUSY_PER_ORIGIN_MAX <= BUSY_MAX);
 const _: () = assert!(SWEEP_MS < IDLE_MS);
 
-/// Lines by origin.
+/// Connections by origin.
 pub(crate) struct Pool {
-    waiting: Mutex<Waiting>,
+    idle: Mutex<IdleConnections>,
     busy: Arc<Semaphore>,
     now: Now,
 }
 
 #[derive(Default)]
-struct Waiting {
-    /// An origin is here while a line of it waits or a request to it is under way.
-    origins: HashMap<Origin, Lines>,
-    /// The number of lines in all of them.
-    idle: usize,
-    swept_ms: u64,
+struct IdleConnections {
+    /// An origin is here while a connection of it waits or a request to it is under way.
+    origins: HashMap<Origin, OriginConnections>,
+    /// The number of connections in all of them.
+    count: usize,
+    last_sweep_ms: u64,
 }
 
-struct Lines {
-    /// The one that was used last is at the back and is taken first, so that a burst's lines are
-    /// left to expire.
-    idle: VecDeque<Idle>,
+struct OriginConnections {
+    /// The one that was used last is at the back and is taken first, so that the connections of a
+    /// burst are left to expire.
+    idle: VecDeque<IdleConnection>,
     busy: Arc<Semaphore>,
 }
 
-struct Idle {
-    line: Line,
+struct IdleConnection {
+    connection: Connection,
     since_ms: u64,
 }
 
 /// Leave to have one request under way.
-pub(crate) struct Turn {
-    _of_origin: OwnedSemaphorePermit,
-    _of_all: OwnedSemaphorePermit,
+pub(crate) struct RequestPermit {
+    _origin: OwnedSemaphorePermit,
+    _total: OwnedSemaphorePermit,
 }
 
 impl Pool {
     pub(crate) fn new(now: Now) -> Pool {
-        Pool { waiting: Mutex::default(), busy: Arc::new(Semaphore::new(BUSY_MAX)), now }
+        Pool { idle: Mutex::default(), busy: Arc::new(Semaphore::new(BUSY_MAX)), now }
     }
 
     /// Waits until another request may be under way. First for its origin: requests that queue for
     /// a slow endpoint must not use up what there is for all.
-    pub(crate) async fn turn(&self, origin: &Origin) -> Result<Turn, SendError> {
-        let of_origin = self.lock().lines(origin).busy.clone();
-        let of_origin = of_origin.acquire_owned().await.map_err(|_| SendError::NoConnection)?;
-        let of_all = self.busy.clone().acquire_owned().await;
-        let of_all = of_all.map_err(|_| SendError::NoConnection)?;
-        Ok(Turn { _of_origin: of_origin, _of_all: of_all })
+    pub(crate) async fn acquire(&self, origin: &Origin) -> Result<RequestPermit, SendError> {
+        let busy = self.lock().of_origin(origin).busy.clone();
+        let origin = busy.acquire_owned().await.map_err(|_| SendError::NoConnection)?;
+        let total = self.busy.clone().acquire_owned().await;
+        let total = total.map_err(|_| SendError::NoConnection)?;
+        Ok(RequestPermit { _origin: origin, _total: total })
     }
 
-    /// A line that waits for this origin and is open, as far as is known.
-    pub(crate) fn take(&self, origin: &Origin) -> Option<Line> {
+    /// A connection that waits for this origin and is open, as far as is known.
+    pub(crate) fn take(&self, origin: &Origin) -> Option<Connection> {
         let now_ms = (self.now)();
         loop {
             let mut closed = Vec::new();
-            let mut waiting = self.lock();
-            waiting.sweep_if_due(now_ms, &mut closed);
-            let idle = waiting.pop(origin);
+            let mut pool = self.lock();
+            pool.sweep_if_due(now_ms, &mut closed);
+            let idle = pool.pop(origin);
             // Sockets are closed after the lock is let go.
-            drop(waiting);
-            let Idle { mut line, since_ms } = idle?;
-            if !is_expired(since_ms, now_ms) && line.is_open() {
-                line.mark_reused();
-                return Some(line);
+            drop(pool);
+            let IdleConnection { mut connection, since_ms } = idle?;
+            if !is_expired(since_ms, now_ms) && connection.is_open() {
+                connection.mark_reused();
+                return Some(connection);
             }
         }
     }
 
-    /// Keeps a line for the next request, or closes it if there are enough.
-    pub(crate) fn put(&self, origin: &Origin, mut line: Line) {
-        if !line.is_open() {
+    /// Keeps a connection for the next request, or closes it if there are enough.
+    pub(crate) fn put(&self, origin: &Origin, mut connection: Connection) {
+        if !connection.is_open() {
             return;
         }
         let now_ms = (self.now)();
         let mut closed = Vec::new();
-        let mut waiting = self.lock();
-        waiting.sweep_if_due(now_ms, &mut closed);
-        if waiting.idle < IDLE_MAX {
-            let lines = waiting.lines(origin);
-            if lines.idle.len() < IDLE_PER_ORIGIN_MAX {
-                lines.idle.push_back(Idle { line, since_ms: now_ms });
-                waiting.idle += 1;
+        let mut pool = self.lock();
+        pool.sweep_if_due(now_ms, &mut closed);
+        if pool.count < IDLE_MAX {
+            let connections = pool.of_origin(origin);
+            if connections.idle.len() < IDLE_PER_ORIGIN_MAX {
+                connections.idle.push_back(IdleConnection { connection, since_ms: now_ms });
+                pool.count += 1;
             }
         }
-        drop(waiting);
+        drop(pool);
     }
 
     /// Closes what waited too long.
     pub(crate) fn sweep(&self) {
         let mut closed = Vec::new();
-        let mut waiting = self.lock();
-        waiting.sweep((self.now)(), &mut closed);
-        drop(waiting);
+        let mut pool = self.lock();
+        pool.sweep((self.now)(), &mut closed);
+        drop(pool);
     }
 
-    pub(crate) fn idle(&self) -> usize {
-        self.lock().idle
+    pub(crate) fn idle_count(&self) -> usize {
+        self.lock().count
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, IdleConnections> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Waiting {
-    fn lines(&mut self, origin: &Origin) -> &mut Lines {
+impl IdleConnections {
+    fn of_origin(&mut self, origin: &Origin) -> &mut OriginConnections {
         if !self.origins.contains_key(origin) {
             let busy = Arc::new(Semaphore::new(BUSY_PER_ORIGIN_MAX));
-            self.origins.insert(origin.clone(), Lines { idle: VecDeque::new(), busy });
+            self.origins.insert(origin.clone(), OriginConnections { idle: VecDeque::new(), busy });
         }
         self.origins.get_mut(origin).expect("it was just inserted")
     }
 
-    fn pop(&mut self, origin: &Origin) -> Option<Idle> {
+    fn pop(&mut self, origin: &Origin) -> Option<IdleConnection> {
         let idle = self.origins.get_mut(origin)?.idle.pop_back()?;
-        self.idle -= 1;
+        self.count -= 1;
         Some(idle)
     }
 
-    fn sweep_if_due(&mut self, now_ms: u64, closed: &mut Vec<Idle>) {
-        if now_ms >= self.swept_ms.saturating_add(SWEEP_MS) {
+    fn sweep_if_due(&mut self, now_ms: u64, closed: &mut Vec<IdleConnection>) {
+        if now_ms >= self.last_sweep_ms.saturating_add(SWEEP_MS) {
             self.sweep(now_ms, closed);
         }
     }
 
-    fn sweep(&mut self, now_ms: u64, closed: &mut Vec<Idle>) {
-        self.swept_ms = now_ms;
-        self.origins.retain(|_, lines| {
-            while lines.idle.front().is_some_and(|idle| is_expired(idle.since_ms, now_ms)) {
-                closed.extend(lines.idle.pop_front());
+    fn sweep(&mut self, now_ms: u64, closed: &mut Vec<IdleConnection>) {
+        self.last_sweep_ms = now_ms;
+        self.origins.retain(|_, connections| {
+            while connections.idle.front().is_some_and(|idle| is_expired(idle.since_ms, now_ms)) {
+                closed.extend(connections.idle.pop_front());
             }
-            // Everybody who has or waits for a turn holds the semaphore too.
-            !lines.idle.is_empty() || Arc::strong_count(&lines.busy) > 1
+            // Everybody who has or waits for a permit holds the semaphore too.
+            !connections.idle.is_empty() || Arc::strong_count(&connections.busy) > 1
         });
-        self.idle -= closed.len();
+        self.count -= closed.len();
     }
 }
 

@@ -44,13 +44,13 @@ pub trait Resolve: Send + Sync + 'static {
 
 /// Asks the operating system, and remembers the answers for a short while.
 pub struct SystemResolver {
-    cache: Cache<System>,
+    cache: ResolverCache<SystemLookup>,
 }
 
 impl SystemResolver {
     /// A resolver that knows nothing yet. `now` is in milliseconds since 1970.
     pub fn new(now: Arc<dyn Fn() -> u64 + Send + Sync>) -> SystemResolver {
-        SystemResolver { cache: Cache::new(System, now) }
+        SystemResolver { cache: ResolverCache::new(SystemLookup, now) }
     }
 }
 
@@ -60,9 +60,9 @@ impl Resolve for SystemResolver {
     }
 }
 
-struct System;
+struct SystemLookup;
 
-impl Resolve for System {
+impl Resolve for SystemLookup {
     fn resolve(&self, host: &str, port: u16) -> ResolveFuture {
         let host = host.to_owned();
         Box::pin(async move {
@@ -73,43 +73,43 @@ impl Resolve for System {
 }
 
 /// Remembers what another resolver answered, and asks it once for all who wait for a name.
-struct Cache<R> {
+struct ResolverCache<R> {
     resolver: Arc<R>,
-    names: Arc<Mutex<HashMap<Arc<str>, Entry>>>,
+    names: Arc<Mutex<HashMap<Arc<str>, CacheEntry>>>,
     now: Now,
 }
 
 /// What is known of a name; empty while it is being asked for. When the one who asks is dropped,
 /// the next who waits takes over.
-type Entry = Arc<OnceCell<Known>>;
+type CacheEntry = Arc<OnceCell<CachedAddresses>>;
 
-struct Known {
+struct CachedAddresses {
     addresses: Result<Vec<IpAddr>, SendError>,
     until_ms: u64,
 }
 
-impl<R: Resolve> Cache<R> {
-    fn new(resolver: R, now: Now) -> Cache<R> {
-        Cache { resolver: Arc::new(resolver), names: Arc::default(), now }
+impl<R: Resolve> ResolverCache<R> {
+    fn new(resolver: R, now: Now) -> ResolverCache<R> {
+        ResolverCache { resolver: Arc::new(resolver), names: Arc::default(), now }
     }
 
     fn resolve(&self, host: &str, port: u16) -> ResolveFuture {
         let entry = self.entry(host);
         if let Some(known) = entry.get() {
-            return Box::pin(std::future::ready(known.at(port)));
+            return Box::pin(std::future::ready(known.with_port(port)));
         }
         let (resolver, now, host) = (self.resolver.clone(), self.now.clone(), host.to_owned());
         Box::pin(async move {
             let known = entry.get_or_init(|| async move {
                 let found = resolver.resolve(&host, port).await;
-                Known::new(found, now())
+                CachedAddresses::new(found, now())
             });
-            known.await.at(port)
+            known.await.with_port(port)
         })
     }
 
     /// The entry of a name, a new one if what was known of it is too old.
-    fn entry(&self, host: &str) -> Entry {
+    fn entry(&self, host: &str) -> CacheEntry {
         let now_ms = (self.now)();
         let mut names = self.lock();
         if let Some(entry) = names.get(host).filter(|entry| is_fresh(entry, now_ms)) {
@@ -118,46 +118,46 @@ impl<R: Resolve> Cache<R> {
         if names.len() >= NAMES_MAX && !names.contains_key(host) {
             make_room(&mut names, now_ms);
         }
-        let entry = Entry::default();
+        let entry = CacheEntry::default();
         names.insert(host.into(), entry.clone());
         entry
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Entry>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, CacheEntry>> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Known {
-    fn new(found: Result<Vec<SocketAddr>, SendError>, now_ms: u64) -> Known {
+impl CachedAddresses {
+    fn new(found: Result<Vec<SocketAddr>, SendError>, now_ms: u64) -> CachedAddresses {
         let addresses = match found {
             Ok(found) if found.is_empty() => Err(SendError::Unresolved),
             Ok(found) => Ok(found.iter().map(SocketAddr::ip).take(ADDRESSES_MAX).collect()),
             Err(error) => Err(error),
         };
         let kept_ms = if addresses.is_ok() { FOUND_MS } else { UNRESOLVED_MS };
-        Known { addresses, until_ms: now_ms.saturating_add(kept_ms) }
+        CachedAddresses { addresses, until_ms: now_ms.saturating_add(kept_ms) }
     }
 
-    fn at(&self, port: u16) -> Result<Vec<SocketAddr>, SendError> {
+    fn with_port(&self, port: u16) -> Result<Vec<SocketAddr>, SendError> {
         let addresses = self.addresses.clone()?;
         Ok(addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect())
     }
 }
 
 /// What is still being asked for is fresh.
-fn is_fresh(entry: &Entry, now_ms: u64) -> bool {
+fn is_fresh(entry: &CacheEntry, now_ms: u64) -> bool {
     entry.get().is_none_or(|known| now_ms < known.until_ms)
 }
 
 /// Forgets what is too old, and if nothing is, the name that will be soonest. A name that is being
 /// asked for goes last; those who wait for it keep their entry.
-fn make_room(names: &mut HashMap<Arc<str>, Entry>, now_ms: u64) {
+fn make_room(names: &mut HashMap<Arc<str>, CacheEntry>, now_ms: u64) {
     names.retain(|_, entry| is_fresh(entry, now_ms));
     if names.len() < NAMES_MAX {
         return;
     }
-    let until_ms = |entry: &Entry| entry.get().map_or(u64::MAX, |known| known.until_ms);
+    let until_ms = |entry: &CacheEntry| entry.get().map_or(u64::MAX, |known| known.until_ms);
     let soonest = names.iter().min_by_key(|(_, entry)| until_ms(entry));
     if let Some(name) = soonest.map(|(name, _)| name.clone()) {
         names.remove(&name);

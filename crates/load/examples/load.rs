@@ -6,7 +6,7 @@ use clap::Parser;
 #[derive(Parser)]
 struct Options {
     #[command(subcommand)]
-    work: reveille_load::Work,
+    work: reveille_load::Workload,
 }
 
 fn main() -> anyhow::Result<()> {

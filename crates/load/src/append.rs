@@ -1,14 +1,13 @@
 //! `append`: how many durable appends per second.
 
 use std::cell::RefCell;
-use std::time::Duration;
 
 use anyhow::ensure;
 use clap::Args;
 
 use crate::clock;
-use crate::crew::{self, Crew, Requests};
-use crate::message::Messages;
+use crate::message::MessageWriter;
+use crate::pool::{self, ConnectionPool, RequestPlan};
 use crate::report::Report;
 use crate::target::{Streams, Target};
 use crate::usage::Meter;
@@ -36,21 +35,21 @@ pub struct Append {
 }
 
 pub(crate) async fn run(work: &Append) -> anyhow::Result<Report> {
-    let warmup = seconds("--warmup", work.warmup)?;
-    let measured_time = seconds("--seconds", work.seconds)?;
+    let warmup = clock::parse_seconds("--warmup", work.warmup)?;
+    let measured_time = clock::parse_seconds("--seconds", work.seconds)?;
     ensure!(work.connections > 0, "--connections must be at least 1");
     let streams = work.target.resolve().await?;
-    let requests = appends(&streams, work.streams, work.body)?;
-    crew::create_empty(&streams, work.connections, work.streams).await?;
+    let requests = append_requests(&streams, work.streams, work.body)?;
+    pool::create_empty(&streams, work.connections, work.streams).await?;
 
-    let crew = Crew::start(streams.address, work.connections, requests);
+    let pool = ConnectionPool::start(streams.address, work.connections, requests);
     clock::sleep(warmup).await;
-    let mut elsewhere = crew.take();
+    let mut elsewhere = pool.take_tally();
     let start = Meter::read(work.target.pid);
     clock::sleep(measured_time).await;
-    let measured = crew.take();
+    let measured = pool.take_tally();
     let end = Meter::read(work.target.pid);
-    elsewhere.absorb(&crew.stop().await);
+    elsewhere.absorb(&pool.stop().await);
 
     let Append { connections, streams, body, .. } = work;
     let settings = format!("{body} B over {connections} connections to {streams} streams");
@@ -58,9 +57,13 @@ pub(crate) async fn run(work: &Append) -> anyhow::Result<Report> {
 }
 
 /// Appends without end, to the streams in turn.
-pub(crate) fn appends(streams: &Streams, count: u64, bytes: usize) -> anyhow::Result<Requests> {
+pub(crate) fn append_requests(
+    streams: &Streams,
+    count: u64,
+    bytes: usize,
+) -> anyhow::Result<RequestPlan> {
     ensure!(count > 0, "--streams must be at least 1");
-    let messages = Messages::new(bytes)?;
+    let messages = MessageWriter::new(bytes)?;
     let streams = streams.clone();
     let body = RefCell::new(Vec::new());
     let write = Box::new(move |number, request: &mut Vec<u8>| {
@@ -69,11 +72,11 @@ pub(crate) fn appends(streams: &Streams, count: u64, bytes: usize) -> anyhow::Re
         messages.write(number, &mut body);
         streams.post(number % count, &body, request);
     });
-    Ok(Requests { limit: None, expect: 204, bytes: u64::try_from(bytes)?, write, turn: None })
-}
-
-/// A duration given on the command line.
-pub(crate) fn seconds(flag: &str, seconds: f64) -> anyhow::Result<Duration> {
-    let duration = Duration::try_from_secs_f64(seconds);
-    duration.map_err(|error| anyhow::anyhow!("{flag} {seconds}: {error}"))
+    Ok(RequestPlan {
+        limit: None,
+        expect: 204,
+        bytes: u64::try_from(bytes)?,
+        write,
+        ahead_limit: None,
+    })
 }

@@ -19,6 +19,12 @@ pub(crate) async fn within<F: Future>(limit: Duration, future: F) -> Option<F::O
     tokio::time::timeout(limit, future).await.ok()
 }
 
+/// A duration given on the command line.
+pub(crate) fn parse_seconds(flag: &str, seconds: f64) -> anyhow::Result<Duration> {
+    let duration = Duration::try_from_secs_f64(seconds);
+    duration.map_err(|error| anyhow::anyhow!("{flag} {seconds}: {error}"))
+}
+
 /// A name for this run that no earlier run had, so that its streams are new ones.
 pub(crate) fn run_name() -> String {
     let micros = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());

@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::clock;
-use crate::wire::{self, Body, Framing, Head, Malformed};
+use crate::wire::{self, Body, Framing, Head, ParseError};
 
 /// Room for the answer to an append many times over.
 pub(crate) const BUFFER_SMALL: usize = 8 * 1024;
@@ -40,9 +40,23 @@ impl Failure {
     }
 }
 
-impl From<Malformed> for Failure {
-    fn from(_: Malformed) -> Failure {
+impl From<ParseError> for Failure {
+    fn from(_: ParseError) -> Failure {
         Failure::Malformed
+    }
+}
+
+/// Why an exchange did not come to what it should.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ExchangeError {
+    /// It was answered with another status.
+    Status(u16),
+    Failure(Failure),
+}
+
+impl From<Failure> for ExchangeError {
+    fn from(failure: Failure) -> ExchangeError {
+        ExchangeError::Failure(failure)
     }
 }
 
@@ -52,14 +66,14 @@ pub(crate) struct Connection {
     /// The arrived bytes that nobody has used yet are `buffer[start..end]`.
     start: usize,
     end: usize,
-    reusable: bool,
+    is_reusable: bool,
 }
 
-/// An answer whose body has been read.
+/// The head of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub(crate) status: u16,
-    pub(crate) up_to_date: bool,
+    pub(crate) is_up_to_date: bool,
     pub(crate) next_offset: Option<String>,
     pub(crate) cursor: Option<String>,
 }
@@ -67,36 +81,36 @@ pub(crate) struct Answer {
 impl Connection {
     pub(crate) async fn open(address: SocketAddr, buffer: usize) -> Result<Connection, Failure> {
         let stream = TcpStream::connect(address).await.map_err(|e| Failure::Connect(e.kind()))?;
-        Connection::on(stream, buffer)
+        Connection::from_stream(stream, buffer)
     }
 
     /// Takes a connection that was opened, by us or to us.
-    pub(crate) fn on(stream: TcpStream, buffer: usize) -> Result<Connection, Failure> {
+    pub(crate) fn from_stream(stream: TcpStream, buffer: usize) -> Result<Connection, Failure> {
         stream.set_nodelay(true).map_err(|e| Failure::Connect(e.kind()))?;
         let buffer = vec![0; buffer].into_boxed_slice();
-        Ok(Connection { stream, buffer, start: 0, end: 0, reusable: true })
+        Ok(Connection { stream, buffer, start: 0, end: 0, is_reusable: true })
     }
 
     /// The next request of somebody who calls us: the path, with the body given to `sink`.
     pub(crate) async fn request(&mut self, sink: impl FnMut(&[u8])) -> Result<String, Failure> {
         loop {
-            let arrived = self.arrived();
-            if let Some((head, path)) = wire::parse_request(arrived)? {
-                let path = String::from_utf8_lossy(arrived.get(path).unwrap_or_default());
+            let unread = self.unread();
+            if let Some((head, path)) = wire::parse_request(unread)? {
+                let path = String::from_utf8_lossy(unread.get(path).unwrap_or_default());
                 let path = path.into_owned();
                 self.start += head.head_bytes;
                 self.body(head.framing, sink).await?;
                 return Ok(path);
             }
-            self.more().await?;
+            self.fill_buffer().await?;
         }
     }
 
     /// Waits until whoever calls us hangs up.
-    pub(crate) async fn hung_up(&mut self) {
+    pub(crate) async fn wait_for_close(&mut self) {
         loop {
             (self.start, self.end) = (0, 0);
-            if self.more().await.is_err() {
+            if self.fill_buffer().await.is_err() {
                 return;
             }
         }
@@ -115,49 +129,49 @@ impl Connection {
     }
 
     /// The answer, its body given to `sink` piece by piece.
-    pub(crate) async fn answer(&mut self, sink: impl FnMut(&[u8])) -> Result<Answer, Failure> {
-        let (answer, framing) = self.opening().await?;
+    pub(crate) async fn response(&mut self, sink: impl FnMut(&[u8])) -> Result<Response, Failure> {
+        let (response, framing) = self.response_head().await?;
         self.body(framing, sink).await?;
-        Ok(answer)
+        Ok(response)
     }
 
-    /// The head of an answer whose body the caller reads with [`Connection::some_body`].
-    pub(crate) async fn opening(&mut self) -> Result<(Answer, Framing), Failure> {
+    /// The head of an answer whose body the caller reads with [`Connection::next_body_chunk`].
+    pub(crate) async fn response_head(&mut self) -> Result<(Response, Framing), Failure> {
         let head = self.head().await?;
         let text = |range: Option<std::ops::Range<usize>>| {
             range
-                .and_then(|range| self.arrived().get(range))
+                .and_then(|range| self.unread().get(range))
                 .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
         };
-        let answer = Answer {
+        let response = Response {
             status: head.status,
-            up_to_date: head.up_to_date,
+            is_up_to_date: head.is_up_to_date,
             next_offset: text(head.next_offset),
             cursor: text(head.cursor),
         };
         self.start += head.head_bytes;
-        Ok((answer, head.framing))
+        Ok((response, head.framing))
     }
 
     /// Waits until there is more of the body; `false` when it has ended.
-    pub(crate) async fn some_body(
+    pub(crate) async fn next_body_chunk(
         &mut self,
         body: &mut Body,
         mut sink: impl FnMut(&[u8]),
     ) -> Result<bool, Failure> {
         loop {
-            let step = body.step(self.arrived())?;
+            let step = body.decode(self.unread())?;
             sink(step.data);
-            let (used, some, done) = (step.used, !step.data.is_empty(), step.done);
+            let (used, has_data, is_end) = (step.used, !step.data.is_empty(), step.is_end);
             self.start += used;
-            if done {
+            if is_end {
                 return Ok(false);
             }
-            if some {
+            if has_data {
                 return Ok(true);
             }
             if used == 0 {
-                self.more().await?;
+                self.fill_buffer().await?;
             }
         }
     }
@@ -165,7 +179,7 @@ impl Connection {
     async fn body(&mut self, framing: Framing, mut sink: impl FnMut(&[u8])) -> Result<(), Failure> {
         let mut body = Body::new(framing);
         loop {
-            match self.some_body(&mut body, &mut sink).await {
+            match self.next_body_chunk(&mut body, &mut sink).await {
                 Ok(true) => {}
                 Ok(false) => return Ok(()),
                 Err(Failure::Closed) if framing == Framing::UntilClose => return Ok(()),
@@ -176,19 +190,19 @@ impl Connection {
 
     async fn head(&mut self) -> Result<Head, Failure> {
         loop {
-            if let Some(head) = wire::parse_head(self.arrived())? {
-                self.reusable &= head.keep_alive && head.framing != Framing::UntilClose;
+            if let Some(head) = wire::parse_head(self.unread())? {
+                self.is_reusable &= head.is_keep_alive && head.framing != Framing::UntilClose;
                 return Ok(head);
             }
-            self.more().await?;
+            self.fill_buffer().await?;
         }
     }
 
-    fn arrived(&self) -> &[u8] {
+    fn unread(&self) -> &[u8] {
         self.buffer.get(self.start..self.end).unwrap_or_default()
     }
 
-    async fn more(&mut self) -> Result<(), Failure> {
+    async fn fill_buffer(&mut self) -> Result<(), Failure> {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
         } else if self.end == self.buffer.len() {
@@ -212,15 +226,15 @@ impl Connection {
 }
 
 /// A connection that is opened when it is needed and opened again after it broke.
-pub(crate) struct Link {
+pub(crate) struct Client {
     address: SocketAddr,
     buffer: usize,
     connection: Option<Connection>,
 }
 
-impl Link {
-    pub(crate) fn new(address: SocketAddr, buffer: usize) -> Link {
-        Link { address, buffer, connection: None }
+impl Client {
+    pub(crate) fn new(address: SocketAddr, buffer: usize) -> Client {
+        Client { address, buffer, connection: None }
     }
 
     /// Sends a request and waits for its status.
@@ -237,7 +251,7 @@ impl Link {
         &mut self,
         request: &[u8],
         sink: impl FnMut(&[u8]),
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Response, Failure> {
         self.send(request).await?;
         self.receive(sink).await
     }
@@ -250,14 +264,14 @@ impl Link {
         Ok(())
     }
 
-    pub(crate) async fn receive(&mut self, sink: impl FnMut(&[u8])) -> Result<Answer, Failure> {
+    pub(crate) async fn receive(&mut self, sink: impl FnMut(&[u8])) -> Result<Response, Failure> {
         let mut connection = self.connection.take().ok_or(Failure::Closed)?;
-        let answer = connection.answer(sink).await?;
+        let response = connection.response(sink).await?;
         self.keep(connection);
-        Ok(answer)
+        Ok(response)
     }
 
-    /// The connection is out of the link while in use: whatever fails drops it.
+    /// The connection is out of the client while in use: whatever fails drops it.
     async fn take(&mut self) -> Result<Connection, Failure> {
         if let Some(connection) = self.connection.take() {
             return Ok(connection);
@@ -270,6 +284,6 @@ impl Link {
     }
 
     fn keep(&mut self, connection: Connection) {
-        self.connection = connection.reusable.then_some(connection);
+        self.connection = connection.is_reusable.then_some(connection);
     }
 }

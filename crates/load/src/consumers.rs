@@ -6,17 +6,15 @@ use std::time::Duration;
 use anyhow::ensure;
 use clap::Args;
 
-use crate::append::seconds;
 use crate::clock;
-use crate::create::creations;
-use crate::crew::Crew;
+use crate::create::create_requests;
 use crate::dialect::Dialect;
-use crate::message::Messages;
-use crate::report::{Report, rate};
+use crate::message::MessageWriter;
+use crate::pool::ConnectionPool;
+use crate::report::{Report, WakeFigures, rate};
 use crate::sink::Sink;
 use crate::target::Target;
 use crate::usage::{self, Meter};
-use crate::wakes::Woken;
 
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
@@ -49,28 +47,28 @@ pub struct Consumers {
 }
 
 pub(crate) async fn run(work: &Consumers) -> anyhow::Result<Report> {
-    let limit = seconds("--seconds", work.seconds)?;
-    let settle = seconds("--settle", work.settle)?;
+    let limit = clock::parse_seconds("--seconds", work.seconds)?;
+    let settle = clock::parse_seconds("--settle", work.settle)?;
     ensure!(work.connections > 0, "--connections must be at least 1");
     let streams = work.target.resolve().await?.group("live");
-    let requests = creations(&streams, work.count, Messages::new(work.body)?);
+    let requests = create_requests(&streams, work.count, MessageWriter::new(work.body)?);
     let sink = Sink::open().await?;
-    sink.tell_apart(work.dialect, work.count);
+    sink.track_consumers(work.dialect, work.count);
     work.dialect.subscribe(&streams, &sink.live_url(), work.count, work.connections).await?;
 
     let start = Meter::read(work.target.pid);
-    let mut crew = Crew::start(streams.address, work.connections, requests);
+    let mut pool = ConnectionPool::start(streams.address, work.connections, requests);
     let all_woken = async {
-        crew.finish(limit).await;
+        pool.finish(limit).await;
         while sink.consumers() < work.count {
             clock::sleep(ASK_AGAIN_AFTER).await;
         }
     };
     let finished = clock::within(limit, all_woken).await.is_some();
-    let mut measured = crew.take();
+    let mut measured = pool.take_tally();
     let (wakes, consumers) = (sink.calls(), sink.consumers());
     let end = Meter::read(work.target.pid);
-    let elsewhere = crew.stop().await;
+    let elsewhere = pool.stop().await;
     clock::sleep(settle).await;
 
     let appends = measured.done;
@@ -86,7 +84,7 @@ pub(crate) async fn run(work: &Consumers) -> anyhow::Result<Report> {
     }
     let mut report = Report::new("consumers", settings, &measured, &elsewhere, (start, end));
     let disk = work.data_dir.as_deref().map(usage::disk_bytes);
-    report.woken = Some(Woken {
+    report.wakes = Some(WakeFigures {
         wakes,
         appends,
         appends_per_second,

@@ -5,9 +5,9 @@ use std::cell::RefCell;
 use anyhow::ensure;
 use clap::Args;
 
-use crate::append::seconds;
-use crate::crew::{Crew, Requests};
-use crate::message::Messages;
+use crate::clock;
+use crate::message::MessageWriter;
+use crate::pool::{ConnectionPool, RequestPlan};
 use crate::report::Report;
 use crate::target::{Streams, Target};
 use crate::usage::Meter;
@@ -32,17 +32,17 @@ pub struct Create {
 }
 
 pub(crate) async fn run(work: &Create) -> anyhow::Result<Report> {
-    let limit = seconds("--seconds", work.seconds)?;
+    let limit = clock::parse_seconds("--seconds", work.seconds)?;
     ensure!(work.connections > 0, "--connections must be at least 1");
     let streams = work.target.resolve().await?;
-    let requests = creations(&streams, work.count, Messages::new(work.body)?);
+    let requests = create_requests(&streams, work.count, MessageWriter::new(work.body)?);
 
     let start = Meter::read(work.target.pid);
-    let mut crew = Crew::start(streams.address, work.connections, requests);
-    let finished = crew.finish(limit).await;
-    let measured = crew.take();
+    let mut pool = ConnectionPool::start(streams.address, work.connections, requests);
+    let finished = pool.finish(limit).await;
+    let measured = pool.take_tally();
     let end = Meter::read(work.target.pid);
-    let elsewhere = crew.stop().await;
+    let elsewhere = pool.stop().await;
 
     let Create { count, connections, body, .. } = work;
     let mut settings = format!("{count} streams with {body} B over {connections} connections");
@@ -53,7 +53,11 @@ pub(crate) async fn run(work: &Create) -> anyhow::Result<Report> {
 }
 
 /// Creates `count` streams with a message each.
-pub(crate) fn creations(streams: &Streams, count: u64, messages: Messages) -> Requests {
+pub(crate) fn create_requests(
+    streams: &Streams,
+    count: u64,
+    messages: MessageWriter,
+) -> RequestPlan {
     let bytes = messages.bytes();
     let streams = streams.clone();
     let body = RefCell::new(Vec::new());
@@ -63,5 +67,5 @@ pub(crate) fn creations(streams: &Streams, count: u64, messages: Messages) -> Re
         messages.write(number, &mut body);
         streams.put(number, &body, request);
     });
-    Requests { limit: Some(count), expect: 201, bytes, write, turn: None }
+    RequestPlan { limit: Some(count), expect: 201, bytes, write, ahead_limit: None }
 }

@@ -8,11 +8,10 @@ use anyhow::ensure;
 use clap::Args;
 use tokio::sync::Semaphore;
 
-use crate::append::seconds;
 use crate::clock;
-use crate::crew::{Crew, Turn};
-use crate::events::{Delivered, Events, Worker, Workers};
-use crate::report::{Report, rate};
+use crate::events::{EventTarget, Worker, Workers};
+use crate::pool::{AheadLimit, ConnectionPool};
+use crate::report::{DeliveryFigures, Report, rate};
 use crate::sink::Sink;
 use crate::tally::Tally;
 use crate::target::Target;
@@ -62,14 +61,14 @@ pub struct Deliveries {
 }
 
 pub(crate) async fn run(work: &Deliveries) -> anyhow::Result<Report> {
-    let warmup = seconds("--warmup", work.warmup)?;
-    let measured_time = seconds("--seconds", work.seconds)?;
-    let patience = seconds("--patience", work.patience)?;
+    let warmup = clock::parse_seconds("--warmup", work.warmup)?;
+    let measured_time = clock::parse_seconds("--seconds", work.seconds)?;
+    let patience = clock::parse_seconds("--patience", work.patience)?;
     ensure!(work.connections > 0, "--connections must be at least 1");
     let ahead = Rc::new(Semaphore::new(usize::try_from(work.ahead)?));
     let sink = Sink::open_at(work.workers.sink, Rc::clone(&ahead), Arc::default()).await?;
-    let crew = if work.only_count { None } else { Some(begin(work, ahead).await?) };
-    let take = || crew.as_ref().map_or_else(Tally::default, Crew::take);
+    let pool = if work.only_count { None } else { Some(start(work, ahead).await?) };
+    let take = || pool.as_ref().map_or_else(Tally::default, ConnectionPool::take_tally);
 
     clock::sleep(warmup).await;
     let mut elsewhere = take();
@@ -79,8 +78,8 @@ pub(crate) async fn run(work: &Deliveries) -> anyhow::Result<Report> {
     let mut measured = take();
     let deliveries = sink.calls() - before;
     let end = Meter::read(work.target.pid);
-    if let Some(crew) = crew {
-        elsewhere.absorb(&crew.stop().await);
+    if let Some(pool) = pool {
+        elsewhere.absorb(&pool.stop().await);
         let sent = (measured.done + elsewhere.done) * work.batch * work.hooks;
         drain(&sink, sent, patience, &mut elsewhere).await;
     }
@@ -91,32 +90,36 @@ pub(crate) async fn run(work: &Deliveries) -> anyhow::Result<Report> {
     measured.done = deliveries;
     measured.bytes = deliveries * u64::try_from(work.body)?;
     let mut report = Report::new("deliveries", settings(work), &measured, &elsewhere, (start, end));
-    report.delivered =
-        Some(Delivered { deliveries, events, events_per_second, ..Delivered::default() });
+    report.deliveries = Some(DeliveryFigures {
+        deliveries,
+        events,
+        events_per_second,
+        ..DeliveryFigures::default()
+    });
     ensure!(!work.only_count || deliveries > 0, "nobody called {}", work.workers.sink);
     Ok(report)
 }
 
 /// Makes the hooks and lets the events go.
-async fn begin(work: &Deliveries, ahead: Rc<Semaphore>) -> anyhow::Result<Crew> {
+async fn start(work: &Deliveries, ahead: Rc<Semaphore>) -> anyhow::Result<ConnectionPool> {
     let each = work.hooks.saturating_mul(work.batch);
     ensure!(
         (1..=work.ahead).contains(&each),
         "a request makes --hooks times --batch deliveries, {each}: at least 1 and at most --ahead"
     );
-    let events = Events::of(&work.target, &work.workers, TENANT).await?;
-    let turn = Turn { ahead, each: u32::try_from(each)? };
-    let requests = events.batches(events.messages(work.body)?, work.batch, Some(turn))?;
+    let events = EventTarget::resolve(&work.target, &work.workers, TENANT).await?;
+    let limit = AheadLimit { permits: ahead, per_request: u32::try_from(each)? };
+    let requests = events.batches(events.messages(work.body)?, work.batch, Some(limit))?;
     events.hook(LIVE, work.hooks).await?;
-    Ok(Crew::start(events.address, work.connections, requests))
+    Ok(ConnectionPool::start(events.address, work.connections, requests))
 }
 
 /// Waits for the deliveries of every event that was taken in, and counts those that are missing
 /// or too many.
 async fn drain(sink: &Sink, sent: u64, patience: Duration, tally: &mut Tally) {
-    sink.quiet(QUIET, DRAIN_MAX).await;
+    sink.wait_until_quiet(QUIET, DRAIN_MAX).await;
     if sink.calls() < sent {
-        sink.quiet(patience, DRAIN_MAX).await;
+        sink.wait_until_quiet(patience, DRAIN_MAX).await;
     }
     let arrived = sink.calls();
     tally.errors.count("not delivered".to_owned(), sent.saturating_sub(arrived));

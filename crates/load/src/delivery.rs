@@ -10,16 +10,14 @@ use anyhow::{Context as _, ensure};
 use clap::Args;
 use tokio::sync::Semaphore;
 
-use crate::append::seconds;
 use crate::clock;
-use crate::connection::{BUFFER_SMALL, Failure, Link};
-use crate::events::{Delivered, Events, Worker, Workers};
+use crate::connection::{BUFFER_SMALL, Client, ExchangeError, Failure};
+use crate::events::{EventTarget, Worker, Workers};
 use crate::histogram::Histogram;
-use crate::latency::count;
-use crate::live::{Refused, timed};
-use crate::message::Messages;
+use crate::live::timed;
+use crate::message::MessageWriter;
 use crate::neighbors::{FLOODED, Flood, HANGING, Neighbors};
-use crate::report::{Report, rate};
+use crate::report::{DeliveryFigures, Report, rate};
 use crate::sink::Sink;
 use crate::tally::Tally;
 use crate::target::Target;
@@ -74,7 +72,7 @@ pub struct Delivery {
 }
 
 /// The times of one event.
-struct Sample {
+struct DeliverySample {
     /// Until it was answered.
     answer: Duration,
     /// Until the endpoint held its delivery, if it ever did.
@@ -82,26 +80,29 @@ struct Sample {
 }
 
 /// One event after another.
-struct Sender {
-    events: Events,
-    messages: Messages,
-    link: Link,
+struct EventSender {
+    events: EventTarget,
+    messages: MessageWriter,
+    client: Client,
     body: Vec<u8>,
     request: Vec<u8>,
 }
 
 pub(crate) async fn run(work: &Delivery) -> anyhow::Result<Report> {
-    let limit = seconds("--seconds", work.seconds)?;
-    let patience = seconds("--patience", work.patience)?;
+    let limit = clock::parse_seconds("--seconds", work.seconds)?;
+    let patience = clock::parse_seconds("--patience", work.patience)?;
     ensure!(work.count > 0, "--count must be at least 1");
     // The same name for both tenants, whatever the clock says.
     let target = Target { run: Some(work.target.run_name()), ..work.target.clone() };
-    let events = Events::of(&target, &work.workers, CALM).await?;
-    let mut sender = Sender::new(events, work.body)?;
+    let events = EventTarget::resolve(&target, &work.workers, CALM).await?;
+    let mut sender = EventSender::new(events, work.body)?;
     let no_limit = Rc::new(Semaphore::new(0));
     let sink = Sink::open_at(work.workers.sink, no_limit, Arc::default()).await?;
-    let neighbors = surround(work, &target, &mut sender, &sink).await?;
-    ensure!(sink.quiet(QUIET, WAITING_MAX).await, "there are deliveries without an event");
+    let neighbors = start_neighbors(work, &target, &mut sender, &sink).await?;
+    ensure!(
+        sink.wait_until_quiet(QUIET, WAITING_MAX).await,
+        "there are deliveries without an event"
+    );
 
     let before = sink.calls();
     let (mut measured, mut answers) = (Tally::default(), Histogram::default());
@@ -113,15 +114,15 @@ pub(crate) async fn run(work: &Delivery) -> anyhow::Result<Report> {
             break;
         }
         clock::sleep(pause).await;
-        match sender.one(&sink, number, patience).await {
-            Ok(Sample { answer, delivery }) => {
+        match sender.measure(&sink, number, patience).await {
+            Ok(DeliverySample { answer, delivery }) => {
                 answers.record(answer);
                 match delivery {
                     Some(delivery) => measured.done(delivery, u64::try_from(work.body)?),
                     None => measured.errors.count("not delivered".to_owned(), 1),
                 }
             }
-            Err(refused) => count(&mut measured.errors, refused),
+            Err(error) => measured.errors.exchange(error),
         }
     }
     let end = Meter::read(work.target.pid);
@@ -130,35 +131,35 @@ pub(crate) async fn run(work: &Delivery) -> anyhow::Result<Report> {
     let unexpected = (sink.calls() - before).saturating_sub(sent);
     measured.errors.count("delivered twice".to_owned(), unexpected);
 
-    let mut delivered = Delivered { deliveries: measured.done, ..Delivered::default() };
-    delivered.hanging = sink.hanging();
+    let mut figures = DeliveryFigures { deliveries: measured.done, ..DeliveryFigures::default() };
+    figures.hanging = sink.hanging();
     if let Some(neighbors) = neighbors {
-        delivered.hanging += neighbors.hanging();
+        figures.hanging += neighbors.hanging();
         let flood = neighbors.stop()?;
         measured.errors.absorb(&flood.errors);
-        delivered.flood_events_per_second = work.flood.then_some(flood.events_per_second);
-        delivered.flood_deliveries = work.flood.then_some(flood.deliveries);
+        figures.flood_events_per_second = work.flood.then_some(flood.events_per_second);
+        figures.flood_deliveries = work.flood.then_some(flood.deliveries);
     }
     let ((events, time), meters) = ((measured.done, start.seconds_until(&end)), (start, end));
-    (delivered.events, delivered.events_per_second) = (events, rate(events, time));
+    (figures.events, figures.events_per_second) = (events, rate(events, time));
     let mut report =
         Report::new("delivery", work.to_string(), &measured, &Tally::default(), meters);
     report.answer_us = answers.summary();
-    report.delivered = Some(delivered);
+    report.deliveries = Some(figures);
     Ok(report)
 }
 
 /// Makes the hook that is measured and everything that is beside it. It is the last hook of its
 /// tenant, so that it is told after those that hang.
-async fn surround(
+async fn start_neighbors(
     work: &Delivery,
     target: &Target,
-    sender: &mut Sender,
+    sender: &mut EventSender,
     sink: &Sink,
 ) -> anyhow::Result<Option<Neighbors>> {
     if work.flood {
-        let settle = seconds("--settle", work.settle)?;
-        let events = Events::of(target, &work.workers, FLOODING).await?;
+        let settle = clock::parse_seconds("--settle", work.settle)?;
+        let events = EventTarget::resolve(target, &work.workers, FLOODING).await?;
         let messages = events.messages(work.body)?;
         events.hook(HANGING, work.hanging).await?;
         events.hook(FLOODED, 1).await?;
@@ -186,11 +187,11 @@ async fn surround(
     Ok(Some(neighbors))
 }
 
-impl Sender {
-    fn new(events: Events, bytes: usize) -> anyhow::Result<Sender> {
+impl EventSender {
+    fn new(events: EventTarget, bytes: usize) -> anyhow::Result<EventSender> {
         let messages = events.messages(bytes)?;
-        let link = Link::new(events.address, BUFFER_SMALL);
-        Ok(Sender { events, messages, link, body: Vec::new(), request: Vec::new() })
+        let client = Client::new(events.address, BUFFER_SMALL);
+        Ok(EventSender { events, messages, client, body: Vec::new(), request: Vec::new() })
     }
 
     /// Sends events until no more deliveries hang: the server has reached its limits.
@@ -199,7 +200,7 @@ impl Sender {
         let (mut most, mut since) = (0, began);
         for number in UNMEASURED.. {
             self.write(number);
-            let answer = self.link.exchange(&self.request).await;
+            let answer = self.client.exchange(&self.request).await;
             let status = answer.map_err(|failure| anyhow::anyhow!(failure.label()));
             ensure!(status.context("cannot send events")? == 200, "an event was refused");
             clock::sleep(Duration::from_millis(1)).await;
@@ -216,27 +217,27 @@ impl Sender {
     }
 
     /// One event, until it is answered, and delivered or lost.
-    async fn one(
+    async fn measure(
         &mut self,
         sink: &Sink,
         number: u64,
         patience: Duration,
-    ) -> Result<Sample, Refused> {
+    ) -> Result<DeliverySample, ExchangeError> {
         self.write(number);
-        sink.expect(&Messages::mark(number));
+        sink.expect_call(&MessageWriter::marker(number));
         let sent = clock::now();
         // One task polls both: whichever the server does first is seen first.
-        let called = async { Ok(clock::within(patience, sink.called()).await) };
+        let called = async { Ok(clock::within(patience, sink.wait_for_call()).await) };
         let (called_at, answered_at) = tokio::try_join!(called, async {
-            let exchange = clock::within(WAITING_MAX, self.link.exchange(&self.request));
+            let exchange = clock::within(WAITING_MAX, self.client.exchange(&self.request));
             let (answer, at) = timed(exchange).await;
             match answer.ok_or(Failure::TimedOut)?? {
                 200 => Ok(at),
-                status => Err(Refused::Status(status)),
+                status => Err(ExchangeError::Status(status)),
             }
         })?;
         let delivery = called_at.map(|at| at - sent);
-        Ok(Sample { answer: answered_at - sent, delivery })
+        Ok(DeliverySample { answer: answered_at - sent, delivery })
     }
 
     fn write(&mut self, number: u64) {

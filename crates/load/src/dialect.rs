@@ -8,7 +8,7 @@
 use clap::ValueEnum;
 use serde_json::json;
 
-use crate::crew::{self, Requests};
+use crate::pool::{self, RequestPlan};
 use crate::target::Streams;
 
 /// Where the streams of the `ds` dialect lie; its patterns are relative to it.
@@ -45,8 +45,9 @@ impl Dialect {
             let (path, body) = self.subscription(&target, number, &url);
             target.put_at(&path, body.to_string().as_bytes(), request);
         });
-        let requests = Requests { limit: Some(limit), expect: 201, bytes: 0, write, turn: None };
-        crew::prepare(streams.address, connections, requests).await
+        let requests =
+            RequestPlan { limit: Some(limit), expect: 201, bytes: 0, write, ahead_limit: None };
+        pool::prepare(streams.address, connections, requests).await
     }
 
     /// The path and the body of a subscription.

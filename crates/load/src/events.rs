@@ -1,16 +1,14 @@
 //! The events of a run and the hooks that get them: the requests to the events face of a server.
 
 use std::cell::RefCell;
-use std::fmt;
 use std::net::SocketAddr;
 
 use anyhow::ensure;
 use clap::Args;
-use serde::Serialize;
 use serde_json::json;
 
-use crate::crew::{self, Requests, Turn};
-use crate::message::Messages;
+use crate::message::MessageWriter;
+use crate::pool::{self, AheadLimit, RequestPlan};
 use crate::target::{Target, write_head};
 
 /// More events than this no server takes at once.
@@ -31,32 +29,15 @@ pub struct Workers {
     pub key: Option<String>,
 }
 
-/// One tenant's events of one run, all of one type.
+/// Where the events of one tenant and one run go; all of them are of one type.
 #[derive(Debug, Clone)]
-pub(crate) struct Events {
+pub(crate) struct EventTarget {
     pub(crate) address: SocketAddr,
     host: String,
     /// Lines of every request's head: who asks, for which tenant.
     headers: String,
     /// The type of the events and the pattern of the hooks.
     kind: String,
-}
-
-/// What is known of deliveries beside the operations of a report.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct Delivered {
-    /// Deliveries that the endpoint answered in the measured time.
-    pub deliveries: u64,
-    /// Events that were taken in during it.
-    pub events: u64,
-    /// Events per second.
-    pub events_per_second: f64,
-    /// Deliveries that the endpoint took and never answered, over the whole run.
-    pub hanging: u64,
-    /// For `delivery --flood`: events per second of the tenant that floods.
-    pub flood_events_per_second: Option<f64>,
-    /// For `delivery --flood`: deliveries to its own live hook, over the whole run.
-    pub flood_deliveries: Option<u64>,
 }
 
 /// The worker of a hook: its id, and the name of the server's binding that leads to it.
@@ -66,13 +47,13 @@ pub(crate) struct Worker {
     pub(crate) binding: Option<&'static str>,
 }
 
-impl Events {
+impl EventTarget {
     /// The events of a tenant; without a key there is only one.
-    pub(crate) async fn of(
+    pub(crate) async fn resolve(
         target: &Target,
         workers: &Workers,
         tenant: &str,
-    ) -> anyhow::Result<Events> {
+    ) -> anyhow::Result<EventTarget> {
         let (host, address) = target.look_up().await?;
         let run = target.run_name();
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
@@ -90,12 +71,12 @@ impl Events {
                 format!("authorization: Bearer {key}\r\nx-tenant-namespace: {tenant}\r\n")
             }
         };
-        Ok(Events { address, host, headers, kind: format!("bench.{run}") })
+        Ok(EventTarget { address, host, headers, kind: format!("bench.{run}") })
     }
 
     /// Events of so many bytes each.
-    pub(crate) fn messages(&self, bytes: usize) -> anyhow::Result<Messages> {
-        Messages::events(&self.kind, bytes)
+    pub(crate) fn messages(&self, bytes: usize) -> anyhow::Result<MessageWriter> {
+        MessageWriter::events(&self.kind, bytes)
     }
 
     /// Makes `count` hooks for every event of the run; their methods are `m0`, `m1`, ….
@@ -105,8 +86,9 @@ impl Events {
             let body = events.subscription(worker, number).to_string();
             events.post("/subscriptions/subscribe", body.as_bytes(), request);
         });
-        let requests = Requests { limit: Some(count), expect: 200, bytes: 0, write, turn: None };
-        crew::prepare(self.address, CONNECTIONS, requests).await
+        let requests =
+            RequestPlan { limit: Some(count), expect: 200, bytes: 0, write, ahead_limit: None };
+        pool::prepare(self.address, CONNECTIONS, requests).await
     }
 
     fn subscription(&self, worker: Worker, number: u64) -> serde_json::Value {
@@ -122,10 +104,10 @@ impl Events {
     /// Batches of events without end.
     pub(crate) fn batches(
         &self,
-        messages: Messages,
+        messages: MessageWriter,
         batch: u64,
-        turn: Option<Turn>,
-    ) -> anyhow::Result<Requests> {
+        ahead_limit: Option<AheadLimit>,
+    ) -> anyhow::Result<RequestPlan> {
         ensure!((1..=BATCH_MAX).contains(&batch), "--batch must be from 1 to {BATCH_MAX}");
         let (events, bytes) = (self.clone(), messages.bytes() * batch);
         let body = RefCell::new(Vec::new());
@@ -133,13 +115,13 @@ impl Events {
             let mut body = body.borrow_mut();
             events.ingest(&messages, number * batch, batch, &mut body, request);
         });
-        Ok(Requests { limit: None, expect: 200, bytes, write, turn })
+        Ok(RequestPlan { limit: None, expect: 200, bytes, write, ahead_limit })
     }
 
     /// Writes one batch of `count` events from number `first` on.
     pub(crate) fn ingest(
         &self,
-        messages: &Messages,
+        messages: &MessageWriter,
         first: u64,
         count: u64,
         body: &mut Vec<u8>,
@@ -158,32 +140,14 @@ impl Events {
     }
 }
 
-impl fmt::Display for Delivered {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.events > 0 {
-            let rate = self.events_per_second;
-            writeln!(f, "  events      {rate:.1}/s   ({} in all)", self.events)?;
-        }
-        if self.hanging > 0 {
-            writeln!(f, "  hanging     {} deliveries taken and never answered", self.hanging)?;
-        }
-        if let (Some(rate), Some(deliveries)) =
-            (self.flood_events_per_second, self.flood_deliveries)
-        {
-            writeln!(f, "  flood       {rate:.1} events/s   {deliveries} deliveries")?;
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn events(headers: &str) -> Events {
+    fn events(headers: &str) -> EventTarget {
         let kind = "bench.r".to_owned();
         let address = ([127, 0, 0, 1], 4437).into();
-        Events { address, host: "h:1".to_owned(), headers: headers.to_owned(), kind }
+        EventTarget { address, host: "h:1".to_owned(), headers: headers.to_owned(), kind }
     }
 
     #[test]

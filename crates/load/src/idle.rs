@@ -1,25 +1,20 @@
 //! `idle`: many SSE readers that wait, what they cost, and how fast one message reaches them all.
 
 use std::cell::{Cell, RefCell};
-use std::fmt;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use clap::Args;
-use serde::Serialize;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 
-use crate::append::seconds;
 use crate::clock;
-use crate::connection::{BUFFER_SMALL, Link};
-use crate::crew;
-use crate::histogram::Latency;
-use crate::latency::count;
-use crate::live::{Sse, holds};
-use crate::message::Messages;
-use crate::report::Report;
+use crate::connection::{BUFFER_SMALL, Client};
+use crate::live::{SseReader, contains};
+use crate::message::MessageWriter;
+use crate::pool;
+use crate::report::{Fanout, Report};
 use crate::tally::Tally;
 use crate::target::{Streams, Target};
 use crate::usage::{self, Meter};
@@ -46,27 +41,7 @@ pub struct Idle {
     pub seconds: f64,
 }
 
-/// What became of the idle readers.
-#[derive(Debug, Clone, Serialize)]
-pub struct Fanout {
-    /// Readers that were to be opened.
-    pub readers: u64,
-    /// Readers that were up at once.
-    pub up: u64,
-    /// Readers that got the message.
-    pub received: u64,
-    /// The time from sending the message to each reader holding it, in microseconds; `max` is the
-    /// last reader.
-    pub arrival_us: Option<Latency>,
-    /// Resident memory of the server before the first reader.
-    pub rss_before_bytes: Option<u64>,
-    /// Resident memory of the server with all of them waiting.
-    pub rss_up_bytes: Option<u64>,
-    /// The difference, per reader.
-    pub rss_per_reader_bytes: Option<u64>,
-}
-
-struct Shared {
+struct ReaderState {
     streams: Streams,
     opening: Semaphore,
     /// Readers that are up.
@@ -79,11 +54,11 @@ struct Shared {
 }
 
 pub(crate) async fn run(work: &Idle) -> anyhow::Result<Report> {
-    let hold = seconds("--seconds", work.seconds)?;
+    let hold = clock::parse_seconds("--seconds", work.seconds)?;
     ensure!(work.readers > 0, "--readers must be at least 1");
     let streams = work.target.resolve().await?;
-    crew::create_empty(&streams, 1, 1).await?;
-    let shared = Rc::new(Shared {
+    pool::create_empty(&streams, 1, 1).await?;
+    let shared = Rc::new(ReaderState {
         streams,
         opening: Semaphore::new(OPENING),
         up: Cell::new(0),
@@ -95,7 +70,7 @@ pub(crate) async fn run(work: &Idle) -> anyhow::Result<Report> {
     let rss_before = work.target.pid.and_then(usage::resident_bytes);
     let mut readers = JoinSet::new();
     for _ in 0..work.readers {
-        readers.spawn_local(reader(Rc::clone(&shared)));
+        readers.spawn_local(run_reader(Rc::clone(&shared)));
     }
     let opened = async {
         while shared.up.get() + shared.failed.get() < work.readers {
@@ -110,7 +85,7 @@ pub(crate) async fn run(work: &Idle) -> anyhow::Result<Report> {
     let up = shared.up.get();
     let rss_up = work.target.pid.and_then(usage::resident_bytes);
 
-    send(&shared).await?;
+    send_message(&shared).await?;
     let _ =
         clock::within(ARRIVAL_MAX, async { while readers.join_next().await.is_some() {} }).await;
     let mut arrivals = shared.arrivals.take();
@@ -134,24 +109,24 @@ pub(crate) async fn run(work: &Idle) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-async fn reader(shared: Rc<Shared>) {
-    let mut sse = Sse::new(shared.streams.clone());
+async fn run_reader(shared: Rc<ReaderState>) {
+    let mut sse = SseReader::new(shared.streams.clone());
     let opened = {
-        let _turn = shared.opening.acquire().await;
+        let _permit = shared.opening.acquire().await;
         sse.connect().await
     };
-    if let Err(refused) = opened {
-        count(&mut shared.arrivals.borrow_mut().errors, refused);
+    if let Err(error) = opened {
+        shared.arrivals.borrow_mut().errors.exchange(error);
         shared.failed.set(shared.failed.get() + 1);
         shared.changed.notify_one();
         return;
     }
     shared.up.set(shared.up.get() + 1);
     shared.changed.notify_one();
-    let mark = Messages::mark(MESSAGE);
+    let marker = MessageWriter::marker(MESSAGE);
     loop {
         match sse.receive().await {
-            Ok(data) if holds(&data, &mark) => break,
+            Ok(data) if contains(&data, &marker) => break,
             Ok(_) => {}
             Err(failure) => {
                 shared.arrivals.borrow_mut().errors.failure(failure);
@@ -166,11 +141,11 @@ async fn reader(shared: Rc<Shared>) {
     }
 }
 
-async fn send(shared: &Shared) -> anyhow::Result<()> {
+async fn send_message(shared: &ReaderState) -> anyhow::Result<()> {
     let (mut body, mut request) = (Vec::new(), Vec::new());
-    Messages::new(MESSAGE_BYTES)?.write(MESSAGE, &mut body);
+    MessageWriter::new(MESSAGE_BYTES)?.write(MESSAGE, &mut body);
     shared.streams.post(0, &body, &mut request);
-    let mut writer = Link::new(shared.streams.address, BUFFER_SMALL);
+    let mut writer = Client::new(shared.streams.address, BUFFER_SMALL);
     shared.sent.set(Some(clock::now()));
     let status = clock::within(ARRIVAL_MAX, writer.exchange(&request))
         .await
@@ -178,18 +153,4 @@ async fn send(shared: &Shared) -> anyhow::Result<()> {
         .map_err(|failure| anyhow::anyhow!("the message was not answered: {}", failure.label()))?;
     ensure!(status == 204, "the message was answered with {status}");
     Ok(())
-}
-
-impl fmt::Display for Fanout {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Fanout { readers, up, received, .. } = self;
-        writeln!(f, "  readers     {up} of {readers} up, {received} received the message")?;
-        if let Some(arrival) = &self.arrival_us {
-            writeln!(f, "  arrival     {arrival}")?;
-        }
-        if let Some(bytes) = self.rss_per_reader_bytes {
-            writeln!(f, "  memory      {:.1} KB RSS per reader", bytes as f64 / 1000.0)?;
-        }
-        Ok(())
-    }
 }

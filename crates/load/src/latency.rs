@@ -5,15 +5,14 @@ use std::time::Duration;
 use anyhow::ensure;
 use clap::{Args, ValueEnum};
 
-use crate::append::seconds;
 use crate::clock;
-use crate::connection::{BUFFER_SMALL, Failure, Link};
-use crate::crew;
+use crate::connection::{BUFFER_SMALL, Client, ExchangeError, Failure};
 use crate::histogram::Histogram;
-use crate::live::{LongPoll, Refused, Sse, timed};
-use crate::message::Messages;
+use crate::live::{LongPollReader, SseReader, timed};
+use crate::message::MessageWriter;
+use crate::pool;
 use crate::report::Report;
-use crate::tally::{Errors, Tally};
+use crate::tally::Tally;
 use crate::target::Target;
 use crate::usage::Meter;
 
@@ -52,40 +51,40 @@ pub enum Mode {
 }
 
 enum Reader {
-    Sse(Sse),
-    LongPoll(LongPoll),
+    Sse(SseReader),
+    LongPoll(LongPollReader),
 }
 
 impl Reader {
     /// The reader waits at the server, as far as it can know.
-    async fn ready(&mut self) -> Result<(), Refused> {
+    async fn ready(&mut self) -> Result<(), ExchangeError> {
         match self {
             Reader::Sse(reader) => reader.connect().await,
-            Reader::LongPoll(reader) => reader.ask().await,
+            Reader::LongPoll(reader) => reader.poll().await,
         }
     }
 
-    async fn wait_for(&mut self, mark: &[u8]) -> Result<(), Refused> {
+    async fn wait_for(&mut self, marker: &[u8]) -> Result<(), ExchangeError> {
         match self {
-            Reader::Sse(reader) => reader.wait_for(mark).await,
-            Reader::LongPoll(reader) => reader.wait_for(mark).await,
+            Reader::Sse(reader) => reader.wait_for(marker).await,
+            Reader::LongPoll(reader) => reader.wait_for(marker).await,
         }
     }
 }
 
 pub(crate) async fn run(work: &LiveLatency) -> anyhow::Result<Report> {
-    let limit = seconds("--seconds", work.seconds)?;
+    let limit = clock::parse_seconds("--seconds", work.seconds)?;
     ensure!(work.count > 0, "--count must be at least 1");
-    let messages = Messages::new(work.body)?;
+    let messages = MessageWriter::new(work.body)?;
     let streams = work.target.resolve().await?;
-    crew::create_empty(&streams, 1, 1).await?;
+    pool::create_empty(&streams, 1, 1).await?;
 
     let new_reader = || match work.mode {
-        Mode::Sse => Reader::Sse(Sse::new(streams.clone())),
-        Mode::LongPoll => Reader::LongPoll(LongPoll::new(streams.clone())),
+        Mode::Sse => Reader::Sse(SseReader::new(streams.clone())),
+        Mode::LongPoll => Reader::LongPoll(LongPollReader::new(streams.clone())),
     };
     let mut reader = new_reader();
-    let mut writer = Link::new(streams.address, BUFFER_SMALL);
+    let mut writer = Client::new(streams.address, BUFFER_SMALL);
     let mut measured = Tally::default();
     let mut answers = Histogram::default();
     let (mut body, mut request) = (Vec::new(), Vec::new());
@@ -99,17 +98,17 @@ pub(crate) async fn run(work: &LiveLatency) -> anyhow::Result<Report> {
         body.clear();
         messages.write(number, &mut body);
         streams.post(0, &body, &mut request);
-        let sample = one(&mut reader, &mut writer, &request, number, pause);
-        let refused = match clock::within(ARRIVAL_MAX, sample).await {
+        let sample = measure(&mut reader, &mut writer, &request, number, pause);
+        let error = match clock::within(ARRIVAL_MAX, sample).await {
             Some(Ok((arrival, answer))) => {
                 measured.done(arrival, u64::try_from(work.body)?);
                 answers.record(answer);
                 continue;
             }
-            Some(Err(refused)) => refused,
+            Some(Err(error)) => error,
             None => Failure::TimedOut.into(),
         };
-        count(&mut measured.errors, refused);
+        measured.errors.exchange(error);
         // It may still get the lost message later: the next one is for a reader that cannot.
         reader = new_reader();
     }
@@ -123,30 +122,23 @@ pub(crate) async fn run(work: &LiveLatency) -> anyhow::Result<Report> {
 }
 
 /// Sends one message; the time until the reader holds it, and until the writer has its answer.
-async fn one(
+async fn measure(
     reader: &mut Reader,
-    writer: &mut Link,
+    writer: &mut Client,
     request: &[u8],
     number: u64,
     pause: Duration,
-) -> Result<(Duration, Duration), Refused> {
+) -> Result<(Duration, Duration), ExchangeError> {
     reader.ready().await?;
     clock::sleep(pause).await;
-    let mark = Messages::mark(number);
+    let marker = MessageWriter::marker(number);
     let sent = clock::now();
     // One task polls both: whichever the server does first is seen first.
     let ((arrived, arrived_at), (answer, answered_at)) =
-        tokio::join!(timed(reader.wait_for(&mark)), timed(writer.exchange(request)));
+        tokio::join!(timed(reader.wait_for(&marker)), timed(writer.exchange(request)));
     arrived?;
     match answer? {
         204 => Ok((arrived_at - sent, answered_at - sent)),
-        status => Err(Refused::Status(status)),
-    }
-}
-
-pub(crate) fn count(errors: &mut Errors, refused: Refused) {
-    match refused {
-        Refused::Status(status) => errors.status(status),
-        Refused::Failure(failure) => errors.failure(failure),
+        status => Err(ExchangeError::Status(status)),
     }
 }

@@ -1,8 +1,8 @@
 //! The load generator behind `reveille bench`: raw sockets, one thread for what is measured, any Durable Streams server.
 //!
 //! ```text
-//! work     what to do, as the command line says it        (append, read, wake, delivery, …)
-//! crew     N connections in a closed loop, one request in flight on each
+//! workload what to do, as the command line says it        (append, read, wake, delivery, …)
+//! pool     N connections in a closed loop, one request in flight on each
 //! sink     the endpoint that is called, in this process
 //! wire     bytes of an HTTP/1.1 answer  -> status, framing, the few headers that matter
 //! tally    what happened: answers, latencies, errors by status
@@ -28,15 +28,15 @@ mod wakes;
 mod deliveries;
 mod delivery;
 
-mod crew;
 mod dialect;
 mod events;
 mod live;
 mod message;
 mod neighbors;
-mod noise;
+mod pool;
 mod sink;
 mod target;
+mod unresponsive;
 
 mod connection;
 mod sse;
@@ -57,21 +57,21 @@ pub use crate::create::Create;
 pub use crate::deliveries::Deliveries;
 pub use crate::delivery::Delivery;
 pub use crate::dialect::Dialect;
-pub use crate::events::{Delivered, Workers};
+pub use crate::events::Workers;
 pub use crate::histogram::Latency;
-pub use crate::idle::{Fanout, Idle};
+pub use crate::idle::Idle;
 pub use crate::latency::{LiveLatency, Mode};
 pub use crate::read::Read;
-pub use crate::report::{ERROR_RATE_MAX, Report};
-pub use crate::soak::{Sample, Soak};
+pub use crate::report::{DeliveryFigures, ERROR_RATE_MAX, Fanout, Report, SoakSample, WakeFigures};
+pub use crate::soak::Soak;
 pub use crate::target::{Output, Target};
-pub use crate::usage::Used;
+pub use crate::usage::ResourceUsage;
 pub use crate::wake::Wake;
-pub use crate::wakes::{Wakes, Woken};
+pub use crate::wakes::Wakes;
 
 /// What to measure.
 #[derive(Debug, Clone, Subcommand)]
-pub enum Work {
+pub enum Workload {
     /// Durable appends per second: every connection sends its next append when the last is answered
     #[command(
         after_help = "Example: reveille bench append --connections 64 --streams 1000 --seconds 5"
@@ -127,27 +127,27 @@ Example: reveille bench delivery --flood --hanging 64 --key $ADMIN_KEY")]
     Delivery(Delivery),
 }
 
-impl Work {
+impl Workload {
     /// Where the load goes and how the report is printed.
     pub fn target(&self) -> &Target {
         match self {
-            Work::Append(work) => &work.target,
-            Work::Read(work) => &work.target,
-            Work::Latency(work) => &work.target,
-            Work::Create(work) => &work.target,
-            Work::Idle(work) => &work.target,
-            Work::Soak(work) => &work.target,
-            Work::Wake(work) => &work.target,
-            Work::Wakes(work) => &work.target,
-            Work::Consumers(work) => &work.target,
-            Work::Deliveries(work) => &work.target,
-            Work::Delivery(work) => &work.target,
+            Workload::Append(work) => &work.target,
+            Workload::Read(work) => &work.target,
+            Workload::Latency(work) => &work.target,
+            Workload::Create(work) => &work.target,
+            Workload::Idle(work) => &work.target,
+            Workload::Soak(work) => &work.target,
+            Workload::Wake(work) => &work.target,
+            Workload::Wakes(work) => &work.target,
+            Workload::Consumers(work) => &work.target,
+            Workload::Deliveries(work) => &work.target,
+            Workload::Delivery(work) => &work.target,
         }
     }
 }
 
 /// Runs the work to its end and says what happened.
-pub fn run(work: &Work) -> anyhow::Result<Report> {
+pub fn run(work: &Workload) -> anyhow::Result<Report> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -155,17 +155,17 @@ pub fn run(work: &Work) -> anyhow::Result<Report> {
     let tasks = tokio::task::LocalSet::new();
     runtime.block_on(tasks.run_until(async {
         match work {
-            Work::Append(work) => append::run(work).await,
-            Work::Read(work) => read::run(work).await,
-            Work::Latency(work) => latency::run(work).await,
-            Work::Create(work) => create::run(work).await,
-            Work::Idle(work) => idle::run(work).await,
-            Work::Soak(work) => soak::run(work).await,
-            Work::Wake(work) => wake::run(work).await,
-            Work::Wakes(work) => wakes::run(work).await,
-            Work::Consumers(work) => consumers::run(work).await,
-            Work::Deliveries(work) => deliveries::run(work).await,
-            Work::Delivery(work) => delivery::run(work).await,
+            Workload::Append(work) => append::run(work).await,
+            Workload::Read(work) => read::run(work).await,
+            Workload::Latency(work) => latency::run(work).await,
+            Workload::Create(work) => create::run(work).await,
+            Workload::Idle(work) => idle::run(work).await,
+            Workload::Soak(work) => soak::run(work).await,
+            Workload::Wake(work) => wake::run(work).await,
+            Workload::Wakes(work) => wakes::run(work).await,
+            Workload::Consumers(work) => consumers::run(work).await,
+            Workload::Deliveries(work) => deliveries::run(work).await,
+            Workload::Delivery(work) => delivery::run(work).await,
         }
     }))
 }

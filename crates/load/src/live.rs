@@ -3,22 +3,22 @@
 use serde::Deserialize;
 
 use crate::clock;
-use crate::connection::{BUFFER_SMALL, Connection, Failure, Link};
-use crate::sse::Events;
+use crate::connection::{BUFFER_SMALL, Client, Connection, ExchangeError, Failure};
+use crate::sse::EventParser;
 use crate::target::Streams;
 use crate::wire::Body;
 
 /// A subscription to stream zero by server-sent events.
-pub(crate) struct Sse {
+pub(crate) struct SseReader {
     streams: Streams,
     offset: String,
-    open: Option<Open>,
+    connection: Option<SseConnection>,
 }
 
-struct Open {
+struct SseConnection {
     connection: Connection,
     body: Body,
-    events: Events,
+    events: EventParser,
 }
 
 /// The part of a control event that a reader needs to go on after a break.
@@ -28,29 +28,33 @@ struct Control {
     stream_next_offset: String,
 }
 
-impl Sse {
-    pub(crate) fn new(streams: Streams) -> Sse {
-        Sse { streams, offset: "now".to_owned(), open: None }
+impl SseReader {
+    pub(crate) fn new(streams: Streams) -> SseReader {
+        SseReader { streams, offset: "now".to_owned(), connection: None }
     }
 
     /// Connects and waits for the first control event: the server knows this reader.
     /// A reader that is connected already stays as it is.
-    pub(crate) async fn connect(&mut self) -> Result<(), Refused> {
-        if self.open.is_some() {
+    pub(crate) async fn connect(&mut self) -> Result<(), ExchangeError> {
+        if self.connection.is_some() {
             return Ok(());
         }
         let mut connection = Connection::open(self.streams.address, BUFFER_SMALL).await?;
         let mut request = Vec::new();
         self.streams.get(0, &format!("?offset={}&live=sse", self.offset), &mut request);
         connection.send(&request).await?;
-        let (answer, framing) = connection.opening().await?;
+        let (answer, framing) = connection.response_head().await?;
         if answer.status != 200 {
-            return Err(Refused::Status(answer.status));
+            return Err(ExchangeError::Status(answer.status));
         }
         let body = Body::new(framing);
-        let open = self.open.insert(Open { connection, body, events: Events::default() });
+        let connection = self.connection.insert(SseConnection {
+            connection,
+            body,
+            events: EventParser::default(),
+        });
         loop {
-            let event = open.event().await?;
+            let event = connection.next_event().await?;
             if event.kind == b"control" {
                 self.offset = next_offset(&event.data)?;
                 return Ok(());
@@ -58,25 +62,25 @@ impl Sse {
         }
     }
 
-    /// Waits for the message that holds `mark`.
-    pub(crate) async fn wait_for(&mut self, mark: &[u8]) -> Result<(), Refused> {
+    /// Waits for the message that holds `marker`.
+    pub(crate) async fn wait_for(&mut self, marker: &[u8]) -> Result<(), ExchangeError> {
         loop {
-            let Some(open) = self.open.as_mut() else {
+            let Some(connection) = self.connection.as_mut() else {
                 // A server may end the answer now and then; a reader goes on where it was.
                 self.connect().await?;
                 continue;
             };
-            let event = match open.event().await {
+            let event = match connection.next_event().await {
                 Ok(event) => event,
                 Err(Failure::Closed) => {
-                    self.open = None;
+                    self.connection = None;
                     continue;
                 }
                 Err(failure) => return Err(failure.into()),
             };
             if event.kind == b"control" {
                 self.offset = next_offset(&event.data)?;
-            } else if holds(&event.data, mark) {
+            } else if contains(&event.data, marker) {
                 return Ok(());
             }
         }
@@ -84,20 +88,20 @@ impl Sse {
 
     /// Waits until the server says something; an error means that the reader is no longer up.
     pub(crate) async fn receive(&mut self) -> Result<Vec<u8>, Failure> {
-        let open = self.open.as_mut().ok_or(Failure::Closed)?;
-        Ok(open.event().await?.data)
+        let connection = self.connection.as_mut().ok_or(Failure::Closed)?;
+        Ok(connection.next_event().await?.data)
     }
 }
 
-impl Open {
-    async fn event(&mut self) -> Result<crate::sse::Event, Failure> {
+impl SseConnection {
+    async fn next_event(&mut self) -> Result<crate::sse::Event, Failure> {
         loop {
             if let Some(event) = self.events.next() {
                 return Ok(event);
             }
             let events = &mut self.events;
             let more =
-                self.connection.some_body(&mut self.body, |piece| events.push(piece)).await?;
+                self.connection.next_body_chunk(&mut self.body, |chunk| events.push(chunk)).await?;
             if !more {
                 return Err(Failure::Closed);
             }
@@ -111,24 +115,24 @@ fn next_offset(control: &[u8]) -> Result<String, Failure> {
 }
 
 /// A reader of stream zero that asks again whenever it was answered.
-pub(crate) struct LongPoll {
+pub(crate) struct LongPollReader {
     streams: Streams,
-    link: Link,
+    client: Client,
     /// Unknown until the tail was asked for.
     offset: Option<String>,
     cursor: Option<String>,
-    asked: bool,
+    is_polling: bool,
 }
 
-impl LongPoll {
-    pub(crate) fn new(streams: Streams) -> LongPoll {
-        let link = Link::new(streams.address, BUFFER_SMALL);
-        LongPoll { streams, link, offset: None, cursor: None, asked: false }
+impl LongPollReader {
+    pub(crate) fn new(streams: Streams) -> LongPollReader {
+        let client = Client::new(streams.address, BUFFER_SMALL);
+        LongPollReader { streams, client, offset: None, cursor: None, is_polling: false }
     }
 
-    /// Sends the question whose answer is the next message.
-    pub(crate) async fn ask(&mut self) -> Result<(), Refused> {
-        if self.asked {
+    /// Sends the request whose answer is the next message.
+    pub(crate) async fn poll(&mut self) -> Result<(), ExchangeError> {
+        if self.is_polling {
             return Ok(());
         }
         let offset = match &self.offset {
@@ -141,58 +145,45 @@ impl LongPoll {
         }
         let mut request = Vec::new();
         self.streams.get(0, &query, &mut request);
-        self.link.send(&request).await?;
+        self.client.send(&request).await?;
         self.offset = Some(offset);
-        self.asked = true;
+        self.is_polling = true;
         Ok(())
     }
 
     /// Where the stream ends now. A poll from `now` would begin wherever the stream ends when the
     /// poll arrives, and a message that overtook it would never come.
-    async fn tail(&mut self) -> Result<String, Refused> {
+    async fn tail(&mut self) -> Result<String, ExchangeError> {
         let mut request = Vec::new();
         self.streams.get(0, "?offset=now", &mut request);
-        let answer = self.link.fetch(&request, |_| {}).await?;
+        let answer = self.client.fetch(&request, |_| {}).await?;
         if answer.status != 200 {
-            return Err(Refused::Status(answer.status));
+            return Err(ExchangeError::Status(answer.status));
         }
         Ok(answer.next_offset.ok_or(Failure::Malformed)?)
     }
 
-    /// Waits for the message that holds `mark`, asking again after every answer without it.
-    pub(crate) async fn wait_for(&mut self, mark: &[u8]) -> Result<(), Refused> {
+    /// Waits for the message that holds `marker`, asking again after every answer without it.
+    pub(crate) async fn wait_for(&mut self, marker: &[u8]) -> Result<(), ExchangeError> {
         loop {
-            self.ask().await?;
+            self.poll().await?;
             let mut body = Vec::new();
-            self.asked = false;
-            let answer = self.link.receive(|piece| body.extend_from_slice(piece)).await?;
+            self.is_polling = false;
+            let answer = self.client.receive(|chunk| body.extend_from_slice(chunk)).await?;
             if !matches!(answer.status, 200 | 204) {
-                return Err(Refused::Status(answer.status));
+                return Err(ExchangeError::Status(answer.status));
             }
             self.offset = Some(answer.next_offset.ok_or(Failure::Malformed)?);
             self.cursor = answer.cursor;
-            if holds(&body, mark) {
+            if contains(&body, marker) {
                 return Ok(());
             }
         }
     }
 }
 
-/// Why a live reader did not get its message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refused {
-    Status(u16),
-    Failure(Failure),
-}
-
-impl From<Failure> for Refused {
-    fn from(failure: Failure) -> Refused {
-        Refused::Failure(failure)
-    }
-}
-
-pub(crate) fn holds(bytes: &[u8], mark: &[u8]) -> bool {
-    bytes.windows(mark.len()).any(|part| part == mark)
+pub(crate) fn contains(bytes: &[u8], marker: &[u8]) -> bool {
+    bytes.windows(marker.len()).any(|part| part == marker)
 }
 
 /// The moment at which a future is done, beside what it gave.

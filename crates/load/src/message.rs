@@ -13,7 +13,7 @@ const TEXT_BYTES: usize = 64 * 1024;
 
 /// Writes message after message, each `{"n":NUMBER,"text":"…"}`.
 #[derive(Debug, Clone)]
-pub(crate) struct Messages {
+pub(crate) struct MessageWriter {
     bytes: usize,
     /// What stands before the number: the type of an event, or nothing.
     head: String,
@@ -22,17 +22,17 @@ pub(crate) struct Messages {
     text: Vec<u8>,
 }
 
-impl Messages {
-    pub(crate) fn new(bytes: usize) -> anyhow::Result<Messages> {
-        Messages::beginning(String::new(), bytes)
+impl MessageWriter {
+    pub(crate) fn new(bytes: usize) -> anyhow::Result<MessageWriter> {
+        MessageWriter::with_head(String::new(), bytes)
     }
 
     /// Messages that are events of a type, each `{"type":"KIND","n":NUMBER,"text":"…"}`.
-    pub(crate) fn events(kind: &str, bytes: usize) -> anyhow::Result<Messages> {
-        Messages::beginning(format!("\"type\":\"{kind}\","), bytes)
+    pub(crate) fn events(kind: &str, bytes: usize) -> anyhow::Result<MessageWriter> {
+        MessageWriter::with_head(format!("\"type\":\"{kind}\","), bytes)
     }
 
-    fn beginning(head: String, bytes: usize) -> anyhow::Result<Messages> {
+    fn with_head(head: String, bytes: usize) -> anyhow::Result<MessageWriter> {
         let min = BYTES_MIN + head.len();
         ensure!(
             (min..=BYTES_MAX).contains(&bytes),
@@ -48,7 +48,7 @@ impl Messages {
             ALPHABET.get(index).copied().unwrap_or(b'x')
         });
         let text = letters.take(TEXT_BYTES.max(bytes) + TEXT_BYTES).collect();
-        Ok(Messages { bytes, head, text })
+        Ok(MessageWriter { bytes, head, text })
     }
 
     /// The size of each.
@@ -69,7 +69,7 @@ impl Messages {
     }
 
     /// What stands in message `number` and in no other.
-    pub(crate) fn mark(number: u64) -> Vec<u8> {
+    pub(crate) fn marker(number: u64) -> Vec<u8> {
         format!("\"n\":{number},").into_bytes()
     }
 
@@ -93,33 +93,35 @@ mod tests {
     #[test]
     fn every_message_is_json_of_the_exact_size() {
         for bytes in [40, 100, 70_000] {
-            let messages = Messages::new(bytes).unwrap();
+            let messages = MessageWriter::new(bytes).unwrap();
             for number in [0, 9, 10, 65_535, 1_000_000, u64::MAX] {
                 let mut out = Vec::new();
                 messages.write(number, &mut out);
                 assert_eq!(out.len(), bytes, "{number} in {bytes}");
                 let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
                 assert_eq!(value["n"], number);
-                assert!(out.windows(30).any(|part| part.starts_with(&Messages::mark(number))));
+                assert!(
+                    out.windows(30).any(|part| part.starts_with(&MessageWriter::marker(number)))
+                );
             }
         }
-        assert!(Messages::new(39).is_err());
-        assert!(Messages::new(10 * 1024 * 1024 + 1).is_err());
+        assert!(MessageWriter::new(39).is_err());
+        assert!(MessageWriter::new(10 * 1024 * 1024 + 1).is_err());
     }
 
     #[test]
     fn an_event_has_its_type_and_the_exact_size() {
         let mut out = Vec::new();
-        Messages::events("bench.r", 100).unwrap().write(u64::MAX, &mut out);
+        MessageWriter::events("bench.r", 100).unwrap().write(u64::MAX, &mut out);
         let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
         assert_eq!((out.len(), &value["type"]), (100, &"bench.r".into()));
-        assert!(Messages::events("bench.r", 56).is_err());
+        assert!(MessageWriter::events("bench.r", 56).is_err());
     }
 
     #[test]
     fn an_array_holds_its_messages_in_order() {
         let mut out = Vec::new();
-        Messages::new(100).unwrap().write_array(5, 3, &mut out);
+        MessageWriter::new(100).unwrap().write_array(5, 3, &mut out);
         assert_eq!(out.len(), 3 * 100 + 2 + 2);
         let values: Vec<serde_json::Value> = serde_json::from_slice(&out).unwrap();
         let numbers: Vec<_> = values.iter().map(|value| value["n"].as_u64().unwrap()).collect();
@@ -128,7 +130,7 @@ mod tests {
 
     #[test]
     fn messages_differ() {
-        let messages = Messages::new(100).unwrap();
+        let messages = MessageWriter::new(100).unwrap();
         let (mut one, mut other) = (Vec::new(), Vec::new());
         messages.write(1, &mut one);
         messages.write(2, &mut other);

@@ -9,11 +9,10 @@ use clap::Args;
 use serde::de::IgnoredAny;
 use tokio::task::JoinSet;
 
-use crate::append::seconds;
 use crate::clock;
-use crate::connection::{BUFFER_LARGE, Failure, Link};
-use crate::crew::{self, Requests};
-use crate::message::Messages;
+use crate::connection::{BUFFER_LARGE, Client, Failure};
+use crate::message::MessageWriter;
+use crate::pool::{self, RequestPlan};
 use crate::report::Report;
 use crate::tally::Tally;
 use crate::target::{Streams, Target};
@@ -47,7 +46,7 @@ pub struct Read {
 }
 
 pub(crate) async fn run(work: &Read) -> anyhow::Result<Report> {
-    let measured_time = seconds("--seconds", work.seconds)?;
+    let measured_time = clock::parse_seconds("--seconds", work.seconds)?;
     ensure!(work.connections > 0, "--connections must be at least 1");
     ensure!(work.batch > 0, "--batch must be at least 1");
     let streams = work.target.resolve().await?;
@@ -56,7 +55,7 @@ pub(crate) async fn run(work: &Read) -> anyhow::Result<Report> {
     fill(&streams, work, appends).await?;
     check(&streams, appends * work.batch).await?;
 
-    let shared = Rc::new(Shared {
+    let shared = Rc::new(ReadState {
         streams: streams.clone(),
         expect: appends * work.batch * message_bytes,
         stopped: Cell::new(false),
@@ -82,7 +81,7 @@ pub(crate) async fn run(work: &Read) -> anyhow::Result<Report> {
     Ok(Report::new("read", settings, &measured, &Tally::default(), (start, end)))
 }
 
-struct Shared {
+struct ReadState {
     streams: Streams,
     /// Bytes of the messages alone; brackets and commas come on top.
     expect: u64,
@@ -90,13 +89,14 @@ struct Shared {
     tally: RefCell<Tally>,
 }
 
-async fn reader(shared: Rc<Shared>) {
-    let mut link = Link::new(shared.streams.address, BUFFER_LARGE);
+async fn reader(shared: Rc<ReadState>) {
+    let mut client = Client::new(shared.streams.address, BUFFER_LARGE);
     while !shared.stopped.get() {
         let began = clock::now();
         let mut bytes = 0u64;
         let count = |piece: &[u8]| bytes += u64::try_from(piece.len()).unwrap_or(0);
-        let caught_up = clock::within(READ_MAX, catch_up(&mut link, &shared.streams, count)).await;
+        let caught_up =
+            clock::within(READ_MAX, catch_up(&mut client, &shared.streams, count)).await;
         let mut tally = shared.tally.borrow_mut();
         match caught_up {
             Some(Ok(200)) if bytes >= shared.expect => tally.done(began.elapsed(), bytes),
@@ -111,7 +111,7 @@ async fn reader(shared: Rc<Shared>) {
 /// Reads the stream from its start to its tail, page by page if the server cuts it into pages.
 /// The status that ended it: 200 at the tail.
 async fn catch_up(
-    link: &mut Link,
+    client: &mut Client,
     streams: &Streams,
     mut sink: impl FnMut(&[u8]),
 ) -> Result<u16, Failure> {
@@ -119,9 +119,9 @@ async fn catch_up(
     let mut offset = "-1".to_owned();
     loop {
         streams.get(0, &format!("?offset={offset}"), &mut request);
-        let answer = link.fetch(&request, &mut sink).await?;
+        let answer = client.fetch(&request, &mut sink).await?;
         match answer.next_offset {
-            _ if answer.status != 200 || answer.up_to_date => return Ok(answer.status),
+            _ if answer.status != 200 || answer.is_up_to_date => return Ok(answer.status),
             Some(next) if next != offset => offset = next,
             // Neither at the tail nor any further: a reader would turn in circles.
             Some(_) | None => return Err(Failure::Malformed),
@@ -130,8 +130,8 @@ async fn catch_up(
 }
 
 async fn fill(streams: &Streams, work: &Read, appends: u64) -> anyhow::Result<()> {
-    crew::create_empty(streams, 1, 1).await?;
-    let messages = Messages::new(work.body)?;
+    pool::create_empty(streams, 1, 1).await?;
+    let messages = MessageWriter::new(work.body)?;
     let target = streams.clone();
     let batch = work.batch;
     let body = RefCell::new(Vec::new());
@@ -141,15 +141,16 @@ async fn fill(streams: &Streams, work: &Read, appends: u64) -> anyhow::Result<()
         messages.write_array(number * batch, batch, &mut body);
         target.post(0, &body, request);
     });
-    let requests = Requests { limit: Some(appends), expect: 204, bytes: 0, write, turn: None };
-    crew::prepare(streams.address, WRITERS, requests).await
+    let requests =
+        RequestPlan { limit: Some(appends), expect: 204, bytes: 0, write, ahead_limit: None };
+    pool::prepare(streams.address, WRITERS, requests).await
 }
 
 /// One read whose every message is counted: the measured ones only count bytes.
 async fn check(streams: &Streams, messages: u64) -> anyhow::Result<()> {
-    let mut link = Link::new(streams.address, BUFFER_LARGE);
+    let mut client = Client::new(streams.address, BUFFER_LARGE);
     let mut body = Vec::new();
-    let read = catch_up(&mut link, streams, |piece| body.extend_from_slice(piece));
+    let read = catch_up(&mut client, streams, |piece| body.extend_from_slice(piece));
     let status = clock::within(READ_MAX, read)
         .await
         .context("a read took too long")?

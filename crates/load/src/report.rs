@@ -1,18 +1,24 @@
 //! What a run found, for people and as JSON.
 
+mod deliveries;
+mod fanout;
+mod soak;
+mod wakes;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Serialize;
 
-use crate::events::Delivered;
+pub use deliveries::DeliveryFigures;
+pub use fanout::Fanout;
+pub use soak::SoakSample;
+pub use wakes::WakeFigures;
+
 use crate::histogram::Latency;
-use crate::idle::Fanout;
-use crate::soak::Sample;
 use crate::tally::{Errors, Tally};
 use crate::target::Output;
-use crate::usage::{Meter, Used};
-use crate::wakes::Woken;
+use crate::usage::{Meter, ResourceUsage};
 
 /// More errors than this share of the requests, and the report opens with a warning.
 pub const ERROR_RATE_MAX: f64 = 0.001;
@@ -51,15 +57,18 @@ pub struct Report {
     /// Their share of all requests of the run.
     pub error_rate: f64,
     /// CPU and memory.
-    pub used: Used,
+    #[serde(rename = "used")]
+    pub usage: ResourceUsage,
     /// For the work `idle`.
     pub fanout: Option<Fanout>,
     /// For the works `wake`, `wakes` and `consumers`.
-    pub woken: Option<Woken>,
+    #[serde(rename = "woken")]
+    pub wakes: Option<WakeFigures>,
     /// For the works `delivery` and `deliveries`.
-    pub delivered: Option<Delivered>,
+    #[serde(rename = "delivered")]
+    pub deliveries: Option<DeliveryFigures>,
     /// For the work `soak`: one per interval.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<SoakSample>,
 }
 
 impl Report {
@@ -91,10 +100,10 @@ impl Report {
             plain_us: None,
             errors: errors.0,
             error_rate,
-            used: start.used_until(&end, measured.done),
+            usage: start.usage_until(&end, measured.done),
             fanout: None,
-            woken: None,
-            delivered: None,
+            wakes: None,
+            deliveries: None,
             samples: Vec::new(),
         }
     }
@@ -145,43 +154,25 @@ impl fmt::Display for Report {
         if let Some(latency) = &self.plain_us {
             writeln!(f, "  plain       {latency}")?;
         }
-        if let Some(woken) = &self.woken {
-            write!(f, "{woken}")?;
+        if let Some(wakes) = &self.wakes {
+            write!(f, "{wakes}")?;
         }
-        if let Some(delivered) = &self.delivered {
-            write!(f, "{delivered}")?;
+        if let Some(deliveries) = &self.deliveries {
+            write!(f, "{deliveries}")?;
         }
-        write!(f, "{}{}", Listed(&self.errors), self.used)
+        write!(f, "{}{}", ErrorList(&self.errors), self.usage)
     }
 }
 
-struct Listed<'a>(&'a BTreeMap<String, u64>);
+struct ErrorList<'a>(&'a BTreeMap<String, u64>);
 
-impl fmt::Display for Listed<'_> {
+impl fmt::Display for ErrorList<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
             writeln!(f, "  errors      none")?;
         }
         for (label, count) in self.0 {
             writeln!(f, "  error       {label}: {count}")?;
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Display for Used {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let (Some(cores), Some(rss)) = (self.server_cores, self.server_rss_bytes) {
-            let each = self.server_cpu_us_per_operation.unwrap_or(0.0);
-            let rss = rss / 1_000_000;
-            writeln!(f, "  server      {cores:.2} cores   {each:.1} µs CPU each   {rss} MB RSS")?;
-        }
-        if let Some(cores) = self.generator_cores {
-            write!(f, "  generator   {cores:.2} cores")?;
-            match self.others_cores {
-                Some(others) => writeln!(f, "   everything else {others:.2} cores")?,
-                None => writeln!(f)?,
-            }
         }
         Ok(())
     }

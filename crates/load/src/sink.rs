@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 use crate::clock;
 use crate::connection::{BUFFER_SMALL, Connection, Failure};
 use crate::dialect::Dialect;
-use crate::live::holds;
+use crate::live::contains;
 
 const DONE: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\
                       content-length: 13\r\n\r\n{\"done\":true}";
@@ -33,38 +33,38 @@ pub(crate) struct Sink {
     address: SocketAddr,
     /// Bound and not listening: whoever connects is refused, and nobody else gets the port.
     dead: TcpSocket,
-    shared: Rc<Shared>,
+    shared: Rc<SinkState>,
     /// Ends with the sink.
     _accepting: JoinSet<()>,
 }
 
 /// What arrived, readable from other threads too.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct CallCounts {
     live: AtomicU64,
     hanging: AtomicU64,
 }
 
-struct Shared {
-    counts: Arc<Counts>,
+struct SinkState {
+    counts: Arc<CallCounts>,
     /// Gets a permit back for each call that was answered and counted.
     ahead: Rc<Semaphore>,
     /// What must stand in the call that is waited for; nothing when any will do.
-    mark: RefCell<Vec<u8>>,
+    marker: RefCell<Vec<u8>>,
     /// When the first such call arrived since somebody asked for one.
     first: Cell<Option<Instant>>,
     arrived: Notify,
     /// Which consumers were woken, a bit each; kept when somebody wants to know.
-    consumers: RefCell<Option<Consumers>>,
+    consumers: RefCell<Option<ConsumerSet>>,
 }
 
-struct Consumers {
+struct ConsumerSet {
     dialect: Dialect,
     bits: Vec<u64>,
     count: u64,
 }
 
-impl Counts {
+impl CallCounts {
     /// Calls that were answered.
     pub(crate) fn calls(&self) -> u64 {
         self.live.load(Ordering::Relaxed)
@@ -88,16 +88,16 @@ impl Sink {
     pub(crate) async fn open_at(
         address: SocketAddr,
         ahead: Rc<Semaphore>,
-        counts: Arc<Counts>,
+        counts: Arc<CallCounts>,
     ) -> anyhow::Result<Sink> {
         let listener =
             listen(address).with_context(|| format!("cannot listen for calls on {address}"))?;
         let dead = TcpSocket::new_v4()?;
         dead.bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
-        let shared = Rc::new(Shared {
+        let shared = Rc::new(SinkState {
             counts,
             ahead,
-            mark: RefCell::default(),
+            marker: RefCell::default(),
             first: Cell::new(None),
             arrived: Notify::new(),
             consumers: RefCell::new(None),
@@ -134,13 +134,13 @@ impl Sink {
     }
 
     /// From now on the next call in which this stands is the one that is waited for.
-    pub(crate) fn expect(&self, mark: &[u8]) {
-        self.shared.mark.replace(mark.to_vec());
+    pub(crate) fn expect_call(&self, marker: &[u8]) {
+        self.shared.marker.replace(marker.to_vec());
         self.shared.first.set(None);
     }
 
     /// When the whole of the expected call was here.
-    pub(crate) async fn called(&self) -> Instant {
+    pub(crate) async fn wait_for_call(&self) -> Instant {
         loop {
             if let Some(at) = self.shared.first.get() {
                 return at;
@@ -150,7 +150,7 @@ impl Sink {
     }
 
     /// Waits until no call came for so long; `false` when that did not happen within the limit.
-    pub(crate) async fn quiet(&self, span: Duration, limit: Duration) -> bool {
+    pub(crate) async fn wait_until_quiet(&self, span: Duration, limit: Duration) -> bool {
         let quiet = async {
             loop {
                 let before = self.calls();
@@ -164,9 +164,9 @@ impl Sink {
     }
 
     /// From now on consumers are told apart by their numbers below `count`.
-    pub(crate) fn tell_apart(&self, dialect: Dialect, count: u64) {
+    pub(crate) fn track_consumers(&self, dialect: Dialect, count: u64) {
         let words = usize::try_from(count.div_ceil(64)).unwrap_or(usize::MAX);
-        let consumers = Consumers { dialect, bits: vec![0; words], count: 0 };
+        let consumers = ConsumerSet { dialect, bits: vec![0; words], count: 0 };
         *self.shared.consumers.borrow_mut() = Some(consumers);
     }
 
@@ -184,7 +184,7 @@ fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-async fn accept(listener: TcpListener, shared: Rc<Shared>) {
+async fn accept(listener: TcpListener, shared: Rc<SinkState>) {
     let mut callers = JoinSet::new();
     loop {
         tokio::select! {
@@ -198,23 +198,23 @@ async fn accept(listener: TcpListener, shared: Rc<Shared>) {
     }
 }
 
-async fn serve(stream: TcpStream, shared: Rc<Shared>) {
-    let Ok(mut connection) = Connection::on(stream, BUFFER_SMALL) else {
+async fn serve(stream: TcpStream, shared: Rc<SinkState>) {
+    let Ok(mut connection) = Connection::from_stream(stream, BUFFER_SMALL) else {
         return;
     };
     // A caller that hangs up has had its answer, or does not want it any more.
     while answer(&mut connection, &shared).await.is_ok() {}
 }
 
-async fn answer(connection: &mut Connection, shared: &Shared) -> Result<(), Failure> {
+async fn answer(connection: &mut Connection, shared: &SinkState) -> Result<(), Failure> {
     let mut body = Vec::new();
     let path = connection.request(|bytes| body.extend_from_slice(bytes)).await?;
     let arrived = clock::now();
     match path.split('/').nth(1) {
-        Some("live") => shared.take(arrived, &body),
+        Some("live") => shared.count_call(arrived, &body),
         Some("hanging") => {
             shared.counts.hanging.fetch_add(1, Ordering::Relaxed);
-            connection.hung_up().await;
+            connection.wait_for_close().await;
             return Err(Failure::Closed);
         }
         Some("dead") => return Err(Failure::Closed),
@@ -223,8 +223,8 @@ async fn answer(connection: &mut Connection, shared: &Shared) -> Result<(), Fail
     connection.send(DONE).await
 }
 
-impl Shared {
-    fn take(&self, arrived: Instant, body: &[u8]) {
+impl SinkState {
+    fn count_call(&self, arrived: Instant, body: &[u8]) {
         self.counts.live.fetch_add(1, Ordering::Relaxed);
         self.ahead.add_permits(1);
         if let Some(consumers) = self.consumers.borrow_mut().as_mut() {
@@ -237,12 +237,12 @@ impl Shared {
     }
 
     fn is_expected(&self, body: &[u8]) -> bool {
-        let mark = self.mark.borrow();
-        mark.is_empty() || holds(body, &mark)
+        let marker = self.marker.borrow();
+        marker.is_empty() || contains(body, &marker)
     }
 }
 
-impl Consumers {
+impl ConsumerSet {
     fn add(&mut self, number: Option<u64>) {
         let Some(number) = number else { return };
         let word = usize::try_from(number / 64).unwrap_or(usize::MAX);
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_consumer_is_counted_once() {
-        let mut consumers = Consumers { dialect: Dialect::Ds, bits: vec![0; 2], count: 0 };
+        let mut consumers = ConsumerSet { dialect: Dialect::Ds, bits: vec![0; 2], count: 0 };
         for number in [Some(0), Some(64), Some(0), None, Some(127), Some(128)] {
             consumers.add(number);
         }

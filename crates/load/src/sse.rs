@@ -9,19 +9,19 @@ pub(crate) struct Event {
 
 /// The bytes that arrived and are not yet a whole event.
 #[derive(Debug, Default)]
-pub(crate) struct Events {
-    waiting: Vec<u8>,
+pub(crate) struct EventParser {
+    buffer: Vec<u8>,
 }
 
-impl Events {
+impl EventParser {
     pub(crate) fn push(&mut self, bytes: &[u8]) {
-        self.waiting.extend_from_slice(bytes);
+        self.buffer.extend_from_slice(bytes);
     }
 
     pub(crate) fn next(&mut self) -> Option<Event> {
-        let end = self.waiting.windows(2).position(|pair| pair == b"\n\n")? + 2;
-        let event = parse(self.waiting.get(..end)?);
-        self.waiting.drain(..end);
+        let end = self.buffer.windows(2).position(|pair| pair == b"\n\n")? + 2;
+        let event = parse(self.buffer.get(..end)?);
+        self.buffer.drain(..end);
         Some(event)
     }
 }
@@ -53,7 +53,7 @@ mod tests {
     fn events_come_out_whole_however_they_arrive() {
         let text = b"event: data\ndata:[{\"n\":1}]\n\nevent: control\ndata:{\"upToDate\":true}\n\n";
         for piece in 1..=text.len() {
-            let mut events = Events::default();
+            let mut events = EventParser::default();
             let mut out = Vec::new();
             for bytes in text.chunks(piece) {
                 events.push(bytes);
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn data_lines_are_joined_and_lose_one_space() {
-        let mut events = Events::default();
+        let mut events = EventParser::default();
         events.push(b"event: data\ndata: one\ndata:two\n\n: comment\n\nevent: x\n");
         assert_eq!(events.next(), event("data", "one\ntwo"));
         assert_eq!(events.next(), event("", ""));

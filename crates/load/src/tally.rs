@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::connection::Failure;
+use crate::connection::{ExchangeError, Failure};
 use crate::histogram::Histogram;
 
 #[derive(Debug, Clone, Default)]
@@ -42,6 +42,13 @@ impl Errors {
 
     pub(crate) fn failure(&mut self, failure: Failure) {
         self.count(failure.label(), 1);
+    }
+
+    pub(crate) fn exchange(&mut self, error: ExchangeError) {
+        match error {
+            ExchangeError::Status(status) => self.status(status),
+            ExchangeError::Failure(failure) => self.failure(failure),
+        }
     }
 
     pub(crate) fn count(&mut self, label: String, count: u64) {

@@ -4,6 +4,7 @@
 //! figures are absent.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
 use std::time::Instant;
 
@@ -18,7 +19,7 @@ const DISK_DEPTH: u32 = 2;
 
 /// CPU and memory over the measured time. A core is one second of CPU per second.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Used {
+pub struct ResourceUsage {
     /// CPU time of the server, user and system, in seconds.
     pub server_cpu_seconds: Option<f64>,
     /// Cores the server kept busy.
@@ -34,6 +35,24 @@ pub struct Used {
     /// Cores that everything else on the machine kept busy, the kernel's own threads included:
     /// a figure well above 0.2 means that the machine was not quiet.
     pub others_cores: Option<f64>,
+}
+
+impl fmt::Display for ResourceUsage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let (Some(cores), Some(rss)) = (self.server_cores, self.server_rss_bytes) {
+            let each = self.server_cpu_us_per_operation.unwrap_or(0.0);
+            let rss = rss / 1_000_000;
+            writeln!(f, "  server      {cores:.2} cores   {each:.1} µs CPU each   {rss} MB RSS")?;
+        }
+        if let Some(cores) = self.generator_cores {
+            write!(f, "  generator   {cores:.2} cores")?;
+            match self.others_cores {
+                Some(others) => writeln!(f, "   everything else {others:.2} cores")?,
+                None => writeln!(f)?,
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The counters at one moment.
@@ -62,7 +81,7 @@ impl Meter {
         end.at.duration_since(self.at).as_secs_f64()
     }
 
-    pub(crate) fn used_until(&self, end: &Meter, operations: u64) -> Used {
+    pub(crate) fn usage_until(&self, end: &Meter, operations: u64) -> ResourceUsage {
         let seconds = self.seconds_until(end).max(f64::MIN_POSITIVE);
         let spent = |start: Option<u64>, end: Option<u64>| {
             Some(end?.saturating_sub(start?) as f64 / TICKS_PER_SECOND)
@@ -72,7 +91,7 @@ impl Meter {
         let machine = spent(self.machine_ticks, end.machine_ticks);
         let others = server.zip(own).zip(machine).map(|((server, own), all)| all - server - own);
         let per_operation = |cpu: f64| (operations > 0).then(|| cpu * 1e6 / operations as f64);
-        Used {
+        ResourceUsage {
             server_cpu_seconds: server,
             server_cores: server.map(|cpu| cpu / seconds),
             server_cpu_us_per_operation: server.and_then(per_operation),
@@ -216,7 +235,7 @@ mod tests {
     fn this_process_can_be_read() {
         let pid = std::process::id();
         let start = Meter::read(Some(pid));
-        let used = start.used_until(&Meter::read(Some(pid)), 1);
+        let used = start.usage_until(&Meter::read(Some(pid)), 1);
         assert!(used.server_cpu_seconds.is_some() && used.others_cores.is_some(), "{used:?}");
         assert!(used.server_rss_bytes.unwrap() > 100_000, "{used:?}");
     }

@@ -5,22 +5,19 @@ use std::time::Duration;
 use anyhow::ensure;
 use clap::Args;
 
-use crate::append::seconds;
 use crate::clock;
-use crate::connection::{BUFFER_SMALL, Failure, Link};
-use crate::crew;
+use crate::connection::{BUFFER_SMALL, Client, ExchangeError, Failure};
 use crate::dialect::Dialect;
 use crate::histogram::Histogram;
-use crate::latency::count;
-use crate::live::{Refused, timed};
-use crate::message::Messages;
-use crate::noise::Noise;
-use crate::report::Report;
+use crate::live::timed;
+use crate::message::MessageWriter;
+use crate::pool;
+use crate::report::{Report, WakeFigures};
 use crate::sink::Sink;
 use crate::tally::Tally;
 use crate::target::Target;
+use crate::unresponsive::UnresponsiveConsumers;
 use crate::usage::Meter;
-use crate::wakes::Woken;
 
 /// A wake that has not arrived by then is lost.
 const ARRIVAL_MAX: Duration = Duration::from_secs(10);
@@ -59,7 +56,7 @@ pub struct Wake {
 }
 
 /// The times of one wake.
-struct Sample {
+struct WakeSample {
     /// Until an append to a stream that nobody is woken for was answered.
     plain: Duration,
     /// Until an append to the consumer's stream was answered.
@@ -69,24 +66,27 @@ struct Sample {
 }
 
 pub(crate) async fn run(work: &Wake) -> anyhow::Result<Report> {
-    let limit = seconds("--seconds", work.seconds)?;
-    let settle = seconds("--settle", work.settle)?;
+    let limit = clock::parse_seconds("--seconds", work.seconds)?;
+    let settle = clock::parse_seconds("--settle", work.settle)?;
     ensure!(work.count > 0, "--count must be at least 1");
-    let messages = Messages::new(work.body)?;
+    let messages = MessageWriter::new(work.body)?;
     let streams = work.target.resolve().await?;
     let (live, plain) = (streams.group("live"), streams.group("plain"));
     let sink = Sink::open().await?;
-    crew::create_empty(&plain, 1, 1).await?;
+    pool::create_empty(&plain, 1, 1).await?;
     work.dialect.subscribe(&live, &sink.live_url(), 1, 1).await?;
-    crew::create_empty(&live, 1, 1).await?;
-    let noise = Noise { dead: work.dead, hanging: work.hanging };
-    noise.begin(work.dialect, &streams, &sink, &messages, settle).await?;
-    ensure!(sink.quiet(QUIET, ARRIVAL_MAX).await, "the consumer is woken without an append");
+    pool::create_empty(&live, 1, 1).await?;
+    let unresponsive = UnresponsiveConsumers { dead: work.dead, hanging: work.hanging };
+    unresponsive.start(work.dialect, &streams, &sink, &messages, settle).await?;
+    ensure!(
+        sink.wait_until_quiet(QUIET, ARRIVAL_MAX).await,
+        "the consumer is woken without an append"
+    );
 
     let before = sink.calls();
     let (mut measured, mut answers, mut plains) =
         (Tally::default(), Histogram::default(), Histogram::default());
-    let mut writer = Link::new(streams.address, BUFFER_SMALL);
+    let mut writer = Client::new(streams.address, BUFFER_SMALL);
     let (mut body, mut requests) = (Vec::new(), (Vec::new(), Vec::new()));
     let pause = Duration::from_millis(work.pause);
     let start = Meter::read(work.target.pid);
@@ -99,14 +99,14 @@ pub(crate) async fn run(work: &Wake) -> anyhow::Result<Report> {
         messages.write(number, &mut body);
         plain.post(0, &body, &mut requests.0);
         live.post(0, &body, &mut requests.1);
-        let sample = one(&sink, &mut writer, &requests, pause);
+        let sample = measure(&sink, &mut writer, &requests, pause);
         match clock::within(ARRIVAL_MAX, sample).await {
             Some(Ok(sample)) => {
                 measured.done(sample.wake, u64::try_from(work.body)?);
                 answers.record(sample.answer);
                 plains.record(sample.plain);
             }
-            Some(Err(refused)) => count(&mut measured.errors, refused),
+            Some(Err(error)) => measured.errors.exchange(error),
             None => measured.errors.failure(Failure::TimedOut),
         }
     }
@@ -118,40 +118,41 @@ pub(crate) async fn run(work: &Wake) -> anyhow::Result<Report> {
 
     let Wake { body, pause, .. } = work;
     let name = work.dialect.name();
-    let settings = format!("{name}, {body} B, {pause} ms before each append{noise}");
+    let settings = format!("{name}, {body} B, {pause} ms before each append{unresponsive}");
     let mut report = Report::new("wake", settings, &measured, &Tally::default(), (start, end));
     report.answer_us = answers.summary();
     report.plain_us = plains.summary();
     let hanging = sink.hanging();
-    report.woken = Some(Woken { wakes: measured.done, hanging, ..Woken::default() });
+    report.wakes = Some(WakeFigures { wakes: measured.done, hanging, ..WakeFigures::default() });
     Ok(report)
 }
 
 /// One append to each stream, the plain one first.
-async fn one(
+async fn measure(
     sink: &Sink,
-    writer: &mut Link,
+    writer: &mut Client,
     (plain, live): &(Vec<u8>, Vec<u8>),
     pause: Duration,
-) -> Result<Sample, Refused> {
+) -> Result<WakeSample, ExchangeError> {
     clock::sleep(pause).await;
     let sent = clock::now();
-    appended(writer, plain).await?;
+    append(writer, plain).await?;
     let plain = sent.elapsed();
     clock::sleep(pause).await;
-    sink.expect(b"");
+    sink.expect_call(b"");
     let sent = clock::now();
     // One task polls both: whichever the server does first is seen first.
-    let (woken_at, answered_at) = tokio::try_join!(async { Ok(sink.called().await) }, async {
-        let (answer, at) = timed(appended(writer, live)).await;
-        answer.map(|()| at)
-    })?;
-    Ok(Sample { plain, answer: answered_at - sent, wake: woken_at - sent })
+    let (woken_at, answered_at) =
+        tokio::try_join!(async { Ok(sink.wait_for_call().await) }, async {
+            let (answer, at) = timed(append(writer, live)).await;
+            answer.map(|()| at)
+        })?;
+    Ok(WakeSample { plain, answer: answered_at - sent, wake: woken_at - sent })
 }
 
-async fn appended(writer: &mut Link, request: &[u8]) -> Result<(), Refused> {
+async fn append(writer: &mut Client, request: &[u8]) -> Result<(), ExchangeError> {
     match writer.exchange(request).await? {
         204 => Ok(()),
-        status => Err(Refused::Status(status)),
+        status => Err(ExchangeError::Status(status)),
     }
 }

@@ -8,9 +8,9 @@ pub(crate) struct Head {
     pub(crate) status: u16,
     pub(crate) framing: Framing,
     /// The server will take another request on this connection.
-    pub(crate) keep_alive: bool,
+    pub(crate) is_keep_alive: bool,
     /// `Stream-Up-To-Date: true`.
-    pub(crate) up_to_date: bool,
+    pub(crate) is_up_to_date: bool,
     /// Where `Stream-Next-Offset` stands in the bytes that were parsed.
     pub(crate) next_offset: Option<Range<usize>>,
     /// Where `Stream-Cursor` stands in the bytes that were parsed.
@@ -28,10 +28,10 @@ pub(crate) enum Framing {
 
 /// The server did not speak HTTP/1.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Malformed;
+pub(crate) struct ParseError;
 
 /// `None` when the head is not complete yet.
-pub(crate) fn parse_head(bytes: &[u8]) -> Result<Option<Head>, Malformed> {
+pub(crate) fn parse_head(bytes: &[u8]) -> Result<Option<Head>, ParseError> {
     let Some(first) = line(bytes, 0) else {
         return Ok(None);
     };
@@ -40,12 +40,12 @@ pub(crate) fn parse_head(bytes: &[u8]) -> Result<Option<Head>, Malformed> {
 }
 
 /// The head of a request, whose status is 0, and where its path stands in the bytes.
-pub(crate) fn parse_request(bytes: &[u8]) -> Result<Option<(Head, Range<usize>)>, Malformed> {
+pub(crate) fn parse_request(bytes: &[u8]) -> Result<Option<(Head, Range<usize>)>, ParseError> {
     let Some(first) = line(bytes, 0) else {
         return Ok(None);
     };
-    let text = at(bytes, &first.text).strip_suffix(b" HTTP/1.1").ok_or(Malformed)?;
-    let space = text.iter().position(|byte| *byte == b' ').ok_or(Malformed)?;
+    let text = at(bytes, &first.text).strip_suffix(b" HTTP/1.1").ok_or(ParseError)?;
+    let space = text.iter().position(|byte| *byte == b' ').ok_or(ParseError)?;
     let Some(mut head) = parse_fields(bytes, first.next, Head::new(0))? else {
         return Ok(None);
     };
@@ -60,9 +60,9 @@ fn parse_fields(
     bytes: &[u8],
     mut position: usize,
     mut head: Head,
-) -> Result<Option<Head>, Malformed> {
+) -> Result<Option<Head>, ParseError> {
     let mut length = None;
-    let mut chunked = false;
+    let mut is_chunked = false;
     loop {
         let Some(current) = line(bytes, position) else {
             return Ok(None);
@@ -79,13 +79,13 @@ fn parse_fields(
                 length = Some(parse_decimal(text)?);
             }
             17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
-                chunked = text.eq_ignore_ascii_case(b"chunked");
+                is_chunked = text.eq_ignore_ascii_case(b"chunked");
             }
             17 if name.eq_ignore_ascii_case(b"stream-up-to-date") => {
-                head.up_to_date = text.eq_ignore_ascii_case(b"true");
+                head.is_up_to_date = text.eq_ignore_ascii_case(b"true");
             }
             10 if name.eq_ignore_ascii_case(b"connection") => {
-                head.keep_alive = !text.eq_ignore_ascii_case(b"close");
+                head.is_keep_alive = !text.eq_ignore_ascii_case(b"close");
             }
             18 if name.eq_ignore_ascii_case(b"stream-next-offset") => {
                 head.next_offset = Some(value);
@@ -95,13 +95,13 @@ fn parse_fields(
         }
     }
     head.head_bytes = position;
-    head.framing = framing(head.status, length, chunked);
+    head.framing = framing(head.status, length, is_chunked);
     Ok(Some(head))
 }
 
 /// RFC 9112 §6.3: no body for 1xx, 204 and 304, then chunked, then the length, then until close.
-fn framing(status: u16, length: Option<u64>, chunked: bool) -> Framing {
-    match (status, chunked, length) {
+fn framing(status: u16, length: Option<u64>, is_chunked: bool) -> Framing {
+    match (status, is_chunked, length) {
         (100..=199 | 204 | 304, _, _) => Framing::Length(0),
         (_, true, _) => Framing::Chunked,
         (_, false, Some(length)) => Framing::Length(length),
@@ -109,10 +109,10 @@ fn framing(status: u16, length: Option<u64>, chunked: bool) -> Framing {
     }
 }
 
-fn parse_status(line: &[u8]) -> Result<Head, Malformed> {
-    let rest = line.strip_prefix(b"HTTP/1.1 ").ok_or(Malformed)?;
-    let status = parse_decimal(rest.get(..3).ok_or(Malformed)?)?;
-    Ok(Head::new(u16::try_from(status).map_err(|_| Malformed)?))
+fn parse_status(line: &[u8]) -> Result<Head, ParseError> {
+    let rest = line.strip_prefix(b"HTTP/1.1 ").ok_or(ParseError)?;
+    let status = parse_decimal(rest.get(..3).ok_or(ParseError)?)?;
+    Ok(Head::new(u16::try_from(status).map_err(|_| ParseError)?))
 }
 
 impl Head {
@@ -120,8 +120,8 @@ impl Head {
         Head {
             status,
             framing: Framing::UntilClose,
-            keep_alive: true,
-            up_to_date: false,
+            is_keep_alive: true,
+            is_up_to_date: false,
             next_offset: None,
             cursor: None,
             head_bytes: 0,
@@ -129,23 +129,23 @@ impl Head {
     }
 }
 
-fn parse_field(bytes: &[u8], line: Range<usize>) -> Result<(&[u8], Range<usize>), Malformed> {
+fn parse_field(bytes: &[u8], line: Range<usize>) -> Result<(&[u8], Range<usize>), ParseError> {
     let text = at(bytes, &line);
-    let colon = text.iter().position(|byte| *byte == b':').ok_or(Malformed)?;
-    let name = text.get(..colon).ok_or(Malformed)?;
-    let after = text.get(colon + 1..).ok_or(Malformed)?;
+    let colon = text.iter().position(|byte| *byte == b':').ok_or(ParseError)?;
+    let name = text.get(..colon).ok_or(ParseError)?;
+    let after = text.get(colon + 1..).ok_or(ParseError)?;
     let blank = after.len() - after.trim_ascii_start().len();
     let start = line.start + colon + 1 + blank;
     Ok((name, start..start + after.trim_ascii().len()))
 }
 
-fn parse_decimal(digits: &[u8]) -> Result<u64, Malformed> {
+fn parse_decimal(digits: &[u8]) -> Result<u64, ParseError> {
     if digits.is_empty() {
-        return Err(Malformed);
+        return Err(ParseError);
     }
     digits.iter().try_fold(0u64, |value, digit| {
-        let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0')).ok_or(Malformed)?;
-        value.checked_mul(10).and_then(|value| value.checked_add(digit)).ok_or(Malformed)
+        let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0')).ok_or(ParseError)?;
+        value.checked_mul(10).and_then(|value| value.checked_add(digit)).ok_or(ParseError)
     })
 }
 
@@ -197,13 +197,13 @@ pub(crate) enum Chunk {
 
 /// What one look at the arrived bytes gave.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Step<'a> {
+pub(crate) struct BodyStep<'a> {
     /// Bytes of the body, without framing. May be empty.
     pub(crate) data: &'a [u8],
     /// How many of the given bytes are done with.
     pub(crate) used: usize,
     /// The body has ended.
-    pub(crate) done: bool,
+    pub(crate) is_end: bool,
 }
 
 impl Body {
@@ -216,14 +216,14 @@ impl Body {
     }
 
     /// A body with nothing used and not done needs more bytes.
-    pub(crate) fn step<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a>, Malformed> {
+    pub(crate) fn decode<'a>(&mut self, input: &'a [u8]) -> Result<BodyStep<'a>, ParseError> {
         match self {
             Body::Length { left } => {
                 let data = take(input, left);
-                Ok(Step { data, used: data.len(), done: *left == 0 })
+                Ok(BodyStep { data, used: data.len(), is_end: *left == 0 })
             }
-            Body::UntilClose => Ok(Step { data: input, used: input.len(), done: false }),
-            Body::Chunked(chunk) => chunk.step(input),
+            Body::UntilClose => Ok(BodyStep { data: input, used: input.len(), is_end: false }),
+            Body::Chunked(chunk) => chunk.decode(input),
         }
     }
 }
@@ -231,7 +231,7 @@ impl Body {
 impl Chunk {
     const START: Chunk = Chunk::Size { size: 0, digits: 0, extension: false };
 
-    fn step<'a>(&mut self, input: &'a [u8]) -> Result<Step<'a>, Malformed> {
+    fn decode<'a>(&mut self, input: &'a [u8]) -> Result<BodyStep<'a>, ParseError> {
         let mut used = 0;
         loop {
             if let Chunk::Data { left } = self {
@@ -239,13 +239,13 @@ impl Chunk {
                 if *left == 0 {
                     *self = Chunk::DataEnd;
                 }
-                return Ok(Step { data, used: used + data.len(), done: false });
+                return Ok(BodyStep { data, used: used + data.len(), is_end: false });
             }
             if *self == Chunk::Done {
-                return Ok(Step { data: &[], used, done: true });
+                return Ok(BodyStep { data: &[], used, is_end: true });
             }
             let Some(byte) = input.get(used) else {
-                return Ok(Step { data: &[], used, done: false });
+                return Ok(BodyStep { data: &[], used, is_end: false });
             };
             used += 1;
             *self = self.after(*byte)?;
@@ -253,9 +253,9 @@ impl Chunk {
     }
 
     /// The state after one byte of framing.
-    fn after(self, byte: u8) -> Result<Chunk, Malformed> {
+    fn after(self, byte: u8) -> Result<Chunk, ParseError> {
         match (self, byte) {
-            (Chunk::Size { digits: 0, .. }, b'\r' | b'\n' | b';') => Err(Malformed),
+            (Chunk::Size { digits: 0, .. }, b'\r' | b'\n' | b';') => Err(ParseError),
             (Chunk::Size { size: 0, .. }, b'\n') => Ok(Chunk::Trailer { empty: true }),
             (Chunk::Size { size, .. }, b'\n') => Ok(Chunk::Data { left: size }),
             (Chunk::Size { size, digits, .. }, b';' | b'\r') => {
@@ -264,7 +264,7 @@ impl Chunk {
             (Chunk::Size { extension: true, .. }, _) => Ok(self),
             // Fifteen digits cannot overflow, and no chunk is that long.
             (Chunk::Size { size, digits: digits @ ..15, .. }, _) => {
-                let digit = char::from(byte).to_digit(16).ok_or(Malformed)?;
+                let digit = char::from(byte).to_digit(16).ok_or(ParseError)?;
                 let size = size * 16 + u64::from(digit);
                 Ok(Chunk::Size { size, digits: digits + 1, extension: false })
             }
@@ -274,7 +274,7 @@ impl Chunk {
             (Chunk::Trailer { empty: false }, b'\n') => Ok(Chunk::Trailer { empty: true }),
             (Chunk::Trailer { .. }, _) => Ok(Chunk::Trailer { empty: false }),
             (Chunk::Size { .. } | Chunk::DataEnd | Chunk::Data { .. } | Chunk::Done, _) => {
-                Err(Malformed)
+                Err(ParseError)
             }
         }
     }

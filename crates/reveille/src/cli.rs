@@ -80,7 +80,7 @@ Example:
   reveille sub list")]
     Sub {
         #[command(subcommand)]
-        work: sub::Work,
+        command: sub::SubCommand,
     },
     /// Keys that let people and programs in
     #[command(after_help = "\
@@ -93,7 +93,7 @@ Example:
   reveille key list")]
     Key {
         #[command(subcommand)]
-        work: key::Work,
+        command: key::KeyCommand,
     },
     /// Checks the signature of a webhook, and says why it is not good
     #[command(after_help = "\
@@ -114,7 +114,7 @@ Example:
   reveille bench latency --mode sse --output json")]
     Bench {
         #[command(subcommand)]
-        work: reveille_load::Work,
+        workload: reveille_load::Workload,
     },
 }
 
@@ -125,12 +125,12 @@ impl Command {
             Command::Append(arguments) => append::run(arguments),
             Command::Read(arguments) => read::run(arguments),
             Command::Streams(arguments) => streams::run(arguments),
-            Command::Sub { work } => sub::run(work),
-            Command::Key { work } => key::run(work),
+            Command::Sub { command } => sub::run(command),
+            Command::Key { command } => key::run(command),
             Command::Verify(arguments) => verify::run(&arguments),
-            Command::Bench { work } => {
-                let report = reveille_load::run(&work)?;
-                print!("{}", report.render(work.target().output));
+            Command::Bench { workload } => {
+                let report = reveille_load::run(&workload)?;
+                print!("{}", report.render(workload.target().output));
                 Ok(())
             }
         }

@@ -26,7 +26,7 @@ use hyper_util::rt::TokioExecutor;
 use reveille_core::StreamPath;
 
 use crate::clock;
-use crate::failure::usage;
+use crate::failure::usage_error;
 use url::Url;
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
@@ -44,7 +44,7 @@ const MESSAGE_CHARS_MAX: usize = 300;
 
 /// Where the server is.
 #[derive(Debug, Args)]
-pub(crate) struct Server {
+pub(crate) struct ServerArguments {
     /// The server
     #[arg(
         long,
@@ -74,12 +74,12 @@ pub(crate) struct Client {
     url: Url,
     authorization: Option<HeaderValue>,
     /// Whether it ever answered. If not, it is not waited for: most likely there is none.
-    answered: Cell<bool>,
+    has_answered: Cell<bool>,
 }
 
 /// A request that can be sent any number of times.
 #[derive(Debug, Clone)]
-pub(crate) struct Ask {
+pub(crate) struct ApiRequest {
     pub(crate) method: Method,
     /// Path and query.
     pub(crate) target: String,
@@ -87,22 +87,22 @@ pub(crate) struct Ask {
     pub(crate) body: Bytes,
 }
 
-impl Ask {
-    pub(crate) fn new(method: Method, target: impl Into<String>) -> Ask {
-        Ask { method, target: target.into(), headers: HeaderMap::new(), body: Bytes::new() }
+impl ApiRequest {
+    pub(crate) fn new(method: Method, target: impl Into<String>) -> ApiRequest {
+        ApiRequest { method, target: target.into(), headers: HeaderMap::new(), body: Bytes::new() }
     }
 }
 
 /// An answer that has arrived as a whole.
-pub(crate) struct Answer {
+pub(crate) struct ApiResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 
-/// There was no answer; asking again may help.
+/// There was no answer; trying again may help.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Silence {
+pub(crate) enum Unavailable {
     /// Nobody has ever answered at this address, and it cannot be reached now.
     #[error("no server answers at {url} ({cause}); start one with `reveille serve` or pass --url")]
     NoServer { url: Url, cause: String },
@@ -114,49 +114,49 @@ pub(crate) enum Silence {
     Busy { url: Url, cause: String, wait: Option<Duration> },
 }
 
-/// How long to wait before asking again, and how often.
-pub(crate) struct Patience {
+/// How long to wait before the next attempt, and how often.
+pub(crate) struct RetryPolicy {
     waits: u32,
     waits_max: Option<u32>,
 }
 
-impl Patience {
-    /// For a while.
-    pub(crate) fn some() -> Patience {
-        Patience { waits: 0, waits_max: Some(WAITS_MAX) }
+impl RetryPolicy {
+    /// Gives up after a while.
+    pub(crate) fn limited() -> RetryPolicy {
+        RetryPolicy { waits: 0, waits_max: Some(WAITS_MAX) }
     }
 
-    /// For as long as it takes.
-    pub(crate) fn endless() -> Patience {
-        Patience { waits: 0, waits_max: None }
+    /// Waits for as long as it takes.
+    pub(crate) fn unlimited() -> RetryPolicy {
+        RetryPolicy { waits: 0, waits_max: None }
     }
 
-    /// Something went well: the next trouble is a new one.
-    pub(crate) fn renew(&mut self) {
+    /// Something went well: the next failure is a new one.
+    pub(crate) fn reset(&mut self) {
         self.waits = 0;
     }
 
-    /// Waits before the next attempt, or gives the trouble back when it is one too many.
-    pub(crate) async fn bear(&mut self, trouble: Silence) -> Result<(), Silence> {
-        let last = self.waits_max.is_some_and(|max| self.waits >= max);
-        let asked = match &trouble {
-            Silence::NoServer { .. } => return Err(trouble),
-            Silence::Lost { .. } | Silence::Busy { .. } if last => return Err(trouble),
-            Silence::Lost { .. } => None,
-            Silence::Busy { wait, .. } => *wait,
+    /// Waits before the next attempt, or gives the error back when it is one too many.
+    pub(crate) async fn wait(&mut self, error: Unavailable) -> Result<(), Unavailable> {
+        let is_last = self.waits_max.is_some_and(|max| self.waits >= max);
+        let retry_after = match &error {
+            Unavailable::NoServer { .. } => return Err(error),
+            Unavailable::Lost { .. } | Unavailable::Busy { .. } if is_last => return Err(error),
+            Unavailable::Lost { .. } => None,
+            Unavailable::Busy { wait, .. } => *wait,
         };
         let wait = WAIT_MIN.saturating_mul(2u32.saturating_pow(self.waits));
         self.waits += 1;
-        clock::sleep(asked.unwrap_or(wait).min(WAIT_MAX)).await;
+        clock::sleep(retry_after.unwrap_or(wait).min(WAIT_MAX)).await;
         Ok(())
     }
 }
 
 impl Client {
-    pub(crate) fn new(server: Server) -> anyhow::Result<Client> {
+    pub(crate) fn new(server: ServerArguments) -> anyhow::Result<Client> {
         let authorization = server.key.map(|key| {
             let mut value = HeaderValue::from_str(&format!("Bearer {key}")).map_err(|_| {
-                usage("--key has characters that no key has; see how it was copied")
+                usage_error("--key has characters that no key has; see how it was copied")
             })?;
             value.set_sensitive(true);
             anyhow::Ok(value)
@@ -169,47 +169,50 @@ impl Client {
             http: legacy::Client::builder(TokioExecutor::new()).build(connector),
             url: server.url,
             authorization: authorization.transpose()?,
-            answered: Cell::new(false),
+            has_answered: Cell::new(false),
         })
     }
 
     /// Sends a request once; the answer's body is still to come.
-    pub(crate) async fn begin(&self, ask: &Ask) -> Result<Response<Incoming>, Silence> {
-        let mut request = Request::new(Full::new(ask.body.clone()));
-        *request.method_mut() = ask.method.clone();
-        *request.uri_mut() = self.url.to(&ask.target);
-        *request.headers_mut() = ask.headers.clone();
+    pub(crate) async fn send_once(
+        &self,
+        request: &ApiRequest,
+    ) -> Result<Response<Incoming>, Unavailable> {
+        let mut sent = Request::new(Full::new(request.body.clone()));
+        *sent.method_mut() = request.method.clone();
+        *sent.uri_mut() = self.url.to(&request.target);
+        *sent.headers_mut() = request.headers.clone();
         if let Some(authorization) = &self.authorization {
-            request.headers_mut().insert(AUTHORIZATION, authorization.clone());
+            sent.headers_mut().insert(AUTHORIZATION, authorization.clone());
         }
-        match self.http.request(request).await {
+        match self.http.request(sent).await {
             Ok(response) => {
-                self.answered.set(true);
+                self.has_answered.set(true);
                 Ok(response)
             }
-            Err(error) if error.is_connect() && !self.answered.get() => {
-                Err(Silence::NoServer { url: self.url.clone(), cause: root_cause(&error) })
+            Err(error) if error.is_connect() && !self.has_answered.get() => {
+                Err(Unavailable::NoServer { url: self.url.clone(), cause: root_cause(&error) })
             }
             Err(error) => Err(self.lost(root_cause(&error))),
         }
     }
 
     /// Sends a request until it is answered, and takes in the whole answer.
-    pub(crate) async fn ask(&self, ask: &Ask) -> Result<Answer, Silence> {
-        let mut patience = Patience::some();
+    pub(crate) async fn send(&self, request: &ApiRequest) -> Result<ApiResponse, Unavailable> {
+        let mut retry = RetryPolicy::limited();
         loop {
-            let attempt = clock::within(ANSWER_WITHIN, self.attempt(ask)).await;
-            let trouble = match attempt {
+            let attempt = clock::within(ANSWER_WITHIN, self.attempt(request)).await;
+            let error = match attempt {
                 Some(Ok(answer)) => return Ok(answer),
-                Some(Err(trouble)) => trouble,
+                Some(Err(error)) => error,
                 None => self.lost(format!("no answer in {} s", ANSWER_WITHIN.as_secs())),
             };
-            patience.bear(trouble).await?;
+            retry.wait(error).await?;
         }
     }
 
-    async fn attempt(&self, ask: &Ask) -> Result<Answer, Silence> {
-        let answer = self.finish(self.begin(ask).await?).await?;
+    async fn attempt(&self, request: &ApiRequest) -> Result<ApiResponse, Unavailable> {
+        let answer = self.read_response(self.send_once(request).await?).await?;
         match self.busy(&answer) {
             Some(busy) => Err(busy),
             None => Ok(answer),
@@ -217,22 +220,25 @@ impl Client {
     }
 
     /// Takes in the rest of an answer.
-    pub(crate) async fn finish(&self, response: Response<Incoming>) -> Result<Answer, Silence> {
+    pub(crate) async fn read_response(
+        &self,
+        response: Response<Incoming>,
+    ) -> Result<ApiResponse, Unavailable> {
         let (parts, body) = response.into_parts();
         let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
         let body = body.map_err(|error| self.lost(root_cause(error.as_ref())))?;
-        Ok(Answer { status: parts.status, headers: parts.headers, body: body.to_bytes() })
+        Ok(ApiResponse { status: parts.status, headers: parts.headers, body: body.to_bytes() })
     }
 
     /// The server's wish that we come back later, if that is what the answer says.
-    pub(crate) fn busy(&self, answer: &Answer) -> Option<Silence> {
-        let later = matches!(
+    pub(crate) fn busy(&self, answer: &ApiResponse) -> Option<Unavailable> {
+        let is_busy = matches!(
             answer.status,
             StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS
         );
         let wait = answer.headers.get(RETRY_AFTER);
         let wait = wait.and_then(|value| value.to_str().ok()?.parse().ok());
-        later.then(|| Silence::Busy {
+        is_busy.then(|| Unavailable::Busy {
             url: self.url.clone(),
             cause: message(answer),
             wait: wait.map(Duration::from_secs),
@@ -240,13 +246,13 @@ impl Client {
     }
 
     /// A connection that broke, or was silent for too long.
-    pub(crate) fn lost(&self, cause: String) -> Silence {
+    pub(crate) fn lost(&self, cause: String) -> Unavailable {
         let url = self.url.clone();
-        Silence::Lost { url, cause }
+        Unavailable::Lost { url, cause }
     }
 
     /// An answer that no command expects, or that means the same for all of them.
-    pub(crate) fn refused(&self, answer: &Answer) -> anyhow::Error {
+    pub(crate) fn refusal(&self, answer: &ApiResponse) -> anyhow::Error {
         let message = message(answer);
         match answer.status {
             StatusCode::UNAUTHORIZED => {
@@ -259,17 +265,17 @@ impl Client {
 
 /// What there is at a URL.
 pub(crate) fn fetch(text: &str) -> anyhow::Result<Bytes> {
-    let url = text.parse().map_err(|error: String| usage(format!("{text}: {error}")))?;
-    let client = Client::new(Server { url, key: None })?;
-    let answer = block_on(async { Ok(client.ask(&Ask::new(Method::GET, "")).await?) })?;
+    let url = text.parse().map_err(|error: String| usage_error(format!("{text}: {error}")))?;
+    let client = Client::new(ServerArguments { url, key: None })?;
+    let answer = block_on(async { Ok(client.send(&ApiRequest::new(Method::GET, "")).await?) })?;
     match answer.status {
         StatusCode::OK => Ok(answer.body),
-        _ => Err(client.refused(&answer)),
+        _ => Err(client.refusal(&answer)),
     }
 }
 
 /// The sentence in an error's body.
-fn message(answer: &Answer) -> String {
+fn message(answer: &ApiResponse) -> String {
     let json: Option<serde_json::Value> = serde_json::from_slice(&answer.body).ok();
     let written = json.as_ref().and_then(|json| json.pointer("/error/message")?.as_str());
     let text = match written {

@@ -19,11 +19,13 @@ use reveille_engine::{Retention, Rules};
 use reveille_server::{Auth, Workers};
 use serde::Deserialize;
 
-use crate::failure::usage;
+use crate::failure::usage_error;
 use checks::{
     check_auth, check_exposure, check_max_body, check_otlp_endpoint, check_retention, check_workers,
 };
-use units::{Address, AdminKey, Factor, NamedWorker, Networks, Period, PublicUrl, Size, Template};
+use units::{
+    Address, AdminKey, Factor, Networks, Period, PublicUrl, Size, WorkerBinding, WorkerUrlTemplate,
+};
 
 const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4437);
 const DATA_DIR_DEFAULT: &str = "./reveille-data";
@@ -169,7 +171,7 @@ struct Settings {
 
     /// Where workers are called [default: https://{workerId}.workers.dev/rpc/{rpcMethod}]
     #[arg(long, value_name = "URL", env = "REVEILLE_WORKER_URL_TEMPLATE", hide_env_values = true)]
-    worker_url_template: Option<Template>,
+    worker_url_template: Option<WorkerUrlTemplate>,
 
     /// A worker by name, NAME=URL, may be given again; called at URL/{rpcMethod} [default: none]
     #[arg(
@@ -180,7 +182,7 @@ struct Settings {
         value_delimiter = ','
     )]
     #[serde(rename = "binding")]
-    bindings: Option<Vec<NamedWorker>>,
+    bindings: Option<Vec<WorkerBinding>>,
 
     /// How long events are kept after they came and were delivered to all [default: 30d]
     #[arg(long, value_name = "TIME", env = "REVEILLE_RETAIN_EVENTS", hide_env_values = true)]
@@ -292,11 +294,11 @@ fn parse_file(path: &Path, text: &str) -> anyhow::Result<Settings> {
         let line = before.map_or(1, |before| before.matches('\n').count() + 1);
         // The message of the parser may have several lines; ours is one sentence.
         let message = error.message().replace('\n', ", ");
-        usage(format!("{}, line {line}: {message}", path.display()))
+        usage_error(format!("{}, line {line}: {message}", path.display()))
     };
     let table: toml::Table = toml::from_str(text).map_err(broken)?;
     if let Some(unknown) = table.keys().find(|key| !is_setting(key)) {
-        return Err(usage(unknown_key(path, unknown)));
+        return Err(usage_error(unknown_key(path, unknown)));
     }
     toml::from_str(text).map_err(broken)
 }
@@ -365,14 +367,16 @@ impl Settings {
         let long_poll_timeout_ms =
             self.long_poll_timeout.map_or(LONG_POLL_TIMEOUT_DEFAULT_MS, |period| period.ms);
         if long_poll_timeout_ms == 0 {
-            return Err(usage("--long-poll-timeout must be longer than 0; the default is 30s"));
+            return Err(usage_error(
+                "--long-poll-timeout must be longer than 0; the default is 30s",
+            ));
         }
         if !self.partitions.is_none_or(|count| (1..=PARTITIONS_MAX).contains(&count.into())) {
-            return Err(usage(format!("--partitions must be from 1 to {PARTITIONS_MAX}")));
+            return Err(usage_error(format!("--partitions must be from 1 to {PARTITIONS_MAX}")));
         }
         let segment_bytes = bytes(self.log_segment_bytes, LOG_SEGMENT_DEFAULT_BYTES);
         if segment_bytes < LOG_SEGMENT_LIMIT_BYTES {
-            return Err(usage("--log-segment-bytes must be at least 1MiB"));
+            return Err(usage_error("--log-segment-bytes must be at least 1MiB"));
         }
         let timings = self.timings()?;
         let retention = Retention {
@@ -386,7 +390,9 @@ impl Settings {
         };
         let outbound = self.outbound_concurrency.unwrap_or(OUTBOUND_DEFAULT);
         if !(1..=OUTBOUND_MAX).contains(&outbound.into()) {
-            return Err(usage(format!("--outbound-concurrency must be from 1 to {OUTBOUND_MAX}")));
+            return Err(usage_error(format!(
+                "--outbound-concurrency must be from 1 to {OUTBOUND_MAX}"
+            )));
         }
         Ok(Config {
             auth,

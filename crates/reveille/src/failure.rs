@@ -4,18 +4,18 @@ use std::io;
 use std::process::ExitCode;
 
 /// Not done: the machine, the server or the network is not as it should be.
-const FAILED: u8 = 1;
+const EXIT_FAILURE: u8 = 1;
 /// Wrong usage: the command line, the environment or the configuration file alone are wrong.
-const MISUSED: u8 = 2;
+const EXIT_USAGE: u8 = 2;
 
 /// What was asked for can never be done; asking again does not help.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct Usage(String);
+pub(crate) struct UsageError(String);
 
 /// An error that ends the program with the code of wrong usage.
-pub(crate) fn usage(sentence: impl Into<String>) -> anyhow::Error {
-    Usage(sentence.into()).into()
+pub(crate) fn usage_error(sentence: impl Into<String>) -> anyhow::Error {
+    UsageError(sentence.into()).into()
 }
 
 /// Says on standard error what is wrong, in one sentence.
@@ -25,7 +25,7 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     eprintln!("error: {error:#}");
-    if error.is::<Usage>() { ExitCode::from(MISUSED) } else { ExitCode::from(FAILED) }
+    if error.is::<UsageError>() { ExitCode::from(EXIT_USAGE) } else { ExitCode::from(EXIT_FAILURE) }
 }
 
 fn is_closed_pipe(error: &anyhow::Error) -> bool {

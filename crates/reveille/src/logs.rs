@@ -4,7 +4,7 @@ use std::io::IsTerminal as _;
 
 use tracing_subscriber::EnvFilter;
 
-use crate::failure::usage;
+use crate::failure::usage_error;
 
 /// The first of these that is set says what is logged. (Not `REVEILLE_LOG`: that name belongs to
 /// the setting that says where the log of events is kept.)
@@ -30,7 +30,7 @@ fn filter() -> anyhow::Result<EnvFilter> {
         };
         if !text.is_empty() {
             return EnvFilter::try_new(&text).map_err(|error| {
-                usage(format!(
+                usage_error(format!(
                     "{variable}={text:?} is not a log filter ({error}); \
                      write a level such as `debug`, or `info,reveille_engine=debug`"
                 ))

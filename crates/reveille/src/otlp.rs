@@ -26,8 +26,8 @@ const BATCH_WAIT_MS: u64 = 1_000;
 const ANSWER_WITHIN_MS: u64 = 10_000;
 /// When the server stops, the last batch has this long.
 const LAST_WITHIN_MS: u64 = 2_000;
-/// From one complaint to the next.
-const COMPLAIN_EVERY_MS: u64 = 60_000;
+/// From one warning to the next.
+const WARNING_INTERVAL_MS: u64 = 60_000;
 /// OTLP: something that was done for a client.
 const KIND_SERVER: u8 = 2;
 /// OTLP: a call to somebody else.
@@ -51,9 +51,9 @@ pub(crate) struct Exporter {
     clock: Arc<dyn Clock>,
     courier: HttpCourier,
     destination: Destination,
-    complained_at: Option<Millis>,
+    last_warning_at: Option<Millis>,
     /// Spans that were lost since then.
-    lost: usize,
+    lost_spans: usize,
 }
 
 impl Exporter {
@@ -62,7 +62,7 @@ impl Exporter {
         let now: Arc<dyn Fn() -> u64 + Send + Sync> = Arc::new(move || time.now().0);
         let resolver = Arc::new(SystemResolver::new(now.clone()));
         let courier = HttpCourier::new(rules(), resolver, now);
-        Exporter { clock, courier, destination, complained_at: None, lost: 0 }
+        Exporter { clock, courier, destination, last_warning_at: None, lost_spans: 0 }
     }
 
     /// Works until it is told to stop, and then sends what is left.
@@ -88,7 +88,7 @@ impl Exporter {
                         None => break,
                     },
                     _ = &mut stop => {
-                        self.finish(batch, spans).await;
+                        self.flush(batch, spans).await;
                         return;
                     }
                     () = self.clock.sleep_until(until) => break,
@@ -96,10 +96,10 @@ impl Exporter {
             }
             self.send(&batch, ANSWER_WITHIN_MS).await;
         }
-        self.finish(Vec::new(), spans).await;
+        self.flush(Vec::new(), spans).await;
     }
 
-    async fn finish(&mut self, mut batch: Vec<Span>, mut spans: mpsc::Receiver<Span>) {
+    async fn flush(&mut self, mut batch: Vec<Span>, mut spans: mpsc::Receiver<Span>) {
         while batch.len() < BATCH_MAX
             && let Ok(span) = spans.try_recv()
         {
@@ -125,16 +125,16 @@ impl Exporter {
             },
             () = self.clock.sleep_until(deadline) => "no answer in time".to_owned(),
         };
-        self.complain(&problem, batch.len());
+        self.warn(&problem, batch.len());
     }
 
-    fn complain(&mut self, problem: &str, lost: usize) {
-        self.lost += lost;
+    fn warn(&mut self, problem: &str, lost: usize) {
+        self.lost_spans += lost;
         let now = self.clock.now();
-        if self.complained_at.is_none_or(|at| now.since(at) >= COMPLAIN_EVERY_MS) {
-            let lost = std::mem::take(&mut self.lost);
+        if self.last_warning_at.is_none_or(|at| now.since(at) >= WARNING_INTERVAL_MS) {
+            let lost = std::mem::take(&mut self.lost_spans);
             tracing::warn!(problem, lost, "spans cannot be delivered to --otlp-endpoint");
-            self.complained_at = Some(now);
+            self.last_warning_at = Some(now);
         }
     }
 }

@@ -13,7 +13,7 @@ use reveille_deliver::resolve::SystemResolver;
 use reveille_engine::doors::{Clock, SystemClock, SystemEntropy};
 use reveille_engine::spans::Spans;
 use reveille_engine::{Engine, Telling};
-use reveille_server::{Auth, Words};
+use reveille_server::{Auth, PayloadEncoder};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
@@ -30,7 +30,7 @@ const GRACE: Duration = Duration::from_secs(12);
 /// The last spans have this long to be delivered; longer than the exporter gives them.
 const LAST_SPANS: Duration = Duration::from_secs(3);
 /// How a program ends that was interrupted.
-const INTERRUPTED: i32 = 130;
+const EXIT_INTERRUPTED: i32 = 130;
 /// One for what waits, one for what works.
 const WORKERS_MIN: usize = 2;
 
@@ -67,11 +67,11 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let signals = Signals::new().context("cannot listen for signals")?;
     let listener = listen(socket, config.listen)?;
     let address = listener.local_addr()?;
-    warn_of_no_admin(&engine, &config.auth);
+    warn_without_admin(&engine, &config.auth);
     announce(address, &config);
 
     let (stop, stopped) = oneshot::channel();
-    let answers = reveille_server::Config {
+    let server_config = reveille_server::Config {
         long_poll_timeout_ms: config.long_poll_timeout_ms,
         max_body_bytes: config.max_body_bytes,
         public_url: config.public_url,
@@ -84,8 +84,9 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     };
     let exporter = config.otlp_endpoint.as_deref().map(|endpoint| export(&engine, endpoint));
     let exporter = exporter.transpose()?;
-    let server = tokio::spawn(reveille_server::serve(listener, engine.clone(), answers, shutdown));
-    let result = until_signal(server, signals, stop).await;
+    let server =
+        tokio::spawn(reveille_server::serve(listener, engine.clone(), server_config, shutdown));
+    let result = run_until_signal(server, signals, stop).await;
     engine.shutdown().await;
     if let Some((stop, exporting)) = exporter {
         // It ends by itself, with or without the collector.
@@ -121,7 +122,7 @@ fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> anyhow::Error {
 
 fn open(config: &Config) -> anyhow::Result<Engine> {
     let clock = Arc::new(SystemClock::default());
-    let engine = reveille_engine::Config {
+    let engine_config = reveille_engine::Config {
         data_dir: config.data_dir.clone(),
         partitions: config.partitions,
         sync: config.durability == Durability::Fsync,
@@ -131,10 +132,10 @@ fn open(config: &Config) -> anyhow::Result<Engine> {
             tracing::error!(error, "the disk has failed: the server stops at once");
             process::exit(1);
         }),
-        telling: telling(config, clock.clone()),
+        telling: outbound(config, clock.clone()),
     };
     // The sentences of these errors tell their causes themselves.
-    Engine::open(&engine, clock, Arc::new(SystemEntropy::default()))
+    Engine::open(&engine_config, clock, Arc::new(SystemEntropy::default()))
         .map_err(|error| anyhow!("{error}"))
 }
 
@@ -151,14 +152,14 @@ fn export(
 }
 
 /// How consumers are called from this machine.
-fn telling(config: &Config, clock: Arc<SystemClock>) -> Telling {
+fn outbound(config: &Config, clock: Arc<SystemClock>) -> Telling {
     let now: Arc<dyn Fn() -> u64 + Send + Sync> = Arc::new(move || clock.now().0);
     let resolver = Arc::new(SystemResolver::new(now.clone()));
     Telling {
         timings: config.timings.clone(),
         rules: config.rules.clone(),
         courier: Arc::new(HttpCourier::new(config.rules.clone(), resolver, now)),
-        encoder: Arc::new(Words {
+        encoder: Arc::new(PayloadEncoder {
             public_url: config.public_url.clone(),
             workers: config.workers.clone(),
         }),
@@ -168,7 +169,7 @@ fn telling(config: &Config, clock: Arc<SystemClock>) -> Telling {
 }
 
 /// A server that asks for keys and has nobody who could make one is of little use.
-fn warn_of_no_admin(engine: &Engine, auth: &Auth) {
+fn warn_without_admin(engine: &Engine, auth: &Auth) {
     let Auth::Keys { admin_key: None, .. } = auth else { return };
     if !engine.keys().iter().any(|key| key.access.is(Role::Admin)) {
         tracing::warn!(
@@ -198,17 +199,17 @@ fn announce(address: SocketAddr, config: &Config) {
     let _ = writeln!(out, "listening on http://{address}").and_then(|()| out.flush());
 }
 
-type Serving = JoinHandle<std::io::Result<()>>;
+type ServerTask = JoinHandle<std::io::Result<()>>;
 
 /// Waits for the first signal, then for the requests that were begun.
-async fn until_signal(
-    mut server: Serving,
+async fn run_until_signal(
+    mut server: ServerTask,
     mut signals: Signals,
     stop: oneshot::Sender<()>,
 ) -> anyhow::Result<()> {
     tokio::select! {
         biased;
-        ended = &mut server => return ended_well(ended),
+        ended = &mut server => return check_ended(ended),
         name = signals.next() => tracing::info!(signal = name, "stopping; requests that were begun are finished"),
     }
     // The server has the receiver for as long as it runs.
@@ -216,10 +217,10 @@ async fn until_signal(
     tokio::spawn(async move {
         signals.next().await;
         tracing::warn!("a second signal: the server stops at once");
-        process::exit(INTERRUPTED);
+        process::exit(EXIT_INTERRUPTED);
     });
     match clock::within(GRACE, &mut server).await {
-        Some(ended) => ended_well(ended),
+        Some(ended) => check_ended(ended),
         None => {
             tracing::warn!("some requests did not finish in time and are cut off");
             server.abort();
@@ -228,7 +229,7 @@ async fn until_signal(
     }
 }
 
-fn ended_well(ended: Result<std::io::Result<()>, JoinError>) -> anyhow::Result<()> {
+fn check_ended(ended: Result<std::io::Result<()>, JoinError>) -> anyhow::Result<()> {
     ended.context("the server failed")?.context("the server cannot accept connections any more")
 }
 

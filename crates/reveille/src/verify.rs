@@ -11,7 +11,7 @@ use reveille_engine::doors::{Clock as _, SystemClock};
 use serde_json::Value;
 
 use crate::client;
-use crate::failure::usage;
+use crate::failure::usage_error;
 
 /// Where the secret is looked for if no flag says otherwise.
 const SECRET_VARIABLE: &str = "REVEILLE_WEBHOOK_SECRET";
@@ -36,22 +36,24 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "HEADER")]
     header: String,
     /// How far the moment of signing and this machine's clock may be apart
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = period)]
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_period)]
     tolerance: u64,
 }
 
-fn period(text: &str) -> Result<u64, String> {
+fn parse_period(text: &str) -> Result<u64, String> {
     let ms = parse_period_ms(text);
     ms.ok_or_else(|| "write a whole number and a unit: 500ms, 45s, 10m, 1h or 3d".to_owned())
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let keys = Keys::of(arguments)?;
+    let keys = VerificationKeys::from_arguments(arguments)?;
     let mut body = Vec::new();
     let limited = std::io::stdin().lock().take(BODY_BYTES_MAX + 1).read_to_end(&mut body);
     limited.context("cannot read the body from standard input")?;
     if u64::try_from(body.len())? > BODY_BYTES_MAX {
-        return Err(usage("the body on standard input is longer than 64MiB; it is no webhook"));
+        return Err(usage_error(
+            "the body on standard input is longer than 64MiB; it is no webhook",
+        ));
     }
     let now_s = SystemClock::default().now().0 / 1_000;
     keys.check(&arguments.header, &body, now_s, arguments.tolerance / 1_000)?;
@@ -61,28 +63,28 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 /// What a signature is checked with.
-enum Keys {
+enum VerificationKeys {
     Secret(String),
     /// Public keys with the names under which they are published.
     Public(Vec<(Option<String>, [u8; 32])>),
 }
 
-impl Keys {
-    fn of(arguments: &Arguments) -> anyhow::Result<Keys> {
+impl VerificationKeys {
+    fn from_arguments(arguments: &Arguments) -> anyhow::Result<VerificationKeys> {
         if let Some(source) = &arguments.jwks {
-            return read_jwks(source).map(Keys::Public);
+            return read_jwks(source).map(VerificationKeys::Public);
         }
         if let Some(text) = &arguments.public_key {
             let key = signature::public_key(text).ok_or_else(|| {
-                usage("--public-key is not 32 bytes of unpadded base64url; copy it from `x` of the JWK")
+                usage_error("--public-key is not 32 bytes of unpadded base64url; copy it from `x` of the JWK")
             })?;
-            return Ok(Keys::Public(vec![(None, key)]));
+            return Ok(VerificationKeys::Public(vec![(None, key)]));
         }
         // Not clap's business: a variable that happens to be set must not clash with --jwks.
         let secret = arguments.secret.clone().or_else(|| std::env::var(SECRET_VARIABLE).ok());
         match secret.filter(|secret| !secret.is_empty()) {
-            Some(secret) => Ok(Keys::Secret(secret)),
-            None => Err(usage(
+            Some(secret) => Ok(VerificationKeys::Secret(secret)),
+            None => Err(usage_error(
                 "nothing to verify with; pass --secret (the whole text, with its whsec_), --jwks or \
                  --public-key",
             )),
@@ -91,10 +93,10 @@ impl Keys {
 
     fn check(&self, header: &str, body: &[u8], now_s: u64, tolerance_s: u64) -> anyhow::Result<()> {
         match self {
-            Keys::Secret(secret) => {
+            VerificationKeys::Secret(secret) => {
                 Ok(signature::verify_hmac(secret, header, body, now_s, tolerance_s)?)
             }
-            Keys::Public(keys) => {
+            VerificationKeys::Public(keys) => {
                 let named = signature::named_key(header);
                 let is_named = |kid: &Option<String>| kid.is_none() || kid.as_deref() == named;
                 let fitting = keys.iter().filter(|(kid, _)| named.is_none() || is_named(kid));
@@ -142,14 +144,19 @@ mod tests {
     fn the_key_that_is_named_is_taken() {
         let (old, new) = (Ed25519Key::from_seed([1; 32]), Ed25519Key::from_seed([2; 32]));
         let keys = |all: &[&Ed25519Key]| {
-            Keys::Public(all.iter().map(|it| (Some(it.kid().to_owned()), it.public())).collect())
+            VerificationKeys::Public(
+                all.iter().map(|it| (Some(it.kid().to_owned()), it.public())).collect(),
+            )
         };
         let header = new.header(1_000, b"body");
-        let check = |keys: Keys, body: &[u8], now_s| {
+        let check = |keys: VerificationKeys, body: &[u8], now_s| {
             keys.check(&header, body, now_s, 300).map_err(|error| error.to_string())
         };
         assert_eq!(check(keys(&[&old, &new]), b"body", 1_000), Ok(()));
-        assert_eq!(check(Keys::Public(vec![(None, new.public())]), b"body", 1_000), Ok(()));
+        assert_eq!(
+            check(VerificationKeys::Public(vec![(None, new.public())]), b"body", 1_000),
+            Ok(())
+        );
         let other = check(keys(&[&old]), b"body", 1_000).unwrap_err();
         assert!(other.contains("another key"), "{other}");
         let changed = check(keys(&[&new]), b"bodY", 1_000).unwrap_err();

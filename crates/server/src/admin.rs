@@ -1,79 +1,80 @@
-//! Inspection: what is there.
+//! The face of operators: streams, consumers, deliveries and keys, for those who look after them.
 
 mod consumers;
 mod deliveries;
-pub(crate) mod keys;
+mod error;
+mod keys;
+mod signing_keys;
+mod streams;
 
-use http::StatusCode;
-use reveille_core::stream::Expiry;
-use reveille_engine::StreamItem;
-use serde_json::{Value, json};
+use http::{Method, Request};
+use hyper::body::Incoming;
 
+use self::error::Error;
 use crate::Server;
-use crate::auth::Caller;
-use crate::error::Error;
-use crate::query::Query;
-use crate::reply::{self, Reply};
-
-pub(crate) use consumers::{consumer, consumers};
-pub(crate) use deliveries::{deliveries, delivery};
+use crate::http::auth::Caller;
+use crate::http::error::RequestError;
+use crate::http::query::Query;
+use crate::http::reply::Reply;
+use crate::http::route::check_read_method;
 
 /// Entries on a page, unless the caller asks for fewer.
 const PAGE: usize = 1_000;
-/// Where consumers are; the rest of the path is the name of one.
-const CONSUMERS: &str = "/admin/v1/consumers/";
 
-/// The name of a consumer that is asked for, as it stands in the URL.
-pub(crate) fn consumer_name(path: &str) -> Option<&str> {
-    path.strip_prefix(CONSUMERS).filter(|name| !name.is_empty())
+/// What an operator can ask about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Resource {
+    Keys,
+    SigningKeys,
+    Streams,
+    Consumers,
+    Consumer,
+    Deliveries,
+    Delivery,
 }
 
-/// `GET /admin/v1/streams?prefix=&after=&limit=`
-pub(crate) fn streams(
+/// Answers a request about a resource.
+pub(crate) async fn answer(
     server: &Server,
     caller: &Caller,
-    query: Option<&str>,
-) -> Result<Reply, Error> {
-    let query = Query::parse(query);
-    let prefix = query.get("prefix")?.unwrap_or_default();
-    let after = query.get("after")?;
-    let limit = limit(&query)?;
-    let page = server.engine.streams(&caller.tenant, prefix, after, limit)?;
-    let mut body = json!({ "streams": page.items.iter().map(item).collect::<Vec<_>>() });
-    if let (Some(next), Some(object)) = (page.next, body.as_object_mut()) {
-        object.insert("next".into(), next.into());
-    }
-    Ok(reply::json(StatusCode::OK, &body))
+    resource: Resource,
+    request: Request<Incoming>,
+) -> Reply {
+    let answer = match resource {
+        Resource::Keys => keys::answer(server, caller, request).await,
+        Resource::SigningKeys if request.method() == Method::POST => {
+            signing_keys::rotate(server, request).await
+        }
+        Resource::SigningKeys => {
+            let method = request.method().clone();
+            Err(RequestError::Method { method, allowed: "POST, OPTIONS" }.into())
+        }
+        _ => look_up(server, caller, resource, &request),
+    };
+    answer.unwrap_or_else(|error| error.refusal().reply())
 }
 
-fn limit(query: &Query) -> Result<usize, Error> {
+/// Answers about what can only be looked at.
+fn look_up(
+    server: &Server,
+    caller: &Caller,
+    resource: Resource,
+    request: &Request<Incoming>,
+) -> Result<Reply, Error> {
+    check_read_method(request.method())?;
+    let (path, query) = (request.uri().path(), request.uri().query());
+    match resource {
+        Resource::Streams => streams::list(server, caller, query),
+        Resource::Consumers => consumers::list(server, caller, query),
+        Resource::Consumer => consumers::show(server, caller, path),
+        Resource::Deliveries => deliveries::list(server, caller, query),
+        Resource::Delivery => deliveries::show(server, caller, path),
+        Resource::Keys | Resource::SigningKeys => unreachable!("these can be changed"),
+    }
+}
+
+fn page_limit(query: &Query) -> Result<usize, RequestError> {
     let Some(text) = query.get("limit")? else { return Ok(PAGE) };
     let limit = text.parse().ok().filter(|limit| (1..=PAGE).contains(limit));
-    limit.ok_or_else(|| Error::Query(format!("`limit` is a number from 1 to {PAGE}")))
-}
-
-fn item(item: &StreamItem) -> Value {
-    let head = &item.head;
-    let mut value = json!({
-        "path": item.path.as_str(),
-        "content_type": head.content_type.as_str(),
-        "next_offset": head.tail.to_string(),
-        "closed": head.closed.is_some(),
-        "created_at": head.created_at.0,
-    });
-    if let Some(object) = value.as_object_mut() {
-        match &head.expiry {
-            Expiry::Never => {}
-            Expiry::Ttl(seconds) => {
-                object.insert("ttl_seconds".into(), (*seconds).into());
-            }
-            Expiry::At(_, text) => {
-                object.insert("expires_at".into(), text.as_ref().into());
-            }
-        }
-        if let Some(fork) = &head.fork {
-            object.insert("forked_from".into(), fork.source.as_str().into());
-        }
-    }
-    value
+    limit.ok_or_else(|| RequestError::Query(format!("`limit` is a number from 1 to {PAGE}")))
 }

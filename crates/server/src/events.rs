@@ -17,9 +17,9 @@
 mod body;
 mod change;
 mod deliveries;
+mod error;
 mod explain;
 mod ingest;
-mod refusal;
 mod show;
 mod subscribe;
 mod workers;
@@ -28,16 +28,14 @@ use http::{Method, Request};
 use hyper::body::Incoming;
 use reveille_core::Tenant;
 
-pub(crate) use deliveries::standing;
-pub(crate) use refusal::{HOOK_EXISTS, NO_DEAD_LETTER, NO_EVENT};
 pub use workers::Workers;
 pub(crate) use workers::encode_delivery;
 
+use self::error::Error;
 use crate::Server;
-use crate::auth::Caller;
-use crate::error::Error;
-use crate::reply::Reply;
-use refusal::Refusal;
+use crate::http::auth::Caller;
+use crate::http::error::RequestError;
+use crate::http::reply::Reply;
 
 /// Where subscriptions are.
 const SUBSCRIPTIONS: &str = "/subscriptions/";
@@ -66,12 +64,12 @@ struct Scope {
     /// Where events go and subscriptions are made.
     tenant: Tenant,
     /// Whether the subscriptions of all tenants are within reach.
-    everywhere: bool,
+    is_everywhere: bool,
 }
 
 impl Scope {
     fn of(caller: &Caller) -> Scope {
-        Scope { tenant: caller.tenant.clone(), everywhere: caller.is_everywhere() }
+        Scope { tenant: caller.tenant.clone(), is_everywhere: caller.is_everywhere() }
     }
 
     /// What answers call it: nothing where there are no namespaces.
@@ -81,7 +79,7 @@ impl Scope {
 
     /// Whose subscriptions are within reach; `None` for everybody's.
     fn reach(&self) -> Option<&Tenant> {
-        (!self.everywhere).then_some(&self.tenant)
+        (!self.is_everywhere).then_some(&self.tenant)
     }
 }
 
@@ -90,27 +88,20 @@ fn namespace_of(tenant: &Tenant) -> Option<&str> {
     Some(tenant.as_str()).filter(|_| *tenant != Tenant::default_tenant())
 }
 
-/// An error from before this face was reached, in its words.
-pub(crate) fn refused(error: Error) -> Reply {
-    Refusal::from(error).reply()
+/// Refuses, in the shape of this face, what was wrong before it was reached.
+pub(crate) fn refuse(error: RequestError) -> Reply {
+    Error::from(error).reply()
 }
 
 /// Answers a request.
 pub(crate) async fn answer(server: &Server, caller: &Caller, request: Request<Incoming>) -> Reply {
     let scope = Scope::of(caller);
-    match route(server, &scope, request).await {
-        Ok(reply) => reply,
-        Err(refusal) => refusal.reply(),
-    }
+    route(server, &scope, request).await.unwrap_or_else(Error::reply)
 }
 
-async fn route(
-    server: &Server,
-    scope: &Scope,
-    request: Request<Incoming>,
-) -> Result<Reply, Refusal> {
+async fn route(server: &Server, scope: &Scope, request: Request<Incoming>) -> Result<Reply, Error> {
     let path = request.uri().path().to_owned();
-    let operation = operation_of(&path).ok_or_else(|| unknown(&path))?;
+    let operation = parse_operation(&path).ok_or_else(|| unknown_path(&path))?;
     let method = request.method().clone();
     let query = request.uri().query().map(str::to_owned);
     let query = query.as_deref();
@@ -128,20 +119,24 @@ async fn route(
         (Operation::Retry(id, letter), &Method::POST) => {
             deliveries::retry(server, scope, id, letter).await
         }
-        (operation, &Method::GET | &Method::HEAD) if allowed(operation).starts_with("GET") => {
-            look(server, scope, operation, query)
+        (operation, &Method::GET | &Method::HEAD)
+            if allowed_methods(operation).starts_with("GET") =>
+        {
+            look_up(server, scope, operation, query)
         }
-        (operation, _) => Err(Error::Method { method, allowed: allowed(operation) }.into()),
+        (operation, _) => {
+            Err(RequestError::Method { method, allowed: allowed_methods(operation) }.into())
+        }
     }
 }
 
-/// Answers what only looks.
-fn look(
+/// Answers about what is only looked at.
+fn look_up(
     server: &Server,
     scope: &Scope,
     operation: Operation<'_>,
     query: Option<&str>,
-) -> Result<Reply, Refusal> {
+) -> Result<Reply, Error> {
     match operation {
         Operation::List => show::list(server, scope, query),
         Operation::Match => show::matching(server, scope, query),
@@ -159,28 +154,30 @@ fn look(
     }
 }
 
-fn operation_of(path: &str) -> Option<Operation<'_>> {
+fn parse_operation(path: &str) -> Option<Operation<'_>> {
     if matches!(path, "/ingest" | "/e") {
         return Some(Operation::Ingest);
     }
     let mut parts = path.strip_prefix(SUBSCRIPTIONS)?.split('/');
     let parts = (parts.next()?, parts.next(), parts.next(), parts.next(), parts.next());
-    let named = |name: &str| !name.is_empty();
+    let is_named = |name: &str| !name.is_empty();
     match parts {
         ("subscribe", None, ..) => Some(Operation::Subscribe),
         ("unsubscribe", None, ..) => Some(Operation::Unsubscribe),
         ("reactivate", None, ..) => Some(Operation::Reactivate),
         ("list", None, ..) => Some(Operation::List),
         ("match", None, ..) => Some(Operation::Match),
-        ("status", Some(id), None, ..) if named(id) => Some(Operation::Status(id)),
-        ("deliveries", Some(id), Some("logs"), None, _) if named(id) => Some(Operation::Logs(id)),
+        ("status", Some(id), None, ..) if is_named(id) => Some(Operation::Status(id)),
+        ("deliveries", Some(id), Some("logs"), None, _) if is_named(id) => {
+            Some(Operation::Logs(id))
+        }
         // Ids have no small letters, so they are never taken for one of the words above.
         (id, None, ..) if is_id(id) => Some(Operation::One(id)),
-        (id, Some("deliveries"), None, ..) if named(id) => Some(Operation::Deliveries(id)),
-        (id, Some("explain"), None, ..) if named(id) => Some(Operation::Explain(id)),
-        (id, Some("dead-letters"), None, ..) if named(id) => Some(Operation::DeadLetters(id)),
+        (id, Some("deliveries"), None, ..) if is_named(id) => Some(Operation::Deliveries(id)),
+        (id, Some("explain"), None, ..) if is_named(id) => Some(Operation::Explain(id)),
+        (id, Some("dead-letters"), None, ..) if is_named(id) => Some(Operation::DeadLetters(id)),
         (id, Some("dead-letters"), Some(letter), Some("retry"), None) => {
-            (named(id) && named(letter)).then_some(Operation::Retry(id, letter))
+            (is_named(id) && is_named(letter)).then_some(Operation::Retry(id, letter))
         }
         _ => None,
     }
@@ -191,8 +188,8 @@ fn is_id(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(plain)
 }
 
-/// What can be done there.
-fn allowed(operation: Operation<'_>) -> &'static str {
+/// What can be done there, as the header `Allow` says it.
+fn allowed_methods(operation: Operation<'_>) -> &'static str {
     match operation {
         Operation::Ingest
         | Operation::Subscribe
@@ -210,12 +207,11 @@ fn allowed(operation: Operation<'_>) -> &'static str {
     }
 }
 
-fn unknown(path: &str) -> Refusal {
+fn unknown_path(path: &str) -> Error {
     if path.starts_with("/subscriptions") {
-        Refusal::not_found("UNKNOWN_ENDPOINT", "Unknown subscription endpoint")
-            .with("path", path.into())
+        Error::unknown_endpoint(path)
     } else {
-        Error::Reserved.into()
+        RequestError::ReservedPath.into()
     }
 }
 
@@ -225,7 +221,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_is_told_by_the_path() {
-        let check = |path, expected| assert_eq!(operation_of(path), expected, "{path}");
+        let check = |path, expected| assert_eq!(parse_operation(path), expected, "{path}");
         check("/e", Some(Operation::Ingest));
         check("/ingest", Some(Operation::Ingest));
         check("/ingest/", None);

@@ -6,7 +6,7 @@ use serde_json::json;
 use tokio::sync::Mutex;
 
 use crate::Server;
-use crate::reply::{self, Reply};
+use crate::http::reply::{self, Reply};
 
 /// An answer is good for this long: asking is not to become the server's main work.
 const FRESH_MS: u64 = 500;
@@ -17,13 +17,13 @@ pub(crate) struct Readiness {
     last: Mutex<Option<(Millis, Result<(), String>)>>,
 }
 
-/// The process runs and answers.
-pub(crate) fn alive() -> Reply {
+/// Says that the process runs and answers.
+pub(crate) fn liveness() -> Reply {
     reply::json(StatusCode::OK, &json!({ "status": "ok" }))
 }
 
-/// A write goes all the way to the disk and back.
-pub(crate) async fn ready(server: &Server) -> Reply {
+/// Says whether a write goes all the way to the disk and back.
+pub(crate) async fn readiness(server: &Server) -> Reply {
     let mut last = server.readiness.last.lock().await;
     let now = server.engine.clock().now();
     let outcome = match &*last {

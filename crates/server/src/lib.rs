@@ -1,49 +1,46 @@
 //! The HTTP faces: each turns a request into a command and an outcome into an answer.
 //!
-//! [`listen`] owns sockets, [`route`] decides which face a request is for, [`auth`] who asks.
-//! [`streams`] is the Durable Streams face, [`wake`] that of subscriptions and callbacks,
-//! [`ds_subscriptions`] that of the subscriptions which the Durable Streams protocol has itself,
-//! [`events`] that of typed events and their deliveries. Only this crate knows status codes and
-//! JSON field names; no face reaches into the state, spawns work or holds a lock.
+//! [`http`] is what all of them stand on: sockets, routes, callers, bodies, replies, refusals.
+//! [`dispatch`] hands a request to its face: [`streams`] is the Durable Streams face, [`wakes`]
+//! that of subscriptions on patterns and their callbacks, [`ds_subscriptions`] that of the
+//! subscriptions which the Durable Streams protocol has itself, [`events`] that of typed events and
+//! their deliveries, [`admin`] that of operators. [`encoder`] makes the payloads that are sent.
+//! Only this crate knows status codes and JSON field names; no face reaches into the state, spawns
+//! work or holds a lock, and none knows another.
+
+mod dispatch;
+mod http;
 
 mod admin;
-mod auth;
-mod clock;
 mod ds_subscriptions;
-mod error;
 mod events;
-mod first_bytes;
 mod health;
-mod inbound;
-mod listen;
 mod metrics;
-mod query;
-mod reply;
-mod route;
 mod streams;
-mod trace;
-mod wake;
+mod wakes;
 
+mod encoder;
+
+use std::future::Future;
 use std::sync::Arc;
 
 use reveille_engine::Engine;
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-pub use auth::Auth;
-pub use events::Workers;
-pub use listen::serve;
-pub use wake::Words;
+pub use crate::encoder::PayloadEncoder;
+pub use crate::events::Workers;
+pub use crate::http::auth::Auth;
 
 /// How the server answers.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// How long a long-poll waits for news.
     pub long_poll_timeout_ms: u64,
-    /// The largest body of a request, in bytes.
+    /// The largest body of a request.
     pub max_body_bytes: usize,
     /// The base of URLs in answers; from the request's `Host` if absent.
     pub public_url: Option<Arc<str>>,
-    /// Who may use the server.
     pub auth: Auth,
     /// Where the workers are that events are delivered to.
     pub workers: Workers,
@@ -57,4 +54,23 @@ struct Server {
     readiness: health::Readiness,
     /// True once the server is going down: whoever waits for news stops waiting.
     stopping: watch::Receiver<bool>,
+}
+
+/// Serves until `shutdown` ends, then finishes the requests that were begun.
+pub async fn serve(
+    listener: TcpListener,
+    engine: Engine,
+    config: Config,
+    shutdown: impl Future<Output = ()> + Send,
+) -> std::io::Result<()> {
+    let clock = engine.clock().clone();
+    let (stop, stopping) = watch::channel(false);
+    let server = Server {
+        metrics: metrics::Metrics::new(engine.clone()),
+        readiness: health::Readiness::default(),
+        engine,
+        config,
+        stopping,
+    };
+    http::listen::serve(listener, clock, Arc::new(server), stop, shutdown).await
 }

@@ -1,35 +1,32 @@
 //! What the server counts, in Prometheus' text format.
 
-mod delivering;
-mod telling;
-
-use std::fmt::Write;
-use std::sync::Arc;
+mod engine;
 
 use http::header::{self, HeaderValue};
 use http::{Method, StatusCode};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use reveille_engine::Engine;
-use reveille_engine::metrics::Snapshot;
 
-use crate::reply::{self, Reply, ReplyBody};
+use self::engine::EngineCollector;
+use crate::http::reply::{self, Reply, ReplyBody};
 
 /// The registry, and the metrics that requests touch.
 pub(crate) struct Metrics {
     registry: Registry,
     /// By method; looked up without the registry's locks.
-    methods: Vec<PerMethod>,
+    methods: Vec<MethodMetrics>,
     /// Callbacks, by what they were answered.
     callbacks: Vec<(&'static str, Counter)>,
-    live_readers: Arc<std::sync::atomic::AtomicI64>,
+    live_readers: Gauge,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByCode {
+struct CodeLabels {
     code: &'static str,
 }
 
@@ -49,18 +46,18 @@ const CALLBACK_CODES: &[&str] = &[
 ];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Answered {
+struct RequestLabels {
     method: &'static str,
     status: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ByMethod {
+struct MethodLabels {
     method: &'static str,
 }
 
 /// What is counted of one method.
-struct PerMethod {
+struct MethodMetrics {
     method: Method,
     seconds: Histogram,
     by_status: Vec<(u16, Counter)>,
@@ -81,54 +78,59 @@ const METHODS: &[(Method, &str)] = &[
 ];
 
 /// Counts a live reader for as long as it lives.
-pub(crate) struct LiveReader(Arc<std::sync::atomic::AtomicI64>);
+pub(crate) struct LiveReader(Gauge);
 
 impl Drop for LiveReader {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+        self.0.dec();
     }
 }
 
-fn buckets() -> Histogram {
+fn request_histogram() -> Histogram {
     Histogram::new([0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 30.0])
 }
 
 impl Metrics {
-    pub(crate) fn new() -> Metrics {
+    pub(crate) fn new(engine: Engine) -> Metrics {
         let mut registry = Registry::with_prefix("reveille");
-        let requests: Family<Answered, Counter> = Family::default();
-        let seconds: Family<ByMethod, Histogram, fn() -> Histogram> =
-            Family::new_with_constructor(buckets);
+        let requests: Family<RequestLabels, Counter> = Family::default();
+        let seconds: Family<MethodLabels, Histogram, fn() -> Histogram> =
+            Family::new_with_constructor(request_histogram);
         registry.register("http_requests", "Requests answered", requests.clone());
         registry.register(
             "http_request_seconds",
             "Time until the answer's headers were ready",
             seconds.clone(),
         );
-        let counter = |method, status| requests.get_or_create_owned(&Answered { method, status });
-        let per_method = |(method, name): &(Method, &'static str)| PerMethod {
+        let counter =
+            |method, status| requests.get_or_create_owned(&RequestLabels { method, status });
+        let per_method = |(method, name): &(Method, &'static str)| MethodMetrics {
             method: method.clone(),
-            seconds: seconds.get_or_create_owned(&ByMethod { method: name }),
+            seconds: seconds.get_or_create_owned(&MethodLabels { method: name }),
             by_status: STATUSES.iter().map(|s| (*s, counter(name, s.to_string()))).collect(),
             others: counter(name, "other".into()),
         };
         let methods = METHODS.iter().map(per_method).collect();
-        let called: Family<ByCode, Counter> = Family::default();
-        registry.register("callbacks", "Callbacks of consumers, by result", called.clone());
-        let code = |code: &&'static str| (*code, called.get_or_create_owned(&ByCode { code }));
+        let results: Family<CodeLabels, Counter> = Family::default();
+        registry.register("callbacks", "Callbacks of consumers, by result", results.clone());
+        let code = |code: &&'static str| (*code, results.get_or_create_owned(&CodeLabels { code }));
         let callbacks = CALLBACK_CODES.iter().map(code).collect();
-        Metrics { registry, methods, callbacks, live_readers: Arc::default() }
+        let live_readers = Gauge::default();
+        let help = "SSE and long-poll readers connected";
+        registry.register("live_readers", help, live_readers.clone());
+        registry.register_collector(Box::new(EngineCollector { engine }));
+        Metrics { registry, methods, callbacks, live_readers }
     }
 
-    /// A callback was answered with this code.
-    pub(crate) fn called(&self, code: &str) {
+    /// Counts a callback that was answered with this code.
+    pub(crate) fn count_callback(&self, code: &str) {
         let known = self.callbacks.iter().find(|(known, _)| *known == code);
         if let Some((_, counter)) = known.or(self.callbacks.last()) {
             counter.inc();
         }
     }
 
-    pub(crate) fn answered(&self, method: &Method, status: StatusCode, elapsed_ms: u64) {
+    pub(crate) fn count_request(&self, method: &Method, status: StatusCode, elapsed_ms: u64) {
         let known = self.methods.iter().find(|known| known.method == *method);
         let Some(known) = known.or(self.methods.last()) else { return };
         let counter = known.by_status.iter().find(|(code, _)| *code == status.as_u16());
@@ -138,61 +140,18 @@ impl Metrics {
     }
 
     pub(crate) fn live_reader(&self) -> LiveReader {
-        self.live_readers.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.live_readers.inc();
         LiveReader(self.live_readers.clone())
     }
 
-    pub(crate) fn render(&self, engine: &Engine) -> Reply {
+    pub(crate) fn render(&self) -> Reply {
         let mut text = String::new();
-        let readers = self.live_readers.load(std::sync::atomic::Ordering::Relaxed);
-        let _ = writeln!(text, "# HELP reveille_live_readers SSE and long-poll readers connected.");
-        let _ = writeln!(text, "# TYPE reveille_live_readers gauge");
-        let _ = writeln!(text, "reveille_live_readers {readers}");
-        let dropped = engine.dropped_spans();
-        let _ = writeln!(text, "# HELP reveille_spans_dropped Spans that there was no room for.");
-        let _ = writeln!(text, "# TYPE reveille_spans_dropped counter");
-        let _ = writeln!(text, "reveille_spans_dropped_total {dropped}");
-        let snapshots = engine.snapshots();
-        engine_metrics(&mut text, &snapshots);
-        telling::write(&mut text, &snapshots);
-        delivering::write(&mut text, &snapshots);
-        // The registry ends the text with its end mark, so it comes last.
-        let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
+        prometheus_client::encoding::text::encode(&mut text, &self.registry)
+            .expect("writing to memory cannot fail");
         let mut reply = reply::status(StatusCode::OK);
         let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
         reply.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-        *reply.body_mut() = ReplyBody::Whole(text.into());
+        *reply.body_mut() = ReplyBody::Full(text.into());
         reply
-    }
-}
-
-/// A metric of every partition: name, type, help, and how to read it.
-type EngineMetric = (&'static str, &'static str, &'static str, fn(&Snapshot) -> u64);
-
-const ENGINE: &[EngineMetric] = &[
-    ("log_batches", "counter", "Batches made durable", |s| s.batches),
-    ("log_commands", "counter", "Commands answered with them", |s| s.commands),
-    ("log_written_bytes", "counter", "Bytes of their records", |s| s.bytes),
-    ("log_bytes", "gauge", "Bytes of log segments in use", |s| s.log_bytes),
-    ("overlay_bytes", "gauge", "Bytes that the table does not hold yet", |s| s.overlay_bytes),
-    ("watched_streams", "gauge", "Streams with a live reader", |s| s.watched),
-    ("disk_free_bytes", "gauge", "Room on the disk of the data directory", |s| s.disk_free),
-    ("subscriptions", "gauge", "Subscriptions of both dialects", |s| s.telling.subscriptions),
-    ("wakes", "counter", "Wakes begun", |s| s.telling.wakes),
-    ("outbox_dropped", "counter", "Attempts put off for want of room", |s| {
-        s.telling.traffic.dropped
-    }),
-    ("read_only", "gauge", "1 while writes are refused for want of room", |s| s.read_only.into()),
-];
-
-fn engine_metrics(text: &mut String, snapshots: &[Snapshot]) {
-    for (name, kind, help, read) in ENGINE {
-        let suffix = if *kind == "counter" { "_total" } else { "" };
-        let _ = writeln!(text, "# HELP reveille_{name} {help}.");
-        let _ = writeln!(text, "# TYPE reveille_{name} {kind}");
-        for (partition, snapshot) in snapshots.iter().enumerate() {
-            let value = read(snapshot);
-            let _ = writeln!(text, "reveille_{name}{suffix}{{partition=\"{partition}\"}} {value}");
-        }
     }
 }

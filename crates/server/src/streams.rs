@@ -4,9 +4,10 @@ mod append;
 mod compress;
 mod create;
 mod delete;
+mod error;
 mod etag;
 mod framing;
-pub(crate) mod headers;
+mod headers;
 mod long_poll;
 mod read;
 mod sse;
@@ -15,10 +16,11 @@ use http::{Method, Request};
 use hyper::body::Incoming;
 use reveille_core::StreamPath;
 
+use self::error::Error;
 use crate::Server;
-use crate::auth::Caller;
-use crate::error::Error;
-use crate::reply::Reply;
+use crate::http::auth::Caller;
+use crate::http::error::RequestError;
+use crate::http::reply::Reply;
 
 /// Answers a request for a stream.
 pub(crate) async fn answer(
@@ -26,10 +28,20 @@ pub(crate) async fn answer(
     caller: &Caller,
     path: &StreamPath,
     request: Request<Incoming>,
+) -> Reply {
+    let answer = route(server, caller, path, request).await;
+    answer.unwrap_or_else(|error| error.refusal().reply())
+}
+
+async fn route(
+    server: &Server,
+    caller: &Caller,
+    path: &StreamPath,
+    request: Request<Incoming>,
 ) -> Result<Reply, Error> {
-    let writes = matches!(*request.method(), Method::PUT | Method::POST | Method::DELETE);
-    if writes && path.is_internal() {
-        return Err(Error::Internal);
+    let is_write = matches!(*request.method(), Method::PUT | Method::POST | Method::DELETE);
+    if is_write && path.is_internal() {
+        return Err(Error::ReservedStream);
     }
     match *request.method() {
         Method::POST => append::answer(server, caller, path, request).await,
@@ -37,9 +49,10 @@ pub(crate) async fn answer(
         Method::PUT => create::answer(server, caller, path, request).await,
         Method::HEAD => read::head(server, caller, path),
         Method::DELETE => delete::answer(server, caller, path).await,
-        _ => Err(Error::Method {
+        _ => Err(RequestError::Method {
             method: request.method().clone(),
             allowed: "GET, POST, PUT, DELETE, HEAD, OPTIONS",
-        }),
+        }
+        .into()),
     }
 }

@@ -26,8 +26,6 @@ pub(crate) const CYCLES: &modules::Table = &[
             "txn",
         ]],
     ),
-    ("crates/load", &[&["append", "idle", "latency", "report", "soak", "wakes"]]),
-    ("crates/server", &[&["auth", "error", "events", "inbound", "query", "streams", "wake"]]),
     ("crates/store", &[&["apply", "state"]]),
     (
         "sim",

@@ -272,7 +272,11 @@ fn hosts_share_connections_whatever_their_case() {
 fn the_guard_wants_loopback_hosts_and_loopback_addresses_together() {
     let check = |rules: &Rules, host: &str, address: &str, permitted: bool| {
         let host = Host::parse(host).unwrap();
-        assert_eq!(rules.permit(&host, address.parse().unwrap()), permitted, "{host:?} {address}");
+        assert_eq!(
+            rules.is_allowed(&host, address.parse().unwrap()),
+            permitted,
+            "{host:?} {address}"
+        );
     };
     check(&strict(), "example.com", "1.1.1.1", true);
     check(&strict(), "example.com", "127.0.0.1", false);

@@ -1,4 +1,4 @@
-//! Turns: how many requests are under way at once, and that nothing is left of those that ended.
+//! Permits: how many requests are under way at once, and that nothing is left of those that ended.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -16,7 +16,7 @@ fn pool() -> Pool {
     Pool::new(Arc::new(|| 0))
 }
 
-/// Polls once: a turn that is free is had at once. (Tokio would have us pause after some.)
+/// Polls once: a permit that is free is had at once. (Tokio would have us pause after some.)
 async fn now<T>(future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(tokio::task::unconstrained(future));
     poll_fn(|cx| match future.as_mut().poll(cx) {
@@ -29,30 +29,30 @@ async fn now<T>(future: impl Future<Output = T>) -> Option<T> {
 #[tokio::test]
 async fn an_origin_with_too_many_requests_waits_and_others_do_not() {
     let (pool, slow, other) = (pool(), origin("slow.example"), origin("other.example"));
-    let mut turns = Vec::new();
+    let mut permits = Vec::new();
     for _ in 0..BUSY_PER_ORIGIN_MAX {
-        turns.push(now(pool.turn(&slow)).await.unwrap().unwrap());
+        permits.push(now(pool.acquire(&slow)).await.unwrap().unwrap());
     }
-    assert!(now(pool.turn(&slow)).await.is_none());
+    assert!(now(pool.acquire(&slow)).await.is_none());
     // The one that gave up waiting holds nothing of what is for all.
     for _ in 0..BUSY_MAX - BUSY_PER_ORIGIN_MAX {
-        turns.push(now(pool.turn(&other)).await.unwrap().unwrap());
+        permits.push(now(pool.acquire(&other)).await.unwrap().unwrap());
     }
-    assert!(now(pool.turn(&origin("third.example"))).await.is_none());
-    turns.swap_remove(0);
-    assert!(now(pool.turn(&slow)).await.is_some());
+    assert!(now(pool.acquire(&origin("third.example"))).await.is_none());
+    permits.swap_remove(0);
+    assert!(now(pool.acquire(&slow)).await.is_some());
 }
 
 #[tokio::test]
 async fn origins_that_nobody_calls_are_forgotten() {
     let (pool, one) = (pool(), origin("one.example"));
-    let turn = pool.turn(&one).await;
+    let permit = pool.acquire(&one).await;
     for number in 0..10 {
-        drop(pool.turn(&origin(&format!("{number}.example"))).await);
+        drop(pool.acquire(&origin(&format!("{number}.example"))).await);
     }
     pool.sweep();
     assert_eq!(pool.lock().origins.keys().collect::<Vec<_>>(), [&one]);
-    drop(turn);
+    drop(permit);
     pool.sweep();
     assert!(pool.lock().origins.is_empty());
 }

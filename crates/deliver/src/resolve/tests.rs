@@ -6,11 +6,11 @@ use super::*;
 
 /// Answers with a new address each time, or with none for names that begin with `gone`.
 #[derive(Default)]
-struct Counting {
+struct CountingResolver {
     asked: Arc<AtomicU64>,
 }
 
-impl Resolve for Counting {
+impl Resolve for CountingResolver {
     fn resolve(&self, host: &str, port: u16) -> ResolveFuture {
         let asked = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
         let gone = host.starts_with("gone");
@@ -23,7 +23,7 @@ impl Resolve for Counting {
 }
 
 struct Fixture {
-    cache: Cache<Counting>,
+    cache: ResolverCache<CountingResolver>,
     asked: Arc<AtomicU64>,
     now_ms: Arc<AtomicU64>,
 }
@@ -33,7 +33,7 @@ impl Fixture {
         let (asked, now_ms) = (Arc::default(), Arc::new(AtomicU64::new(1_000_000)));
         let clock = now_ms.clone();
         let now: Now = Arc::new(move || clock.load(Ordering::Relaxed));
-        let cache = Cache::new(Counting { asked: Arc::clone(&asked) }, now);
+        let cache = ResolverCache::new(CountingResolver { asked: Arc::clone(&asked) }, now);
         Fixture { cache, asked, now_ms }
     }
 

@@ -14,8 +14,8 @@ fn an_append_is_answered_without_a_body() {
     assert_eq!(head.status, 204);
     assert_eq!(head.framing, Framing::Length(0));
     assert_eq!(head.head_bytes, APPENDED.len());
-    assert!(head.keep_alive);
-    assert!(!head.up_to_date);
+    assert!(head.is_keep_alive);
+    assert!(!head.is_up_to_date);
     let offset = &APPENDED[head.next_offset.unwrap()];
     assert_eq!(offset, b"0000000000000000_0000000000000016");
 }
@@ -47,8 +47,8 @@ fn framing_follows_the_standard() {
 fn the_few_headers_are_read_whatever_their_case_and_spacing() {
     let text = "HTTP/1.1 200 OK\r\nSTREAM-UP-TO-DATE:true\r\nstream-cursor:  42 \r\nConnection: Close\r\ncontent-length:0\r\n\r\n";
     let head = head(text);
-    assert!(head.up_to_date);
-    assert!(!head.keep_alive);
+    assert!(head.is_up_to_date);
+    assert!(!head.is_keep_alive);
     assert_eq!(&text[head.cursor.unwrap()], "42");
     assert_eq!(head.framing, Framing::Length(0));
 }
@@ -63,20 +63,20 @@ fn what_is_not_http_is_refused() {
         "HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n",
         "HTTP/1.1 200 OK\r\ncontent-length: 99999999999999999999\r\n\r\n",
     ] {
-        assert_eq!(parse_head(text.as_bytes()), Err(Malformed), "{text}");
+        assert_eq!(parse_head(text.as_bytes()), Err(ParseError), "{text}");
     }
 }
 
 /// Feeds the bytes in pieces of the given size; the body, and what was left over after its end.
-fn read(framing: Framing, bytes: &[u8], piece: usize) -> Result<(Vec<u8>, Vec<u8>), Malformed> {
+fn read(framing: Framing, bytes: &[u8], piece: usize) -> Result<(Vec<u8>, Vec<u8>), ParseError> {
     let mut body = Body::new(framing);
     let mut data = Vec::new();
     let mut waiting: Vec<u8> = Vec::new();
     let mut pieces = bytes.chunks(piece);
     loop {
-        let step = body.step(&waiting)?;
+        let step = body.decode(&waiting)?;
         data.extend_from_slice(step.data);
-        let (used, done) = (step.used, step.done);
+        let (used, done) = (step.used, step.is_end);
         waiting.drain(..used);
         if done {
             waiting.extend(pieces.flatten());
@@ -107,15 +107,15 @@ fn broken_chunks_are_refused() {
     for bytes in
         [&b"\r\nhello"[..], b"xyz\r\n", b";ext\r\n", b"5\r\nhelloworld", b"1234567890abcdef0\r\n"]
     {
-        assert_eq!(read(Framing::Chunked, bytes, 4), Err(Malformed), "{bytes:?}");
+        assert_eq!(read(Framing::Chunked, bytes, 4), Err(ParseError), "{bytes:?}");
     }
 }
 
 #[test]
 fn a_body_until_close_never_ends_by_itself() {
     let mut body = Body::new(Framing::UntilClose);
-    assert_eq!(body.step(b"abc"), Ok(Step { data: b"abc", used: 3, done: false }));
-    assert_eq!(body.step(b""), Ok(Step { data: b"", used: 0, done: false }));
+    assert_eq!(body.decode(b"abc"), Ok(BodyStep { data: b"abc", used: 3, is_end: false }));
+    assert_eq!(body.decode(b""), Ok(BodyStep { data: b"", used: 0, is_end: false }));
 }
 
 #[test]
@@ -128,8 +128,8 @@ fn a_request_has_a_path_and_without_a_length_no_body() {
         assert_eq!(parse_request(&bytes[..short]), Ok(None), "{short}");
     }
     let (head, _) = parse_request(b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n").unwrap().unwrap();
-    assert_eq!((head.framing, head.keep_alive), (Framing::Length(0), false));
+    assert_eq!((head.framing, head.is_keep_alive), (Framing::Length(0), false));
     for text in ["GET /\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n", "GET HTTP/1.1\r\n\r\n"] {
-        assert_eq!(parse_request(text.as_bytes()), Err(Malformed), "{text}");
+        assert_eq!(parse_request(text.as_bytes()), Err(ParseError), "{text}");
     }
 }

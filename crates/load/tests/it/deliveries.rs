@@ -98,7 +98,7 @@ fn deliveries_are_counted_where_they_arrive() {
     let report = run(&url, &format!("{BRIEFLY} {sink}")).unwrap();
     assert!(report.operations > 10 && report.errors.is_empty(), "{report}");
     assert_eq!(report.bytes, report.operations * 100);
-    let delivered = report.delivered.unwrap();
+    let delivered = report.deliveries.unwrap();
     assert_eq!(delivered.deliveries, report.operations);
     assert!(delivered.events > 10, "{delivered:?}");
 }
@@ -245,7 +245,7 @@ fn hooks_that_hang_are_called_until_no_more_are_before_it_is_measured() {
     let arguments = format!("delivery --count 3 --hanging 2 --sink {sink} --beside {beside}");
     let report = run(&url, &arguments).unwrap();
     assert_eq!((report.operations, report.errors.len()), (3, 0), "{report}");
-    assert_eq!(report.delivered.unwrap().hanging, 5);
+    assert_eq!(report.deliveries.unwrap().hanging, 5);
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn a_flood_comes_from_a_tenant_of_its_own() {
     let arguments = "delivery --flood --count 3 --settle 0.05 --key secret";
     let report = run(&url, &format!("{arguments} --sink {sink} --beside {beside}")).unwrap();
     assert_eq!((report.operations, report.errors.len()), (3, 0), "{report}");
-    let delivered = report.delivered.unwrap();
+    let delivered = report.deliveries.unwrap();
     assert!(delivered.flood_events_per_second.unwrap() > 0.0, "{delivered:?}");
     assert!(delivered.flood_deliveries.unwrap() > 0, "{delivered:?}");
 }

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::Parser;
-use reveille_load::{Report, Work};
+use reveille_load::{Report, Workload};
 
 #[derive(Parser)]
 struct Options {
     #[command(subcommand)]
-    work: Work,
+    work: Workload,
 }
 
 /// What a scripted server does with a request.

@@ -11,8 +11,8 @@ use reveille_engine::doors::{Entropy as _, SystemEntropy};
 use serde::de::IgnoredAny;
 use tokio::sync::mpsc;
 
-use super::{Answer, Ask, Client, Server, is_true, lines, parse_path, text};
-use crate::failure::usage;
+use super::{ApiRequest, ApiResponse, Client, ServerArguments, is_true, lines, parse_path, text};
+use crate::failure::usage_error;
 
 /// JSON lines that are waiting travel together, up to this many and this many bytes.
 const BATCH_MESSAGES_MAX: usize = 1_000;
@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TYPE", value_parser = parse_content_type)]
     content_type: Option<ContentType>,
     #[command(flatten)]
-    server: Server,
+    server: ServerArguments,
 }
 
 fn parse_content_type(text: &str) -> Result<ContentType, String> {
@@ -48,24 +48,24 @@ fn parse_content_type(text: &str) -> Result<ContentType, String> {
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     let data = arguments.data.filter(|data| data != "-");
     if data.is_some() && arguments.lines {
-        return Err(usage("--lines reads standard input; leave the text out"));
+        return Err(usage_error("--lines reads standard input; leave the text out"));
     }
     let content_type = arguments.content_type.unwrap_or_else(|| {
         let name = if arguments.json { "application/json" } else { "text/plain" };
         ContentType::parse(name).expect("a constant")
     });
     let client = Client::new(arguments.server)?;
-    let mut stream = Stream::new(client, arguments.path, content_type)?;
+    let mut producer = Producer::new(client, arguments.path, content_type)?;
     let offset = super::block_on(async {
         if arguments.lines {
-            return stream.append_lines(lines::each()).await;
+            return producer.append_lines(lines::read_lines()).await;
         }
         let body = match data {
             Some(text) => text.into_bytes(),
-            None => lines::whole()?,
+            None => lines::read_all()?,
         };
         ensure!(!body.is_empty(), "there is nothing to append; give a text, or pipe something in");
-        stream.append(body.into()).await.map(Some)
+        producer.append(body.into()).await.map(Some)
     })?;
     if let Some(offset) = offset {
         println!("{offset}");
@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
 }
 
 /// A stream that this program is a producer of.
-struct Stream {
+struct Producer {
     client: Client,
     path: StreamPath,
     content_type: ContentType,
@@ -83,18 +83,22 @@ struct Stream {
     accepted: u64,
 }
 
-impl Stream {
-    fn new(client: Client, path: StreamPath, content_type: ContentType) -> anyhow::Result<Stream> {
+impl Producer {
+    fn new(
+        client: Client,
+        path: StreamPath,
+        content_type: ContentType,
+    ) -> anyhow::Result<Producer> {
         let mut random = [0; 16];
         SystemEntropy::default().fill(&mut random);
         let id = format!("cli-{:032x}", u128::from_le_bytes(random));
         let mut headers = HeaderMap::new();
         let kind = HeaderValue::from_str(content_type.as_str())
-            .map_err(|_| usage("--content-type has characters that no header can carry"))?;
+            .map_err(|_| usage_error("--content-type has characters that no header can carry"))?;
         headers.insert(CONTENT_TYPE, kind);
         headers.insert(HeaderName::from_static("producer-id"), HeaderValue::from_str(&id)?);
         headers.insert(HeaderName::from_static("producer-epoch"), HeaderValue::from(0));
-        Ok(Stream { client, path, content_type, headers, accepted: 0 })
+        Ok(Producer { client, path, content_type, headers, accepted: 0 })
     }
 
     /// Appends line by line and returns the last offset, if there was a line.
@@ -102,8 +106,8 @@ impl Stream {
         &mut self,
         lines: mpsc::Receiver<anyhow::Result<Vec<u8>>>,
     ) -> anyhow::Result<Option<String>> {
-        let json = self.content_type.framing() == Framing::Json;
-        let mut batches = Batches { lines, json, held: None, read: 0 };
+        let is_json = self.content_type.framing() == Framing::Json;
+        let mut batches = BatchReader { lines, is_json, pending: None, lines_read: 0 };
         let (mut offset, mut appended) = (None, 0);
         let progress =
             |appended: u64| format!("{appended} lines are appended, those behind them are not");
@@ -117,15 +121,16 @@ impl Stream {
 
     /// Appends once and returns the offset behind it.
     async fn append(&mut self, body: Bytes) -> anyhow::Result<String> {
-        let mut ask = Ask::new(Method::POST, self.path.as_str());
-        ask.headers = self.headers.clone();
-        ask.headers
+        let mut request = ApiRequest::new(Method::POST, self.path.as_str());
+        request.headers = self.headers.clone();
+        request
+            .headers
             .insert(HeaderName::from_static("producer-seq"), HeaderValue::from(self.accepted));
-        ask.body = body;
-        let mut answer = self.client.ask(&ask).await?;
+        request.body = body;
+        let mut answer = self.client.send(&request).await?;
         if answer.status == StatusCode::NOT_FOUND {
             self.create().await?;
-            answer = self.client.ask(&ask).await?;
+            answer = self.client.send(&request).await?;
         }
         match answer.status {
             StatusCode::OK | StatusCode::NO_CONTENT => {
@@ -135,54 +140,54 @@ impl Stream {
                 Ok(offset.to_owned())
             }
             StatusCode::CONFLICT => Err(self.explain_conflict(&answer).await),
-            _ => Err(self.client.refused(&answer)),
+            _ => Err(self.client.refusal(&answer)),
         }
     }
 
     async fn create(&self) -> anyhow::Result<()> {
-        let mut ask = Ask::new(Method::PUT, self.path.as_str());
+        let mut request = ApiRequest::new(Method::PUT, self.path.as_str());
         if let Some(kind) = self.headers.get(CONTENT_TYPE) {
-            ask.headers.insert(CONTENT_TYPE, kind.clone());
+            request.headers.insert(CONTENT_TYPE, kind.clone());
         }
-        let answer = self.client.ask(&ask).await?;
+        let answer = self.client.send(&request).await?;
         match answer.status {
             // A conflict means that somebody else was faster; the append will show whether it fits.
             StatusCode::CREATED | StatusCode::OK | StatusCode::CONFLICT => Ok(()),
-            _ => Err(self.client.refused(&answer)),
+            _ => Err(self.client.refusal(&answer)),
         }
     }
 
-    async fn explain_conflict(&self, answer: &Answer) -> anyhow::Error {
+    async fn explain_conflict(&self, answer: &ApiResponse) -> anyhow::Error {
         let path = &self.path;
         if is_true(&answer.headers, "stream-closed") {
             return anyhow!("{path} is closed: nothing can be appended to it any more");
         }
-        let head = self.client.ask(&Ask::new(Method::HEAD, path.as_str())).await;
-        let held = head.ok().and_then(|head| {
-            let held = text(&head.headers, CONTENT_TYPE.as_str())?;
-            ContentType::parse(held)
+        let head = self.client.send(&ApiRequest::new(Method::HEAD, path.as_str())).await;
+        let current = head.ok().and_then(|head| {
+            let current = text(&head.headers, CONTENT_TYPE.as_str())?;
+            ContentType::parse(current)
         });
-        match held {
-            Some(held) if !held.same_media(&self.content_type) => {
-                let flag = match held.framing() {
+        match current {
+            Some(current) if !current.same_media(&self.content_type) => {
+                let flag = match current.framing() {
                     Framing::Json => "--json".to_owned(),
-                    Framing::Text | Framing::Binary => format!("--content-type '{held}'"),
+                    Framing::Text | Framing::Binary => format!("--content-type '{current}'"),
                 };
-                anyhow!("{path} holds {held}, not {}; pass {flag}", self.content_type)
+                anyhow!("{path} holds {current}, not {}; pass {flag}", self.content_type)
             }
-            _ => self.client.refused(answer),
+            _ => self.client.refusal(answer),
         }
     }
 }
 
 /// Lines on their way into appends.
-struct Batches {
+struct BatchReader {
     lines: mpsc::Receiver<anyhow::Result<Vec<u8>>>,
-    json: bool,
+    is_json: bool,
     /// A line that did not fit into the batch before.
-    held: Option<Vec<u8>>,
+    pending: Option<Vec<u8>>,
     /// Lines that were read.
-    read: u64,
+    lines_read: u64,
 }
 
 struct Batch {
@@ -191,20 +196,20 @@ struct Batch {
     last: u64,
 }
 
-impl Batches {
+impl BatchReader {
     /// The next append: one line, or as many JSON lines as are waiting.
     async fn next(&mut self) -> anyhow::Result<Option<Batch>> {
-        if !self.json {
+        if !self.is_json {
             let line = self.lines.recv().await.transpose()?;
-            self.read += 1;
-            return Ok(line.map(|line| Batch { body: line.into(), last: self.read }));
+            self.lines_read += 1;
+            return Ok(line.map(|line| Batch { body: line.into(), last: self.lines_read }));
         }
         let Some(first) = self.first_message().await? else {
             return Ok(None);
         };
         let mut body = vec![b'['];
         body.extend_from_slice(&first);
-        let mut last = self.read;
+        let mut last = self.lines_read;
         for _ in 1..BATCH_MESSAGES_MAX {
             let Ok(line) = self.lines.try_recv() else {
                 break;
@@ -213,20 +218,20 @@ impl Batches {
                 continue;
             };
             if body.len() + message.len() > BATCH_BYTES_MAX {
-                self.held = Some(message);
+                self.pending = Some(message);
                 break;
             }
             body.push(b',');
             body.extend_from_slice(&message);
-            last = self.read;
+            last = self.lines_read;
         }
         body.push(b']');
         Ok(Some(Batch { body: body.into(), last }))
     }
 
     async fn first_message(&mut self) -> anyhow::Result<Option<Vec<u8>>> {
-        if let Some(held) = self.held.take() {
-            return Ok(Some(held));
+        if let Some(message) = self.pending.take() {
+            return Ok(Some(message));
         }
         while let Some(line) = self.lines.recv().await {
             if let Some(message) = self.message(line?)? {
@@ -238,13 +243,13 @@ impl Batches {
 
     /// A line as a message; `None` if there is nothing in it.
     fn message(&mut self, line: Vec<u8>) -> anyhow::Result<Option<Vec<u8>>> {
-        self.read += 1;
+        self.lines_read += 1;
         let message = line.trim_ascii();
         if message.is_empty() {
             return Ok(None);
         }
         serde_json::from_slice::<IgnoredAny>(message)
-            .map_err(|error| anyhow!("line {} is not JSON ({error})", self.read))?;
+            .map_err(|error| anyhow!("line {} is not JSON ({error})", self.lines_read))?;
         Ok(Some(message.to_vec()))
     }
 }
@@ -253,13 +258,13 @@ impl Batches {
 mod tests {
     use super::*;
 
-    async fn batches(json: bool, input: &[&str]) -> Vec<Result<(String, u64), String>> {
-        let (tell, lines) = mpsc::channel(input.len().max(1));
+    async fn batches(is_json: bool, input: &[&str]) -> Vec<Result<(String, u64), String>> {
+        let (sender, lines) = mpsc::channel(input.len().max(1));
         for line in input {
-            tell.send(Ok(line.as_bytes().to_vec())).await.unwrap();
+            sender.send(Ok(line.as_bytes().to_vec())).await.unwrap();
         }
-        drop(tell);
-        let mut batches = Batches { lines, json, held: None, read: 0 };
+        drop(sender);
+        let mut batches = BatchReader { lines, is_json, pending: None, lines_read: 0 };
         let mut seen = Vec::new();
         loop {
             match batches.next().await {

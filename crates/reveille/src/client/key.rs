@@ -11,14 +11,14 @@ use reveille_core::key::{Permission, Role};
 use serde_json::{Map, Value, json};
 
 use super::url::encode;
-use super::{Answer, Ask, Client, Output, Server};
+use super::{ApiRequest, ApiResponse, Client, Output, ServerArguments};
 
 /// Where keys are.
 const KEYS: &str = "/admin/v1/keys";
 
 /// What `reveille key` can do.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Work {
+pub(crate) enum KeyCommand {
     /// Makes a key, and prints it this once
     #[command(after_help = "\
 The server keeps a hash of the key alone: whoever loses the key makes another one.
@@ -48,7 +48,7 @@ Example:
 #[derive(Debug, Args)]
 pub(crate) struct Create {
     /// Whose key it is
-    #[arg(long, value_name = "TENANT", value_parser = tenant, required_unless_present = "all_tenants")]
+    #[arg(long, value_name = "TENANT", value_parser = parse_tenant, required_unless_present = "all_tenants")]
     tenant: Option<Tenant>,
     /// An admin key that is good in every tenant
     #[arg(long, conflicts_with = "tenant")]
@@ -72,7 +72,7 @@ pub(crate) struct Create {
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Human)]
     output: Output,
     #[command(flatten)]
-    server: Server,
+    server: ServerArguments,
 }
 
 /// What `reveille key list` takes.
@@ -82,7 +82,7 @@ pub(crate) struct List {
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Human)]
     output: Output,
     #[command(flatten)]
-    server: Server,
+    server: ServerArguments,
 }
 
 /// What `reveille key revoke` takes.
@@ -95,10 +95,10 @@ pub(crate) struct Revoke {
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Human)]
     output: Output,
     #[command(flatten)]
-    server: Server,
+    server: ServerArguments,
 }
 
-fn tenant(text: &str) -> Result<Tenant, String> {
+fn parse_tenant(text: &str) -> Result<Tenant, String> {
     Tenant::parse(text).map_err(|error| error.to_string())
 }
 
@@ -110,20 +110,20 @@ fn permissions() -> PossibleValuesParser {
     PossibleValuesParser::new(Permission::ALL.map(Permission::as_str))
 }
 
-pub(crate) fn run(work: Work) -> anyhow::Result<()> {
+pub(crate) fn run(command: KeyCommand) -> anyhow::Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
-    match work {
-        Work::Create(arguments) => create(arguments, &mut out),
-        Work::List(arguments) => list(arguments, &mut out),
-        Work::Revoke(arguments) => revoke(arguments, &mut out),
+    match command {
+        KeyCommand::Create(arguments) => create(arguments, &mut out),
+        KeyCommand::List(arguments) => list(arguments, &mut out),
+        KeyCommand::Revoke(arguments) => revoke(arguments, &mut out),
     }?;
     out.flush()?;
     Ok(())
 }
 
 fn create(arguments: Create, out: &mut impl Write) -> anyhow::Result<()> {
-    let mut ask = Ask::new(Method::POST, KEYS);
-    ask.body = json!({
+    let mut request = ApiRequest::new(Method::POST, KEYS);
+    request.body = json!({
         "tenant": arguments.tenant.as_ref().map(Tenant::as_str),
         "roles": arguments.roles,
         "entity_uri": arguments.entity_uri,
@@ -136,18 +136,22 @@ fn create(arguments: Create, out: &mut impl Write) -> anyhow::Result<()> {
     let client = Client::new(arguments.server)?;
     // Asked once: a repeated request would make a second key that nobody has seen.
     let answer = super::block_on(async {
-        let response = client.begin(&ask).await?;
-        Ok(client.finish(response).await?)
+        let response = client.send_once(&request).await?;
+        Ok(client.read_response(response).await?)
     })?;
     if answer.status != StatusCode::CREATED {
-        return Err(client.refused(&answer));
+        return Err(client.refusal(&answer));
     }
-    let made = object(&answer)?;
+    let created = parse_object(&answer)?;
     match arguments.output {
-        Output::Json => writeln!(out, "{:#}", Value::Object(made))?,
+        Output::Json => writeln!(out, "{:#}", Value::Object(created))?,
         Output::Human => {
             for name in ["id", "key"] {
-                writeln!(out, "{name:3}  {}", made.get(name).map(text).unwrap_or_default())?;
+                writeln!(
+                    out,
+                    "{name:3}  {}",
+                    created.get(name).map(cell_text).unwrap_or_default()
+                )?;
             }
         }
     }
@@ -163,13 +167,13 @@ fn list(arguments: List, out: &mut impl Write) -> anyhow::Result<()> {
     let mut after = None;
     loop {
         let query = after.map(|after: String| format!("?after={}", encode(&after)));
-        let ask = Ask::new(Method::GET, format!("{KEYS}{}", query.unwrap_or_default()));
-        let answer = super::block_on(async { Ok(client.ask(&ask).await?) })?;
+        let request = ApiRequest::new(Method::GET, format!("{KEYS}{}", query.unwrap_or_default()));
+        let answer = super::block_on(async { Ok(client.send(&request).await?) })?;
         if answer.status != StatusCode::OK {
-            return Err(client.refused(&answer));
+            return Err(client.refusal(&answer));
         }
-        let mut page = object(&answer)?;
-        let Some(Value::Array(keys)) = page.remove("keys") else { return Err(strange()) };
+        let mut page = parse_object(&answer)?;
+        let Some(Value::Array(keys)) = page.remove("keys") else { return Err(unexpected_answer()) };
         found.extend(keys);
         after = page.get("next").and_then(Value::as_str).map(str::to_owned);
         if after.is_none() {
@@ -178,15 +182,15 @@ fn list(arguments: List, out: &mut impl Write) -> anyhow::Result<()> {
     }
     match arguments.output {
         Output::Json => writeln!(out, "{:#}", Value::Array(found))?,
-        Output::Human => table(&found, out)?,
+        Output::Human => print_table(&found, out)?,
     }
     Ok(())
 }
 
 fn revoke(arguments: Revoke, out: &mut impl Write) -> anyhow::Result<()> {
     let client = Client::new(arguments.server)?;
-    let ask = Ask::new(Method::DELETE, format!("{KEYS}/{}", encode(&arguments.id)));
-    let answer = super::block_on(async { Ok(client.ask(&ask).await?) })?;
+    let request = ApiRequest::new(Method::DELETE, format!("{KEYS}/{}", encode(&arguments.id)));
+    let answer = super::block_on(async { Ok(client.send(&request).await?) })?;
     match (answer.status, arguments.output) {
         (StatusCode::NO_CONTENT, Output::Json) => {
             writeln!(out, "{}", json!({ "revoked": arguments.id }))?;
@@ -200,39 +204,39 @@ fn revoke(arguments: Revoke, out: &mut impl Write) -> anyhow::Result<()> {
                 arguments.id
             ));
         }
-        _ => return Err(client.refused(&answer)),
+        _ => return Err(client.refusal(&answer)),
     }
     Ok(())
 }
 
-fn object(answer: &Answer) -> anyhow::Result<Map<String, Value>> {
-    serde_json::from_slice(&answer.body).with_context(strange)
+fn parse_object(answer: &ApiResponse) -> anyhow::Result<Map<String, Value>> {
+    serde_json::from_slice(&answer.body).with_context(unexpected_answer)
 }
 
-fn strange() -> anyhow::Error {
+fn unexpected_answer() -> anyhow::Error {
     anyhow!("the answer is not about keys; see whether --url is a reveille server")
 }
 
-fn text(value: &Value) -> String {
+fn cell_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
-        Value::Array(items) => items.iter().map(text).collect::<Vec<_>>().join(","),
+        Value::Array(items) => items.iter().map(cell_text).collect::<Vec<_>>().join(","),
         Value::Null => String::new(),
         other => other.to_string(),
     }
 }
 
-fn table(found: &[Value], out: &mut impl Write) -> io::Result<()> {
+fn print_table(found: &[Value], out: &mut impl Write) -> io::Result<()> {
     if found.is_empty() {
         return Ok(());
     }
-    let field = |item: &Value, name: &str| item.get(name).map(text).unwrap_or_default();
+    let field = |item: &Value, name: &str| item.get(name).map(cell_text).unwrap_or_default();
     let row = |item: &Value| {
         let tenant = item.get("tenant").filter(|tenant| !tenant.is_null());
         let permissions = Some(field(item, "permissions")).filter(|text| !text.is_empty());
         [
             field(item, "id"),
-            tenant.map_or_else(|| "(all)".to_owned(), text),
+            tenant.map_or_else(|| "(all)".to_owned(), cell_text),
             field(item, "roles"),
             permissions.unwrap_or_else(|| "read,write".to_owned()),
             field(item, "description"),
@@ -266,7 +270,7 @@ mod tests {
                     "permissions": ["read"], "description": "dashboards" }),
         ];
         let mut out = Vec::new();
-        table(&found, &mut out).unwrap();
+        print_table(&found, &mut out).unwrap();
         let expected = "\
 ID      TENANT  ROLES          PERMISSIONS  DESCRIPTION
 key_1   (all)   admin          read,write

@@ -12,7 +12,7 @@ const INPUT_BYTES_MAX: u64 = 32 << 20;
 const LINES_AHEAD: usize = 1_000;
 
 /// Everything up to the end.
-pub(crate) fn whole() -> anyhow::Result<Vec<u8>> {
+pub(crate) fn read_all() -> anyhow::Result<Vec<u8>> {
     let mut input = Vec::new();
     let read = io::stdin().lock().take(INPUT_BYTES_MAX + 1).read_to_end(&mut input);
     let read = read.context("cannot read standard input")?;
@@ -24,14 +24,14 @@ pub(crate) fn whole() -> anyhow::Result<Vec<u8>> {
 }
 
 /// The lines of standard input, each with its line end. They are read while appends are under way.
-pub(crate) fn each() -> mpsc::Receiver<anyhow::Result<Vec<u8>>> {
-    let (tell, lines) = mpsc::channel(LINES_AHEAD);
+pub(crate) fn read_lines() -> mpsc::Receiver<anyhow::Result<Vec<u8>>> {
+    let (sender, lines) = mpsc::channel(LINES_AHEAD);
     // The thread may outlive its receiver in a read from a terminal; it ends with the program.
     thread::spawn(move || {
         let mut input = io::stdin().lock();
-        while let Some(line) = next(&mut input).transpose() {
-            let failed = line.is_err();
-            if tell.blocking_send(line).is_err() || failed {
+        while let Some(line) = read_line(&mut input).transpose() {
+            let is_err = line.is_err();
+            if sender.blocking_send(line).is_err() || is_err {
                 return;
             }
         }
@@ -39,7 +39,7 @@ pub(crate) fn each() -> mpsc::Receiver<anyhow::Result<Vec<u8>>> {
     lines
 }
 
-fn next(input: &mut impl BufRead) -> anyhow::Result<Option<Vec<u8>>> {
+fn read_line(input: &mut impl BufRead) -> anyhow::Result<Option<Vec<u8>>> {
     let mut line = Vec::new();
     let read = input.take(INPUT_BYTES_MAX + 1).read_until(b'\n', &mut line);
     let read = read.context("cannot read standard input")?;
@@ -58,7 +58,7 @@ mod tests {
     fn lines_keep_their_ends() {
         let mut input = &b"a\n\nb\r\nc"[..];
         let mut lines = Vec::new();
-        while let Some(line) = next(&mut input).unwrap() {
+        while let Some(line) = read_line(&mut input).unwrap() {
             lines.push(String::from_utf8(line).unwrap());
         }
         assert_eq!(lines, ["a\n", "\n", "b\r\n", "c"]);

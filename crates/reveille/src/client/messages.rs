@@ -9,23 +9,23 @@ use std::mem;
 /// A body that is printed while it arrives.
 #[derive(Debug)]
 pub(crate) struct Printer {
-    kind: Kind,
+    kind: BodyKind,
     /// Bytes or messages that were printed of an earlier answer from the same offset.
     skip: u64,
-    /// Bytes or messages that have arrived.
-    arrived: u64,
+    /// Bytes or messages that have been received.
+    received: u64,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum BodyKind {
     Bytes,
-    Messages(Array),
+    Messages(ArrayParser),
 }
 
 /// A JSON array on its way in.
 #[derive(Debug, Default)]
-struct Array {
-    place: Place,
+struct ArrayParser {
+    state: ArrayState,
     /// Open brackets and braces within the message.
     depth: u32,
     string: Option<Escape>,
@@ -34,11 +34,11 @@ struct Array {
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ArrayState {
     #[default]
-    Before,
-    Within,
-    Behind,
+    Start,
+    Inside,
+    End,
 }
 
 /// Whether the next character of a string is an escaped one.
@@ -51,34 +51,34 @@ enum Escape {
 /// The body is not what a server of JSON streams sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the server's answer is not a JSON array")]
-pub(crate) struct NotAnArray;
+pub(crate) struct ArrayError;
 
 impl Printer {
     /// For a stream of bytes, or of JSON messages; what was `printed` already is skipped.
     pub(crate) fn new(json: bool, printed: u64) -> Printer {
-        let kind = if json { Kind::Messages(Array::default()) } else { Kind::Bytes };
-        Printer { kind, skip: printed, arrived: 0 }
+        let kind = if json { BodyKind::Messages(ArrayParser::default()) } else { BodyKind::Bytes };
+        Printer { kind, skip: printed, received: 0 }
     }
 
     /// Takes the next bytes of the body and adds what is to be printed of them.
-    pub(crate) fn take(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), NotAnArray> {
+    pub(crate) fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), ArrayError> {
         match &mut self.kind {
-            Kind::Bytes => {
-                let skip = usize::try_from(self.skip.saturating_sub(self.arrived));
+            BodyKind::Bytes => {
+                let skip = usize::try_from(self.skip.saturating_sub(self.received));
                 let skip = skip.unwrap_or(usize::MAX).min(bytes.len());
                 out.extend_from_slice(bytes.get(skip..).unwrap_or_default());
-                self.arrived += u64::try_from(bytes.len()).unwrap_or(0);
+                self.received += u64::try_from(bytes.len()).unwrap_or(0);
             }
-            Kind::Messages(array) => {
+            BodyKind::Messages(array) => {
                 for byte in bytes {
-                    let Some(message) = array.take(*byte)? else {
+                    let Some(message) = array.push(*byte)? else {
                         continue;
                     };
-                    if self.arrived >= self.skip {
+                    if self.received >= self.skip {
                         out.extend_from_slice(&message);
                         out.push(b'\n');
                     }
-                    self.arrived += 1;
+                    self.received += 1;
                 }
             }
         }
@@ -87,22 +87,22 @@ impl Printer {
 
     /// How much has been printed from this offset on.
     pub(crate) fn printed(&self) -> u64 {
-        self.arrived.max(self.skip)
+        self.received.max(self.skip)
     }
 
     /// Whether the body can end here.
-    pub(crate) fn is_whole(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         match &self.kind {
-            Kind::Bytes => true,
+            BodyKind::Bytes => true,
             // An answer without a body has no messages.
-            Kind::Messages(array) => array.place != Place::Within,
+            BodyKind::Messages(array) => array.state != ArrayState::Inside,
         }
     }
 }
 
-impl Array {
+impl ArrayParser {
     /// The message that this byte has completed, if it has.
-    fn take(&mut self, byte: u8) -> Result<Option<Vec<u8>>, NotAnArray> {
+    fn push(&mut self, byte: u8) -> Result<Option<Vec<u8>>, ArrayError> {
         if let Some(escape) = self.string {
             self.message.push(byte);
             self.string = match (escape, byte) {
@@ -113,22 +113,22 @@ impl Array {
             };
             return Ok(None);
         }
-        match (self.place, byte) {
+        match (self.state, byte) {
             (_, b' ' | b'\t' | b'\r' | b'\n') => {}
-            (Place::Before, b'[') => self.place = Place::Within,
-            (Place::Before | Place::Behind, _) => return Err(NotAnArray),
-            (Place::Within, b',') if self.depth == 0 => return self.complete().map(Some),
-            (Place::Within, b']') if self.depth == 0 => {
-                self.place = Place::Behind;
+            (ArrayState::Start, b'[') => self.state = ArrayState::Inside,
+            (ArrayState::Start | ArrayState::End, _) => return Err(ArrayError),
+            (ArrayState::Inside, b',') if self.depth == 0 => return self.complete().map(Some),
+            (ArrayState::Inside, b']') if self.depth == 0 => {
+                self.state = ArrayState::End;
                 if !self.message.is_empty() {
                     return self.complete().map(Some);
                 }
             }
-            (Place::Within, _) => {
+            (ArrayState::Inside, _) => {
                 match byte {
                     b'"' => self.string = Some(Escape::No),
                     b'[' | b'{' => self.depth += 1,
-                    b']' | b'}' => self.depth = self.depth.checked_sub(1).ok_or(NotAnArray)?,
+                    b']' | b'}' => self.depth = self.depth.checked_sub(1).ok_or(ArrayError)?,
                     _ => {}
                 }
                 self.message.push(byte);
@@ -137,9 +137,9 @@ impl Array {
         Ok(None)
     }
 
-    fn complete(&mut self) -> Result<Vec<u8>, NotAnArray> {
+    fn complete(&mut self) -> Result<Vec<u8>, ArrayError> {
         if self.message.is_empty() {
-            return Err(NotAnArray);
+            return Err(ArrayError);
         }
         Ok(mem::take(&mut self.message))
     }
@@ -155,20 +155,20 @@ mod tests {
             let mut out = Vec::new();
             let mut printer = Printer::new(json, 0);
             for piece in body.as_bytes().chunks(size) {
-                printer.take(piece, &mut out).unwrap();
+                printer.push(piece, &mut out).unwrap();
             }
-            assert!(printer.is_whole(), "{body}");
+            assert!(printer.is_complete(), "{body}");
             assert_eq!(String::from_utf8(out).unwrap(), printed, "{body} in pieces of {size}");
         }
         for cut in 0..=body.len() {
             let mut out = Vec::new();
             let mut first = Printer::new(json, 0);
-            first.take(&body.as_bytes()[..cut], &mut out).unwrap();
+            first.push(&body.as_bytes()[..cut], &mut out).unwrap();
             let mut second = Printer::new(json, first.printed());
             // The second answer breaks off even earlier, the third one does not.
-            second.take(&body.as_bytes()[..cut / 2], &mut out).unwrap();
+            second.push(&body.as_bytes()[..cut / 2], &mut out).unwrap();
             let mut third = Printer::new(json, second.printed());
-            third.take(body.as_bytes(), &mut out).unwrap();
+            third.push(body.as_bytes(), &mut out).unwrap();
             assert_eq!(String::from_utf8(out).unwrap(), printed, "{body} cut at {cut}");
         }
     }
@@ -199,13 +199,13 @@ mod tests {
     #[test]
     fn what_is_no_array_is_refused() {
         for bad in ["1", "{}", "x", "[,1]", "[1,,2]", "[1]]", "[}]", "[1] 2"] {
-            let taken = Printer::new(true, 0).take(bad.as_bytes(), &mut Vec::new());
-            assert_eq!(taken, Err(NotAnArray), "{bad}");
+            let taken = Printer::new(true, 0).push(bad.as_bytes(), &mut Vec::new());
+            assert_eq!(taken, Err(ArrayError), "{bad}");
         }
         for half in ["[", "[1", "[1,", "[\"]", "[[]"] {
             let mut printer = Printer::new(true, 0);
-            printer.take(half.as_bytes(), &mut Vec::new()).unwrap();
-            assert!(!printer.is_whole(), "{half}");
+            printer.push(half.as_bytes(), &mut Vec::new()).unwrap();
+            assert!(!printer.is_complete(), "{half}");
         }
     }
 }

@@ -16,7 +16,10 @@ use reveille_core::{ContentType, ReadFrom, StreamPath};
 
 use super::messages::Printer;
 use super::url::encode;
-use super::{Ask, Client, Patience, Server, Silence, is_true, parse_path, root_cause, text};
+use super::{
+    ApiRequest, Client, RetryPolicy, ServerArguments, Unavailable, is_true, parse_path, root_cause,
+    text,
+};
 
 /// What `reveille read` takes.
 #[derive(Debug, Args)]
@@ -37,7 +40,7 @@ pub(crate) struct Arguments {
     #[arg(long, short)]
     follow: bool,
     #[command(flatten)]
-    server: Server,
+    server: ServerArguments,
 }
 
 fn parse_offset(text: &str) -> Result<String, String> {
@@ -53,17 +56,17 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
         offset: arguments.offset,
         cursor: None,
         printed: 0,
-        live: false,
+        is_live: false,
         out: BufWriter::new(io::stdout().lock()),
     };
     super::block_on(reader.read(arguments.follow))
 }
 
-fn say_that_we_wait(trouble: &Silence) {
-    match trouble {
+fn print_waiting(error: &Unavailable) {
+    match error {
         // Nobody waits for a server that was never there.
-        Silence::NoServer { .. } => {}
-        Silence::Lost { url, cause } | Silence::Busy { url, cause, .. } => {
+        Unavailable::NoServer { .. } => {}
+        Unavailable::Lost { url, cause } | Unavailable::Busy { url, cause, .. } => {
             eprintln!("waiting for {url} ({cause}); reading goes on as soon as it answers");
         }
     }
@@ -80,13 +83,13 @@ struct Reader {
     /// Bytes or messages behind the offset that are printed as well: the answer broke off there.
     printed: u64,
     /// Everything that was there is printed; now for what comes.
-    live: bool,
+    is_live: bool,
     out: BufWriter<StdoutLock<'static>>,
 }
 
 /// Where an answer leaves the reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum After {
+enum ReadOutcome {
     /// There is more.
     More,
     /// That is all for now.
@@ -97,52 +100,52 @@ enum After {
 
 impl Reader {
     async fn read(&mut self, follow: bool) -> anyhow::Result<()> {
-        let mut patience = if follow { Patience::endless() } else { Patience::some() };
-        let mut waiting = false;
+        let mut retry = if follow { RetryPolicy::unlimited() } else { RetryPolicy::limited() };
+        let mut is_waiting = false;
         loop {
-            match self.step().await {
-                Ok(after) => {
-                    patience.renew();
-                    waiting = false;
-                    self.live = follow && after == After::UpToDate;
-                    match after {
-                        After::Closed => return Ok(()),
-                        After::UpToDate if !follow => return Ok(()),
-                        After::UpToDate | After::More => {}
+            match self.read_page().await {
+                Ok(outcome) => {
+                    retry.reset();
+                    is_waiting = false;
+                    self.is_live = follow && outcome == ReadOutcome::UpToDate;
+                    match outcome {
+                        ReadOutcome::Closed => return Ok(()),
+                        ReadOutcome::UpToDate if !follow => return Ok(()),
+                        ReadOutcome::UpToDate | ReadOutcome::More => {}
                     }
                 }
                 Err(error) => {
-                    let trouble = error.downcast::<Silence>()?;
+                    let error = error.downcast::<Unavailable>()?;
                     self.out.flush()?;
-                    if follow && !waiting {
-                        waiting = true;
-                        say_that_we_wait(&trouble);
+                    if follow && !is_waiting {
+                        is_waiting = true;
+                        print_waiting(&error);
                     }
-                    patience.bear(trouble).await?;
+                    retry.wait(error).await?;
                 }
             }
         }
     }
 
-    /// One request: prints what it brings and moves on. An error that is a [`Silence`] leaves the
-    /// reader where it can go on.
-    async fn step(&mut self) -> anyhow::Result<After> {
+    /// One request: prints what it brings and moves on. After [`Unavailable`] the reader is where it
+    /// can go on.
+    async fn read_page(&mut self) -> anyhow::Result<ReadOutcome> {
         let mut target = format!("{}?offset={}", self.path, encode(&self.offset));
-        if self.live {
+        if self.is_live {
             target.push_str("&live=long-poll");
             if let Some(cursor) = &self.cursor {
                 target.push_str(&format!("&cursor={}", encode(cursor)));
             }
         }
-        let response = self.client.begin(&Ask::new(Method::GET, target)).await?;
+        let response = self.client.send_once(&ApiRequest::new(Method::GET, target)).await?;
         match response.status() {
             StatusCode::OK | StatusCode::NO_CONTENT => {}
-            StatusCode::NOT_FOUND | StatusCode::GONE => return Err(self.absent()),
+            StatusCode::NOT_FOUND | StatusCode::GONE => return Err(self.not_found()),
             _ => {
-                let answer = self.client.finish(response).await?;
+                let answer = self.client.read_response(response).await?;
                 return Err(match self.client.busy(&answer) {
                     Some(busy) => busy.into(),
-                    None => self.client.refused(&answer),
+                    None => self.client.refusal(&answer),
                 });
             }
         }
@@ -150,21 +153,21 @@ impl Reader {
         let next = text(headers, "stream-next-offset");
         let next = next.context("the server did not say where the answer ended")?.to_owned();
         let cursor = text(headers, "stream-cursor").map(str::to_owned);
-        let after = if is_true(headers, "stream-closed") {
-            After::Closed
+        let outcome = if is_true(headers, "stream-closed") {
+            ReadOutcome::Closed
         } else if is_true(headers, "stream-up-to-date") {
-            After::UpToDate
+            ReadOutcome::UpToDate
         } else {
-            After::More
+            ReadOutcome::More
         };
         self.print(response).await?;
-        if after == After::More && next == self.offset {
+        if outcome == ReadOutcome::More && next == self.offset {
             bail!("the server does not get beyond {next}; see its log");
         }
         self.offset = next;
         self.cursor = cursor;
         self.printed = 0;
-        Ok(after)
+        Ok(outcome)
     }
 
     /// Prints a body while it arrives, and remembers how much of it there was if it breaks off.
@@ -180,22 +183,22 @@ impl Reader {
                 Err(error) => return Err(self.client.lost(root_cause(&error)).into()),
             };
             if let Some(bytes) = frame.data_ref() {
-                printer.take(bytes, &mut ready)?;
+                printer.push(bytes, &mut ready)?;
                 self.out.write_all(&ready)?;
                 ready.clear();
                 self.printed = printer.printed();
             }
         }
-        if !printer.is_whole() {
+        if !printer.is_complete() {
             return Err(self.client.lost("the answer broke off".to_owned()).into());
         }
         self.out.flush()?;
         Ok(())
     }
 
-    fn absent(&self) -> anyhow::Error {
+    fn not_found(&self) -> anyhow::Error {
         let path = &self.path;
-        if self.live || self.printed > 0 {
+        if self.is_live || self.printed > 0 {
             anyhow!("{path} was deleted or has expired")
         } else {
             anyhow!("there is no stream {path}; `reveille append {path} TEXT` makes one")

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::url::encode;
-use super::{Ask, Client, Output, Server};
+use super::{ApiRequest, Client, Output, ServerArguments};
 
 const PAGE: usize = 1_000;
 /// A column grows with what stands in it up to here; longer paths stick out.
@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Human)]
     output: Output,
     #[command(flatten)]
-    server: Server,
+    server: ServerArguments,
 }
 
 #[derive(Debug, Deserialize)]
@@ -37,7 +37,7 @@ struct Page {
 
 /// What the table shows of a stream.
 #[derive(Debug, Deserialize)]
-struct Item {
+struct StreamItem {
     path: String,
     content_type: String,
     next_offset: String,
@@ -48,10 +48,10 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     let client = Client::new(arguments.server)?;
     let mut out = BufWriter::new(io::stdout().lock());
     let list = super::block_on(async {
-        let mut list = List { output: arguments.output, printed: 0 };
+        let mut list = ListPrinter { output: arguments.output, printed: 0 };
         let mut after = None;
         loop {
-            let page = fetch(&client, &arguments.prefix, after.as_deref()).await?;
+            let page = fetch_page(&client, &arguments.prefix, after.as_deref()).await?;
             list.print(&page.streams, &mut out)?;
             match page.next {
                 Some(next) => after = Some(next),
@@ -59,34 +59,34 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
             }
         }
     })?;
-    list.end(&mut out)?;
+    list.finish(&mut out)?;
     out.flush()?;
     Ok(())
 }
 
-async fn fetch(client: &Client, prefix: &str, after: Option<&str>) -> anyhow::Result<Page> {
+async fn fetch_page(client: &Client, prefix: &str, after: Option<&str>) -> anyhow::Result<Page> {
     let mut target = format!("/admin/v1/streams?prefix={}&limit={PAGE}", encode(prefix));
     if let Some(after) = after {
         target.push_str(&format!("&after={}", encode(after)));
     }
-    let answer = client.ask(&Ask::new(Method::GET, target)).await?;
+    let answer = client.send(&ApiRequest::new(Method::GET, target)).await?;
     match answer.status {
         StatusCode::OK => serde_json::from_slice(&answer.body)
             .context("the answer is not a list of streams; see whether --url is a reveille server"),
         StatusCode::NOT_FOUND => {
             Err(anyhow!("the server does not list streams; see whether --url is a reveille server"))
         }
-        _ => Err(client.refused(&answer)),
+        _ => Err(client.refusal(&answer)),
     }
 }
 
-/// A list in print.
-struct List {
+/// Prints a list page by page.
+struct ListPrinter {
     output: Output,
     printed: usize,
 }
 
-impl List {
+impl ListPrinter {
     fn print(&mut self, streams: &[Box<RawValue>], out: &mut impl Write) -> anyhow::Result<()> {
         match self.output {
             Output::Json => {
@@ -98,21 +98,21 @@ impl List {
             }
             Output::Human => {
                 let items = streams.iter().map(|stream| serde_json::from_str(stream.get()));
-                let items: Vec<Item> = items
+                let items: Vec<StreamItem> = items
                     .collect::<Result<_, _>>()
                     .context("the server lists streams in a way that this program does not know")?;
                 if self.printed == 0 && !items.is_empty() {
-                    let widths = Widths::of(&items);
+                    let widths = ColumnWidths::of(&items);
                     widths.row(out, ["PATH", "NEXT OFFSET", "STATE", "CONTENT TYPE"])?;
                 }
                 self.printed += items.len();
-                table(&items, out)?;
+                print_table(&items, out)?;
             }
         }
         Ok(())
     }
 
-    fn end(self, out: &mut impl Write) -> io::Result<()> {
+    fn finish(self, out: &mut impl Write) -> io::Result<()> {
         match (self.output, self.printed) {
             (Output::Json, 0) => out.write_all(b"[]\n"),
             (Output::Json, _) => out.write_all(b"\n]\n"),
@@ -126,30 +126,33 @@ impl List {
 }
 
 /// The width of the columns before the last; a page has its own.
-struct Widths {
+struct ColumnWidths {
     path: usize,
     offset: usize,
 }
 
-impl Widths {
-    fn of(items: &[Item]) -> Widths {
+impl ColumnWidths {
+    fn of(items: &[StreamItem]) -> ColumnWidths {
         let widest = |texts: &mut dyn Iterator<Item = &String>, least: usize| {
             texts.map(String::len).max().unwrap_or(0).max(least)
         };
         let path = widest(&mut items.iter().map(|item| &item.path), "PATH".len());
         let offsets = &mut items.iter().map(|item| &item.next_offset);
-        Widths { path: path.min(PATH_WIDTH_MAX), offset: widest(offsets, "NEXT OFFSET".len()) }
+        ColumnWidths {
+            path: path.min(PATH_WIDTH_MAX),
+            offset: widest(offsets, "NEXT OFFSET".len()),
+        }
     }
 
     fn row(&self, out: &mut impl Write, row: [&str; 4]) -> io::Result<()> {
         let [path, offset, state, kind] = row;
-        let Widths { path: first, offset: second } = self;
+        let ColumnWidths { path: first, offset: second } = self;
         writeln!(out, "{path:first$}  {offset:second$}  {state:6}  {kind}")
     }
 }
 
-fn table(items: &[Item], out: &mut impl Write) -> io::Result<()> {
-    let widths = Widths::of(items);
+fn print_table(items: &[StreamItem], out: &mut impl Write) -> io::Result<()> {
+    let widths = ColumnWidths::of(items);
     for item in items {
         let state = if item.closed { "closed" } else { "open" };
         widths.row(out, [&item.path, &item.next_offset, state, &item.content_type])?;
@@ -170,11 +173,11 @@ mod tests {
 
     fn printed(output: Output, pages: &[Vec<Box<RawValue>>]) -> String {
         let mut out = Vec::new();
-        let mut list = List { output, printed: 0 };
+        let mut list = ListPrinter { output, printed: 0 };
         for page in pages {
             list.print(page, &mut out).unwrap();
         }
-        list.end(&mut out).unwrap();
+        list.finish(&mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 

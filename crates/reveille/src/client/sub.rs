@@ -11,7 +11,7 @@ use reveille_core::time::parse_period_ms;
 use serde_json::{Map, Value};
 
 use super::url::encode;
-use super::{Answer, Ask, Client, Output, Server};
+use super::{ApiRequest, ApiResponse, Client, Output, ServerArguments};
 
 /// Every subscription has a name of its own, so the pattern in the URL need not be the right one.
 const ANY_PATTERN: &str = "/**";
@@ -22,7 +22,7 @@ const WIDTH_MAX: usize = 48;
 
 /// What `reveille sub` can do.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Work {
+pub(crate) enum SubCommand {
     /// Makes a subscription, and prints the secret that signs its webhooks
     #[command(after_help = "\
 The webhook is called when a stream that the pattern matches has events that were not acknowledged.
@@ -50,7 +50,7 @@ If there is none of this name, one with leases (/v1/stream/__ds/subscriptions/) 
 
 Example:
   reveille sub show workers")]
-    Show(Named),
+    Show(NameArguments),
     /// Ends a subscription; its consumers are woken no longer
     #[command(after_help = "\
 A subscription that is not there needs no end: that is no error. One with leases
@@ -58,7 +58,7 @@ A subscription that is not there needs no end: that is no error. One with leases
 
 Example:
   reveille sub delete workers")]
-    Delete(Named),
+    Delete(NameArguments),
 }
 
 /// What `reveille sub create` takes.
@@ -68,7 +68,7 @@ pub(crate) struct Create {
     #[arg(value_name = "NAME")]
     name: String,
     /// The streams it is for
-    #[arg(value_name = "PATTERN", value_parser = pattern)]
+    #[arg(value_name = "PATTERN", value_parser = parse_pattern)]
     pattern: Pattern,
     /// The URL that is called
     #[arg(long, value_name = "URL")]
@@ -77,14 +77,14 @@ pub(crate) struct Create {
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
     /// At least this long from one wake of a consumer to its next [default: 0ms]
-    #[arg(long, value_name = "TIME", value_parser = period)]
+    #[arg(long, value_name = "TIME", value_parser = parse_period)]
     min_interval: Option<String>,
     /// Events may wait this long to be announced together [default: they do not wait]
-    #[arg(long, value_name = "TIME", value_parser = period)]
+    #[arg(long, value_name = "TIME", value_parser = parse_period)]
     max_delay: Option<String>,
     /// Events that wait are announced as soon as this is true of them: CEL over `bytes`, `streams`
     /// and `waited_ms`; needs --max-delay
-    #[arg(long, value_name = "CONDITION", value_parser = condition, requires = "max_delay")]
+    #[arg(long, value_name = "CONDITION", value_parser = parse_condition, requires = "max_delay")]
     wake_if: Option<String>,
     /// What an answer of {"done": true} acknowledges [default: tail]
     #[arg(long, value_enum, value_name = "WHAT")]
@@ -93,25 +93,25 @@ pub(crate) struct Create {
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Human)]
     output: Output,
     #[command(flatten)]
-    server: Server,
+    server: ServerArguments,
 }
 
 /// What `reveille sub list` takes.
 #[derive(Debug, Args)]
 pub(crate) struct List {
     /// Only subscriptions with this very pattern
-    #[arg(value_name = "PATTERN", value_parser = pattern)]
+    #[arg(value_name = "PATTERN", value_parser = parse_pattern)]
     pattern: Option<Pattern>,
     /// How to print them
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Human)]
     output: Output,
     #[command(flatten)]
-    server: Server,
+    server: ServerArguments,
 }
 
 /// What takes a name alone.
 #[derive(Debug, Args)]
-pub(crate) struct Named {
+pub(crate) struct NameArguments {
     /// Its name
     #[arg(value_name = "NAME")]
     name: String,
@@ -119,7 +119,7 @@ pub(crate) struct Named {
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Human)]
     output: Output,
     #[command(flatten)]
-    server: Server,
+    server: ServerArguments,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -130,28 +130,28 @@ enum SyncDone {
     Snapshot,
 }
 
-fn pattern(text: &str) -> Result<Pattern, String> {
+fn parse_pattern(text: &str) -> Result<Pattern, String> {
     Pattern::parse(text).map_err(|error| error.to_string())
 }
 
 /// A time is checked here and sent as it was written.
-fn period(text: &str) -> Result<String, String> {
+fn parse_period(text: &str) -> Result<String, String> {
     let known = parse_period_ms(text).map(|_| text.to_owned());
     known.ok_or_else(|| "write a whole number and a unit: 500ms, 45s, 10m, 1h or 3d".to_owned())
 }
 
 /// A condition is checked here and sent as it was written.
-fn condition(text: &str) -> Result<String, String> {
+fn parse_condition(text: &str) -> Result<String, String> {
     WakeCondition::parse(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
-pub(crate) fn run(work: Work) -> anyhow::Result<()> {
+pub(crate) fn run(command: SubCommand) -> anyhow::Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
-    match work {
-        Work::Create(arguments) => create(arguments, &mut out),
-        Work::List(arguments) => list(arguments, &mut out),
-        Work::Show(arguments) => show(arguments, &mut out),
-        Work::Delete(arguments) => delete(arguments, &mut out),
+    match command {
+        SubCommand::Create(arguments) => create(arguments, &mut out),
+        SubCommand::List(arguments) => list(arguments, &mut out),
+        SubCommand::Show(arguments) => show(arguments, &mut out),
+        SubCommand::Delete(arguments) => delete(arguments, &mut out),
     }?;
     out.flush()?;
     Ok(())
@@ -159,20 +159,21 @@ pub(crate) fn run(work: Work) -> anyhow::Result<()> {
 
 fn create(arguments: Create, out: &mut impl Write) -> anyhow::Result<()> {
     let Create { name, pattern, output, .. } = &arguments;
-    let mut ask = Ask::new(Method::PUT, format!("{pattern}?subscription={}", encode(name)));
-    ask.body = body(&arguments).to_string().into();
+    let mut request =
+        ApiRequest::new(Method::PUT, format!("{pattern}?subscription={}", encode(name)));
+    request.body = request_body(&arguments).to_string().into();
     let output = *output;
     let client = Client::new(arguments.server)?;
-    let answer = super::block_on(async { Ok(client.ask(&ask).await?) })?;
-    let new = match answer.status {
+    let answer = super::block_on(async { Ok(client.send(&request).await?) })?;
+    let is_new = match answer.status {
         StatusCode::CREATED => true,
         StatusCode::OK => false,
-        _ => return Err(client.refused(&answer)),
+        _ => return Err(client.refusal(&answer)),
     };
-    let made = object(&answer)?;
-    print(&made, output, out)?;
+    let created = parse_object(&answer)?;
+    print_subscription(&created, output, out)?;
     // Programs read standard output; the sentence is for whoever reads along.
-    let sentence = if new {
+    let sentence = if is_new {
         "The secret is shown this once. Keep it: whoever receives the webhooks verifies them with it."
     } else {
         "The subscription was there already, as asked for. Its secret was shown when it was made; \
@@ -183,7 +184,7 @@ fn create(arguments: Create, out: &mut impl Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn body(arguments: &Create) -> Value {
+fn request_body(arguments: &Create) -> Value {
     let sync_done = arguments.sync_done.map(|it| match it {
         SyncDone::Tail => "tail",
         SyncDone::Snapshot => "snapshot",
@@ -203,52 +204,52 @@ fn body(arguments: &Create) -> Value {
 fn list(arguments: List, out: &mut impl Write) -> anyhow::Result<()> {
     let client = Client::new(arguments.server)?;
     let pattern = arguments.pattern.as_ref().map_or(ANY_PATTERN, Pattern::as_str);
-    let ask = Ask::new(Method::GET, format!("{pattern}?subscriptions"));
-    let answer = super::block_on(async { Ok(client.ask(&ask).await?) })?;
+    let request = ApiRequest::new(Method::GET, format!("{pattern}?subscriptions"));
+    let answer = super::block_on(async { Ok(client.send(&request).await?) })?;
     if answer.status != StatusCode::OK {
-        return Err(client.refused(&answer));
+        return Err(client.refusal(&answer));
     }
-    let Some(Value::Array(found)) = object(&answer)?.remove("subscriptions") else {
-        return Err(strange());
+    let Some(Value::Array(found)) = parse_object(&answer)?.remove("subscriptions") else {
+        return Err(unexpected_answer());
     };
     match arguments.output {
         Output::Json => writeln!(out, "{:#}", Value::Array(found))?,
-        Output::Human => table(&found, out)?,
+        Output::Human => print_table(&found, out)?,
     }
     Ok(())
 }
 
-fn show(arguments: Named, out: &mut impl Write) -> anyhow::Result<()> {
+fn show(arguments: NameArguments, out: &mut impl Write) -> anyhow::Result<()> {
     let client = Client::new(arguments.server)?;
     let name = &arguments.name;
     let found = super::block_on(async {
-        match find(&client, named(name)).await? {
-            None => find(&client, leased(name)).await,
+        match find(&client, subscription_target(name)).await? {
+            None => find(&client, lease_target(name)).await,
             found => Ok(found),
         }
     })?;
     let found = found.ok_or_else(|| {
         anyhow!("there is no subscription {name:?}; `reveille sub list` shows those that there are")
     })?;
-    print(&found, arguments.output, out)
+    print_subscription(&found, arguments.output, out)
 }
 
 /// What there is at a subscription's place.
 async fn find(client: &Client, target: String) -> anyhow::Result<Option<Map<String, Value>>> {
-    let answer = client.ask(&Ask::new(Method::GET, target)).await?;
+    let answer = client.send(&ApiRequest::new(Method::GET, target)).await?;
     match answer.status {
-        StatusCode::OK => object(&answer).map(Some),
+        StatusCode::OK => parse_object(&answer).map(Some),
         // What is no name is nobody's.
         StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST => Ok(None),
-        _ => Err(client.refused(&answer)),
+        _ => Err(client.refusal(&answer)),
     }
 }
 
-fn delete(arguments: Named, out: &mut impl Write) -> anyhow::Result<()> {
+fn delete(arguments: NameArguments, out: &mut impl Write) -> anyhow::Result<()> {
     let client = Client::new(arguments.server)?;
     let name = &arguments.name;
-    let ended = super::block_on(end(&client, name))?;
-    match (arguments.output, ended) {
+    let is_deleted = super::block_on(end_subscription(&client, name))?;
+    match (arguments.output, is_deleted) {
         (Output::Json, true) => writeln!(out, "{}", serde_json::json!({ "deleted": name }))?,
         (Output::Json, false) => writeln!(out, "{}", serde_json::json!({ "deleted": null }))?,
         (Output::Human, true) => writeln!(out, "subscription {name} has ended")?,
@@ -258,64 +259,68 @@ fn delete(arguments: Named, out: &mut impl Write) -> anyhow::Result<()> {
 }
 
 /// Ends a subscription; says whether there was one. The server's answer is the same for both.
-async fn end(client: &Client, name: &str) -> anyhow::Result<bool> {
-    if find(client, named(name)).await?.is_none() {
-        let place = leased(name);
-        return match find(client, place.clone()).await? {
+async fn end_subscription(client: &Client, name: &str) -> anyhow::Result<bool> {
+    if find(client, subscription_target(name)).await?.is_none() {
+        let target = lease_target(name);
+        return match find(client, target.clone()).await? {
             None => Ok(false),
             Some(_) => Err(anyhow!(
                 "{name:?} is a subscription with leases and goes on; end it with \
-                 `curl -X DELETE {}{place}`",
+                 `curl -X DELETE {}{target}`",
                 client.url
             )),
         };
     }
-    let answer = client.ask(&Ask::new(Method::DELETE, named(name))).await?;
+    let answer = client.send(&ApiRequest::new(Method::DELETE, subscription_target(name))).await?;
     match answer.status {
         StatusCode::NO_CONTENT => Ok(true),
-        _ => Err(client.refused(&answer)),
+        _ => Err(client.refusal(&answer)),
     }
 }
 
-fn named(name: &str) -> String {
+fn subscription_target(name: &str) -> String {
     format!("{ANY_PATTERN}?subscription={}", encode(name))
 }
 
-fn leased(name: &str) -> String {
+fn lease_target(name: &str) -> String {
     format!("{LEASES}{}", encode(name).replace('/', "%2F"))
 }
 
-fn object(answer: &Answer) -> anyhow::Result<Map<String, Value>> {
-    serde_json::from_slice(&answer.body).with_context(strange)
+fn parse_object(answer: &ApiResponse) -> anyhow::Result<Map<String, Value>> {
+    serde_json::from_slice(&answer.body).with_context(unexpected_answer)
 }
 
-fn strange() -> anyhow::Error {
+fn unexpected_answer() -> anyhow::Error {
     anyhow!("the answer is not about subscriptions; see whether --url is a reveille server")
 }
 
 /// A subscription, with whatever the server says of it.
-fn print(shown: &Map<String, Value>, output: Output, out: &mut impl Write) -> anyhow::Result<()> {
+fn print_subscription(
+    subscription: &Map<String, Value>,
+    output: Output,
+    out: &mut impl Write,
+) -> anyhow::Result<()> {
     match output {
-        Output::Json => writeln!(out, "{:#}", Value::Object(shown.clone()))?,
+        Output::Json => writeln!(out, "{:#}", Value::Object(subscription.clone()))?,
         Output::Human => {
-            let width = shown.keys().map(String::len).max().unwrap_or(0);
+            let width = subscription.keys().map(String::len).max().unwrap_or(0);
             // The name comes first; the rest as the server orders it.
             let (first, rest): (Vec<_>, Vec<_>) =
-                shown.iter().partition(|(name, _)| *name == "subscription_id");
+                subscription.iter().partition(|(name, _)| *name == "subscription_id");
             for (name, value) in first.into_iter().chain(rest) {
-                writeln!(out, "{name:width$}  {}", text(value))?;
+                writeln!(out, "{name:width$}  {}", cell_text(value))?;
             }
         }
     }
     Ok(())
 }
 
-fn text(value: &Value) -> String {
+fn cell_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-fn table(found: &[Value], out: &mut impl Write) -> io::Result<()> {
-    let field = |item: &Value, name: &str| item.get(name).map(text).unwrap_or_default();
+fn print_table(found: &[Value], out: &mut impl Write) -> io::Result<()> {
+    let field = |item: &Value, name: &str| item.get(name).map(cell_text).unwrap_or_default();
     let rows = found
         .iter()
         .map(|item| ["subscription_id", "pattern", "webhook"].map(|name| field(item, name)));
@@ -347,7 +352,7 @@ mod tests {
             json!({ "subscription_id": "longer", "pattern": "/**", "webhook": "https://y/" }),
         ];
         let mut out = Vec::new();
-        table(&found, &mut out).unwrap();
+        print_table(&found, &mut out).unwrap();
         let expected = "\
 NAME    PATTERN    WEBHOOK
 a       /agents/*  https://x/
@@ -355,7 +360,7 @@ longer  /**        https://y/
 ";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
         let mut out = Vec::new();
-        table(&[], &mut out).unwrap();
+        print_table(&[], &mut out).unwrap();
         assert!(out.is_empty());
     }
 }

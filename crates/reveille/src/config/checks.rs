@@ -7,9 +7,9 @@ use reveille_core::event::worker::Binding;
 use reveille_core::subscription::Timings;
 use reveille_server::{Auth, Workers};
 
-use super::units::{AdminKey, NamedWorker, Period, PublicUrl, Template};
+use super::units::{AdminKey, Period, PublicUrl, WorkerBinding, WorkerUrlTemplate};
 use super::{AuthKind, MAX_BODY_LIMIT_BYTES, PERIOD_LIMIT_MS, Settings};
-use crate::failure::usage;
+use crate::failure::usage_error;
 use crate::otlp;
 
 const RETAIN_DEFAULT_MS: u64 = 30 * 86_400_000;
@@ -34,10 +34,10 @@ impl Settings {
             ("--consumer-gc-after", timings.give_up_after_ms),
         ] {
             if value == 0 {
-                return Err(usage(format!("{flag} must be longer than 0")));
+                return Err(usage_error(format!("{flag} must be longer than 0")));
             }
             if value > PERIOD_LIMIT_MS {
-                return Err(usage(format!("{flag} must be at most 3650d")));
+                return Err(usage_error(format!("{flag} must be at most 3650d")));
             }
         }
         Ok(timings)
@@ -57,7 +57,7 @@ pub(super) fn check_exposure(
     if listen.ip().to_canonical().is_loopback() || insecure || matches!(auth, Auth::Keys { .. }) {
         return Ok(());
     }
-    Err(usage(format!(
+    Err(usage_error(format!(
         "{listen} is not a loopback address: without --auth keys everybody who reaches it could \
          read and write everything; pass --auth keys, listen on 127.0.0.1, or pass --insecure if \
          that is what you want"
@@ -75,7 +75,7 @@ pub(super) fn check_auth(
             Ok(Auth::Keys { admin_key: admin_key.map(|key| key.0), metrics_open })
         }
         (None | Some(AuthKind::Off), None) => Ok(Auth::Off),
-        (None | Some(AuthKind::Off), Some(_)) => Err(usage(
+        (None | Some(AuthKind::Off), Some(_)) => Err(usage_error(
             "--admin-key is of no use without --auth keys: the server would ask nobody for it",
         )),
     }
@@ -83,7 +83,7 @@ pub(super) fn check_auth(
 
 pub(super) fn check_max_body(bytes: u64) -> anyhow::Result<usize> {
     if bytes == 0 || bytes > MAX_BODY_LIMIT_BYTES {
-        return Err(usage("--max-body must be more than 0 and at most 32MiB"));
+        return Err(usage_error("--max-body must be more than 0 and at most 32MiB"));
     }
     Ok(usize::try_from(bytes)?)
 }
@@ -92,25 +92,28 @@ pub(super) fn check_max_body(bytes: u64) -> anyhow::Result<usize> {
 pub(super) fn check_retention(flag: &str, period: Option<Period>) -> anyhow::Result<u64> {
     let retention = ms(period, RETAIN_DEFAULT_MS);
     match retention {
-        0 => Err(usage(format!("{flag} must be longer than 0"))),
-        PERIOD_TOO_LONG_MS.. => Err(usage(format!("{flag} must be at most 3650d"))),
+        0 => Err(usage_error(format!("{flag} must be longer than 0"))),
+        PERIOD_TOO_LONG_MS.. => Err(usage_error(format!("{flag} must be at most 3650d"))),
         _ => Ok(retention),
     }
 }
 
 /// A binding's name means one address.
 pub(super) fn check_workers(
-    template: Option<Template>,
-    bindings: Option<Vec<NamedWorker>>,
+    template: Option<WorkerUrlTemplate>,
+    bindings: Option<Vec<WorkerBinding>>,
 ) -> anyhow::Result<Workers> {
     let mut workers = Workers::default();
-    if let Some(Template(template)) = template {
+    if let Some(WorkerUrlTemplate(template)) = template {
         workers.template = template;
     }
     let mut known: Vec<Binding> = Vec::new();
-    for NamedWorker(binding) in bindings.unwrap_or_default() {
+    for WorkerBinding(binding) in bindings.unwrap_or_default() {
         if known.iter().any(|other| other.name == binding.name) {
-            return Err(usage(format!("--binding {}: the name is given twice", binding.name)));
+            return Err(usage_error(format!(
+                "--binding {}: the name is given twice",
+                binding.name
+            )));
         }
         known.push(binding);
     }
@@ -121,6 +124,6 @@ pub(super) fn check_workers(
 pub(super) fn check_otlp_endpoint(url: PublicUrl) -> anyhow::Result<Arc<str>> {
     match otlp::destination(&url.0) {
         Ok(_) => Ok(url.0.into()),
-        Err(error) => Err(usage(format!("--otlp-endpoint {}: {error}", url.0))),
+        Err(error) => Err(usage_error(format!("--otlp-endpoint {}: {error}", url.0))),
     }
 }

@@ -46,11 +46,11 @@ pub(crate) struct AdminKey(pub(crate) KeyHash);
 
 /// Where workers are called, written as a URL with `{workerId}` and `{rpcMethod}` in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Template(pub(crate) WorkerTemplate);
+pub(crate) struct WorkerUrlTemplate(pub(crate) WorkerTemplate);
 
 /// A worker by name, written `NAME=URL`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct NamedWorker(pub(crate) Binding);
+pub(crate) struct WorkerBinding(pub(crate) Binding);
 
 const SIZES: [(&str, u64); 6] =
     [("", 1), ("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
@@ -73,9 +73,10 @@ impl FromStr for Factor {
 
     fn from_str(text: &str) -> Result<Factor, String> {
         let (whole, part) = text.split_once('.').unwrap_or((text, ""));
-        let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-        let short = whole.len() <= 6 && part.len() <= 3 && !(whole.is_empty() && part.is_empty());
-        if !short || !digits(whole) || !digits(part) {
+        let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        let is_short =
+            whole.len() <= 6 && part.len() <= 3 && !(whole.is_empty() && part.is_empty());
+        if !is_short || !is_digits(whole) || !is_digits(part) {
             return Err(format!(
                 "{text:?} is not a factor; write a number with at most three decimals, like 0.01"
             ));
@@ -90,14 +91,14 @@ impl FromStr for AdminKey {
 
     fn from_str(text: &str) -> Result<AdminKey, String> {
         // What is wrong is said without the key: the sentence ends in logs.
-        let wrong = format!(
+        let message = format!(
             "an admin key has {CHOSEN_KEY_CHARS_MIN} to {KEY_BYTES_MAX} characters, all of them printable ASCII and no spaces"
         );
-        let plain = text.bytes().all(|byte| byte.is_ascii_graphic());
-        if text.len() < CHOSEN_KEY_CHARS_MIN || !plain {
-            return Err(wrong);
+        let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic());
+        if text.len() < CHOSEN_KEY_CHARS_MIN || !is_plain {
+            return Err(message);
         }
-        KeyHash::of(text).map(AdminKey).ok_or(wrong)
+        KeyHash::of(text).map(AdminKey).ok_or(message)
     }
 }
 
@@ -111,21 +112,21 @@ impl FromStr for Networks {
     }
 }
 
-impl FromStr for Template {
+impl FromStr for WorkerUrlTemplate {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Template, String> {
-        WorkerTemplate::parse(text).map(Template).map_err(|error| {
+    fn from_str(text: &str) -> Result<WorkerUrlTemplate, String> {
+        WorkerTemplate::parse(text).map(WorkerUrlTemplate).map_err(|error| {
             format!("{text:?} is not where workers are: {error}; write a URL with {{workerId}} and {{rpcMethod}} in it")
         })
     }
 }
 
-impl FromStr for NamedWorker {
+impl FromStr for WorkerBinding {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<NamedWorker, String> {
-        let binding = Binding::parse(text).map(NamedWorker);
+    fn from_str(text: &str) -> Result<WorkerBinding, String> {
+        let binding = Binding::parse(text).map(WorkerBinding);
         binding.map_err(|error| format!("{text:?} is not a binding: {error}"))
     }
 }
@@ -183,7 +184,15 @@ macro_rules! deserialize_as_text {
         }
     )*};
 }
-deserialize_as_text!(Period, Address, PublicUrl, Networks, AdminKey, Template, NamedWorker);
+deserialize_as_text!(
+    Period,
+    Address,
+    PublicUrl,
+    Networks,
+    AdminKey,
+    WorkerUrlTemplate,
+    WorkerBinding
+);
 
 /// A factor is a number in the configuration file, or a text.
 impl<'de> Deserialize<'de> for Factor {

@@ -7,30 +7,29 @@ use reveille_engine::ConsumerItem;
 use reveille_engine::encoder::NotifiedStream;
 use serde_json::{Value, json};
 
-use super::limit;
+use super::error::Error;
+use super::page_limit;
 use crate::Server;
-use crate::auth::Caller;
-use crate::error::Error;
-use crate::query::{self, Query};
-use crate::reply::{self, Reply};
-use crate::wake::consumer_name;
-use crate::wake::fields::acked_text;
+use crate::http::auth::Caller;
+use crate::http::error::RequestError;
+use crate::http::query::{self, Query};
+use crate::http::reply::{self, Reply};
+use crate::http::subscription::{AckedOffset, consumer_name};
+
+/// Where consumers are; the rest of the path is the name of one.
+const CONSUMERS: &str = "/admin/v1/consumers/";
 
 /// `GET /admin/v1/consumers?subscription=&after=&limit=`
-pub(crate) fn consumers(
-    server: &Server,
-    caller: &Caller,
-    query: Option<&str>,
-) -> Result<Reply, Error> {
+pub(super) fn list(server: &Server, caller: &Caller, query: Option<&str>) -> Result<Reply, Error> {
     let query = Query::parse(query);
     let (named, after) = (query.get("subscription")?, query.get("after")?);
     let after = after.filter(|after| !after.is_empty());
-    if after.is_some_and(|after| !is_place(after)) {
-        let wrong = "`after` is the `next` of the page before, percent-encoded";
-        return Err(Error::Query(wrong.into()));
+    if after.is_some_and(|after| !is_page_start(after)) {
+        let message = "`after` is the `next` of the page before, percent-encoded";
+        return Err(RequestError::Query(message.into()).into());
     }
-    let page = server.engine.consumers(&caller.tenant, named, after, limit(&query)?)?;
-    let mut body = json!({ "consumers": page.items.iter().map(item).collect::<Vec<_>>() });
+    let page = server.engine.consumers(&caller.tenant, named, after, page_limit(&query)?)?;
+    let mut body = json!({ "consumers": page.items.iter().map(consumer_json).collect::<Vec<_>>() });
     if let (Some(next), Some(object)) = (page.next, body.as_object_mut()) {
         object.insert("next".into(), next.into());
     }
@@ -38,35 +37,36 @@ pub(crate) fn consumers(
 }
 
 /// Whether a page can begin there: after a subscription, or after one of its streams.
-fn is_place(after: &str) -> bool {
+fn is_page_start(after: &str) -> bool {
     let (id, path) = after.split_at(after.find('/').unwrap_or(after.len()));
     id.parse::<u64>().is_ok() && (path.is_empty() || StreamPath::parse(path).is_ok())
 }
 
-/// `GET /admin/v1/consumers/{name}`: the name as it stands in notices and callback URLs, or
+/// `GET /admin/v1/consumers/{name}`: the name as it stands in notifications and callback URLs, or
 /// percent-encoded once more.
-pub(crate) fn consumer(server: &Server, caller: &Caller, name: &str) -> Result<Reply, Error> {
-    let (subscription, path) = named(name);
+pub(super) fn show(server: &Server, caller: &Caller, path: &str) -> Result<Reply, Error> {
+    let name = path.strip_prefix(CONSUMERS).unwrap_or_default();
+    let (subscription, path) = parse_name(name);
     let dialect = if path.is_some() { Dialect::Webhooks } else { Dialect::Leases };
     let found = server.engine.subscription(&caller.tenant, dialect, &subscription)?;
     let Some(found) = found else {
-        return Err(Error::NoConsumer(format!("there is no subscription {subscription:?}")));
+        return Err(Error::ConsumerNotFound(format!("there is no subscription {subscription:?}")));
     };
-    let path = path.map(|path| StreamPath::parse(&path)).transpose()?;
+    let path = path.map(|path| StreamPath::parse(&path)).transpose().map_err(RequestError::from)?;
     match (server.engine.consumer(&found, path.as_ref())?, &path) {
-        (Some(found), _) => Ok(reply::json(StatusCode::OK, &item(&found))),
-        (None, Some(path)) => Err(Error::NoConsumer(format!(
+        (Some(found), _) => Ok(reply::json(StatusCode::OK, &consumer_json(&found))),
+        (None, Some(path)) => Err(Error::ConsumerNotFound(format!(
             "subscription {subscription:?} has no consumer for {path}: there is no such stream, or \
              its pattern does not match it"
         ))),
         (None, None) => {
-            Err(Error::NoConsumer(format!("subscription {subscription:?} has no consumer")))
+            Err(Error::ConsumerNotFound(format!("subscription {subscription:?} has no consumer")))
         }
     }
 }
 
 /// The subscription and the path in the name of a consumer.
-fn named(name: &str) -> (String, Option<String>) {
+fn parse_name(name: &str) -> (String, Option<String>) {
     let decode = query::decode_path;
     if let Some((subscription, path)) = name.split_once(':') {
         return (decode(subscription), Some(decode(path)));
@@ -82,21 +82,25 @@ fn named(name: &str) -> (String, Option<String>) {
     }
 }
 
-/// What its phase means to those who watch.
+/// What the phase of a consumer means to those who watch.
 #[derive(Default)]
-struct Standing {
+struct ConsumerStatus {
     state: &'static str,
     attempt: Option<u32>,
     next_attempt_at: Option<Millis>,
     lease_until: Option<Millis>,
 }
 
-fn standing(phase: &Phase, dialect: Dialect) -> Standing {
+fn consumer_status(phase: &Phase, dialect: Dialect) -> ConsumerStatus {
     match *phase {
-        Phase::Idle { wake_at: None } => Standing { state: "idle", ..Standing::default() },
-        Phase::Idle { wake_at } => {
-            Standing { state: "collecting", next_attempt_at: wake_at, ..Standing::default() }
+        Phase::Idle { wake_at: None } => {
+            ConsumerStatus { state: "idle", ..ConsumerStatus::default() }
         }
+        Phase::Idle { wake_at } => ConsumerStatus {
+            state: "collecting",
+            next_attempt_at: wake_at,
+            ..ConsumerStatus::default()
+        },
         Phase::Waking { attempt, stage: Stage::Sent { until } } => {
             let until = Some(until).filter(|until| *until != Millis::NEVER);
             let (next_attempt_at, lease_until) = match dialect {
@@ -104,32 +108,32 @@ fn standing(phase: &Phase, dialect: Dialect) -> Standing {
                 // There the lease begins with the wake.
                 Dialect::Leases => (None, until),
             };
-            Standing { state: "waking", attempt: Some(attempt), next_attempt_at, lease_until }
+            ConsumerStatus { state: "waking", attempt: Some(attempt), next_attempt_at, lease_until }
         }
-        Phase::Waking { attempt, stage: Stage::Paused { until } } => Standing {
+        Phase::Waking { attempt, stage: Stage::Paused { until } } => ConsumerStatus {
             state: "retrying",
             attempt: Some(attempt),
             next_attempt_at: Some(until),
             lease_until: None,
         },
         Phase::Live { until } => {
-            Standing { state: "live", lease_until: Some(until), ..Standing::default() }
+            ConsumerStatus { state: "live", lease_until: Some(until), ..ConsumerStatus::default() }
         }
-        Phase::Gone(_) => Standing { state: "gone", ..Standing::default() },
+        Phase::Gone(_) => ConsumerStatus { state: "gone", ..ConsumerStatus::default() },
     }
 }
 
 /// Whether it has work; `None` if no stream that is shown has any, and another one may.
-fn pending(item: &ConsumerItem) -> Option<bool> {
+fn has_work(item: &ConsumerItem) -> Option<bool> {
     let marked = item.record.as_ref().map(|it| it.marked.as_deref());
-    let elsewhere = item.more_streams && marked.is_some_and(|marked| marked != Some(&[]));
-    (item.is_pending() || !elsewhere).then(|| item.is_pending())
+    let may_be_elsewhere = item.more_streams && marked.is_some_and(|marked| marked != Some(&[]));
+    (item.is_pending() || !may_be_elsewhere).then(|| item.is_pending())
 }
 
-fn item(item: &ConsumerItem) -> Value {
+fn consumer_json(item: &ConsumerItem) -> Value {
     let (subscription, consumer) = (&item.subscription, item.consumer());
     let dialect = subscription.spec.dialect;
-    let standing = standing(&consumer.phase, dialect);
+    let status = consumer_status(&consumer.phase, dialect);
     let id = match &item.path {
         Some(path) => consumer_name(subscription, path),
         None => subscription.spec.name.to_string(),
@@ -144,16 +148,16 @@ fn item(item: &ConsumerItem) -> Value {
             Dialect::Leases => "__ds",
         },
         "primary_stream": item.path.as_ref().map(StreamPath::as_str),
-        "state": standing.state,
+        "state": status.state,
         "epoch": consumer.epoch,
         "wake_id": consumer.wake_id.map(|id| id.to_string()),
-        "attempt": standing.attempt,
-        "pending": pending(item),
-        "streams": item.streams.iter().map(stream).collect::<Vec<_>>(),
+        "attempt": status.attempt,
+        "pending": has_work(item),
+        "streams": item.streams.iter().map(stream_json).collect::<Vec<_>>(),
         "more_streams": item.more_streams,
         "woken_at": ms(consumer.woken_at),
-        "next_attempt_at": ms(standing.next_attempt_at),
-        "lease_until": ms(standing.lease_until),
+        "next_attempt_at": ms(status.next_attempt_at),
+        "lease_until": ms(status.lease_until),
         "holder": consumer.holder.as_deref(),
         "last_error": last_error.map(|(at, message)| json!({ "at": at.0, "message": &**message })),
         "failures": item.record.as_ref().map_or(0, |it| it.failures),
@@ -162,11 +166,11 @@ fn item(item: &ConsumerItem) -> Value {
     })
 }
 
-fn stream(stream: &NotifiedStream) -> Value {
+fn stream_json(stream: &NotifiedStream) -> Value {
     let position = |at: Option<Offset>| at.map_or(0, Offset::position);
     json!({
         "path": stream.path.as_str(),
-        "acked": acked_text(stream.acked),
+        "acked": AckedOffset(stream.acked),
         "tail": stream.tail.map(|tail| tail.to_string()),
         "lag_bytes": position(stream.tail).saturating_sub(position(stream.acked)),
     })

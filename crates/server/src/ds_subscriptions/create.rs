@@ -10,16 +10,16 @@ use reveille_core::subscription::{
 };
 use serde_json::Value;
 
-use super::{absolute, base_of, body_of, show, stream_named};
+use super::error::Error;
+use super::{absolute_path, base_url, parse_stream, read_body, show};
 use crate::Server;
-use crate::auth::Caller;
-use crate::error::Error;
-use crate::reply::{self, Reply};
-use crate::wake::fields::{self, Fields, Wrong};
-use crate::wake::{callback_base, check_name};
+use crate::http::auth::Caller;
+use crate::http::fields::{self, FieldError, Fields};
+use crate::http::reply::{self, Reply};
+use crate::http::subscription::{callback_base, check_name};
 
 /// What subscriptions on patterns can be told, and these cannot.
-const NOT_HERE: [&str; 4] = ["min_interval", "max_delay", "wake_if", "sync_done"];
+const FOREIGN_FIELDS: [&str; 4] = ["min_interval", "max_delay", "wake_if", "sync_done"];
 
 /// `PUT subscriptions/:id`
 pub(super) async fn create(
@@ -30,26 +30,26 @@ pub(super) async fn create(
 ) -> Result<Reply, Error> {
     check_name(id)?;
     let (parts, body) = request.into_parts();
-    let body = body_of(server, &parts, body).await?;
-    let body = fields::object(&body.bytes).map_err(Error::Subscription)?;
-    let mut asked = asked(id, &Fields(&body)).map_err(Error::Subscription)?;
-    asked.base_url = match asked.target {
-        Target::Webhook(_) => callback_base(server, &parts)?,
+    let body = read_body(server, &parts, body).await?;
+    let body = fields::parse_object(&body.bytes)?;
+    let mut spec = parse_spec(id, &Fields(&body))?;
+    spec.base_url = match spec.target {
+        Target::Webhook(_) => callback_base(server.config.public_url.as_deref(), &parts)?,
         // Nobody calls back, so a host is not needed.
         Target::Pull(_) => None,
     };
-    asked.check().map_err(|error| Error::Subscription(error.to_string()))?;
+    spec.check().map_err(|error| FieldError(error.to_string()))?;
     // Whether the id is taken comes before whether the address is safe: asking twice alike must
     // not fail because the rules have changed since.
     let known = server.engine.subscription(&caller.tenant, Dialect::Leases, id)?;
     if known.is_none()
-        && let Target::Webhook(url) = &asked.target
+        && let Target::Webhook(url) = &spec.target
     {
         server.engine.check_destination(url)?;
     }
-    let (subscription, new) = server.engine.subscribe(&caller.tenant, asked).await?;
-    let body = show::shown(server, &subscription, &base_of(server, &parts)).await?;
-    Ok(reply::json(if new { StatusCode::CREATED } else { StatusCode::OK }, &body))
+    let (subscription, is_new) = server.engine.subscribe(&caller.tenant, spec).await?;
+    let body = show::subscription_json(server, &subscription, &base_url(server, &parts)).await?;
+    Ok(reply::json(if is_new { StatusCode::CREATED } else { StatusCode::OK }, &body))
 }
 
 /// `DELETE subscriptions/:id`
@@ -58,17 +58,18 @@ pub(super) async fn delete(server: &Server, caller: &Caller, id: &str) -> Result
     Ok(reply::status(StatusCode::NO_CONTENT))
 }
 
-fn asked(id: &str, fields: &Fields<'_>) -> Result<SubscriptionSpec, Wrong> {
+fn parse_spec(id: &str, fields: &Fields<'_>) -> Result<SubscriptionSpec, FieldError> {
     // Whoever asks for them counts on them: unknown fields are ignored, these are refused.
-    if let Some(name) = NOT_HERE.into_iter().find(|name| fields.get(name).is_some()) {
+    if let Some(name) = FOREIGN_FIELDS.into_iter().find(|name| fields.get(name).is_some()) {
         return Err(format!(
             "`{name}` is for subscriptions on patterns (PUT /{{pattern}}?subscription=NAME); leave \
              it out here"
-        ));
+        )
+        .into());
     }
-    let target = target(fields)?;
-    let pattern = fields.text("pattern")?.map(pattern).transpose()?;
-    let streams = streams(fields)?;
+    let target = parse_target(fields)?;
+    let pattern = fields.text("pattern")?.map(parse_pattern).transpose()?;
+    let streams = parse_streams(fields)?;
     if pattern.is_none() && streams.is_empty() {
         return Err("`pattern` or `streams` must say which streams the subscription is for".into());
     }
@@ -79,13 +80,13 @@ fn asked(id: &str, fields: &Fields<'_>) -> Result<SubscriptionSpec, Wrong> {
         streams,
         target,
         description: fields.text("description")?.map(Into::into),
-        lease_ms: Some(lease_ms(fields)?),
+        lease_ms: Some(parse_lease_ms(fields)?),
         coalescing: Coalescing::default(),
         base_url: None,
     })
 }
 
-fn target(fields: &Fields<'_>) -> Result<Target, Wrong> {
+fn parse_target(fields: &Fields<'_>) -> Result<Target, FieldError> {
     let (webhook, wake_stream) = (fields.get("webhook"), fields.text("wake_stream")?);
     match (fields.text("type")?, webhook, wake_stream) {
         (Some("webhook"), Some(webhook), None) => {
@@ -100,7 +101,7 @@ fn target(fields: &Fields<'_>) -> Result<Target, Wrong> {
             Err("`wake_stream` is for subscriptions of the type \"pull-wake\"".into())
         }
         (Some("pull-wake"), None, Some(path)) => {
-            Ok(Target::Pull(stream_named("wake_stream", path)?))
+            Ok(Target::Pull(parse_stream("wake_stream", path)?))
         }
         (Some("pull-wake"), None, None) => {
             Err("`wake_stream` is missing; name the stream that workers watch".into())
@@ -112,28 +113,29 @@ fn target(fields: &Fields<'_>) -> Result<Target, Wrong> {
     }
 }
 
-fn pattern(text: &str) -> Result<Pattern, Wrong> {
-    Pattern::parse(&absolute("pattern", text)?).map_err(|error| format!("`pattern`: {error}"))
+fn parse_pattern(text: &str) -> Result<Pattern, FieldError> {
+    let pattern = Pattern::parse(&absolute_path("pattern", text)?);
+    Ok(pattern.map_err(|error| format!("`pattern`: {error}"))?)
 }
 
 /// The streams of the field of that name. In which order, and how often each, says nothing.
-pub(super) fn streams(fields: &Fields<'_>) -> Result<Vec<StreamPath>, Wrong> {
-    let read = |item: &Value| {
+pub(super) fn parse_streams(fields: &Fields<'_>) -> Result<Vec<StreamPath>, FieldError> {
+    let parse = |item: &Value| {
         let text = item.as_str().ok_or("`streams` must hold strings")?;
-        stream_named("streams", text)
+        parse_stream("streams", text)
     };
     let mut streams =
-        fields.list("streams")?.iter().map(read).collect::<Result<Vec<_>, Wrong>>()?;
+        fields.list("streams")?.iter().map(parse).collect::<Result<Vec<_>, FieldError>>()?;
     streams.sort();
     streams.dedup();
     Ok(streams)
 }
 
-fn lease_ms(fields: &Fields<'_>) -> Result<u64, Wrong> {
-    let asked = fields.number("lease_ttl_ms")?.unwrap_or(LEASE_MS_DEFAULT);
-    if (LEASE_MS_MIN..=LEASE_MS_MAX).contains(&asked) {
-        Ok(asked)
+fn parse_lease_ms(fields: &Fields<'_>) -> Result<u64, FieldError> {
+    let lease_ms = fields.number("lease_ttl_ms")?.unwrap_or(LEASE_MS_DEFAULT);
+    if (LEASE_MS_MIN..=LEASE_MS_MAX).contains(&lease_ms) {
+        Ok(lease_ms)
     } else {
-        Err(format!("`lease_ttl_ms` must be from {LEASE_MS_MIN} to {LEASE_MS_MAX}"))
+        Err(format!("`lease_ttl_ms` must be from {LEASE_MS_MIN} to {LEASE_MS_MAX}").into())
     }
 }

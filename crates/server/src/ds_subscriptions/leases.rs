@@ -11,13 +11,15 @@ use reveille_core::{Millis, Tenant};
 use reveille_engine::{Failure, Refused};
 use serde_json::json;
 
-use super::{body_of, find};
+use super::error::Error;
+use super::payload::StreamPayload;
+use super::{find, read_body};
 use crate::Server;
-use crate::auth::Caller;
-use crate::error::Error;
-use crate::reply::{self, Reply};
-use crate::wake::fields::{self, Fields, Wrong};
-use crate::wake::{bearer_token, lease_stream};
+use crate::http::auth::Caller;
+use crate::http::auth::bearer_token;
+use crate::http::fields::{self, FieldError, Fields};
+use crate::http::reply::{self, Reply};
+use crate::http::subscription::{parse_acks, parse_claimed_wake};
 
 /// The longest name of a worker in bytes: it is kept with the subscription's consumer.
 const WORKER_BYTES_MAX: usize = 256;
@@ -25,15 +27,15 @@ const WORKER_BYTES_MAX: usize = 256;
 /// `POST subscriptions/:id/callback`. Whose it is says the token: an endpoint has no other key.
 pub(super) async fn callback(
     server: &Server,
-    whose: Option<&Tenant>,
+    tenant: Option<&Tenant>,
     id: &str,
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
     let (parts, body) = request.into_parts();
-    let (claims, subscription) = shown(server, whose, id, &parts.headers)?;
+    let (claims, subscription) = token_claims(server, tenant, id, &parts.headers)?;
     if !matches!(subscription.spec.target, Target::Webhook(_)) {
-        let wrong = "a subscription of the type \"pull-wake\" is reported on with `ack`";
-        return Err(Error::Subscription(wrong.into()));
+        let message = "a subscription of the type \"pull-wake\" is reported on with `ack`";
+        return Err(FieldError::from(message).into());
     }
     report(server, claims, &parts, body).await
 }
@@ -46,16 +48,16 @@ pub(super) async fn claim(
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
     let (parts, body) = request.into_parts();
-    let body = body_of(server, &parts, body).await?;
-    let body = fields::object(&body.bytes).map_err(Error::Subscription)?;
-    let worker = worker(&Fields(&body)).map_err(Error::Subscription)?;
-    pulled(&find(server, &caller.tenant, id)?)?;
+    let body = read_body(server, &parts, body).await?;
+    let body = fields::parse_object(&body.bytes)?;
+    let worker = parse_worker(&Fields(&body))?;
+    check_pull(&find(server, &caller.tenant, id)?)?;
     let (lease, token, streams) = server.engine.claim(&caller.tenant, id, worker).await?;
     let body = json!({
         "wake_id": lease.wake_id.to_string(),
         "generation": lease.generation,
         "token": token,
-        "streams": streams.iter().map(lease_stream).collect::<Vec<_>>(),
+        "streams": streams.iter().map(StreamPayload::of).collect::<Vec<_>>(),
         "lease_ttl_ms": lease.lease_ms,
     });
     Ok(reply::json(StatusCode::OK, &body))
@@ -64,31 +66,49 @@ pub(super) async fn claim(
 /// `POST subscriptions/:id/ack`; one that is neither done nor acknowledges shows a sign of life.
 pub(super) async fn ack(
     server: &Server,
-    whose: Option<&Tenant>,
+    tenant: Option<&Tenant>,
     id: &str,
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
     let (parts, body) = request.into_parts();
-    let claims = holder(server, whose, id, &parts.headers)?;
+    let claims = pull_claims(server, tenant, id, &parts.headers)?;
     report(server, claims, &parts, body).await
 }
 
 /// `POST subscriptions/:id/release`
 pub(super) async fn release(
     server: &Server,
-    whose: Option<&Tenant>,
+    tenant: Option<&Tenant>,
     id: &str,
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
     let (parts, body) = request.into_parts();
-    let claims = good(holder(server, whose, id, &parts.headers)?)?;
-    let body = body_of(server, &parts, body).await?;
-    let body = fields::object(&body.bytes).map_err(Error::Subscription)?;
-    let (generation, wake_id) = wake(&Fields(&body)).map_err(Error::Subscription)?;
+    let claims = valid_claims(pull_claims(server, tenant, id, &parts.headers)?)?;
+    let body = read_body(server, &parts, body).await?;
+    let body = fields::parse_object(&body.bytes)?;
+    let (generation, wake_id) = parse_wake(&Fields(&body))?;
     let expires_at = claims.expires_at;
-    let released = server.engine.release(claims, generation, wake_id).await;
-    released.map_err(|failure| refused(server, expires_at, failure))?;
+    let outcome = server.engine.release(claims, generation, wake_id).await;
+    outcome.map_err(|failure| lease_error(server, expires_at, failure))?;
     Ok(reply::status(StatusCode::NO_CONTENT))
+}
+
+/// What the holder of a lease says of its work.
+struct ReportBody {
+    generation: u64,
+    wake_id: ClaimedWake,
+    acks: Vec<Ack>,
+    done: bool,
+}
+
+impl ReportBody {
+    fn parse(body: &[u8]) -> Result<ReportBody, FieldError> {
+        let body = fields::parse_object(body)?;
+        let fields = Fields(&body);
+        let (generation, wake_id) = parse_wake(&fields)?;
+        let acks = parse_acks(&fields, "stream", |stream| format!("{STREAM_ROOT}{stream}"))?;
+        Ok(ReportBody { generation, wake_id, acks, done: fields.flag("done")? })
+    }
 }
 
 async fn report(
@@ -97,92 +117,86 @@ async fn report(
     parts: &Parts,
     body: Incoming,
 ) -> Result<Reply, Error> {
-    let claims = good(claims)?;
-    let body = body_of(server, parts, body).await?;
-    let body = fields::object(&body.bytes).map_err(Error::Subscription)?;
-    let fields = Fields(&body);
-    let (generation, wake_id) = wake(&fields).map_err(Error::Subscription)?;
-    let acks = acks(&fields).map_err(Error::Subscription)?;
-    let done = fields.flag("done").map_err(Error::Subscription)?;
+    let claims = valid_claims(claims)?;
+    let body = read_body(server, parts, body).await?;
+    let ReportBody { generation, wake_id, acks, done } = ReportBody::parse(&body.bytes)?;
     let expires_at = claims.expires_at;
-    let reported = server.engine.lease_report(claims, generation, wake_id, acks, done).await;
-    let next_wake = reported.map_err(|failure| refused(server, expires_at, failure))?;
+    let outcome = server.engine.lease_report(claims, generation, wake_id, acks, done).await;
+    let next_wake = outcome.map_err(|failure| lease_error(server, expires_at, failure))?;
     Ok(reply::json(StatusCode::OK, &json!({ "ok": true, "next_wake": next_wake })))
 }
 
-fn token_of(headers: &HeaderMap) -> Result<&str, Error> {
+/// The token of the header `Authorization`.
+fn token(headers: &HeaderMap) -> Result<&str, Error> {
     let value = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     value.and_then(bearer_token).ok_or_else(|| Refused::TokenInvalid.into())
 }
 
 /// What the token of a lease on work that is pulled says.
-fn holder(
+fn pull_claims(
     server: &Server,
-    whose: Option<&Tenant>,
+    tenant: Option<&Tenant>,
     id: &str,
     headers: &HeaderMap,
 ) -> Result<Option<Claims>, Error> {
-    let (claims, subscription) = shown(server, whose, id, headers)?;
-    pulled(&subscription)?;
+    let (claims, subscription) = token_claims(server, tenant, id, headers)?;
+    check_pull(&subscription)?;
     Ok(claims)
 }
 
 /// What the token says, and the subscription that it is for. A token that says nothing is for one
 /// of the caller's, if nobody needs a key; else its holder learns nothing, not even what there is.
-fn shown(
+fn token_claims(
     server: &Server,
-    whose: Option<&Tenant>,
+    tenant: Option<&Tenant>,
     id: &str,
     headers: &HeaderMap,
 ) -> Result<(Option<Claims>, Subscription), Error> {
-    let claims = server.engine.lease_claims(None, id, token_of(headers)?);
-    let tenant = claims.as_ref().map(|claims| &claims.tenant).or(whose);
+    let claims = server.engine.lease_claims(None, id, token(headers)?);
+    let tenant = claims.as_ref().map(|claims| &claims.tenant).or(tenant);
     let subscription = find(server, tenant.ok_or(Refused::TokenInvalid)?, id)?;
     Ok((claims, subscription))
 }
 
 /// What the token says, if it is one.
-fn good(claims: Option<Claims>) -> Result<Claims, Error> {
+fn valid_claims(claims: Option<Claims>) -> Result<Claims, Error> {
     claims.ok_or_else(|| Refused::TokenInvalid.into())
 }
 
 /// Why the holder of a token was turned away. One that holds its lease is not, however old the
 /// token is; who does not, and comes late, is told that it is too late.
-fn refused(server: &Server, expires_at: Millis, failure: Failure) -> Error {
+fn lease_error(server: &Server, expires_at: Millis, failure: Failure) -> Error {
     let fenced = Failure::Refused(Refused::Consumer(Rejected::Fenced));
     if failure == fenced && expires_at <= server.engine.clock().now() {
-        return Error::LeaseTokenExpired;
+        return Error::TokenExpired;
     }
     failure.into()
 }
 
-fn pulled(subscription: &Subscription) -> Result<(), Error> {
+fn check_pull(subscription: &Subscription) -> Result<(), Error> {
     match subscription.spec.target {
         Target::Pull(_) => Ok(()),
         Target::Webhook(_) => {
-            let wrong = "only a subscription of the type \"pull-wake\" is claimed, acknowledged \
+            let message = "only a subscription of the type \"pull-wake\" is claimed, acknowledged \
                          and released; this one calls its webhook";
-            Err(Error::Subscription(wrong.into()))
+            Err(FieldError::from(message).into())
         }
     }
 }
 
-fn worker<'a>(fields: &Fields<'a>) -> Result<&'a str, Wrong> {
+fn parse_worker<'a>(fields: &Fields<'a>) -> Result<&'a str, FieldError> {
     let worker = fields.text("worker")?.ok_or("`worker` is missing; give the worker's name")?;
     if worker.is_empty() || worker.len() > WORKER_BYTES_MAX {
-        return Err(format!("`worker` must be 1 to {WORKER_BYTES_MAX} bytes long"));
+        return Err(format!("`worker` must be 1 to {WORKER_BYTES_MAX} bytes long").into());
     }
     Ok(worker)
 }
 
 /// The wake that is spoken for.
-fn wake(fields: &Fields<'_>) -> Result<(u64, ClaimedWake), Wrong> {
+fn parse_wake(fields: &Fields<'_>) -> Result<(u64, ClaimedWake), FieldError> {
     let generation = fields.number("generation")?;
     let generation = generation.ok_or("`generation` is missing; send the one of the wake")?;
-    let wake_id = fields.wake_id()?.ok_or("`wake_id` is missing; send the one of the wake")?;
+    let wake_id = parse_claimed_wake(fields)?;
+    let wake_id = wake_id.ok_or("`wake_id` is missing; send the one of the wake")?;
     Ok((generation, wake_id))
-}
-
-fn acks(fields: &Fields<'_>) -> Result<Vec<Ack>, Wrong> {
-    fields.acks("stream", |stream| format!("{STREAM_ROOT}{stream}"))
 }

@@ -10,12 +10,13 @@ use reveille_core::pattern::Pattern;
 use reveille_core::subscription::{LEASE_MS_DEFAULT, STREAM_ROOT, Subscription, Target, relative};
 use serde_json::{Map, Value, json};
 
-use super::{CONTROL, base_of, find};
+use super::error::Error;
+use super::payload::link_type;
+use super::{CONTROL, base_url, find};
 use crate::Server;
-use crate::auth::Caller;
-use crate::error::Error;
-use crate::reply::{self, Reply};
-use crate::wake::fields::acked_text;
+use crate::http::auth::Caller;
+use crate::http::reply::{self, Reply};
+use crate::http::subscription::AckedOffset;
 
 /// Streams that are shown at most.
 const STREAMS_MAX: usize = 1_000;
@@ -33,44 +34,44 @@ pub(super) async fn show(
 ) -> Result<Reply, Error> {
     let (parts, _) = request.into_parts();
     let found = find(server, &caller.tenant, id)?;
-    let body = shown(server, &found, &base_of(server, &parts)).await?;
+    let body = subscription_json(server, &found, &base_url(server, &parts)).await?;
     Ok(reply::json(StatusCode::OK, &body))
 }
 
-/// All that is told of a subscription. `base` is where its server is.
-pub(super) async fn shown(
+/// All that is told of a subscription. `base_url` is where its server is.
+pub(super) async fn subscription_json(
     server: &Server,
     subscription: &Subscription,
-    base: &str,
+    base_url: &str,
 ) -> Result<Value, Error> {
-    let asked = &subscription.spec;
-    let (streams, truncated) = streams(server, subscription).await?;
+    let spec = &subscription.spec;
+    let (streams, is_truncated) = streams_json(server, subscription).await?;
     let mut body = Map::new();
     let mut set = |name: &str, value: Value| {
         body.insert(name.to_owned(), value);
     };
-    set("id", asked.name.as_ref().into());
-    set("subscription_id", asked.name.as_ref().into());
-    set("lease_ttl_ms", asked.lease_ms.unwrap_or(LEASE_MS_DEFAULT).into());
+    set("id", spec.name.as_ref().into());
+    set("subscription_id", spec.name.as_ref().into());
+    set("lease_ttl_ms", spec.lease_ms.unwrap_or(LEASE_MS_DEFAULT).into());
     set("created_at", subscription.created_at.to_rfc3339().into());
     set("streams", streams.into());
-    if truncated {
+    if is_truncated {
         set("streams_truncated", true.into());
     }
-    if let Some(pattern) = &asked.pattern {
+    if let Some(pattern) = &spec.pattern {
         let text = pattern.as_str();
         set("pattern", text.strip_prefix(STREAM_ROOT).unwrap_or(text).into());
     }
-    if let Some(description) = &asked.description {
+    if let Some(description) = &spec.description {
         set("description", description.as_ref().into());
     }
-    match &asked.target {
+    match &spec.target {
         Target::Webhook(url) => {
             let keys = server.engine.published_keys();
             let signing = json!({
                 "alg": "ed25519",
                 "kid": keys.first().map(|key| key.kid()),
-                "jwks_url": format!("{base}{CONTROL}/jwks.json"),
+                "jwks_url": format!("{base_url}{CONTROL}/jwks.json"),
             });
             set("type", "webhook".into());
             set("webhook", json!({ "url": &**url, "signing": signing }));
@@ -90,36 +91,37 @@ pub(super) async fn shown(
 }
 
 /// The streams that it is for, and whether there are more than are shown.
-async fn streams(
+async fn streams_json(
     server: &Server,
     subscription: &Subscription,
 ) -> Result<(Vec<Value>, bool), Error> {
     let mut all = BTreeMap::new();
-    let mut truncated = false;
+    let mut is_truncated = false;
     if let Some(pattern) = &subscription.spec.pattern {
-        truncated = matched(server, subscription, pattern, &mut all).await?;
+        is_truncated = add_matching(server, subscription, pattern, &mut all).await?;
     }
     // Links are looked at last: a stream that has none even now had not grown before.
-    for (path, linked) in server.engine.links(subscription, STREAMS_MAX + 1)? {
-        let kind = if linked.explicit { "explicit" } else { "glob" };
-        all.insert(path, (kind, acked_text(linked.acked)));
+    for (path, link) in server.engine.links(subscription, STREAMS_MAX + 1)? {
+        all.insert(path, (link_type(link.explicit), AckedOffset(link.acked)));
     }
-    truncated |= all.len() > STREAMS_MAX;
-    let shown = all.iter().take(STREAMS_MAX).map(|(path, (kind, acked))| {
+    is_truncated |= all.len() > STREAMS_MAX;
+    let items = all.iter().take(STREAMS_MAX).map(|(path, (kind, acked))| {
         json!({ "path": relative(path), "link_type": kind, "acked_offset": acked })
     });
-    Ok((shown.collect(), truncated))
+    Ok((items.collect(), is_truncated))
 }
 
-type Shown = BTreeMap<StreamPath, (&'static str, String)>;
+/// Streams with the type of their link and how far they are processed.
+type Links = BTreeMap<StreamPath, (&'static str, AckedOffset)>;
 
-/// Streams that the pattern matches and that were there before the subscription: as long as they
-/// have no link they have not grown, and all of them is processed.
-async fn matched(
+/// Adds streams that the pattern matches and that were there before the subscription: as long as
+/// they have no link they have not grown, and all of them is processed. Returns whether there are
+/// more than can be looked at.
+async fn add_matching(
     server: &Server,
     subscription: &Subscription,
     pattern: &Pattern,
-    all: &mut Shown,
+    all: &mut Links,
 ) -> Result<bool, Error> {
     let mut after: Option<String> = None;
     for _ in 0..PAGES_MAX {
@@ -129,7 +131,7 @@ async fn matched(
             if pattern.matches(&item.path)
                 && let Some(acked) = server.engine.processed(subscription, &item.head)?
             {
-                all.insert(item.path, ("glob", acked.to_string()));
+                all.insert(item.path, (link_type(false), AckedOffset(Some(acked))));
             }
             if all.len() > STREAMS_MAX {
                 return Ok(true);

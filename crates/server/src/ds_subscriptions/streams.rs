@@ -4,12 +4,13 @@ use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use reveille_engine::Refused;
 
-use super::{body_of, create, stream_named};
-use crate::auth::Caller;
-use crate::error::Error;
-use crate::reply::{self, Reply};
-use crate::wake::fields::{self, Fields, Wrong};
-use crate::{Server, query};
+use super::error::Error;
+use super::{create, parse_stream, read_body};
+use crate::Server;
+use crate::http::auth::Caller;
+use crate::http::fields::{self, FieldError, Fields};
+use crate::http::query;
+use crate::http::reply::{self, Reply};
 
 /// `POST subscriptions/:id/streams`
 pub(super) async fn add(
@@ -19,14 +20,12 @@ pub(super) async fn add(
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
     let (parts, body) = request.into_parts();
-    let body = body_of(server, &parts, body).await?;
-    let body = fields::object(&body.bytes).map_err(Error::Subscription)?;
-    let fields = Fields(&body);
-    let streams = create::streams(&fields).and_then(|streams| {
-        let missing = || -> Wrong { "`streams` must name at least one stream".into() };
-        (!streams.is_empty()).then_some(streams).ok_or_else(missing)
-    });
-    let streams = streams.map_err(Error::Subscription)?;
+    let body = read_body(server, &parts, body).await?;
+    let body = fields::parse_object(&body.bytes)?;
+    let streams = create::parse_streams(&Fields(&body))?;
+    if streams.is_empty() {
+        return Err(FieldError::from("`streams` must name at least one stream").into());
+    }
     server.engine.edit_streams(&caller.tenant, id, streams, None).await?;
     Ok(reply::status(StatusCode::NO_CONTENT))
 }
@@ -38,7 +37,7 @@ pub(super) async fn remove(
     id: &str,
     path: &str,
 ) -> Result<Reply, Error> {
-    let path = stream_named("path", &query::decode_path(path)).map_err(Error::Subscription)?;
+    let path = parse_stream("path", &query::decode_path(path))?;
     match server.engine.edit_streams(&caller.tenant, id, Vec::new(), Some(path)).await {
         Err(failure) if failure != Refused::NotFound.into() => Err(failure.into()),
         // Nobody is told of the stream by a subscription that is not there either.

@@ -5,8 +5,9 @@ use hyper::body::Incoming;
 use reveille_core::event::worker::RpcMethod;
 use serde_json::{Map, Value};
 
-use super::refusal::Refusal;
-use crate::{Server, inbound};
+use super::error::Error;
+use crate::Server;
+use crate::http::inbound;
 
 /// A body larger than this is none about subscriptions.
 const BODY_BYTES_MAX: usize = 64 << 10;
@@ -20,13 +21,13 @@ pub(super) struct Body(Map<String, Value>);
 
 impl Body {
     /// Reads the body of a request.
-    pub(super) async fn read(server: &Server, request: Request<Incoming>) -> Result<Body, Refusal> {
+    pub(super) async fn read(server: &Server, request: Request<Incoming>) -> Result<Body, Error> {
         let (parts, body) = request.into_parts();
         let max = BODY_BYTES_MAX.min(server.config.max_body_bytes);
         let body = inbound::read(&server.engine, &parts.headers, body, max).await?;
         match serde_json::from_slice(&body.bytes) {
             Ok(Value::Object(object)) => Ok(Body(object)),
-            Ok(_) | Err(_) => Err(Refusal::bad("INVALID_JSON", "Invalid JSON body")),
+            Ok(_) | Err(_) => Err(Error::bad_request("INVALID_JSON", "Invalid JSON body")),
         }
     }
 
@@ -36,48 +37,48 @@ impl Body {
     }
 
     /// A text that may be left out.
-    pub(super) fn text(&self, name: &str) -> Result<Option<&str>, Refusal> {
+    pub(super) fn text(&self, name: &str) -> Result<Option<&str>, Error> {
         match self.get(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
-            Some(_) => Err(Refusal::field(name, "must be a string")),
+            Some(_) => Err(Error::invalid_field(name, "must be a string")),
         }
     }
 
     /// A text that must be there.
-    pub(super) fn required(&self, name: &str) -> Result<&str, Refusal> {
+    pub(super) fn required(&self, name: &str) -> Result<&str, Error> {
         let text = self.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
         text.ok_or_else(|| {
-            Refusal::bad("MISSING_FIELD", format!("Missing required field: {name} (string)"))
+            Error::bad_request("MISSING_FIELD", format!("Missing required field: {name} (string)"))
         })
     }
 
     /// What is called in the worker, if it is said.
-    pub(super) fn method(&self) -> Result<Option<RpcMethod>, Refusal> {
+    pub(super) fn method(&self) -> Result<Option<RpcMethod>, Error> {
         let parse = |text| RpcMethod::parse(text);
         let method = self.text("rpcMethod")?.map(parse).transpose();
-        method.map_err(|error| Refusal::field("rpcMethod", format!("is not valid: {error}")))
+        method.map_err(|error| Error::invalid_field("rpcMethod", format!("is not valid: {error}")))
     }
 
     /// How often a delivery is tried, if it is said.
-    pub(super) fn max_retries(&self) -> Result<Option<u32>, Refusal> {
+    pub(super) fn max_retries(&self) -> Result<Option<u32>, Error> {
         let number = self.integer("maxRetries", 0, RETRIES_MAX)?;
         Ok(number.and_then(|number| u32::try_from(number).ok()))
     }
 
     /// How long an attempt may take, if it is said.
-    pub(super) fn timeout_ms(&self) -> Result<Option<u64>, Refusal> {
+    pub(super) fn timeout_ms(&self) -> Result<Option<u64>, Error> {
         self.integer("timeoutMs", 1, TIMEOUT_MS_MAX)
     }
 
-    fn integer(&self, name: &str, min: u64, max: u64) -> Result<Option<u64>, Refusal> {
+    fn integer(&self, name: &str, min: u64, max: u64) -> Result<Option<u64>, Error> {
         let Some(value) = self.get(name) else { return Ok(None) };
         // `5.0` is an integer to JavaScript, which has no other numbers.
         let whole = value.as_f64().filter(|number| value.is_number() && number.fract() == 0.0);
-        let whole = whole.ok_or_else(|| Refusal::field(name, "must be an integer"))?;
+        let whole = whole.ok_or_else(|| Error::invalid_field(name, "must be an integer"))?;
         let found = (min..=max).contains(&(whole.max(0.0) as u64)) && whole >= 0.0;
         if !found {
-            return Err(Refusal::field(name, format!("must be from {min} to {max}")));
+            return Err(Error::invalid_field(name, format!("must be from {min} to {max}")));
         }
         Ok(Some(whole as u64))
     }

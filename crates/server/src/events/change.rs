@@ -7,29 +7,29 @@ use reveille_core::event::Shard;
 use serde_json::json;
 
 use super::body::Body;
-use super::refusal::Refusal;
-use super::show::{found, shown};
+use super::error::Error;
+use super::show::{find_hook, hook_json};
 use super::{Scope, namespace_of, subscribe};
 use crate::Server;
-use crate::reply::{self, Reply};
+use crate::http::reply::{self, Reply};
 
 /// `POST /subscriptions/unsubscribe` and `/subscriptions/reactivate`
 pub(super) async fn activate(
     server: &Server,
     scope: &Scope,
-    active: bool,
+    is_active: bool,
     request: Request<Incoming>,
-) -> Result<Reply, Refusal> {
+) -> Result<Reply, Error> {
     let body = Body::read(server, request).await?;
     let id = body.required("subscriptionId")?;
     let hint = body.text("shard")?;
-    let hook = found(server, scope, id)?;
+    let hook = find_hook(server, scope, id)?;
     let HookSpec::Events(spec) = &hook.spec;
     let (shard, namespace) = (Shard::of_pattern(&spec.pattern), namespace_of(&hook.tenant));
     if hint.is_some_and(|hint| !shard.is_meant_by(hint, namespace)) {
-        return Err(Refusal::no_subscription());
+        return Err(Error::subscription_not_found());
     }
-    let hook = server.engine.activate_hook(&hook.tenant, id, active).await?;
+    let hook = server.engine.activate_hook(&hook.tenant, id, is_active).await?;
     let answer = json!({
         "ok": true,
         "subscriptionId": id,
@@ -46,27 +46,27 @@ pub(super) async fn edit(
     scope: &Scope,
     id: &str,
     request: Request<Incoming>,
-) -> Result<Reply, Refusal> {
+) -> Result<Reply, Error> {
     let body = Body::read(server, request).await?;
     let edit = HookUpdate {
         max_retries: body.max_retries()?,
         timeout_ms: body.timeout_ms()?,
         method: body.method()?,
     };
-    let hook = found(server, scope, id)?;
+    let hook = find_hook(server, scope, id)?;
     if let Some(method) = &edit.method {
         let HookSpec::Events(mut spec) = hook.spec.clone();
         spec.method = method.clone();
         subscribe::check_address(server, &spec)?;
     }
     let hook = server.engine.edit_hook(&hook.tenant, id, edit).await?;
-    let answer = json!({ "ok": true, "subscription": shown(&hook) });
+    let answer = json!({ "ok": true, "subscription": hook_json(&hook) });
     Ok(reply::json(StatusCode::OK, &answer))
 }
 
 /// `DELETE /subscriptions/{id}`
-pub(super) async fn delete(server: &Server, scope: &Scope, id: &str) -> Result<Reply, Refusal> {
-    let hook = found(server, scope, id)?;
+pub(super) async fn delete(server: &Server, scope: &Scope, id: &str) -> Result<Reply, Error> {
+    let hook = find_hook(server, scope, id)?;
     let counts = server.engine.unhook(&hook.tenant, id).await?;
     let answer = json!({
         "ok": true,

@@ -1,7 +1,6 @@
 //! Deliveries of a subscription: where they stand, each attempt, and those that were given up.
 
 use http::StatusCode;
-use reveille_core::delivery::hook::Standing;
 use reveille_core::delivery::{AttemptRecord, DeadReason, Phase};
 use reveille_engine::{DeadLetter, DeliveryView, delivery_name, delivery_named};
 use serde::Deserialize;
@@ -9,11 +8,12 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::Scope;
-use super::refusal::Refusal;
-use super::show::{found, limit};
+use super::error::Error;
+use super::show::{find_hook, page_limit};
 use crate::Server;
-use crate::query::Query;
-use crate::reply::{self, Reply};
+use crate::http::delivery::status_label;
+use crate::http::query::Query;
+use crate::http::reply::{self, Reply};
 
 /// Entries on a page, unless the caller asks for another number.
 const PAGE: usize = 100;
@@ -24,53 +24,44 @@ pub(super) fn list(
     scope: &Scope,
     id: &str,
     query: Option<&str>,
-) -> Result<Reply, Refusal> {
+) -> Result<Reply, Error> {
     let query = Query::parse(query);
-    let limit = limit(&query, PAGE)?;
+    let limit = page_limit(&query, PAGE)?;
     let after = query.get("after")?.map(delivery_named).transpose();
-    let after = after.map_err(|_| Refusal::parameter("after", "must be the id of a delivery"))?;
-    let hook = found(server, scope, id)?;
+    let after =
+        after.map_err(|_| Error::invalid_parameter("after", "must be the id of a delivery"))?;
+    let hook = find_hook(server, scope, id)?;
     if after.is_some_and(|after| after.hook != hook.id) {
         let why = "must be the id of a delivery of this subscription";
-        return Err(Refusal::parameter("after", why));
+        return Err(Error::invalid_parameter("after", why));
     }
     let page = server.engine.deliveries(&hook, after, limit)?;
-    let mut answer = json!({ "deliveries": page.items.iter().map(shown).collect::<Vec<_>>() });
+    let mut answer =
+        json!({ "deliveries": page.items.iter().map(delivery_json).collect::<Vec<_>>() });
     if let (Some(next), Some(object)) = (page.next, answer.as_object_mut()) {
         object.insert("next".into(), delivery_name(next).into());
     }
     Ok(reply::json(StatusCode::OK, &answer))
 }
 
-fn shown(it: &DeliveryView) -> Value {
-    let delivery = &it.record.delivery;
+fn delivery_json(view: &DeliveryView) -> Value {
+    let delivery = &view.record.delivery;
     let next = match delivery.phase {
         Phase::Pending { at } => Some(at.0),
         _ => None,
     };
     json!({
-        "id": delivery_name(it.id),
-        "subscriptionId": &*it.hook.name,
-        "eventId": it.event.as_ref().map(|event| &*event.id),
-        "eventType": it.event.as_ref().map(|event| event.kind.as_str()),
-        "status": standing(delivery.standing()),
+        "id": delivery_name(view.id),
+        "subscriptionId": &*view.hook.name,
+        "eventId": view.event.as_ref().map(|event| &*event.id),
+        "eventType": view.event.as_ref().map(|event| event.kind.as_str()),
+        "status": status_label(delivery.standing()),
         "attempts": delivery.attempts.len(),
         "nextAttemptAt": next,
-        "createdAt": it.record.created_at.0,
+        "createdAt": view.record.created_at.0,
         "endedAt": delivery.ended_at().map(|at| at.0),
         "lastError": last_error(&delivery.attempts),
     })
-}
-
-/// How the world calls where a delivery stands.
-pub(crate) fn standing(standing: Standing) -> &'static str {
-    match standing {
-        Standing::Pending => "pending",
-        Standing::Failed => "failed",
-        Standing::Delivered => "delivered",
-        Standing::Dead => "dead",
-        Standing::Dropped => "dropped",
-    }
 }
 
 fn last_error(attempts: &[AttemptRecord]) -> Option<&str> {
@@ -78,24 +69,24 @@ fn last_error(attempts: &[AttemptRecord]) -> Option<&str> {
 }
 
 /// `GET /subscriptions/deliveries/{id}/logs`: one entry per attempt, oldest first.
-pub(super) fn logs(server: &Server, scope: &Scope, id: &str) -> Result<Reply, Refusal> {
+pub(super) fn logs(server: &Server, scope: &Scope, id: &str) -> Result<Reply, Error> {
     let found = match delivery_named(id) {
-        Ok(named) => server.engine.delivery(scope.reach(), named)?,
+        Ok(id) => server.engine.delivery(scope.reach(), id)?,
         Err(_) => None,
     };
-    let logs = found.map_or_else(Vec::new, |it| {
-        let attempts = it.record.delivery.attempts.iter();
-        attempts.map(|attempt| log(&it, attempt)).collect()
+    let logs = found.map_or_else(Vec::new, |view| {
+        let attempts = view.record.delivery.attempts.iter();
+        attempts.map(|attempt| log_json(&view, attempt)).collect()
     });
     Ok(reply::json(StatusCode::OK, &json!({ "logs": logs })))
 }
 
-fn log(it: &DeliveryView, attempt: &AttemptRecord) -> Value {
-    let delivery = delivery_name(it.id);
+fn log_json(view: &DeliveryView, attempt: &AttemptRecord) -> Value {
+    let delivery = delivery_name(view.id);
     let mut log = json!({
         "id": format!("{delivery}-{}", attempt.number),
         "deliveryId": delivery,
-        "subscriptionId": &*it.hook.name,
+        "subscriptionId": &*view.hook.name,
         "attemptNumber": attempt.number,
         "status": if attempt.error.is_none() { "success" } else { "failed" },
         "durationMs": attempt.took_ms,
@@ -118,17 +109,17 @@ pub(super) fn dead_letters(
     scope: &Scope,
     id: &str,
     query: Option<&str>,
-) -> Result<Reply, Refusal> {
-    let limit = limit(&Query::parse(query), PAGE)?;
+) -> Result<Reply, Error> {
+    let limit = page_limit(&Query::parse(query), PAGE)?;
     let letters = match server.engine.find_hook(scope.reach(), id)? {
         Some(hook) => server.engine.dead_letters(&hook, limit)?,
         None => Vec::new(),
     };
-    let letters: Vec<Value> = letters.iter().map(dead_letter).collect();
+    let letters: Vec<Value> = letters.iter().map(dead_letter_json).collect();
     Ok(reply::json(StatusCode::OK, &json!({ "deadLetters": letters })))
 }
 
-fn dead_letter(letter: &DeadLetter) -> Value {
+fn dead_letter_json(letter: &DeadLetter) -> Value {
     let DeadLetter { shown, died_at, payload } = letter;
     let id = delivery_name(shown.id);
     let delivery = &shown.record.delivery;
@@ -165,11 +156,11 @@ pub(super) async fn retry(
     scope: &Scope,
     id: &str,
     letter: &str,
-) -> Result<Reply, Refusal> {
-    let hook = found(server, scope, id)?;
+) -> Result<Reply, Error> {
+    let hook = find_hook(server, scope, id)?;
     let dead = delivery_named(letter).ok().filter(|dead| dead.hook == hook.id);
     let dead = dead.ok_or(reveille_engine::Refused::NoDeadLetter)?;
-    let again = server.engine.retry_dead_letter(&hook.tenant, dead).await?;
-    let answer = json!({ "ok": true, "deliveryId": delivery_name(again) });
+    let retry = server.engine.retry_dead_letter(&hook.tenant, dead).await?;
+    let answer = json!({ "ok": true, "deliveryId": delivery_name(retry) });
     Ok(reply::json(StatusCode::OK, &answer))
 }

@@ -7,11 +7,11 @@ use reveille_engine::{Refused, delivery_name};
 use serde_json::{Value, json};
 
 use super::Scope;
-use super::refusal::Refusal;
-use super::show::{event_type, found};
+use super::error::Error;
+use super::show::{find_hook, parse_event_type};
 use crate::Server;
-use crate::query::Query;
-use crate::reply::{self, Reply};
+use crate::http::query::Query;
+use crate::http::reply::{self, Reply};
 
 /// What decided: a word for it, whether it is in favor of a delivery, and a sentence.
 type Step = (&'static str, bool, String);
@@ -22,9 +22,9 @@ pub(super) fn answer(
     scope: &Scope,
     id: &str,
     query: Option<&str>,
-) -> Result<Reply, Refusal> {
+) -> Result<Reply, Error> {
     let query = Query::parse(query);
-    let hook = found(server, scope, id)?;
+    let hook = find_hook(server, scope, id)?;
     let (reasons, outcome) = match (query.get("eventId")?, query.get("eventType")?) {
         (Some(id), None) => {
             let event = server.engine.find_event(&hook.tenant, id)?;
@@ -34,21 +34,21 @@ pub(super) fn answer(
             (reasons, outcome)
         }
         (None, Some(kind)) => {
-            let reasons = server.engine.explain_type(&hook, &event_type(kind)?);
+            let reasons = server.engine.explain_type(&hook, &parse_event_type(kind)?);
             let outcome = prospect(&reasons);
             (reasons, outcome)
         }
         _ => {
             let text = "Missing required query param: eventId, or eventType instead of it";
-            return Err(Refusal::bad("MISSING_PARAM", text));
+            return Err(Error::bad_request("MISSING_PARAM", text));
         }
     };
-    let steps: Vec<Value> = reasons.iter().map(step).map(written).collect();
+    let steps: Vec<Value> = reasons.iter().map(step).map(step_json).collect();
     let answer = json!({ "subscriptionId": id, "steps": steps, "outcome": outcome });
     Ok(reply::json(StatusCode::OK, &answer))
 }
 
-fn written((step, ok, detail): Step) -> Value {
+fn step_json((step, ok, detail): Step) -> Value {
     json!({ "step": step, "ok": ok, "detail": detail })
 }
 
@@ -56,20 +56,20 @@ fn step(reason: &Reason) -> Step {
     match reason {
         Reason::Active(true) => ("active", true, "the subscription is active".into()),
         Reason::Active(false) => ("active", false, "the subscription is not active".into()),
-        Reason::Age(age) => of_age(*age),
+        Reason::Age(age) => age_step(*age),
         Reason::Pattern(None) => ("pattern", true, "the pattern matches the type".into()),
         Reason::Pattern(Some(mismatch)) => ("pattern", false, mismatch.to_string()),
-        Reason::Absent(absence) => of_absence(*absence),
+        Reason::Absent(absence) => absence_step(*absence),
         Reason::Begun { id, at } => {
             let detail = format!("delivery {} began at {}", delivery_name(*id), at.to_rfc3339());
             ("delivery", true, detail)
         }
-        Reason::AttemptRecord(attempt) => of_attempt(attempt),
-        Reason::Rest(rest) => of_rest(rest),
+        Reason::AttemptRecord(attempt) => attempt_step(attempt),
+        Reason::Rest(rest) => rest_step(rest),
     }
 }
 
-fn of_age(age: Age) -> Step {
+fn age_step(age: Age) -> Step {
     let (ok, detail) = match age {
         Age::HookFirst => (true, "the subscription was there before the event"),
         Age::Backfilled => (true, "the event is older, and was asked for when it was made"),
@@ -79,7 +79,7 @@ fn of_age(age: Age) -> Step {
     ("age", ok, detail.into())
 }
 
-fn of_absence(absence: Absence) -> Step {
+fn absence_step(absence: Absence) -> Step {
     match absence {
         Absence::FanOut => {
             ("fan-out", true, "many subscriptions get this event, and its turn has not come".into())
@@ -95,7 +95,7 @@ fn of_absence(absence: Absence) -> Step {
     }
 }
 
-fn of_attempt(attempt: &AttemptRecord) -> Step {
+fn attempt_step(attempt: &AttemptRecord) -> Step {
     let AttemptRecord { number, took_ms, status, error, .. } = attempt;
     let answer = match (error, status) {
         (Some(error), _) => format!("failed: {error}"),
@@ -105,7 +105,7 @@ fn of_attempt(attempt: &AttemptRecord) -> Step {
     ("attempt", error.is_none(), format!("attempt {number} {answer}, after {took_ms} ms"))
 }
 
-fn of_rest(rest: &Rest) -> Step {
+fn rest_step(rest: &Rest) -> Step {
     let (step, ok, detail) = match rest {
         Rest::Queued => ("queue", true, "it waits until those before it have ended".into()),
         Rest::Next { attempt, at } => {

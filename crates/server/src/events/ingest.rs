@@ -6,21 +6,20 @@ use reveille_core::event::Ingest;
 use serde_json::{Value, json};
 
 use super::Scope;
-use super::refusal::Refusal;
-use crate::error::Error;
-use crate::reply::{self, Reply};
-use crate::{Server, inbound};
+use super::error::Error;
+use crate::Server;
+use crate::http::inbound;
+use crate::http::reply::{self, Reply};
 
 /// `POST /ingest`: all of the events, or none.
 pub(super) async fn answer(
     server: &Server,
     scope: &Scope,
     request: Request<Incoming>,
-) -> Result<Reply, Refusal> {
+) -> Result<Reply, Error> {
     let (parts, body) = request.into_parts();
     let (engine, max) = (&server.engine, server.config.max_body_bytes);
-    engine.turn(&scope.tenant).await.map_err(Error::from)?;
-    let body = inbound::read(engine, &parts.headers, body, max).await?;
+    let body = inbound::read_in_turn(engine, &scope.tenant, &parts.headers, body, max).await?;
     let ingest = Ingest::parse(&body.bytes)?;
     let now = engine.clock().now();
     let first_id = engine.first_ulid();

@@ -7,22 +7,22 @@ use reveille_core::delivery::hook::{DeliveryCounts, Hook, HookSpec};
 use reveille_core::event::{EventType, Shard};
 use serde_json::{Value, json};
 
-use super::refusal::Refusal;
+use super::error::Error;
 use super::{Scope, namespace_of};
 use crate::Server;
-use crate::query::Query;
-use crate::reply::{self, Reply};
+use crate::http::query::Query;
+use crate::http::reply::{self, Reply};
 
 /// Entries on a page, unless the caller asks for fewer.
 const PAGE: usize = 1_000;
 
 /// The subscription of this id, if it is within reach.
-pub(super) fn found(server: &Server, scope: &Scope, id: &str) -> Result<Arc<Hook>, Refusal> {
-    server.engine.find_hook(scope.reach(), id)?.ok_or_else(Refusal::no_subscription)
+pub(super) fn find_hook(server: &Server, scope: &Scope, id: &str) -> Result<Arc<Hook>, Error> {
+    server.engine.find_hook(scope.reach(), id)?.ok_or_else(Error::subscription_not_found)
 }
 
 /// A subscription without its secret.
-pub(super) fn shown(hook: &Hook) -> Value {
+pub(super) fn hook_json(hook: &Hook) -> Value {
     let HookSpec::Events(spec) = &hook.spec;
     let namespace = namespace_of(&hook.tenant);
     json!({
@@ -44,24 +44,24 @@ pub(super) fn shown(hook: &Hook) -> Value {
 }
 
 /// `GET /subscriptions/{id}`
-pub(super) fn one(server: &Server, scope: &Scope, id: &str) -> Result<Reply, Refusal> {
-    let hook = found(server, scope, id)?;
-    Ok(reply::json(StatusCode::OK, &json!({ "subscription": shown(&hook) })))
+pub(super) fn one(server: &Server, scope: &Scope, id: &str) -> Result<Reply, Error> {
+    let hook = find_hook(server, scope, id)?;
+    Ok(reply::json(StatusCode::OK, &json!({ "subscription": hook_json(&hook) })))
 }
 
 /// `GET /subscriptions/list`: those that all filters let through, newest first.
-pub(super) fn list(server: &Server, scope: &Scope, query: Option<&str>) -> Result<Reply, Refusal> {
+pub(super) fn list(server: &Server, scope: &Scope, query: Option<&str>) -> Result<Reply, Error> {
     let query = Query::parse(query);
     let active = match query.get("active")? {
         None => None,
         Some("true") => Some(true),
         Some("false") => Some(false),
-        Some(_) => return Err(Refusal::parameter("active", "must be true or false")),
+        Some(_) => return Err(Error::invalid_parameter("active", "must be true or false")),
     };
     let (worker, prefix) = (query.get("workerId")?, query.get("patternPrefix")?);
     let shard = query.get("shard")?;
-    let (limit, offset) = (limit(&query, PAGE)?, number(&query, "offset")?.unwrap_or(0));
-    let wanted = |hook: &Arc<Hook>| {
+    let (limit, offset) = (page_limit(&query, PAGE)?, parse_number(&query, "offset")?.unwrap_or(0));
+    let is_wanted = |hook: &Arc<Hook>| {
         let HookSpec::Events(spec) = &hook.spec;
         let own = Shard::of_pattern(&spec.pattern);
         active.is_none_or(|active| hook.is_active() == active)
@@ -70,8 +70,8 @@ pub(super) fn list(server: &Server, scope: &Scope, query: Option<&str>) -> Resul
             && shard.is_none_or(|shard| own.is_meant_by(shard, namespace_of(&hook.tenant)))
     };
     let mut hooks = server.engine.hooks(scope.reach());
-    hooks.retain(wanted);
-    let page = hooks.iter().rev().skip(offset).take(limit).map(|hook| listed(hook));
+    hooks.retain(is_wanted);
+    let page = hooks.iter().rev().skip(offset).take(limit).map(|hook| list_item_json(hook));
     let mut answer = json!({
         "subscriptions": page.collect::<Vec<_>>(),
         "namespace": scope.name(),
@@ -86,8 +86,8 @@ pub(super) fn list(server: &Server, scope: &Scope, query: Option<&str>) -> Resul
     Ok(reply::json(StatusCode::OK, &answer))
 }
 
-fn listed(hook: &Hook) -> Value {
-    let mut value = shown(hook);
+fn list_item_json(hook: &Hook) -> Value {
+    let mut value = hook_json(hook);
     let shard = value.get("shard").cloned().unwrap_or_default();
     if let Some(object) = value.as_object_mut() {
         object.insert("_shard".into(), shard);
@@ -100,15 +100,16 @@ pub(super) fn matching(
     server: &Server,
     scope: &Scope,
     query: Option<&str>,
-) -> Result<Reply, Refusal> {
+) -> Result<Reply, Error> {
     let query = Query::parse(query);
     let kind = query.get("eventType")?.filter(|kind| !kind.is_empty());
-    let kind = kind
-        .ok_or_else(|| Refusal::bad("MISSING_PARAM", "Missing required query param: eventType"))?;
-    let kind = event_type(kind)?;
+    let kind = kind.ok_or_else(|| {
+        Error::bad_request("MISSING_PARAM", "Missing required query param: eventType")
+    })?;
+    let kind = parse_event_type(kind)?;
     let hooks = server.engine.matching_hooks(&scope.tenant, &kind);
     let answer = json!({
-        "subscriptions": hooks.iter().map(|hook| listed(hook)).collect::<Vec<_>>(),
+        "subscriptions": hooks.iter().map(|hook| list_item_json(hook)).collect::<Vec<_>>(),
         "eventType": kind.as_str(),
         "shard": Shard::of_type(&kind).label(scope.name()),
         "namespace": scope.name(),
@@ -117,20 +118,21 @@ pub(super) fn matching(
 }
 
 /// The type of an event in a query.
-pub(super) fn event_type(text: &str) -> Result<EventType, Refusal> {
-    let wrong = |error| Refusal::bad("INVALID_EVENT_TYPE", format!("Invalid eventType: {error}"));
-    EventType::parse(text).map_err(wrong)
+pub(super) fn parse_event_type(text: &str) -> Result<EventType, Error> {
+    let invalid =
+        |error| Error::bad_request("INVALID_EVENT_TYPE", format!("Invalid eventType: {error}"));
+    EventType::parse(text).map_err(invalid)
 }
 
 /// `GET /subscriptions/status/{id}`: nobody and nothing for one that is not there.
-pub(super) fn status(server: &Server, scope: &Scope, id: &str) -> Result<Reply, Refusal> {
+pub(super) fn status(server: &Server, scope: &Scope, id: &str) -> Result<Reply, Error> {
     let hook = server.engine.find_hook(scope.reach(), id)?;
     let counts = match &hook {
         Some(hook) => server.engine.counts(hook)?,
         None => DeliveryCounts::default(),
     };
     let answer = json!({
-        "subscription": hook.as_deref().map(shown),
+        "subscription": hook.as_deref().map(hook_json),
         "stats": {
             "pendingDeliveries": counts.pending,
             "failedDeliveries": counts.failed,
@@ -149,18 +151,18 @@ fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// How many entries are asked for.
-pub(super) fn limit(query: &Query, default: usize) -> Result<usize, Refusal> {
-    let Some(limit) = number(query, "limit")? else { return Ok(default) };
+/// How many entries a page has.
+pub(super) fn page_limit(query: &Query, default: usize) -> Result<usize, Error> {
+    let Some(limit) = parse_number(query, "limit")? else { return Ok(default) };
     if (1..=PAGE).contains(&limit) {
         return Ok(limit);
     }
-    Err(Refusal::parameter("limit", &format!("must be from 1 to {PAGE}")))
+    Err(Error::invalid_parameter("limit", &format!("must be from 1 to {PAGE}")))
 }
 
-fn number(query: &Query, name: &str) -> Result<Option<usize>, Refusal> {
+fn parse_number(query: &Query, name: &str) -> Result<Option<usize>, Error> {
     let Some(text) = query.get(name)? else { return Ok(None) };
-    let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let number = text.parse().ok().filter(|_| plain);
-    number.map(Some).ok_or_else(|| Refusal::parameter(name, "must be a whole number"))
+    let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = text.parse().ok().filter(|_| is_plain);
+    number.map(Some).ok_or_else(|| Error::invalid_parameter(name, "must be a whole number"))
 }

@@ -12,10 +12,10 @@ use reveille_engine::Since;
 use serde_json::{Map, Value, json};
 
 use super::body::Body;
-use super::refusal::Refusal;
+use super::error::Error;
 use super::{Scope, namespace_of};
 use crate::Server;
-use crate::reply::{self, Reply};
+use crate::http::reply::{self, Reply};
 
 const MAX_RETRIES_DEFAULT: u32 = 5;
 const TIMEOUT_MS_DEFAULT: u64 = 30_000;
@@ -26,11 +26,11 @@ pub(super) async fn answer(
     server: &Server,
     scope: &Scope,
     request: Request<Incoming>,
-) -> Result<Reply, Refusal> {
+) -> Result<Reply, Error> {
     let body = Body::read(server, request).await?;
-    let (secret, shown) = secret(server, &body)?;
-    let spec = spec(&body, secret)?;
-    let since = since(&body)?;
+    let (secret, new_secret) = parse_secret(server, &body)?;
+    let spec = parse_spec(&body, secret)?;
+    let since = parse_since(&body)?;
     check_address(server, &spec)?;
     let shard = Shard::of_pattern(&spec.pattern);
     let hook = server.engine.hook(&scope.tenant, HookSpec::Events(spec), since).await?;
@@ -41,35 +41,37 @@ pub(super) async fn answer(
         "shard": shard.label(namespace),
         "namespace": namespace,
     });
-    if let (Some(shown), Some(object)) = (shown, answer.as_object_mut()) {
-        object.insert("secret".into(), shown.into());
+    if let (Some(secret), Some(object)) = (new_secret, answer.as_object_mut()) {
+        object.insert("secret".into(), secret.into());
     }
     Ok(reply::json(StatusCode::OK, &answer))
 }
 
-/// Whether the worker of such a wish may be called at all.
-pub(super) fn check_address(server: &Server, spec: &EventHookSpec) -> Result<(), Refusal> {
-    let address = server.config.workers.address_of(spec);
+/// Whether the worker of a subscription may be called at all.
+pub(super) fn check_address(server: &Server, spec: &EventHookSpec) -> Result<(), Error> {
+    let address = server.config.workers.spec_address(spec);
     server.engine.check_destination(&address).map_err(|error| {
         let text = format!("the worker cannot be called at {address}: {error}");
-        Refusal::bad("WORKER_ADDRESS_REFUSED", text)
+        Error::bad_request("WORKER_ADDRESS_REFUSED", text)
     })
 }
 
-fn spec(body: &Body, secret: Option<Arc<str>>) -> Result<EventHookSpec, Refusal> {
+fn parse_spec(body: &Body, secret: Option<Arc<str>>) -> Result<EventHookSpec, Error> {
     let worker = body.required("workerId")?;
     let pattern = body.required("pattern")?;
     let method = body.required("rpcMethod")?;
     let invalid = |name| {
-        move |why: &dyn std::fmt::Display| Refusal::field(name, format!("is not valid: {why}"))
+        move |why: &dyn std::fmt::Display| {
+            Error::invalid_field(name, format!("is not valid: {why}"))
+        }
     };
     Ok(EventHookSpec {
         worker: WorkerId::parse(worker).map_err(|error| invalid("workerId")(&error))?,
         pattern: EventPattern::parse(pattern).map_err(|error| {
-            Refusal::bad("INVALID_PATTERN", format!("Invalid pattern: {error}"))
+            Error::bad_request("INVALID_PATTERN", format!("Invalid pattern: {error}"))
         })?,
         method: RpcMethod::parse(method).map_err(|error| invalid("rpcMethod")(&error))?,
-        binding: binding(body)?,
+        binding: parse_binding(body)?,
         max_retries: body.max_retries()?.unwrap_or(MAX_RETRIES_DEFAULT),
         timeout_ms: body.timeout_ms()?.unwrap_or(TIMEOUT_MS_DEFAULT),
         secret,
@@ -77,19 +79,19 @@ fn spec(body: &Body, secret: Option<Arc<str>>) -> Result<EventHookSpec, Refusal>
     })
 }
 
-fn binding(body: &Body) -> Result<Option<Arc<str>>, Refusal> {
+fn parse_binding(body: &Body) -> Result<Option<Arc<str>>, Error> {
     let Some(name) = body.text("workerBinding")? else { return Ok(None) };
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
     if name.is_empty() || name.len() > BINDING_BYTES_MAX || !name.bytes().all(allowed) {
         let why =
             format!("must be 1 to {BINDING_BYTES_MAX} letters of ASCII, digits, `_`, `-` and `.`");
-        return Err(Refusal::field("workerBinding", why));
+        return Err(Error::invalid_field("workerBinding", why));
     }
     Ok(Some(name.into()))
 }
 
-/// The secret that deliveries are signed with, and whether it is new and must be shown.
-fn secret(server: &Server, body: &Body) -> Result<(Option<Arc<str>>, Option<String>), Refusal> {
+/// The secret that deliveries are signed with, and once more if it is new and must be shown.
+fn parse_secret(server: &Server, body: &Body) -> Result<(Option<Arc<str>>, Option<String>), Error> {
     match body.get("secret") {
         None | Some(Value::Bool(false)) => Ok((None, None)),
         Some(Value::Bool(true)) => {
@@ -100,15 +102,17 @@ fn secret(server: &Server, body: &Body) -> Result<(Option<Arc<str>>, Option<Stri
         }
         Some(Value::String(text)) => {
             let checked = StandardSecret::parse(text);
-            checked.map_err(|error| Refusal::field("secret", format!("is not valid: {error}")))?;
+            checked.map_err(|error| {
+                Error::invalid_field("secret", format!("is not valid: {error}"))
+            })?;
             Ok((Some(text.as_str().into()), None))
         }
-        Some(_) => Err(Refusal::field("secret", "must be a string, or true for a new one")),
+        Some(_) => Err(Error::invalid_field("secret", "must be a string, or true for a new one")),
     }
 }
 
-/// From which event on.
-fn since(body: &Body) -> Result<Since, Refusal> {
+/// From which event on there are deliveries.
+fn parse_since(body: &Body) -> Result<Since, Error> {
     let from = |object: &Map<String, Value>| {
         let id = object.get("from").filter(|_| object.len() == 1).and_then(Value::as_str);
         id.map(|id| Since::Event(id.into()))
@@ -121,5 +125,5 @@ fn since(body: &Body) -> Result<Since, Refusal> {
         Some(_) => None,
     };
     let why = "must be \"new\", \"all\" or {\"from\": \"an event's id\"}";
-    since.ok_or_else(|| Refusal::field("deliver", why))
+    since.ok_or_else(|| Error::invalid_field("deliver", why))
 }

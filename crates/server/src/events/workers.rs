@@ -38,20 +38,20 @@ impl Workers {
     /// Where deliveries of a hook go.
     pub(crate) fn address(&self, hook: &Hook) -> String {
         let HookSpec::Events(spec) = &hook.spec;
-        self.address_of(spec)
+        self.spec_address(spec)
     }
 
-    /// Where somebody who wishes this is called: by the binding, if there is one of that name.
-    pub(super) fn address_of(&self, spec: &EventHookSpec) -> String {
-        let named = |binding: &&Binding| spec.binding.as_ref() == Some(&binding.name);
-        match self.bindings.iter().find(named) {
+    /// Where deliveries of such a hook go: to the binding, if there is one of that name.
+    pub(super) fn spec_address(&self, spec: &EventHookSpec) -> String {
+        let is_named = |binding: &&Binding| spec.binding.as_ref() == Some(&binding.name);
+        match self.bindings.iter().find(is_named) {
             Some(binding) => binding.url(&spec.method),
             None => self.template.url(&spec.worker, &spec.method),
         }
     }
 }
 
-/// Puts a delivery into words.
+/// The request that delivers an event.
 pub(crate) fn encode_delivery(notification: &DeliveryNotification) -> EncodedRequest {
     let DeliveryNotification { hook, id, attempt, event, payload, now } = notification;
     let HookSpec::Events(spec) = &hook.spec;

@@ -10,15 +10,15 @@ use http::header;
 use reveille_core::media::Framing;
 
 /// Shorter bodies gain nothing.
-const WORTH_BYTES: u64 = 1_024;
+const COMPRESSED_BYTES_MIN: u64 = 1_024;
 
 /// Whether this body goes out compressed.
-pub(super) fn wanted(headers: &HeaderMap, framing: Framing, len: u64) -> bool {
-    let compressible = match framing {
+pub(super) fn is_wanted(headers: &HeaderMap, framing: Framing, len: u64) -> bool {
+    let is_compressible = match framing {
         Framing::Json | Framing::Text => true,
         Framing::Binary => false,
     };
-    compressible && len >= WORTH_BYTES && accepts_gzip(headers)
+    is_compressible && len >= COMPRESSED_BYTES_MIN && accepts_gzip(headers)
 }
 
 fn accepts_gzip(headers: &HeaderMap) -> bool {
@@ -27,15 +27,15 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
     codings.any(|coding| {
         let mut parts = coding.split(';').map(str::trim);
         let name = parts.next().unwrap_or_default();
-        let refused = parts.any(|part| {
+        let is_refused = parts.any(|part| {
             let quality = part.strip_prefix("q=").and_then(|q| q.parse::<f32>().ok());
             quality.is_some_and(|quality| quality <= 0.0)
         });
-        (name.eq_ignore_ascii_case("gzip") || name == "*") && !refused
+        (name.eq_ignore_ascii_case("gzip") || name == "*") && !is_refused
     })
 }
 
-/// A body that is compressed piece by piece.
+/// A body that is compressed chunk by chunk.
 pub(super) struct Gzip {
     encoder: Option<GzEncoder<Vec<u8>>>,
 }
@@ -45,12 +45,12 @@ impl Gzip {
         Gzip { encoder: Some(GzEncoder::new(Vec::new(), Compression::fast())) }
     }
 
-    /// Takes a piece; returns what is ready.
-    pub(super) fn push(&mut self, piece: &[u8]) -> Bytes {
+    /// Takes a chunk; returns what is ready.
+    pub(super) fn push(&mut self, chunk: &[u8]) -> Bytes {
         let Some(encoder) = &mut self.encoder else {
             return Bytes::new();
         };
-        encoder.write_all(piece).expect("writing to memory cannot fail");
+        encoder.write_all(chunk).expect("writing to memory cannot fail");
         std::mem::take(encoder.get_mut()).into()
     }
 
@@ -74,7 +74,7 @@ mod tests {
         let check = |accept: &str, framing, len| {
             let mut headers = HeaderMap::new();
             headers.insert(header::ACCEPT_ENCODING, accept.parse().unwrap());
-            wanted(&headers, framing, len)
+            is_wanted(&headers, framing, len)
         };
         assert!(check("br, gzip;q=0.5", Framing::Json, 2_000));
         assert!(check("*", Framing::Text, 2_000));
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_make_one_whole() {
+    fn chunks_make_one_whole() {
         let mut gzip = Gzip::new();
         let mut out = Vec::new();
         for _ in 0..100 {

@@ -9,11 +9,13 @@ use reveille_core::stream::expiry::plain_number;
 use reveille_core::stream::{Body, Expiry, Head};
 use reveille_core::{ContentType, Offset, StreamPath};
 
+use super::error::Error;
 use super::headers;
-use crate::auth::Caller;
-use crate::error::Error;
-use crate::reply::{self, Reply};
-use crate::{Server, inbound, trace};
+use crate::Server;
+use crate::http::auth::Caller;
+use crate::http::error::RequestError;
+use crate::http::reply::{self, Reply};
+use crate::http::{inbound, trace};
 
 pub(super) async fn answer(
     server: &Server,
@@ -32,20 +34,20 @@ pub(super) async fn answer(
     if let Some(fork) = &fork {
         caller.check_reading(fork.source.as_str())?;
     }
-    let closed = headers::closes(&parts.headers);
+    let closed = headers::is_closing(&parts.headers);
     let max = server.config.max_body_bytes;
-    server.engine.turn(&caller.tenant).await?;
-    let body = inbound::read(&server.engine, &parts.headers, body, max).await?;
-    let first = Body::new(body.bytes.clone(), content_type.as_ref());
-    let create = Create { content_type, expiry, closed, fork, body: first };
+    let (engine, tenant) = (&server.engine, &caller.tenant);
+    let body = inbound::read_in_turn(engine, tenant, &parts.headers, body, max).await?;
+    let initial = Body::new(body.bytes.clone(), content_type.as_ref());
+    let create = Create { content_type, expiry, closed, fork, body: initial };
     // Making an empty stream tells nobody: only what it begins with is an append.
     let span =
         if body.bytes.is_empty() { None } else { trace::begin(server, "append", &parts.headers) };
     let within = span.map(|span| span.trace);
-    let created = server.engine.create(&caller.tenant, path, create, within).await;
+    let created = engine.create(tenant, path, create, within).await;
     trace::end(server, span, path, &created);
-    let (head, new) = created?;
-    Ok(created_reply(server, path, &parts, &head, new))
+    let (head, is_new) = created?;
+    Ok(created_reply(server, path, &parts, &head, is_new))
 }
 
 fn created_reply(
@@ -53,9 +55,9 @@ fn created_reply(
     path: &StreamPath,
     request: &Parts,
     head: &Head,
-    new: bool,
+    is_new: bool,
 ) -> Reply {
-    let mut reply = reply::status(if new { StatusCode::CREATED } else { StatusCode::OK });
+    let mut reply = reply::status(if is_new { StatusCode::CREATED } else { StatusCode::OK });
     let out = reply.headers_mut();
     reply::set(out, header::LOCATION, location(server, path, request));
     reply::set(out, header::CONTENT_TYPE, head.content_type.as_str());
@@ -79,13 +81,14 @@ fn fork_request(headers: &HeaderMap) -> Result<Option<ForkRequest>, Error> {
     let Some(source) = source else {
         return match (offset, sub_offset) {
             (None, None) => Ok(None),
-            _ => Err(Error::Header(
+            _ => Err(RequestError::Header(
                 "Stream-Fork-Offset and Stream-Fork-Sub-Offset need Stream-Forked-From".into(),
-            )),
+            )
+            .into()),
         };
     };
     let source = StreamPath::parse(source)
-        .map_err(|error| Error::Header(format!("Stream-Forked-From: {error}")))?;
+        .map_err(|error| RequestError::Header(format!("Stream-Forked-From: {error}")))?;
     let at = match offset {
         None => None,
         Some(text) => {
@@ -96,7 +99,7 @@ fn fork_request(headers: &HeaderMap) -> Result<Option<ForkRequest>, Error> {
     let sub_offset = match sub_offset {
         None => 0,
         Some(text) => plain_number(text).ok_or_else(|| {
-            Error::Header("Stream-Fork-Sub-Offset is a number without leading zeros".into())
+            RequestError::Header("Stream-Fork-Sub-Offset is a number without leading zeros".into())
         })?,
     };
     Ok(Some(ForkRequest { source, at, sub_offset }))

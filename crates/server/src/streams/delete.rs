@@ -3,10 +3,10 @@
 use http::StatusCode;
 use reveille_core::StreamPath;
 
+use super::error::Error;
 use crate::Server;
-use crate::auth::Caller;
-use crate::error::Error;
-use crate::reply::{self, Reply};
+use crate::http::auth::Caller;
+use crate::http::reply::{self, Reply};
 
 pub(super) async fn answer(
     server: &Server,

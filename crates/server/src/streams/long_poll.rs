@@ -6,69 +6,76 @@ use reveille_core::stream::Head;
 use reveille_core::{ReadFrom, cursor};
 use reveille_engine::live::{StreamGrowth, TailEvent, WatchEvent};
 
-use super::read::{Wanted, catch_up};
+use super::error::Error;
+use super::read::{ReadRequest, catch_up};
 use super::{etag, framing, headers};
-use crate::auth::Caller;
-use crate::error::Error;
-use crate::reply::{self, Reply, ReplyBody};
-use crate::{Server, clock};
+use crate::Server;
+use crate::http::auth::Caller;
+use crate::http::clock;
+use crate::http::error::RequestError;
+use crate::http::reply::{self, Reply, ReplyBody};
 
 pub(super) async fn answer(
     server: &Server,
     caller: &Caller,
-    wanted: &Wanted<'_>,
+    read: &ReadRequest<'_>,
 ) -> Result<Reply, Error> {
     let _reader = server.metrics.live_reader();
     let engine = &server.engine;
     let deadline = engine.clock().now() + server.config.long_poll_timeout_ms;
-    let mut from = wanted.from;
+    let mut from = read.from;
     loop {
         // Watching begins before looking: nothing can fall in between.
-        let id = engine.head(&caller.tenant, wanted.path)?.id;
+        let id = engine.head(&caller.tenant, read.path)?.id;
         let mut watch = engine.watch(&caller.tenant, id);
-        let head = engine.head(&caller.tenant, wanted.path)?;
+        let head = engine.head(&caller.tenant, read.path)?;
         let at = head.offset(from);
         from = ReadFrom::At(at);
         if at != head.tail {
-            let cursor = next_cursor(server, wanted);
-            let wanted = Wanted { from, cursor: None, ..*wanted };
-            return catch_up(server, caller, &wanted, &head, Some(cursor)).await;
+            let cursor = next_cursor(server, read);
+            let read = ReadRequest { from, cursor: None, ..*read };
+            return catch_up(server, caller, &read, &head, Some(cursor)).await;
         }
         if head.closed.is_some() {
-            return Ok(nothing(server, wanted, &head));
+            return Ok(empty_reply(server, read, &head));
         }
         let left = deadline.since(engine.clock().now());
         let mut stopping = server.stopping.clone();
         let waited = clock::within(engine.clock().as_ref(), left, async {
             tokio::select! {
                 biased;
-                heard = watch.next() => Some(heard),
+                event = watch.next() => Some(event),
                 _ = stopping.wait_for(|stop| *stop) => None,
             }
         });
-        let heard = waited.await.flatten();
-        if !caller.is_still_known(engine) {
-            return Err(Error::KeyUnknown);
+        let event = waited.await.flatten();
+        if !caller.is_key_valid(engine) {
+            return Err(RequestError::KeyUnknown.into());
         }
-        match heard {
+        match event {
             Some(WatchEvent::TailEvent(TailEvent::Grown(growth)))
                 if growth.from == at && growth.to > at && growth.is_whole() =>
             {
-                return Ok(grown(server, wanted, &head, &growth));
+                return Ok(growth_reply(server, read, &head, &growth));
             }
             // Whatever else it was, the next look shows it.
             Some(
                 WatchEvent::TailEvent(TailEvent::Grown(_) | TailEvent::Ended) | WatchEvent::Behind,
             ) => {}
-            None => return Ok(nothing(server, wanted, &head)),
+            None => return Ok(empty_reply(server, read, &head)),
         }
     }
 }
 
 /// What a batch added, just as it was published.
-fn grown(server: &Server, wanted: &Wanted<'_>, head: &Head, growth: &StreamGrowth) -> Reply {
+fn growth_reply(
+    server: &Server,
+    read: &ReadRequest<'_>,
+    head: &Head,
+    growth: &StreamGrowth,
+) -> Reply {
     let body = framing::unframe(head.content_type.framing(), growth.data.clone());
-    let mut reply = Response::new(ReplyBody::Whole(body));
+    let mut reply = Response::new(ReplyBody::Full(body));
     let out = reply.headers_mut();
     let tag = etag::tag(head.id, growth.from, growth.to, growth.closed);
     reply::set(out, header::ETAG, tag);
@@ -76,22 +83,22 @@ fn grown(server: &Server, wanted: &Wanted<'_>, head: &Head, growth: &StreamGrowt
     headers::set_next_offset(out, growth.to);
     headers::set_up_to_date(out);
     headers::set_closed(out, growth.closed);
-    out.insert(headers::STREAM_CURSOR, HeaderValue::from(next_cursor(server, wanted)));
+    out.insert(headers::STREAM_CURSOR, HeaderValue::from(next_cursor(server, read)));
     reply
 }
 
-fn next_cursor(server: &Server, wanted: &Wanted<'_>) -> u64 {
+fn next_cursor(server: &Server, read: &ReadRequest<'_>) -> u64 {
     let now = server.engine.clock().now();
-    cursor::next(now, wanted.cursor.as_deref(), server.engine.entropy().number())
+    cursor::next(now, read.cursor.as_deref(), server.engine.entropy().number())
 }
 
 /// Nothing new: come back with this cursor.
-fn nothing(server: &Server, wanted: &Wanted<'_>, head: &Head) -> Reply {
+fn empty_reply(server: &Server, read: &ReadRequest<'_>, head: &Head) -> Reply {
     let mut reply = reply::status(StatusCode::NO_CONTENT);
     let out = reply.headers_mut();
     headers::set_next_offset(out, head.tail);
     headers::set_up_to_date(out);
     headers::set_closed(out, head.closed.is_some());
-    out.insert(headers::STREAM_CURSOR, HeaderValue::from(next_cursor(server, wanted)));
+    out.insert(headers::STREAM_CURSOR, HeaderValue::from(next_cursor(server, read)));
     reply
 }

@@ -10,19 +10,20 @@ use reveille_core::{ReadFrom, StreamPath};
 use reveille_engine::reading::Reading;
 
 use super::compress::{self, Gzip};
+use super::error::Error;
 use super::{etag, framing, headers, long_poll, sse};
 use crate::Server;
-use crate::auth::Caller;
-use crate::error::Error;
-use crate::query::Query;
-use crate::reply::{self, Cut, Reply, ReplyBody, Source};
+use crate::http::auth::Caller;
+use crate::http::error::RequestError;
+use crate::http::query::Query;
+use crate::http::reply::{self, BodyError, ChunkSource, Reply, ReplyBody};
 
-/// Up to here an answer is put together in memory; beyond, it is sent piece by piece.
+/// Up to here an answer is put together in memory; beyond, it is sent chunk by chunk.
 const WHOLE_BYTES: u64 = 64 << 10;
 
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
-/// How a reader wants to be told of what comes later.
+/// How a reader learns of what comes later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     CatchUp,
@@ -30,8 +31,8 @@ enum Mode {
     Sse,
 }
 
-/// What a reader asked for.
-pub(super) struct Wanted<'a> {
+/// From where a reader wants to read, and what it came with.
+pub(super) struct ReadRequest<'a> {
     pub(super) path: &'a StreamPath,
     pub(super) from: ReadFrom,
     pub(super) cursor: Option<String>,
@@ -51,11 +52,13 @@ pub(super) async fn answer(
         None => Mode::CatchUp,
         Some("long-poll") => Mode::LongPoll,
         Some("sse") => Mode::Sse,
-        Some(_) => return Err(Error::Query("`live` is `long-poll` or `sse`".into())),
+        Some(_) => {
+            return Err(RequestError::Query("`live` is `long-poll` or `sse`".into()).into());
+        }
     };
     if mode != Mode::CatchUp && offset.is_none() {
         let text = "a live read needs `offset`: -1 for all, `now`, or where the last read ended";
-        return Err(Error::Query(text.into()));
+        return Err(RequestError::Query(text.into()).into());
     }
     let from = match offset {
         None => ReadFrom::Start,
@@ -64,13 +67,13 @@ pub(super) async fn answer(
         })?,
     };
     let cursor = query.get("cursor")?.map(str::to_owned);
-    let wanted = Wanted { path, from, cursor, headers: request.headers() };
+    let read = ReadRequest { path, from, cursor, headers: request.headers() };
     server.engine.touch(&caller.tenant, path, &head);
     match mode {
-        Mode::CatchUp if from == ReadFrom::Now => Ok(at_tail(&head)),
-        Mode::CatchUp => catch_up(server, caller, &wanted, &head, None).await,
-        Mode::LongPoll => long_poll::answer(server, caller, &wanted).await,
-        Mode::Sse => sse::answer(server, caller, wanted, head),
+        Mode::CatchUp if from == ReadFrom::Now => Ok(tail_reply(&head)),
+        Mode::CatchUp => catch_up(server, caller, &read, &head, None).await,
+        Mode::LongPoll => long_poll::answer(server, caller, &read).await,
+        Mode::Sse => sse::answer(server, caller, read, head),
     }
 }
 
@@ -94,9 +97,9 @@ pub(super) fn head(server: &Server, caller: &Caller, path: &StreamPath) -> Resul
 }
 
 /// `offset=now`: nothing yet, and where to go on.
-fn at_tail(head: &Head) -> Reply {
+fn tail_reply(head: &Head) -> Reply {
     let body = framing::unframe(head.content_type.framing(), Bytes::new());
-    let mut reply = Response::new(ReplyBody::Whole(body));
+    let mut reply = Response::new(ReplyBody::Full(body));
     let out = reply.headers_mut();
     reply::set(out, header::CONTENT_TYPE, head.content_type.as_str());
     out.insert(header::CACHE_CONTROL, NO_STORE);
@@ -110,12 +113,12 @@ fn at_tail(head: &Head) -> Reply {
 pub(super) async fn catch_up(
     server: &Server,
     caller: &Caller,
-    wanted: &Wanted<'_>,
+    read: &ReadRequest<'_>,
     head: &Head,
     cursor: Option<u64>,
 ) -> Result<Reply, Error> {
-    let explain = |failure| server.engine.explain(&caller.tenant, wanted.path, head, failure);
-    let mut reading = server.engine.read(&caller.tenant, head, wanted.from).map_err(explain)?;
+    let explain = |failure| server.engine.explain(&caller.tenant, read.path, head, failure);
+    let mut reading = server.engine.read(&caller.tenant, head, read.from).map_err(explain)?;
     let closed = head.closed.is_some();
     let tag = etag::tag(head.id, reading.from(), reading.to(), closed);
     let mut reply = reply::status(StatusCode::OK);
@@ -128,58 +131,59 @@ pub(super) async fn catch_up(
         out.insert(headers::STREAM_CURSOR, HeaderValue::from(cursor));
     }
     out.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
-    if etag::matches(wanted.headers, &tag) {
+    if etag::matches(read.headers, &tag) {
         *reply.status_mut() = StatusCode::NOT_MODIFIED;
         return Ok(reply);
     }
     reply::set(out, header::CONTENT_TYPE, head.content_type.as_str());
     let kind = head.content_type.framing();
     let len = framing::unframed_len(kind, reading.len());
-    let gzip = compress::wanted(wanted.headers, kind, len).then(Gzip::new);
+    let gzip = compress::is_wanted(read.headers, kind, len).then(Gzip::new);
     if gzip.is_some() {
         out.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
     *reply.body_mut() = if reading.len() <= WHOLE_BYTES {
         let body = framing::unframe(kind, reading.collect().await.map_err(explain)?);
-        ReplyBody::Whole(match gzip {
+        ReplyBody::Full(match gzip {
             None => body,
             Some(mut gzip) => [gzip.push(&body), gzip.finish()].concat().into(),
         })
     } else {
         let known = gzip.is_none().then_some(len);
-        ReplyBody::pieces(Pieces { reading, kind, gzip, place: Place::Begin }, known)
+        ReplyBody::chunks(CatchUpBody { reading, kind, gzip, state: ArrayState::Start }, known)
     };
     Ok(reply)
 }
 
-/// A long body on its way out.
-struct Pieces {
+/// A long body that is read while it is sent.
+struct CatchUpBody {
     reading: Reading,
     kind: Framing,
     gzip: Option<Gzip>,
-    place: Place,
+    state: ArrayState,
 }
 
+/// How much of a JSON array has been sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Place {
-    Begin,
-    /// A piece that may be the last: a JSON array ends without its comma.
-    Held(Bytes),
+enum ArrayState {
+    Start,
+    /// A chunk that may be the last: an array ends without its comma.
+    Inside(Bytes),
     End,
 }
 
-impl Source for Pieces {
-    async fn next(&mut self) -> Option<Result<Bytes, Cut>> {
+impl ChunkSource for CatchUpBody {
+    async fn next(&mut self) -> Option<Result<Bytes, BodyError>> {
         loop {
-            let piece = match self.plain().await {
-                Ok(piece) => piece,
-                Err(cut) => return Some(Err(cut)),
+            let chunk = match self.next_plain().await {
+                Ok(chunk) => chunk,
+                Err(error) => return Some(Err(error)),
             };
             let Some(gzip) = &mut self.gzip else {
-                return piece.map(Ok);
+                return chunk.map(Ok);
             };
-            let ready = match piece {
-                Some(piece) => gzip.push(&piece),
+            let ready = match chunk {
+                Some(chunk) => gzip.push(&chunk),
                 None => {
                     let rest = gzip.finish();
                     return (!rest.is_empty()).then_some(Ok(rest));
@@ -192,34 +196,34 @@ impl Source for Pieces {
     }
 }
 
-impl Pieces {
-    /// The next piece before compression.
-    async fn plain(&mut self) -> Result<Option<Bytes>, Cut> {
+impl CatchUpBody {
+    /// The next chunk before compression.
+    async fn next_plain(&mut self) -> Result<Option<Bytes>, BodyError> {
         match self.kind {
-            Framing::Text | Framing::Binary => self.stored().await,
-            Framing::Json => match std::mem::replace(&mut self.place, Place::End) {
-                Place::Begin => {
-                    let first = self.stored().await?.unwrap_or_default();
-                    self.place = Place::Held(first);
+            Framing::Text | Framing::Binary => self.next_stored().await,
+            Framing::Json => match std::mem::replace(&mut self.state, ArrayState::End) {
+                ArrayState::Start => {
+                    let first = self.next_stored().await?.unwrap_or_default();
+                    self.state = ArrayState::Inside(first);
                     Ok(Some(Bytes::from_static(b"[")))
                 }
-                Place::Held(piece) => match self.stored().await? {
+                ArrayState::Inside(chunk) => match self.next_stored().await? {
                     Some(next) => {
-                        self.place = Place::Held(next);
-                        Ok(Some(piece))
+                        self.state = ArrayState::Inside(next);
+                        Ok(Some(chunk))
                     }
                     None => {
-                        let mut last = piece.strip_suffix(b",").unwrap_or(&piece).to_vec();
+                        let mut last = chunk.strip_suffix(b",").unwrap_or(&chunk).to_vec();
                         last.push(b']');
                         Ok(Some(last.into()))
                     }
                 },
-                Place::End => Ok(None),
+                ArrayState::End => Ok(None),
             },
         }
     }
 
-    async fn stored(&mut self) -> Result<Option<Bytes>, Cut> {
-        self.reading.next().await.map_err(|error| Cut(error.to_string()))
+    async fn next_stored(&mut self) -> Result<Option<Bytes>, BodyError> {
+        self.reading.next().await.map_err(|error| BodyError(error.to_string()))
     }
 }

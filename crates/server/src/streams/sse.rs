@@ -18,13 +18,13 @@ use reveille_engine::reading::Reading;
 use reveille_engine::{Engine, Failure};
 use tokio::sync::watch;
 
-use super::read::Wanted;
+use super::error::Error;
+use super::read::ReadRequest;
 use super::{framing, headers};
 use crate::Server;
-use crate::auth::Caller;
-use crate::error::Error;
+use crate::http::auth::Caller;
+use crate::http::reply::{self, BodyError, ChunkSource, Reply, ReplyBody};
 use crate::metrics::LiveReader;
-use crate::reply::{self, Cut, Reply, ReplyBody, Source};
 
 /// A connection is closed after this long, so that caches may collapse readers; they come back.
 const SESSION_MS: u64 = 60_000;
@@ -34,33 +34,33 @@ const EVENT_BYTES: usize = 64 << 10;
 pub(super) fn answer(
     server: &Server,
     caller: &Caller,
-    wanted: Wanted<'_>,
+    read: ReadRequest<'_>,
     head: Head,
 ) -> Result<Reply, Error> {
     let engine = &server.engine;
     let watch = engine.watch(&caller.tenant, head.id);
     // Looked at again after watching began: nothing can fall in between.
     let head = engine
-        .head(&caller.tenant, wanted.path)
+        .head(&caller.tenant, read.path)
         .map(|new| if new.id == head.id { new } else { head })?;
-    let reading = engine.read(&caller.tenant, &head, wanted.from)?;
+    let reading = engine.read(&caller.tenant, &head, read.from)?;
     let framing = head.content_type.framing();
-    let events = Events {
+    let events = EventStream {
         engine: engine.clone(),
         caller: caller.clone(),
-        path: wanted.path.clone(),
+        path: read.path.clone(),
         id: head.id,
         framing,
-        cursor: wanted.cursor,
+        cursor: read.cursor,
         at: reading.from(),
         tail: reading.to(),
-        closed: head.closed.is_some(),
+        is_closed: head.closed.is_some(),
         reading: Some(reading),
-        greeted: false,
+        has_sent_position: false,
         watch,
         ends_at: engine.clock().now() + SESSION_MS,
         stopping: server.stopping.clone(),
-        done: false,
+        is_done: false,
         _reader: server.metrics.live_reader(),
     };
     let mut reply = reply::status(StatusCode::OK);
@@ -70,12 +70,12 @@ pub(super) fn answer(
     if framing == Framing::Binary {
         out.insert(headers::SSE_DATA_ENCODING, HeaderValue::from_static("base64"));
     }
-    *reply.body_mut() = ReplyBody::pieces(events, None);
+    *reply.body_mut() = ReplyBody::chunks(events, None);
     Ok(reply)
 }
 
 /// One reader's event stream.
-struct Events {
+struct EventStream {
     engine: Engine,
     caller: Caller,
     path: StreamPath,
@@ -87,66 +87,66 @@ struct Events {
     at: Offset,
     /// What is known of the stream's end.
     tail: Offset,
-    closed: bool,
+    is_closed: bool,
     /// What is being caught up with.
     reading: Option<Reading>,
-    /// Whether the client has been told where it stands.
-    greeted: bool,
+    /// Whether the client knows where it stands.
+    has_sent_position: bool,
     watch: TailWatch,
     ends_at: Millis,
     stopping: watch::Receiver<bool>,
-    done: bool,
+    is_done: bool,
     _reader: LiveReader,
 }
 
-impl Source for Events {
-    async fn next(&mut self) -> Option<Result<Bytes, Cut>> {
+impl ChunkSource for EventStream {
+    async fn next(&mut self) -> Option<Result<Bytes, BodyError>> {
         loop {
             // Whoever lost the right to read is not sent a word more.
-            if self.done || !self.caller.is_still_known(&self.engine) {
+            if self.is_done || !self.caller.is_key_valid(&self.engine) {
                 return None;
             }
             if let Some(reading) = &mut self.reading {
-                match gather(reading).await {
-                    Err(error) => return Some(Err(Cut(error.to_string()))),
-                    Ok(stored) if !stored.is_empty() => return Some(Ok(self.caught_up(stored))),
+                match read_event(reading).await {
+                    Err(error) => return Some(Err(BodyError(error.to_string()))),
+                    Ok(stored) if !stored.is_empty() => return Some(Ok(self.catch_up(stored))),
                     Ok(_) => self.reading = None,
                 }
             }
-            if !self.greeted || (self.closed && self.at == self.tail) {
-                return Some(Ok(self.greet()));
+            if !self.has_sent_position || (self.is_closed && self.at == self.tail) {
+                return Some(Ok(self.position()));
             }
             if let Some(event) = self.wait().await {
-                return self.caller.is_still_known(&self.engine).then_some(event);
+                return self.caller.is_key_valid(&self.engine).then_some(event);
             }
         }
     }
 }
 
-impl Events {
-    /// A piece of what was there already.
-    fn caught_up(&mut self, stored: Bytes) -> Bytes {
+impl EventStream {
+    /// The event of what was there already.
+    fn catch_up(&mut self, stored: Bytes) -> Bytes {
         let mut out = String::new();
         self.at = self.at.plus(u64::try_from(stored.len()).unwrap_or(u64::MAX));
         write_data(&mut out, self.framing, stored);
         let control = self.control();
         out.push_str(&control);
-        self.greeted = true;
+        self.has_sent_position = true;
         out.into()
     }
 
-    /// Where the reader stands, without data.
-    fn greet(&mut self) -> Bytes {
-        self.greeted = true;
+    /// The event of where the reader stands, without data.
+    fn position(&mut self) -> Bytes {
+        self.has_sent_position = true;
         self.control().into()
     }
 
     /// The control event for the reader's place; the last one if the stream ends there.
     fn control(&mut self) -> String {
         let up_to_date = self.at == self.tail;
-        let closed = self.closed && up_to_date;
-        self.done = closed;
-        control(self.at, self.next_cursor(), up_to_date, closed)
+        let closed = self.is_closed && up_to_date;
+        self.is_done = closed;
+        control_event(self.at, self.next_cursor(), up_to_date, closed)
     }
 
     fn next_cursor(&self) -> u64 {
@@ -155,24 +155,24 @@ impl Events {
     }
 
     /// Waits for news; `None` if there is something to read by offset, or nothing to say.
-    async fn wait(&mut self) -> Option<Result<Bytes, Cut>> {
-        let heard = tokio::select! {
+    async fn wait(&mut self) -> Option<Result<Bytes, BodyError>> {
+        let event = tokio::select! {
             biased;
-            heard = self.watch.next() => heard,
+            event = self.watch.next() => event,
             _ = self.stopping.wait_for(|stop| *stop) => {
-                self.done = true;
+                self.is_done = true;
                 return None;
             }
             () = self.engine.clock().sleep_until(self.ends_at) => {
-                self.done = true;
+                self.is_done = true;
                 return None;
             }
         };
-        match heard {
+        match event {
             WatchEvent::TailEvent(TailEvent::Grown(growth))
                 if growth.from == self.at && growth.is_whole() =>
             {
-                Some(Ok(self.grown(&growth)))
+                Some(Ok(self.growth(&growth)))
             }
             WatchEvent::TailEvent(TailEvent::Grown(growth))
                 if growth.to <= self.at && !growth.closed =>
@@ -180,7 +180,7 @@ impl Events {
                 None
             }
             WatchEvent::TailEvent(TailEvent::Ended) => {
-                self.done = true;
+                self.is_done = true;
                 None
             }
             WatchEvent::TailEvent(TailEvent::Grown(_)) | WatchEvent::Behind => self.read_on(),
@@ -188,11 +188,11 @@ impl Events {
     }
 
     /// What a batch added, in the encoding that all readers share.
-    fn grown(&mut self, growth: &StreamGrowth) -> Bytes {
+    fn growth(&mut self, growth: &StreamGrowth) -> Bytes {
         self.at = growth.to;
         self.tail = growth.to;
-        self.closed = growth.closed;
-        self.done = growth.closed;
+        self.is_closed = growth.closed;
+        self.is_done = growth.closed;
         let now = self.engine.clock().now();
         let shared = cursor::next(now, None, 0);
         let encode = |cursor| {
@@ -200,7 +200,7 @@ impl Events {
             if !growth.data.is_empty() {
                 write_data(&mut out, self.framing, growth.data.clone());
             }
-            out.push_str(&control(growth.to, cursor, true, growth.closed));
+            out.push_str(&control_event(growth.to, cursor, true, growth.closed));
             Bytes::from(out)
         };
         let own = self.next_cursor();
@@ -212,28 +212,28 @@ impl Events {
     }
 
     /// Goes on by offset after having fallen behind.
-    fn read_on(&mut self) -> Option<Result<Bytes, Cut>> {
+    fn read_on(&mut self) -> Option<Result<Bytes, BodyError>> {
         let head = match self.engine.head(&self.caller.tenant, &self.path) {
             Ok(head) if head.id == self.id => head,
             Ok(_) | Err(_) => {
-                self.done = true;
+                self.is_done = true;
                 return None;
             }
         };
         self.tail = head.tail;
-        self.closed = head.closed.is_some();
+        self.is_closed = head.closed.is_some();
         match self.engine.read(&self.caller.tenant, &head, ReadFrom::At(self.at)) {
             Ok(reading) => {
                 self.reading = Some(reading);
                 None
             }
-            Err(error) => Some(Err(Cut(error.to_string()))),
+            Err(error) => Some(Err(BodyError(error.to_string()))),
         }
     }
 }
 
 /// Enough stored bytes for one event; empty at the end.
-async fn gather(reading: &mut Reading) -> Result<Bytes, Failure> {
+async fn read_event(reading: &mut Reading) -> Result<Bytes, Failure> {
     let Some(first) = reading.next().await? else {
         return Ok(Bytes::new());
     };
@@ -244,7 +244,7 @@ async fn gather(reading: &mut Reading) -> Result<Bytes, Failure> {
     // An event holds whole appends.
     while all.len() < EVENT_BYTES || !reading.at_boundary() {
         match reading.next().await? {
-            Some(piece) => all.extend_from_slice(&piece),
+            Some(chunk) => all.extend_from_slice(&chunk),
             None => break,
         }
     }
@@ -279,7 +279,7 @@ fn write_data(out: &mut String, framing: Framing, stored: Bytes) {
 }
 
 /// A control event.
-fn control(at: Offset, cursor: u64, up_to_date: bool, closed: bool) -> String {
+fn control_event(at: Offset, cursor: u64, up_to_date: bool, closed: bool) -> String {
     let mut out = format!("event: control\ndata:{{\"streamNextOffset\":\"{at}\"");
     if closed {
         out.push_str(",\"upToDate\":true,\"streamClosed\":true");
@@ -317,14 +317,14 @@ mod tests {
 
     #[test]
     fn control_events_say_where_to_go_on() {
-        let open = control(Offset::new(5), 7, true, false);
+        let open = control_event(Offset::new(5), 7, true, false);
         let zeros = "0000000000000000_0000000000000005";
         let expected = format!(
             "event: control\ndata:{{\"streamNextOffset\":\"{zeros}\",\"streamCursor\":\"7\",\"upToDate\":true}}\n\n"
         );
         assert_eq!(open, expected);
-        assert!(!control(Offset::ZERO, 7, false, false).contains("upToDate"));
-        let closed = control(Offset::ZERO, 7, true, true);
+        assert!(!control_event(Offset::ZERO, 7, false, false).contains("upToDate"));
+        let closed = control_event(Offset::ZERO, 7, true, true);
         assert!(closed.contains("streamClosed") && !closed.contains("streamCursor"));
     }
 }

@@ -126,6 +126,8 @@ async fn ds_only_the_subscriptions_own_token_is_good() {
         report(&server, &wake, &[], false).await.expect(200);
     }
     clock.advance(1_001);
+    // The lease has ended once the next wake comes.
+    woken(&mut endpoint).await;
     refused(report(&server, &wake, &[], false).await, 401, "TOKEN_EXPIRED");
 }
 

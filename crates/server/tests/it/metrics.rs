@@ -1,4 +1,8 @@
-//! What is counted of wakes, attempts, callbacks and consumers.
+//! What is counted of wakes, attempts, callbacks and consumers, and the whole list as a golden
+//! file.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 
 use reveille_core::subscription::Timings;
 use serde_json::json;
@@ -145,4 +149,49 @@ async fn a_stream_that_takes_anothers_place_has_timers_of_its_own() {
     clock.advance(60_000);
     let again = endpoint.next().await.json();
     assert_eq!(again["epoch"], 3);
+}
+
+/// Every metric with its help, its type, its series and the values of their labels. Of numbers in
+/// labels only the value counts.
+fn list(text: &str) -> String {
+    let mut lines = BTreeSet::new();
+    let mut series: BTreeMap<(&str, String), BTreeSet<String>> = BTreeMap::new();
+    for line in text.lines().filter(|line| *line != "# EOF") {
+        if line.starts_with('#') {
+            assert!(lines.insert(line.to_owned()), "{line} comes twice");
+            continue;
+        }
+        let (name, value) = line.rsplit_once(' ').unwrap();
+        assert!(value.parse::<f64>().is_ok(), "{line}");
+        let (name, labels) = name.split_once('{').unwrap_or((name, "}"));
+        series.entry((name, String::new())).or_default();
+        for pair in labels.trim_end_matches('}').split(',').filter(|pair| !pair.is_empty()) {
+            let (label, value) = pair.split_once('=').unwrap();
+            let number = value.trim_matches('"').parse::<f64>();
+            let value = number.map_or(value.to_owned(), |number| number.to_string());
+            series.entry((name, label.to_owned())).or_default().insert(value);
+        }
+    }
+    let mut list = String::new();
+    for line in lines {
+        let _ = writeln!(list, "{line}");
+    }
+    for ((name, label), values) in series {
+        let values: Vec<String> = values.into_iter().collect();
+        let line = format!("{name} {label} {}", values.join(" "));
+        let _ = writeln!(list, "{}", line.trim_end());
+    }
+    list
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_metric_is_as_documented() {
+    let server = Setup::default().start().await;
+    let answer = server.get("/metrics").await.expect(200);
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    assert_eq!(answer.need("content-type"), kind);
+    assert!(answer.text().ends_with("# EOF\n"), "{answer}");
+    let list = list(&answer.text());
+    let golden = include_str!("golden/metrics.txt");
+    assert!(list == golden, "the golden file is otherwise; now it is\n{list}");
 }

@@ -302,7 +302,7 @@ async fn tokens_act_in_their_own_tenant_although_the_paths_are_equal() {
 /// Every route that the server knows and somebody answers is walked above.
 #[test]
 fn the_walk_goes_everywhere() {
-    let table = include_str!("../../src/route.rs");
+    let table = include_str!("../../src/http/route.rs");
     let lines = table.lines().filter_map(|line| line.trim().strip_prefix("(\""));
     let routes = lines.filter(|line| line.contains("Face::") && !line.contains("Face::Nobody"));
     let routes: Vec<&str> = routes.filter_map(|line| line.split('"').next()).collect();

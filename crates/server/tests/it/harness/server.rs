@@ -170,7 +170,7 @@ impl Setup {
             timings: self.timings.clone(),
             rules: rules.clone(),
             courier: Arc::new(HttpCourier::new(rules, resolver, now)),
-            encoder: Arc::new(reveille_server::Words {
+            encoder: Arc::new(reveille_server::PayloadEncoder {
                 public_url: self.public_url.clone(),
                 workers: self.workers.clone(),
             }),

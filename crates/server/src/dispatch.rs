@@ -1,0 +1,88 @@
+//! From a request to the face that answers it.
+
+use std::sync::Arc;
+
+use http::{Method, Request};
+use hyper::body::Incoming;
+use reveille_core::StreamPath;
+
+use crate::http::auth::{self, Caller};
+use crate::http::error::RequestError;
+use crate::http::listen::Service;
+use crate::http::reply::{self, Reply};
+use crate::http::route::{Face, check_read_method, face_of};
+use crate::{Server, admin, ds_subscriptions, events, health, streams, wakes};
+
+impl Service for Arc<Server> {
+    async fn answer(&self, request: Request<Incoming>) -> Reply {
+        let started = self.engine.clock().now();
+        let method = request.method().clone();
+        let is_events = face_of(request.uri().path()).0 == Face::Events;
+        let mut reply = match dispatch(self, request).await {
+            Ok(reply) => reply,
+            Err(error) if is_events => events::refuse(error),
+            Err(error) => error.refusal().reply(),
+        };
+        reply::finish(&mut reply);
+        let elapsed_ms = self.engine.clock().now().since(started);
+        self.metrics.count_request(&method, reply.status(), elapsed_ms);
+        reply
+    }
+}
+
+/// Lets a request in and hands it to its face. An error is one from before the face was reached.
+async fn dispatch(server: &Server, request: Request<Incoming>) -> Result<Reply, RequestError> {
+    if request.method() == Method::OPTIONS {
+        return Ok(reply::preflight());
+    }
+    let (face, requirement) = face_of(request.uri().path());
+    let caller = auth::admit(server, requirement, &request)?;
+    let method = request.method();
+    match (face, caller) {
+        (Face::Nobody, _) => Err(RequestError::ReservedPath),
+        (Face::Liveness, _) => check_read_method(method).map(|()| health::liveness()),
+        (Face::Readiness, _) => {
+            check_read_method(method)?;
+            Ok(health::readiness(server).await)
+        }
+        (Face::Metrics, _) => check_read_method(method).map(|()| server.metrics.render()),
+        (Face::SigningKeys, _) => ds_subscriptions::signing_keys(server, method),
+        (Face::Callback, _) => Ok(wakes::answer_callback(server, request).await),
+        (Face::LeaseTokens, caller) => {
+            Ok(ds_subscriptions::answer_token(server, caller.as_ref(), request).await)
+        }
+        (face, Some(caller)) => answer(server, face, &caller, request).await,
+        // A face that is told who asks has a line that asks for a key.
+        (_, None) => Err(RequestError::KeyRequired),
+    }
+}
+
+/// Answers a request of somebody who is known.
+async fn answer(
+    server: &Server,
+    face: Face,
+    caller: &Caller,
+    request: Request<Incoming>,
+) -> Result<Reply, RequestError> {
+    let resource = match face {
+        Face::LeaseSubscriptions => {
+            return Ok(ds_subscriptions::answer(server, caller, request).await);
+        }
+        Face::Events => return Ok(events::answer(server, caller, request).await),
+        Face::Keys => admin::Resource::Keys,
+        Face::Rotate => admin::Resource::SigningKeys,
+        Face::StreamList => admin::Resource::Streams,
+        Face::Consumers => admin::Resource::Consumers,
+        Face::Consumer => admin::Resource::Consumer,
+        Face::Deliveries => admin::Resource::Deliveries,
+        Face::Delivery => admin::Resource::Delivery,
+        _ => {
+            if let Some(selector) = wakes::selector(request.uri().query())? {
+                return Ok(wakes::answer(server, caller, selector, request).await);
+            }
+            let path = StreamPath::parse(request.uri().path())?;
+            return Ok(streams::answer(server, caller, &path, request).await);
+        }
+    };
+    Ok(admin::answer(server, caller, resource, request).await)
+}

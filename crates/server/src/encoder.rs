@@ -1,0 +1,70 @@
+//! The encoder of everything that is sent: each face makes its payloads, here they are signed.
+
+use std::sync::Arc;
+
+use http::header::{self, HeaderName, HeaderValue};
+use reveille_core::consumer::Dialect;
+use reveille_core::delivery::hook::Hook;
+use reveille_core::signature;
+use reveille_engine::encoder::{DeliveryNotification, EncodedRequest, Encoder, WakeNotification};
+use serde_json::Value;
+
+use crate::events::{self, Workers};
+use crate::{ds_subscriptions, wakes};
+
+const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
+/// Encodes wakes and deliveries in the dialect of whoever gets them.
+#[derive(Debug, Clone)]
+pub struct PayloadEncoder {
+    /// The base of callback URLs; if absent, the address by which a subscription was made.
+    pub public_url: Option<Arc<str>>,
+    /// Where the workers are that events are delivered to.
+    pub workers: Workers,
+}
+
+impl PayloadEncoder {
+    fn base_url<'a>(&'a self, notification: &'a WakeNotification) -> &'a str {
+        let base = self.public_url.as_ref().or(notification.subscription.spec.base_url.as_ref());
+        base.map_or("", |base| base.trim_end_matches('/'))
+    }
+}
+
+impl Encoder for PayloadEncoder {
+    fn address(&self, hook: &Hook) -> String {
+        self.workers.address(hook)
+    }
+
+    fn encode_delivery(&self, notification: &DeliveryNotification) -> EncodedRequest {
+        events::encode_delivery(notification)
+    }
+
+    fn encode_wake(&self, notification: &WakeNotification) -> EncodedRequest {
+        let base_url = self.base_url(notification);
+        let payload = match notification.subscription.spec.dialect {
+            Dialect::Webhooks => wakes::encode_wake(base_url, notification),
+            Dialect::Leases => ds_subscriptions::encode_wake(base_url, notification),
+        };
+        let seconds = notification.now.0 / 1_000;
+        let signature = match &notification.subscription.secret {
+            Some(secret) => signature::hmac_header(secret, seconds, &payload),
+            None => notification.signing.header(seconds, &payload),
+        };
+        let mut headers = Vec::with_capacity(3);
+        headers.push((header::CONTENT_TYPE, HeaderValue::from_static("application/json")));
+        let texts =
+            [(WEBHOOK_SIGNATURE, Some(signature)), (TRACEPARENT, notification.traceparent.clone())];
+        for (name, text) in texts {
+            if let Some(value) = text.and_then(|text| HeaderValue::try_from(text).ok()) {
+                headers.push((name, value));
+            }
+        }
+        EncodedRequest { headers, body: payload.into() }
+    }
+
+    fn is_done(&self, body: &[u8]) -> bool {
+        let body: Option<Value> = serde_json::from_slice(body).ok();
+        body.is_some_and(|body| body.get("done") == Some(&Value::Bool(true)))
+    }
+}

@@ -1,0 +1,128 @@
+//! How this face refuses: `{"ok":false,"error":"…","code":"…"}`, whatever the reason is.
+
+use std::fmt::Display;
+
+use http::StatusCode;
+use reveille_core::event::ingest::IngestError;
+use reveille_core::stream::Rejected;
+use reveille_engine::{Failure, Refused};
+use serde_json::{Map, Value, json};
+
+use crate::http::error::{Refusal, RequestError};
+use crate::http::reply::{self, Reply};
+
+/// Why a request is not done. In a box: every answer would be as large as a refusal.
+#[derive(Debug)]
+pub(super) struct Error(Box<Refusal>);
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Error {
+        Error(Box::new(refusal))
+    }
+}
+
+impl Error {
+    pub(super) fn bad_request(code: &'static str, message: impl Display) -> Error {
+        Refusal::bad_request(code, message).into()
+    }
+
+    /// There is no such subscription, or none within reach.
+    pub(super) fn subscription_not_found() -> Error {
+        Refused::NotFound.into()
+    }
+
+    pub(super) fn unknown_endpoint(path: &str) -> Error {
+        let refusal = Refusal::not_found("UNKNOWN_ENDPOINT", "Unknown subscription endpoint");
+        refusal.with_detail("path", path).into()
+    }
+
+    /// A field that is there and not as it should be.
+    pub(super) fn invalid_field(name: &str, why: impl Display) -> Error {
+        Error::bad_request("INVALID_FIELD", format!("Invalid field: {name} {why}"))
+    }
+
+    /// A parameter that is there and not as it should be.
+    pub(super) fn invalid_parameter(name: &str, why: &str) -> Error {
+        Error::bad_request("INVALID_QUERY", format!("Invalid query param: {name} {why}"))
+    }
+
+    pub(super) fn reply(self) -> Reply {
+        let Refusal { status, code, message, details, headers } = *self.0;
+        let mut body = Map::new();
+        body.insert("ok".into(), false.into());
+        body.insert("error".into(), message.into());
+        body.insert("code".into(), code.into());
+        body.extend(details);
+        let mut reply = reply::json(status, &body.into());
+        reply.headers_mut().extend(headers);
+        reply
+    }
+}
+
+impl From<RequestError> for Error {
+    fn from(error: RequestError) -> Error {
+        let mut refusal = error.refusal();
+        if matches!(error, RequestError::BodyTooLarge { .. }) {
+            // Clients of this face know it by this name.
+            refusal.code = "PAYLOAD_TOO_LARGE";
+        }
+        refusal.into()
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Error {
+        failure_refusal(&failure).into()
+    }
+}
+
+impl From<Refused> for Error {
+    fn from(refused: Refused) -> Error {
+        Failure::from(refused).into()
+    }
+}
+
+impl From<IngestError> for Error {
+    fn from(error: IngestError) -> Error {
+        let indices = |indices: Value| json!({ "indices": indices });
+        let refusal = match &error {
+            IngestError::InvalidJson => Refusal::bad_request("INVALID_JSON", error),
+            IngestError::InvalidBatch(_) => Refusal::bad_request("INVALID_BATCH", error),
+            IngestError::InvalidEvent { indices: events, .. } => {
+                let details = indices(json!(events));
+                Refusal::bad_request("INVALID_EVENT", error).with_detail("details", details)
+            }
+            IngestError::EventTooLarge { index } => {
+                let details = indices(json!([index]));
+                let refusal = Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "EVENT_TOO_LARGE", error);
+                refusal.with_detail("details", details)
+            }
+        };
+        refusal.into()
+    }
+}
+
+/// What the engine says to events, their subscriptions and their deliveries.
+fn failure_refusal(failure: &Failure) -> Refusal {
+    let refused = match failure {
+        Failure::Refused(refused) => refused,
+        Failure::Unavailable(why) => return Refusal::unavailable(*why),
+        Failure::Damaged(cause) => return Refusal::damaged(cause),
+        // Events are appended to a stream of their tenant, which may be full.
+        Failure::Rejected(Rejected::Full) => return Refusal::conflict("STREAM_FULL", failure),
+        Failure::Rejected(rejected) => return Refusal::internal(rejected),
+    };
+    match refused {
+        Refused::NotFound => Refusal::not_found("NOT_FOUND", "Subscription not found"),
+        Refused::HookExists => Refusal::conflict("DUPLICATE_ENTRY", refused),
+        Refused::NoEvent => Refusal::not_found("EVENT_NOT_FOUND", refused),
+        Refused::NoDeadLetter => Refusal::not_found("DEAD_LETTER_NOT_FOUND", refused),
+        Refused::Consumer(_)
+        | Refused::Exists
+        | Refused::TokenInvalid
+        | Refused::TokenExpired { .. }
+        | Refused::Append { .. }
+        | Refused::TooManyKeys { .. }
+        | Refused::TooManyStreams { .. } => Refusal::internal(refused),
+    }
+}

@@ -1,0 +1,21 @@
+//! What every face stands on: sockets, routes, callers, bodies, replies and refusals.
+//!
+//! What two faces share is here as well, so that none of them knows another: [`fields`] of JSON
+//! bodies, the words of [`subscription`]s to streams, and those of a [`delivery`].
+
+pub(crate) mod auth;
+mod first_bytes;
+pub(crate) mod listen;
+pub(crate) mod route;
+
+pub(crate) mod error;
+pub(crate) mod fields;
+pub(crate) mod inbound;
+pub(crate) mod query;
+pub(crate) mod reply;
+
+pub(crate) mod delivery;
+pub(crate) mod subscription;
+
+pub(crate) mod clock;
+pub(crate) mod trace;

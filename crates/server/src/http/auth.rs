@@ -1,0 +1,260 @@
+//! Who asks, and whether they may: from the headers of a request to a [`Caller`].
+
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderName, Method, Request};
+use hyper::body::Incoming;
+use reveille_core::Tenant;
+use reveille_core::key::{Access, KeyHash, Permission, Right};
+use reveille_engine::Engine;
+
+use super::error::RequestError;
+use crate::Server;
+
+/// Names the tenant that an admin of all tenants acts in.
+const NAMESPACE: HeaderName = HeaderName::from_static("x-tenant-namespace");
+
+/// Who may use the server.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Auth {
+    /// Everybody who can reach it, as the admin of the tenant `default`.
+    #[default]
+    Off,
+    /// Whoever has a key.
+    Keys {
+        /// A key that is good for everything although it is stored nowhere.
+        admin_key: Option<KeyHash>,
+        /// Whether metrics are for everybody nevertheless.
+        metrics_open: bool,
+    },
+}
+
+/// What a route asks of those who use it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Requirement {
+    /// Nothing: it is for everybody.
+    Nothing,
+    /// A token of its own, which the face looks at itself.
+    Token,
+    /// Any key.
+    Key,
+    /// To read data, or to write it, as the method says.
+    Data,
+    /// To look at what a tenant has.
+    Operate,
+    /// The same, unless metrics are for everybody.
+    Metrics,
+    /// To manage a tenant.
+    Manage,
+    /// To change what all tenants share.
+    ManageAll,
+}
+
+impl Requirement {
+    /// What a request must be allowed; nothing where no key is asked for.
+    fn right<'a>(self, method: &Method, path: &'a str) -> Option<Right<'a>> {
+        let reads = matches!(*method, Method::GET | Method::HEAD);
+        match self {
+            Requirement::Nothing | Requirement::Token => None,
+            Requirement::Key => Some(Right::Any),
+            Requirement::Data if reads => Some(Right::to_read(path)),
+            Requirement::Data => Some(Right::Data(Permission::Write)),
+            Requirement::Operate | Requirement::Metrics => Some(Right::Operate),
+            Requirement::Manage => Some(Right::Manage),
+            Requirement::ManageAll => Some(Right::ManageAll),
+        }
+    }
+}
+
+/// Who makes a request, and where.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    /// Where everything happens that is asked for.
+    pub(crate) tenant: Tenant,
+    /// What is allowed.
+    access: Access,
+    /// Whether the request names its tenant.
+    is_named: bool,
+    /// The stored key that let it in.
+    key: Option<KeyHash>,
+    /// Whether the server asks for keys at all.
+    needs_keys: bool,
+}
+
+impl Caller {
+    /// Whether it is an admin of all tenants who does not act inside one of them.
+    pub(crate) fn is_everywhere(&self) -> bool {
+        self.access.is_everywhere() && !self.is_named
+    }
+
+    /// The namespace that faces speak of: none for an admin of all tenants who names none, and on
+    /// a server without keys, where nobody has to know that there are any.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for faces that speak of namespaces"))]
+    pub(crate) fn namespace(&self) -> Option<&Tenant> {
+        let is_unnamed = self.is_everywhere() || (!self.needs_keys && !self.is_named);
+        (!is_unnamed).then_some(&self.tenant)
+    }
+
+    /// What it may, where it acts: an admin of all tenants inside one is an admin of that one.
+    pub(crate) fn access(&self) -> Access {
+        let tenant = if self.is_everywhere() { None } else { Some(self.tenant.clone()) };
+        Access { tenant, ..self.access.clone() }
+    }
+
+    /// Whether it is allowed this; why not, if it is not.
+    pub(crate) fn check(&self, right: Right<'_>) -> Result<(), RequestError> {
+        // Without keys there is nobody whom the admin of the one tenant could harm.
+        if !self.needs_keys || self.access().may(right) {
+            return Ok(());
+        }
+        Err(RequestError::Forbidden(missing_right(right)))
+    }
+
+    /// Whether it may read the stream at a path, or those that a pattern names.
+    pub(crate) fn check_reading(&self, path: &str) -> Result<(), RequestError> {
+        self.check(Right::to_read(path))
+    }
+
+    /// Whether its key still lets it in; asked again by those who stay for long.
+    pub(crate) fn is_key_valid(&self, engine: &Engine) -> bool {
+        self.key.as_ref().is_none_or(|hash| engine.key_of(hash).is_some())
+    }
+}
+
+/// The token of an `Authorization` header.
+pub(crate) fn bearer_token(value: &str) -> Option<&str> {
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim()).filter(|token| !token.is_empty())
+}
+
+/// Lets a request in, or says why not. Where a route has a token of its own there is a caller only
+/// on a server without keys.
+pub(crate) fn admit(
+    server: &Server,
+    requirement: Requirement,
+    request: &Request<Incoming>,
+) -> Result<Option<Caller>, RequestError> {
+    let headers = request.headers();
+    let (admin_key, metrics_open) = match &server.config.auth {
+        Auth::Off => {
+            let tenant = Some(Tenant::default_tenant());
+            return resolve_tenant(Access::admin(tenant), None, false, headers).map(Some);
+        }
+        Auth::Keys { admin_key, metrics_open } => (admin_key.as_ref(), *metrics_open),
+    };
+    let right = requirement.right(request.method(), request.uri().path());
+    let Some(right) = right.filter(|_| requirement != Requirement::Metrics || !metrics_open) else {
+        return Ok(None);
+    };
+    let value = headers.get(AUTHORIZATION).ok_or(RequestError::KeyRequired)?;
+    let text = value.to_str().ok().and_then(bearer_token).ok_or(RequestError::KeyFormat)?;
+    let hash = KeyHash::of(text).ok_or(RequestError::KeyUnknown)?;
+    let caller = match server.engine.key_of(&hash) {
+        Some(key) => resolve_tenant(key.access.clone(), Some(hash), true, headers)?,
+        None if admin_key.is_some_and(|admin| admin.is_same(&hash)) => {
+            resolve_tenant(Access::admin(None), None, true, headers)?
+        }
+        None => return Err(RequestError::KeyUnknown),
+    };
+    caller.check(right)?;
+    Ok(Some(caller))
+}
+
+/// The caller with the tenant that it acts in.
+fn resolve_tenant(
+    access: Access,
+    key: Option<KeyHash>,
+    needs_keys: bool,
+    headers: &HeaderMap,
+) -> Result<Caller, RequestError> {
+    let named = match headers.get(NAMESPACE) {
+        None => None,
+        Some(value) => {
+            let tenant = value.to_str().ok().and_then(|name| Tenant::parse(name).ok());
+            Some(tenant.ok_or_else(|| {
+                RequestError::Header(format!(
+                    "X-Tenant-Namespace: {}",
+                    reveille_core::tenant::TenantError
+                ))
+            })?)
+        }
+    };
+    let tenant = match (&access.tenant, &named) {
+        (Some(own), Some(named)) if own != named => {
+            return Err(RequestError::Forbidden(
+                "X-Tenant-Namespace names another tenant than the key's; leave it out, or use an \
+                 admin key without a tenant",
+            ));
+        }
+        (Some(own), _) => own.clone(),
+        (None, Some(named)) => named.clone(),
+        (None, None) => Tenant::default_tenant(),
+    };
+    Ok(Caller { tenant, access, is_named: named.is_some(), key, needs_keys })
+}
+
+/// What a caller lacks who is refused a right.
+fn missing_right(right: Right<'_>) -> &'static str {
+    match right {
+        Right::Any => "the key has no role that is known here",
+        Right::Data(Permission::Read) => {
+            "the key may not read here: that takes the role user or admin, and the permission read"
+        }
+        Right::Data(Permission::Write) => {
+            "the key may not write here: that takes the role user or admin, and the permission \
+             write"
+        }
+        Right::Facts(_) => "the key may not read the facts of this scope",
+        Right::Operate => "this takes a key with the role operator or admin",
+        Right::Manage => "this takes a key with the role admin",
+        Right::ManageAll => {
+            "this concerns all tenants: it takes an admin key without a tenant, and no \
+             X-Tenant-Namespace"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(namespace: Option<&'static str>) -> HeaderMap {
+        let pair = |value| (NAMESPACE, http::HeaderValue::from_static(value));
+        namespace.map(pair).into_iter().collect()
+    }
+
+    /// What a key's tenant and the header come to: where, everywhere or not, under which name.
+    #[test]
+    fn only_an_admin_of_all_tenants_chooses_where_to_act() {
+        let check =
+            |own: Option<&str>, named, keys, expected: Option<(&str, bool, Option<&str>)>| {
+                let caller = resolve_tenant(
+                    Access::admin(own.map(|name| Tenant::parse(name).unwrap())),
+                    None,
+                    keys,
+                    &headers(named),
+                );
+                let found = caller.as_ref().ok().map(|caller| {
+                    let namespace = caller.namespace().map(Tenant::as_str);
+                    (caller.tenant.as_str(), caller.is_everywhere(), namespace)
+                });
+                assert_eq!(found, expected, "{own:?} {named:?}");
+            };
+        check(None, None, true, Some(("default", true, None)));
+        check(None, Some("acme"), true, Some(("acme", false, Some("acme"))));
+        check(Some("acme"), None, true, Some(("acme", false, Some("acme"))));
+        check(Some("acme"), Some("acme"), true, Some(("acme", false, Some("acme"))));
+        check(Some("acme"), Some("beta"), true, None);
+        check(Some("acme"), Some("Not a name"), true, None);
+        check(Some("default"), None, false, Some(("default", false, None)));
+        check(Some("default"), Some("default"), false, Some(("default", false, Some("default"))));
+        check(Some("default"), Some("acme"), false, None);
+    }
+
+    #[test]
+    fn an_admin_of_all_tenants_inside_one_is_its_admin() {
+        let inside =
+            resolve_tenant(Access::admin(None), None, true, &headers(Some("acme"))).unwrap();
+        assert!(inside.access().tenant.is_some_and(|tenant| tenant.as_str() == "acme"));
+        assert!(inside.check(Right::Manage).is_ok() && inside.check(Right::ManageAll).is_err());
+    }
+}

@@ -1,0 +1,77 @@
+//! The query of a URL: unknown parameters are ignored, known ones come once.
+
+use super::error::RequestError;
+
+/// The parameters of a request.
+pub(crate) struct Query {
+    pairs: Vec<(String, String)>,
+}
+
+impl Query {
+    pub(crate) fn parse(raw: Option<&str>) -> Query {
+        let raw = raw.unwrap_or_default();
+        let pairs = raw.split('&').filter(|pair| !pair.is_empty());
+        let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        Query { pairs: pairs.map(|(name, value)| (decode(name), decode(value))).collect() }
+    }
+
+    /// A parameter that may be given once.
+    pub(crate) fn get(&self, name: &str) -> Result<Option<&str>, RequestError> {
+        let mut values = self.pairs.iter().filter(|(known, _)| known == name);
+        let first = values.next().map(|(_, value)| value.as_str());
+        match values.next() {
+            Some(_) => {
+                Err(RequestError::Query(format!("the parameter `{name}` is given more than once")))
+            }
+            None => Ok(first),
+        }
+    }
+}
+
+fn decode(text: &str) -> String {
+    unescape(text, true)
+}
+
+/// Undoes the percent-encoding of a part of a path, where a plus is a plus.
+pub(crate) fn decode_path(text: &str) -> String {
+    unescape(text, false)
+}
+
+/// Undoes percent-encoding; what is not valid stays as it is and is refused by whoever reads it.
+fn unescape(text: &str, plus_is_space: bool) -> String {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        let hex = after.first_chunk::<2>().and_then(|[high, low]| {
+            let digit = |byte: u8| char::from(byte).to_digit(16);
+            u8::try_from(digit(*high)? * 16 + digit(*low)?).ok()
+        });
+        match (byte, hex) {
+            (b'%', Some(value)) => {
+                out.push(value);
+                rest = after.get(2..).unwrap_or_default();
+            }
+            (b'+', _) if plus_is_space => out.push(b' '),
+            _ => out.push(byte),
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_decoded_and_come_once() {
+        let query = Query::parse(Some("offset=%2D1&x&live=sse&y=a+b&z=%zz&w=%"));
+        assert_eq!(query.get("offset"), Ok(Some("-1")));
+        assert_eq!(query.get("x"), Ok(Some("")));
+        assert_eq!(query.get("y"), Ok(Some("a b")));
+        assert_eq!(query.get("z"), Ok(Some("%zz")));
+        assert_eq!(query.get("w"), Ok(Some("%")));
+        assert_eq!(query.get("absent"), Ok(None));
+        assert!(Query::parse(Some("offset=1&offset=2")).get("offset").is_err());
+    }
+}

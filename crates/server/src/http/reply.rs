@@ -1,0 +1,206 @@
+//! Answers: the headers that all of them carry, and bodies that are made chunk by chunk.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::header::{self, HeaderName, HeaderValue};
+use http::request::Parts;
+use http::uri::Authority;
+use http::{HeaderMap, Response, StatusCode};
+use http_body::{Body, Frame, SizeHint};
+
+pub(crate) type Reply = Response<ReplyBody>;
+
+/// The address by which a client reached the server.
+pub(crate) fn base_url(request: &Parts) -> Option<String> {
+    // HTTP/2 has the host in the target of the request.
+    let host = request.headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let host = host.or(request.uri.authority().map(|authority| authority.as_str()));
+    host.map(|host| format!("http://{host}"))
+}
+
+/// The address by which a client reached the server, if that is one that can be called.
+pub(crate) fn callable_base_url(request: &Parts) -> Option<String> {
+    let mut hosts = request.headers.get_all(header::HOST).iter();
+    let host = match (hosts.next(), hosts.next()) {
+        (None, _) => request.uri.authority()?.as_str(),
+        (Some(host), None) => host.to_str().ok()?,
+        (Some(_), Some(_)) => return None,
+    };
+    is_host(host).then(|| format!("http://{host}"))
+}
+
+/// Whether this is a host, with a port or without.
+fn is_host(text: &str) -> bool {
+    let Ok(authority) = text.parse::<Authority>() else { return false };
+    let is_port = |port: &str| port.is_empty() || authority.port_u16().is_some();
+    let host = authority.host();
+    let rest = text.strip_prefix(host).filter(|_| !host.is_empty());
+    rest.is_some_and(|rest| rest.is_empty() || rest.strip_prefix(':').is_some_and(is_port))
+}
+
+/// The body of an answer.
+pub(crate) enum ReplyBody {
+    Full(Bytes),
+    /// One chunk after another, for as long as the source has some.
+    Chunks(Chunks),
+}
+
+/// A source of chunks had to give up: the connection is cut so that nobody takes the part for the
+/// whole.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct BodyError(pub(crate) String);
+
+/// Makes a body chunk by chunk.
+pub(crate) trait ChunkSource: Send + 'static {
+    fn next(&mut self) -> impl Future<Output = Option<Result<Bytes, BodyError>>> + Send;
+}
+
+type NextChunk = Pin<
+    Box<dyn Future<Output = (Option<Result<Bytes, BodyError>>, Box<dyn AnyChunkSource>)> + Send>,
+>;
+
+/// A source of whatever type.
+trait AnyChunkSource: Send {
+    fn advance(self: Box<Self>) -> NextChunk;
+}
+
+impl<S: ChunkSource> AnyChunkSource for S {
+    fn advance(mut self: Box<Self>) -> NextChunk {
+        Box::pin(async move {
+            let chunk = self.next().await;
+            let rest: Box<dyn AnyChunkSource> = self;
+            (chunk, rest)
+        })
+    }
+}
+
+/// A body that is on its way out.
+pub(crate) struct Chunks {
+    next: Option<NextChunk>,
+    /// Bytes that are still to come, if that is known.
+    remaining: Option<u64>,
+}
+
+impl ReplyBody {
+    pub(crate) fn empty() -> ReplyBody {
+        ReplyBody::Full(Bytes::new())
+    }
+
+    /// A body from a source; `len` if its length is known beforehand.
+    pub(crate) fn chunks(source: impl ChunkSource, len: Option<u64>) -> ReplyBody {
+        ReplyBody::Chunks(Chunks { next: Some(Box::new(source).advance()), remaining: len })
+    }
+}
+
+impl Body for ReplyBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match self.get_mut() {
+            ReplyBody::Full(bytes) => {
+                let bytes = std::mem::take(bytes);
+                Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))))
+            }
+            ReplyBody::Chunks(chunks) => {
+                let Some(next) = &mut chunks.next else {
+                    return Poll::Ready(None);
+                };
+                let (chunk, rest) = ready!(next.as_mut().poll(context));
+                chunks.next = matches!(chunk, Some(Ok(_))).then(|| rest.advance());
+                if let (Some(Ok(bytes)), Some(remaining)) = (&chunk, &mut chunks.remaining) {
+                    *remaining -= u64::try_from(bytes.len()).unwrap_or(0).min(*remaining);
+                }
+                Poll::Ready(chunk.map(|chunk| chunk.map(Frame::data)))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            ReplyBody::Full(bytes) => bytes.is_empty(),
+            ReplyBody::Chunks(chunks) => chunks.next.is_none(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            ReplyBody::Full(bytes) => {
+                SizeHint::with_exact(u64::try_from(bytes.len()).unwrap_or(u64::MAX))
+            }
+            ReplyBody::Chunks(Chunks { remaining: Some(len), .. }) => SizeHint::with_exact(*len),
+            ReplyBody::Chunks(Chunks { remaining: None, .. }) => SizeHint::default(),
+        }
+    }
+}
+
+/// An answer without a body.
+pub(crate) fn status(status: StatusCode) -> Reply {
+    let mut reply = Response::new(ReplyBody::empty());
+    *reply.status_mut() = status;
+    reply
+}
+
+/// An answer with a JSON body.
+pub(crate) fn json(code: StatusCode, body: &serde_json::Value) -> Reply {
+    let mut reply = status(code);
+    let json = HeaderValue::from_static("application/json");
+    reply.headers_mut().insert(header::CONTENT_TYPE, json);
+    *reply.body_mut() = ReplyBody::Full(body.to_string().into());
+    reply
+}
+
+/// A header from text that this server made or has checked; anything else is left out.
+pub(crate) fn set(headers: &mut HeaderMap, name: HeaderName, value: impl AsRef<str>) {
+    if let Ok(value) = HeaderValue::from_str(value.as_ref()) {
+        headers.insert(name, value);
+    }
+}
+
+const ALLOW_HEADERS: &str = "content-type, authorization, x-tenant-namespace, if-none-match, cache-control, \
+     traceparent, tracestate, stream-seq, stream-ttl, stream-expires-at, stream-closed, \
+     producer-id, producer-epoch, producer-seq, stream-forked-from, stream-fork-offset, \
+     stream-fork-sub-offset";
+const EXPOSE_HEADERS: &str = "stream-next-offset, stream-cursor, stream-up-to-date, stream-closed, \
+     stream-ttl, stream-expires-at, stream-sse-data-encoding, producer-epoch, producer-seq, \
+     producer-expected-seq, producer-received-seq, etag, content-type, content-encoding, vary, \
+     location, retry-after";
+
+// Constants, because checking a header's bytes again for every answer would show in profiles.
+const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
+const CROSS_ORIGIN: HeaderValue = HeaderValue::from_static("cross-origin");
+const ANY_ORIGIN: HeaderValue = HeaderValue::from_static("*");
+const EXPOSED: HeaderValue = HeaderValue::from_static(EXPOSE_HEADERS);
+const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+
+/// What every answer carries, so that browsers may read it and never guess its type.
+pub(crate) fn finish(reply: &mut Reply) {
+    let headers = reply.headers_mut();
+    headers.reserve(6);
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+    headers.insert(RESOURCE_POLICY, CROSS_ORIGIN);
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, ANY_ORIGIN);
+    headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
+}
+
+/// The answer to a browser that asks whether it may.
+pub(crate) fn preflight() -> Reply {
+    let mut reply = status(StatusCode::NO_CONTENT);
+    let fixed = [
+        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, PUT, DELETE, HEAD, OPTIONS"),
+        (header::ACCESS_CONTROL_ALLOW_HEADERS, ALLOW_HEADERS),
+        (header::ACCESS_CONTROL_MAX_AGE, "86400"),
+        (header::ALLOW, "GET, POST, PUT, DELETE, HEAD, OPTIONS"),
+    ];
+    for (name, value) in fixed {
+        reply.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    reply
+}

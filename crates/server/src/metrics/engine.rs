@@ -1,0 +1,265 @@
+//! What every partition of the engine counts, collected when somebody asks for it.
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use reveille_engine::Engine;
+use reveille_engine::metrics::{BOUNDS_MS, Distribution, FAILURE_KINDS, Snapshot};
+
+/// Reads the metrics of all partitions at one moment.
+pub(super) struct EngineCollector {
+    pub(super) engine: Engine,
+}
+
+impl fmt::Debug for EngineCollector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EngineCollector").finish_non_exhaustive()
+    }
+}
+
+impl Collector for EngineCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let (name, help) = ("spans_dropped", "Spans that there was no room for.");
+        let mut spans = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        encode_counter(&mut spans, self.engine.dropped_spans())?;
+        encode_snapshots(&mut encoder, &self.engine.snapshots())
+    }
+}
+
+/// A metric of every partition: name, help, and how to read it.
+type EngineMetric = (&'static str, &'static str, Source);
+
+/// How a metric is read from what a partition counts.
+enum Source {
+    Counter(fn(&Snapshot) -> u64),
+    Gauge(fn(&Snapshot) -> u64),
+    /// A gauge for each value of the label `state`.
+    States(fn(&Snapshot) -> [(&'static str, u64); 3]),
+    /// A counter for each value of the labels `result` and `kind`.
+    Attempts(fn(&Snapshot) -> AttemptCounts),
+    Histogram(fn(&Snapshot) -> Distribution),
+}
+
+/// How attempts ended.
+struct AttemptCounts {
+    /// By result.
+    succeeded: Vec<(&'static str, u64)>,
+    /// By [`FAILURE_KINDS`].
+    failed: [u64; FAILURE_KINDS.len()],
+}
+
+const ENGINE: &[EngineMetric] = &[
+    ("log_batches", "Batches made durable.", Source::Counter(|s| s.batches)),
+    ("log_commands", "Commands answered with them.", Source::Counter(|s| s.commands)),
+    ("log_written_bytes", "Bytes of their records.", Source::Counter(|s| s.bytes)),
+    ("log_bytes", "Bytes of log segments in use.", Source::Gauge(|s| s.log_bytes)),
+    (
+        "overlay_bytes",
+        "Bytes that the table does not hold yet.",
+        Source::Gauge(|s| s.overlay_bytes),
+    ),
+    ("watched_streams", "Streams with a live reader.", Source::Gauge(|s| s.watched)),
+    ("disk_free_bytes", "Room on the disk of the data directory.", Source::Gauge(|s| s.disk_free)),
+    (
+        "read_only",
+        "1 while writes are refused for want of room.",
+        Source::Gauge(|s| s.read_only.into()),
+    ),
+    (
+        "subscriptions",
+        "Subscriptions of both dialects.",
+        Source::Gauge(|s| s.telling.subscriptions),
+    ),
+    ("wakes", "Wakes begun.", Source::Counter(|s| s.telling.wakes)),
+    (
+        "wake_attempts",
+        "Requests to endpoints, by result.",
+        Source::Attempts(|s| {
+            let succeeded = vec![("accepted", s.telling.accepted), ("done", s.telling.done)];
+            AttemptCounts { succeeded, failed: s.telling.failed }
+        }),
+    ),
+    (
+        "wake_delay_seconds",
+        "From a wake's decision until it is sent.",
+        Source::Histogram(|s| s.telling.delay),
+    ),
+    (
+        "wake_attempt_seconds",
+        "Time until an attempt was answered or failed.",
+        Source::Histogram(|s| s.telling.duration),
+    ),
+    (
+        "consumers",
+        "Consumers that are busy.",
+        Source::States(|s| {
+            let wakes = &s.telling;
+            [("collecting", wakes.collecting), ("waking", wakes.waking), ("live", wakes.live)]
+        }),
+    ),
+    ("events_ingested", "Events taken in.", Source::Counter(|s| s.delivering.ingested)),
+    ("hooks", "Subscriptions to events.", Source::Gauge(|s| s.delivering.hooks)),
+    (
+        "delivery_attempts",
+        "Requests to workers, by result.",
+        Source::Attempts(|s| AttemptCounts {
+            succeeded: vec![("delivered", s.delivering.delivered)],
+            failed: s.delivering.failed,
+        }),
+    ),
+    (
+        "delivery_delay_seconds",
+        "From taking an event in until its first attempt.",
+        Source::Histogram(|s| s.delivering.delay),
+    ),
+    (
+        "delivery_attempt_seconds",
+        "Time until an attempt was answered or failed.",
+        Source::Histogram(|s| s.delivering.duration),
+    ),
+    (
+        "outbox",
+        "Attempts of wakes and deliveries that wait for their turn, or are on their way.",
+        Source::States(|s| {
+            let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+            let traffic = s.telling.traffic;
+            [
+                ("queued", count(traffic.queued)),
+                ("quick", count(traffic.quick)),
+                ("slow", count(traffic.slow)),
+            ]
+        }),
+    ),
+    (
+        "outbox_dropped",
+        "Attempts put off for want of room.",
+        Source::Counter(|s| s.telling.traffic.dropped),
+    ),
+];
+
+fn encode_snapshots(encoder: &mut DescriptorEncoder<'_>, snapshots: &[Snapshot]) -> fmt::Result {
+    for (name, help, source) in ENGINE {
+        let kind = match source {
+            Source::Counter(_) | Source::Attempts(_) => MetricType::Counter,
+            Source::Gauge(_) | Source::States(_) => MetricType::Gauge,
+            Source::Histogram(_) => MetricType::Histogram,
+        };
+        let mut metric = encoder.encode_descriptor(name, help, None, kind)?;
+        for (partition, snapshot) in snapshots.iter().enumerate() {
+            encode_metric(&mut metric, source, partition, snapshot)?;
+        }
+    }
+    Ok(())
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PartitionLabels {
+    partition: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StateLabels {
+    partition: usize,
+    state: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AttemptLabels {
+    partition: usize,
+    result: &'static str,
+    /// Why it failed; empty if it did not.
+    kind: &'static str,
+}
+
+fn encode_metric(
+    metric: &mut MetricEncoder<'_>,
+    source: &Source,
+    partition: usize,
+    snapshot: &Snapshot,
+) -> fmt::Result {
+    let labels = PartitionLabels { partition };
+    match source {
+        Source::Counter(read) => {
+            encode_counter(&mut metric.encode_family(&labels)?, read(snapshot))
+        }
+        Source::Gauge(read) => metric.encode_family(&labels)?.encode_gauge(&read(snapshot)),
+        Source::States(read) => {
+            for (state, value) in read(snapshot) {
+                let labels = StateLabels { partition, state };
+                metric.encode_family(&labels)?.encode_gauge(&value)?;
+            }
+            Ok(())
+        }
+        Source::Attempts(read) => {
+            let AttemptCounts { succeeded, failed } = read(snapshot);
+            let succeeded = succeeded.into_iter().map(|(result, count)| (result, "", count));
+            let failed = FAILURE_KINDS.into_iter().zip(failed);
+            let failed = failed.map(|(kind, count)| ("failed", kind, count));
+            for (result, kind, count) in succeeded.chain(failed) {
+                let labels = AttemptLabels { partition, result, kind };
+                encode_counter(&mut metric.encode_family(&labels)?, count)?;
+            }
+            Ok(())
+        }
+        Source::Histogram(read) => {
+            encode_histogram(&mut metric.encode_family(&labels)?, &read(snapshot))
+        }
+    }
+}
+
+fn encode_counter(metric: &mut MetricEncoder<'_>, value: u64) -> fmt::Result {
+    metric.encode_counter::<NoLabelSet, _, u64>(&value, None)
+}
+
+fn encode_histogram(metric: &mut MetricEncoder<'_>, times: &Distribution) -> fmt::Result {
+    let bounds = BOUNDS_MS.iter().map(|ms| seconds(*ms)).chain([f64::INFINITY]);
+    let buckets: Vec<(f64, u64)> = bounds.zip(times.buckets).collect();
+    let count = times.buckets.iter().sum();
+    metric.encode_histogram::<NoLabelSet>(seconds(times.sum_ms), count, &buckets, None)
+}
+
+/// As floating-point numbers milliseconds are exact up to 2^53.
+fn seconds(ms: u64) -> f64 {
+    ms as f64 / 1_000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text::encode;
+    use prometheus_client::registry::Registry;
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct SnapshotCollector(Snapshot);
+
+    impl Collector for SnapshotCollector {
+        fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+            encode_snapshots(&mut encoder, &[self.0])
+        }
+    }
+
+    #[test]
+    fn buckets_count_everything_below_them() {
+        let mut snapshot = Snapshot::default();
+        let times = &mut snapshot.telling.delay;
+        times.buckets[0] = 2;
+        times.buckets[3] = 1;
+        times.buckets[14] = 4;
+        times.sum_ms = 12_345;
+        let mut registry = Registry::with_prefix("x");
+        registry.register_collector(Box::new(SnapshotCollector(snapshot)));
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        let lines: Vec<&str> =
+            text.lines().filter(|line| line.starts_with("x_wake_delay_seconds")).collect();
+        assert_eq!(lines[0], "x_wake_delay_seconds_sum{partition=\"0\"} 12.345");
+        assert_eq!(lines[1], "x_wake_delay_seconds_count{partition=\"0\"} 7");
+        assert_eq!(lines[2], "x_wake_delay_seconds_bucket{le=\"0.001\",partition=\"0\"} 2");
+        assert_eq!(lines[5], "x_wake_delay_seconds_bucket{le=\"0.01\",partition=\"0\"} 3");
+        assert_eq!(lines[15], "x_wake_delay_seconds_bucket{le=\"30.0\",partition=\"0\"} 3");
+        assert_eq!(lines[16], "x_wake_delay_seconds_bucket{le=\"+Inf\",partition=\"0\"} 7");
+    }
+}

@@ -1,0 +1,74 @@
+//! The wakes face: webhook subscriptions on patterns of streams, and the callbacks of consumers.
+
+mod callback;
+mod error;
+mod payload;
+mod subscribe;
+
+use http::{Method, Request};
+use hyper::body::Incoming;
+
+pub(crate) use callback::answer as answer_callback;
+pub(crate) use payload::encode_wake;
+
+use self::error::Error;
+use crate::Server;
+use crate::http::auth::Caller;
+use crate::http::error::RequestError;
+use crate::http::query::Query;
+use crate::http::reply::Reply;
+
+/// Which subscriptions a request is about.
+pub(crate) enum Selector {
+    /// The one of this name.
+    Name(String),
+    /// Those with the pattern in the path.
+    Pattern,
+}
+
+/// The subscriptions that a request is about, if its query says that it is about any.
+pub(crate) fn selector(query: Option<&str>) -> Result<Option<Selector>, RequestError> {
+    // Nearly no request has such a query: they are told apart without reading it.
+    if !query.is_some_and(|query| query.contains("subscription")) {
+        return Ok(None);
+    }
+    let query = Query::parse(query);
+    if let Some(name) = query.get("subscription")? {
+        return Ok(Some(Selector::Name(name.to_owned())));
+    }
+    Ok(query.get("subscriptions")?.map(|_| Selector::Pattern))
+}
+
+/// Answers a request about subscriptions.
+pub(crate) async fn answer(
+    server: &Server,
+    caller: &Caller,
+    selector: Selector,
+    request: Request<Incoming>,
+) -> Reply {
+    let answer = route(server, caller, selector, request).await;
+    answer.unwrap_or_else(|error| error.refusal().reply())
+}
+
+async fn route(
+    server: &Server,
+    caller: &Caller,
+    selector: Selector,
+    request: Request<Incoming>,
+) -> Result<Reply, Error> {
+    let method = request.method().clone();
+    match (selector, method) {
+        (Selector::Name(name), Method::PUT) => {
+            subscribe::create(server, caller, &name, request).await
+        }
+        (Selector::Name(name), Method::GET) => subscribe::show(server, caller, &name),
+        (Selector::Name(name), Method::DELETE) => subscribe::delete(server, caller, &name).await,
+        (Selector::Name(_), method) => {
+            Err(RequestError::Method { method, allowed: "GET, PUT, DELETE, OPTIONS" }.into())
+        }
+        (Selector::Pattern, Method::GET) => subscribe::list(server, caller, request.uri().path()),
+        (Selector::Pattern, method) => {
+            Err(RequestError::Method { method, allowed: "GET, OPTIONS" }.into())
+        }
+    }
+}
