@@ -17,13 +17,14 @@
 mod base;
 //mod deliveries;
 mod streams;
-//mod wakes;
+mod wakes;
 
 pub use base::Coverage;
 
 /// Every world, by the name of the option that chooses it; the first is run if none is chosen.
-pub static WORLDS: [WorldEntry; 1] = [
+pub static WORLDS: [WorldEntry; 2] = [
     WorldEntry { name: "streams", run: base::run::<streams::Streams> },
+    WorldEntry { name: "wakes", run: base::run::<wakes::Wakes> },
 ];
 
 /// A world that can be run.

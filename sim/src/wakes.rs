@@ -1,56 +1,111 @@
-//! The world of one run: the engine, those it tells, and everything that was ever seen.
+//! A world of subscriptions and their consumers, with endpoints that lie and a server that
+//! crashes.
+//!
+//! There is no model that foretells every step of a consumer; the promises themselves are held
+//! against everything that becomes durable, everything that is told, and everything that is said
+//! to a consumer.
+//!
+//! ```text
+//! workload       what clients ask for
+//! request        one command, and what its outcome means
+//! snapshot       everything durable about streams, subscriptions and consumers, read at once
+//! audit          what must be true of one snapshot
+//! history        what must be true from one snapshot to the next: epochs, wake ids, acks
+//! start_offsets  who is told of a stream for the first time, and from where on
+//! endpoint       attempts on their way, and how they are answered
+//! agent          whoever was woken, and what it reports
+//! oracle         whether a report must be heard
+//! finale         everybody is told of everything, and in the end nothing is left
+//! engine         what this world calls in the engine
+//! ```
+
+mod action;
+mod agent;
+mod audit;
+mod endpoint;
+mod engine;
+mod finale;
+mod history;
+mod oracle;
+mod request;
+mod snapshot;
+mod start_offsets;
+mod workload;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use reveille_core::stream::StreamId;
 use reveille_core::subscription::Timings;
 use reveille_core::{StreamPath, Tenant};
-use reveille_engine::command::Command;
-use reveille_engine::due;
-use reveille_engine::partition::Settings;
 
-use super::agent::Agent;
-use super::beginnings::Beginnings;
-use super::endpoint::Post;
-use super::errand::{Errand, Owner, Stage};
-use super::history::History;
-use super::snapshot::Snapshot;
-use crate::Options;
-use crate::life::Life;
-use crate::random::Random;
-use crate::server::{Base, Opened, Server, mode};
-use crate::trace::Trace;
-use crate::world::{Checked, violated};
+use crate::base::engine::{EngineSettings, Settings, Timer};
+use crate::base::{
+    ActionTable, Base, BatchInfo, CheckResult, Mode, Origin, Request, Setup, World, raw_state,
+};
+use action::{Action, TokenAction};
+use agent::Agent;
+use endpoint::OutboundAttempt;
+use history::History;
+use request::{Sender, WakeRequest};
+use snapshot::Snapshot;
+use start_offsets::StartOffsets;
 
 pub(crate) struct Wakes {
-    pub(crate) base: Base,
-    pub(crate) timings: Timings,
+    base: Base<Wakes>,
+    timings: Timings,
     /// How many consumers are told at once.
-    pub(crate) fan_out: usize,
+    fan_out: usize,
     /// How many names there are for subscriptions.
-    pub(crate) names: usize,
-    pub(crate) tenant: Tenant,
-    pub(crate) paths: Vec<StreamPath>,
+    names: usize,
+    tenant: Tenant,
+    paths: Vec<StreamPath>,
 
     /// What is durable, as it was last seen.
-    pub(crate) seen: Snapshot,
-    pub(crate) history: History,
-    pub(crate) beginnings: Beginnings,
+    seen: Snapshot,
+    history: History,
+    start_offsets: StartOffsets,
 
-    pub(crate) errands: Vec<Errand>,
-    pub(crate) posts: Vec<Post>,
-    pub(crate) agents: Vec<Agent>,
+    attempts: Vec<OutboundAttempt>,
+    agents: Vec<Agent>,
     /// By incarnation: appends that somebody was told of.
-    pub(crate) ledger: BTreeMap<StreamId, BTreeSet<String>>,
+    acknowledged: BTreeMap<StreamId, BTreeSet<String>>,
     /// Numbers for appends, agents, attempts and reports.
-    pub(crate) number: u64,
+    number: u64,
 }
 
 impl Wakes {
-    /// The world of a seed, with a server that has just begun.
-    pub(crate) fn new(seed: u64, options: Options) -> Checked<Wakes> {
-        let mut random = Random::new(seed);
-        let mode = mode(&mut random, options);
+    fn next_number(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+
+    fn send(&mut self, origin: Origin, sender: Sender, action: Action) {
+        let asked = TokenAction { tenant: self.tenant.clone(), action, tokens: Vec::new() };
+        self.send_tokens(origin, sender, asked);
+    }
+
+    /// Sends something that appends.
+    fn send_tokens(&mut self, origin: Origin, sender: Sender, asked: TokenAction) {
+        self.base.run(origin, WakeRequest::new(asked, sender));
+    }
+
+    fn ask(&mut self, action: Action) {
+        self.send(Origin::Client, Sender::Anybody, action);
+    }
+}
+
+impl World for Wakes {
+    const ACTIONS: ActionTable<Wakes> = &[
+        (60, |world| world.make_attempt().map(drop)),
+        (60, |world| world.answer_attempts().map(drop)),
+        (80, |world| world.act().map(drop)),
+        (2, |world| world.audit_content()),
+    ];
+    const TURNS_MAX: u32 = 5_000;
+
+    fn new(mut setup: Setup) -> Wakes {
+        let mode = Mode::of_large_commands(&mut setup.random, setup.options);
+        let random = &mut setup.random;
         let timings = Timings {
             webhook_timeout_ms: 8_000,
             waking_timeout_ms: *random.pick(&[5_000, 10_000]),
@@ -59,15 +114,13 @@ impl Wakes {
             give_up_after_ms: *random.pick(&[60_000, 3 * 86_400_000, 3 * 86_400_000]),
             retry_scale_milli: *random.pick(&[100, 1_000]),
         };
-        let mut trace = Trace::new(options.trace);
         let fan_out = *random.pick(&[1, 2, 3, 64]);
         let names = *random.pick(&[3, 6, 8]);
-        trace.note(&format!("seed {seed}: {mode:?} {timings:?} fan_out={fan_out} names={names}"));
-        let base = Base::new(random, mode, trace);
-        let places = ["/a/0", "/a/1", "/a/2", "/b/0", "/b/1", "/wake/0"];
-        let paths = places.map(|name| StreamPath::parse(name).expect("a path"));
-        let mut wakes = Wakes {
-            base,
+        setup.note(&mode, &format!("{timings:?} fan_out={fan_out} names={names}"));
+        let paths = ["/a/0", "/a/1", "/a/2", "/b/0", "/b/1", "/wake/0"];
+        let paths = paths.map(|name| StreamPath::parse(name).expect("a path"));
+        Wakes {
+            base: setup.base(mode),
             timings,
             fan_out,
             names,
@@ -75,111 +128,77 @@ impl Wakes {
             paths: paths.to_vec(),
             seen: Snapshot::default(),
             history: History::default(),
-            beginnings: Beginnings::default(),
-            errands: Vec::new(),
-            posts: Vec::new(),
+            start_offsets: StartOffsets::default(),
+            attempts: Vec::new(),
             agents: Vec::new(),
-            ledger: BTreeMap::new(),
+            acknowledged: BTreeMap::new(),
             number: 0,
-        };
-        wakes.base.life = Some(wakes.begin_life().map_err(violated)?);
-        Ok(wakes)
+        }
     }
 
-    pub(crate) fn next_number(&mut self) -> u64 {
-        self.number += 1;
-        self.number
-    }
-}
-
-impl Server for Wakes {
-    fn base(&self) -> &Base {
+    fn base(&self) -> &Base<Wakes> {
         &self.base
     }
 
-    fn base_mut(&mut self) -> &mut Base {
+    fn base_mut(&mut self) -> &mut Base<Wakes> {
         &mut self.base
     }
 
-    fn begin_life(&mut self) -> Result<Life, String> {
-        let settings = Settings {
-            timings: self.timings.clone(),
-            seed: self.base.random.next(),
-            fan_out: self.fan_out,
-        };
-        let life = Life::again(&mut self.base, settings)?;
-        due::recover(&life.shared, self.base.now);
-        Ok(life)
+    fn engine_settings(&mut self, _partition: usize) -> EngineSettings {
+        let seed = self.base.random.next();
+        let partition = Settings { timings: self.timings.clone(), seed, fan_out: self.fan_out };
+        let min_free_bytes = self.base.mode.min_free_bytes;
+        EngineSettings { partition, min_free_bytes, ..EngineSettings::default() }
     }
 
-    fn absorb(&mut self, opened: Opened) -> Checked {
-        let after = Snapshot::read(&self.life().shared.state.reader())?;
+    fn prepare(&mut self) {
+        self.begin();
+    }
+
+    fn invent(&mut self) -> CheckResult {
+        self.ask_for_something();
+        Ok(())
+    }
+
+    fn timer_request(&mut self, timer: Timer) -> Box<dyn Request<Wakes>> {
+        let (tenant, action) = (self.tenant.clone(), Action::Timer(timer));
+        let asked = TokenAction { tenant, action, tokens: Vec::new() };
+        Box::new(WakeRequest::new(asked, Sender::Anybody))
+    }
+
+    fn batch_durable(&mut self, _partition: usize, batch: BatchInfo) -> CheckResult {
+        let after = Snapshot::read(&self.base.reader())?;
         let ttl = self.timings.token_ttl_ms;
         // A clock that was set back in the crash says nothing about when this was decided.
-        self.history.advance(&self.seen, &after, opened.at, self.base.latest, ttl)?;
-        self.beginnings.advance(&self.seen, &after)?;
+        self.history.advance(&self.seen, &after, batch.opened_at, self.base.latest, ttl)?;
+        self.start_offsets.advance(&self.seen, &after)?;
         self.seen = after;
         self.audit()
     }
 
-    fn undone(&mut self) {}
-
-    fn same_as_before(&self) -> Checked {
-        let found = Snapshot::read(&self.life().shared.state.reader())?;
-        found.same_as(&self.seen.raw)
-    }
-
-    fn begin_again(&mut self) -> Checked {
-        self.posts.clear();
-        self.agents_lose_touch();
-        for errand in std::mem::take(&mut self.errands) {
-            if matches!(errand.owner, Owner::Agent(_)) && self.base.random.percent(70) {
-                self.send_with(Owner::Nobody, errand.command, errand.tokens);
-            }
-        }
+    fn restarted(&mut self, _partition: usize) -> CheckResult {
+        let found = Snapshot::read(&self.base.reader())?;
+        raw_state::compare(&self.seen.raw, &found.raw)?;
+        self.attempts.clear();
+        self.disconnect_agents();
         self.audit()?;
         self.audit_content()
     }
 
-    fn oblige(&mut self, command: Command) {
-        self.send(Owner::Worker, command);
+    fn audit(&mut self) -> CheckResult {
+        self.audit_state()
     }
 
-    fn oblige_again(&mut self, command: Command) {
-        self.send(Owner::Nobody, command);
-    }
-
-    fn collect_answers(&mut self, through: u64) -> Checked {
-        for mut errand in std::mem::take(&mut self.errands) {
-            let Stage::Waiting { answer, batch } = &mut errand.stage else {
-                self.errands.push(errand);
-                continue;
-            };
-            let told = answer.try_recv();
-            match told {
-                Ok(_) if *batch > through => {
-                    let what = format!("{:?} was answered before it was durable", errand.command);
-                    return Err(violated(what));
-                }
-                Ok(outcome) => self.told(errand, outcome)?,
-                Err(_) if *batch > through => self.errands.push(errand),
-                Err(_) => {
-                    return Err(violated(format!("{:?} was not answered", errand.command)));
-                }
-            }
+    fn settle_turn(&mut self) -> CheckResult<bool> {
+        let mut has_moved = false;
+        while self.make_attempt()? || self.answer_attempts()? || self.act()? {
+            has_moved = true;
         }
-        Ok(())
+        self.agents.retain(|agent| !agent.is_retired);
+        Ok(has_moved)
     }
 
-    fn nothing_got_out(&mut self) -> Checked {
-        for errand in &mut self.errands {
-            if let Stage::Waiting { answer, .. } = &mut errand.stage
-                && answer.try_recv().is_ok()
-            {
-                let what = format!("{:?} was answered and is not durable", errand.command);
-                return Err(violated(what));
-            }
-        }
-        Ok(())
+    fn finale(&mut self) -> CheckResult {
+        self.tell_everything()
     }
 }

@@ -107,7 +107,7 @@ impl Deliveries {
             known.iter().map(|hook| &**hook).eq(self.seen.hooks.values())
         };
         if partition.is_idle() && !same() {
-            return Err(violated("memory knows other hooks than the state".into()));
+            return Err(violated("memory knows other hooks than the state"));
         }
         Ok(())
     }

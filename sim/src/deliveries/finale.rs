@@ -82,7 +82,7 @@ impl Deliveries {
                 return self.audit();
             }
         }
-        Err(violated("the work has no end".into()))
+        Err(violated("the work has no end"))
     }
 
     /// Time passes, endpoints behave, and every delivery comes to its end.
@@ -101,7 +101,7 @@ impl Deliveries {
                 Some((at, _)) => self.set_clock(at),
             }
         }
-        Err(violated("there is always something left to be delivered".into()))
+        Err(violated("there is always something left to be delivered"))
     }
 
     /// Whatever may be tried now has been.

@@ -116,7 +116,7 @@ impl Deliveries {
         let submitted =
             shared.lock().submit(&errand.command, &errand.fetched, self.base.now, reply);
         match submitted {
-            Submission::NoRoom(_) => Err(violated("no room for so little".into())),
+            Submission::NoRoom(_) => Err(violated("no room for so little")),
             Submission::Missing(wanted, _) => {
                 self.base.tally.fetches += 1;
                 for it in wanted {
@@ -136,7 +136,7 @@ impl Deliveries {
                     Ok(outcome) => Some(outcome),
                     Err(oneshot::error::TryRecvError::Empty) => None,
                     Err(oneshot::error::TryRecvError::Closed) => {
-                        return Err(violated("a command was decided and forgotten".into()));
+                        return Err(violated("a command was decided and forgotten"));
                     }
                 };
                 errand.expected = self.decided.apply(&errand.command);

@@ -1,43 +1,37 @@
 //! Whoever was woken: reads, reports, lies, repeats itself, and comes back from the dead.
 
 use bytes::Bytes;
-use reveille_core::consumer::{Ack, Rejected, WakeId};
+use reveille_core::consumer::{Ack, Dialect, WakeId};
 use reveille_core::stream::Body;
 use reveille_core::stream::append::Append;
 use reveille_core::token::Claims;
 use reveille_core::{ContentType, Offset, StreamPath};
-use reveille_engine::command::callback::Report;
-use reveille_engine::command::lease::LeaseRequest;
-use reveille_engine::command::{Answer, Command};
-use reveille_engine::effect::WakeAttempt;
-use reveille_engine::outbound;
-use reveille_engine::partition::Outcome;
-use reveille_engine::{Failure, Refused};
 use reveille_schema::keys::ConsumerKey;
 
-use super::errand::Owner;
-use super::world::Wakes;
-use crate::server::Server;
-use crate::world::{Checked, violated};
+use super::Wakes;
+use super::action::{Action, TokenAction, WakeAnswer, WakeError, WakeResult};
+use super::engine::{self, Lease, LeaseRequest, Report, WakeAttempt};
+use super::request::Sender;
+use crate::base::{CheckResult, Origin, violation};
 
 /// Somebody who was told of a wake.
-pub(crate) struct Agent {
-    pub(crate) id: u64,
+pub(super) struct Agent {
+    pub(super) id: u64,
     key: ConsumerKey,
     epoch: u64,
     wake_id: WakeId,
     claims: Claims,
     paths: Vec<StreamPath>,
     /// A report is on its way.
-    busy: bool,
+    is_busy: bool,
     /// It was told to stop, or has finished; it may not know.
-    pub(crate) retired: bool,
+    pub(super) is_retired: bool,
     /// Its last report, to be repeated.
-    last: Option<(Command, Vec<(StreamPath, String)>)>,
+    last: Option<TokenAction>,
 }
 
 impl Agent {
-    pub(crate) fn new(
+    pub(super) fn new(
         id: u64,
         key: ConsumerKey,
         epoch: u64,
@@ -45,33 +39,33 @@ impl Agent {
         claims: Claims,
         paths: Vec<StreamPath>,
     ) -> Agent {
-        let (busy, retired, last) = (false, false, None);
-        Agent { id, key, epoch, wake_id, claims, paths, busy, retired, last }
+        let (is_busy, is_retired, last) = (false, false, None);
+        Agent { id, key, epoch, wake_id, claims, paths, is_busy, is_retired, last }
     }
 }
 
 impl Wakes {
     /// Somebody who was woken does something.
-    pub(crate) fn act(&mut self) -> Checked<bool> {
-        let zombies = !self.base.honest && self.base.random.one_in(6);
-        let may = |agent: &Agent| !agent.busy && agent.retired == zombies;
+    pub(super) fn act(&mut self) -> CheckResult<bool> {
+        let zombies = !self.base.is_healing && self.base.random.one_in(6);
+        let may = |agent: &Agent| !agent.is_busy && agent.is_retired == zombies;
         let free: Vec<usize> =
             (0..self.agents.len()).filter(|index| may(&self.agents[*index])).collect();
         if free.is_empty() {
             return Ok(false);
         }
         let index = *self.base.random.pick(&free);
-        let repeat = !self.base.honest && self.base.random.one_in(5);
-        let (command, tokens) = match &self.agents[index].last {
+        let repeat = !self.base.is_healing && self.base.random.one_in(5);
+        let asked = match &self.agents[index].last {
             Some(last) if repeat => last.clone(),
             _ if self.agents[index].key.path.is_some() => self.callback(index),
-            _ => (self.lease_report(index), Vec::new()),
+            _ => self.lease_report(index),
         };
         let agent = &mut self.agents[index];
-        agent.busy = true;
-        agent.last = Some((command.clone(), tokens.clone()));
-        let owner = Owner::Agent(agent.id);
-        self.send_with(owner, command, tokens);
+        agent.is_busy = true;
+        agent.last = Some(asked.clone());
+        let sender = Sender::Agent(agent.id);
+        self.send_tokens(Origin::Background, sender, asked);
         Ok(true)
     }
 
@@ -80,7 +74,7 @@ impl Wakes {
         let mut acks = Vec::new();
         for path in self.agents[index].paths.clone() {
             let Some(tail) = self.seen.streams.get(&path).map(|head| head.tail) else { continue };
-            let to = match self.base.random.below(if self.base.honest { 1 } else { 14 }) {
+            let to = match self.base.random.below(if self.base.is_healing { 1 } else { 14 }) {
                 0..9 => Some(Some(tail)),
                 9 => Some(Some(Offset::new(self.base.random.below(tail.position() + 1)))),
                 10 => continue,
@@ -90,7 +84,7 @@ impl Wakes {
             };
             acks.push(Ack { path: path.as_str().into(), offset: to, from: None });
         }
-        if !self.base.honest && self.base.random.one_in(16) {
+        if !self.base.is_healing && self.base.random.one_in(16) {
             acks.push(Ack {
                 path: "/nowhere".into(),
                 offset: Some(Some(Offset::new(3))),
@@ -100,9 +94,9 @@ impl Wakes {
         acks
     }
 
-    fn callback(&mut self, index: usize) -> (Command, Vec<(StreamPath, String)>) {
+    fn callback(&mut self, index: usize) -> TokenAction {
         let acks =
-            if self.base.honest || !self.base.random.one_in(5) { self.acks(index) } else { vec![] };
+            if self.base.is_healing || !self.base.random.one_in(5) { self.acks(index) } else { vec![] };
         let agent = &self.agents[index];
         let mut report = Report {
             claims: agent.claims.clone(),
@@ -116,8 +110,8 @@ impl Wakes {
             appends: Vec::new(),
         };
         let mut tokens = Vec::new();
-        if self.base.honest {
-            return (Command::Report(Box::new(report)), tokens);
+        if self.base.is_healing {
+            return self.report(report, tokens);
         }
         report.done = self.base.random.one_in(2);
         match self.base.random.below(16) {
@@ -139,18 +133,22 @@ impl Wakes {
             report.appends.push((path.clone(), text(&token)));
             tokens.push((path, token));
         }
-        (Command::Report(Box::new(report)), tokens)
+        self.report(report, tokens)
     }
 
-    fn lease_report(&mut self, index: usize) -> Command {
+    fn report(&self, report: Report, tokens: Vec<(StreamPath, String)>) -> TokenAction {
+        TokenAction { tenant: self.tenant.clone(), action: Action::Report(report.into()), tokens }
+    }
+
+    fn lease_report(&mut self, index: usize) -> TokenAction {
         let acks =
-            if self.base.honest || !self.base.random.one_in(5) { self.acks(index) } else { vec![] };
+            if self.base.is_healing || !self.base.random.one_in(5) { self.acks(index) } else { vec![] };
         let agent = &self.agents[index];
         let name = agent.claims.consumer.clone();
         let (claims, mut generation) = (agent.claims.clone(), agent.epoch);
         let mut wake_id = Ok(agent.wake_id);
         let mut done = true;
-        if !self.base.honest {
+        if !self.base.is_healing {
             done = self.base.random.one_in(2);
             match self.base.random.below(16) {
                 0 => wake_id = Err(()),
@@ -158,88 +156,76 @@ impl Wakes {
                 _ => {}
             }
         }
-        let request = if !self.base.honest && self.base.random.one_in(8) {
+        let request = if !self.base.is_healing && self.base.random.one_in(8) {
             LeaseRequest::Release { claims, generation, wake_id }
         } else {
             LeaseRequest::Report { claims, generation, wake_id, acks, done }
         };
-        Command::Lease { tenant: self.tenant.clone(), name, request }
+        let action = Action::Lease { name, request };
+        TokenAction { tenant: self.tenant.clone(), action, tokens: Vec::new() }
     }
 
     /// What an agent makes of the answer to its report.
-    pub(crate) fn agent_told(&mut self, id: u64, command: &Command, outcome: &Outcome) -> Checked {
+    pub(super) fn answer_agent(&mut self, id: u64, action: &Action, outcome: &WakeResult) {
         let expires_at = self.base.now + self.timings.token_ttl_ms;
         let Some(agent) = self.agents.iter_mut().find(|agent| agent.id == id) else {
-            return Ok(());
+            return;
         };
-        agent.busy = false;
-        let done = match command {
-            Command::Report(report) => report.done,
-            Command::Lease { request: LeaseRequest::Report { done, .. }, .. } => *done,
+        agent.is_busy = false;
+        let done = match action {
+            Action::Report(report) => report.done,
+            Action::Lease { request: LeaseRequest::Report { done, .. }, .. } => *done,
             _ => true,
         };
         match outcome {
-            Ok(Answer::Reported(standing)) => {
+            Ok(WakeAnswer::Reported(standing)) => {
                 if !standing.streams.is_empty() {
                     agent.paths = standing.streams.iter().map(|(path, _)| path.clone()).collect();
                 }
                 if standing.epoch == agent.epoch {
                     agent.claims.expires_at = expires_at;
                 }
-                agent.retired |= done;
+                agent.is_retired |= done;
             }
-            Ok(_) => agent.retired = true,
-            Err(Failure::Unavailable(_)) => {}
-            Err(Failure::Refused(Refused::TokenExpired { .. })) => {
-                agent.claims.expires_at = expires_at;
-            }
+            Ok(_) | Err(WakeError::Refused) => agent.is_retired = true,
+            Err(WakeError::Unavailable | WakeError::Conflict) => {}
+            Err(WakeError::TokenExpired) => agent.claims.expires_at = expires_at,
             // Perhaps it is not followed any more.
-            Err(Failure::Refused(Refused::Consumer(Rejected::InvalidOffset { path }))) => {
+            Err(WakeError::InvalidOffset(path)) => {
                 agent.paths.retain(|it| it.as_str() != &**path);
             }
-            Err(Failure::Refused(
-                Refused::Append { .. } | Refused::Consumer(Rejected::AlreadyClaimed),
-            )) => {}
-            Err(_) => agent.retired = true,
         }
-        Ok(())
     }
 
-    /// A worker asks for the work of a subscription that is pulled.
-    pub(crate) fn claimed(&mut self, name: &str, outcome: &Outcome) -> Checked {
-        let Ok(Answer::Leased(lease)) = outcome else {
-            return Ok(());
-        };
-        let named = self.seen.named(reveille_core::consumer::Dialect::Leases, name);
-        let Some(subscription) = named.cloned() else {
+    /// A worker was given the work of a subscription that is pulled.
+    pub(super) fn start_claim(&mut self, name: &str, lease: &Lease) -> CheckResult {
+        let Some(subscription) = self.seen.named(Dialect::Leases, name).cloned() else {
             return Ok(());
         };
         if !self.history.claimed.insert((subscription.id, lease.generation)) {
             let what = format!("{name} gave generation {} to two workers", lease.generation);
-            return Err(violated(what));
+            return Err(violation(what));
         }
         let consumer = ConsumerKey { subscription: subscription.id, path: None };
         let Some(record) = self.seen.consumers.get(&consumer) else {
             return Ok(());
         };
-        let reader = self.life().shared.state.reader();
-        let streams = outbound::streams(&reader, &subscription, record);
-        let streams = streams.map_err(|error| violated(format!("no streams: {error}")))?;
-        let told = WakeAttempt { consumer, epoch: lease.generation, attempt: 1 };
-        self.wake_agent(&subscription.into(), &told, lease.wake_id, 0, streams);
+        let streams = engine::streams(self.base.engine(), &subscription, record)?;
+        let attempt = WakeAttempt { consumer, epoch: lease.generation, attempt: 1 };
+        self.wake_agent(&subscription.into(), &attempt, lease.wake_id, 0, streams);
         Ok(())
     }
 
     /// After a crash nobody hears answers; whoever waits for one asks again.
-    pub(crate) fn agents_lose_touch(&mut self) {
+    pub(super) fn disconnect_agents(&mut self) {
         for agent in &mut self.agents {
-            agent.busy = false;
+            agent.is_busy = false;
         }
     }
 }
 
 /// An append of a few bytes that are found again.
-pub(crate) fn text(token: &str) -> Append {
+pub(super) fn text(token: &str) -> Append {
     let kind = ContentType::parse("text/plain");
     let body = Body::new(Bytes::from(format!("{token};")), kind.as_ref());
     Append { content_type: kind, body, ..Append::default() }

@@ -6,18 +6,16 @@ use reveille_core::consumer::{Dialect, Phase, Stage};
 use reveille_core::stream::StreamId;
 use reveille_core::subscription::Subscription;
 use reveille_core::{Offset, StreamPath};
-use reveille_engine::reading::Reading;
 use reveille_schema::keys::{ConsumerKey, Due};
 use reveille_schema::record::ConsumerRecord;
 
 use super::snapshot::Snapshot;
-use super::world::Wakes;
-use crate::server::Server;
-use crate::world::{Checked, violated};
+use super::Wakes;
+use crate::base::{CheckResult, violation};
 
 impl Wakes {
     /// Looks at what is durable now.
-    pub(crate) fn audit(&self) -> Checked {
+    pub(super) fn audit_state(&self) -> CheckResult {
         let seen = &self.seen;
         for (key, record) in &seen.consumers {
             if seen.is_current(key, record) {
@@ -27,7 +25,7 @@ impl Wakes {
             }
         }
         no_stray_timers(seen)?;
-        crowds_are_walked(seen)?;
+        fan_outs_go_on(seen)?;
         for ((id, path), (stream, tail)) in &self.history.must {
             let subscription = &seen.subscriptions[id];
             knows(seen, subscription, path, *stream, *tail)?;
@@ -40,16 +38,10 @@ impl Wakes {
     }
 
     /// Every append that anybody was told of is there, once; and none is there twice.
-    pub(crate) fn audit_content(&self) -> Checked {
-        let failed = |error| violated(format!("a stream cannot be read: {error}"));
+    pub(super) fn audit_content(&self) -> CheckResult {
+        let failed = |error| violation(format!("a stream cannot be read: {error}"));
         for (path, head) in &self.seen.streams {
-            let state = &self.life().shared.state;
-            let mut reading = Reading::open(state, &self.tenant, head, Offset::ZERO, head.tail)
-                .map_err(failed)?;
-            let mut content = Vec::new();
-            while let Some(piece) = reading.next_blocking().map_err(failed)? {
-                content.extend_from_slice(&piece);
-            }
+            let content = self.base.engine().read_stream(&self.tenant, head).map_err(failed)?;
             if path.as_str().starts_with("/wake") {
                 continue;
             }
@@ -59,12 +51,11 @@ impl Wakes {
                 *counts.entry(token).or_default() += 1;
             }
             if let Some((token, count)) = counts.iter().find(|(_, count)| **count != 1) {
-                return Err(violated(format!("{path} has {token} {count} times")));
+                return Err(violation(format!("{path} has {token} {count} times")));
             }
-            let told = self.ledger.get(&head.id).into_iter().flatten();
-            for token in told {
+            for token in self.acknowledged.get(&head.id).into_iter().flatten() {
                 if !counts.contains_key(token.as_str()) {
-                    return Err(violated(format!("{path} has lost {token}")));
+                    return Err(violation(format!("{path} has lost {token}")));
                 }
             }
         }
@@ -73,24 +64,24 @@ impl Wakes {
 }
 
 /// Whoever waits for a time has an entry in the due index, and not after that time.
-fn has_its_timer(seen: &Snapshot, key: &ConsumerKey, record: &ConsumerRecord) -> Checked {
+fn has_its_timer(seen: &Snapshot, key: &ConsumerKey, record: &ConsumerRecord) -> CheckResult {
     let deadline = record.consumer.deadline();
     let entry = record.timer_at.filter(|at| {
         let due = Due::Consumer(key.clone());
         seen.due.iter().any(|(when, what)| when == at && *what == due)
     });
     if entry != record.timer_at {
-        return Err(violated(format!("{key:?} believes in a timer that is not there")));
+        return Err(violation(format!("{key:?} believes in a timer that is not there")));
     }
     match (deadline, entry) {
         (Some(deadline), Some(at)) if at <= deadline => Ok(()),
         (None, _) => Ok(()),
-        _ => Err(violated(format!("{key:?} waits for {deadline:?} with a timer at {entry:?}"))),
+        _ => Err(violation(format!("{key:?} waits for {deadline:?} with a timer at {entry:?}"))),
     }
 }
 
 /// StreamGrowth of what a consumer follows finds it.
-fn is_found(seen: &Snapshot, key: &ConsumerKey, record: &ConsumerRecord) -> Checked {
+fn is_found(seen: &Snapshot, key: &ConsumerKey, record: &ConsumerRecord) -> CheckResult {
     for link in &record.consumer.links {
         let head = seen.streams.get(&link.path);
         let ended = link.stream.is_some() && head.map(|it| it.id) != link.stream;
@@ -98,22 +89,22 @@ fn is_found(seen: &Snapshot, key: &ConsumerKey, record: &ConsumerRecord) -> Chec
             continue;
         }
         if !seen.followers.contains(&(link.path.clone(), key.clone())) {
-            return Err(violated(format!("{key:?} follows {link:?}, and nobody knows")));
+            return Err(violation(format!("{key:?} follows {link:?}, and nobody knows")));
         }
         if head.is_some_and(|head| !head.followed) {
-            return Err(violated(format!("{} does not know that {key:?} follows it", link.path)));
+            return Err(violation(format!("{} does not know that {key:?} follows it", link.path)));
         }
     }
     Ok(())
 }
 
 /// Nobody rests while there is work.
-fn rests_rightly(seen: &Snapshot, key: &ConsumerKey, record: &ConsumerRecord) -> Checked {
+fn rests_rightly(seen: &Snapshot, key: &ConsumerKey, record: &ConsumerRecord) -> CheckResult {
     if record.consumer.phase != (Phase::Idle { wake_at: None }) {
         return Ok(());
     }
     if key.path.is_none() && seen.has_backlog(key.subscription) {
-        return Err(violated(format!("L1: {key:?} rests and has a backlog")));
+        return Err(violation(format!("L1: {key:?} rests and has a backlog")));
     }
     for link in &record.consumer.links {
         // A stream that was awaited and begins empty tells nobody; wakes are announced silently.
@@ -122,13 +113,13 @@ fn rests_rightly(seen: &Snapshot, key: &ConsumerKey, record: &ConsumerRecord) ->
         let awaits = primary && seen.awaits(key.subscription, &link.path)
             || seen.will_be_told(key, &link.path);
         if tail > link.acked && !link.path.as_str().starts_with("/wake") && !awaits {
-            return Err(violated(format!("L1: {key:?} rests; {link:?} is at {tail:?}")));
+            return Err(violation(format!("L1: {key:?} rests; {link:?} is at {tail:?}")));
         }
     }
     Ok(())
 }
 
-fn no_stray_timers(seen: &Snapshot) -> Checked {
+fn no_stray_timers(seen: &Snapshot) -> CheckResult {
     for (at, due) in &seen.due {
         let Due::Consumer(key) = due else { continue };
         if let Some(record) = seen.consumers.get(key)
@@ -136,27 +127,27 @@ fn no_stray_timers(seen: &Snapshot) -> Checked {
             && record.timer_at != Some(*at)
         {
             let known = record.timer_at;
-            return Err(violated(format!("{key:?} has a timer at {at:?} and knows of {known:?}")));
+            return Err(violation(format!("{key:?} has a timer at {at:?} and knows of {known:?}")));
         }
     }
     Ok(())
 }
 
-/// A crowd, its stream and its entry in the due index know of each other.
-fn crowds_are_walked(seen: &Snapshot) -> Checked {
-    for (id, fan_out) in &seen.crowds {
+/// A fan-out, its stream and its entry in the due index know of each other.
+fn fan_outs_go_on(seen: &Snapshot) -> CheckResult {
+    for (id, fan_out) in &seen.fan_outs {
         let mine = |due: &Due| matches!(due, Due::FanOutToSubscriptions(_, _, of) if of == id);
         let entries = seen.due.iter().filter(|(_, due)| mine(due)).count();
         if entries != 1 {
-            return Err(violated(format!("{id:?} has {entries} walks for {fan_out:?}")));
+            return Err(violation(format!("{id:?} has {entries} walks for {fan_out:?}")));
         }
         if fan_out.walk.after >= fan_out.walk.through {
-            return Err(violated(format!("the walk of {id:?} has nobody to tell: {fan_out:?}")));
+            return Err(violation(format!("the walk of {id:?} has nobody to tell: {fan_out:?}")));
         }
     }
     for (path, head) in &seen.streams {
-        if head.has_fan_out != seen.crowds.contains_key(&head.id) {
-            return Err(violated(format!("{path} is wrong about its crowd: {head:?}")));
+        if head.has_fan_out != seen.fan_outs.contains_key(&head.id) {
+            return Err(violation(format!("{path} is wrong about its fan-out: {head:?}")));
         }
     }
     Ok(())
@@ -169,7 +160,7 @@ fn knows(
     path: &StreamPath,
     stream: StreamId,
     tail: Offset,
-) -> Checked {
+) -> CheckResult {
     let known = match subscription.spec.dialect {
         Dialect::Webhooks => {
             let key = ConsumerKey { subscription: subscription.id, path: Some(path.clone()) };
@@ -185,11 +176,11 @@ fn knows(
         return Ok(());
     }
     let name = &subscription.spec.name;
-    Err(violated(format!("L1: {name} does not know that {path} ({stream:?}) grew to {tail:?}")))
+    Err(violation(format!("L1: {name} does not know that {path} ({stream:?}) grew to {tail:?}")))
 }
 
 /// In the lease dialect every stream with work is marked, and somebody cares.
-fn marks_are_complete(seen: &Snapshot, subscription: &Subscription) -> Checked {
+fn marks_are_complete(seen: &Snapshot, subscription: &Subscription) -> CheckResult {
     if subscription.spec.dialect != Dialect::Leases {
         return Ok(());
     }
@@ -202,18 +193,18 @@ fn marks_are_complete(seen: &Snapshot, subscription: &Subscription) -> Checked {
             || seen.awaits(*id, path)
             || seen.will_be_told(&key, path);
         if *id == subscription.id && pending && !marked {
-            return Err(violated(format!("L1: {path} of {id:?} has work and no mark: {link:?}")));
+            return Err(violation(format!("L1: {path} of {id:?} has work and no mark: {link:?}")));
         }
     }
     let key = ConsumerKey { subscription: subscription.id, path: None };
     if seen.has_backlog(subscription.id) && !seen.consumers.contains_key(&key) {
-        return Err(violated(format!("L1: {key:?} has work and does not exist")));
+        return Err(violation(format!("L1: {key:?} has work and does not exist")));
     }
     Ok(())
 }
 
 /// Marks are with their consumer, in order and few; or they are keys.
-fn marks_are_in_one_place(seen: &Snapshot, subscription: &Subscription) -> Checked {
+fn marks_are_in_one_place(seen: &Snapshot, subscription: &Subscription) -> CheckResult {
     let key = ConsumerKey { subscription: subscription.id, path: None };
     let Some(few) = seen.consumers.get(&key).and_then(|it| it.marked.as_ref()) else {
         return Ok(());
@@ -221,12 +212,12 @@ fn marks_are_in_one_place(seen: &Snapshot, subscription: &Subscription) -> Check
     let by_key = seen.marks.iter().filter(|(id, _)| *id == subscription.id).count();
     if by_key > 0 || few.len() > 4 || !few.is_sorted_by(|left, right| left < right) {
         let what = format!("{key:?} has marks {few:?} and {by_key} by key");
-        return Err(violated(what));
+        return Err(violation(what));
     }
     Ok(())
 }
 
 /// Whether work waits to be claimed.
-pub(crate) fn waits_to_be_claimed(record: &ConsumerRecord) -> bool {
+pub(super) fn waits_to_be_claimed(record: &ConsumerRecord) -> bool {
     matches!(record.consumer.phase, Phase::Waking { stage: Stage::Sent { .. }, .. })
 }

@@ -3,38 +3,33 @@
 use std::sync::Arc;
 
 use reveille_core::Millis;
-use reveille_core::consumer::{Answer as Ending, Dialect, WakeId};
+use reveille_core::consumer::{Answer as WakeEnd, Dialect, WakeId};
 use reveille_core::subscription::{Subscription, Target};
 use reveille_core::token::{Claims, TokenKind};
-use reveille_engine::command::Command;
-use reveille_engine::command::consumer::WakeOutcome;
-use reveille_engine::effect::WakeAttempt;
-use reveille_engine::encoder::NotifiedStream;
-use reveille_engine::outbound;
-use reveille_engine::outbox::Attempt;
 
+use super::Wakes;
+use super::action::Action;
 use super::agent::Agent;
-use super::errand::Owner;
-use super::world::Wakes;
-use crate::server::Server;
-use crate::world::{Checked, violated};
+use super::engine::{self, NotifiedStream, WakeAttempt, WakeOutcome};
+use super::request::Sender;
+use crate::base::{CheckResult, Origin, violation};
 
 /// An attempt that is on its way.
-pub(crate) struct Post {
-    told: WakeAttempt,
+pub(super) struct OutboundAttempt {
+    attempt: WakeAttempt,
     streams: Vec<NotifiedStream>,
     sent_at: Millis,
-    plan: Plan,
+    behavior: EndpointBehavior,
     /// Its answer is being written down, together with these.
     group: Option<u64>,
 }
 
 /// Answers that are written down together.
-const LOT_MAX: usize = 4;
+const GROUP_MAX: usize = 4;
 
 /// What an endpoint makes of a notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Plan {
+enum EndpointBehavior {
     Accept,
     Done,
     Fail,
@@ -43,64 +38,55 @@ enum Plan {
 
 impl Wakes {
     /// The next attempt is made.
-    pub(crate) fn post(&mut self) -> Checked<bool> {
-        let shared = self.life().shared.clone();
-        let Some(Attempt::Wake(told)) = shared.outbox.next() else {
-            return Ok(false);
-        };
-        let subscription = shared.lock().registry.get(told.consumer.subscription).cloned();
+    pub(super) fn make_attempt(&mut self) -> CheckResult<bool> {
+        let engine = self.base.engine();
+        let Some(attempt) = engine::next_attempt(engine) else { return Ok(false) };
+        let subscription = engine::subscription(engine, attempt.consumer.subscription);
         let Some(subscription) = subscription else {
-            shared.outbox.ended(&Attempt::Wake(told), false);
+            engine::end_attempt(engine, attempt);
             return Ok(true);
         };
-        let current = outbound::current(
-            &shared.state.reader(),
-            &subscription,
-            &told,
-            self.base.now,
-            &shared.access_times,
-        );
-        let current = current.map_err(|error| violated(format!("no notice: {error}")))?;
-        let Some((record, streams)) = current else {
-            shared.outbox.ended(&Attempt::Wake(told), false);
+        let notice = engine::notice(engine, &subscription, &attempt, self.base.now)?;
+        let Some((record, streams)) = notice else {
+            engine::end_attempt(engine, attempt);
             return Ok(true);
         };
         let wake_id = record.consumer.wake_id;
-        self.note(&format!("tell {told:?} {wake_id:?} {streams:?}"));
-        self.history.notified(&told.consumer, told.epoch, wake_id)?;
+        self.base.note(&format!("notify {attempt:?} {wake_id:?} {streams:?}"));
+        self.history.notified(&attempt.consumer, attempt.epoch, wake_id)?;
         if !matches!(subscription.spec.target, Target::Webhook(_)) {
-            return Err(violated(format!("{told:?} is for nobody")));
+            return Err(violation(format!("{attempt:?} is for nobody")));
         }
-        self.base.tally.wakes += 1;
-        let plan = if self.base.honest {
-            Plan::Accept
+        self.base.coverage.attempts += 1;
+        let behavior = if self.base.is_healing {
+            EndpointBehavior::Accept
         } else {
             self.base.random.weighted(&[
-                (40, Plan::Accept),
-                (20, Plan::Done),
-                (20, Plan::Fail),
-                (20, Plan::Hang),
+                (40, EndpointBehavior::Accept),
+                (20, EndpointBehavior::Done),
+                (20, EndpointBehavior::Fail),
+                (20, EndpointBehavior::Hang),
             ])
         };
         // Some lie: they accept and never call. Others call although they seemed to fail.
-        let works = match plan {
-            Plan::Accept => self.base.honest || !self.base.random.one_in(5),
-            Plan::Done | Plan::Fail => self.base.random.one_in(8),
-            Plan::Hang => self.base.random.one_in(2),
+        let works = match behavior {
+            EndpointBehavior::Accept => self.base.is_healing || !self.base.random.one_in(5),
+            EndpointBehavior::Done | EndpointBehavior::Fail => self.base.random.one_in(8),
+            EndpointBehavior::Hang => self.base.random.one_in(2),
         };
         if let (true, Some(wake_id)) = (works, wake_id) {
             let primary = record.primary.map_or(0, |id| id.0);
-            self.wake_agent(&subscription, &told, wake_id, primary, streams.clone());
+            self.wake_agent(&subscription, &attempt, wake_id, primary, streams.clone());
         }
         let sent_at = self.base.now;
-        self.posts.push(Post { told, streams, sent_at, plan, group: None });
+        self.attempts.push(OutboundAttempt { attempt, streams, sent_at, behavior, group: None });
         Ok(true)
     }
 
-    pub(crate) fn wake_agent(
+    pub(super) fn wake_agent(
         &mut self,
         subscription: &Arc<Subscription>,
-        told: &WakeAttempt,
+        attempt: &WakeAttempt,
         wake_id: WakeId,
         stream: u64,
         streams: Vec<NotifiedStream>,
@@ -115,71 +101,74 @@ impl Wakes {
             consumer: subscription.spec.name.clone(),
             subscription: subscription.id.0,
             stream,
-            epoch: told.epoch,
+            epoch: attempt.epoch,
             expires_at: self.base.now + self.timings.token_ttl_ms,
         };
         let id = self.next_number();
-        let key = told.consumer.clone();
+        let key = attempt.consumer.clone();
         let paths = streams.into_iter().map(|it| it.path).collect();
-        self.agents.push(Agent::new(id, key, told.epoch, wake_id, claims, paths));
-        if self.agents.len() > 24 && !self.base.honest {
+        self.agents.push(Agent::new(id, key, attempt.epoch, wake_id, claims, paths));
+        if self.agents.len() > 24 && !self.base.is_healing {
             self.agents.remove(0);
         }
     }
 
     /// Endpoints answer, or have taken too long; what came of a few is written down together.
-    pub(crate) fn answer(&mut self) -> Checked<bool> {
+    pub(super) fn answer_attempts(&mut self) -> CheckResult<bool> {
         let open: Vec<usize> =
-            (0..self.posts.len()).filter(|at| self.posts[*at].group.is_none()).collect();
+            (0..self.attempts.len()).filter(|at| self.attempts[*at].group.is_none()).collect();
         if open.is_empty() {
             return Ok(false);
         }
         let group = self.next_number();
         let first = self.base.random.index(open.len());
-        let most = self.base.random.index(LOT_MAX) + 1;
+        let most = self.base.random.index(GROUP_MAX) + 1;
         let around = open.iter().cycle().skip(first).take(open.len().min(most));
         let mut all = Vec::new();
         for index in around {
             if let Some((answer, error)) = self.ending(*index) {
-                let post = &mut self.posts[*index];
-                post.group = Some(group);
-                all.push(WakeOutcome { told: post.told.clone(), answer, error });
+                let open = &mut self.attempts[*index];
+                open.group = Some(group);
+                all.push(WakeOutcome { told: open.attempt.clone(), answer, error });
             }
         }
         if all.is_empty() {
             return Ok(false);
         }
-        if !self.base.honest && self.base.random.one_in(10) {
+        if !self.base.is_healing && self.base.random.one_in(10) {
             let some = self.base.random.index(all.len()) + 1;
-            self.send(Owner::Nobody, Command::RecordWakeOutcomes(all[..some].to_vec()));
+            let again = Action::RecordOutcomes(all[..some].to_vec());
+            self.send(Origin::Background, Sender::Anybody, again);
         }
-        if !self.base.honest && self.base.random.one_in(10) {
+        if !self.base.is_healing && self.base.random.one_in(10) {
             all.extend(all.first().cloned());
         }
-        self.send(Owner::Posts(group), Command::RecordWakeOutcomes(all));
+        let action = Action::RecordOutcomes(all);
+        self.send(Origin::Background, Sender::Endpoint(group), action);
         Ok(true)
     }
 
     /// How an attempt ends, if it does.
-    fn ending(&self, index: usize) -> Option<(Ending, Option<Arc<str>>)> {
-        let post = &self.posts[index];
-        let late = post.sent_at + self.timings.webhook_timeout_ms <= self.base.now;
-        match post.plan {
-            _ if late => Some((Ending::Failed, Some("too late".into()))),
-            Plan::Hang => None,
-            Plan::Fail => Some((Ending::Failed, Some("answered 500".into()))),
-            Plan::Accept => Some((Ending::Accepted, None)),
-            Plan::Done => Some((Ending::Done(outbound::announced(&post.streams)), None)),
+    fn ending(&self, index: usize) -> Option<(WakeEnd, Option<Arc<str>>)> {
+        let open = &self.attempts[index];
+        let late = open.sent_at + self.timings.webhook_timeout_ms <= self.base.now;
+        match open.behavior {
+            _ if late => Some((WakeEnd::Failed, Some("too late".into()))),
+            EndpointBehavior::Hang => None,
+            EndpointBehavior::Fail => Some((WakeEnd::Failed, Some("answered 500".into()))),
+            EndpointBehavior::Accept => Some((WakeEnd::Accepted, None)),
+            EndpointBehavior::Done => Some((WakeEnd::Done(engine::announced(&open.streams)), None)),
         }
     }
 
     /// What came of attempts is written down, or never will be.
-    pub(crate) fn answers_are_home(&mut self, group: u64) {
-        let posts = std::mem::take(&mut self.posts);
-        let (home, open) = posts.into_iter().partition(|post| post.group == Some(group));
-        self.posts = open;
-        for Post { told, .. } in home {
-            self.life().shared.outbox.ended(&Attempt::Wake(told), false);
+    pub(super) fn end_attempts(&mut self, group: u64) {
+        let attempts = std::mem::take(&mut self.attempts);
+        let is_over = |it: &OutboundAttempt| it.group == Some(group);
+        let (over, open) = attempts.into_iter().partition(is_over);
+        self.attempts = open;
+        for OutboundAttempt { attempt, .. } in over {
+            engine::end_attempt(self.base.engine(), attempt);
         }
     }
 }

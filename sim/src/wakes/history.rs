@@ -10,25 +10,24 @@ use reveille_schema::keys::ConsumerKey;
 use reveille_schema::record::ConsumerRecord;
 
 use super::snapshot::Snapshot;
-use crate::world::{Checked, violated};
+use crate::base::{CheckResult, violation};
 
-/// Everything that was ever seen of consumers.
 #[derive(Debug, Default)]
-pub(crate) struct History {
-    lives: BTreeMap<ConsumerKey, Seen>,
+pub(super) struct History {
+    lives: BTreeMap<ConsumerKey, ConsumerHistory>,
     wakes: BTreeMap<WakeId, (ConsumerKey, u64)>,
     /// When streams ended, at the earliest.
     ended: BTreeMap<StreamId, Millis>,
     /// Subscriptions that were there and are not.
-    pub(crate) deleted: BTreeSet<SubscriptionId>,
+    pub(super) deleted: BTreeSet<SubscriptionId>,
     /// What subscriptions must have learned: streams, and how far they had grown.
-    pub(crate) must: BTreeMap<(SubscriptionId, StreamPath), (StreamId, Offset)>,
+    pub(super) must: BTreeMap<(SubscriptionId, StreamPath), (StreamId, Offset)>,
     /// Generations that workers were told they have.
-    pub(crate) claimed: BTreeSet<(SubscriptionId, u64)>,
+    pub(super) claimed: BTreeSet<(SubscriptionId, u64)>,
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct ConsumerHistory {
     epoch: u64,
     notified: u64,
     wakes: BTreeMap<u64, WakeId>,
@@ -36,14 +35,14 @@ struct Seen {
 
 impl History {
     /// The durable state has changed, by a batch whose first decision was made at `opened`.
-    pub(crate) fn advance(
+    pub(super) fn advance(
         &mut self,
         before: &Snapshot,
         after: &Snapshot,
         opened: Millis,
         now: Millis,
         token_ttl_ms: u64,
-    ) -> Checked {
+    ) -> CheckResult {
         for (path, head) in &before.streams {
             if after.streams.get(path).is_none_or(|it| it.id != head.id) {
                 self.ended.insert(head.id, opened);
@@ -52,7 +51,7 @@ impl History {
         let gone = before.subscriptions.keys().filter(|id| !after.subscriptions.contains_key(id));
         self.deleted.extend(gone);
         if let Some(id) = after.subscriptions.keys().find(|id| self.deleted.contains(id)) {
-            return Err(violated(format!("{id:?} was deleted and is back")));
+            return Err(violation(format!("{id:?} was deleted and is back")));
         }
         for (key, record) in &after.consumers {
             let earlier = before.consumers.get(key).and_then(|it| it.primary);
@@ -83,7 +82,7 @@ impl History {
                 && earlier.stream == link.stream
                 && earlier.acked > link.acked
             {
-                return Err(violated(format!("S4: {key:?} fell from {earlier:?} to {link:?}")));
+                return Err(violation(format!("S4: {key:?} fell from {earlier:?} to {link:?}")));
             }
         }
         self.learn(before, after);
@@ -91,12 +90,12 @@ impl History {
     }
 
     /// S1 and S2: epochs only grow, and each has one wake id.
-    fn see(&mut self, key: &ConsumerKey, record: &ConsumerRecord) -> Checked {
+    fn see(&mut self, key: &ConsumerKey, record: &ConsumerRecord) -> CheckResult {
         let seen = self.lives.entry(key.clone()).or_default();
         let epoch = record.consumer.epoch;
         if epoch < seen.epoch {
             let known = seen.epoch;
-            return Err(violated(format!("S1: {key:?} fell back from {known} to {epoch}")));
+            return Err(violation(format!("S1: {key:?} fell back from {known} to {epoch}")));
         }
         seen.epoch = epoch;
         let Some(wake_id) = record.consumer.wake_id else {
@@ -105,7 +104,7 @@ impl History {
         let known = *seen.wakes.entry(epoch).or_insert(wake_id);
         let owner = self.wakes.entry(wake_id).or_insert_with(|| (key.clone(), epoch));
         if known != wake_id || *owner != (key.clone(), epoch) {
-            return Err(violated(format!(
+            return Err(violation(format!(
                 "S2: {key:?} has {wake_id} in epoch {epoch}; it had {known}, and {owner:?} has that"
             )));
         }
@@ -113,26 +112,26 @@ impl History {
     }
 
     /// A consumer is noticed: nobody is told of an earlier wake, or of a wake by another name.
-    pub(crate) fn notified(
+    pub(super) fn notified(
         &mut self,
         key: &ConsumerKey,
         epoch: u64,
         wake_id: Option<WakeId>,
-    ) -> Checked {
+    ) -> CheckResult {
         if self.deleted.contains(&key.subscription) {
-            return Err(violated(format!(
+            return Err(violation(format!(
                 "S7: {key:?} is told after its subscription was deleted"
             )));
         }
         let seen = self.lives.entry(key.clone()).or_default();
         if epoch < seen.notified {
             let notified = seen.notified;
-            return Err(violated(format!("S1: {key:?} is told of {epoch} after {notified}")));
+            return Err(violation(format!("S1: {key:?} is told of {epoch} after {notified}")));
         }
         seen.notified = epoch;
         if wake_id.is_none() || seen.wakes.get(&epoch) != wake_id.as_ref() {
             let known = seen.wakes.get(&epoch);
-            return Err(violated(format!(
+            return Err(violation(format!(
                 "S2: {key:?} is told of {wake_id:?} in epoch {epoch}, which is {known:?}"
             )));
         }
@@ -147,7 +146,7 @@ impl History {
         record: &ConsumerRecord,
         now: Millis,
         token_ttl_ms: u64,
-    ) -> Checked {
+    ) -> CheckResult {
         if !after.subscriptions.contains_key(&key.subscription) {
             return Ok(());
         }
@@ -157,7 +156,7 @@ impl History {
                 self.lives.remove(key);
                 Ok(())
             }
-            _ => Err(violated(format!(
+            _ => Err(violation(format!(
                 "{key:?} was forgotten at {now:?}; its stream ended at {ended:?}: {record:?}"
             ))),
         }
@@ -188,7 +187,7 @@ impl History {
 }
 
 /// S4, as far as records of the same incarnation show it.
-fn acks_only_grow(key: &ConsumerKey, earlier: &ConsumerRecord, later: &ConsumerRecord) -> Checked {
+fn acks_only_grow(key: &ConsumerKey, earlier: &ConsumerRecord, later: &ConsumerRecord) -> CheckResult {
     if earlier.primary != later.primary {
         return Ok(());
     }
@@ -197,7 +196,7 @@ fn acks_only_grow(key: &ConsumerKey, earlier: &ConsumerRecord, later: &ConsumerR
         if let Some(known) = known.filter(|it| it.stream == link.stream)
             && known.acked > link.acked
         {
-            return Err(violated(format!("S4: {key:?} fell from {known:?} to {link:?}")));
+            return Err(violation(format!("S4: {key:?} fell from {known:?} to {link:?}")));
         }
     }
     Ok(())

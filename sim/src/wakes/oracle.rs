@@ -5,72 +5,73 @@ use std::collections::BTreeMap;
 use reveille_core::consumer::{Dialect, Link, Phase, WakeId};
 use reveille_core::stream::{Head, StreamId};
 use reveille_core::{Offset, StreamPath};
-use reveille_engine::command::callback::Report;
-use reveille_engine::command::lease::LeaseRequest;
-use reveille_engine::command::{Answer, Command};
-use reveille_engine::effect::WakeAttempt;
-use reveille_engine::partition::Outcome;
 use reveille_schema::keys::ConsumerKey;
 
-use super::errand::Errand;
-use super::world::Wakes;
-use crate::server::Server;
-use crate::world::{Checked, violated};
+use super::Wakes;
+use super::action::{Action, TokenAction, WakeAnswer, WakeResult};
+use super::engine::{self, LeaseRequest, Report, WakeAttempt};
+use crate::base::{CheckResult, violation};
 
-/// What must become of a command.
+/// What must become of an action.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Verdict {
+pub(super) struct Expectation {
     /// It must be refused, because of this.
-    pub(crate) refuse: Option<&'static str>,
+    pub(super) refuse: Option<&'static str>,
     /// It must be accepted, or not: everything that it depends on was durable.
-    pub(crate) exactly: Option<bool>,
+    pub(super) exactly: Option<bool>,
     /// Nothing may follow from it: it answers wakes that are over.
-    pub(crate) silent: bool,
+    pub(super) is_silent: bool,
     /// The streams that were at the paths it appends to.
-    pub(crate) streams: Vec<Option<StreamId>>,
+    pub(super) targets: Vec<Option<StreamId>>,
     /// The streams that were there at all.
-    pub(crate) heads: BTreeMap<StreamPath, StreamId>,
+    pub(super) heads: BTreeMap<StreamPath, StreamId>,
 }
 
-fn must_refuse(why: &'static str) -> Verdict {
-    Verdict { refuse: Some(why), ..Verdict::default() }
+fn must_refuse(why: &'static str) -> Expectation {
+    Expectation { refuse: Some(why), ..Expectation::default() }
 }
 
 impl Wakes {
-    /// What must become of a command that is decided now; `idle` if nothing is decided that is
-    /// not durable.
-    pub(crate) fn judge(&self, command: &Command, idle: bool) -> Verdict {
-        let mut verdict = match command {
-            Command::Report(report) => self.judge_report(report),
-            Command::Lease { name, request, .. } => self.judge_lease(name, request),
-            Command::RecordWakeOutcomes(all) => {
-                let over = all.iter().all(|ended| self.is_over(&ended.told));
-                Verdict { silent: idle && over, ..Verdict::default() }
+    /// What must become of an action that was decided now; `was_idle` if everything that was
+    /// decided before is durable.
+    pub(super) fn expect(&self, asked: &TokenAction, was_idle: bool) -> Expectation {
+        let mut expectation = match &asked.action {
+            Action::Report(report) => self.expect_report(report),
+            Action::Lease { name, request } => self.expect_lease(name, request),
+            Action::RecordOutcomes(outcomes) => {
+                let over = outcomes.iter().all(|outcome| self.is_over(&outcome.told));
+                Expectation { is_silent: was_idle && over, ..Expectation::default() }
             }
-            _ => Verdict::default(),
+            _ => Expectation::default(),
         };
-        if !idle {
-            verdict.exactly = None;
+        if !was_idle {
+            expectation.exactly = None;
         }
-        if matches!(command, Command::Report(_)) {
+        if matches!(asked.action, Action::Report(_)) {
             let heads = self.seen.streams.iter();
-            verdict.heads = heads.map(|(path, head)| (path.clone(), head.id)).collect();
+            expectation.heads = heads.map(|(path, head)| (path.clone(), head.id)).collect();
         }
-        verdict
+        let targets = asked.tokens.iter().map(|(path, _)| self.seen.streams.get(path));
+        expectation.targets = targets.map(|head| head.map(|head| head.id)).collect();
+        expectation
     }
 
     /// The outcome is as it must be, and what was promised is durable.
-    pub(crate) fn check_verdict(&self, errand: &Errand, outcome: &Outcome) -> Checked {
-        let command = &errand.command;
-        if let Some(why) = errand.verdict.refuse
+    pub(super) fn check_expectation(
+        &self,
+        action: &Action,
+        expectation: &Expectation,
+        outcome: &WakeResult,
+    ) -> CheckResult {
+        if let Some(why) = expectation.refuse
             && outcome.is_ok()
         {
-            return Err(violated(format!("{why}: {command:?} was heard: {outcome:?}")));
+            return Err(violation(format!("{why}: {action:?} was heard: {outcome:?}")));
         }
-        if errand.verdict.exactly.is_some_and(|expected| expected != outcome.is_ok()) {
-            return Err(violated(format!("{command:?} came to {outcome:?}")));
+        if expectation.exactly.is_some_and(|expected| expected != outcome.is_ok()) {
+            return Err(violation(format!("{action:?} came to {outcome:?}")));
         }
-        let (Command::Report(report), Ok(Answer::Reported(standing))) = (command, outcome) else {
+        let (Action::Report(report), Ok(WakeAnswer::Reported(standing))) = (action, outcome) else {
             return Ok(());
         };
         // Answered means durable.
@@ -79,17 +80,17 @@ impl Wakes {
             return Ok(());
         };
         if record.consumer.epoch < standing.epoch {
-            return Err(violated(format!("{key:?} was told of an epoch that is not durable")));
+            return Err(violation(format!("{key:?} was told of an epoch that is not durable")));
         }
         if record.primary != Some(StreamId(report.claims.stream)) {
             return Ok(());
         }
         for (path, acked) in &standing.streams {
             let link = record.consumer.links.iter().find(|link| link.path == *path);
-            let before = errand.verdict.heads.get(path);
+            let before = expectation.heads.get(path);
             let same = |link: &&Link| link.stream.as_ref() == before && before.is_some();
             if link.filter(same).is_some_and(|link| link.acked < *acked) {
-                return Err(violated(format!("{key:?} was told {acked:?}, durable is {link:?}")));
+                return Err(violation(format!("{key:?} was told {acked:?}, durable is {link:?}")));
             }
         }
         Ok(())
@@ -98,42 +99,42 @@ impl Wakes {
     /// The stream at a path, if it is alive for whoever asks now.
     fn living(&self, path: &StreamPath) -> Option<&Head> {
         let head = self.seen.streams.get(path)?;
-        let expires_at = self.life().shared.access_times.expires_at(head);
+        let expires_at = engine::expires_at(self.base.engine(), head);
         (!head.soft_deleted && self.base.now < expires_at).then_some(head)
     }
 
     /// Whether an answer comes after its wake, to a consumer whose streams are all there.
-    fn is_over(&self, told: &WakeAttempt) -> bool {
+    fn is_over(&self, attempt: &WakeAttempt) -> bool {
         let alive = |path: &StreamPath, id: Option<StreamId>| {
             let head = self.seen.streams.get(path);
             let ended = head.is_some() && self.living(path).is_none();
             !ended && id.is_none_or(|id| head.is_some_and(|head| head.id == id))
         };
-        let record = self.seen.consumers.get(&told.consumer);
-        let path = told.consumer.path.as_ref();
+        let record = self.seen.consumers.get(&attempt.consumer);
+        let path = attempt.consumer.path.as_ref();
         record.zip(path).is_some_and(|(record, path)| {
             let links = &record.consumer.links;
-            told.epoch < record.consumer.epoch
+            attempt.epoch < record.consumer.epoch
                 && alive(path, record.primary)
                 && links.iter().all(|link| alive(&link.path, link.stream))
         })
     }
 
-    fn judge_report(&self, report: &Report) -> Verdict {
+    fn expect_report(&self, report: &Report) -> Expectation {
         let key = &report.consumer;
         if self.history.deleted.contains(&key.subscription) {
             return must_refuse("S7");
         }
         let record = self.seen.consumers.get(key);
         if record.is_some_and(|it| report.epoch < it.consumer.epoch) {
-            return Verdict { exactly: Some(false), ..must_refuse("S6") };
+            return Expectation { exactly: Some(false), ..must_refuse("S6") };
         }
         let admitted = self.admits(report);
         let exactly = match admitted {
             true if !report.appends.is_empty() => None,
             admitted => Some(admitted),
         };
-        Verdict { exactly, ..Verdict::default() }
+        Expectation { exactly, ..Expectation::default() }
     }
 
     /// Whether a callback is good, appends aside.
@@ -177,9 +178,9 @@ impl Wakes {
         offset.is_some_and(|to| to <= tail)
     }
 
-    fn judge_lease(&self, name: &str, request: &LeaseRequest) -> Verdict {
+    fn expect_lease(&self, name: &str, request: &LeaseRequest) -> Expectation {
         let Some(subscription) = self.seen.named(Dialect::Leases, name) else {
-            return Verdict { exactly: Some(false), ..Verdict::default() };
+            return Expectation { exactly: Some(false), ..Expectation::default() };
         };
         let key = ConsumerKey { subscription: subscription.id, path: None };
         let phase = self.seen.consumers.get(&key).map(|it| it.consumer.phase.clone());
@@ -188,11 +189,11 @@ impl Wakes {
                 let work = match phase {
                     Some(Phase::Waking { .. }) => true,
                     Some(Phase::Idle { .. }) => {
-                        return Verdict::default();
+                        return Expectation::default();
                     }
                     _ => false,
                 };
-                return Verdict { exactly: Some(work), ..Verdict::default() };
+                return Expectation { exactly: Some(work), ..Expectation::default() };
             }
             LeaseRequest::Report { claims, generation, wake_id, acks, .. } => {
                 (claims, *generation, *wake_id, acks.len())
@@ -207,7 +208,7 @@ impl Wakes {
             return must_refuse("S7");
         }
         if generation < epoch {
-            return Verdict { exactly: Some(false), ..must_refuse("S6") };
+            return Expectation { exactly: Some(false), ..must_refuse("S6") };
         }
         let release = matches!(request, LeaseRequest::Release { .. });
         let at_work = match phase {
@@ -222,6 +223,6 @@ impl Wakes {
             && generation == epoch
             && wake_id.is_ok_and(|claimed| Some(claimed) == wake);
         let exactly = if good && acks > 0 { None } else { Some(good) };
-        Verdict { exactly, ..Verdict::default() }
+        Expectation { exactly, ..Expectation::default() }
     }
 }

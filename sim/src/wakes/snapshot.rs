@@ -12,44 +12,40 @@ use reveille_schema::keys::{self, ConsumerKey, Due};
 use reveille_schema::record::{self, ConsumerRecord, LinkRecord};
 use reveille_store::state::Reader;
 
-use crate::world::{Checked, Violation, violated};
+use crate::base::CheckResult;
+use crate::base::raw_state::{self, unreadable as failed};
 
 /// The durable state, decoded.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Snapshot {
+pub(super) struct Snapshot {
     /// As it is stored: after a crash the same must be there.
-    pub(crate) raw: BTreeMap<Bytes, Bytes>,
-    pub(crate) streams: BTreeMap<StreamPath, Head>,
-    pub(crate) subscriptions: BTreeMap<SubscriptionId, Subscription>,
-    pub(crate) consumers: BTreeMap<ConsumerKey, ConsumerRecord>,
-    pub(crate) links: BTreeMap<(SubscriptionId, StreamPath), LinkRecord>,
+    pub(super) raw: BTreeMap<Bytes, Bytes>,
+    pub(super) streams: BTreeMap<StreamPath, Head>,
+    pub(super) subscriptions: BTreeMap<SubscriptionId, Subscription>,
+    pub(super) consumers: BTreeMap<ConsumerKey, ConsumerRecord>,
+    pub(super) links: BTreeMap<(SubscriptionId, StreamPath), LinkRecord>,
     /// Streams with a mark, with their consumer or by a key;
-    pub(crate) backlog: BTreeSet<(SubscriptionId, StreamPath)>,
+    pub(super) backlog: BTreeSet<(SubscriptionId, StreamPath)>,
     /// and those by a key.
-    pub(crate) marks: BTreeSet<(SubscriptionId, StreamPath)>,
-    pub(crate) followers: BTreeSet<(StreamPath, ConsumerKey)>,
-    pub(crate) crowds: BTreeMap<StreamId, FanOutCursor>,
-    pub(crate) due: Vec<(Millis, Due)>,
-}
-
-fn failed(error: impl std::fmt::Display) -> Violation {
-    violated(format!("the state cannot be read: {error}"))
+    pub(super) marks: BTreeSet<(SubscriptionId, StreamPath)>,
+    pub(super) followers: BTreeSet<(StreamPath, ConsumerKey)>,
+    pub(super) fan_outs: BTreeMap<StreamId, FanOutCursor>,
+    pub(super) due: Vec<(Millis, Due)>,
 }
 
 impl Snapshot {
-    pub(crate) fn read(reader: &Reader) -> Checked<Snapshot> {
+    pub(super) fn read(reader: &Reader) -> CheckResult<Snapshot> {
         let mut snapshot = Snapshot::default();
         // Everything but producers and chunks.
-        for (from, to) in [([0x02], [0x03]), ([0x05], [0x0b]), ([0x0c], [0x0d])] {
-            for (key, value) in reader.range(&from, &to, usize::MAX).map_err(failed)? {
-                snapshot.add(&key, &value)?;
-                snapshot.raw.insert(key, value);
-            }
+        let tags = [(0x02, 0x03), (0x05, 0x0b), (0x0c, 0x0d)];
+        for (key, value) in raw_state::read(reader, &tags)? {
+            snapshot.add(&key, &value)?;
+            snapshot.raw.insert(key, value);
         }
         Ok(snapshot)
     }
 
-    fn add(&mut self, key: &Bytes, value: &Bytes) -> Checked {
+    fn add(&mut self, key: &Bytes, value: &Bytes) -> CheckResult {
         let tag = key.first().copied();
         let id = key.get(1..9).and_then(<[u8]>::first_chunk::<8>);
         let id = SubscriptionId(id.map_or(0, |id| u64::from_be_bytes(*id)));
@@ -90,46 +86,36 @@ impl Snapshot {
             }
             Some(0x0c) => {
                 let fan_out = record::decode_fan_out_cursor(value).map_err(failed)?;
-                self.crowds.insert(StreamId(id.0), fan_out);
+                self.fan_outs.insert(StreamId(id.0), fan_out);
             }
             _ => {}
         }
         Ok(())
     }
 
-    /// A crash changes nothing.
-    pub(crate) fn same_as(&self, before: &BTreeMap<Bytes, Bytes>) -> Checked {
-        if self.raw == *before {
-            return Ok(());
-        }
-        let lost: Vec<_> = before.iter().filter(|(k, v)| self.raw.get(*k) != Some(v)).collect();
-        let new: Vec<_> = self.raw.iter().filter(|(k, v)| before.get(*k) != Some(v)).collect();
-        Err(violated(format!("after the crash {lost:?} are gone, {new:?} are there")))
-    }
-
     /// The tail of the stream that is followed; `None` if there is no such stream.
-    pub(crate) fn tail(&self, link: &Link) -> Option<Offset> {
+    pub(super) fn tail(&self, link: &Link) -> Option<Offset> {
         let head = self.streams.get(&link.path)?;
         (link.stream == Some(head.id)).then_some(head.tail)
     }
 
     /// Whether the consumer still is one: its subscription and its stream are there.
-    pub(crate) fn is_current(&self, key: &ConsumerKey, record: &ConsumerRecord) -> bool {
+    pub(super) fn is_current(&self, key: &ConsumerKey, record: &ConsumerRecord) -> bool {
         let subscribed = self.subscriptions.contains_key(&key.subscription);
         let primary = key.path.as_ref().map(|path| self.streams.get(path).map(|head| head.id));
         subscribed && primary.is_none_or(|id| id.is_some() && id == record.primary)
     }
 
-    /// Whether a crowd has still to tell the subscription that the stream grew.
-    pub(crate) fn awaits(&self, id: SubscriptionId, path: &StreamPath) -> bool {
+    /// Whether a fan-out has still to tell the subscription that the stream grew.
+    pub(super) fn awaits(&self, id: SubscriptionId, path: &StreamPath) -> bool {
         let head = self.streams.get(path);
         let matches = self.subscriptions.get(&id).and_then(|it| it.spec.pattern.as_ref());
         matches.is_some_and(|pattern| pattern.matches(path))
-            && head.is_some_and(|head| self.crowds.get(&head.id).is_some_and(|it| it.awaits(id)))
+            && head.is_some_and(|head| self.fan_outs.get(&head.id).is_some_and(|it| it.awaits(id)))
     }
 
     /// Whether those who follow the stream by name are still being told, this one among them.
-    pub(crate) fn will_be_told(&self, key: &ConsumerKey, path: &StreamPath) -> bool {
+    pub(super) fn will_be_told(&self, key: &ConsumerKey, path: &StreamPath) -> bool {
         self.due.iter().any(|(_, due)| match due {
             Due::FanOutToFollowers(tenant, of, id, from) => {
                 let same = of == path && self.streams.get(path).is_some_and(|it| it.id == *id);
@@ -140,13 +126,13 @@ impl Snapshot {
     }
 
     /// A subscription by its name.
-    pub(crate) fn named(&self, dialect: Dialect, name: &str) -> Option<&Subscription> {
+    pub(super) fn named(&self, dialect: Dialect, name: &str) -> Option<&Subscription> {
         let same = |it: &&Subscription| it.spec.dialect == dialect && *it.spec.name == *name;
         self.subscriptions.values().find(same)
     }
 
     /// Whether a lease subscription has work, as its marks say.
-    pub(crate) fn has_backlog(&self, id: SubscriptionId) -> bool {
+    pub(super) fn has_backlog(&self, id: SubscriptionId) -> bool {
         self.backlog.iter().filter(|(of, _)| *of == id).any(|(_, path)| {
             let link = self.links.get(&(id, path.clone()));
             let head = self.streams.get(path);

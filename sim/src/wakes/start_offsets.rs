@@ -7,19 +7,19 @@ use reveille_core::subscription::SubscriptionId;
 use reveille_core::{Offset, StreamPath};
 
 use super::snapshot::Snapshot;
-use crate::world::{Checked, violated};
+use crate::base::{CheckResult, violation};
 
 /// Where streams ended when subscriptions began.
 #[derive(Debug, Default)]
-pub(crate) struct Beginnings {
+pub(super) struct StartOffsets {
     /// Not before the first, not after the second.
     ends: BTreeMap<(SubscriptionId, StreamId), (Option<Offset>, Offset)>,
 }
 
-impl Beginnings {
+impl StartOffsets {
     /// The durable state has changed: whoever is told of a stream for the first time is told of
     /// everything that it witnessed, and of nothing else.
-    pub(crate) fn advance(&mut self, before: &Snapshot, after: &Snapshot) -> Checked {
+    pub(super) fn advance(&mut self, before: &Snapshot, after: &Snapshot) -> CheckResult {
         self.ends.retain(|(id, _), _| after.subscriptions.contains_key(id));
         let new = after.subscriptions.keys().filter(|id| !before.subscriptions.contains_key(id));
         for id in new {
@@ -65,7 +65,7 @@ impl Beginnings {
         path: &StreamPath,
         head: &Head,
         acked: Option<Offset>,
-    ) -> Checked {
+    ) -> CheckResult {
         let right = match self.ends.get(&(id, head.id)) {
             // The stream is the younger one: all of it is news.
             _ if id.0 < head.id.0 => acked.is_none(),
@@ -76,7 +76,7 @@ impl Beginnings {
             return Ok(());
         }
         let ends = self.ends.get(&(id, head.id));
-        Err(violated(format!(
+        Err(violation(format!(
             "{id:?} begins with {acked:?} of {path} ({:?}), which was at {ends:?}",
             head.id
         )))

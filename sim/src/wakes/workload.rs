@@ -9,18 +9,19 @@ use reveille_core::stream::create::Create;
 use reveille_core::stream::{Body, Expiry};
 use reveille_core::subscription::{Coalescing, SubscriptionSpec, Target};
 use reveille_core::{ContentType, StreamPath};
-use reveille_engine::command::Command;
-use reveille_engine::command::lease::LeaseRequest;
 
+use super::Wakes;
+use super::action::{Action, TokenAction};
 use super::agent::text;
-use super::errand::Owner;
-use super::world::Wakes;
+use super::engine::LeaseRequest;
+use super::request::Sender;
+use crate::base::Origin;
 
 const PATTERNS: [&str; 4] = ["/a/*", "/b/*", "/**", "/a/0"];
 const NAMES: [&str; 8] = ["one", "two", "three", "four", "five", "six", "seven", "eight"];
 
 #[derive(Debug, Clone, Copy)]
-enum Idea {
+enum ClientAction {
     Append,
     Create,
     Delete,
@@ -32,7 +33,7 @@ enum Idea {
 
 impl Wakes {
     /// Most streams and some subscriptions are there from the beginning.
-    pub(crate) fn prepare(&mut self) {
+    pub(super) fn begin(&mut self) {
         for path in self.paths.clone() {
             if !self.base.random.one_in(4) {
                 self.create(path);
@@ -44,46 +45,50 @@ impl Wakes {
     }
 
     /// A client asks for something.
-    pub(crate) fn invent(&mut self) {
+    pub(super) fn ask_for_something(&mut self) {
         let deletes = self.base.mode.deletes;
-        let idea = self.base.random.weighted(&[
-            (50, Idea::Append),
-            (20, Idea::Create),
-            (deletes, Idea::Delete),
-            (14, Idea::Subscribe),
-            (deletes.div_ceil(2), Idea::Unsubscribe),
-            (5, Idea::Edit),
-            (16, Idea::Claim),
+        let action = self.base.random.weighted(&[
+            (50, ClientAction::Append),
+            (20, ClientAction::Create),
+            (deletes, ClientAction::Delete),
+            (14, ClientAction::Subscribe),
+            (deletes.div_ceil(2), ClientAction::Unsubscribe),
+            (5, ClientAction::Edit),
+            (16, ClientAction::Claim),
         ]);
         let path = self.base.random.pick(&self.paths).clone();
         let name: Arc<str> = (*self.base.random.pick(&NAMES[..self.names])).into();
-        let tenant = self.tenant.clone();
-        match idea {
-            Idea::Append => {
+        match action {
+            ClientAction::Append => {
                 let path = self.base.random.pick(&self.paths[..5]).clone();
                 let token = format!("#{}", self.next_number());
-                let command = Command::Append { tenant, path: path.clone(), request: text(&token) };
-                self.send_with(Owner::Client, command, vec![(path, token)]);
+                let action = Action::Append { path: path.clone(), request: text(&token) };
+                self.ask_tokens(action, vec![(path, token)]);
             }
-            Idea::Create => self.create(path),
-            Idea::Delete => self.send(Owner::Client, Command::Delete { tenant, path }),
-            Idea::Subscribe => self.subscribe(name),
-            Idea::Unsubscribe => {
+            ClientAction::Create => self.create(path),
+            ClientAction::Delete => self.ask(Action::Delete { path }),
+            ClientAction::Subscribe => self.subscribe(name),
+            ClientAction::Unsubscribe => {
                 let dialect = self.dialect();
-                self.send(Owner::Client, Command::Unsubscribe { tenant, dialect, name });
+                self.ask(Action::Unsubscribe { dialect, name });
             }
-            Idea::Edit => {
+            ClientAction::Edit => {
                 let add = if self.base.random.one_in(2) { vec![path.clone()] } else { Vec::new() };
                 let remove =
                     self.base.random.one_in(2).then(|| self.base.random.pick(&self.paths).clone());
-                self.send(Owner::Client, Command::EditStreams { tenant, name, add, remove });
+                self.ask(Action::EditStreams { name, add, remove });
             }
-            Idea::Claim => {
+            ClientAction::Claim => {
                 let worker = format!("w{}", self.base.random.below(3)).into();
                 let request = LeaseRequest::Claim { worker };
-                self.send(Owner::Client, Command::Lease { tenant, name, request });
+                self.ask(Action::Lease { name, request });
             }
         }
+    }
+
+    fn ask_tokens(&mut self, action: Action, tokens: Vec<(StreamPath, String)>) {
+        let asked = TokenAction { tenant: self.tenant.clone(), action, tokens };
+        self.send_tokens(Origin::Client, Sender::Anybody, asked);
     }
 
     fn dialect(&mut self) -> Dialect {
@@ -103,10 +108,9 @@ impl Wakes {
         };
         let body = Body::new(raw, kind.as_ref());
         let request = Create { content_type: kind, expiry, body, ..Create::default() };
-        let tenant = self.tenant.clone();
-        let command = Command::Create { tenant, path: path.clone(), request, anchor: None };
+        let action = Action::Create { path: path.clone(), request };
         let tokens = if with_body { vec![(path, token)] } else { Vec::new() };
-        self.send_with(Owner::Client, command, tokens);
+        self.ask_tokens(action, tokens);
     }
 
     fn subscribe(&mut self, name: Arc<str>) {
@@ -139,7 +143,6 @@ impl Wakes {
             coalescing,
             base_url: None,
         };
-        let command = Command::Subscribe { tenant: self.tenant.clone(), spec, secret: None };
-        self.send(Owner::Client, command);
+        self.ask(Action::Subscribe(spec));
     }
 }
