@@ -15,16 +15,17 @@
 #![allow(clippy::indexing_slicing, reason = "where a simulation goes wrong it should stop")]
 
 mod base;
-//mod deliveries;
+mod deliveries;
 mod streams;
 mod wakes;
 
 pub use base::Coverage;
 
 /// Every world, by the name of the option that chooses it; the first is run if none is chosen.
-pub static WORLDS: [WorldEntry; 2] = [
+pub static WORLDS: [WorldEntry; 3] = [
     WorldEntry { name: "streams", run: base::run::<streams::Streams> },
     WorldEntry { name: "wakes", run: base::run::<wakes::Wakes> },
+    WorldEntry { name: "deliveries", run: base::run::<deliveries::Deliveries> },
 ];
 
 /// A world that can be run.

@@ -156,8 +156,7 @@ fn restart<W: World>(world: &mut W, machine: usize) -> CheckResult {
             }
         }
         let engine = world.base_mut().partitions[*at].engine_mut();
-        let result =
-            engine.seal().and_then(|()| engine.apply()).and_then(|()| engine.checkpoint());
+        let result = engine.seal().and_then(|()| engine.apply()).and_then(|()| engine.checkpoint());
         if result.is_err() {
             return survive(world, *at, result);
         }

@@ -12,6 +12,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use reveille_core::stream::Head;
 use reveille_core::{Millis, Offset, Tenant};
+use reveille_engine::Failure;
 use reveille_engine::access_times::AccessTimes;
 use reveille_engine::checkpointer::Checkpointer;
 pub(crate) use reveille_engine::command::Command;
@@ -22,7 +23,6 @@ use reveille_engine::outbound::deliveries;
 use reveille_engine::partition::{FetchedKeys, Lookup, Submission};
 pub(crate) use reveille_engine::partition::{OpenBatch, Outcome, Settings};
 use reveille_engine::reading::Reading;
-use reveille_engine::{Failure, Unavailable};
 use reveille_schema::keys::{self, Due};
 use reveille_store::log::{RecoveryReport, SparePool};
 use reveille_store::open::Opened;
@@ -174,12 +174,7 @@ impl PendingAnswer {
 }
 
 impl Engine {
-    pub(crate) fn submit(
-        &self,
-        command: &Command,
-        lookups: &Lookups,
-        now: Millis,
-    ) -> SubmitResult {
+    pub(crate) fn submit(&self, command: &Command, lookups: &Lookups, now: Millis) -> SubmitResult {
         let (reply, answer) = oneshot::channel();
         match self.shared.lock().submit(command, &lookups.fetched, now, reply) {
             Submission::Decided => SubmitResult::Decided(PendingAnswer(answer)),
@@ -199,10 +194,6 @@ pub(crate) fn damage(outcome: &Outcome) -> Option<&str> {
         Err(Failure::Damaged(what)) => Some(what),
         _ => None,
     }
-}
-
-pub(crate) fn is_disk_full(outcome: &Outcome) -> bool {
-    *outcome == Err(Unavailable::DiskFull.into())
 }
 
 // Batches, and what follows them.

@@ -74,7 +74,7 @@ impl Mode {
         let fills = random.one_in(4);
         let roomy = FaultWeights::ROOMY;
         let fault_weights = if fills {
-            FaultWeights { fill_disk: 3, free_disk: 6, fill_write: 6, fill_table: 3, ..roomy }
+            FaultWeights { fill_disk: 3, free_disk: 6, fill_write: 12, fill_table: 3, ..roomy }
         } else {
             roomy
         };

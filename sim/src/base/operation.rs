@@ -172,8 +172,7 @@ impl<W: World> Operation<W> {
                 return Err(violation("a command was decided and forgotten"));
             }
         };
-        let decision =
-            Decision { outcome: outcome.as_ref(), batch, was_idle, was_read_only };
+        let decision = Decision { outcome: outcome.as_ref(), batch, was_idle, was_read_only };
         self.request.decided(world, &decision)?;
         if outcome.is_none() {
             self.stage = OperationStage::Wait { answer, batch };

@@ -164,10 +164,6 @@ impl<W: World> Base<W> {
         self.partitions[0].engine()
     }
 
-    pub(crate) fn engine_mut(&mut self) -> &mut Engine {
-        self.partitions[0].engine_mut()
-    }
-
     pub(crate) fn reader(&self) -> Reader {
         self.engine().reader()
     }

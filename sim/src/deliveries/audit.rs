@@ -7,27 +7,25 @@ use reveille_core::delivery::Phase;
 use reveille_core::delivery::hook::{Hook, Standing};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::{Millis, Tenant};
-use reveille_engine::Engine;
-use reveille_engine::outbound::deliveries::payload_of;
-use reveille_engine::reading;
 use reveille_schema::keys::{self, Due};
 use reveille_schema::record::{self, DeliveryRecord};
 
-use super::world::Deliveries;
-use crate::server::Server;
-use crate::world::{Checked, violated};
+use super::Deliveries;
+use super::engine;
+use super::model::EventModel;
+use crate::base::{CheckResult, violation};
 
 impl Deliveries {
     /// Everything that can be told from what is durable.
-    pub(crate) fn audit(&mut self) -> Checked {
+    pub(super) fn audit_state(&self) -> CheckResult {
         let events = self.audit_events()?;
-        self.audit_words()?;
+        self.audit_payloads()?;
         self.audit_trimmed()?;
         self.audit_hooks()?;
         self.audit_marks()?;
         self.audit_due()?;
         for hook in self.seen.hooks.values() {
-            self.audit_tally(hook)?;
+            self.audit_counts(hook)?;
             self.audit_lane(hook)?;
             self.audit_owed(hook, &events)?;
         }
@@ -35,85 +33,80 @@ impl Deliveries {
     }
 
     /// The events are those that were taken in, in their order. Returns their numbers by place.
-    fn audit_events(&self) -> Checked<Vec<EventNo>> {
+    fn audit_events(&self) -> CheckResult<Vec<EventNo>> {
         let mut numbers = Vec::with_capacity(self.durable.events.len());
         let mut found = self.seen.all_events();
-        for said in &self.durable.events {
+        for event in &self.durable.events {
             match found.next() {
-                Some((no, event)) if event.id == said.id && event.kind == said.kind => {
+                Some((no, record)) if record.id == event.id && record.kind == event.kind => {
                     numbers.push(*no);
                 }
-                other => return Err(violated(format!("for {said:?} there is {other:?}"))),
+                other => return Err(violation(format!("for {event:?} there is {other:?}"))),
             }
         }
         match found.next() {
-            Some(more) => Err(violated(format!("nobody took in {more:?}"))),
+            Some(more) => Err(violation(format!("nobody took in {more:?}"))),
             None => Ok(numbers),
         }
     }
 
     /// Whatever is kept can be read, and its stream begins before it.
-    fn audit_words(&self) -> Checked {
-        let reader = self.life().shared.state.reader();
-        for (said, (no, event)) in self.durable.events.iter().zip(self.seen.all_events()) {
+    fn audit_payloads(&self) -> CheckResult {
+        let reader = self.base.reader();
+        for (event, (no, record)) in self.durable.events.iter().zip(self.seen.all_events()) {
             if !self.seen.events.contains_key(no) {
                 continue;
             }
-            let payload = payload_of(&reader, event);
-            if payload.as_ref() != Ok(&said.payload) {
-                return Err(violated(format!("{said:?} reads {payload:?}")));
+            let payload = engine::payload(&reader, record);
+            if payload.as_ref() != Ok(&event.payload) {
+                return Err(violation(format!("{event:?} reads {payload:?}")));
             }
-            let path = Engine::event_stream(&said.tenant);
-            let head = reading::head(&reader, &said.tenant, &path);
-            let head = head.map_err(|error| violated(error.to_string()))?;
-            if head.is_none_or(|head| head.first > event.from) {
-                return Err(violated(format!("the stream begins behind {event:?}")));
+            let path = engine::event_stream(&event.tenant);
+            let head = engine::head(&reader, &event.tenant, &path)?;
+            if head.is_none_or(|head| head.first > record.from) {
+                return Err(violation(format!("the stream begins behind {record:?}")));
             }
         }
         Ok(())
     }
 
     /// Nobody is still to be told of what was forgotten.
-    fn audit_trimmed(&self) -> Checked {
+    fn audit_trimmed(&self) -> CheckResult {
         for (id, it) in self.seen.deliveries.iter().filter(|(id, _)| self.lives(**id)) {
             let dead_letter = self.seen.dead_letters.contains(id);
             let open = it.delivery.ended_at().is_none() || dead_letter;
             if open && self.seen.trimmed.contains_key(&id.no.event) {
-                return Err(violated(format!("the event of {id:?} was forgotten: {it:?}")));
+                return Err(violation(format!("the event of {id:?} was forgotten: {it:?}")));
             }
         }
         match self.seen.fan_outs.keys().find(|no| self.seen.trimmed.contains_key(no)) {
-            Some(no) => Err(violated(format!("{no:?} was forgotten before all were told"))),
+            Some(no) => Err(violation(format!("{no:?} was forgotten before all were told"))),
             None => Ok(()),
         }
     }
 
     /// The hooks are those that were made, also in memory.
-    fn audit_hooks(&self) -> Checked {
+    fn audit_hooks(&self) -> CheckResult {
         let names: BTreeSet<_> = self.seen.hooks.values().map(|hook| &hook.name).collect();
         let known: BTreeSet<_> = self.durable.hooks.keys().collect();
         if names != known {
-            return Err(violated(format!("there are hooks {names:?}, not {known:?}")));
+            return Err(violation(format!("there are hooks {names:?}, not {known:?}")));
         }
         for hook in self.seen.hooks.values() {
             if hook.is_active() != self.durable.hooks[&hook.name].active {
-                return Err(violated(format!("wrongly active or not: {hook:?}")));
+                return Err(violation(format!("wrongly active or not: {hook:?}")));
             }
         }
-        let shared = self.life().shared.clone();
-        let partition = shared.lock();
-        let same = || {
-            let known = partition.registry.hooks.of(None);
-            known.iter().map(|hook| &**hook).eq(self.seen.hooks.values())
-        };
-        if partition.is_idle() && !same() {
-            return Err(violated("memory knows other hooks than the state"));
+        if let Some(known) = engine::hooks_if_idle(self.base.engine())
+            && !known.iter().map(|hook| &**hook).eq(self.seen.hooks.values())
+        {
+            return Err(violation("memory knows other hooks than the state"));
         }
         Ok(())
     }
 
     /// Dead letters, held ones and those that wait are exactly those that their records say.
-    fn audit_marks(&self) -> Checked {
+    fn audit_marks(&self) -> CheckResult {
         let with = |is: fn(&DeliveryRecord) -> bool| -> BTreeSet<DeliveryId> {
             let kept = self.seen.deliveries.iter().filter(|(id, it)| self.lives(**id) && is(it));
             kept.map(|(id, _)| *id).collect()
@@ -133,14 +126,14 @@ impl Deliveries {
         ];
         for (what, records, marks) in pairs {
             if records != marks {
-                return Err(violated(format!("{what}: {marks:?}, by their records {records:?}")));
+                return Err(violation(format!("{what}: {marks:?}, by their records {records:?}")));
             }
         }
         for id in &mine(&self.seen.held) {
             let hook = &self.seen.hooks[&id.hook];
             let resumes = |due: &Due| matches!(due, Due::Resume(_, hook) if *hook == id.hook);
             if hook.is_active() && !self.seen.has_due(resumes) {
-                return Err(violated(format!("{id:?} is held for ever")));
+                return Err(violation(format!("{id:?} is held for ever")));
             }
         }
         Ok(())
@@ -151,18 +144,18 @@ impl Deliveries {
     }
 
     /// Whatever must happen by itself is in the due index, and nothing else is.
-    fn audit_due(&self) -> Checked {
+    fn audit_due(&self) -> CheckResult {
         let groups = self.groups()?;
         for (id, it) in self.seen.deliveries.iter().filter(|(id, _)| self.lives(**id)) {
             let deadline = it.delivery.deadline();
             let in_lot = deadline.is_some_and(|at| groups.contains(&(at, *id)));
             if it.timer_at != deadline && (it.timer_at.is_some() || !in_lot) {
-                return Err(violated(format!("{id:?} has a wrong timer: {it:?}")));
+                return Err(violation(format!("{id:?} has a wrong timer: {it:?}")));
             }
             if let Some(at) = it.timer_at
                 && !self.seen.due.contains(&keys::due(at, &Due::Delivery(*id)))
             {
-                return Err(violated(format!("{id:?} has no timer: {it:?}")));
+                return Err(violation(format!("{id:?} has no timer: {it:?}")));
             }
         }
         let (mut unhooked, mut cursors, mut backfills) =
@@ -172,7 +165,7 @@ impl Deliveries {
                 Due::Delivery(id) if self.lives(id) => {
                     let kept = self.seen.deliveries.get(&id);
                     if kept.is_none_or(|it| it.timer_at != Some(at)) {
-                        return Err(violated(format!("a timer of {id:?} rings for {kept:?}")));
+                        return Err(violation(format!("a timer of {id:?} rings for {kept:?}")));
                     }
                 }
                 Due::Unhook(_, id) => drop(unhooked.insert(id)),
@@ -187,7 +180,7 @@ impl Deliveries {
             .keys()
             .find(|id| !self.seen.hooks.contains_key(&id.hook) && !unhooked.contains(&id.hook));
         if let Some(id) = left {
-            return Err(violated(format!("nobody removes {id:?}")));
+            return Err(violation(format!("nobody removes {id:?}")));
         }
         // Others may wait for the first of their tenant.
         for tenant in &self.tenants {
@@ -195,25 +188,25 @@ impl Deliveries {
             let first = self.seen.raw.range(from..to).next();
             let first = first.and_then(|(key, _)| keys::parse_event(key));
             if first.is_some_and(|no| !cursors.contains(&no)) {
-                return Err(violated(format!("nobody goes on with {first:?}")));
+                return Err(violation(format!("nobody goes on with {first:?}")));
             }
         }
         let mut filling = self.seen.hooks.values().filter(|hook| hook.backfill.is_some());
         match filling.find(|hook| !backfills.contains(&hook.id)) {
-            Some(hook) => Err(violated(format!("nobody goes on with {hook:?}"))),
+            Some(hook) => Err(violation(format!("nobody goes on with {hook:?}"))),
             None => Ok(()),
         }
     }
 
     /// Deliveries that began together, and when they are looked at.
-    fn groups(&self) -> Checked<BTreeSet<(Millis, DeliveryId)>> {
+    fn groups(&self) -> CheckResult<BTreeSet<(Millis, DeliveryId)>> {
         let mut groups = BTreeSet::new();
         for key in &self.seen.due {
             if let Some((at, Due::DeliveryGroup(first))) = keys::parse_due(key) {
                 let ids = record::decode_delivery_group(&self.seen.raw[key]);
-                let ids = ids.map_err(|error| violated(error.to_string()))?;
+                let ids = ids.map_err(|error| violation(error.to_string()))?;
                 if !ids.contains(&first) {
-                    return Err(violated(format!("{first:?} is not of its lot {ids:?}")));
+                    return Err(violation(format!("{first:?} is not of its lot {ids:?}")));
                 }
                 groups.extend(ids.into_iter().map(|id| (at, id)));
             }
@@ -222,21 +215,21 @@ impl Deliveries {
     }
 
     /// Counts are what the records and the past say.
-    fn audit_tally(&self, hook: &Hook) -> Checked {
-        let mut tally = self.history.tallies.get(&hook.id).copied().unwrap_or_default();
+    fn audit_counts(&self, hook: &Hook) -> CheckResult {
+        let mut counts = self.history.counts.get(&hook.id).copied().unwrap_or_default();
         for (_, it) in self.of(hook) {
-            tally.kept += 1;
-            tally.logs += it.delivery.attempts.len() as u64;
+            counts.kept += 1;
+            counts.logs += it.delivery.attempts.len() as u64;
             match it.delivery.standing() {
-                Standing::Pending => tally.pending += 1,
-                Standing::Failed => tally.failed += 1,
-                Standing::Dead if !it.retried => tally.dead_letters += 1,
+                Standing::Pending => counts.pending += 1,
+                Standing::Failed => counts.failed += 1,
+                Standing::Dead if !it.retried => counts.dead_letters += 1,
                 Standing::Dead | Standing::Delivered | Standing::Dropped => {}
             }
         }
-        let kept = self.seen.tallies.get(&hook.id).copied().unwrap_or_default();
-        if kept != tally || !kept.adds_up() {
-            return Err(violated(format!("{} counts {kept:?}, not {tally:?}", hook.name)));
+        let kept = self.seen.counts.get(&hook.id).copied().unwrap_or_default();
+        if kept != counts || !kept.adds_up() {
+            return Err(violation(format!("{} counts {kept:?}, not {counts:?}", hook.name)));
         }
         Ok(())
     }
@@ -248,7 +241,7 @@ impl Deliveries {
     }
 
     /// One of a lane has its turn, and nobody does if nobody is there.
-    fn audit_lane(&self, hook: &Hook) -> Checked {
+    fn audit_lane(&self, hook: &Hook) -> CheckResult {
         let open = self.of(hook).filter(|(_, it)| it.lane.is_some());
         let open = open.filter(|(_, it)| it.delivery.ended_at().is_none());
         let open: BTreeMap<DeliveryNo, Phase> =
@@ -257,16 +250,16 @@ impl Deliveries {
         let head = in_turn.next().map(|(no, _)| *no);
         let lane = self.seen.lanes.get(&hook.id);
         if in_turn.next().is_some() || lane.map(|lane| lane.head) != head {
-            return Err(violated(format!("{} has lane {lane:?} of {open:?}", hook.name)));
+            return Err(violation(format!("{} has lane {lane:?} of {open:?}", hook.name)));
         }
         if head.is_none() && !open.is_empty() {
-            return Err(violated(format!("{} has nobody's turn of {open:?}", hook.name)));
+            return Err(violation(format!("{} has nobody's turn of {open:?}", hook.name)));
         }
         Ok(())
     }
 
     /// Whatever a hook is owed has begun or will; nothing else has.
-    fn audit_owed(&self, hook: &Hook, events: &[EventNo]) -> Checked {
+    fn audit_owed(&self, hook: &Hook, events: &[EventNo]) -> CheckResult {
         let known = &self.durable.hooks[&hook.name];
         for place in &known.owed {
             let event = events[*place];
@@ -276,10 +269,10 @@ impl Deliveries {
             let backfill = hook.backfill.is_some_and(|it| it.next <= event)
                 && !self.seen.trimmed.contains_key(&event);
             if !self.history.begun.contains(&id) && !cursor && !backfill {
-                let said = &self.durable.events[*place];
+                let event = &self.durable.events[*place];
                 let cursors = &self.seen.fan_outs;
-                return Err(violated(format!(
-                    "{} never gets {event:?}, {said:?}: {hook:?}, {cursors:?}",
+                return Err(violation(format!(
+                    "{} never gets {event:?}, {event:?}: {hook:?}, {cursors:?}",
                     hook.name
                 )));
             }
@@ -288,19 +281,19 @@ impl Deliveries {
         let owed: BTreeSet<EventNo> = owed.map(|place| events[*place]).collect();
         for (id, it) in self.of(hook) {
             if !owed.contains(&id.no.event) {
-                return Err(violated(format!("{} is not owed {id:?}: {it:?}", hook.name)));
+                return Err(violation(format!("{} is not owed {id:?}: {it:?}", hook.name)));
             }
             let answered = it.delivery.attempts.len() as u64;
-            if answered > u64::from(known.attempts_most) {
-                return Err(violated(format!("{id:?} was tried {answered} times: {it:?}")));
+            if answered > u64::from(known.attempts_max) {
+                return Err(violation(format!("{id:?} was tried {answered} times: {it:?}")));
             }
         }
         Ok(())
     }
 
     /// Where an event is among those that were taken in.
-    pub(crate) fn place_of(&self, tenant: &Tenant, id: &str) -> Option<usize> {
-        let same = |said: &super::model::Said| said.tenant == *tenant && *said.id == *id;
+    pub(super) fn place_of(&self, tenant: &Tenant, id: &str) -> Option<usize> {
+        let same = |event: &EventModel| event.tenant == *tenant && *event.id == *id;
         self.durable.events.iter().rposition(same)
     }
 }

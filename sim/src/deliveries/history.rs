@@ -8,27 +8,27 @@ use reveille_core::delivery::hook::{DeliveryCounts, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
 use reveille_schema::record::DeliveryRecord;
 
-use super::snapshot::{Changed, Snapshot};
-use crate::world::{Checked, violated};
+use super::snapshot::{DeliveryChange, Snapshot};
+use crate::base::{CheckResult, violation};
 
 /// An answer that no attempt is waiting for any more has this status: none may be written down.
-pub(crate) const ECHO: u16 = 418;
+pub(super) const ECHO: u16 = 418;
 
 /// Everything that ever was.
 #[derive(Debug, Default)]
-pub(crate) struct History {
-    pub(crate) begun: BTreeSet<DeliveryId>,
-    pub(crate) ended: BTreeSet<DeliveryId>,
+pub(super) struct History {
+    pub(super) begun: BTreeSet<DeliveryId>,
+    pub(super) ended: BTreeSet<DeliveryId>,
     /// Deliveries of each hook counted: whatever is not in a record any more.
-    pub(crate) tallies: BTreeMap<HookId, DeliveryCounts>,
+    pub(super) counts: BTreeMap<HookId, DeliveryCounts>,
     /// Deliveries that ended before this may be forgotten.
-    pub(crate) cutoff: Millis,
+    pub(super) cutoff: Millis,
 }
 
 impl History {
     /// Hears of everything that became durable at once.
-    pub(crate) fn advance(&mut self, now: &Snapshot, changed: &[Changed]) -> Checked {
-        for Changed { id, before, after } in changed {
+    pub(super) fn advance(&mut self, now: &Snapshot, changes: &[DeliveryChange]) -> CheckResult {
+        for DeliveryChange { id, before, after } in changes {
             match after {
                 Some(after) => self.moved(now, *id, before.as_ref(), after)?,
                 None => self.gone(now, *id, before.as_ref())?,
@@ -43,15 +43,15 @@ impl History {
         id: DeliveryId,
         before: Option<&DeliveryRecord>,
         after: &DeliveryRecord,
-    ) -> Checked {
-        let wrong = |what: &str| Err(violated(format!("{id:?} {what}: {before:?} → {after:?}")));
-        let tally = self.tallies.entry(id.hook).or_default();
+    ) -> CheckResult {
+        let wrong = |what: &str| Err(violation(format!("{id:?} {what}: {before:?} → {after:?}")));
+        let counts = self.counts.entry(id.hook).or_default();
         let answered = before.map_or(&[][..], |it| &it.delivery.attempts);
         let attempts = &after.delivery.attempts;
         if !attempts.starts_with(answered) {
             return wrong("has another past");
         }
-        tally.attempts += (attempts.len() - answered.len()) as u64;
+        counts.attempts += (attempts.len() - answered.len()) as u64;
         if !(1..).zip(attempts).all(|(number, attempt)| attempt.number == number) {
             return wrong("has attempts that are not numbered one after another");
         }
@@ -67,7 +67,7 @@ impl History {
             if !self.begun.insert(id) {
                 return wrong("begins twice");
             }
-            tally.begun += 1;
+            counts.begun += 1;
             if let Some(round) = id.no.round.checked_sub(1) {
                 let earlier = DeliveryId { no: DeliveryNo { round, ..id.no }, ..id };
                 // It may have been forgotten meanwhile.
@@ -84,20 +84,20 @@ impl History {
         if !ended_before && after.delivery.ended_at().is_some() {
             self.ended.insert(id);
             match after.delivery.phase {
-                Phase::Delivered { .. } => tally.delivered += 1,
-                Phase::Dead { .. } => tally.died += 1,
-                _ => tally.dropped += 1,
+                Phase::Delivered { .. } => counts.delivered += 1,
+                Phase::Dead { .. } => counts.died += 1,
+                _ => counts.dropped += 1,
             }
         }
         Ok(())
     }
 
     /// A delivery is forgotten only with its hook, or long after its end.
-    fn gone(&self, now: &Snapshot, id: DeliveryId, before: Option<&DeliveryRecord>) -> Checked {
+    fn gone(&self, now: &Snapshot, id: DeliveryId, before: Option<&DeliveryRecord>) -> CheckResult {
         let ended_at = before.and_then(|it| it.delivery.ended_at());
         let old = ended_at.is_some_and(|at| at < self.cutoff);
         if now.hooks.contains_key(&id.hook) && !old {
-            return Err(violated(format!("{id:?} is forgotten: {before:?}")));
+            return Err(violation(format!("{id:?} is forgotten: {before:?}")));
         }
         Ok(())
     }

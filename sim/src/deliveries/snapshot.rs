@@ -10,53 +10,44 @@ use reveille_schema::keys::{self, Due};
 use reveille_schema::record::{self, DeliveryRecord, EventRecord};
 use reveille_store::state::Reader;
 
-use crate::world::{Checked, Violation, violated};
+use crate::base::CheckResult;
+use crate::base::raw_state::{self, unreadable as failed};
 
 /// The durable state, decoded.
 #[derive(Debug, Default)]
-pub(crate) struct Snapshot {
+pub(super) struct Snapshot {
     /// As it is stored: after a crash the same must be there.
-    pub(crate) raw: BTreeMap<Bytes, Bytes>,
-    pub(crate) hooks: BTreeMap<HookId, Hook>,
-    pub(crate) events: BTreeMap<EventNo, EventRecord>,
+    pub(super) raw: BTreeMap<Bytes, Bytes>,
+    pub(super) hooks: BTreeMap<HookId, Hook>,
+    pub(super) events: BTreeMap<EventNo, EventRecord>,
     /// Events that were there and were forgotten.
-    pub(crate) trimmed: BTreeMap<EventNo, EventRecord>,
-    pub(crate) deliveries: BTreeMap<DeliveryId, DeliveryRecord>,
-    pub(crate) tallies: BTreeMap<HookId, DeliveryCounts>,
-    pub(crate) dead_letters: BTreeSet<DeliveryId>,
-    pub(crate) held: BTreeSet<DeliveryId>,
-    pub(crate) lanes: BTreeMap<HookId, Lane>,
-    pub(crate) waiting: BTreeSet<(HookId, DeliveryNo)>,
+    pub(super) trimmed: BTreeMap<EventNo, EventRecord>,
+    pub(super) deliveries: BTreeMap<DeliveryId, DeliveryRecord>,
+    pub(super) counts: BTreeMap<HookId, DeliveryCounts>,
+    pub(super) dead_letters: BTreeSet<DeliveryId>,
+    pub(super) held: BTreeSet<DeliveryId>,
+    pub(super) lanes: BTreeMap<HookId, Lane>,
+    pub(super) waiting: BTreeSet<(HookId, DeliveryNo)>,
     /// By event, the last hook that has its delivery.
-    pub(crate) fan_outs: BTreeMap<EventNo, u64>,
-    pub(crate) due: BTreeSet<Bytes>,
+    pub(super) fan_outs: BTreeMap<EventNo, u64>,
+    pub(super) due: BTreeSet<Bytes>,
 }
 
 /// What became of a delivery.
-pub(crate) struct Changed {
-    pub(crate) id: DeliveryId,
-    pub(crate) before: Option<DeliveryRecord>,
-    pub(crate) after: Option<DeliveryRecord>,
-}
-
-fn failed(error: impl std::fmt::Display) -> Violation {
-    violated(format!("the state cannot be read: {error}"))
+pub(super) struct DeliveryChange {
+    pub(super) id: DeliveryId,
+    pub(super) before: Option<DeliveryRecord>,
+    pub(super) after: Option<DeliveryRecord>,
 }
 
 /// Everything but streams, their bytes and subscriptions.
-pub(crate) fn raw(reader: &Reader) -> Checked<Vec<(Bytes, Bytes)>> {
-    let mut all = Vec::new();
-    for (from, to) in [([0x05], [0x06]), ([0x0d], [0x19])] {
-        all.extend(reader.range(&from, &to, usize::MAX).map_err(failed)?);
-    }
-    Ok(all)
-}
+const TAGS: [(u8, u8); 2] = [(0x05, 0x06), (0x0d, 0x19)];
 
 impl Snapshot {
     /// Goes on to what is there now; says what became of deliveries.
-    pub(crate) fn advance(&mut self, reader: &Reader) -> Checked<Vec<Changed>> {
-        let now = raw(reader)?;
-        let mut changed = Vec::new();
+    pub(super) fn advance(&mut self, reader: &Reader) -> CheckResult<Vec<DeliveryChange>> {
+        let now = raw_state::read(reader, &TAGS)?;
+        let mut changes = Vec::new();
         let mut gone: Vec<Bytes> = Vec::new();
         {
             let mut found = now.iter().peekable();
@@ -69,23 +60,23 @@ impl Snapshot {
         }
         for key in gone {
             self.raw.remove(&key);
-            self.change(&key, None, &mut changed)?;
+            self.change(&key, None, &mut changes)?;
         }
         for (key, value) in now {
             if self.raw.get(&key) != Some(&value) {
-                self.change(&key, Some(&value), &mut changed)?;
+                self.change(&key, Some(&value), &mut changes)?;
                 self.raw.insert(key, value);
             }
         }
-        Ok(changed)
+        Ok(changes)
     }
 
     fn change(
         &mut self,
         key: &Bytes,
         value: Option<&Bytes>,
-        changed: &mut Vec<Changed>,
-    ) -> Checked {
+        changes: &mut Vec<DeliveryChange>,
+    ) -> CheckResult {
         let wrong = || failed(format!("a key: {key:?}"));
         let number = key.get(1..9).and_then(<[u8]>::first_chunk::<8>);
         let hook = HookId(number.map_or(0, |id| u64::from_be_bytes(*id)));
@@ -112,11 +103,11 @@ impl Snapshot {
                 let after = after.map_err(failed)?;
                 let before = self.deliveries.get(&id).cloned();
                 place(&mut self.deliveries, id, after.clone());
-                changed.push(Changed { id, before, after });
+                changes.push(DeliveryChange { id, before, after });
             }
             Some(0x11) => {
-                let tally = value.map(|value| record::decode_delivery_counts(value)).transpose();
-                place(&mut self.tallies, hook, tally.map_err(failed)?);
+                let counts = value.map(|value| record::decode_delivery_counts(value)).transpose();
+                place(&mut self.counts, hook, counts.map_err(failed)?);
             }
             Some(0x12) => {
                 let id = keys::parse_dead_letter(key).ok_or_else(wrong)?;
@@ -145,29 +136,24 @@ impl Snapshot {
     }
 
     /// A crash changes nothing.
-    pub(crate) fn same_as(&self, reader: &Reader) -> Checked {
-        let found: BTreeMap<Bytes, Bytes> = raw(reader)?.into_iter().collect();
-        if found == self.raw {
-            return Ok(());
-        }
-        let lost: Vec<_> = self.raw.iter().filter(|(k, v)| found.get(*k) != Some(v)).collect();
-        let new: Vec<_> = found.iter().filter(|(k, v)| self.raw.get(*k) != Some(v)).collect();
-        Err(violated(format!("after the crash {lost:?} are gone, {new:?} are there")))
+    pub(super) fn check_same(&self, reader: &Reader) -> CheckResult {
+        let found = raw_state::read(reader, &TAGS)?;
+        raw_state::compare(&self.raw, &found.into_iter().collect())
     }
 
     /// The events that are there and those that were, in their order.
-    pub(crate) fn all_events(&self) -> impl Iterator<Item = (&EventNo, &EventRecord)> {
+    pub(super) fn all_events(&self) -> impl Iterator<Item = (&EventNo, &EventRecord)> {
         let all: BTreeMap<_, _> = self.events.iter().chain(&self.trimmed).collect();
         all.into_iter()
     }
 
     /// Obligations of one kind.
-    pub(crate) fn has_due(&self, is: impl Fn(&Due) -> bool) -> bool {
+    pub(super) fn has_due(&self, is: impl Fn(&Due) -> bool) -> bool {
         self.due.iter().filter_map(|key| keys::parse_due(key)).any(|(_, due)| is(&due))
     }
 
     /// The hook of a name.
-    pub(crate) fn named(&self, name: &str) -> Option<&Hook> {
+    pub(super) fn named(&self, name: &str) -> Option<&Hook> {
         self.hooks.values().find(|hook| *hook.name == *name)
     }
 }

@@ -3,22 +3,16 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use reveille_core::delivery::hook::{EventHookSpec, HookSpec, HookUpdate};
+use reveille_core::delivery::hook::{EventHookSpec, HookUpdate};
 use reveille_core::event::worker::{RpcMethod, WorkerId};
 use reveille_core::event::{EventPattern, EventType, Ulid};
-use reveille_core::stream::create::Create;
-use reveille_core::{ContentType, Millis, Tenant};
-use reveille_engine::Engine;
-use reveille_engine::command::Command;
-use reveille_engine::command::hook::{HookChange, Since};
-use reveille_engine::command::ingest::{Ingest, NewEvent};
-use reveille_engine::command::trim::Look;
+use reveille_core::{Millis, Tenant};
 
-use super::errand::{Errand, Owner};
+use super::Deliveries;
+use super::action::Action;
+use super::engine::{self, HookChange, Ingest, NewEvent, Since};
 use super::model::unfit;
-use super::world::Deliveries;
-use crate::server::Server;
-use crate::world::{Checked, violated};
+use crate::base::CheckResult;
 
 const KINDS: [&str; 4] = ["order.created", "order.paid", "user.created", "ping"];
 const PATTERNS: [&str; 5] = ["**", "order.*", "*.created", "ping", "order.paid"];
@@ -26,7 +20,7 @@ const WORKERS: [&str; 4] = ["w1", "w2", "w3", "w4"];
 const METHODS: [&str; 2] = ["receive", "again"];
 
 #[derive(Debug, Clone, Copy)]
-enum Idea {
+enum ClientAction {
     Ingest,
     Repeat,
     Hook,
@@ -40,51 +34,48 @@ enum Idea {
 
 impl Deliveries {
     /// Some hooks are there from the beginning.
-    pub(crate) fn prepare(&mut self) {
+    pub(super) fn begin(&mut self) {
         for tenant in self.tenants.clone() {
-            let content_type = ContentType::parse("text/plain");
-            let request = Create { content_type, ..Create::default() };
-            let command = Command::Create { tenant, path: unfit(), request, anchor: None };
-            self.send(Owner::Client, command);
+            self.ask(Action::CreateTextStream { tenant, path: unfit() });
         }
-        for _ in 0..self.hooks_most / 2 {
+        for _ in 0..self.hooks_max / 2 {
             self.hook();
         }
     }
 
     /// A client asks for something.
-    pub(crate) fn invent(&mut self) -> Checked {
+    pub(super) fn ask_for_something(&mut self) -> CheckResult {
         let ends = self.base.mode.deletes;
-        let idea = self.base.random.weighted(&[
-            (40, Idea::Ingest),
-            (8, Idea::Repeat),
-            (12, Idea::Hook),
-            (4, Idea::HookUpdate),
-            (10, Idea::Activate),
-            (ends, Idea::End),
-            (10, Idea::Retry),
-            (3, Idea::CleanUp),
-            (4, Idea::Trim),
+        let action = self.base.random.weighted(&[
+            (40, ClientAction::Ingest),
+            (8, ClientAction::Repeat),
+            (12, ClientAction::Hook),
+            (4, ClientAction::HookUpdate),
+            (10, ClientAction::Activate),
+            (ends, ClientAction::End),
+            (10, ClientAction::Retry),
+            (3, ClientAction::CleanUp),
+            (4, ClientAction::Trim),
         ]);
-        match idea {
-            Idea::Ingest => self.ingest(),
-            Idea::Repeat => self.repeat(),
-            Idea::Hook => self.hook(),
-            Idea::HookUpdate => {
+        match action {
+            ClientAction::Ingest => self.ingest(),
+            ClientAction::Repeat => self.repeat(),
+            ClientAction::Hook => self.hook(),
+            ClientAction::HookUpdate => {
                 let random = &mut self.base.random;
                 let method = random.one_in(3).then(|| method(random.pick::<&str>(&METHODS)));
                 let max_retries = random.one_in(2).then(|| small(random.below(7)));
                 let timeout_ms = random.one_in(3).then(|| random.between(1_000, 30_000));
                 self.change(HookChange::Update(HookUpdate { max_retries, timeout_ms, method }));
             }
-            Idea::Activate => {
+            ClientAction::Activate => {
                 let active = self.base.random.percent(60);
                 self.change(HookChange::Activate(active));
             }
-            Idea::End => self.change(HookChange::End),
-            Idea::Retry => self.retry(),
-            Idea::CleanUp => self.clean_up(),
-            Idea::Trim => return self.trim(),
+            ClientAction::End => self.change(HookChange::End),
+            ClientAction::Retry => self.retry(),
+            ClientAction::CleanUp => self.clean_up(),
+            ClientAction::Trim => return self.trim(),
         }
         Ok(())
     }
@@ -94,7 +85,7 @@ impl Deliveries {
     }
 
     fn ingest(&mut self) {
-        if self.durable.events.len() >= self.events_most {
+        if self.durable.events.len() >= self.events_max {
             return;
         }
         let tenant = self.tenant();
@@ -118,32 +109,26 @@ impl Deliveries {
         }
         let number = self.next_number();
         let batch = self.base.random.one_in(2).then(|| format!("b{number}").into());
-        let (stream, payload) = (Engine::event_stream(&tenant), Bytes::from(payload));
+        let (stream, payload) = (engine::event_stream(&tenant), Bytes::from(payload));
         let ingest = Ingest { tenant, stream, events, first_id, payload, batch };
         if ingest.batch.is_some() {
-            self.sent.push(ingest.clone());
+            self.named.push(ingest.clone());
         }
         let wrong = self.unfit.contains(&ingest.tenant) && self.base.random.one_in(12);
         let stream = if wrong { unfit() } else { ingest.stream.clone() };
-        self.send(Owner::Client, Command::Ingest(Box::new(Ingest { stream, ..ingest })));
+        self.ask(Action::Ingest(Box::new(Ingest { stream, ..ingest })));
     }
 
     /// A batch comes once more, whether or not its sender was told that it is in.
     fn repeat(&mut self) {
-        if !self.sent.is_empty() {
-            let ingest = self.base.random.pick(&self.sent).clone();
-            self.send(Owner::Client, Command::Ingest(Box::new(ingest)));
+        if !self.named.is_empty() {
+            let ingest = self.base.random.pick(&self.named).clone();
+            self.ask(Action::Ingest(Box::new(ingest)));
         }
     }
 
-    /// Hooks that were asked for and are not there yet.
-    fn asked_for(&self) -> usize {
-        let is_hook = |errand: &&Errand| matches!(errand.command, Command::Hook { .. });
-        self.errands.iter().filter(is_hook).count()
-    }
-
     fn hook(&mut self) {
-        if self.decided.hooks.len() + self.asked_for() >= self.hooks_most {
+        if self.decided.hooks.len() + self.hooks_asked >= self.hooks_max {
             return;
         }
         let tenant = self.tenant();
@@ -157,7 +142,7 @@ impl Deliveries {
             _ => Since::New,
         };
         let random = &mut self.base.random;
-        let spec = HookSpec::Events(EventHookSpec {
+        let spec = EventHookSpec {
             pattern: EventPattern::parse(random.pick::<&str>(&PATTERNS)).expect("a pattern"),
             worker: WorkerId::parse(random.pick::<&str>(&WORKERS)).expect("a worker"),
             binding: None,
@@ -166,8 +151,19 @@ impl Deliveries {
             timeout_ms: *random.pick(&[1_000, 5_000, 30_000]),
             secret: None,
             ordered: random.one_in(3),
-        });
-        self.send(Owner::Client, Command::Hook { tenant, name, spec, since });
+        };
+        self.hooks_asked += 1;
+        self.ask(Action::CreateHook { tenant, name, spec, since });
+    }
+
+    /// Whoever has a name for what it sends may send it again.
+    pub(super) fn repeat_if_named(&mut self, action: Action) {
+        if let Action::Ingest(ingest) = &action
+            && ingest.batch.is_some()
+            && self.base.random.percent(80)
+        {
+            self.ask(action);
+        }
     }
 
     fn change(&mut self, change: HookChange) {
@@ -180,7 +176,7 @@ impl Deliveries {
             Some(hook) if !self.base.random.one_in(20) => hook.tenant.clone(),
             _ => self.tenant(),
         };
-        self.send(Owner::Client, Command::ChangeHook { tenant, name, change });
+        self.ask(Action::ChangeHook { tenant, name, change });
     }
 
     fn retry(&mut self) {
@@ -191,7 +187,7 @@ impl Deliveries {
             Some(hook) if !self.base.random.one_in(20) => hook.tenant.clone(),
             _ => self.tenant(),
         };
-        self.send(Owner::Client, Command::Retry { tenant, id });
+        self.ask(Action::Retry { tenant, id });
     }
 
     fn clean_up(&mut self) {
@@ -204,26 +200,23 @@ impl Deliveries {
         // Nothing that has not become durable yet is older than this.
         let cutoff = Millis(self.settled_at.0.saturating_sub(ago));
         self.history.cutoff = self.history.cutoff.max(cutoff);
-        self.send(Owner::Client, Command::CleanUp { hook, cutoff, after: Bytes::new() });
+        self.ask(Action::CleanUp { hook, cutoff });
     }
 
     /// The oldest events of a tenant may be forgotten. Whoever asks for a hook that begins with an
     /// event knows that it is there, so nobody does meanwhile.
-    fn trim(&mut self) -> Checked {
-        if self.asked_for() > 0 {
+    fn trim(&mut self) -> CheckResult {
+        if self.hooks_asked > 0 {
             return Ok(());
         }
         let tenant = self.tenant();
         let ago = self.base.random.below(20_000);
         let cutoff = Millis(self.settled_at.0.saturating_sub(ago));
-        let reader = self.life().shared.state.reader();
-        let look = Look::take(&reader, &tenant, cutoff);
-        let look = look.map_err(|error| violated(format!("a look failed: {error}")))?;
-        if let Some(look) = look {
-            let until = self.seen.all_events().take_while(|(no, _)| **no < look.until);
+        if let Some(plan) = engine::plan_trim(self.base.engine(), &tenant, cutoff)? {
+            let until = self.seen.all_events().take_while(|(no, _)| **no < plan.until);
             self.trims_asked = self.trims_asked.max(until.count());
-            let stream = Engine::event_stream(&tenant);
-            self.send(Owner::Client, Command::Trim { tenant, stream, look });
+            let stream = engine::event_stream(&tenant);
+            self.ask(Action::Trim { tenant, stream, plan });
         }
         Ok(())
     }

@@ -187,7 +187,10 @@ fn audit_stream(reader: &Reader, path: &str, stream: &Stream) -> CheckResult {
 }
 
 /// The engine and the model have found the same at a fork's offset.
-pub(super) fn compare_anchors(found: Option<&FetchedAnchor>, expected: Option<&SourceAnchor>) -> CheckResult {
+pub(super) fn compare_anchors(
+    found: Option<&FetchedAnchor>,
+    expected: Option<&SourceAnchor>,
+) -> CheckResult {
     let seen = found.map(|found| {
         let what: Option<Bytes> = match &found.anchor {
             Found::Append(data) => Some(data.clone()),

@@ -15,11 +15,7 @@ use super::action::{Action, StreamAnswer, StreamError, StreamOutcome};
 use crate::base::engine::{Command, Engine, Outcome};
 use crate::base::{CheckResult, violation};
 
-pub(super) fn command(
-    tenant: &Tenant,
-    action: &Action,
-    anchor: Option<&FetchedAnchor>,
-) -> Command {
+pub(super) fn command(tenant: &Tenant, action: &Action, anchor: Option<&FetchedAnchor>) -> Command {
     let tenant = tenant.clone();
     match action.clone() {
         Action::Create { path, request } => {

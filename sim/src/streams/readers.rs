@@ -1,7 +1,7 @@
 //! Readers: heads, whole streams, slow reads that live through everything, and live watchers.
 
-use reveille_core::stream::{Expiry, Head, StreamId};
 use reveille_core::StreamPath;
+use reveille_core::stream::{Expiry, Head, StreamId};
 
 use super::Streams;
 use super::action::Action;

@@ -44,11 +44,7 @@ impl StreamRequest {
     }
 
     fn input(&self) -> ModelInput<'_> {
-        ModelInput {
-            action: &self.action,
-            payload: &self.payload,
-            anchor: self.anchor.as_ref(),
-        }
+        ModelInput { action: &self.action, payload: &self.payload, anchor: self.anchor.as_ref() }
     }
 
     /// The same once more, from the beginning.

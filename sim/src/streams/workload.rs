@@ -205,7 +205,12 @@ impl Streams {
         }
     }
 
-    fn append(&mut self, path: StreamPath, stream: Option<&Stream>, close_only: bool) -> StreamRequest {
+    fn append(
+        &mut self,
+        path: StreamPath,
+        stream: Option<&Stream>,
+        close_only: bool,
+    ) -> StreamRequest {
         let kind = match stream {
             Some(stream) if !self.base.random.one_in(25) => stream.kind.clone(),
             _ => self.kind(),

@@ -95,8 +95,11 @@ impl Wakes {
     }
 
     fn callback(&mut self, index: usize) -> TokenAction {
-        let acks =
-            if self.base.is_healing || !self.base.random.one_in(5) { self.acks(index) } else { vec![] };
+        let acks = if self.base.is_healing || !self.base.random.one_in(5) {
+            self.acks(index)
+        } else {
+            vec![]
+        };
         let agent = &self.agents[index];
         let mut report = Report {
             claims: agent.claims.clone(),
@@ -141,8 +144,11 @@ impl Wakes {
     }
 
     fn lease_report(&mut self, index: usize) -> TokenAction {
-        let acks =
-            if self.base.is_healing || !self.base.random.one_in(5) { self.acks(index) } else { vec![] };
+        let acks = if self.base.is_healing || !self.base.random.one_in(5) {
+            self.acks(index)
+        } else {
+            vec![]
+        };
         let agent = &self.agents[index];
         let name = agent.claims.consumer.clone();
         let (claims, mut generation) = (agent.claims.clone(), agent.epoch);

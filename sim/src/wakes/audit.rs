@@ -9,8 +9,8 @@ use reveille_core::{Offset, StreamPath};
 use reveille_schema::keys::{ConsumerKey, Due};
 use reveille_schema::record::ConsumerRecord;
 
-use super::snapshot::Snapshot;
 use super::Wakes;
+use super::snapshot::Snapshot;
 use crate::base::{CheckResult, violation};
 
 impl Wakes {

@@ -23,9 +23,7 @@ use crate::base::{CheckResult, violation};
 pub(super) fn command(tenant: &Tenant, action: &Action) -> Command {
     let tenant = tenant.clone();
     match action.clone() {
-        Action::Create { path, request } => {
-            Command::Create { tenant, path, request, anchor: None }
-        }
+        Action::Create { path, request } => Command::Create { tenant, path, request, anchor: None },
         Action::Append { path, request } => Command::Append { tenant, path, request },
         Action::Delete { path } => Command::Delete { tenant, path },
         Action::Subscribe(spec) => Command::Subscribe { tenant, spec, secret: None },
@@ -56,9 +54,9 @@ pub(super) fn outcome(outcome: Outcome) -> WakeResult {
         Failure::Refused(Refused::Consumer(Rejected::InvalidOffset { path })) => {
             WakeError::InvalidOffset(path)
         }
-        Failure::Refused(
-            Refused::Append { .. } | Refused::Consumer(Rejected::AlreadyClaimed),
-        ) => WakeError::Conflict,
+        Failure::Refused(Refused::Append { .. } | Refused::Consumer(Rejected::AlreadyClaimed)) => {
+            WakeError::Conflict
+        }
         Failure::Rejected(_) | Failure::Refused(_) | Failure::Damaged(_) => WakeError::Refused,
     })
 }

@@ -98,7 +98,9 @@ impl Wakes {
             if subscription.spec.dialect == Dialect::Leases {
                 let link = self.seen.links.get(&(*id, path.clone()));
                 if link.is_none_or(|it| it.acked < Some(*tail)) {
-                    return Err(violation(format!("L1: {id:?} has {link:?} of {path} at {tail:?}")));
+                    return Err(violation(format!(
+                        "L1: {id:?} has {link:?} of {path} at {tail:?}"
+                    )));
                 }
             }
         }

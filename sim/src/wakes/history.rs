@@ -187,7 +187,11 @@ impl History {
 }
 
 /// S4, as far as records of the same incarnation show it.
-fn acks_only_grow(key: &ConsumerKey, earlier: &ConsumerRecord, later: &ConsumerRecord) -> CheckResult {
+fn acks_only_grow(
+    key: &ConsumerKey,
+    earlier: &ConsumerRecord,
+    later: &ConsumerRecord,
+) -> CheckResult {
     if earlier.primary != later.primary {
         return Ok(());
     }

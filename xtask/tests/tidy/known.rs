@@ -29,13 +29,6 @@ pub(crate) const CYCLES: &modules::Table = &[
     ("crates/load", &[&["append", "idle", "latency", "report", "soak", "wakes"]]),
     ("crates/server", &[&["auth", "error", "events", "inbound", "query", "streams", "wake"]]),
     ("crates/store", &[&["apply", "state"]]),
-    (
-        "sim",
-        &[
-            &["audit", "crash", "errand", "life", "readers", "server", "worker", "world"],
-            &["model", "request"],
-        ],
-    ),
 ];
 
 /// Domains of the engine that reach sideways into another.

@@ -7,7 +7,7 @@ use reveille_core::producer::{ProducerRejected, ProducerState, ProducerTag};
 use reveille_core::stream::Rejected;
 use reveille_core::stream::append::{Append, AppendReceipt};
 
-use super::{Model, Stream, ServerMemory};
+use super::{Model, ServerMemory, Stream};
 use crate::streams::action::StreamAnswer;
 use crate::streams::payload::Payload;
 

@@ -10,7 +10,7 @@ use reveille_core::stream::create::{Create, ForkRequest};
 use reveille_core::stream::{Expiry, Fork, Rejected, StreamId};
 use reveille_core::{ContentType, Millis, Offset};
 
-use super::{AnchorContent, Model, ModelInput, SourceAnchor, Stream, ServerMemory};
+use super::{AnchorContent, Model, ModelInput, ServerMemory, SourceAnchor, Stream};
 use crate::streams::action::StreamAnswer;
 use crate::streams::payload::Payload;
 
