@@ -45,4 +45,4 @@ pub(crate) use operation::{Decision, Origin, Request};
 pub(crate) use partition::BatchInfo;
 pub(crate) use random::Random;
 pub(crate) use schedule::run;
-pub(crate) use world::{ActionTable, BEGIN, Base, Setup, World};
+pub(crate) use world::{ActionTable, BEGIN, Base, Outcome, Setup, World, WorldCall};

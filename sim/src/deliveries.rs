@@ -39,7 +39,7 @@ use crate::base::{
     ActionTable, BEGIN, Base, BatchInfo, CheckResult, Mode, Origin, Request, Setup, World,
     violation,
 };
-use action::Action;
+use action::{Action, DeliveryAnswer, DeliveryError};
 use endpoint::OutboundAttempt;
 use engine::{DeliveryOutcome, Ingest};
 use history::History;
@@ -129,6 +129,9 @@ fn draw_mode(setup: &mut Setup) -> Mode {
 }
 
 impl World for Deliveries {
+    type Answer = DeliveryAnswer;
+    type Error = DeliveryError;
+
     const ACTIONS: ActionTable<Deliveries> = &[
         (120, |world| world.make_attempt().map(drop)),
         (20, |world| {

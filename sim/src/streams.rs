@@ -31,7 +31,7 @@ use crate::base::{
     ActionTable, BEGIN, Base, BatchInfo, CheckResult, FaultWeights, Mode, Random, Request, Setup,
     World,
 };
-use action::Action;
+use action::{Action, StreamAnswer, StreamError};
 use model::{Model, ServerMemory};
 use readers::{SlowRead, Watcher};
 use request::StreamRequest;
@@ -112,6 +112,9 @@ fn draw_paths(random: &mut Random) -> Vec<StreamPath> {
 }
 
 impl World for Streams {
+    type Answer = StreamAnswer;
+    type Error = StreamError;
+
     const ACTIONS: ActionTable<Streams> = &[
         (30, Streams::read),
         (20, Streams::read_slowly),

@@ -42,7 +42,7 @@ use crate::base::engine::{EngineSettings, Settings, Timer};
 use crate::base::{
     ActionTable, Base, BatchInfo, CheckResult, Mode, Origin, Request, Setup, World, raw_state,
 };
-use action::{Action, TokenAction};
+use action::{Action, TokenAction, WakeAnswer, WakeError};
 use agent::Agent;
 use endpoint::OutboundAttempt;
 use history::History;
@@ -95,6 +95,9 @@ impl Wakes {
 }
 
 impl World for Wakes {
+    type Answer = WakeAnswer;
+    type Error = WakeError;
+
     const ACTIONS: ActionTable<Wakes> = &[
         (60, |world| world.make_attempt().map(drop)),
         (60, |world| world.answer_attempts().map(drop)),

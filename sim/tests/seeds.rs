@@ -46,6 +46,9 @@ fn wakes_are_told_and_kept_across_crashes() {
 fn events_are_delivered_across_crashes() {
     let coverage = pass(250..300, options("deliveries"));
     assert!(coverage.crashes > 200 && coverage.lost > 20 && coverage.kept > 10, "{coverage:?}");
-    assert!(coverage.attempts > 2_000 && coverage.timers > 2_000 && coverage.reads > 200, "{coverage:?}");
+    assert!(
+        coverage.attempts > 2_000 && coverage.timers > 2_000 && coverage.reads > 200,
+        "{coverage:?}"
+    );
     pass(300..320, Options { lag: true, ..options("deliveries") });
 }

@@ -1,7 +1,7 @@
 //! Batches become durable; whoever waited for them is answered, and nobody else.
 
 use super::check::{CheckResult, violation};
-use super::engine::{AnswerState, Fatal};
+use super::engine::{AnswerState, Engine, Fatal};
 use super::operation;
 use super::world::World;
 
@@ -22,7 +22,7 @@ pub(super) fn commit<W: World>(world: &mut W, at: usize) -> CheckResult<Result<(
         return Ok(Ok(()));
     };
     let number = batch.number;
-    let is_empty = taken.batch.is_empty();
+    let is_empty = Engine::is_without_changes(&taken);
     let engine = partition.engine_mut();
     let result = engine.commit(taken);
     let seq = engine.sequence();
@@ -81,6 +81,7 @@ fn collect_answers<W: World>(world: &mut W, at: usize, through: u64) -> CheckRes
                 return Err(violation(format!("{what:?} was answered before it was durable")));
             }
             AnswerState::Ready(outcome) => operation::finish(world, operation, outcome)?,
+            AnswerState::Damaged(what) => return Err(violation(format!("damaged: {what}"))),
             AnswerState::Pending if batch > through => world.base_mut().operations.push(operation),
             AnswerState::Pending | AnswerState::Dropped => {
                 return Err(violation(format!("{what:?} was not answered")));

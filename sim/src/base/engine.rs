@@ -148,51 +148,64 @@ impl Lookups {
 
 /// What became of an attempt to decide a command.
 pub(crate) enum SubmitResult {
-    Decided(PendingAnswer),
+    Decided,
     Missing(Vec<Lookup>),
     NoRoom,
 }
 
-/// Where an answer arrives.
-pub(crate) struct PendingAnswer(oneshot::Receiver<Outcome>);
-
-pub(crate) enum AnswerState {
-    Ready(Outcome),
+pub(crate) enum AnswerState<O> {
+    Ready(O),
     Pending,
     /// There will be none.
     Dropped,
+    /// Stored bytes cannot be read.
+    Damaged(String),
 }
 
-impl PendingAnswer {
-    pub(crate) fn poll(&mut self) -> AnswerState {
-        match self.0.try_recv() {
-            Ok(outcome) => AnswerState::Ready(outcome),
-            Err(oneshot::error::TryRecvError::Empty) => AnswerState::Pending,
-            Err(oneshot::error::TryRecvError::Closed) => AnswerState::Dropped,
-        }
-    }
+/// A command that can be submitted. Whatever type its answer has, its world gets the outcome in its
+/// own words.
+pub(crate) trait Call<O> {
+    fn submit(&mut self, engine: &Engine, lookups: &Lookups, now: Millis) -> SubmitResult;
+    fn poll(&mut self) -> AnswerState<O>;
 }
 
-impl Engine {
-    pub(crate) fn submit(&self, command: &Command, lookups: &Lookups, now: Millis) -> SubmitResult {
+/// A command, and what its outcome is in the words of a world.
+pub(crate) fn call<O: 'static>(command: Command, translate: fn(Outcome) -> O) -> Box<dyn Call<O>> {
+    Box::new(CommandCall { command, translate, answer: None })
+}
+
+struct CommandCall<O> {
+    command: Command,
+    translate: fn(Outcome) -> O,
+    /// Where the answer to the last submission arrives.
+    answer: Option<oneshot::Receiver<Outcome>>,
+}
+
+impl<O> Call<O> for CommandCall<O> {
+    fn submit(&mut self, engine: &Engine, lookups: &Lookups, now: Millis) -> SubmitResult {
         let (reply, answer) = oneshot::channel();
-        match self.shared.lock().submit(command, &lookups.fetched, now, reply) {
-            Submission::Decided => SubmitResult::Decided(PendingAnswer(answer)),
+        self.answer = Some(answer);
+        match engine.shared.lock().submit(&self.command, &lookups.fetched, now, reply) {
+            Submission::Decided => SubmitResult::Decided,
             Submission::Missing(missing, _) => SubmitResult::Missing(missing),
             Submission::NoRoom(_) => SubmitResult::NoRoom,
         }
     }
 
-    /// From now on every command is refused.
-    pub(crate) fn stop(&self) {
-        self.shared.lock().stopping = true;
+    fn poll(&mut self) -> AnswerState<O> {
+        match self.answer.as_mut().map(oneshot::Receiver::try_recv) {
+            Some(Ok(Err(Failure::Damaged(what)))) => AnswerState::Damaged(what),
+            Some(Ok(outcome)) => AnswerState::Ready((self.translate)(outcome)),
+            Some(Err(oneshot::error::TryRecvError::Empty)) => AnswerState::Pending,
+            Some(Err(oneshot::error::TryRecvError::Closed)) | None => AnswerState::Dropped,
+        }
     }
 }
 
-pub(crate) fn damage(outcome: &Outcome) -> Option<&str> {
-    match outcome {
-        Err(Failure::Damaged(what)) => Some(what),
-        _ => None,
+impl Engine {
+    /// From now on every command is refused.
+    pub(crate) fn stop(&self) {
+        self.shared.lock().stopping = true;
     }
 }
 
@@ -206,6 +219,11 @@ impl Engine {
 
     pub(crate) fn take(&mut self) -> Option<OpenBatch> {
         self.committer.take()
+    }
+
+    /// Whether a batch has only answers.
+    pub(crate) fn is_without_changes(batch: &OpenBatch) -> bool {
+        batch.batch.is_empty()
     }
 
     pub(crate) fn commit(&mut self, batch: OpenBatch) -> Result<(), Fatal> {
@@ -258,7 +276,7 @@ pub(crate) struct Timer {
     pub(crate) due: Due,
     /// How many keys it has still to remove.
     pub(crate) remains: usize,
-    pub(crate) command: Command,
+    pub(crate) command: Box<Command>,
 }
 
 /// What is known of the due index without another look at it.
@@ -323,7 +341,7 @@ impl Engine {
             Command::Obligation { found, .. } => found.len(),
             _ => 0,
         };
-        Ok(Timer { key, due, remains, command })
+        Ok(Timer { key, due, remains, command: Box::new(command) })
     }
 
     /// The first entry that is due and not done.

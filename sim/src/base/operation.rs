@@ -11,13 +11,13 @@
 use reveille_store::state::Reader;
 
 use super::check::{CheckResult, violation};
-use super::engine::{self, AnswerState, Command, Lookups, Outcome, PendingAnswer, SubmitResult};
-use super::world::World;
+use super::engine::{AnswerState, Lookups, SubmitResult};
+use super::world::{Outcome, World, WorldCall};
 
 /// What a world asks of the server: a command, and what its decision and its outcome mean.
 pub(crate) trait Request<W: World>: std::fmt::Debug {
-    /// The command as it is submitted; asked for once, after the preparation.
-    fn command(&self) -> Command;
+    /// The command that it is; asked for once, after the preparation.
+    fn call(&self) -> WorldCall<W>;
 
     /// More than it adds to a batch.
     fn weight(&self) -> u64;
@@ -29,7 +29,7 @@ pub(crate) trait Request<W: World>: std::fmt::Debug {
     }
 
     /// The partition has decided.
-    fn decided(&mut self, _world: &mut W, _decision: &Decision<'_>) -> CheckResult {
+    fn decided(&mut self, _world: &mut W, _decision: &Decision<'_, W>) -> CheckResult {
         Ok(())
     }
 
@@ -37,17 +37,17 @@ pub(crate) trait Request<W: World>: std::fmt::Debug {
     fn rolled_back(&mut self) {}
 
     /// Whoever asked has the outcome.
-    fn answered(self: Box<Self>, world: &mut W, origin: Origin, outcome: Outcome) -> CheckResult;
+    fn answered(self: Box<Self>, world: &mut W, origin: Origin, outcome: Outcome<W>)
+    -> CheckResult;
 
     /// The server crashed before the outcome was told.
     fn interrupted(self: Box<Self>, _world: &mut W, _origin: Origin) {}
 }
 
 /// A decision that was just made.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Decision<'a> {
+pub(crate) struct Decision<'a, W: World> {
     /// The outcome, if it was told at once.
-    pub(crate) outcome: Option<&'a Outcome>,
+    pub(crate) outcome: Option<&'a Outcome<W>>,
     /// The batch that it belongs to otherwise.
     pub(crate) batch: u64,
     /// Whether everything decided before was durable.
@@ -68,7 +68,7 @@ pub(crate) struct Operation<W: World> {
     pub(crate) partition: usize,
     pub(crate) origin: Origin,
     pub(crate) request: Box<dyn Request<W>>,
-    command: Option<Command>,
+    call: Option<WorldCall<W>>,
     stage: OperationStage,
     lookups: Lookups,
     rounds: u32,
@@ -82,7 +82,6 @@ enum OperationStage {
     /// and only later read from.
     Read(Reader),
     Wait {
-        answer: PendingAnswer,
         batch: u64,
     },
 }
@@ -97,7 +96,7 @@ impl<W: World> Operation<W> {
             partition,
             origin,
             request,
-            command: None,
+            call: None,
             stage: OperationStage::Prepare,
             lookups: Lookups::default(),
             rounds: 0,
@@ -109,15 +108,15 @@ impl<W: World> Operation<W> {
     }
 
     /// The answer that it waits for, with its batch.
-    pub(crate) fn poll(&mut self) -> Option<(AnswerState, u64)> {
-        match &mut self.stage {
-            OperationStage::Wait { answer, batch } => Some((answer.poll(), *batch)),
+    pub(crate) fn poll(&mut self) -> Option<(AnswerState<Outcome<W>>, u64)> {
+        match self.stage {
+            OperationStage::Wait { batch } => Some((self.call.as_mut()?.poll(), batch)),
             _ => None,
         }
     }
 
     /// One step further; the outcome if it is there at once.
-    fn step(&mut self, world: &mut W) -> CheckResult<Option<Outcome>> {
+    fn step(&mut self, world: &mut W) -> CheckResult<Option<Outcome<W>>> {
         match std::mem::replace(&mut self.stage, OperationStage::Decide) {
             OperationStage::Prepare => {
                 if !self.request.prepare(world)? {
@@ -136,7 +135,7 @@ impl<W: World> Operation<W> {
     }
 
     /// Asks the partition.
-    fn decide(&mut self, world: &mut W) -> CheckResult<Option<Outcome>> {
+    fn decide(&mut self, world: &mut W) -> CheckResult<Option<Outcome<W>>> {
         let weight = self.request.weight();
         let base = world.base_mut();
         let partition = &base.partitions[self.partition];
@@ -151,8 +150,8 @@ impl<W: World> Operation<W> {
         }
         let engine = partition.engine();
         let (was_idle, was_read_only) = (engine.is_idle(), engine.is_read_only());
-        let command = self.command.get_or_insert_with(|| self.request.command());
-        let mut answer = match engine.submit(command, &self.lookups, base.now) {
+        let call = self.call.get_or_insert_with(|| self.request.call());
+        match call.submit(engine, &self.lookups, base.now) {
             SubmitResult::NoRoom => return Err(violation("no room for so little")),
             SubmitResult::Missing(missing) => {
                 base.trace.note(&format!("missing {missing:?}"));
@@ -161,21 +160,22 @@ impl<W: World> Operation<W> {
                 self.stage = OperationStage::Fetch;
                 return Ok(None);
             }
-            SubmitResult::Decided(answer) => answer,
-        };
+            SubmitResult::Decided => {}
+        }
         base.trace.note(&format!("decided {:?}", self.request));
         let batch = partition.open_batch;
-        let outcome = match answer.poll() {
+        let outcome = match call.poll() {
             AnswerState::Ready(outcome) => Some(outcome),
             AnswerState::Pending => None,
             AnswerState::Dropped => {
                 return Err(violation("a command was decided and forgotten"));
             }
+            AnswerState::Damaged(what) => return Err(violation(format!("damaged: {what}"))),
         };
         let decision = Decision { outcome: outcome.as_ref(), batch, was_idle, was_read_only };
         self.request.decided(world, &decision)?;
         if outcome.is_none() {
-            self.stage = OperationStage::Wait { answer, batch };
+            self.stage = OperationStage::Wait { batch };
             let base = world.base_mut();
             base.partitions[self.partition].add_to_batch(weight, base.now);
         }
@@ -199,15 +199,12 @@ pub(crate) fn advance<W: World>(world: &mut W, index: usize) -> CheckResult {
 pub(crate) fn finish<W: World>(
     world: &mut W,
     operation: Operation<W>,
-    outcome: Outcome,
+    outcome: Outcome<W>,
 ) -> CheckResult {
     let Operation { partition, origin, request, .. } = operation;
     let base = world.base_mut();
     base.coverage.answers += 1;
     base.trace.note(&format!("answered {origin:?}: {outcome:?}"));
-    if let Some(what) = engine::damage(&outcome) {
-        return Err(violation(format!("damaged: {what}")));
-    }
     if origin == Origin::Timer {
         base.coverage.timers += u64::from(outcome.is_ok());
         base.partitions[partition].timers.answered(outcome.is_ok(), base.now);

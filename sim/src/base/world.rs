@@ -5,7 +5,7 @@ use reveille_store::state::Reader;
 
 use super::check::CheckResult;
 use super::coverage::Coverage;
-use super::engine::{Engine, EngineSettings, Timer};
+use super::engine::{Call, Engine, EngineSettings, Timer};
 use super::mode::Mode;
 use super::operation::{Operation, Origin, Request};
 use super::partition::{BatchInfo, Partition};
@@ -20,8 +20,16 @@ pub(crate) const BEGIN: Millis = Millis(1_790_000_000_000);
 /// Steps, each as likely as its weight says.
 pub(crate) type ActionTable<W> = &'static [(u64, fn(&mut W) -> CheckResult)];
 
+/// What a command comes to, in the words of a world.
+pub(crate) type Outcome<W> = Result<<W as World>::Answer, <W as World>::Error>;
+
+pub(crate) type WorldCall<W> = Box<dyn Call<Outcome<W>>>;
+
 /// A world around a server: its clients, its model and its audit.
 pub(crate) trait World: Sized + 'static {
+    type Answer: std::fmt::Debug;
+    type Error: std::fmt::Debug;
+
     /// What happens in this world beside what the base does.
     const ACTIONS: ActionTable<Self>;
     /// More turns than any work takes.

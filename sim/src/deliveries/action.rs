@@ -56,7 +56,7 @@ pub(super) enum Action {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum DeliveryAnswer {
+pub(crate) enum DeliveryAnswer {
     Ingested { received: u64, repeated: bool },
     Hooked,
     Unhooked,
@@ -64,7 +64,7 @@ pub(super) enum DeliveryAnswer {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum DeliveryError {
+pub(crate) enum DeliveryError {
     Unavailable,
     HookExists,
     NoEvent,

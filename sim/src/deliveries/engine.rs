@@ -21,12 +21,13 @@ use reveille_engine::{Failure, Refused, reading};
 use reveille_schema::record::EventRecord;
 use reveille_store::state::Reader;
 
+use super::Deliveries;
 use super::action::{Action, DeliveryAnswer, DeliveryError, DeliveryResult};
-use crate::base::engine::{Command, Engine, Outcome};
-use crate::base::{CheckResult, violation};
+use crate::base::engine::{self, Command, Engine};
+use crate::base::{CheckResult, WorldCall, violation};
 
-pub(super) fn command(action: &Action) -> Command {
-    match action.clone() {
+pub(super) fn call(action: &Action) -> WorldCall<Deliveries> {
+    let command = match action.clone() {
         Action::CreateTextStream { tenant, path } => {
             let content_type = ContentType::parse("text/plain");
             let request = Create { content_type, ..Create::default() };
@@ -43,15 +44,15 @@ pub(super) fn command(action: &Action) -> Command {
         Action::Sweep { found } => Command::Sweep { found },
         Action::RecordOutcome(outcome) => Command::RecordDeliveryOutcomes(vec![outcome]),
         Action::RecordUnsent { id, attempt } => Command::Unsent { id, attempt },
-        Action::Timer(timer) => timer.command,
-    }
+        Action::Timer(timer) => *timer.command,
+    };
+    engine::call(command, translate)
 }
 
-/// An outcome in the words of this world.
-pub(super) fn outcome(outcome: &Outcome) -> DeliveryResult {
+fn translate(outcome: engine::Outcome) -> DeliveryResult {
     match outcome {
         Ok(Answer::Ingested { received, repeated }) => {
-            Ok(DeliveryAnswer::Ingested { received: *received, repeated: *repeated })
+            Ok(DeliveryAnswer::Ingested { received, repeated })
         }
         Ok(Answer::Hooked(_)) => Ok(DeliveryAnswer::Hooked),
         Ok(Answer::Unhooked(_)) => Ok(DeliveryAnswer::Unhooked),

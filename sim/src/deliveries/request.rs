@@ -5,8 +5,7 @@ use reveille_schema::keys::Due;
 use super::Deliveries;
 use super::action::{Action, DeliveryError, DeliveryResult};
 use super::engine;
-use crate::base::engine::{Command, Outcome};
-use crate::base::{CheckResult, Decision, Origin, Request, violation};
+use crate::base::{CheckResult, Decision, Origin, Outcome, Request, WorldCall, violation};
 
 pub(super) struct DeliveryRequest {
     action: Action,
@@ -45,8 +44,8 @@ impl std::fmt::Debug for DeliveryRequest {
 }
 
 impl Request<Deliveries> for DeliveryRequest {
-    fn command(&self) -> Command {
-        engine::command(&self.action)
+    fn call(&self) -> WorldCall<Deliveries> {
+        engine::call(&self.action)
     }
 
     fn weight(&self) -> u64 {
@@ -60,16 +59,19 @@ impl Request<Deliveries> for DeliveryRequest {
         }
     }
 
-    fn decided(&mut self, world: &mut Deliveries, decision: &Decision<'_>) -> CheckResult {
-        let told = decision.outcome.map(engine::outcome);
-        if told == Some(Err(DeliveryError::Unavailable)) {
+    fn decided(
+        &mut self,
+        world: &mut Deliveries,
+        decision: &Decision<'_, Deliveries>,
+    ) -> CheckResult {
+        if decision.outcome == Some(&Err(DeliveryError::Unavailable)) {
             return Ok(());
         }
         self.expected = world.decided.apply(&self.action);
         if matches!(self.action, Action::Trim { .. }) {
             world.decided.trimmed = world.trims_asked;
         }
-        if told.is_some() {
+        if decision.outcome.is_some() {
             return self.check_rests_on_durable(world);
         }
         world.undurable.push((decision.batch, self.action.clone()));
@@ -80,16 +82,15 @@ impl Request<Deliveries> for DeliveryRequest {
         self: Box<Self>,
         world: &mut Deliveries,
         origin: Origin,
-        outcome: Outcome,
+        told: Outcome<Deliveries>,
     ) -> CheckResult {
         self.end(world);
-        let told = engine::outcome(&outcome);
         let is_unavailable = told == Err(DeliveryError::Unavailable);
         if let Some(expected) = &self.expected
             && !is_unavailable
             && told != *expected
         {
-            return Err(violation(format!("{self:?} was told {outcome:?}, not {expected:?}")));
+            return Err(violation(format!("{self:?} was told {told:?}, not {expected:?}")));
         }
         if let (Action::CreateTextStream { tenant, .. }, Ok(_)) = (&self.action, &told) {
             world.unfit.insert(tenant.clone());

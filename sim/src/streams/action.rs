@@ -31,14 +31,14 @@ pub(super) enum Action {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum StreamAnswer {
+pub(crate) enum StreamAnswer {
     Created { head: Box<Head>, new: bool },
     Appended(AppendReceipt),
     Done,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum StreamError {
+pub(crate) enum StreamError {
     Rejected(Rejected),
     DiskFull,
     /// Nothing that is ever expected here.

@@ -11,34 +11,37 @@ use reveille_engine::reading;
 pub(super) use reveille_engine::reading::Reading;
 use reveille_engine::{Failure, Unavailable};
 
+use super::Streams;
 use super::action::{Action, StreamAnswer, StreamError, StreamOutcome};
-use crate::base::engine::{Command, Engine, Outcome};
-use crate::base::{CheckResult, violation};
+use crate::base::engine::{self, Command, Engine};
+use crate::base::{CheckResult, WorldCall, violation};
 
-pub(super) fn command(tenant: &Tenant, action: &Action, anchor: Option<&FetchedAnchor>) -> Command {
+pub(super) fn call(
+    tenant: &Tenant,
+    action: &Action,
+    anchor: Option<&FetchedAnchor>,
+) -> WorldCall<Streams> {
     let tenant = tenant.clone();
-    match action.clone() {
+    let command = match action.clone() {
         Action::Create { path, request } => {
             Command::Create { tenant, path, request, anchor: anchor.cloned() }
         }
         Action::Append { path, request } => Command::Append { tenant, path, request },
         Action::Delete { path } => Command::Delete { tenant, path },
         Action::Touch { path, id, at } => Command::Touch { tenant, path, id, at },
-        Action::Timer(timer) => timer.command,
+        Action::Timer(timer) => *timer.command,
         Action::Probe => Command::Probe,
-    }
+    };
+    engine::call(command, translate)
 }
 
-/// An outcome in the words of this world.
-pub(super) fn outcome(outcome: &Outcome) -> StreamOutcome {
+fn translate(outcome: engine::Outcome) -> StreamOutcome {
     match outcome {
-        Ok(Answer::Created { head, new }) => {
-            Ok(StreamAnswer::Created { head: head.clone(), new: *new })
-        }
-        Ok(Answer::Appended(receipt)) => Ok(StreamAnswer::Appended(receipt.clone())),
+        Ok(Answer::Created { head, new }) => Ok(StreamAnswer::Created { head, new }),
+        Ok(Answer::Appended(receipt)) => Ok(StreamAnswer::Appended(receipt)),
         Ok(Answer::Done) => Ok(StreamAnswer::Done),
         Ok(other) => Err(StreamError::Other(format!("{other:?}"))),
-        Err(Failure::Rejected(rejected)) => Err(StreamError::Rejected(rejected.clone())),
+        Err(Failure::Rejected(rejected)) => Err(StreamError::Rejected(rejected)),
         Err(Failure::Unavailable(Unavailable::DiskFull)) => Err(StreamError::DiskFull),
         Err(other) => Err(StreamError::Other(format!("{other:?}"))),
     }

@@ -7,8 +7,7 @@ use super::engine::{self, FetchedAnchor};
 use super::model::{ModelInput, SourceAnchor};
 use super::payload::Payload;
 use super::{Streams, audit};
-use crate::base::engine::{Command, Outcome};
-use crate::base::{CheckResult, Decision, Origin, Request, violation};
+use crate::base::{CheckResult, Decision, Origin, Outcome, Request, WorldCall, violation};
 
 #[derive(Clone)]
 pub(super) struct StreamRequest {
@@ -57,11 +56,10 @@ impl StreamRequest {
         &self,
         world: &Streams,
         expected: &StreamOutcome,
-        outcome: &Outcome,
+        told: &StreamOutcome,
     ) -> CheckResult {
-        let told = engine::outcome(outcome);
         let (durably, _) = world.durable.decide(&self.input(), world.base.now, &world.memory);
-        if told == *expected && told == durably {
+        if told == expected && *told == durably {
             return Ok(());
         }
         Err(violation(format!(
@@ -91,8 +89,8 @@ impl std::fmt::Debug for StreamRequest {
 }
 
 impl Request<Streams> for StreamRequest {
-    fn command(&self) -> Command {
-        engine::command(&self.tenant, &self.action, self.fetched.as_ref())
+    fn call(&self) -> WorldCall<Streams> {
+        engine::call(&self.tenant, &self.action, self.fetched.as_ref())
     }
 
     fn weight(&self) -> u64 {
@@ -115,9 +113,9 @@ impl Request<Streams> for StreamRequest {
         Ok(true)
     }
 
-    fn decided(&mut self, world: &mut Streams, decision: &Decision<'_>) -> CheckResult {
+    fn decided(&mut self, world: &mut Streams, decision: &Decision<'_, Streams>) -> CheckResult {
         if decision.was_read_only && self.action.is_write() {
-            let told = decision.outcome.map(engine::outcome);
+            let told = decision.outcome.cloned();
             if told != Some(Err(StreamError::DiskFull)) {
                 return Err(violation(format!("a read-only server answered {told:?}")));
             }
@@ -152,9 +150,8 @@ impl Request<Streams> for StreamRequest {
         self: Box<Self>,
         world: &mut Streams,
         origin: Origin,
-        outcome: Outcome,
+        told: Outcome<Streams>,
     ) -> CheckResult {
-        let told = engine::outcome(&outcome);
         if Some(&told) != self.expected.as_ref() {
             let expected = &self.expected;
             return Err(violation(format!("{self:?} was told {told:?}, not {expected:?}")));

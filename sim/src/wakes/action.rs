@@ -35,7 +35,7 @@ pub(super) struct TokenAction {
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum WakeAnswer {
+pub(crate) enum WakeAnswer {
     Created(StreamId),
     Appended,
     Reported(Box<Standing>),
@@ -44,7 +44,7 @@ pub(super) enum WakeAnswer {
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum WakeError {
+pub(crate) enum WakeError {
     Unavailable,
     TokenExpired,
     InvalidOffset(Arc<str>),

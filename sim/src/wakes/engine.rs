@@ -16,13 +16,14 @@ use reveille_engine::outbox::Attempt;
 use reveille_engine::{Failure, Refused, outbound};
 use reveille_schema::record::ConsumerRecord;
 
+use super::Wakes;
 use super::action::{Action, WakeAnswer, WakeError, WakeResult};
-use crate::base::engine::{Command, Engine, Outcome};
-use crate::base::{CheckResult, violation};
+use crate::base::engine::{self, Command, Engine};
+use crate::base::{CheckResult, WorldCall, violation};
 
-pub(super) fn command(tenant: &Tenant, action: &Action) -> Command {
+pub(super) fn call(tenant: &Tenant, action: &Action) -> WorldCall<Wakes> {
     let tenant = tenant.clone();
-    match action.clone() {
+    let command = match action.clone() {
         Action::Create { path, request } => Command::Create { tenant, path, request, anchor: None },
         Action::Append { path, request } => Command::Append { tenant, path, request },
         Action::Delete { path } => Command::Delete { tenant, path },
@@ -34,12 +35,12 @@ pub(super) fn command(tenant: &Tenant, action: &Action) -> Command {
         Action::Report(report) => Command::Report(report),
         Action::Lease { name, request } => Command::Lease { tenant, name, request },
         Action::RecordOutcomes(outcomes) => Command::RecordWakeOutcomes(outcomes),
-        Action::Timer(timer) => timer.command,
-    }
+        Action::Timer(timer) => *timer.command,
+    };
+    engine::call(command, translate)
 }
 
-/// An outcome in the words of this world.
-pub(super) fn outcome(outcome: Outcome) -> WakeResult {
+fn translate(outcome: engine::Outcome) -> WakeResult {
     let failure = match outcome {
         Ok(Answer::Created { head, new: true }) => return Ok(WakeAnswer::Created(head.id)),
         Ok(Answer::Appended(_)) => return Ok(WakeAnswer::Appended),

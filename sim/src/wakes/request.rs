@@ -4,8 +4,7 @@ use super::Wakes;
 use super::action::{Action, TokenAction, WakeAnswer, WakeError, WakeResult};
 use super::engine;
 use super::oracle::Expectation;
-use crate::base::engine::{Command, Outcome};
-use crate::base::{CheckResult, Decision, Origin, Request, violation};
+use crate::base::{CheckResult, Decision, Origin, Outcome, Request, WorldCall, violation};
 
 /// More than any command adds to a batch.
 const WEIGHT: u64 = 12_000;
@@ -61,15 +60,15 @@ impl std::fmt::Debug for WakeRequest {
 }
 
 impl Request<Wakes> for WakeRequest {
-    fn command(&self) -> Command {
-        engine::command(&self.asked.tenant, &self.asked.action)
+    fn call(&self) -> WorldCall<Wakes> {
+        engine::call(&self.asked.tenant, &self.asked.action)
     }
 
     fn weight(&self) -> u64 {
         WEIGHT
     }
 
-    fn decided(&mut self, world: &mut Wakes, decision: &Decision<'_>) -> CheckResult {
+    fn decided(&mut self, world: &mut Wakes, decision: &Decision<'_, Wakes>) -> CheckResult {
         self.expectation = world.expect(&self.asked, decision.was_idle);
         if self.expectation.is_silent && decision.outcome.is_none() {
             return Err(violation(format!("S6: {self:?} changes something and comes too late")));
@@ -81,9 +80,8 @@ impl Request<Wakes> for WakeRequest {
         self: Box<Self>,
         world: &mut Wakes,
         _origin: Origin,
-        outcome: Outcome,
+        outcome: Outcome<Wakes>,
     ) -> CheckResult {
-        let outcome = engine::outcome(outcome);
         if !matches!(outcome, Err(WakeError::Unavailable)) {
             world.check_expectation(&self.asked.action, &self.expectation, &outcome)?;
         }
