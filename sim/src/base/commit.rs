@@ -95,7 +95,7 @@ fn collect_answers<W: World>(world: &mut W, at: usize, through: u64) -> CheckRes
 fn nobody_is_answered<W: World>(world: &mut W, at: usize, number: u64) -> CheckResult {
     let operations = world.base_mut().operations.iter_mut();
     for operation in operations.filter(|operation| operation.partition == at) {
-        if let Some((AnswerState::Ready(_), batch)) = operation.poll() {
+        if let Some((AnswerState::Ready(_) | AnswerState::Damaged(_), batch)) = operation.poll() {
             let what = &operation.request;
             return Err(violation(format!(
                 "{what:?} of batch {batch} was answered although batch {number} is not durable"

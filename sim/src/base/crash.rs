@@ -87,15 +87,13 @@ pub(super) fn fault<W: World>(world: &mut W) -> CheckResult {
             partition.is_full = true;
             let free = base.random.below(base.mode.segment_bytes * 2);
             partition.storage.inject(StorageFault::LeaveFree(free));
-            if base.random.one_in(2) {
-                partition.storage.inject(StorageFault::FillTable);
-            }
+            partition.storage.inject(StorageFault::FillTable(base.random.one_in(2)));
         }
         Fault::FreeDisk => {
             partition.is_full = false;
             partition.storage.inject(StorageFault::FreeEverything);
         }
-        Fault::FillTable => partition.storage.inject(StorageFault::FillTable),
+        Fault::FillTable => partition.storage.inject(StorageFault::FillTable(true)),
         Fault::FillWrite => {
             partition.is_full_once = true;
             partition.storage.inject(StorageFault::FillNextWrite);

@@ -32,9 +32,10 @@ pub(crate) enum StorageFault {
     InterruptAfter(u64),
     FailNextSync,
     FillNextWrite,
+    /// The disk has so much room left.
     LeaveFree(u64),
-    /// Only the table finds no room.
-    FillTable,
+    /// Whether the table finds no room.
+    FillTable(bool),
     FreeEverything,
 }
 
@@ -80,7 +81,7 @@ impl Storage for LocalStorage {
             StorageFault::FailNextSync => self.disk.fail_next_sync(),
             StorageFault::FillNextWrite => self.disk.fill_next_write(),
             StorageFault::LeaveFree(bytes) => self.disk.set_free(bytes),
-            StorageFault::FillTable => self.table.set_full(true),
+            StorageFault::FillTable(is_full) => self.table.set_full(is_full),
             StorageFault::FreeEverything => {
                 self.disk.set_free(1 << 40);
                 self.table.set_full(false);
