@@ -38,6 +38,9 @@ mod timers;
 mod trace;
 mod world;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use check::{CheckResult, Violation, violation};
 pub use coverage::Coverage;
 pub(crate) use mode::{FaultWeights, Mode};

@@ -130,6 +130,8 @@ pub(crate) fn crash<W: World>(world: &mut W, machine: usize, kind: CrashKind) ->
     let crashed = partitions_of(world, machine);
     for at in &crashed {
         world.before_crash(*at)?;
+    }
+    for at in &crashed {
         world.base_mut().partitions[*at].engine = None;
     }
     let partitions = &world.base().partitions;

@@ -118,7 +118,8 @@ impl Setup {
         base
     }
 
-    fn base_without_partitions<W: World>(self, mode: Mode) -> Base<W> {
+    /// For a world that brings its own storage.
+    pub(crate) fn base_without_partitions<W: World>(self, mode: Mode) -> Base<W> {
         Base {
             mode,
             random: self.random,

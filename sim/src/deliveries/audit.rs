@@ -148,8 +148,8 @@ impl Deliveries {
         let groups = self.groups()?;
         for (id, it) in self.seen.deliveries.iter().filter(|(id, _)| self.lives(**id)) {
             let deadline = it.delivery.deadline();
-            let in_lot = deadline.is_some_and(|at| groups.contains(&(at, *id)));
-            if it.timer_at != deadline && (it.timer_at.is_some() || !in_lot) {
+            let in_group = deadline.is_some_and(|at| groups.contains(&(at, *id)));
+            if it.timer_at != deadline && (it.timer_at.is_some() || !in_group) {
                 return Err(violation(format!("{id:?} has a wrong timer: {it:?}")));
             }
             if let Some(at) = it.timer_at
@@ -206,7 +206,7 @@ impl Deliveries {
                 let ids = record::decode_delivery_group(&self.seen.raw[key]);
                 let ids = ids.map_err(|error| violation(error.to_string()))?;
                 if !ids.contains(&first) {
-                    return Err(violation(format!("{first:?} is not of its lot {ids:?}")));
+                    return Err(violation(format!("{first:?} is not of its group {ids:?}")));
                 }
                 groups.extend(ids.into_iter().map(|id| (at, id)));
             }

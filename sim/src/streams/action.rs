@@ -45,7 +45,7 @@ pub(crate) enum StreamError {
     Other(String),
 }
 
-pub(super) type StreamOutcome = Result<StreamAnswer, StreamError>;
+pub(super) type StreamResult = Result<StreamAnswer, StreamError>;
 
 impl Action {
     /// The stream that a client's action is about.

@@ -12,7 +12,7 @@ pub(super) use reveille_engine::reading::Reading;
 use reveille_engine::{Failure, Unavailable};
 
 use super::Streams;
-use super::action::{Action, StreamAnswer, StreamError, StreamOutcome};
+use super::action::{Action, StreamAnswer, StreamError, StreamResult};
 use crate::base::engine::{self, Command, Engine};
 use crate::base::{CheckResult, WorldCall, violation};
 
@@ -35,7 +35,7 @@ pub(super) fn call(
     engine::call(command, translate)
 }
 
-fn translate(outcome: engine::Outcome) -> StreamOutcome {
+fn translate(outcome: engine::Outcome) -> StreamResult {
     match outcome {
         Ok(Answer::Created { head, new }) => Ok(StreamAnswer::Created { head, new }),
         Ok(Answer::Appended(receipt)) => Ok(StreamAnswer::Appended(receipt)),

@@ -16,7 +16,7 @@ use reveille_core::producer::ProducerTag;
 use reveille_core::stream::{Closed, Expiry, Fork, Head, Rejected, StreamId};
 use reveille_core::{ContentType, Millis, Offset};
 
-use super::action::{Action, StreamAnswer, StreamError, StreamOutcome};
+use super::action::{Action, StreamAnswer, StreamError, StreamResult};
 use super::payload::{Payload, Piece};
 
 /// All streams at one moment.
@@ -82,7 +82,7 @@ pub(super) struct ModelInput<'a> {
 }
 
 /// A decision: what is told, and the world after it.
-pub(super) type ModelDecision = (StreamOutcome, Model);
+pub(super) type ModelDecision = (StreamResult, Model);
 
 impl Model {
     /// What the engine must make of a command.

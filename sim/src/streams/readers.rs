@@ -25,7 +25,7 @@ pub(super) struct Watcher {
     watch: TailWatch,
     id: u64,
     at: u64,
-    over: bool,
+    is_over: bool,
 }
 
 impl Streams {
@@ -153,7 +153,7 @@ impl Streams {
                 watch,
                 id: head.id.0,
                 at: head.tail.position(),
-                over: false,
+                is_over: false,
             });
         }
         Ok(())
@@ -165,7 +165,7 @@ impl Streams {
             if !self.base.random.one_in(4) {
                 self.check_watcher(&mut watcher)?;
             }
-            if !watcher.over {
+            if !watcher.is_over {
                 self.watchers.push(watcher);
             }
         }
@@ -182,7 +182,7 @@ impl Streams {
                     if stream.is_some_and(|stream| !stream.soft) {
                         return Err(violation(format!("stream {id} was told to have ended")));
                     }
-                    watcher.over = true;
+                    watcher.is_over = true;
                     return Ok(());
                 }
                 WatchEvent::TailEvent(TailEvent::Grown(growth)) => {

@@ -2,7 +2,7 @@
 
 use reveille_core::Tenant;
 
-use super::action::{Action, StreamAnswer, StreamError, StreamOutcome};
+use super::action::{Action, StreamAnswer, StreamError, StreamResult};
 use super::engine::{self, FetchedAnchor};
 use super::model::{ModelInput, SourceAnchor};
 use super::payload::Payload;
@@ -18,7 +18,7 @@ pub(super) struct StreamRequest {
     fetched: Option<FetchedAnchor>,
     /// and as the model says.
     anchor: Option<SourceAnchor>,
-    expected: Option<StreamOutcome>,
+    expected: Option<StreamResult>,
     /// The stream that it was decided on, if the model knows one.
     stream: Option<u64>,
     was_rolled_back: bool,
@@ -55,8 +55,8 @@ impl StreamRequest {
     fn check_immediate(
         &self,
         world: &Streams,
-        expected: &StreamOutcome,
-        told: &StreamOutcome,
+        expected: &StreamResult,
+        told: &StreamResult,
     ) -> CheckResult {
         let (durably, _) = world.durable.decide(&self.input(), world.base.now, &world.memory);
         if told == expected && *told == durably {
@@ -68,7 +68,7 @@ impl StreamRequest {
     }
 
     /// A producer that was told of its append relies on it.
-    fn record_acknowledgment(&self, world: &mut Streams, outcome: &StreamOutcome) {
+    fn record_acknowledgment(&self, world: &mut Streams, outcome: &StreamResult) {
         if let (Ok(StreamAnswer::Appended(receipt)), Some(id)) = (outcome, self.stream)
             && let Action::Append { request, .. } = &self.action
             && request.producer.is_some()
