@@ -1,55 +1,59 @@
 //! Deterministic simulation: the engine over a disk that loses, tears and refuses, seeded.
 //!
 //! One thread runs the real store and the real engine step by step, in an order that the seed
-//! chooses, and crashes them anywhere. A simple model of streams decides every command a second
-//! time; it knows what must be told, what readers may see, and what must be there after a crash.
+//! chooses, and crashes them anywhere. [`base`] is the server and everything that happens to it; a
+//! world around it has clients, and knows what must be told, what may be seen, and what must be
+//! there after a crash.
 //!
 //! ```text
-//! schedule   what happens next: clients, commits, applying, time, readers, faults
-//! errand     one command, from its client through fetches to its decision and answer
-//! model      what streams are, told once more
-//! crash      how a life ends and what the next must find
-//! audit      the whole state against the model
+//! base         one server: operations, commits, timers, faults, crashes, the order of it all
+//! streams      streams and their readers, against a model of streams
+//! wakes        subscriptions and their consumers, with endpoints that lie
+//! deliveries   events, hooks and their deliveries, with endpoints that fail and repeat themselves
 //! ```
 
 #![allow(clippy::indexing_slicing, reason = "where a simulation goes wrong it should stop")]
 
-mod audit;
-mod crash;
-mod deliver;
-mod errand;
-mod finale;
-mod life;
-mod mode;
-mod model;
-mod random;
-mod readers;
-mod request;
-mod schedule;
-mod server;
-mod table;
-mod trace;
-mod wake;
-mod worker;
-mod workload;
-mod world;
+mod base;
+mod deliveries;
+mod streams;
+mod wakes;
 
-pub use world::Tally;
-use world::World;
+pub use base::Coverage;
+
+/// Every world, by the name of the option that chooses it; the first is run if none is chosen.
+pub static WORLDS: [WorldEntry; 3] = [
+    WorldEntry { name: "streams", run: base::run::<streams::Streams> },
+    WorldEntry { name: "wakes", run: base::run::<wakes::Wakes> },
+    WorldEntry { name: "deliveries", run: base::run::<deliveries::Deliveries> },
+];
+
+/// A world that can be run.
+#[derive(Debug)]
+pub struct WorldEntry {
+    /// As it is chosen.
+    pub name: &'static str,
+    run: fn(u64, Options) -> Result<Report, Failure>,
+}
 
 /// How to run seeds.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct Options {
+    /// Which world.
+    pub world: &'static WorldEntry,
     /// The table is hardly ever brought up, whatever the seed says.
     pub lag: bool,
-    /// Commits are not synced: a loss of power may take the newest, and nothing else.
+    /// Commits are not synced: a power cut may take the newest, and nothing else. Of use to a world
+    /// that can fall back, which is streams.
     pub unsynced: bool,
-    /// Subscriptions and their consumers instead of streams.
-    pub wakes: bool,
-    /// Events, hooks and their deliveries instead of streams.
-    pub deliveries: bool,
     /// Every step is printed.
     pub trace: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { world: &WORLDS[0], lag: false, unsynced: false, trace: false }
+    }
 }
 
 /// What a run was like.
@@ -58,7 +62,7 @@ pub struct Report {
     /// Equal for equal seeds and options: everything that happened, and everything on the disk.
     pub hash: (u64, u64),
     /// What it covered.
-    pub tally: Tally,
+    pub coverage: Coverage,
 }
 
 /// A promise that was not kept.
@@ -66,24 +70,18 @@ pub struct Report {
 pub struct Failure {
     /// The run.
     pub seed: u64,
+    /// When it was noticed.
     pub step: u64,
+    /// The promise.
     pub what: String,
+}
+
+/// The world of a name.
+pub fn world(name: &str) -> Option<&'static WorldEntry> {
+    WORLDS.iter().find(|world| world.name == name)
 }
 
 /// Runs one seed.
 pub fn run(seed: u64, options: Options) -> Result<Report, Failure> {
-    let failed = |step, violated: world::Violation| Failure { seed, step, what: violated.0 };
-    if options.wakes {
-        return wake::run(seed, options).map_err(|(step, violated)| failed(step, violated));
-    }
-    if options.deliveries {
-        return deliver::run(seed, options).map_err(|(step, violated)| failed(step, violated));
-    }
-    let mut world = World::new(seed, options).map_err(|error| failed(0, error))?;
-    match world.run() {
-        Ok(()) => {
-            Ok(Report { hash: (world.trace.hash(), world.disk.trace_hash()), tally: world.tally })
-        }
-        Err(violated) => Err(failed(world.trace.step, violated)),
-    }
+    (options.world.run)(seed, options)
 }

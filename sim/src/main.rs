@@ -9,9 +9,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use reveille_sim::{Options, Tally, run};
-
-const USAGE: &str = "usage: reveille-sim [--seeds N] [--first S] [--seed S] [--trace] [--lag] [--unsynced] [--wakes | --deliveries]";
+use reveille_sim::{Coverage, Options, WORLDS, run, world};
 
 /// For whoever panics in the middle of a seed.
 static SEED: AtomicU64 = AtomicU64::new(0);
@@ -24,31 +22,30 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let Some(arguments) = parse(std::env::args().skip(1)) else {
-        eprintln!("{USAGE}");
+        eprintln!("{}", usage());
         return ExitCode::from(2);
     };
-    let tell = std::panic::take_hook();
+    let report_panic = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
-        tell(info);
+        report_panic(info);
         eprintln!("seed {} panicked", SEED.load(Ordering::Relaxed));
         std::process::exit(1);
     }));
     let began = Instant::now();
-    let mut total = Tally::default();
+    let mut total = Coverage::default();
     for seed in arguments.first..arguments.first + arguments.seeds {
         SEED.store(seed, Ordering::Relaxed);
         match run(seed, arguments.options) {
-            Ok(report) => total.add(&report.tally),
+            Ok(report) => total.add(&report.coverage),
             Err(failure) => {
-                let lag = if arguments.options.lag { " --lag" } else { "" };
-                let world = match arguments.options {
-                    Options { wakes: true, .. } => " --wakes",
-                    Options { deliveries: true, .. } => " --deliveries",
-                    _ => "",
-                };
-                let unsynced = if arguments.options.unsynced { " --unsynced" } else { "" };
+                let Options { world, lag, unsynced, .. } = arguments.options;
+                let lag = if lag { " --lag" } else { "" };
+                let unsynced = if unsynced { " --unsynced" } else { "" };
                 println!("seed {seed} failed at step {}: {}", failure.step, failure.what);
-                println!("again with: reveille-sim --seed {seed} --trace{lag}{unsynced}{world}");
+                println!(
+                    "again with: reveille-sim --seed {seed} --trace{lag}{unsynced} --{}",
+                    world.name
+                );
                 return ExitCode::FAILURE;
             }
         }
@@ -58,6 +55,15 @@ fn main() -> ExitCode {
     println!("{} seeds passed, {rate:.0} seeds per minute", arguments.seeds);
     println!("{total:?}");
     ExitCode::SUCCESS
+}
+
+fn usage() -> String {
+    let worlds: Vec<String> = WORLDS.iter().map(|world| format!("--{}", world.name)).collect();
+    let worlds = worlds.join(" | ");
+    format!(
+        "usage: reveille-sim [--seeds N] [--first S] [--seed S] [--trace] [--lag] [--unsynced] \
+         [{worlds}]"
+    )
 }
 
 fn parse(arguments: impl Iterator<Item = String>) -> Option<Arguments> {
@@ -71,10 +77,8 @@ fn parse(arguments: impl Iterator<Item = String>) -> Option<Arguments> {
             "--seed" => (parsed.first, parsed.seeds) = (number()?, 1),
             "--trace" => parsed.options.trace = true,
             "--lag" => parsed.options.lag = true,
-            "--wakes" => parsed.options.wakes = true,
-            "--deliveries" => parsed.options.deliveries = true,
             "--unsynced" => parsed.options.unsynced = true,
-            _ => return None,
+            other => parsed.options.world = world(other.strip_prefix("--")?)?,
         }
     }
     Some(parsed)

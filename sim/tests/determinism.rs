@@ -1,13 +1,13 @@
 //! The same seed is the same run, down to the last byte on the disk.
 
-use reveille_sim::{Options, run};
+use reveille_sim::{Options, WORLDS, run};
 
 #[test]
 fn a_seed_run_twice_leaves_the_same_trace() {
     for seed in 0..12 {
         for lag in [false, true] {
-            for (wakes, deliveries) in [(false, false), (true, false), (false, true)] {
-                let options = Options { lag, wakes, deliveries, ..Options::default() };
+            for world in &WORLDS {
+                let options = Options { world, lag, ..Options::default() };
                 let first = run(seed, options).unwrap();
                 let second = run(seed, options).unwrap();
                 assert_eq!(first, second, "seed {seed}, {options:?}");
@@ -18,7 +18,8 @@ fn a_seed_run_twice_leaves_the_same_trace() {
 
 #[test]
 fn seeds_differ() {
-    let one = run(1, Options::default()).unwrap();
-    let two = run(2, Options::default()).unwrap();
-    assert_ne!(one.hash, two.hash);
+    for world in &WORLDS {
+        let options = Options { world, ..Options::default() };
+        assert_ne!(run(1, options).unwrap().hash, run(2, options).unwrap().hash, "{options:?}");
+    }
 }

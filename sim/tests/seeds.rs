@@ -1,12 +1,16 @@
 //! Some seeds of the simulator in every test run; `reveille-sim` runs as many as one likes.
 
-use reveille_sim::{Options, Tally, run};
+use reveille_sim::{Coverage, Options, run, world};
 
-fn pass(seeds: std::ops::Range<u64>, options: Options) -> Tally {
-    let mut total = Tally::default();
+fn options(name: &str) -> Options {
+    Options { world: world(name).expect("a world"), ..Options::default() }
+}
+
+fn pass(seeds: std::ops::Range<u64>, options: Options) -> Coverage {
+    let mut total = Coverage::default();
     for seed in seeds {
         match run(seed, options) {
-            Ok(report) => total.add(&report.tally),
+            Ok(report) => total.add(&report.coverage),
             Err(failure) => panic!("{failure:#?}"),
         }
     }
@@ -15,10 +19,10 @@ fn pass(seeds: std::ops::Range<u64>, options: Options) -> Tally {
 
 #[test]
 fn fifty_seeds_keep_every_promise_and_leave_nothing_out() {
-    let tally = pass(100..150, Options::default());
-    assert!(tally.crashes > 500 && tally.lost > 50 && tally.kept > 20, "{tally:?}");
-    assert!(tally.refused > 5 && tally.stale > 50, "{tally:?}");
-    assert!(tally.obligations > 500 && tally.reads > 500, "{tally:?}");
+    let coverage = pass(100..150, Options::default());
+    assert!(coverage.crashes > 500 && coverage.lost > 50 && coverage.kept > 20, "{coverage:?}");
+    assert!(coverage.refused > 5 && coverage.stale > 50, "{coverage:?}");
+    assert!(coverage.timers > 500 && coverage.reads > 500, "{coverage:?}");
 }
 
 #[test]
@@ -33,15 +37,18 @@ fn without_syncs_only_the_newest_is_lost() {
 
 #[test]
 fn wakes_are_told_and_kept_across_crashes() {
-    let tally = pass(200..250, Options { wakes: true, ..Options::default() });
-    assert!(tally.crashes > 200 && tally.lost > 20 && tally.kept > 10, "{tally:?}");
-    assert!(tally.wakes > 1_000 && tally.obligations > 2_000, "{tally:?}");
+    let coverage = pass(200..250, options("wakes"));
+    assert!(coverage.crashes > 200 && coverage.lost > 20 && coverage.kept > 10, "{coverage:?}");
+    assert!(coverage.attempts > 1_000 && coverage.timers > 2_000, "{coverage:?}");
 }
 
 #[test]
 fn events_are_delivered_across_crashes() {
-    let tally = pass(250..300, Options { deliveries: true, ..Options::default() });
-    assert!(tally.crashes > 200 && tally.lost > 20 && tally.kept > 10, "{tally:?}");
-    assert!(tally.wakes > 2_000 && tally.obligations > 2_000 && tally.reads > 200, "{tally:?}");
-    pass(300..320, Options { deliveries: true, lag: true, ..Options::default() });
+    let coverage = pass(250..300, options("deliveries"));
+    assert!(coverage.crashes > 200 && coverage.lost > 20 && coverage.kept > 10, "{coverage:?}");
+    assert!(
+        coverage.attempts > 2_000 && coverage.timers > 2_000 && coverage.reads > 200,
+        "{coverage:?}"
+    );
+    pass(300..320, Options { lag: true, ..options("deliveries") });
 }

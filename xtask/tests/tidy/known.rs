@@ -27,13 +27,6 @@ pub(crate) const CYCLES: &modules::Table = &[
         ]],
     ),
     ("crates/store", &[&["apply", "state"]]),
-    (
-        "sim",
-        &[
-            &["audit", "crash", "errand", "life", "readers", "server", "worker", "world"],
-            &["model", "request"],
-        ],
-    ),
 ];
 
 /// Domains of the engine that reach sideways into another.

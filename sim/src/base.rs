@@ -1,0 +1,51 @@
+//! What every world is built on: a server over a disk that loses, tears and refuses, taken apart
+//! into steps whose order a seed chooses.
+//!
+//! A world is a folder with its clients, its model and its audit. It implements [`World`] and says
+//! what it asks of the server as [`Request`]s; the base does the rest:
+//!
+//! ```text
+//! schedule    what happens next: clients, operations, commits, the table, timers, time, faults
+//! operation   one request on its way: prepare → decide ⇄ fetch → wait → answered
+//! commit      batches become durable; whoever waited for them is answered, and nobody else
+//! timers      the due index at work
+//! crash       power cuts, kills, restarts, broken and full disks, and what the next life finds
+//! finale      everything heals, and whatever was begun is finished
+//!
+//! partition   one partition: its storage, its engine while it runs, its batches, its timers
+//! storage     what outlives a process: the door behind which the log and the table are
+//! engine      the one file that calls the engine
+//! ```
+//!
+//! Partitions of one machine crash together. All that a base knows of a partition's log is its
+//! [`Storage`](storage::Storage), so a world may bring another one.
+
+mod check;
+mod commit;
+mod coverage;
+pub(crate) mod crash;
+pub(crate) mod engine;
+pub(crate) mod finale;
+mod mode;
+mod operation;
+mod partition;
+mod random;
+pub(crate) mod raw_state;
+mod schedule;
+mod storage;
+mod table;
+mod timers;
+mod trace;
+mod world;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use check::{CheckResult, Violation, violation};
+pub use coverage::Coverage;
+pub(crate) use mode::{FaultWeights, Mode};
+pub(crate) use operation::{Decision, Origin, Request};
+pub(crate) use partition::BatchInfo;
+pub(crate) use random::Random;
+pub(crate) use schedule::run;
+pub(crate) use world::{ActionTable, BEGIN, Base, Outcome, Setup, World, WorldCall};

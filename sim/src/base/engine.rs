@@ -1,0 +1,356 @@
+//! The real engine without its threads: the one file of the base that calls it.
+//!
+//! What a world alone needs of the engine (its commands, what it reads, the outbox) is in the
+//! world's own `engine.rs`.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use reveille_core::stream::Head;
+use reveille_core::{Millis, Offset, Tenant};
+use reveille_engine::Failure;
+use reveille_engine::access_times::AccessTimes;
+use reveille_engine::checkpointer::Checkpointer;
+pub(crate) use reveille_engine::command::Command;
+use reveille_engine::committer::Committer;
+pub(crate) use reveille_engine::committer::{Fatal, Shared};
+use reveille_engine::due::{self, TimerLookahead};
+use reveille_engine::outbound::deliveries;
+use reveille_engine::partition::{FetchedKeys, Lookup, Submission};
+pub(crate) use reveille_engine::partition::{OpenBatch, Outcome, Settings};
+use reveille_engine::reading::Reading;
+use reveille_schema::keys::{self, Due};
+use reveille_store::log::{RecoveryReport, SparePool};
+use reveille_store::open::Opened;
+use reveille_store::state::Reader;
+use tokio::sync::oneshot;
+
+use super::check::{CheckResult, violation};
+use super::storage::Storage;
+
+pub(crate) struct Engine {
+    shared: Arc<Shared>,
+    committer: Committer,
+    checkpointer: Checkpointer,
+    spares: SparePool,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct EngineSettings {
+    pub(crate) partition: Settings,
+    /// The server is read-only while the disk has less room than this.
+    pub(crate) min_free_bytes: u64,
+    /// Attempts that may be under way.
+    pub(crate) concurrency: Option<usize>,
+    /// Deliveries of one hook that may wait in memory.
+    pub(crate) waiting_per_hook: Option<usize>,
+}
+
+impl Engine {
+    /// Opens the store and recovers what was left, as a server does when it starts.
+    pub(crate) fn start(
+        storage: &mut dyn Storage,
+        settings: EngineSettings,
+        now: Millis,
+        salt: u64,
+    ) -> Result<(Engine, RecoveryReport), String> {
+        let Opened { log, state, checkpoint, recovered } = storage.open(salt)?;
+        let shared = Shared::new(state, Arc::new(AccessTimes::new(now)), settings.partition)?;
+        let shared = Arc::new(shared);
+        shared.log_bytes.store(log.bytes(), Ordering::Relaxed);
+        let spares = log.spares();
+        let checkpointer = Checkpointer::new(
+            shared.clone(),
+            storage.disk(),
+            log.spares(),
+            settings.min_free_bytes,
+            checkpoint,
+        );
+        checkpointer.watch_disk();
+        let committer = Committer::new(log, shared.clone());
+        if let Some(most) = settings.concurrency {
+            shared.outbox.set_concurrency(most);
+        }
+        if let Some(most) = settings.waiting_per_hook {
+            shared.outbox.set_waiting_per_hook(most);
+        }
+        due::recover(&shared, now);
+        deliveries::recover(&shared);
+        Ok((Engine { shared, committer, checkpointer, spares }, recovered))
+    }
+
+    /// For what only one world needs.
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    pub(crate) fn reader(&self) -> Reader {
+        self.shared.state.reader()
+    }
+
+    /// Whether everything that was decided is durable.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.shared.lock().is_idle()
+    }
+
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.shared.lock().read_only
+    }
+
+    /// Whether all of the state is in the table.
+    pub(crate) fn is_applied(&self) -> bool {
+        self.shared.state.overlay_bytes().total() == 0
+    }
+
+    /// All bytes of a stream.
+    pub(crate) fn read_stream(&self, tenant: &Tenant, head: &Head) -> Result<Vec<u8>, Failure> {
+        let state = &self.shared.state;
+        let mut reading = Reading::open(state, tenant, head, Offset::ZERO, head.tail)?;
+        let mut content = Vec::new();
+        while let Some(piece) = reading.next_blocking()? {
+            content.extend_from_slice(&piece);
+        }
+        Ok(content)
+    }
+}
+
+// Decisions.
+
+/// What a decision asked for, and what was found.
+#[derive(Default)]
+pub(crate) struct Lookups {
+    wanted: Vec<Lookup>,
+    fetched: FetchedKeys,
+}
+
+impl Lookups {
+    /// Adds what is missing; says how much of that was there and has become stale.
+    pub(crate) fn add(&mut self, missing: Vec<Lookup>) -> u64 {
+        let before = self.wanted.len() + missing.len();
+        for lookup in missing {
+            if !self.wanted.contains(&lookup) {
+                self.wanted.push(lookup);
+            }
+        }
+        (before - self.wanted.len()) as u64
+    }
+
+    pub(crate) fn fetch(&mut self, reader: &Reader) -> CheckResult {
+        let fetched = FetchedKeys::read(reader, &self.wanted);
+        self.fetched = fetched.map_err(|error| violation(format!("a read failed: {error}")))?;
+        Ok(())
+    }
+}
+
+/// What became of an attempt to decide a command.
+pub(crate) enum SubmitResult {
+    Decided,
+    Missing(Vec<Lookup>),
+    NoRoom,
+}
+
+pub(crate) enum AnswerState<O> {
+    Ready(O),
+    Pending,
+    /// There will be none.
+    Dropped,
+    /// Stored bytes cannot be read.
+    Damaged(String),
+}
+
+/// A command that can be submitted. Whatever type its answer has, its world gets the outcome in its
+/// own words.
+pub(crate) trait Call<O> {
+    fn submit(&mut self, engine: &Engine, lookups: &Lookups, now: Millis) -> SubmitResult;
+    fn poll(&mut self) -> AnswerState<O>;
+}
+
+/// A command, and what its outcome is in the words of a world.
+pub(crate) fn call<O: 'static>(command: Command, translate: fn(Outcome) -> O) -> Box<dyn Call<O>> {
+    Box::new(CommandCall { command, translate, answer: None })
+}
+
+struct CommandCall<O> {
+    command: Command,
+    translate: fn(Outcome) -> O,
+    /// Where the answer to the last submission arrives.
+    answer: Option<oneshot::Receiver<Outcome>>,
+}
+
+impl<O> Call<O> for CommandCall<O> {
+    fn submit(&mut self, engine: &Engine, lookups: &Lookups, now: Millis) -> SubmitResult {
+        let (reply, answer) = oneshot::channel();
+        self.answer = Some(answer);
+        match engine.shared.lock().submit(&self.command, &lookups.fetched, now, reply) {
+            Submission::Decided => SubmitResult::Decided,
+            Submission::Missing(missing, _) => SubmitResult::Missing(missing),
+            Submission::NoRoom(_) => SubmitResult::NoRoom,
+        }
+    }
+
+    fn poll(&mut self) -> AnswerState<O> {
+        match self.answer.as_mut().map(oneshot::Receiver::try_recv) {
+            Some(Ok(Err(Failure::Damaged(what)))) => AnswerState::Damaged(what),
+            Some(Ok(outcome)) => AnswerState::Ready((self.translate)(outcome)),
+            Some(Err(oneshot::error::TryRecvError::Empty)) => AnswerState::Pending,
+            Some(Err(oneshot::error::TryRecvError::Closed)) | None => AnswerState::Dropped,
+        }
+    }
+}
+
+impl Engine {
+    /// From now on every command is refused.
+    pub(crate) fn stop(&self) {
+        self.shared.lock().stopping = true;
+    }
+}
+
+// Batches, and what follows them.
+
+impl Engine {
+    /// The log's number of the newest batch that readers see.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.reader().seq()
+    }
+
+    pub(crate) fn take(&mut self) -> Option<OpenBatch> {
+        self.committer.take()
+    }
+
+    /// Whether a batch has only answers.
+    pub(crate) fn is_without_changes(batch: &OpenBatch) -> bool {
+        batch.batch.is_empty()
+    }
+
+    pub(crate) fn commit(&mut self, batch: OpenBatch) -> Result<(), Fatal> {
+        self.committer.commit(batch)
+    }
+
+    pub(crate) fn trim(&mut self) -> Result<(), Fatal> {
+        self.committer.trim()
+    }
+
+    pub(crate) fn seal(&mut self) -> Result<(), Fatal> {
+        self.committer.seal()
+    }
+
+    pub(crate) fn settle(&self) {
+        self.shared.state.settle();
+    }
+
+    pub(crate) fn freeze(&self) {
+        drop(self.shared.state.freeze());
+    }
+
+    pub(crate) fn apply(&mut self) -> Result<(), Fatal> {
+        self.checkpointer.apply()
+    }
+
+    pub(crate) fn checkpoint(&mut self) -> Result<(), Fatal> {
+        self.checkpointer.checkpoint()
+    }
+
+    /// Failing is not the end: the committer tries again when it needs one.
+    pub(crate) fn fill_spares(&self) {
+        drop(self.spares.fill(|| {}));
+    }
+
+    pub(crate) fn watch_disk(&self) {
+        self.checkpointer.watch_disk();
+    }
+}
+
+// Timers.
+
+/// After a failure, timers are tried again this much later.
+pub(crate) const TIMER_PAUSE_MS: u64 = due::PAUSE_MS;
+
+/// An entry of the due index whose time has come.
+#[derive(Debug, Clone)]
+pub(crate) struct Timer {
+    pub(crate) key: Bytes,
+    pub(crate) due: Due,
+    /// How many keys it has still to remove.
+    pub(crate) remains: usize,
+    pub(crate) command: Box<Command>,
+}
+
+/// What is known of the due index without another look at it.
+#[derive(Debug, Default)]
+pub(crate) struct Lookahead(TimerLookahead);
+
+impl Lookahead {
+    pub(crate) fn note(&mut self, at: Millis) {
+        self.0.note(at);
+    }
+
+    pub(crate) fn forget(&mut self) {
+        self.0.forget();
+    }
+
+    /// Entries that are due now.
+    pub(crate) fn due(
+        &mut self,
+        engine: &Engine,
+        since: Millis,
+        now: Millis,
+    ) -> CheckResult<Vec<Bytes>> {
+        let found = self.0.look(&engine.reader(), &keys::due_from(since), now);
+        found.map_err(index_unreadable)
+    }
+
+    /// When there will be something to do, as far as is known now.
+    pub(crate) fn next(&mut self, engine: &Engine, now: Millis) -> CheckResult<Millis> {
+        self.0.next(&engine.reader(), now).map_err(index_unreadable)
+    }
+}
+
+fn index_unreadable(error: impl std::fmt::Display) -> super::check::Violation {
+    violation(format!("the due index cannot be read: {error}"))
+}
+
+/// When all of these are done, there is nothing left before this.
+pub(crate) fn done_until(found: &[Bytes], now: Millis) -> Millis {
+    due::done_until(found, now)
+}
+
+impl Engine {
+    /// The earliest entry that became durable since this was last asked.
+    pub(crate) fn newly_due(&self) -> Millis {
+        due::newly_due(&self.shared)
+    }
+
+    /// Whether a batch has told that something is due sooner.
+    pub(crate) fn was_notified_of_timers(&self) -> bool {
+        let notified = pin!(self.shared.due.notified());
+        let mut context = Context::from_waker(Waker::noop());
+        notified.poll(&mut context) == Poll::Ready(())
+    }
+
+    pub(crate) fn timer(&self, key: Bytes) -> CheckResult<Timer> {
+        let Some((_, due)) = keys::parse_due(&key) else {
+            return Err(index_unreadable(format!("{key:?}")));
+        };
+        let command = due::command(&self.shared, key.clone(), due.clone());
+        let command = command.map_err(index_unreadable)?;
+        let remains = match &command {
+            Command::Obligation { found, .. } => found.len(),
+            _ => 0,
+        };
+        Ok(Timer { key, due, remains, command: Box::new(command) })
+    }
+
+    /// The first entry that is due and not done.
+    pub(crate) fn first_due(&self, now: Millis) -> CheckResult<Option<Due>> {
+        let (from, to) = keys::due_until(now);
+        let found = self.reader().keys(&from, &to, 1).map_err(index_unreadable)?;
+        found.first().map_or(Ok(None), |key| match keys::parse_due(key) {
+            Some((_, due)) => Ok(Some(due)),
+            None => Err(index_unreadable(format!("{key:?}"))),
+        })
+    }
+}

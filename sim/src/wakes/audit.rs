@@ -1,0 +1,223 @@
+//! What must be true of every durable state.
+
+use std::collections::BTreeMap;
+
+use reveille_core::consumer::{Dialect, Phase, Stage};
+use reveille_core::stream::StreamId;
+use reveille_core::subscription::Subscription;
+use reveille_core::{Offset, StreamPath};
+use reveille_schema::keys::{ConsumerKey, Due};
+use reveille_schema::record::ConsumerRecord;
+
+use super::Wakes;
+use super::snapshot::Snapshot;
+use crate::base::{CheckResult, violation};
+
+impl Wakes {
+    /// Looks at what is durable now.
+    pub(super) fn audit_state(&self) -> CheckResult {
+        let seen = &self.seen;
+        for (key, record) in &seen.consumers {
+            if seen.is_current(key, record) {
+                has_its_timer(seen, key, record)?;
+                is_found(seen, key, record)?;
+                rests_rightly(seen, key, record)?;
+            }
+        }
+        no_stray_timers(seen)?;
+        fan_outs_go_on(seen)?;
+        for ((id, path), (stream, tail)) in &self.history.must {
+            let subscription = &seen.subscriptions[id];
+            knows(seen, subscription, path, *stream, *tail)?;
+        }
+        for subscription in seen.subscriptions.values() {
+            marks_are_complete(seen, subscription)?;
+            marks_are_in_one_place(seen, subscription)?;
+        }
+        Ok(())
+    }
+
+    /// Every append that anybody was told of is there, once; and none is there twice.
+    pub(super) fn audit_content(&self) -> CheckResult {
+        let failed = |error| violation(format!("a stream cannot be read: {error}"));
+        for (path, head) in &self.seen.streams {
+            let content = self.base.engine().read_stream(&self.tenant, head).map_err(failed)?;
+            if path.as_str().starts_with("/wake") {
+                continue;
+            }
+            let text = String::from_utf8_lossy(&content);
+            let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+            for token in text.split_terminator(';') {
+                *counts.entry(token).or_default() += 1;
+            }
+            if let Some((token, count)) = counts.iter().find(|(_, count)| **count != 1) {
+                return Err(violation(format!("{path} has {token} {count} times")));
+            }
+            for token in self.acknowledged.get(&head.id).into_iter().flatten() {
+                if !counts.contains_key(token.as_str()) {
+                    return Err(violation(format!("{path} has lost {token}")));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whoever waits for a time has an entry in the due index, and not after that time.
+fn has_its_timer(seen: &Snapshot, key: &ConsumerKey, record: &ConsumerRecord) -> CheckResult {
+    let deadline = record.consumer.deadline();
+    let entry = record.timer_at.filter(|at| {
+        let due = Due::Consumer(key.clone());
+        seen.due.iter().any(|(when, what)| when == at && *what == due)
+    });
+    if entry != record.timer_at {
+        return Err(violation(format!("{key:?} believes in a timer that is not there")));
+    }
+    match (deadline, entry) {
+        (Some(deadline), Some(at)) if at <= deadline => Ok(()),
+        (None, _) => Ok(()),
+        _ => Err(violation(format!("{key:?} waits for {deadline:?} with a timer at {entry:?}"))),
+    }
+}
+
+/// StreamGrowth of what a consumer follows finds it.
+fn is_found(seen: &Snapshot, key: &ConsumerKey, record: &ConsumerRecord) -> CheckResult {
+    for link in &record.consumer.links {
+        let head = seen.streams.get(&link.path);
+        let ended = link.stream.is_some() && head.map(|it| it.id) != link.stream;
+        if Some(&link.path) == key.path.as_ref() || ended {
+            continue;
+        }
+        if !seen.followers.contains(&(link.path.clone(), key.clone())) {
+            return Err(violation(format!("{key:?} follows {link:?}, and nobody knows")));
+        }
+        if head.is_some_and(|head| !head.followed) {
+            return Err(violation(format!("{} does not know that {key:?} follows it", link.path)));
+        }
+    }
+    Ok(())
+}
+
+/// Nobody rests while there is work.
+fn rests_rightly(seen: &Snapshot, key: &ConsumerKey, record: &ConsumerRecord) -> CheckResult {
+    if record.consumer.phase != (Phase::Idle { wake_at: None }) {
+        return Ok(());
+    }
+    if key.path.is_none() && seen.has_backlog(key.subscription) {
+        return Err(violation(format!("L1: {key:?} rests and has a backlog")));
+    }
+    for link in &record.consumer.links {
+        // A stream that was awaited and begins empty tells nobody; wakes are announced silently.
+        let tail = seen.tail(link).filter(|tail| *tail > Offset::ZERO);
+        let primary = Some(&link.path) == key.path.as_ref();
+        let awaits = primary && seen.awaits(key.subscription, &link.path)
+            || seen.will_be_told(key, &link.path);
+        if tail > link.acked && !link.path.as_str().starts_with("/wake") && !awaits {
+            return Err(violation(format!("L1: {key:?} rests; {link:?} is at {tail:?}")));
+        }
+    }
+    Ok(())
+}
+
+fn no_stray_timers(seen: &Snapshot) -> CheckResult {
+    for (at, due) in &seen.due {
+        let Due::Consumer(key) = due else { continue };
+        if let Some(record) = seen.consumers.get(key)
+            && seen.is_current(key, record)
+            && record.timer_at != Some(*at)
+        {
+            let known = record.timer_at;
+            return Err(violation(format!("{key:?} has a timer at {at:?} and knows of {known:?}")));
+        }
+    }
+    Ok(())
+}
+
+/// A fan-out, its stream and its entry in the due index know of each other.
+fn fan_outs_go_on(seen: &Snapshot) -> CheckResult {
+    for (id, fan_out) in &seen.fan_outs {
+        let mine = |due: &Due| matches!(due, Due::FanOutToSubscriptions(_, _, of) if of == id);
+        let entries = seen.due.iter().filter(|(_, due)| mine(due)).count();
+        if entries != 1 {
+            return Err(violation(format!("{id:?} has {entries} walks for {fan_out:?}")));
+        }
+        if fan_out.walk.after >= fan_out.walk.through {
+            return Err(violation(format!("the walk of {id:?} has nobody to tell: {fan_out:?}")));
+        }
+    }
+    for (path, head) in &seen.streams {
+        if head.has_fan_out != seen.fan_outs.contains_key(&head.id) {
+            return Err(violation(format!("{path} is wrong about its fan-out: {head:?}")));
+        }
+    }
+    Ok(())
+}
+
+/// A subscription that witnessed growth has somebody who was, is or will be told.
+fn knows(
+    seen: &Snapshot,
+    subscription: &Subscription,
+    path: &StreamPath,
+    stream: StreamId,
+    tail: Offset,
+) -> CheckResult {
+    let known = match subscription.spec.dialect {
+        Dialect::Webhooks => {
+            let key = ConsumerKey { subscription: subscription.id, path: Some(path.clone()) };
+            seen.consumers.get(&key).is_some_and(|it| it.primary == Some(stream))
+        }
+        Dialect::Leases => {
+            let key = (subscription.id, path.clone());
+            let link = seen.links.get(&key).filter(|it| it.stream == Some(stream));
+            link.is_some_and(|it| it.acked >= Some(tail) || seen.backlog.contains(&key))
+        }
+    };
+    if known || seen.awaits(subscription.id, path) {
+        return Ok(());
+    }
+    let name = &subscription.spec.name;
+    Err(violation(format!("L1: {name} does not know that {path} ({stream:?}) grew to {tail:?}")))
+}
+
+/// In the lease dialect every stream with work is marked, and somebody cares.
+fn marks_are_complete(seen: &Snapshot, subscription: &Subscription) -> CheckResult {
+    if subscription.spec.dialect != Dialect::Leases {
+        return Ok(());
+    }
+    for ((id, path), link) in &seen.links {
+        let head = seen.streams.get(path).filter(|head| link.stream == Some(head.id));
+        let pending = head.is_some_and(|head| Some(head.tail) > link.acked)
+            && !path.as_str().starts_with("/wake");
+        let key = ConsumerKey { subscription: *id, path: None };
+        let marked = seen.backlog.contains(&(*id, path.clone()))
+            || seen.awaits(*id, path)
+            || seen.will_be_told(&key, path);
+        if *id == subscription.id && pending && !marked {
+            return Err(violation(format!("L1: {path} of {id:?} has work and no mark: {link:?}")));
+        }
+    }
+    let key = ConsumerKey { subscription: subscription.id, path: None };
+    if seen.has_backlog(subscription.id) && !seen.consumers.contains_key(&key) {
+        return Err(violation(format!("L1: {key:?} has work and does not exist")));
+    }
+    Ok(())
+}
+
+/// Marks are with their consumer, in order and few; or they are keys.
+fn marks_are_in_one_place(seen: &Snapshot, subscription: &Subscription) -> CheckResult {
+    let key = ConsumerKey { subscription: subscription.id, path: None };
+    let Some(few) = seen.consumers.get(&key).and_then(|it| it.marked.as_ref()) else {
+        return Ok(());
+    };
+    let by_key = seen.marks.iter().filter(|(id, _)| *id == subscription.id).count();
+    if by_key > 0 || few.len() > 4 || !few.is_sorted_by(|left, right| left < right) {
+        let what = format!("{key:?} has marks {few:?} and {by_key} by key");
+        return Err(violation(what));
+    }
+    Ok(())
+}
+
+/// Whether work waits to be claimed.
+pub(super) fn waits_to_be_claimed(record: &ConsumerRecord) -> bool {
+    matches!(record.consumer.phase, Phase::Waking { stage: Stage::Sent { .. }, .. })
+}
