@@ -41,7 +41,7 @@ use crate::base::{
 };
 use action::{Action, DeliveryAnswer, DeliveryError};
 use endpoint::OutboundAttempt;
-use engine::{DeliveryOutcome, Ingest};
+use engine::{DeliveryOutcome, IngestEvents};
 use history::History;
 use model::Model;
 use request::DeliveryRequest;
@@ -78,7 +78,7 @@ pub(crate) struct Deliveries {
     /// Tenants with a stream that takes no events.
     unfit: BTreeSet<Tenant>,
     /// Batches with a name.
-    named: Vec<Ingest>,
+    named: Vec<IngestEvents>,
     /// How many of all events somebody has asked to forget.
     trims_asked: usize,
     /// Hooks that were asked for and are not there yet.
@@ -155,7 +155,8 @@ impl World for Deliveries {
         let hooks_max = *random.pick(&[3, 8, 14]);
         let events_max = *random.pick(&[30, 60, 120]);
         let settings = EngineSettings {
-            partition: Settings { timings, seed: 0, fan_out },
+            app: Settings { timings, fan_out },
+            seed: 0,
             min_free_bytes: mode.min_free_bytes,
             concurrency: Some(concurrency),
             waiting_per_hook: Some(waiting_per_hook),
@@ -197,7 +198,7 @@ impl World for Deliveries {
     }
 
     fn engine_settings(&mut self, _partition: usize) -> EngineSettings {
-        self.settings.partition.seed = self.base.random.next();
+        self.settings.seed = self.base.random.next();
         self.settings.clone()
     }
 

@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use reveille_core::{StreamPath, Tenant};
 
-use crate::base::engine::{EngineSettings, Timer};
+use crate::base::engine::{EngineSettings, ID_STRIDE, Timer};
 use crate::base::{
     ActionTable, BEGIN, Base, BatchInfo, CheckResult, FaultWeights, Mode, Random, Request, Setup,
     World,
@@ -132,7 +132,7 @@ impl World for Streams {
             tenant: Tenant::default_tenant(),
             paths,
             filler,
-            memory: ServerMemory { started: BEGIN, next_id: 1, ..ServerMemory::default() },
+            memory: ServerMemory { started: BEGIN, next_id: ID_STRIDE, ..ServerMemory::default() },
             decided: Model::default(),
             durable: Model::default(),
             taken: Model::default(),
@@ -208,7 +208,7 @@ impl World for Streams {
     fn restarted(&mut self, _partition: usize) -> CheckResult {
         self.memory = ServerMemory {
             started: self.base.now,
-            next_id: self.durable.next_id.max(1),
+            next_id: self.durable.next_id.max(ID_STRIDE),
             ..ServerMemory::default()
         };
         self.reads.clear();

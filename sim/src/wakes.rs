@@ -149,9 +149,9 @@ impl World for Wakes {
 
     fn engine_settings(&mut self, _partition: usize) -> EngineSettings {
         let seed = self.base.random.next();
-        let partition = Settings { timings: self.timings.clone(), seed, fan_out: self.fan_out };
+        let app = Settings { timings: self.timings.clone(), fan_out: self.fan_out };
         let min_free_bytes = self.base.mode.min_free_bytes;
-        EngineSettings { partition, min_free_bytes, ..EngineSettings::default() }
+        EngineSettings { app, seed, min_free_bytes, ..EngineSettings::default() }
     }
 
     fn prepare(&mut self) {

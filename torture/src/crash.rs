@@ -1,6 +1,7 @@
 //! `cargo xtask crash`: a real server, real files, `kill -9` under load, again and again.
 //!
 //! ```text
+//! once          with more than one partition: a key for each of the tenants
 //! every round   start on the same data directory
 //!               inspect: the streams of the last round and a few older ones
 //!               load: 8 connections, 20 streams, for 50 to 300 ms
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
-use clap::Args;
+use clap::{Args, value_parser};
 use harness::{Server, Tally};
 
 use crate::load::{AppendCounts, StreamSlot, Worker};
@@ -21,7 +22,8 @@ use crate::message::MessageFormat;
 use crate::model::{CloseState, Stream};
 use crate::random::Random;
 use crate::scratch::Scratch;
-use crate::{flips, inspect};
+use crate::tenants::{TenantPath, Tenants};
+use crate::{flips, inspect, tenants};
 
 const ROUNDS: u64 = 200;
 const FLIPS: u64 = 60;
@@ -46,16 +48,21 @@ pub struct Options {
     /// Repeats the choices of an earlier run
     #[arg(long, value_name = "S")]
     pub seed: Option<u64>,
+    /// Partitions of the server; with more than one, tenants with keys are in all of them
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = value_parser!(u32).range(1..=4))]
+    pub partitions: u32,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { rounds: ROUNDS, flips: FLIPS, seed: None }
+        Options { rounds: ROUNDS, flips: FLIPS, seed: None, partitions: 1 }
     }
 }
 
 /// Everything the server has promised.
 struct World {
+    tenants: Tenants,
     slots: Vec<StreamSlot>,
     retired: Vec<Stream>,
     /// Streams there ever were: the last one's number.
@@ -75,10 +82,10 @@ struct Totals {
 
 /// Every stream that is kept is part of one test, every flip is one more.
 pub fn run(options: &Options) -> anyhow::Result<Tally> {
-    let Options { rounds, flips, seed } = *options;
+    let Options { rounds, flips, seed, partitions } = *options;
     let seed = seed.unwrap_or_else(Random::fresh_seed);
-    println!("{rounds} rounds of kill -9: --seed {seed}");
-    let scratch = Scratch::new("crash")?;
+    println!("{rounds} rounds of kill -9: --partitions {partitions} --seed {seed}");
+    let scratch = Scratch::new("crash", partitions)?;
     let advice = scratch.advice(seed);
     match run_rounds(rounds, flips, seed, &scratch) {
         Ok(tally) => {
@@ -98,7 +105,8 @@ pub fn run(options: &Options) -> anyhow::Result<Tally> {
 
 fn run_rounds(rounds: u64, flips: u64, seed: u64, scratch: &Scratch) -> anyhow::Result<Tally> {
     let start = Instant::now();
-    let mut world = World::new(Random::new(seed));
+    let tenants = tenants::create(scratch)?;
+    let mut world = World::new(Random::new(seed), tenants.clone());
     let mut totals = Totals::default();
     for round in 1..=rounds {
         let finished = world.round(round, scratch, &mut totals);
@@ -112,14 +120,15 @@ fn run_rounds(rounds: u64, flips: u64, seed: u64, scratch: &Scratch) -> anyhow::
     let mut tally = Tally::one(());
     if flips > 0 {
         let random = Random::new(seed).branch(u64::MAX);
-        tally.add(flips::run(flips, scratch, streams, random)?);
+        tally.add(flips::run(flips, scratch, &tenants, streams, random)?);
     }
     Ok(tally)
 }
 
 impl World {
-    fn new(random: Random) -> World {
+    fn new(random: Random, tenants: Tenants) -> World {
         let mut world = World {
+            tenants,
             slots: Vec::new(),
             retired: Vec::new(),
             streams_created: 0,
@@ -216,9 +225,12 @@ impl World {
         Ok(streams)
     }
 
+    /// What one tenant calls its stream the next one does as well.
     fn new_stream(&mut self) -> Stream {
+        let (tenant, turn) = self.tenants.turn(self.streams_created);
         self.streams_created += 1;
-        Stream::absent(format!("/crash/{}/stream", self.streams_created), MessageFormat::Json)
+        let path = format!("/crash/{}/stream", turn + 1);
+        Stream::absent(TenantPath { tenant, path }, MessageFormat::Json)
     }
 }
 

@@ -1,30 +1,34 @@
 //! Events, hooks and `kill -9`: whatever was taken in reaches everybody it is for.
 //!
 //! ```text
-//! once          hooks: more of them for one type than one batch has deliveries for
+//! once          with more than one partition: a key for each of the tenants
+//!               hooks of every tenant: more for one type than one batch has deliveries for
 //! every round   start on the same data directory, with an endpoint that often fails or hangs
 //!               4 connections send batches of events, each under a name, for 30 to 200 ms
 //!               kill -9
 //!               what was not answered is sent again next time under the same name
 //! at the end    an endpoint that accepts; wait until nothing is owed
-//!               every event reached every hook that it is for, as it was sent, as one delivery
+//!               every event reached every hook of its tenant that it is for, as it was sent,
+//!               as one delivery
 //! ```
 
 mod endpoint;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail, ensure};
-use clap::Args;
+use clap::{Args, value_parser};
 use harness::http::{Connection, Request, Response};
 use harness::{Server, Tally};
 use serde_json::{Value, json};
 
 use crate::random::Random;
 use crate::scratch::Scratch;
+use crate::tenants::{self, Tenant, Tenants};
 use endpoint::{DeliveryIds, Endpoint};
 
 const ROUNDS: u64 = 100;
@@ -48,36 +52,48 @@ pub struct Options {
     /// Repeats the choices of an earlier run
     #[arg(long, value_name = "S")]
     pub seed: Option<u64>,
+    /// Partitions of the server; with more than one, tenants with keys are in all of them
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = value_parser!(u32).range(1..=4))]
+    pub partitions: u32,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { rounds: ROUNDS, seed: None }
+        Options { rounds: ROUNDS, seed: None, partitions: 1 }
     }
 }
 
 /// A batch of events, until it is acknowledged.
 #[derive(Clone)]
 struct Batch {
+    tenant: Arc<Tenant>,
     name: String,
     events: Vec<(String, &'static str)>,
 }
 
+struct Hook {
+    tenant: Arc<Tenant>,
+    method: String,
+    pattern: &'static str,
+}
+
 struct World {
-    hooks: Vec<(String, &'static str)>,
+    tenants: Tenants,
+    hooks: Vec<Hook>,
     acknowledged: Vec<Batch>,
     /// Sent, and the answer never came.
     unanswered: Vec<Batch>,
-    next_id: AtomicU64,
+    batches_created: AtomicUsize,
     random: Random,
 }
 
 /// All of it is one test.
 pub fn run(options: &Options) -> anyhow::Result<Tally> {
-    let Options { rounds, seed } = *options;
+    let Options { rounds, seed, partitions } = *options;
     let seed = seed.unwrap_or_else(Random::fresh_seed);
-    println!("{rounds} rounds of kill -9 with deliveries: --seed {seed}");
-    let scratch = Scratch::new("crash-deliveries")?;
+    println!("{rounds} rounds of kill -9 with deliveries: --partitions {partitions} --seed {seed}");
+    let scratch = Scratch::new("crash-deliveries", partitions)?;
     if let Err(error) = run_rounds(rounds, seed, &scratch) {
         scratch.print_end_of_log();
         return Err(error.context(scratch.advice(seed)));
@@ -90,10 +106,11 @@ fn run_rounds(rounds: u64, seed: u64, scratch: &Scratch) -> anyhow::Result<()> {
     let random = Random::new(seed);
     let endpoint = Endpoint::open(random.branch(7))?;
     let mut world = World {
+        tenants: tenants::create(scratch)?,
         hooks: Vec::new(),
         acknowledged: Vec::new(),
         unanswered: Vec::new(),
-        next_id: AtomicU64::new(1),
+        batches_created: AtomicUsize::new(0),
         random,
     };
     let server = start_server(scratch, &endpoint)?;
@@ -126,6 +143,17 @@ fn start_server(scratch: &Scratch, endpoint: &Endpoint) -> anyhow::Result<Server
 impl World {
     fn subscribe(&mut self, address: SocketAddr) -> anyhow::Result<()> {
         let mut connection = Connection::open(address)?;
+        for tenant in self.tenants.clone().iter() {
+            self.subscribe_tenant(&mut connection, tenant)?;
+        }
+        Ok(())
+    }
+
+    fn subscribe_tenant(
+        &mut self,
+        connection: &mut Connection,
+        tenant: &Arc<Tenant>,
+    ) -> anyhow::Result<()> {
         let all = (0..HOOKS_FOR_ALL).map(|index| (format!("all{index}"), "crash.**"));
         let some = TYPES.iter().flat_map(|(kind, count)| {
             (0..*count).map(move |index| (format!("{}{index}", kind.replace('.', "_")), *kind))
@@ -133,12 +161,12 @@ impl World {
         for (method, pattern) in all.chain(some) {
             // Each of them is owed every event, however often the endpoint fails.
             let body = json!({
-                "workerId": "crash", "pattern": pattern, "rpcMethod": method,
+                "workerId": worker_id(tenant), "pattern": pattern, "rpcMethod": method,
                 "maxRetries": 100, "timeoutMs": 500,
             });
-            let answer = post(&mut connection, "/subscriptions/subscribe", &body)?;
+            let answer = post(connection, tenant, "/subscriptions/subscribe", &body)?;
             ensure!(answer.status == 200, "subscribing: {}", status_and_text(&answer));
-            self.hooks.push((method, pattern));
+            self.hooks.push(Hook { tenant: tenant.clone(), method, pattern });
         }
         Ok(())
     }
@@ -183,13 +211,15 @@ impl World {
         Ok(())
     }
 
+    /// What one tenant calls its batch and events the next one does as well.
     fn new_batch(&self, random: &mut Random) -> Batch {
-        let mut event = || {
-            let id = format!("event-{}", self.next_id.fetch_add(1, Ordering::Relaxed));
-            (id, random.pick(&TYPES).map_or("crash.a", |(kind, _)| *kind))
+        let created = self.batches_created.fetch_add(1, Ordering::Relaxed);
+        let (tenant, number) = self.tenants.turn(created);
+        let mut event = |index| {
+            let kind = random.pick(&TYPES).map_or("crash.a", |(kind, _)| *kind);
+            (format!("event-{number}-{index}"), kind)
         };
-        let events: Vec<_> = std::iter::repeat_with(&mut event).take(2).collect();
-        Batch { name: format!("batch-{}", self.next_id.fetch_add(1, Ordering::Relaxed)), events }
+        Batch { tenant, name: format!("batch-{number}"), events: vec![event(1), event(2)] }
     }
 
     /// What was never answered is taken in now, or was all along.
@@ -208,7 +238,7 @@ impl World {
         loop {
             // Hooks that an event has not come to yet are owed nothing, by their own count.
             let missing = self.missing(&endpoint.delivery_ids());
-            let owed = owed(&mut connection)?;
+            let owed = self.owed(&mut connection)?;
             if missing.is_none() && owed == 0 {
                 return Ok(());
             }
@@ -218,13 +248,27 @@ impl World {
         }
     }
 
-    /// What should have arrived: each event at every hook that it is for.
+    /// What all hooks of all tenants are owed, by their own count.
+    fn owed(&self, connection: &mut Connection) -> anyhow::Result<u64> {
+        let mut sum = 0;
+        for tenant in self.tenants.iter() {
+            let hooks = self.hooks.iter().filter(|hook| Arc::ptr_eq(&hook.tenant, tenant));
+            sum += owed(connection, tenant, hooks.count())?;
+        }
+        Ok(sum)
+    }
+
+    /// What should have arrived: each event at every hook of its tenant that it is for.
     fn expected(&self) -> impl Iterator<Item = (String, String)> {
-        let events = self.acknowledged.iter().flat_map(|batch| &batch.events);
-        events.flat_map(|(id, kind)| {
+        let events = self
+            .acknowledged
+            .iter()
+            .flat_map(|batch| batch.events.iter().map(|event| (&batch.tenant, event)));
+        events.flat_map(|(tenant, (id, kind))| {
             let wants = move |pattern: &str| pattern == "crash.**" || pattern == *kind;
-            let hooks = self.hooks.iter().filter(move |(_, pattern)| wants(pattern));
-            hooks.map(move |(method, _)| (method.clone(), id.clone()))
+            let hooks = self.hooks.iter().filter(move |hook| Arc::ptr_eq(&hook.tenant, tenant));
+            let hooks = hooks.filter(move |hook| wants(hook.pattern));
+            hooks.map(move |hook| (endpoint_path(hook), id.clone()))
         })
     }
 
@@ -249,6 +293,16 @@ impl World {
     }
 }
 
+/// The worker that gets a tenant's deliveries, and nobody else's.
+fn worker_id(tenant: &Tenant) -> &str {
+    tenant.name.as_deref().unwrap_or("crash")
+}
+
+/// Where the endpoint sees what is for this hook, as [`start_server`] has told the server.
+fn endpoint_path(hook: &Hook) -> String {
+    format!("/{}/{}", worker_id(&hook.tenant), hook.method)
+}
+
 /// Sends batches until the server is killed. Returns those that were acknowledged, and the others.
 fn send_all(
     address: SocketAddr,
@@ -261,7 +315,7 @@ fn send_all(
         let events: Vec<Value> =
             batch.events.iter().map(|(id, kind)| json!({"id": id, "type": kind, "n": 1})).collect();
         let body = json!({"events": events, "batchId": batch.name});
-        let answer = connection.as_mut().map(|it| post(it, "/ingest", &body));
+        let answer = connection.as_mut().map(|it| post(it, &batch.tenant, "/ingest", &body));
         match answer {
             Some(Ok(answer)) if answer.status == 200 => acknowledged.push(batch),
             Some(Ok(answer)) if answer.status == 503 => unanswered.push(batch),
@@ -282,12 +336,14 @@ fn send_all(
     Ok((acknowledged, unanswered))
 }
 
-fn owed(connection: &mut Connection) -> anyhow::Result<u64> {
-    let list = get(connection, "/subscriptions/list?limit=1000")?;
+/// What a tenant's hooks are owed: so many of them, or some could be owed unseen.
+fn owed(connection: &mut Connection, tenant: &Tenant, hooks: usize) -> anyhow::Result<u64> {
+    let list = get(connection, tenant, "/subscriptions/list?limit=1000")?;
     let ids = list.pointer("/subscriptions").and_then(Value::as_array).context("no list")?;
+    ensure!(ids.len() == hooks, "{} of {hooks} hooks are listed", ids.len());
     let mut owed = 0;
     for id in ids.iter().filter_map(|it| it.get("id")?.as_str()) {
-        let status = get(connection, &format!("/subscriptions/status/{id}"))?;
+        let status = get(connection, tenant, &format!("/subscriptions/status/{id}"))?;
         let stat = |name: &str| {
             status.pointer(&format!("/stats/{name}")).and_then(Value::as_u64).unwrap_or(u64::MAX)
         };
@@ -297,15 +353,22 @@ fn owed(connection: &mut Connection) -> anyhow::Result<u64> {
     Ok(owed)
 }
 
-fn get(connection: &mut Connection, target: &str) -> anyhow::Result<Value> {
-    let answer = connection.get(target)?;
+fn get(connection: &mut Connection, tenant: &Tenant, target: &str) -> anyhow::Result<Value> {
+    let headers = tenant.headers(&[]);
+    let request = Request { method: "GET", target, headers: &headers, body: &[] };
+    let answer = connection.send(request)?;
     ensure!(answer.status == 200, "{target}: {}", status_and_text(&answer));
     Ok(serde_json::from_slice(&answer.body)?)
 }
 
-fn post(connection: &mut Connection, target: &str, body: &Value) -> std::io::Result<Response> {
+fn post(
+    connection: &mut Connection,
+    tenant: &Tenant,
+    target: &str,
+    body: &Value,
+) -> std::io::Result<Response> {
     let body = body.to_string();
-    let headers = [("content-type", "application/json")];
+    let headers = tenant.headers(&[("content-type", "application/json")]);
     connection.send(Request { method: "POST", target, headers: &headers, body: body.as_bytes() })
 }
 

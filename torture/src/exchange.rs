@@ -4,6 +4,7 @@ use std::io;
 
 use crate::message::{self, MessageFormat};
 use crate::model::{CloseState, ProducerAppend, Stream, StreamRead, Violation};
+use crate::tenants::TenantPath;
 use harness::http::{Connection, Request, Response};
 
 /// Why a request has no usable answer.
@@ -38,9 +39,21 @@ impl ExchangeError {
     }
 }
 
+/// A request in the name of the stream's tenant.
+pub(crate) fn send(
+    connection: &mut Connection,
+    method: &str,
+    path: &TenantPath,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> io::Result<Response> {
+    let headers = path.tenant.headers(headers);
+    connection.send(Request { method, target: &path.path, headers: &headers, body })
+}
+
 pub(crate) fn send_produced(
     connection: &mut Connection,
-    path: &str,
+    path: &TenantPath,
     kind: MessageFormat,
     index: usize,
     produced: &ProducerAppend,
@@ -57,7 +70,7 @@ pub(crate) fn send_produced(
         headers.push(("stream-closed", "true"));
     }
     let body = produced.append.body(kind);
-    connection.send(Request { method: "POST", target: path, headers: &headers, body: &body })
+    send(connection, "POST", path, &headers, &body)
 }
 
 /// The server has this one: the producer goes on with the next.
@@ -86,14 +99,17 @@ pub(crate) fn accept_produced(
 /// Reads to the tail, page by page. None if there is no such stream.
 pub(crate) fn read_stream(
     connection: &mut Connection,
-    path: &str,
+    path: &TenantPath,
     from: &str,
 ) -> Result<Option<StreamRead>, ExchangeError> {
     let mut offset = from.to_owned();
     let mut appends = Vec::new();
     loop {
-        let target = format!("{path}?offset={offset}");
-        let answer = connection.get(&target)?;
+        let target = TenantPath {
+            tenant: path.tenant.clone(),
+            path: format!("{}?offset={offset}", path.path),
+        };
+        let answer = send(connection, "GET", &target, &[], &[])?;
         match answer.status {
             200 => {}
             404 => return Ok(None),
@@ -127,12 +143,12 @@ pub(crate) fn is_closed(answer: &Response) -> bool {
     answer.header("stream-closed").is_some_and(|value| value.eq_ignore_ascii_case("true"))
 }
 
-pub(crate) fn next_offset(path: &str, answer: &Response) -> Result<String, Violation> {
+pub(crate) fn next_offset(path: &TenantPath, answer: &Response) -> Result<String, Violation> {
     let offset = answer.header("stream-next-offset").map(str::to_owned);
     offset.ok_or_else(|| format!("{path}: {} without Stream-Next-Offset", answer.status))
 }
 
-pub(crate) fn unexpected(what: &str, path: &str, answer: &Response) -> ExchangeError {
+pub(crate) fn unexpected(what: &str, path: &TenantPath, answer: &Response) -> ExchangeError {
     let body: String = answer.text().chars().take(200).collect();
     ExchangeError::Violation(format!("{what} {path}: answered {} {body:?}", answer.status))
 }

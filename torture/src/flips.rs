@@ -3,7 +3,8 @@
 //!
 //! One loss cannot be told from a crash: a damaged record at the very end of the log looks like
 //! one that was still being written. So the last thing written is one append to a stream of its
-//! own, and only that may be missing, if the server says that it dropped something.
+//! own in every partition, and only that of the damaged partition may be missing, if the server
+//! says that it dropped something.
 
 use std::io::{ErrorKind, Seek as _, SeekFrom, Write as _};
 use std::net::SocketAddr;
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context as _, bail};
-use harness::http::{Connection, Request};
+use harness::http::Connection;
 use harness::{Server, Startup, Tally};
 
 use crate::exchange::{self, ExchangeError};
@@ -19,9 +20,9 @@ use crate::message::{Append, AppendId, MessageFormat};
 use crate::model::{CloseState, Lifecycle, Stream, StreamRead};
 use crate::random::Random;
 use crate::scratch::Scratch;
+use crate::tenants::{TenantPath, Tenants};
 
 const LAST: &str = "/crash/last";
-const LAST_APPENDS: [AppendId; 2] = [u64::MAX - 1, u64::MAX];
 /// Words of which a refusal that does not name the file has at least one.
 const DAMAGE: [&str; 6] = ["corrupt", "damage", "checksum", "crc", "mismatch", "invalid"];
 /// How much of what the server said is shown with a failure.
@@ -51,12 +52,13 @@ struct Flip {
 pub(crate) fn run(
     count: u64,
     scratch: &Scratch,
+    tenants: &Tenants,
     mut streams: Vec<Stream>,
     mut random: Random,
 ) -> anyhow::Result<Tally> {
     let start = Instant::now();
-    let (data, log) = (scratch.data(), scratch.log());
-    streams.push(write_last(&data, &log)?);
+    let data = scratch.data();
+    streams.extend(write_last(scratch, tenants)?);
     let files = files(&data)?;
     if files.is_empty() {
         bail!("the data directory is empty");
@@ -75,7 +77,7 @@ pub(crate) fn run(
         copy_all(&data, &copy)?;
         flip.apply(&copy)?;
         let [refused, reported, harmless] = &mut outcomes;
-        *match judge(&flip, &copy, &log, &streams) {
+        *match judge(&flip, &copy, scratch, &streams) {
             Ok(FlipOutcome::Refused) => refused,
             Ok(FlipOutcome::Reported) => reported,
             Ok(FlipOutcome::Harmless) => harmless,
@@ -93,30 +95,47 @@ pub(crate) fn run(
     Ok(Tally { passed: refused + reported + harmless, failed })
 }
 
-/// The stream that alone may lose its end, written after everything else.
-fn write_last(data: &Path, log: &Path) -> anyhow::Result<Stream> {
-    let server = Server::start(data, log, &[])?;
-    let mut connection = Connection::open(server.address)?;
+/// The stream of each partition that alone may lose its end, written after everything else.
+fn write_last(scratch: &Scratch, tenants: &Tenants) -> anyhow::Result<Vec<Stream>> {
+    let server = scratch.start_server_as_is(&[])?;
+    let mut connection = server.connect()?;
+    let mut streams = Vec::new();
+    for partition in 0..scratch.partitions() {
+        let tenant = tenants.iter().find(|tenant| tenant.partition == partition);
+        let tenant = tenant.context("every partition has a tenant")?.clone();
+        let path = TenantPath { tenant, path: LAST.to_owned() };
+        streams.push(write_last_stream(&mut connection, path)?);
+    }
+    server.kill()?;
+    Ok(streams)
+}
+
+fn write_last_stream(connection: &mut Connection, path: TenantPath) -> anyhow::Result<Stream> {
     let headers = [("content-type", MessageFormat::Text.content_type())];
-    let mut stream = Stream::absent(LAST.to_owned(), MessageFormat::Text);
+    let mut stream = Stream::absent(path, MessageFormat::Text);
     stream.lifecycle = Lifecycle::Present;
-    let [first, second] =
-        LAST_APPENDS.map(|id| Append { id, pads: vec![100] }.body(MessageFormat::Text));
+    // No other partition's, and none of the load's, which counts from one.
+    let last_id = AppendId::MAX - 2 * AppendId::from(stream.path.tenant.partition);
+    let ids = [last_id - 1, last_id];
+    let [first, second] = ids.map(|id| Append { id, pads: vec![100] }.body(MessageFormat::Text));
     for (method, body) in [("PUT", first), ("POST", second)] {
-        let request = Request { method, target: LAST, headers: &headers, body: &body };
-        let answer = connection.send(request)?;
+        let answer = exchange::send(connection, method, &stream.path, &headers, &body)?;
         if !matches!(answer.status, 201 | 204) {
-            bail!("{method} {LAST}: answered {}", answer.status);
+            bail!("{method} {}: answered {}", stream.path, answer.status);
         }
         stream.log.settled_end = answer.header("stream-next-offset").map(str::to_owned);
     }
-    stream.log.settled = LAST_APPENDS.to_vec();
-    server.kill()?;
+    stream.log.settled = ids.to_vec();
     Ok(stream)
 }
 
-fn judge(flip: &Flip, copy: &Path, log: &Path, streams: &[Stream]) -> anyhow::Result<FlipOutcome> {
-    let mut server = match Server::try_start(copy, log, &[])? {
+fn judge(
+    flip: &Flip,
+    copy: &Path,
+    scratch: &Scratch,
+    streams: &[Stream],
+) -> anyhow::Result<FlipOutcome> {
+    let mut server = match scratch.try_start_on(copy)? {
         Startup::Listening(server) => server,
         Startup::Exited(_, said) => {
             explained(flip, &said)?;
@@ -129,7 +148,7 @@ fn judge(flip: &Flip, copy: &Path, log: &Path, streams: &[Stream]) -> anyhow::Re
         match read(&mut connection, server.address, &stream.path) {
             Ok(observed) => match difference(stream, observed.as_ref()) {
                 None => {}
-                Some(_) if is_shorter(stream, observed.as_ref()) => {
+                Some(_) if is_shorter(flip, stream, observed.as_ref()) => {
                     explained(flip, &server.log_text()).context("the last append is missing")?;
                     outcome = FlipOutcome::Reported;
                 }
@@ -174,7 +193,7 @@ fn has_ended(server: &mut Server, error: &std::io::Error) -> anyhow::Result<bool
 fn read(
     connection: &mut Option<Connection>,
     address: SocketAddr,
-    path: &str,
+    path: &TenantPath,
 ) -> Result<Option<StreamRead>, ExchangeError> {
     let open = match connection.take() {
         Some(open) => open,
@@ -205,10 +224,12 @@ fn difference(stream: &Stream, observed: Option<&StreamRead>) -> Option<String> 
     }
 }
 
-/// Whether this is the last stream, without its end.
-fn is_shorter(stream: &Stream, observed: Option<&StreamRead>) -> bool {
+/// Whether this is the last stream of the damaged partition, without its end.
+fn is_shorter(flip: &Flip, stream: &Stream, observed: Option<&StreamRead>) -> bool {
     let kept = observed.map_or(&[][..], |observed| &observed.appends);
-    stream.path == LAST && stream.log.settled.starts_with(kept)
+    let TenantPath { tenant, path } = &stream.path;
+    let is_damaged = flip.file.starts_with(format!("partition-{:04}", tenant.partition));
+    path == LAST && is_damaged && stream.log.settled.starts_with(kept)
 }
 
 /// Whoever refuses must say what is damaged, in words meant for the operator.

@@ -16,5 +16,7 @@ mod model;
 mod exchange;
 mod message;
 
+mod tenants;
+
 mod random;
 mod scratch;

@@ -10,12 +10,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
 use crate::exchange::{
-    ExchangeError, accept_produced, is_closed, next_offset, read_stream, send_produced, unexpected,
+    self, ExchangeError, accept_produced, is_closed, next_offset, read_stream, send_produced,
+    unexpected,
 };
 use crate::message::{Append, AppendId, MessageFormat};
 use crate::model::{CloseState, Lifecycle, ProducerAppend, Stream, Violation};
 use crate::random::Random;
-use harness::http::{Connection, Request, Response};
+use crate::tenants::TenantPath;
+use harness::http::{Connection, Response};
 
 /// One in so many appends is large.
 const LARGE_ONE_IN: u64 = 500;
@@ -152,8 +154,7 @@ impl<'a> Worker<'a> {
             stream.lifecycle = Lifecycle::Deleting;
             stream.path.clone()
         };
-        let request = Request { method: "DELETE", target: &path, headers: &[], body: &[] };
-        let answer = self.connection.send(request)?;
+        let answer = exchange::send(&mut self.connection, "DELETE", &path, &[], &[])?;
         let mut stream = slot.stream();
         match answer.status {
             204 => stream.reset(),
@@ -356,13 +357,13 @@ impl<'a> Worker<'a> {
     fn send(
         &mut self,
         method: &str,
-        path: &str,
+        path: &TenantPath,
         kind: MessageFormat,
         more: &[(&str, &str)],
         body: &[u8],
     ) -> io::Result<Response> {
         let headers = [&[("content-type", kind.content_type())], more].concat();
-        self.connection.send(Request { method, target: path, headers: &headers, body })
+        exchange::send(&mut self.connection, method, path, &headers, body)
     }
 }
 

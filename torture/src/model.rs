@@ -13,13 +13,14 @@
 use std::collections::{BTreeMap, HashSet};
 
 use crate::message::{Append, AppendId, MessageFormat};
+use crate::tenants::TenantPath;
 
 /// A broken promise, in a sentence.
 pub(crate) type Violation = String;
 
 #[derive(Debug)]
 pub(crate) struct Stream {
-    pub(crate) path: String,
+    pub(crate) path: TenantPath,
     pub(crate) kind: MessageFormat,
     pub(crate) lifecycle: Lifecycle,
     pub(crate) close_state: CloseState,
@@ -88,7 +89,7 @@ pub(crate) struct StreamRead {
 }
 
 impl Stream {
-    pub(crate) fn absent(path: String, kind: MessageFormat) -> Stream {
+    pub(crate) fn absent(path: TenantPath, kind: MessageFormat) -> Stream {
         Stream {
             path,
             kind,
@@ -101,7 +102,7 @@ impl Stream {
 
     /// As if it had never been.
     pub(crate) fn reset(&mut self) {
-        *self = Stream::absent(std::mem::take(&mut self.path), self.kind);
+        *self = Stream::absent(self.path.clone(), self.kind);
     }
 
     /// Compares with a read after a restart; what it shows is the truth from then on.

@@ -26,7 +26,7 @@ use steps::Steps;
 REVEILLE_BIN runs another binary than target/debug/reveille; REVEILLE_TEST_URL runs the
 conformance suite against a server that is already up.
 
-Example: cargo xtask crash --rounds 20 --seed 7")]
+Example: cargo xtask crash --rounds 20 --partitions 4 --seed 7")]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -75,6 +75,12 @@ const SIM: [&[&str]; 5] = [
     &["--seeds", "1000", "--deliveries"],
 ];
 
+/// Shorter than with one partition: what differs is who writes where, not how.
+const CRASH_PARTITIONED: crash::Options =
+    crash::Options { rounds: 40, flips: 20, seed: None, partitions: 4 };
+const DELIVERIES_PARTITIONED: deliveries::Options =
+    deliveries::Options { rounds: 20, seed: None, partitions: 4 };
+
 fn main() -> ExitCode {
     command::exit_code(match Cli::parse().command {
         Some(command) => run(command),
@@ -119,7 +125,9 @@ fn test() -> anyhow::Result<()> {
         steps.run("examples", conformance::examples);
         steps.run("webhooks", conformance::webhooks);
         steps.run("crash", || crash::run(&crash::Options::default()));
+        steps.run("crash, 4 partitions", || crash::run(&CRASH_PARTITIONED));
         steps.run("deliveries", || deliveries::run(&deliveries::Options::default()));
+        steps.run("deliveries, 4 partitions", || deliveries::run(&DELIVERIES_PARTITIONED));
     }
     steps.finish()
 }
@@ -143,11 +151,12 @@ mod tests {
     fn a_command_without_options_does_what_the_suite_does() {
         let Some(Command::Crash(options)) = parse("crash").unwrap() else { panic!("crash") };
         assert_eq!((options.rounds, options.flips, options.seed), (200, 60, None));
+        assert_eq!(options.partitions, 1);
         assert_eq!(options, crash::Options::default());
         let Some(Command::Deliveries(options)) = parse("deliveries").unwrap() else {
             panic!("deliveries")
         };
-        assert_eq!((options.rounds, options.seed), (100, None));
+        assert_eq!((options.rounds, options.seed, options.partitions), (100, None, 1));
         assert_eq!(options, deliveries::Options::default());
         let Some(Command::Conformance { rounds: 1 }) = parse("conformance").unwrap() else {
             panic!("conformance")
@@ -156,10 +165,21 @@ mod tests {
 
     #[test]
     fn options_are_understood_and_the_last_one_counts() {
-        let line = "crash --seed 7 --rounds 2 --seed 8 --flips 0";
+        let line = "crash --seed 7 --rounds 2 --seed 8 --flips 0 --partitions 4";
         let Some(Command::Crash(options)) = parse(line).unwrap() else { panic!("{line}") };
         assert_eq!((options.rounds, options.flips, options.seed), (2, 0, Some(8)));
-        for wrong in ["crash --seed", "crash --seed x", "test --fast", "nothing"] {
+        assert_eq!(options.partitions, 4);
+        let line = "deliveries --partitions 4";
+        let Some(Command::Deliveries(options)) = parse(line).unwrap() else { panic!("{line}") };
+        assert_eq!(options.partitions, 4);
+        for wrong in [
+            "crash --seed",
+            "crash --seed x",
+            "crash --partitions 0",
+            "deliveries --partitions 5",
+            "test --fast",
+            "nothing",
+        ] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
     }

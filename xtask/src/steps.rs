@@ -33,7 +33,7 @@ impl Steps {
         let mut total = Tally::default();
         for (name, elapsed, tally) in &self.done {
             let seconds = elapsed.as_secs_f64();
-            println!("{name:<12} {seconds:>7.1} s  {tally}");
+            println!("{name:<24} {seconds:>7.1} s  {tally}");
             total.add(*tally);
         }
         total.report()

@@ -30,9 +30,19 @@ const PREFIX: &str = "rv_";
 /// The shortest key that an operator may choose.
 pub const CHOSEN_KEY_CHARS_MIN: usize = 16;
 
-/// The text of the key made of these bytes.
-pub fn text(random: &[u8; 32]) -> String {
-    format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(random))
+/// The text of a key that lives in this partition, made of these bytes.
+pub fn text(partition: u8, random: &[u8; 32]) -> String {
+    let mut bytes = [0; 33];
+    let (first, rest) = bytes.split_at_mut(1);
+    first.fill(partition);
+    rest.copy_from_slice(random);
+    format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes))
+}
+
+/// The partition that a key lives in, if the text is one of ours.
+pub fn partition(text: &str) -> Option<u8> {
+    let bytes = URL_SAFE_NO_PAD.decode(text.strip_prefix(PREFIX)?).ok()?;
+    bytes.first().copied().filter(|_| bytes.len() == 33)
 }
 
 /// What is kept of a key.

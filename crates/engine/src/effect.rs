@@ -1,22 +1,21 @@
-//! What is to happen once a batch is durable.
+//! What is to happen once a batch is durable, and the calls that are to be made because of it.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use reveille_core::delivery::id::DeliveryId;
+use reveille_core::delivery::hook::HookId;
+use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
 use reveille_core::stream::StreamId;
 use reveille_core::subscription::SubscriptionId;
 use reveille_core::{Millis, Offset, Tenant};
+use reveille_kernel::outbox;
 use reveille_schema::keys::ConsumerKey;
-
-use crate::activity::ConsumerActivity;
-use crate::keys::KeyChange;
 
 /// A consequence of a decision. It runs after the batch is durable; what must not be forgotten in
 /// a crash is in the state as well.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// A stream has grown, or was closed: its live readers are told.
+    /// A stream has grown, or was closed.
     NotifyReaders {
         id: StreamId,
         /// Its tail before.
@@ -26,25 +25,38 @@ pub enum Effect {
         /// Whether that was the last.
         closed: bool,
     },
-    /// A stream has ended: its live readers are let go.
+    /// A stream has ended.
     ReleaseReaders(StreamId),
-    /// The due index has an entry for this time.
-    SetTimer(Millis),
     /// A consumer is to be told that there is work.
     SendWake(WakeAttempt),
-    /// A consumer is busy with something else now: that is counted.
+    /// A consumer is busy with something else now.
     CountActivity(ActivityChange),
-    /// A key was made or revoked.
-    Key(KeyChange),
     /// An event is to be delivered.
     SendDelivery(DeliveryAttempt),
 }
 
 impl Effect {
-    /// Whether somebody waits for it. What is only counted, or is due some day, can wait.
+    /// Whether somebody waits for it. What is only counted can wait.
     pub fn is_urgent(&self) -> bool {
-        !matches!(self, Effect::SetTimer(_) | Effect::CountActivity(_))
+        !matches!(self, Effect::CountActivity(_))
     }
+}
+
+/// A call that is to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Attempt {
+    Wake(WakeAttempt),
+    Delivery(DeliveryAttempt),
+}
+
+/// An attempt to wake a consumer.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct WakeAttempt {
+    pub consumer: ConsumerKey,
+    /// Of which wake.
+    pub epoch: u64,
+    /// Counted from 1.
+    pub attempt: u32,
 }
 
 /// An attempt to deliver an event.
@@ -55,12 +67,12 @@ pub struct DeliveryAttempt {
     pub attempt: u32,
     pub tenant: Tenant,
     /// The event, if it is at hand: then nothing has to be read.
-    pub fresh: Option<Fresh>,
+    pub event: Option<EventPayload>,
 }
 
-/// An event that came a moment ago.
+/// An event as it is delivered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fresh {
+pub struct EventPayload {
     pub id: Arc<str>,
     /// When it came.
     pub at: Millis,
@@ -71,22 +83,108 @@ pub struct Fresh {
 /// What became of a consumer, for those who watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ActivityChange {
-    /// What it was busy with.
     pub from: ConsumerActivity,
-    /// What it is busy with.
     pub to: ConsumerActivity,
     /// Whether a wake was begun.
     pub woken: bool,
-    /// Its subscription, if it was given up because its endpoint failed for too long.
+    /// Its subscription, if it was removed because its endpoint failed for too long.
     pub given_up: Option<SubscriptionId>,
 }
 
-/// An attempt to tell a consumer.
+/// What a consumer is busy with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConsumerActivity {
+    /// Nothing that has an end of its own.
+    None,
+    /// Its events are collected, to be told together.
+    Collecting,
+    /// It is being told, or waits to be told again.
+    Waking,
+    /// It works.
+    Live,
+}
+
+/// What an attempt is about: there are not two alike under way.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct WakeAttempt {
-    pub consumer: ConsumerKey,
-    /// Of which wake.
-    pub epoch: u64,
-    /// Counted from 1.
-    pub attempt: u32,
+pub enum AttemptKey {
+    Consumer(ConsumerKey),
+    Delivery(DeliveryId),
+}
+
+/// Whose attempts are limited together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AttemptSource {
+    Subscription(SubscriptionId),
+    Hook(HookId),
+}
+
+/// Who takes turns with whom.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum TurnGroup {
+    Subscription(SubscriptionId),
+    Tenant(Tenant),
+}
+
+impl outbox::Attempt for Attempt {
+    type Key = AttemptKey;
+    type Source = AttemptSource;
+    type Group = TurnGroup;
+    type Cursor = DeliveryNo;
+
+    fn key(&self) -> AttemptKey {
+        match self {
+            Attempt::Wake(wake) => AttemptKey::Consumer(wake.consumer.clone()),
+            Attempt::Delivery(delivery) => AttemptKey::Delivery(delivery.id),
+        }
+    }
+
+    fn source(&self) -> AttemptSource {
+        match self {
+            Attempt::Wake(wake) => AttemptSource::Subscription(wake.consumer.subscription),
+            Attempt::Delivery(delivery) => AttemptSource::Hook(delivery.id.hook),
+        }
+    }
+
+    fn group(&self) -> TurnGroup {
+        match self {
+            Attempt::Wake(wake) => TurnGroup::Subscription(wake.consumer.subscription),
+            Attempt::Delivery(delivery) => TurnGroup::Tenant(delivery.tenant.clone()),
+        }
+    }
+
+    fn tenant_of(group: &TurnGroup) -> Option<&Tenant> {
+        match group {
+            TurnGroup::Subscription(_) => None,
+            TurnGroup::Tenant(tenant) => Some(tenant),
+        }
+    }
+
+    fn number(&self) -> (u64, u32) {
+        match self {
+            Attempt::Wake(wake) => (wake.epoch, wake.attempt),
+            Attempt::Delivery(delivery) => (0, delivery.attempt),
+        }
+    }
+
+    fn cursor(&self) -> Option<DeliveryNo> {
+        match self {
+            Attempt::Wake(_) => None,
+            Attempt::Delivery(delivery) => Some(delivery.id.no),
+        }
+    }
+
+    fn payload_bytes(&self) -> usize {
+        match self {
+            Attempt::Wake(_) => 0,
+            Attempt::Delivery(delivery) => {
+                delivery.event.as_ref().map_or(0, |event| event.payload.len())
+            }
+        }
+    }
+
+    fn drop_payload(&mut self) {
+        if let Attempt::Delivery(delivery) = self {
+            delivery.event = None;
+        }
+    }
 }

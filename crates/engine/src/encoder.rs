@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use http::{HeaderName, HeaderValue};
 use reveille_core::consumer::WakeId;
 use reveille_core::delivery::hook::Hook;
 use reveille_core::delivery::id::DeliveryId;
@@ -10,6 +9,7 @@ use reveille_core::signature::Ed25519Key;
 use reveille_core::stream::StreamId;
 use reveille_core::subscription::Subscription;
 use reveille_core::{Millis, Offset, StreamPath};
+use reveille_kernel::outbound::EncodedRequest;
 
 /// A wake, as it is told to a consumer's endpoint.
 #[derive(Clone)]
@@ -51,15 +51,6 @@ impl NotifiedStream {
     pub fn is_pending(&self) -> bool {
         self.tail > self.acked
     }
-}
-
-/// A request to an endpoint, but for its address.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EncodedRequest {
-    /// Headers.
-    pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// Body.
-    pub body: bytes::Bytes,
 }
 
 /// An event, as it is delivered to a hook.

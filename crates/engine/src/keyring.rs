@@ -1,6 +1,6 @@
 //! The server's own secrets: what signs callback tokens, and what signs webhooks.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use bytes::Bytes;
 use reveille_core::consumer::Dialect;
@@ -11,7 +11,7 @@ use reveille_core::token::{Claims, TokenInvalid, TokenKey, TokenKind};
 use reveille_core::{Millis, StreamPath};
 use reveille_schema::record::{self, SigningKey};
 
-use crate::doors::Entropy;
+use reveille_kernel::doors::Entropy;
 
 /// Signing keys that are published at once: whoever replaces keys faster than that gives up the
 /// oldest early.
@@ -20,29 +20,30 @@ const SIGNING_KEYS_MAX: usize = 16;
 /// Keys that sign, and keys that are still published.
 pub struct Keyring {
     entropy: Arc<dyn Entropy>,
-    token: TokenKey,
-    signing: RwLock<Signing>,
+    token: OnceLock<TokenKey>,
+    signing: RwLock<SigningKeys>,
 }
 
-struct Signing {
+#[derive(Default)]
+struct SigningKeys {
     stored: Bytes,
     /// The first one signs.
     keys: Vec<(SigningKey, Ed25519Key)>,
 }
 
 /// What the first start writes down.
-pub(crate) struct Fresh {
+pub(crate) struct InitialKeys {
     pub(crate) token: Bytes,
     pub(crate) signing: Bytes,
 }
 
-impl Fresh {
-    pub(crate) fn new(entropy: &dyn Entropy, now: Millis) -> Fresh {
+impl InitialKeys {
+    pub(crate) fn new(entropy: &dyn Entropy, now: Millis) -> InitialKeys {
         let (mut token, mut seed) = ([0; 32], [0; 32]);
         entropy.fill(&mut token);
         entropy.fill(&mut seed);
         let key = SigningKey { seed, created_at: now, retires_at: None };
-        Fresh {
+        InitialKeys {
             token: Bytes::copy_from_slice(&token),
             signing: record::encode_signing_keys(&[key]),
         }
@@ -50,16 +51,26 @@ impl Fresh {
 }
 
 impl Keyring {
-    /// The secrets as they are kept.
-    pub(crate) fn open(
-        entropy: Arc<dyn Entropy>,
-        token: &Bytes,
-        signing: Bytes,
-    ) -> Result<Keyring, String> {
-        let token: [u8; 32] =
-            token.as_ref().try_into().map_err(|_| "the stored token key is damaged".to_owned())?;
-        let signing = Signing::read(signing)?;
-        Ok(Keyring { entropy, token: TokenKey::new(token), signing: RwLock::new(signing) })
+    /// A keyring without keys: they follow what is stored.
+    pub(crate) fn new(entropy: Arc<dyn Entropy>) -> Keyring {
+        Keyring { entropy, token: OnceLock::new(), signing: RwLock::default() }
+    }
+
+    /// The key that signs tokens; it never changes.
+    pub(crate) fn set_token_key(&self, stored: &Bytes) -> Result<(), String> {
+        let key: [u8; 32] =
+            stored.as_ref().try_into().map_err(|_| "the stored token key is damaged".to_owned())?;
+        self.token.get_or_init(|| TokenKey::new(key));
+        Ok(())
+    }
+
+    /// Whether there is no key that signs webhooks.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.signing.read().unwrap_or_else(PoisonError::into_inner).keys.is_empty()
+    }
+
+    fn token(&self) -> &TokenKey {
+        self.token.get().expect("the token key was read when the engine opened")
     }
 
     /// A token for a consumer's callbacks.
@@ -94,12 +105,12 @@ impl Keyring {
 
     /// A token that says this.
     pub fn renew(&self, claims: &Claims) -> String {
-        self.token.mint(claims, self.entropy.number())
+        self.token().mint(claims, self.entropy.number())
     }
 
     /// What a token says, if it is one of ours.
     pub fn verify(&self, token: &str) -> Result<Claims, TokenInvalid> {
-        self.token.verify(token)
+        self.token().verify(token)
     }
 
     /// The key that signs.
@@ -135,14 +146,14 @@ impl Keyring {
 
     /// Signs with what is stored now.
     pub(crate) fn adopt(&self, stored: Bytes) -> Result<(), String> {
-        let read = Signing::read(stored)?;
+        let read = SigningKeys::read(stored)?;
         *self.signing.write().unwrap_or_else(PoisonError::into_inner) = read;
         Ok(())
     }
 }
 
-impl Signing {
-    fn read(stored: Bytes) -> Result<Signing, String> {
+impl SigningKeys {
+    fn read(stored: Bytes) -> Result<SigningKeys, String> {
         let keys = record::decode_signing_keys(&stored).map_err(|error| error.to_string())?;
         if keys.is_empty() {
             return Err("there is no stored signing key".into());
@@ -151,6 +162,6 @@ impl Signing {
             let signer = Ed25519Key::from_seed(key.seed);
             (key, signer)
         });
-        Ok(Signing { stored, keys: keys.collect() })
+        Ok(SigningKeys { stored, keys: keys.collect() })
     }
 }

@@ -4,12 +4,15 @@
 //! somebody who collects them, traces are passed on as they came, and nothing else happens.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use reveille_core::Millis;
 use reveille_core::trace::Trace;
 use tokio::sync::mpsc;
 
-use crate::doors::Entropy;
+use reveille_kernel::doors::Entropy;
+
+use crate::app::Part;
 use crate::engine::Engine;
 
 /// Spans that wait to be sent.
@@ -35,7 +38,7 @@ pub struct Span {
 
 /// A span that has begun.
 #[derive(Debug, Clone, Copy)]
-pub struct Begun {
+pub struct OpenSpan {
     name: &'static str,
     /// What follows from it belongs there.
     pub trace: Trace,
@@ -69,6 +72,18 @@ impl Spans {
     }
 }
 
+/// Where spans of a partition are collected, if they are.
+#[derive(Default)]
+pub(crate) struct SpanCollector(OnceLock<Arc<Spans>>);
+
+impl Part for SpanCollector {}
+
+impl SpanCollector {
+    pub(crate) fn get(&self) -> Option<&Spans> {
+        self.0.get().map(|spans| &**spans)
+    }
+}
+
 /// Begins a span; `None` if there is neither a trace to go on with nor anybody to begin one for.
 pub(crate) fn begin(
     spans: Option<&Spans>,
@@ -76,10 +91,10 @@ pub(crate) fn begin(
     name: &'static str,
     parent: Option<Trace>,
     start: Millis,
-) -> Option<Begun> {
+) -> Option<OpenSpan> {
     if spans.is_none() {
         // The caller's own span is what follows belongs to.
-        return parent.map(|trace| Begun { name, trace, parent: None, start, collected: false });
+        return parent.map(|trace| OpenSpan { name, trace, parent: None, start, collected: false });
     }
     let mut trace = Trace { trace_id: [0; 16], span_id: [0; 8] };
     match parent {
@@ -88,19 +103,19 @@ pub(crate) fn begin(
     }
     entropy.fill(&mut trace.span_id);
     let parent = parent.map(|parent| parent.span_id);
-    Some(Begun { name, trace, parent, start, collected: true })
+    Some(OpenSpan { name, trace, parent, start, collected: true })
 }
 
 /// Ends a span.
 pub(crate) fn end(
     spans: Option<&Spans>,
-    begun: Begun,
+    begun: OpenSpan,
     end: Millis,
     attributes: Vec<(&'static str, String)>,
     error: Option<String>,
 ) {
     if let Some(spans) = spans.filter(|_| begun.collected) {
-        let Begun { name, trace, parent, start, .. } = begun;
+        let OpenSpan { name, trace, parent, start, .. } = begun;
         spans.collect(Span { name, trace, parent, start, end, attributes, error });
     }
 }
@@ -108,9 +123,9 @@ pub(crate) fn end(
 impl Engine {
     /// Has spans collected from now on. The first to ask has them.
     pub fn collect_spans(&self, spans: Spans) {
-        let spans = std::sync::Arc::new(spans);
+        let spans = Arc::new(spans);
         for shared in self.partitions() {
-            shared.spans.get_or_init(|| spans.clone());
+            shared.domains.part::<SpanCollector>().0.get_or_init(|| spans.clone());
         }
     }
 
@@ -130,14 +145,14 @@ impl Engine {
         name: &'static str,
         parent: Option<Trace>,
         start: Millis,
-    ) -> Option<Begun> {
+    ) -> Option<OpenSpan> {
         begin(self.spans(), self.entropy().as_ref(), name, parent, start)
     }
 
     /// Ends a span.
     pub fn end_span(
         &self,
-        begun: Begun,
+        begun: OpenSpan,
         attributes: impl FnOnce() -> Vec<(&'static str, String)>,
         error: Option<String>,
     ) {
@@ -147,18 +162,18 @@ impl Engine {
     }
 
     fn spans(&self) -> Option<&Spans> {
-        self.first_partition().spans.get().map(|spans| &**spans)
+        self.first_partition().domains.part::<SpanCollector>().get()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doors::SystemEntropy;
+    use reveille_kernel::doors::SystemEntropy;
 
     const PARENT: Trace = Trace { trace_id: [1; 16], span_id: [2; 8] };
 
-    fn begun(spans: Option<&Spans>, parent: Option<Trace>) -> Option<Begun> {
+    fn begun(spans: Option<&Spans>, parent: Option<Trace>) -> Option<OpenSpan> {
         begin(spans, &SystemEntropy::default(), "x", parent, Millis(1))
     }
 

@@ -12,7 +12,7 @@ use reveille_deliver::client::HttpCourier;
 use reveille_deliver::resolve::SystemResolver;
 use reveille_engine::doors::{Clock, SystemClock, SystemEntropy};
 use reveille_engine::spans::Spans;
-use reveille_engine::{Engine, Telling};
+use reveille_engine::{Engine, OutboundConfig};
 use reveille_server::{Auth, PayloadEncoder};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -132,7 +132,7 @@ fn open(config: &Config) -> anyhow::Result<Engine> {
             tracing::error!(error, "the disk has failed: the server stops at once");
             process::exit(1);
         }),
-        telling: outbound(config, clock.clone()),
+        outbound: outbound(config, clock.clone()),
     };
     // The sentences of these errors tell their causes themselves.
     Engine::open(&engine_config, clock, Arc::new(SystemEntropy::default()))
@@ -152,10 +152,10 @@ fn export(
 }
 
 /// How consumers are called from this machine.
-fn outbound(config: &Config, clock: Arc<SystemClock>) -> Telling {
+fn outbound(config: &Config, clock: Arc<SystemClock>) -> OutboundConfig {
     let now: Arc<dyn Fn() -> u64 + Send + Sync> = Arc::new(move || clock.now().0);
     let resolver = Arc::new(SystemResolver::new(now.clone()));
-    Telling {
+    OutboundConfig {
         timings: config.timings.clone(),
         rules: config.rules.clone(),
         courier: Arc::new(HttpCourier::new(config.rules.clone(), resolver, now)),

@@ -1,6 +1,4 @@
-//! Every key under the name that it had before the domains, for those who still use it.
-
-mod due;
+//! Every key by a short name: what the domains call it is in their own files.
 
 use bytes::Bytes;
 
@@ -35,7 +33,6 @@ pub use crate::wakes::{
     parse_follower_key as parse_follower, parse_linked_path as parse_linked,
     subscription_key as subscription, subscription_keys as subscriptions,
 };
-pub use due::{Due, due, due_end, due_from, due_release, due_until, parse_due};
 
 /// The names under the meta tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -24,7 +24,7 @@ use hyper::body::Incoming;
 use reveille_core::consumer::Dialect;
 use reveille_core::subscription::{STREAM_ROOT, Subscription, SubscriptionSpecError, is_name};
 use reveille_core::{StreamPath, Tenant};
-use reveille_engine::Refused;
+use reveille_engine::wakes::WakeRejection;
 
 pub(crate) use payload::encode_wake;
 pub(crate) use signing_keys::answer as signing_keys;
@@ -170,7 +170,7 @@ impl Part<'_> {
 /// The subscription of this id.
 fn find(server: &Server, tenant: &Tenant, id: &str) -> Result<Subscription, Error> {
     let found = server.engine.subscription(tenant, Dialect::Leases, id)?;
-    found.ok_or_else(|| Refused::NotFound.into())
+    found.ok_or_else(|| WakeRejection::NotFound.into())
 }
 
 /// Reads the body of a request to this face.

@@ -6,7 +6,8 @@ use http::header::{self, HeaderName, HeaderValue};
 use reveille_core::consumer::Dialect;
 use reveille_core::delivery::hook::Hook;
 use reveille_core::signature;
-use reveille_engine::encoder::{DeliveryNotification, EncodedRequest, Encoder, WakeNotification};
+use reveille_engine::encoder::{DeliveryNotification, Encoder, WakeNotification};
+use reveille_kernel::outbound::EncodedRequest;
 use serde_json::Value;
 
 use crate::events::{self, Workers};

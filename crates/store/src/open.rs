@@ -6,6 +6,7 @@ use crate::batch::{self, BatchError};
 use crate::checkpoint::{self, CheckpointError};
 use crate::disk::Disk;
 use crate::log::{self, FeedBatch, RecoveryReport, Salt, SegmentLog};
+use crate::run::Run;
 use crate::state::State;
 use crate::table::{Table, TableError};
 
@@ -69,7 +70,13 @@ pub fn open(
 
 /// Shows a batch of a log to readers, for whoever has not decided it. When the overlay has more
 /// than `overlay_bytes`, everything before the batch goes into the table first.
-pub fn replay(state: &State, batch: FeedBatch, overlay_bytes: usize) -> Result<(), ReplayError> {
+///
+/// Returns what the batch has changed, for whoever folds it into memory.
+pub fn replay(
+    state: &State,
+    batch: FeedBatch,
+    overlay_bytes: usize,
+) -> Result<Arc<Run>, ReplayError> {
     // Before the batch and not after it: one that is followed by another was synced, but the last
     // may be lost until the log has secured it, and the table must never know more.
     if state.overlay_bytes().active > overlay_bytes
@@ -81,9 +88,9 @@ pub fn replay(state: &State, batch: FeedBatch, overlay_bytes: usize) -> Result<(
             Err(error) => return Err(error.into()),
         }
     }
-    let run = batch::decode(&batch.payload)?;
-    state.publish(batch.sequence, Arc::new(run), batch.payload.len());
-    Ok(())
+    let run = Arc::new(batch::decode(&batch.payload)?);
+    state.publish(batch.sequence, run.clone(), batch.payload.len());
+    Ok(run)
 }
 
 #[cfg(test)]

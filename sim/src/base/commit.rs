@@ -43,7 +43,11 @@ pub(super) fn commit<W: World>(world: &mut W, at: usize) -> CheckResult<Result<(
             return Err(violation(format!("the log jumps from {durable} to {seq}")));
         }
         let base = world.base_mut();
-        base.partitions[at].durable_seq = seq;
+        let partition = &mut base.partitions[at];
+        partition.durable_seq = seq;
+        if !is_empty {
+            partition.durable_time = batch.time;
+        }
         base.coverage.batches += 1;
         world.batch_durable(at, batch)?;
         collect_answers(world, at, number)?;

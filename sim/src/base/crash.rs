@@ -46,7 +46,8 @@ fn start<W: World>(world: &mut W, at: usize) -> Result<Engine, String> {
     let base = world.base_mut();
     let salt = base.random.next();
     let storage = base.partitions[at].storage.as_mut();
-    let (engine, recovered) = Engine::start(storage, settings, base.now, salt)?;
+    let number = u8::try_from(at).expect("few partitions");
+    let (engine, recovered) = Engine::start(storage, number, settings, base.now, salt)?;
     base.note(&format!("recovered {recovered:?}"));
     Ok(engine)
 }
@@ -203,17 +204,25 @@ fn recover<W: World>(world: &mut W, at: usize) -> CheckResult {
         Some(batch) if seq == partition.durable_seq + 1 => {
             base.coverage.kept += 1;
             partition.durable_seq = seq;
+            partition.durable_time = batch.time;
             world.batch_durable(at, batch)?;
         }
         Some(_) => base.coverage.lost += 1,
         None => {}
     }
     if has_lost_power && !world.base().mode.sync && world.fall_back(at, seq) {
-        world.base_mut().partitions[at].durable_seq = seq;
+        let partition = &mut world.base_mut().partitions[at];
+        partition.durable_seq = seq;
+        partition.durable_time = partition.engine().time();
     }
     let durable = world.base().partitions[at].durable_seq;
     if seq != durable {
         return Err(violation(format!("batches up to {durable} were durable, {seq} are there")));
+    }
+    let partition = &world.base().partitions[at];
+    if partition.engine().time() != partition.durable_time {
+        let (found, written) = (partition.engine().time(), partition.durable_time);
+        return Err(violation(format!("it was {written:?}, and now it is {found:?}")));
     }
     world.rolled_back(at);
     let base = world.base_mut();

@@ -12,36 +12,50 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use reveille_core::stream::Head;
 use reveille_core::{Millis, Offset, Tenant};
-use reveille_engine::Failure;
-use reveille_engine::access_times::AccessTimes;
-use reveille_engine::checkpointer::Checkpointer;
-pub(crate) use reveille_engine::command::Command;
-use reveille_engine::committer::Committer;
-pub(crate) use reveille_engine::committer::{Fatal, Shared};
-use reveille_engine::due::{self, TimerLookahead};
-use reveille_engine::outbound::deliveries;
-use reveille_engine::partition::{FetchedKeys, Lookup, Submission};
-pub(crate) use reveille_engine::partition::{OpenBatch, Outcome, Settings};
-use reveille_engine::reading::Reading;
-use reveille_schema::keys::{self, Due};
+pub(crate) use reveille_engine::app::{App, Settings, Shared};
+use reveille_engine::deliveries::face::DeliveryFaces;
+use reveille_engine::deliveries::send;
+use reveille_engine::handlers::{self, FireTimer};
+use reveille_engine::streams::StreamError;
+use reveille_engine::streams::read::Reading;
+use reveille_kernel::checkpointer::Checkpointer;
+pub(crate) use reveille_kernel::command::{Command, Outcome, ProbePartition};
+use reveille_kernel::committer::Committer;
+pub(crate) use reveille_kernel::error::Fatal;
+use reveille_kernel::error::{Damaged, Error};
+use reveille_kernel::keys;
+use reveille_kernel::partition::{self, Submission};
+use reveille_kernel::pending::{FetchedKeys, Lookup};
+use reveille_kernel::timers::{self, DueTimer, TimerHandler, TimerLookahead, fires_once};
+pub(crate) use reveille_kernel::txn::ID_STRIDE;
+use reveille_schema::deliveries::DeliveryTimer;
+use reveille_schema::events::EventTimer;
+use reveille_schema::streams::StreamTimer;
+use reveille_schema::wakes::WakeTimer;
 use reveille_store::log::{RecoveryReport, SparePool};
-use reveille_store::open::Opened;
+use reveille_store::open::OpenedStore;
 use reveille_store::state::Reader;
 use tokio::sync::oneshot;
 
 use super::check::{CheckResult, violation};
 use super::storage::Storage;
 
+/// A batch on its way to the log.
+pub(crate) type OpenBatch = partition::OpenBatch<App>;
+
 pub(crate) struct Engine {
     shared: Arc<Shared>,
-    committer: Committer,
-    checkpointer: Checkpointer,
+    committer: Committer<App>,
+    checkpointer: Checkpointer<App>,
     spares: SparePool,
 }
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EngineSettings {
-    pub(crate) partition: Settings,
+    /// What decisions depend on beside the state.
+    pub(crate) app: Settings,
+    /// Where the partition's random numbers begin.
+    pub(crate) seed: u64,
     /// The server is read-only while the disk has less room than this.
     pub(crate) min_free_bytes: u64,
     /// Attempts that may be under way.
@@ -51,16 +65,19 @@ pub(crate) struct EngineSettings {
 }
 
 impl Engine {
-    /// Opens the store and recovers what was left, as a server does when it starts.
+    /// Opens the store of a partition and recovers what was left, as a server does when it starts.
     pub(crate) fn start(
         storage: &mut dyn Storage,
+        number: u8,
         settings: EngineSettings,
         now: Millis,
         salt: u64,
     ) -> Result<(Engine, RecoveryReport), String> {
-        let Opened { log, state, checkpoint, recovered } = storage.open(salt)?;
-        let shared = Shared::new(state, Arc::new(AccessTimes::new(now)), settings.partition)?;
-        let shared = Arc::new(shared);
+        let OpenedStore { log, state, checkpoint, recovered } = storage.open(salt)?;
+        let app = App::with_domains(settings.app, now, DeliveryFaces::default());
+        let partition = partition::Settings { number, seed: settings.seed, partitions: 1 };
+        let shared = Shared::new(state, Arc::new(app), partition);
+        let shared = Arc::new(shared.map_err(|error| error.to_string())?);
         shared.log_bytes.store(log.bytes(), Ordering::Relaxed);
         let spares = log.spares();
         let checkpointer = Checkpointer::new(
@@ -71,15 +88,17 @@ impl Engine {
             checkpoint,
         );
         checkpointer.watch_disk();
-        let committer = Committer::new(log, shared.clone());
+        // Every start has another salt, so no two writers have the same number.
+        let committer = Committer::new(Box::new(log), shared.clone(), salt);
         if let Some(most) = settings.concurrency {
             shared.outbox.set_concurrency(most);
         }
         if let Some(most) = settings.waiting_per_hook {
-            shared.outbox.set_waiting_per_hook(most);
+            shared.outbox.set_waiting_per_source(most);
         }
-        due::recover(&shared, now);
-        deliveries::recover(&shared);
+        let time = shared.lock().time();
+        handlers::recover(&shared, now.max(time));
+        send::recover(&shared).map_err(|error| error.to_string())?;
         Ok((Engine { shared, committer, checkpointer, spares }, recovered))
     }
 
@@ -101,13 +120,18 @@ impl Engine {
         self.shared.lock().read_only
     }
 
+    /// The latest time that a decision has had; no later one has an earlier.
+    pub(crate) fn time(&self) -> Millis {
+        self.shared.lock().time()
+    }
+
     /// Whether all of the state is in the table.
     pub(crate) fn is_applied(&self) -> bool {
         self.shared.state.overlay_bytes().total() == 0
     }
 
     /// All bytes of a stream.
-    pub(crate) fn read_stream(&self, tenant: &Tenant, head: &Head) -> Result<Vec<u8>, Failure> {
+    pub(crate) fn read_stream(&self, tenant: &Tenant, head: &Head) -> Result<Vec<u8>, StreamError> {
         let state = &self.shared.state;
         let mut reading = Reading::open(state, tenant, head, Offset::ZERO, head.tail)?;
         let mut content = Vec::new();
@@ -170,18 +194,24 @@ pub(crate) trait Call<O> {
 }
 
 /// A command, and what its outcome is in the words of a world.
-pub(crate) fn call<O: 'static>(command: Command, translate: fn(Outcome) -> O) -> Box<dyn Call<O>> {
+pub(crate) fn call<C: Command<App> + 'static, O: 'static>(
+    command: C,
+    translate: fn(CommandOutcome<C>) -> O,
+) -> Box<dyn Call<O>> {
     Box::new(CommandCall { command, translate, answer: None })
 }
 
-struct CommandCall<O> {
-    command: Command,
-    translate: fn(Outcome) -> O,
+/// What a command comes to.
+type CommandOutcome<C> = Outcome<<C as Command<App>>::Answer, <C as Command<App>>::Rejection>;
+
+struct CommandCall<C: Command<App>, O> {
+    command: C,
+    translate: fn(CommandOutcome<C>) -> O,
     /// Where the answer to the last submission arrives.
-    answer: Option<oneshot::Receiver<Outcome>>,
+    answer: Option<oneshot::Receiver<CommandOutcome<C>>>,
 }
 
-impl<O> Call<O> for CommandCall<O> {
+impl<C: Command<App>, O> Call<O> for CommandCall<C, O> {
     fn submit(&mut self, engine: &Engine, lookups: &Lookups, now: Millis) -> SubmitResult {
         let (reply, answer) = oneshot::channel();
         self.answer = Some(answer);
@@ -194,7 +224,7 @@ impl<O> Call<O> for CommandCall<O> {
 
     fn poll(&mut self) -> AnswerState<O> {
         match self.answer.as_mut().map(oneshot::Receiver::try_recv) {
-            Some(Ok(Err(Failure::Damaged(what)))) => AnswerState::Damaged(what),
+            Some(Ok(Err(Error::Damaged(Damaged(what))))) => AnswerState::Damaged(what),
             Some(Ok(outcome)) => AnswerState::Ready((self.translate)(outcome)),
             Some(Err(oneshot::error::TryRecvError::Empty)) => AnswerState::Pending,
             Some(Err(oneshot::error::TryRecvError::Closed)) | None => AnswerState::Dropped,
@@ -267,21 +297,55 @@ impl Engine {
 // Timers.
 
 /// After a failure, timers are tried again this much later.
-pub(crate) const TIMER_PAUSE_MS: u64 = due::PAUSE_MS;
+pub(crate) const TIMER_PAUSE_MS: u64 = timers::PAUSE_MS;
+
+/// A timer of any domain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum AnyTimer {
+    Stream(StreamTimer),
+    Wake(WakeTimer),
+    Delivery(DeliveryTimer),
+    Event(EventTimer),
+}
+
+impl AnyTimer {
+    /// When a timer is due, and what it is, by its key.
+    pub(crate) fn parse(key: &[u8]) -> Option<(Millis, AnyTimer)> {
+        let (at, name) = keys::parse_timer(key)?;
+        let timer = match *name.first()? {
+            StreamTimer::DOMAIN => AnyTimer::Stream(StreamTimer::decode(name)?),
+            WakeTimer::DOMAIN => AnyTimer::Wake(WakeTimer::decode(name)?),
+            DeliveryTimer::DOMAIN => AnyTimer::Delivery(DeliveryTimer::decode(name)?),
+            EventTimer::DOMAIN => AnyTimer::Event(EventTimer::decode(name)?),
+            _ => return None,
+        };
+        Some((at, timer))
+    }
+}
+
+/// The keys of all timers: from the first, to before the second.
+pub(crate) fn timer_keys() -> (Bytes, Bytes) {
+    (keys::timers_from(Millis(0)), keys::timers_end())
+}
 
 /// An entry of the due index whose time has come.
 #[derive(Debug, Clone)]
 pub(crate) struct Timer {
-    pub(crate) key: Bytes,
-    pub(crate) due: Due,
+    pub(crate) timer: AnyTimer,
     /// How many keys it has still to remove.
     pub(crate) remains: usize,
-    pub(crate) command: Box<Command>,
+    pub(crate) command: FireTimer,
 }
 
 /// What is known of the due index without another look at it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Lookahead(TimerLookahead);
+
+impl Default for Lookahead {
+    fn default() -> Lookahead {
+        Lookahead(TimerLookahead::new(fires_once::<App>))
+    }
+}
 
 impl Lookahead {
     pub(crate) fn note(&mut self, at: Millis) {
@@ -299,7 +363,7 @@ impl Lookahead {
         since: Millis,
         now: Millis,
     ) -> CheckResult<Vec<Bytes>> {
-        let found = self.0.look(&engine.reader(), &keys::due_from(since), now);
+        let found = self.0.look(&engine.reader(), &keys::timers_from(since), now);
         found.map_err(index_unreadable)
     }
 
@@ -315,41 +379,37 @@ fn index_unreadable(error: impl std::fmt::Display) -> super::check::Violation {
 
 /// When all of these are done, there is nothing left before this.
 pub(crate) fn done_until(found: &[Bytes], now: Millis) -> Millis {
-    due::done_until(found, now)
+    timers::done_until(found, now, fires_once::<App>)
 }
 
 impl Engine {
     /// The earliest entry that became durable since this was last asked.
     pub(crate) fn newly_due(&self) -> Millis {
-        due::newly_due(&self.shared)
+        self.shared.timers.newest()
     }
 
     /// Whether a batch has told that something is due sooner.
     pub(crate) fn was_notified_of_timers(&self) -> bool {
-        let notified = pin!(self.shared.due.notified());
+        let notified = pin!(self.shared.timers.rings());
         let mut context = Context::from_waker(Waker::noop());
         notified.poll(&mut context) == Poll::Ready(())
     }
 
     pub(crate) fn timer(&self, key: Bytes) -> CheckResult<Timer> {
-        let Some((_, due)) = keys::parse_due(&key) else {
+        let Some((_, timer)) = AnyTimer::parse(&key) else {
             return Err(index_unreadable(format!("{key:?}")));
         };
-        let command = due::command(&self.shared, key.clone(), due.clone());
+        let command = App::timer_command(&self.shared, DueTimer { key });
         let command = command.map_err(index_unreadable)?;
-        let remains = match &command {
-            Command::Obligation { found, .. } => found.len(),
-            _ => 0,
-        };
-        Ok(Timer { key, due, remains, command: Box::new(command) })
+        Ok(Timer { timer, remains: command.removals(), command })
     }
 
     /// The first entry that is due and not done.
-    pub(crate) fn first_due(&self, now: Millis) -> CheckResult<Option<Due>> {
-        let (from, to) = keys::due_until(now);
+    pub(crate) fn first_due(&self, now: Millis) -> CheckResult<Option<AnyTimer>> {
+        let (from, to) = (keys::timers_from(Millis(0)), keys::timers_after(now));
         let found = self.reader().keys(&from, &to, 1).map_err(index_unreadable)?;
-        found.first().map_or(Ok(None), |key| match keys::parse_due(key) {
-            Some((_, due)) => Ok(Some(due)),
+        found.first().map_or(Ok(None), |key| match AnyTimer::parse(key) {
+            Some((_, timer)) => Ok(Some(timer)),
             None => Err(index_unreadable(format!("{key:?}"))),
         })
     }

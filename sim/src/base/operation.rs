@@ -8,6 +8,7 @@
 //!                              ↘ the server crashed: interrupted
 //! ```
 
+use reveille_core::Millis;
 use reveille_store::state::Reader;
 
 use super::check::{CheckResult, violation};
@@ -53,6 +54,8 @@ pub(crate) struct Decision<'a, W: World> {
     /// Whether everything decided before was durable.
     pub(crate) was_idle: bool,
     pub(crate) was_read_only: bool,
+    /// When it was made: the partition's time never goes back, whatever becomes of the clock.
+    pub(crate) now: Millis,
 }
 
 /// Who is waiting for the outcome.
@@ -150,6 +153,7 @@ impl<W: World> Operation<W> {
         }
         let engine = partition.engine();
         let (was_idle, was_read_only) = (engine.is_idle(), engine.is_read_only());
+        let earliest = engine.time().max(base.now);
         let call = self.call.get_or_insert_with(|| self.request.call());
         match call.submit(engine, &self.lookups, base.now) {
             SubmitResult::NoRoom => return Err(violation("no room for so little")),
@@ -162,6 +166,13 @@ impl<W: World> Operation<W> {
             }
             SubmitResult::Decided => {}
         }
+        let now = engine.time();
+        // A server that accepts nothing does not look at the clock.
+        if now > earliest || (now < earliest && !was_read_only) {
+            return Err(violation(format!(
+                "it is {earliest:?}, and a decision was made at {now:?}"
+            )));
+        }
         base.trace.note(&format!("decided {:?}", self.request));
         let batch = partition.open_batch;
         let outcome = match call.poll() {
@@ -172,12 +183,11 @@ impl<W: World> Operation<W> {
             }
             AnswerState::Damaged(what) => return Err(violation(format!("damaged: {what}"))),
         };
-        let decision = Decision { outcome: outcome.as_ref(), batch, was_idle, was_read_only };
+        let decision = Decision { outcome: outcome.as_ref(), batch, was_idle, was_read_only, now };
         self.request.decided(world, &decision)?;
         if outcome.is_none() {
             self.stage = OperationStage::Wait { batch };
-            let base = world.base_mut();
-            base.partitions[self.partition].add_to_batch(weight, base.now);
+            world.base_mut().partitions[self.partition].add_to_batch(weight, now);
         }
         Ok(outcome)
     }

@@ -16,6 +16,8 @@ pub(crate) struct Partition {
 
     /// The log's number of the newest batch that is surely durable.
     pub(crate) durable_seq: u64,
+    /// The latest time that a decision had up to there.
+    pub(crate) durable_time: Millis,
     /// The batch that is being committed.
     pub(crate) taken: Option<(OpenBatch, BatchInfo)>,
     /// The batch whose commit failed: only recovery can tell whether it is durable.
@@ -37,6 +39,8 @@ pub(crate) struct Partition {
 pub(crate) struct BatchInfo {
     pub(crate) number: u64,
     pub(crate) opened_at: Millis,
+    /// The latest time that a decision had when it was taken.
+    pub(crate) time: Millis,
 }
 
 impl Partition {
@@ -47,6 +51,7 @@ impl Partition {
             engine: None,
             timers: Timers::default(),
             durable_seq: 0,
+            durable_time: Millis(0),
             taken: None,
             doubtful: None,
             open_batch: 1,
@@ -72,10 +77,10 @@ impl Partition {
         self.open_weight == 0 || self.open_weight + weight <= weight_max
     }
 
-    /// Something was decided that waits for the open batch.
-    pub(crate) fn add_to_batch(&mut self, weight: u64, now: Millis) {
+    /// Something was decided at a time, and waits for the open batch.
+    pub(crate) fn add_to_batch(&mut self, weight: u64, at: Millis) {
         self.open_weight += weight;
-        self.opened_at.get_or_insert(now);
+        self.opened_at.get_or_insert(at);
     }
 
     /// Takes the open batch, if there is one and none is on its way.
@@ -85,7 +90,8 @@ impl Partition {
         }
         let taken = self.engine_mut().take()?;
         let opened_at = self.opened_at.unwrap_or(now);
-        let info = BatchInfo { number: self.open_batch, opened_at };
+        let time = self.engine().time();
+        let info = BatchInfo { number: self.open_batch, opened_at, time };
         self.taken = Some((taken, info));
         self.open_batch(info.number + 1);
         Some(info)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use reveille_store::disk::{Disk, SimDisk};
 use reveille_store::log;
-use reveille_store::open::{self, Opened};
+use reveille_store::open::{self, OpenedStore};
 
 use super::mode::Mode;
 use super::random::Random;
@@ -13,7 +13,7 @@ use super::table::SimTable;
 /// The door behind which a partition's log and table are.
 pub(crate) trait Storage {
     /// Opens the store as it is now.
-    fn open(&mut self, salt: u64) -> Result<Opened, String>;
+    fn open(&mut self, salt: u64) -> Result<OpenedStore, String>;
     /// Whose room is watched.
     fn disk(&self) -> Arc<dyn Disk>;
     fn inject(&mut self, fault: StorageFault);
@@ -59,7 +59,7 @@ impl LocalStorage {
 }
 
 impl Storage for LocalStorage {
-    fn open(&mut self, salt: u64) -> Result<Opened, String> {
+    fn open(&mut self, salt: u64) -> Result<OpenedStore, String> {
         let mut salts = Random::new(salt);
         let opened = open::open(
             Arc::new(self.disk.clone()),

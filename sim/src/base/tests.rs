@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 
 use reveille_core::stream::create::Create;
 use reveille_core::{StreamPath, Tenant};
+use reveille_engine::streams::create::CreateStream;
 use reveille_schema::keys;
 
-use super::engine::{self, Command, EngineSettings, Timer};
+use super::engine::{self, EngineSettings, Timer};
 use super::storage::LocalStorage;
 use super::*;
 use crate::Options;
@@ -37,7 +38,7 @@ fn key(path: &StreamPath) -> bytes::Bytes {
 impl Request<Registers> for CreateRegister {
     fn call(&self) -> WorldCall<Registers> {
         let (tenant, path) = (Tenant::default_tenant(), self.path.clone());
-        let command = Command::Create { tenant, path, request: Create::default(), anchor: None };
+        let command = CreateStream { tenant, path, request: Create::default(), anchor: None };
         engine::call(command, |outcome| outcome.map(drop).map_err(drop))
     }
 
@@ -60,7 +61,7 @@ impl Request<Registers> for CreateRegister {
 
 impl Request<Registers> for TimerRequest {
     fn call(&self) -> WorldCall<Registers> {
-        engine::call(*self.0.command.clone(), |outcome| outcome.map(drop).map_err(drop))
+        engine::call(self.0.command.clone(), |outcome| outcome.map(drop).map_err(drop))
     }
 
     fn weight(&self) -> u64 {

@@ -106,8 +106,8 @@ fn start<W: World>(world: &mut W, at: usize, key: Bytes) -> CheckResult {
 fn nothing_is_due<W: World>(world: &W, at: usize) -> CheckResult {
     let partition = &world.base().partitions[at];
     match partition.engine().first_due(world.base().now)? {
-        Some(due) if !partition.timers.is_paused => {
-            Err(violation(format!("nobody is woken for {due:?}")))
+        Some(timer) if !partition.timers.is_paused => {
+            Err(violation(format!("nobody is woken for {timer:?}")))
         }
         Some(_) | None => Ok(()),
     }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use reveille_core::delivery::hook::{EventHookSpec, HookId};
+use reveille_core::delivery::hook::{EventHookSpec, HookId, HookUpdate};
 use reveille_core::delivery::id::DeliveryId;
 use reveille_core::{Millis, StreamPath, Tenant};
 
-use super::engine::{DeliveryOutcome, HookChange, Ingest, Since, TrimPlan};
+use super::engine::{DeliveryOutcome, IngestEvents, StartFrom, TrimPlan};
 use crate::base::engine::Timer;
 
 #[derive(Debug, Clone)]
@@ -17,12 +17,12 @@ pub(super) enum Action {
         tenant: Tenant,
         path: StreamPath,
     },
-    Ingest(Box<Ingest>),
+    Ingest(Box<IngestEvents>),
     CreateHook {
         tenant: Tenant,
         name: Arc<str>,
         spec: EventHookSpec,
-        since: Since,
+        start: StartFrom,
     },
     ChangeHook {
         tenant: Tenant,
@@ -33,7 +33,7 @@ pub(super) enum Action {
         tenant: Tenant,
         id: DeliveryId,
     },
-    CleanUp {
+    Forget {
         hook: HookId,
         cutoff: Millis,
     },
@@ -48,11 +48,19 @@ pub(super) enum Action {
     },
     RecordOutcome(DeliveryOutcome),
     /// An attempt was not made, because its hook is not active.
-    RecordUnsent {
+    Hold {
         id: DeliveryId,
         attempt: u32,
     },
     Timer(Timer),
+}
+
+/// What is to become of a hook.
+#[derive(Debug, Clone)]
+pub(super) enum HookChange {
+    Update(HookUpdate),
+    Activate(bool),
+    End,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

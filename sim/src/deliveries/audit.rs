@@ -7,12 +7,16 @@ use reveille_core::delivery::Phase;
 use reveille_core::delivery::hook::{Hook, Standing};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::{Millis, Tenant};
-use reveille_schema::keys::{self, Due};
+use reveille_kernel::keys::timer as timer_key;
+use reveille_schema::deliveries::DeliveryTimer;
+use reveille_schema::events::EventTimer;
+use reveille_schema::keys;
 use reveille_schema::record::{self, DeliveryRecord};
 
 use super::Deliveries;
 use super::engine;
 use super::model::EventModel;
+use crate::base::engine::AnyTimer;
 use crate::base::{CheckResult, violation};
 
 impl Deliveries {
@@ -131,8 +135,9 @@ impl Deliveries {
         }
         for id in &mine(&self.seen.held) {
             let hook = &self.seen.hooks[&id.hook];
-            let resumes = |due: &Due| matches!(due, Due::Resume(_, hook) if *hook == id.hook);
-            if hook.is_active() && !self.seen.has_due(resumes) {
+            let resume = DeliveryTimer::Resume(hook.tenant.clone(), id.hook);
+            let resume = AnyTimer::Delivery(resume);
+            if hook.is_active() && !self.seen.has_timer(|timer| *timer == resume) {
                 return Err(violation(format!("{id:?} is held for ever")));
             }
         }
@@ -153,24 +158,27 @@ impl Deliveries {
                 return Err(violation(format!("{id:?} has a wrong timer: {it:?}")));
             }
             if let Some(at) = it.timer_at
-                && !self.seen.due.contains(&keys::due(at, &Due::Delivery(*id)))
+                && !self
+                    .seen
+                    .timers
+                    .contains(&timer_key(at, &DeliveryTimer::Delivery(*id).encode()))
             {
                 return Err(violation(format!("{id:?} has no timer: {it:?}")));
             }
         }
         let (mut unhooked, mut cursors, mut backfills) =
             (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        for (at, due) in self.seen.due.iter().filter_map(|key| keys::parse_due(key)) {
-            match due {
-                Due::Delivery(id) if self.lives(id) => {
+        for (at, timer) in self.seen.timers.iter().filter_map(|key| AnyTimer::parse(key)) {
+            match timer {
+                AnyTimer::Delivery(DeliveryTimer::Delivery(id)) if self.lives(id) => {
                     let kept = self.seen.deliveries.get(&id);
                     if kept.is_none_or(|it| it.timer_at != Some(at)) {
                         return Err(violation(format!("a timer of {id:?} rings for {kept:?}")));
                     }
                 }
-                Due::Unhook(_, id) => drop(unhooked.insert(id)),
-                Due::FanOutToHooks(_, no) => drop(cursors.insert(no)),
-                Due::Backfill(_, id) => drop(backfills.insert(id)),
+                AnyTimer::Delivery(DeliveryTimer::Unhook(_, id)) => drop(unhooked.insert(id)),
+                AnyTimer::Event(EventTimer::FanOutToHooks(_, no)) => drop(cursors.insert(no)),
+                AnyTimer::Event(EventTimer::Backfill(_, id)) => drop(backfills.insert(id)),
                 _ => {}
             }
         }
@@ -201,8 +209,10 @@ impl Deliveries {
     /// Deliveries that began together, and when they are looked at.
     fn groups(&self) -> CheckResult<BTreeSet<(Millis, DeliveryId)>> {
         let mut groups = BTreeSet::new();
-        for key in &self.seen.due {
-            if let Some((at, Due::DeliveryGroup(first))) = keys::parse_due(key) {
+        for key in &self.seen.timers {
+            if let Some((at, AnyTimer::Delivery(DeliveryTimer::DeliveryGroup(first)))) =
+                AnyTimer::parse(key)
+            {
                 let ids = record::decode_delivery_group(&self.seen.raw[key]);
                 let ids = ids.map_err(|error| violation(error.to_string()))?;
                 if !ids.contains(&first) {

@@ -9,7 +9,7 @@ use reveille_core::delivery::{AttemptRecord, Verdict};
 
 use super::Deliveries;
 use super::action::Action;
-use super::engine::{self, DeliveryAttempt, DeliveryOutcome, Ready};
+use super::engine::{self, DeliveryAttempt, DeliveryOutcome, DeliveryReadiness};
 use super::history::ECHO;
 use super::request::DeliveryRequest;
 use crate::base::{CheckResult, Origin, violation};
@@ -43,10 +43,10 @@ impl Deliveries {
             engine::end_attempt(engine, attempt, false);
             return Ok(true);
         };
-        match engine::ready(engine, &hook, &attempt)? {
-            Ready::Nothing => engine::end_attempt(engine, attempt, false),
-            Ready::Held => self.hold(attempt),
-            Ready::Send(event) => {
+        match engine::readiness(engine, &hook, &attempt)? {
+            DeliveryReadiness::Nothing => engine::end_attempt(engine, attempt, false),
+            DeliveryReadiness::Held => self.hold(attempt),
+            DeliveryReadiness::Send(event) => {
                 self.base.note(&format!("attempt {} of {:?}", attempt.attempt, attempt.id));
                 self.check_may_be_sent(&hook, &attempt, &event.id, &event.payload)?;
                 self.base.coverage.attempts += 1;
@@ -80,7 +80,7 @@ impl Deliveries {
     /// An attempt is not made, because its hook is not active.
     fn hold(&mut self, attempt: DeliveryAttempt) {
         self.delayed.insert(attempt.id);
-        let action = Action::RecordUnsent { id: attempt.id, attempt: attempt.attempt };
+        let action = Action::Hold { id: attempt.id, attempt: attempt.attempt };
         let open = self.open_attempt(attempt, 0, EndpointBehavior::Hang);
         open.is_answered = true;
         let id = open.id;

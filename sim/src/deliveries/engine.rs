@@ -5,64 +5,119 @@ use std::sync::Arc;
 use bytes::Bytes;
 use reveille_core::delivery::hook::{Hook, HookId, HookSpec};
 use reveille_core::delivery::id::DeliveryId;
-use reveille_core::stream::Head;
 use reveille_core::stream::create::Create;
+use reveille_core::stream::{Head, Rejected};
 use reveille_core::{ContentType, Millis, StreamPath, Tenant};
-use reveille_engine::command::Answer;
-pub(super) use reveille_engine::command::delivery::DeliveryOutcome;
-pub(super) use reveille_engine::command::hook::{HookChange, Since};
-pub(super) use reveille_engine::command::ingest::{Ingest, NewEvent};
-pub(super) use reveille_engine::command::trim::Look as TrimPlan;
+use reveille_engine::deliveries::DeliveryRejection;
+pub(super) use reveille_engine::deliveries::delivery::DeliveryOutcome;
+use reveille_engine::deliveries::delivery::{HoldDelivery, RecordDeliveryOutcomes, RetryDelivery};
+use reveille_engine::deliveries::hook::{DeleteHook, SetHookActive};
+use reveille_engine::deliveries::index::HookIndex;
+use reveille_engine::deliveries::retention::{ForgetDeliveries, SweepKeys};
+use reveille_engine::deliveries::send;
+pub(super) use reveille_engine::deliveries::send::DeliveryReadiness;
 pub(super) use reveille_engine::effect::DeliveryAttempt;
-pub(super) use reveille_engine::outbound::deliveries::Ready;
-use reveille_engine::outbound::deliveries::{self, payload_of};
-use reveille_engine::outbox::Attempt;
-use reveille_engine::{Failure, Refused, reading};
+use reveille_engine::effect::{Attempt, AttemptKey, AttemptSource};
+use reveille_engine::events::face::EventFace;
+pub(super) use reveille_engine::events::hook::StartFrom;
+use reveille_engine::events::hook::{CreateHook, UpdateHook};
+use reveille_engine::events::ingest::IngestReceipt;
+pub(super) use reveille_engine::events::ingest::{IngestEvents, NewEvent};
+use reveille_engine::events::trim::TrimEvents;
+pub(super) use reveille_engine::events::trim::TrimPlan;
+use reveille_engine::streams::create::CreateStream;
+use reveille_engine::{events, streams};
+use reveille_kernel::error::{Error, Never};
 use reveille_schema::record::EventRecord;
 use reveille_store::state::Reader;
 
 use super::Deliveries;
-use super::action::{Action, DeliveryAnswer, DeliveryError, DeliveryResult};
-use crate::base::engine::{self, Command, Engine};
+use super::action::{Action, DeliveryAnswer, DeliveryError, DeliveryResult, HookChange};
+use crate::base::engine::{self, Engine, Outcome};
 use crate::base::{CheckResult, WorldCall, violation};
 
 pub(super) fn call(action: &Action) -> WorldCall<Deliveries> {
-    let command = match action.clone() {
+    match action.clone() {
         Action::CreateTextStream { tenant, path } => {
             let content_type = ContentType::parse("text/plain");
             let request = Create { content_type, ..Create::default() };
-            Command::Create { tenant, path, request, anchor: None }
+            let command = CreateStream { tenant, path, request, anchor: None };
+            engine::call(command, |outcome| translate(outcome, other, unfit))
         }
-        Action::Ingest(ingest) => Command::Ingest(ingest),
-        Action::CreateHook { tenant, name, spec, since } => {
-            Command::Hook { tenant, name, spec: HookSpec::Events(spec), since }
+        Action::Ingest(ingest) => {
+            engine::call(*ingest, |outcome| translate(outcome, ingested, unfit))
         }
-        Action::ChangeHook { tenant, name, change } => Command::ChangeHook { tenant, name, change },
-        Action::Retry { tenant, id } => Command::Retry { tenant, id },
-        Action::CleanUp { hook, cutoff } => Command::CleanUp { hook, cutoff, after: Bytes::new() },
-        Action::Trim { tenant, stream, plan } => Command::Trim { tenant, stream, look: plan },
-        Action::Sweep { found } => Command::Sweep { found },
-        Action::RecordOutcome(outcome) => Command::RecordDeliveryOutcomes(vec![outcome]),
-        Action::RecordUnsent { id, attempt } => Command::Unsent { id, attempt },
-        Action::Timer(timer) => *timer.command,
-    };
-    engine::call(command, translate)
+        Action::CreateHook { tenant, name, spec, start } => {
+            let spec = HookSpec::Events(spec);
+            engine::call(CreateHook { tenant, name, spec, start }, hooked)
+        }
+        Action::ChangeHook { tenant, name, change } => match change {
+            HookChange::Update(update) => engine::call(UpdateHook { tenant, name, update }, hooked),
+            HookChange::Activate(active) => {
+                engine::call(SetHookActive { tenant, name, active }, hooked)
+            }
+            HookChange::End => engine::call(DeleteHook { tenant, name }, |outcome| {
+                translate(outcome, |_| DeliveryAnswer::Unhooked, rejected)
+            }),
+        },
+        Action::Retry { tenant, id } => {
+            let command = RetryDelivery { tenant, id };
+            engine::call(command, |outcome| translate(outcome, other, rejected))
+        }
+        Action::Forget { hook, cutoff } => {
+            engine::call(ForgetDeliveries { hook, cutoff, after: Bytes::new() }, done)
+        }
+        Action::Trim { tenant, stream, plan } => {
+            engine::call(TrimEvents { tenant, stream, plan }, done)
+        }
+        Action::Sweep { found } => engine::call(SweepKeys { found }, done),
+        Action::RecordOutcome(outcome) => engine::call(RecordDeliveryOutcomes(vec![outcome]), done),
+        Action::Hold { id, attempt } => engine::call(HoldDelivery { id, attempt }, done),
+        Action::Timer(timer) => engine::call(timer.command, done),
+    }
 }
 
-fn translate(outcome: engine::Outcome) -> DeliveryResult {
-    match outcome {
-        Ok(Answer::Ingested { received, repeated }) => {
-            Ok(DeliveryAnswer::Ingested { received, repeated })
-        }
-        Ok(Answer::Hooked(_)) => Ok(DeliveryAnswer::Hooked),
-        Ok(Answer::Unhooked(_)) => Ok(DeliveryAnswer::Unhooked),
-        Ok(_) => Ok(DeliveryAnswer::Other),
-        Err(Failure::Unavailable(_)) => Err(DeliveryError::Unavailable),
-        Err(Failure::Rejected(_)) => Err(DeliveryError::Rejected),
-        Err(Failure::Refused(Refused::HookExists)) => Err(DeliveryError::HookExists),
-        Err(Failure::Refused(Refused::NoEvent)) => Err(DeliveryError::NoEvent),
-        Err(Failure::Refused(Refused::NotFound)) => Err(DeliveryError::NotFound),
-        Err(other) => Err(DeliveryError::Other(format!("{other:?}"))),
+fn translate<A, R>(
+    outcome: Outcome<A, R>,
+    answer: fn(A) -> DeliveryAnswer,
+    rejected: fn(R) -> DeliveryError,
+) -> DeliveryResult {
+    outcome.map(answer).map_err(|error| match error {
+        Error::Rejected(rejection) => rejected(rejection),
+        Error::Unavailable(_) => DeliveryError::Unavailable,
+        Error::Damaged(what) => DeliveryError::Other(what.to_string()),
+    })
+}
+
+/// What becomes of a command that is never rejected.
+fn done<A>(outcome: Outcome<A, Never>) -> DeliveryResult {
+    translate(outcome, other, |never| match never {})
+}
+
+fn hooked(outcome: Outcome<Arc<Hook>, DeliveryRejection>) -> DeliveryResult {
+    translate(outcome, |_| DeliveryAnswer::Hooked, rejected)
+}
+
+fn ingested(receipt: IngestReceipt) -> DeliveryAnswer {
+    let IngestReceipt { received, repeated } = receipt;
+    DeliveryAnswer::Ingested { received, repeated }
+}
+
+fn other<A>(_answer: A) -> DeliveryAnswer {
+    DeliveryAnswer::Other
+}
+
+/// The stream is none for events.
+fn unfit(_rejected: Rejected) -> DeliveryError {
+    DeliveryError::Rejected
+}
+
+fn rejected(rejection: DeliveryRejection) -> DeliveryError {
+    match rejection {
+        DeliveryRejection::Exists => DeliveryError::HookExists,
+        DeliveryRejection::NoEvent => DeliveryError::NoEvent,
+        DeliveryRejection::NotFound => DeliveryError::NotFound,
+        DeliveryRejection::NoDeadLetter => DeliveryError::Other(rejection.to_string()),
     }
 }
 
@@ -77,7 +132,7 @@ pub(super) fn plan_trim(
     tenant: &Tenant,
     cutoff: Millis,
 ) -> CheckResult<Option<TrimPlan>> {
-    let plan = TrimPlan::take(&engine.reader(), tenant, cutoff);
+    let plan = TrimPlan::make(&engine.reader(), tenant, cutoff);
     plan.map_err(|error| violation(format!("a look failed: {error}")))
 }
 
@@ -86,22 +141,22 @@ pub(super) fn head(
     tenant: &Tenant,
     path: &StreamPath,
 ) -> CheckResult<Option<Head>> {
-    reading::head(reader, tenant, path).map_err(|error| violation(error.to_string()))
+    streams::read::head(reader, tenant, path).map_err(|error| violation(error.to_string()))
 }
 
 /// What an event says, as it is stored.
 pub(super) fn payload(reader: &Reader, event: &EventRecord) -> Result<Bytes, String> {
-    payload_of(reader, event).map_err(|error| error.to_string())
+    events::read::payload(reader, event).map_err(|error| error.to_string())
 }
 
 /// The hooks in memory, unless something is decided that is not durable.
 pub(super) fn hooks_if_idle(engine: &Engine) -> Option<Vec<Arc<Hook>>> {
     let partition = engine.shared().lock();
-    partition.is_idle().then(|| partition.registry.hooks.of(None))
+    partition.is_idle().then(|| partition.index.of::<HookIndex>().of(None))
 }
 
 pub(super) fn hook(engine: &Engine, id: HookId) -> Option<Arc<Hook>> {
-    engine.shared().lock().registry.hooks.get(id).cloned()
+    engine.shared().lock().index.of::<HookIndex>().get(id).cloned()
 }
 
 /// The next attempt whose turn it is.
@@ -113,9 +168,13 @@ pub(super) fn next_attempt(engine: &Engine) -> Option<DeliveryAttempt> {
 }
 
 /// What an attempt would send now.
-pub(super) fn ready(engine: &Engine, hook: &Hook, attempt: &DeliveryAttempt) -> CheckResult<Ready> {
-    let ready = deliveries::ready(&engine.reader(), hook, attempt);
-    ready.map_err(|error| violation(format!("nothing to say: {error}")))
+pub(super) fn readiness(
+    engine: &Engine,
+    hook: &Hook,
+    attempt: &DeliveryAttempt,
+) -> CheckResult<DeliveryReadiness> {
+    let readiness = send::readiness(&engine.reader(), &EventFace, hook, attempt);
+    readiness.map_err(|error| violation(format!("nothing to say: {error}")))
 }
 
 /// An attempt is over, made or not.
@@ -130,13 +189,15 @@ pub(super) fn slow_down(engine: &Engine, attempt: &DeliveryAttempt) -> bool {
 
 /// Whether an attempt is under way, or waits for its turn.
 pub(super) fn has_delivery(engine: &Engine, id: DeliveryId) -> bool {
-    engine.shared().outbox.has_delivery(id)
+    engine.shared().outbox.knows(&AttemptKey::Delivery(id))
 }
 
 /// A hook with room in memory has more of its deliveries there; which, if any.
 pub(super) fn refill(engine: &Engine) -> Option<HookId> {
-    let (hook, from) = engine.shared().outbox.next_refill()?;
-    deliveries::refill(engine.shared(), hook, from);
+    let (AttemptSource::Hook(hook), from) = engine.shared().outbox.next_refill()? else {
+        return None;
+    };
+    send::refill(engine.shared(), hook, from);
     Some(hook)
 }
 

@@ -2,12 +2,14 @@
 
 use reveille_core::delivery::Phase;
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
-use reveille_schema::keys::{self, Due};
+use reveille_schema::deliveries::DeliveryTimer;
+use reveille_schema::keys;
 use reveille_schema::record::DeliveryRecord;
 
 use super::Deliveries;
-use super::action::Action;
-use super::engine::{self, HookChange};
+use super::action::{Action, HookChange};
+use super::engine;
+use crate::base::engine::AnyTimer;
 use crate::base::{CheckResult, crash, finale, violation};
 
 /// Longer than the name of a batch is remembered.
@@ -44,7 +46,7 @@ impl Deliveries {
         for _ in 0..WAITS_MAX {
             finale::settle(self)?;
             self.nothing_waits()?;
-            let next = self.seen.due.first().and_then(|key| keys::parse_due(key));
+            let next = self.seen.timers.first().and_then(|key| AnyTimer::parse(key));
             match next {
                 None => return self.all_is_delivered(),
                 Some((at, _)) => finale::pass_time_until(self, at),
@@ -108,8 +110,10 @@ impl Deliveries {
     /// All hooks were ended: only events remain.
     fn nothing_left(&mut self) -> CheckResult {
         let is_event = |key: &[u8]| matches!(key.first(), Some(0x0e | 0x0f));
+        let is_delivery =
+            |timer: &AnyTimer| matches!(timer, AnyTimer::Delivery(DeliveryTimer::Delivery(_)));
         let left: Vec<_> = self.seen.raw.keys().filter(|key| !is_event(key)).collect();
-        if left.is_empty() && !self.seen.has_due(|due| matches!(due, Due::Delivery(_))) {
+        if left.is_empty() && !self.seen.has_timer(is_delivery) {
             return Ok(());
         }
         Err(violation(format!("left over are {left:?}")))

@@ -8,8 +8,8 @@ use reveille_core::delivery::hook::{EventHookSpec, HookUpdate};
 use reveille_core::event::EventType;
 use reveille_core::{StreamPath, Tenant};
 
-use super::action::{Action, DeliveryAnswer, DeliveryError, DeliveryResult};
-use super::engine::{HookChange, Ingest, Since};
+use super::action::{Action, DeliveryAnswer, DeliveryError, DeliveryResult, HookChange};
+use super::engine::{IngestEvents, StartFrom};
 
 /// All events in their order, and the hooks that there are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -54,16 +54,16 @@ impl Model {
     pub(super) fn apply(&mut self, action: &Action) -> Option<DeliveryResult> {
         match action {
             Action::Ingest(ingest) => Some(self.ingest(ingest)),
-            Action::CreateHook { tenant, name, spec, since } => {
-                Some(self.hook(tenant, name, spec, since))
+            Action::CreateHook { tenant, name, spec, start } => {
+                Some(self.hook(tenant, name, spec, start))
             }
             Action::ChangeHook { tenant, name, change } => Some(self.change(tenant, name, change)),
             _ => None,
         }
     }
 
-    fn ingest(&mut self, ingest: &Ingest) -> DeliveryResult {
-        let Ingest { tenant, stream, events, payload, batch, .. } = ingest;
+    fn ingest(&mut self, ingest: &IngestEvents) -> DeliveryResult {
+        let IngestEvents { tenant, stream, events, payload, batch, .. } = ingest;
         let marker = batch.as_ref().map(|batch| (tenant.clone(), batch.clone()));
         if let Some(received) = marker.as_ref().and_then(|marker| self.batches.get(marker)) {
             return Ok(DeliveryAnswer::Ingested { received: *received, repeated: true });
@@ -97,16 +97,16 @@ impl Model {
         tenant: &Tenant,
         name: &Arc<str>,
         spec: &EventHookSpec,
-        since: &Since,
+        start: &StartFrom,
     ) -> DeliveryResult {
         if self.is_taken(tenant, spec, None) {
             return Err(DeliveryError::HookExists);
         }
         let mine = |event: &EventModel| event.tenant == *tenant;
-        let from = match since {
-            Since::New => self.events.len(),
-            Since::All => 0,
-            Since::Event(id) => {
+        let from = match start {
+            StartFrom::Now => self.events.len(),
+            StartFrom::Beginning => 0,
+            StartFrom::Event(id) => {
                 let same = |event: &EventModel| mine(event) && event.id == *id;
                 let Some(place) = self.events.iter().rposition(same) else {
                     return Err(DeliveryError::NoEvent);
@@ -117,7 +117,7 @@ impl Model {
         let wanted = |event: &EventModel| mine(event) && spec.pattern.matches(&event.kind);
         let places = (from..self.events.len()).filter(|place| wanted(&self.events[*place]));
         // Whoever names an event knows that it is there.
-        let trimmed = if *since == Since::All { self.trimmed } else { 0 };
+        let trimmed = if *start == StartFrom::Beginning { self.trimmed } else { 0 };
         let (maybe, owed) = places.partition(|place| *place < trimmed);
         let hook = HookModel {
             tenant: tenant.clone(),

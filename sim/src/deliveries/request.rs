@@ -1,10 +1,12 @@
 //! A request of this world, and what its outcome means to whoever sent it.
 
-use reveille_schema::keys::Due;
+use reveille_schema::deliveries::DeliveryTimer;
+use reveille_schema::wakes::WakeTimer;
 
 use super::Deliveries;
 use super::action::{Action, DeliveryError, DeliveryResult};
 use super::engine;
+use crate::base::engine::AnyTimer;
 use crate::base::{CheckResult, Decision, Origin, Outcome, Request, WorldCall, violation};
 
 pub(super) struct DeliveryRequest {
@@ -51,8 +53,11 @@ impl Request<Deliveries> for DeliveryRequest {
     fn weight(&self) -> u64 {
         match &self.action {
             Action::Ingest(_) => 40_000,
-            Action::Timer(timer) => match timer.due {
-                Due::Consumer(_) | Due::Delivery(_) | Due::DeliveryGroup(_) => 4_000,
+            Action::Timer(timer) => match timer.timer {
+                AnyTimer::Wake(WakeTimer::Consumer(_))
+                | AnyTimer::Delivery(
+                    DeliveryTimer::Delivery(_) | DeliveryTimer::DeliveryGroup(_),
+                ) => 4_000,
                 _ => 20_000,
             },
             _ => 4_000,

@@ -6,11 +6,12 @@ use bytes::Bytes;
 use reveille_core::delivery::hook::{DeliveryCounts, Hook, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::delivery::lane::Lane;
-use reveille_schema::keys::{self, Due};
+use reveille_schema::keys;
 use reveille_schema::record::{self, DeliveryRecord, EventRecord};
 use reveille_store::state::Reader;
 
 use crate::base::CheckResult;
+use crate::base::engine::AnyTimer;
 use crate::base::raw_state::{self, unreadable as failed};
 
 /// The durable state, decoded.
@@ -30,7 +31,7 @@ pub(super) struct Snapshot {
     pub(super) waiting: BTreeSet<(HookId, DeliveryNo)>,
     /// By event, the last hook that has its delivery.
     pub(super) fan_outs: BTreeMap<EventNo, u64>,
-    pub(super) due: BTreeSet<Bytes>,
+    pub(super) timers: BTreeSet<Bytes>,
 }
 
 /// What became of a delivery.
@@ -81,7 +82,7 @@ impl Snapshot {
         let number = key.get(1..9).and_then(<[u8]>::first_chunk::<8>);
         let hook = HookId(number.map_or(0, |id| u64::from_be_bytes(*id)));
         match key.first() {
-            Some(0x05) => put(&mut self.due, key.clone(), value.is_some()),
+            Some(0x05) => put(&mut self.timers, key.clone(), value.is_some()),
             Some(0x0d) => match value {
                 Some(value) => {
                     let hook = record::decode_hook(value).map_err(failed)?;
@@ -147,9 +148,9 @@ impl Snapshot {
         all.into_iter()
     }
 
-    /// Obligations of one kind.
-    pub(super) fn has_due(&self, is: impl Fn(&Due) -> bool) -> bool {
-        self.due.iter().filter_map(|key| keys::parse_due(key)).any(|(_, due)| is(&due))
+    /// Whether there is a timer of one kind.
+    pub(super) fn has_timer(&self, is: impl Fn(&AnyTimer) -> bool) -> bool {
+        self.timers.iter().filter_map(|key| AnyTimer::parse(key)).any(|(_, timer)| is(&timer))
     }
 
     /// The hook of a name.

@@ -9,8 +9,8 @@ use reveille_core::event::{EventPattern, EventType, Ulid};
 use reveille_core::{Millis, Tenant};
 
 use super::Deliveries;
-use super::action::Action;
-use super::engine::{self, HookChange, Ingest, NewEvent, Since};
+use super::action::{Action, HookChange};
+use super::engine::{self, IngestEvents, NewEvent, StartFrom};
 use super::model::unfit;
 use crate::base::CheckResult;
 
@@ -28,7 +28,7 @@ enum ClientAction {
     Activate,
     End,
     Retry,
-    CleanUp,
+    Forget,
     Trim,
 }
 
@@ -54,7 +54,7 @@ impl Deliveries {
             (10, ClientAction::Activate),
             (ends, ClientAction::End),
             (10, ClientAction::Retry),
-            (3, ClientAction::CleanUp),
+            (3, ClientAction::Forget),
             (4, ClientAction::Trim),
         ]);
         match action {
@@ -74,7 +74,7 @@ impl Deliveries {
             }
             ClientAction::End => self.change(HookChange::End),
             ClientAction::Retry => self.retry(),
-            ClientAction::CleanUp => self.clean_up(),
+            ClientAction::Forget => self.forget(),
             ClientAction::Trim => return self.trim(),
         }
         Ok(())
@@ -110,13 +110,13 @@ impl Deliveries {
         let number = self.next_number();
         let batch = self.base.random.one_in(2).then(|| format!("b{number}").into());
         let (stream, payload) = (engine::event_stream(&tenant), Bytes::from(payload));
-        let ingest = Ingest { tenant, stream, events, first_id, payload, batch };
+        let ingest = IngestEvents { tenant, stream, events, first_id, payload, batch };
         if ingest.batch.is_some() {
             self.named.push(ingest.clone());
         }
         let wrong = self.unfit.contains(&ingest.tenant) && self.base.random.one_in(12);
         let stream = if wrong { unfit() } else { ingest.stream.clone() };
-        self.ask(Action::Ingest(Box::new(Ingest { stream, ..ingest })));
+        self.ask(Action::Ingest(Box::new(IngestEvents { stream, ..ingest })));
     }
 
     /// A batch comes once more, whether or not its sender was told that it is in.
@@ -133,13 +133,13 @@ impl Deliveries {
         }
         let tenant = self.tenant();
         let name = format!("h{}", self.next_number()).into();
-        let since = match self.base.random.below(4) {
-            0 => Since::All,
+        let start = match self.base.random.below(4) {
+            0 => StartFrom::Beginning,
             1 if self.durable.events.len() > self.trims_asked => {
                 let kept = self.durable.events.get(self.trims_asked..).expect("there are more");
-                Since::Event(self.base.random.pick(kept).id.clone())
+                StartFrom::Event(self.base.random.pick(kept).id.clone())
             }
-            _ => Since::New,
+            _ => StartFrom::Now,
         };
         let random = &mut self.base.random;
         let spec = EventHookSpec {
@@ -153,7 +153,7 @@ impl Deliveries {
             ordered: random.one_in(3),
         };
         self.hooks_asked += 1;
-        self.ask(Action::CreateHook { tenant, name, spec, since });
+        self.ask(Action::CreateHook { tenant, name, spec, start });
     }
 
     /// Whoever has a name for what it sends may send it again.
@@ -190,7 +190,7 @@ impl Deliveries {
         self.ask(Action::Retry { tenant, id });
     }
 
-    fn clean_up(&mut self) {
+    fn forget(&mut self) {
         let hooks: Vec<_> = self.seen.hooks.keys().copied().collect();
         if hooks.is_empty() {
             return;
@@ -200,7 +200,7 @@ impl Deliveries {
         // Nothing that has not become durable yet is older than this.
         let cutoff = Millis(self.settled_at.0.saturating_sub(ago));
         self.history.cutoff = self.history.cutoff.max(cutoff);
-        self.ask(Action::CleanUp { hook, cutoff });
+        self.ask(Action::Forget { hook, cutoff });
     }
 
     /// The oldest events of a tenant may be forgotten. Whoever asks for a hook that begins with an

@@ -83,7 +83,7 @@ impl Action {
             }
             Action::Delete { path } => format!("delete {path}"),
             Action::Touch { path, id, at } => format!("touch {path} {} at {}", id.0, at.0),
-            Action::Timer(timer) => format!("{:?} with {} keys", timer.due, timer.remains),
+            Action::Timer(timer) => format!("{:?} with {} keys", timer.timer, timer.remains),
             Action::Probe => "probe".to_owned(),
         }
     }

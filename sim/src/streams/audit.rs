@@ -7,14 +7,16 @@ use bytes::Bytes;
 use reveille_core::key_range::after_prefix;
 use reveille_core::stream::create::ForkAnchor as Found;
 use reveille_core::stream::{Expiry, Head, StreamId};
-use reveille_schema::keys::{self, Due, Meta};
-use reveille_schema::record;
+use reveille_kernel::keys::next_id;
+use reveille_schema::streams::StreamTimer;
+use reveille_schema::{keys, record};
 use reveille_store::keys::BlobId;
 use reveille_store::state::Reader;
 
 use super::Streams;
 use super::engine::FetchedAnchor;
 use super::model::{AnchorContent, SourceAnchor, Stream};
+use crate::base::engine::{AnyTimer, timer_keys};
 use crate::base::{CheckResult, Violation, violation};
 
 fn failed(error: impl std::fmt::Display) -> Violation {
@@ -50,7 +52,7 @@ impl Streams {
         self.audit_strays(&reader)?;
         self.audit_due(&reader)?;
         self.audit_acknowledged()?;
-        let stored = reader.get(&keys::meta(Meta::NextStreamId)).map_err(failed)?;
+        let stored = reader.get(&next_id()).map_err(failed)?;
         let next_id = stored.map_or(Ok(0), |value| record::decode_u64(&value));
         match next_id.map_err(failed)? {
             id if id == self.durable.next_id => Ok(()),
@@ -98,24 +100,25 @@ impl Streams {
 
     /// Whatever must happen later is in the due index.
     fn audit_due(&self, reader: &Reader) -> CheckResult {
-        let (from, to) = (keys::due_from(reveille_core::Millis(0)), keys::due_end());
+        let (from, to) = timer_keys();
         let mut purging = BTreeSet::new();
         let mut releases = BTreeSet::new();
         let mut expiring = BTreeMap::new();
         for key in reader.keys(&from, &to, usize::MAX).map_err(failed)? {
-            let (at, due) = keys::parse_due(&key).ok_or_else(|| failed("an obligation"))?;
-            match due {
-                Due::Purge(id) => {
+            let (at, timer) = AnyTimer::parse(&key).ok_or_else(|| failed("a timer"))?;
+            let AnyTimer::Stream(timer) = timer else {
+                return Err(violation(format!("nobody subscribed, and yet {timer:?}")));
+            };
+            match timer {
+                StreamTimer::Purge(id) => {
                     purging.insert(id.0);
                 }
-                Due::Release(_, source) => {
-                    let fork = key.last_chunk::<8>().map(|id| u64::from_be_bytes(*id));
-                    releases.insert((source.as_str().to_owned(), fork.unwrap_or(0)));
+                StreamTimer::Release(_, source, fork) => {
+                    releases.insert((source.as_str().to_owned(), fork.0));
                 }
-                Due::Expire(_, path) => {
+                StreamTimer::Expire(_, path) => {
                     expiring.entry(path.as_str().to_owned()).or_insert(at);
                 }
-                other => return Err(violation(format!("nobody subscribed, and yet {other:?}"))),
             }
         }
         if purging != self.durable.purging || releases != self.durable.releases {

@@ -6,6 +6,7 @@ use reveille_schema::keys;
 use super::Streams;
 use super::action::Action;
 use super::request::StreamRequest;
+use crate::base::engine::timer_keys;
 use crate::base::{CheckResult, Origin, World, crash, finale, violation};
 
 /// Longer than any lifetime that clients ask for.
@@ -51,7 +52,8 @@ impl Streams {
         }
         let from = keys::stream_prefix(&self.tenant, "");
         let reader = self.base.reader();
-        let left = reader.keys(&from, &keys::due_end(), usize::MAX);
+        let (_, timers_end) = timer_keys();
+        let left = reader.keys(&from, &timers_end, usize::MAX);
         let left = left.map_err(|error| violation(error.to_string()))?;
         if left.is_empty() { Ok(()) } else { Err(violation(format!("left over are {left:?}"))) }
     }

@@ -1,12 +1,13 @@
 //! A request to a stream: what it must come to is decided a second time by the model.
 
-use reveille_core::Tenant;
+use reveille_core::{Millis, Tenant};
 
 use super::action::{Action, StreamAnswer, StreamError, StreamResult};
 use super::engine::{self, FetchedAnchor};
 use super::model::{ModelInput, SourceAnchor};
 use super::payload::Payload;
 use super::{Streams, audit};
+use crate::base::engine::ID_STRIDE;
 use crate::base::{CheckResult, Decision, Origin, Outcome, Request, WorldCall, violation};
 
 #[derive(Clone)]
@@ -55,10 +56,11 @@ impl StreamRequest {
     fn check_immediate(
         &self,
         world: &Streams,
+        now: Millis,
         expected: &StreamResult,
         told: &StreamResult,
     ) -> CheckResult {
-        let (durably, _) = world.durable.decide(&self.input(), world.base.now, &world.memory);
+        let (durably, _) = world.durable.decide(&self.input(), now, &world.memory);
         if told == expected && *told == durably {
             return Ok(());
         }
@@ -122,16 +124,16 @@ impl Request<Streams> for StreamRequest {
             self.expected = told;
             return Ok(());
         }
-        let (expected, after) = world.decided.decide(&self.input(), world.base.now, &world.memory);
+        let (expected, after) = world.decided.decide(&self.input(), decision.now, &world.memory);
         world.base.note(&format!("the model says {expected:?}"));
         let stream = self.action.target().and_then(|path| after.streams.get(path));
         self.stream = stream.map(|stream| stream.id);
         if let Ok(StreamAnswer::Created { head, new: true }) = &expected {
-            world.memory.next_id = head.id.0 + 1;
+            world.memory.next_id = head.id.0 + ID_STRIDE;
         }
         world.decided = after;
         match decision.outcome {
-            Some(outcome) => self.check_immediate(world, &expected, outcome)?,
+            Some(outcome) => self.check_immediate(world, decision.now, &expected, outcome)?,
             None if decision.was_idle && expected.is_err() => {
                 return Err(violation(format!("{self:?} is rejected and waits for nothing")));
             }

@@ -9,7 +9,7 @@ use reveille_core::stream::create::Create;
 use reveille_core::subscription::SubscriptionSpec;
 use reveille_core::{StreamPath, Tenant};
 
-use super::engine::{Lease, LeaseRequest, Report, Standing, WakeOutcome};
+use super::engine::{ApplyCallback, CallbackReceipt, Lease, ReleaseLease, RenewLease, WakeOutcome};
 use crate::base::engine::Timer;
 
 #[derive(Debug, Clone)]
@@ -20,8 +20,10 @@ pub(super) enum Action {
     Subscribe(SubscriptionSpec),
     Unsubscribe { dialect: Dialect, name: Arc<str> },
     EditStreams { name: Arc<str>, add: Vec<StreamPath>, remove: Option<StreamPath> },
-    Report(Box<Report>),
-    Lease { name: Arc<str>, request: LeaseRequest },
+    Callback(Box<ApplyCallback>),
+    Claim { name: Arc<str>, worker: Arc<str> },
+    Renew(RenewLease),
+    Release(ReleaseLease),
     RecordOutcomes(Vec<WakeOutcome>),
     Timer(Timer),
 }
@@ -38,8 +40,8 @@ pub(super) struct TokenAction {
 pub(crate) enum WakeAnswer {
     Created(StreamId),
     Appended,
-    Reported(Box<Standing>),
-    Leased(Box<Lease>),
+    Heard(CallbackReceipt),
+    Leased(Lease),
     Other,
 }
 

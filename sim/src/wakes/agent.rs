@@ -10,7 +10,9 @@ use reveille_schema::keys::ConsumerKey;
 
 use super::Wakes;
 use super::action::{Action, TokenAction, WakeAnswer, WakeError, WakeResult};
-use super::engine::{self, Lease, LeaseRequest, Report, WakeAttempt};
+use super::engine::{
+    self, ApplyCallback, CallbackBody, Lease, ReleaseLease, RenewLease, WakeAttempt,
+};
 use super::request::Sender;
 use crate::base::{CheckResult, Origin, violation};
 
@@ -101,9 +103,8 @@ impl Wakes {
             vec![]
         };
         let agent = &self.agents[index];
-        let mut report = Report {
-            claims: agent.claims.clone(),
-            consumer: agent.key.clone(),
+        let (claims, consumer) = (agent.claims.clone(), agent.key.clone());
+        let mut body = CallbackBody {
             epoch: agent.epoch,
             wake_id: Some(Ok(agent.wake_id)),
             acks,
@@ -114,33 +115,40 @@ impl Wakes {
         };
         let mut tokens = Vec::new();
         if self.base.is_healing {
-            return self.report(report, tokens);
+            return self.report(claims, consumer, body, tokens);
         }
-        report.done = self.base.random.one_in(2);
+        body.done = self.base.random.one_in(2);
         match self.base.random.below(16) {
-            0..4 => report.wake_id = None,
-            4 => report.wake_id = Some(Err(())),
-            5 => report.epoch = (report.epoch + 1).saturating_sub(self.base.random.below(3)),
-            6 => report.wake_id = Some(Ok(WakeId([7; 12]))),
+            0..4 => body.wake_id = None,
+            4 => body.wake_id = Some(Err(())),
+            5 => body.epoch = (body.epoch + 1).saturating_sub(self.base.random.below(3)),
+            6 => body.wake_id = Some(Ok(WakeId([7; 12]))),
             _ => {}
         }
         if self.base.random.one_in(4) {
-            report.subscribe.push(self.base.random.pick(&self.paths).clone());
+            body.subscribe.push(self.base.random.pick(&self.paths).clone());
         }
         if self.base.random.one_in(8) {
-            report.unsubscribe.push(self.base.random.pick(&self.paths).clone());
+            body.unsubscribe.push(self.base.random.pick(&self.paths).clone());
         }
         if self.base.random.one_in(4) {
             let path = self.base.random.pick(&self.paths[..5]).clone();
             let token = format!("#{}", self.next_number());
-            report.appends.push((path.clone(), text(&token)));
+            body.appends.push((path.clone(), text(&token)));
             tokens.push((path, token));
         }
-        self.report(report, tokens)
+        self.report(claims, consumer, body, tokens)
     }
 
-    fn report(&self, report: Report, tokens: Vec<(StreamPath, String)>) -> TokenAction {
-        TokenAction { tenant: self.tenant.clone(), action: Action::Report(report.into()), tokens }
+    fn report(
+        &self,
+        claims: Claims,
+        consumer: ConsumerKey,
+        body: CallbackBody,
+        tokens: Vec<(StreamPath, String)>,
+    ) -> TokenAction {
+        let callback = Box::new(ApplyCallback { claims, consumer, body, trace: None });
+        TokenAction { tenant: self.tenant.clone(), action: Action::Callback(callback), tokens }
     }
 
     fn lease_report(&mut self, index: usize) -> TokenAction {
@@ -150,7 +158,6 @@ impl Wakes {
             vec![]
         };
         let agent = &self.agents[index];
-        let name = agent.claims.consumer.clone();
         let (claims, mut generation) = (agent.claims.clone(), agent.epoch);
         let mut wake_id = Ok(agent.wake_id);
         let mut done = true;
@@ -162,12 +169,11 @@ impl Wakes {
                 _ => {}
             }
         }
-        let request = if !self.base.is_healing && self.base.random.one_in(8) {
-            LeaseRequest::Release { claims, generation, wake_id }
+        let action = if !self.base.is_healing && self.base.random.one_in(8) {
+            Action::Release(ReleaseLease { claims, generation, wake_id })
         } else {
-            LeaseRequest::Report { claims, generation, wake_id, acks, done }
+            Action::Renew(RenewLease { claims, generation, wake_id, acks, done })
         };
-        let action = Action::Lease { name, request };
         TokenAction { tenant: self.tenant.clone(), action, tokens: Vec::new() }
     }
 
@@ -179,16 +185,16 @@ impl Wakes {
         };
         agent.is_busy = false;
         let done = match action {
-            Action::Report(report) => report.done,
-            Action::Lease { request: LeaseRequest::Report { done, .. }, .. } => *done,
+            Action::Callback(callback) => callback.body.done,
+            Action::Renew(renew) => renew.done,
             _ => true,
         };
         match outcome {
-            Ok(WakeAnswer::Reported(standing)) => {
-                if !standing.streams.is_empty() {
-                    agent.paths = standing.streams.iter().map(|(path, _)| path.clone()).collect();
+            Ok(WakeAnswer::Heard(receipt)) => {
+                if !receipt.streams.is_empty() {
+                    agent.paths = receipt.streams.iter().map(|(path, _)| path.clone()).collect();
                 }
-                if standing.epoch == agent.epoch {
+                if receipt.epoch == agent.epoch {
                     agent.claims.expires_at = expires_at;
                 }
                 agent.is_retired |= done;

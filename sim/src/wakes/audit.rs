@@ -6,8 +6,9 @@ use reveille_core::consumer::{Dialect, Phase, Stage};
 use reveille_core::stream::StreamId;
 use reveille_core::subscription::Subscription;
 use reveille_core::{Offset, StreamPath};
-use reveille_schema::keys::{ConsumerKey, Due};
+use reveille_schema::keys::ConsumerKey;
 use reveille_schema::record::ConsumerRecord;
+use reveille_schema::wakes::WakeTimer;
 
 use super::Wakes;
 use super::snapshot::Snapshot;
@@ -67,8 +68,8 @@ impl Wakes {
 fn has_its_timer(seen: &Snapshot, key: &ConsumerKey, record: &ConsumerRecord) -> CheckResult {
     let deadline = record.consumer.deadline();
     let entry = record.timer_at.filter(|at| {
-        let due = Due::Consumer(key.clone());
-        seen.due.iter().any(|(when, what)| when == at && *what == due)
+        let timer = WakeTimer::Consumer(key.clone());
+        seen.wake_timers().any(|(when, what)| when == *at && *what == timer)
     });
     if entry != record.timer_at {
         return Err(violation(format!("{key:?} believes in a timer that is not there")));
@@ -120,11 +121,11 @@ fn rests_rightly(seen: &Snapshot, key: &ConsumerKey, record: &ConsumerRecord) ->
 }
 
 fn no_stray_timers(seen: &Snapshot) -> CheckResult {
-    for (at, due) in &seen.due {
-        let Due::Consumer(key) = due else { continue };
+    for (at, timer) in seen.wake_timers() {
+        let WakeTimer::Consumer(key) = timer else { continue };
         if let Some(record) = seen.consumers.get(key)
             && seen.is_current(key, record)
-            && record.timer_at != Some(*at)
+            && record.timer_at != Some(at)
         {
             let known = record.timer_at;
             return Err(violation(format!("{key:?} has a timer at {at:?} and knows of {known:?}")));
@@ -136,8 +137,11 @@ fn no_stray_timers(seen: &Snapshot) -> CheckResult {
 /// A fan-out, its stream and its entry in the due index know of each other.
 fn fan_outs_go_on(seen: &Snapshot) -> CheckResult {
     for (id, fan_out) in &seen.fan_outs {
-        let mine = |due: &Due| matches!(due, Due::FanOutToSubscriptions(_, _, of) if of == id);
-        let entries = seen.due.iter().filter(|(_, due)| mine(due)).count();
+        let walks = seen.wake_timers().filter(|(_, timer)| match timer {
+            WakeTimer::FanOutToSubscriptions(_, _, of) => of == id,
+            _ => false,
+        });
+        let entries = walks.count();
         if entries != 1 {
             return Err(violation(format!("{id:?} has {entries} walks for {fan_out:?}")));
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use reveille_core::Millis;
-use reveille_core::consumer::{Answer as WakeEnd, Dialect, WakeId};
+use reveille_core::consumer::{Answer as WakeResponse, Dialect, WakeId};
 use reveille_core::subscription::{Subscription, Target};
 use reveille_core::token::{Claims, TokenKind};
 
@@ -126,10 +126,10 @@ impl Wakes {
         let around = open.iter().cycle().skip(first).take(open.len().min(most));
         let mut all = Vec::new();
         for index in around {
-            if let Some((answer, error)) = self.ending(*index) {
+            if let Some((response, error)) = self.ending(*index) {
                 let open = &mut self.attempts[*index];
                 open.group = Some(group);
-                all.push(WakeOutcome { told: open.attempt.clone(), answer, error });
+                all.push(WakeOutcome { attempt: open.attempt.clone(), response, error });
             }
         }
         if all.is_empty() {
@@ -149,15 +149,17 @@ impl Wakes {
     }
 
     /// How an attempt ends, if it does.
-    fn ending(&self, index: usize) -> Option<(WakeEnd, Option<Arc<str>>)> {
+    fn ending(&self, index: usize) -> Option<(WakeResponse, Option<Arc<str>>)> {
         let open = &self.attempts[index];
         let late = open.sent_at + self.timings.webhook_timeout_ms <= self.base.now;
         match open.behavior {
-            _ if late => Some((WakeEnd::Failed, Some("too late".into()))),
+            _ if late => Some((WakeResponse::Failed, Some("too late".into()))),
             EndpointBehavior::Hang => None,
-            EndpointBehavior::Fail => Some((WakeEnd::Failed, Some("answered 500".into()))),
-            EndpointBehavior::Accept => Some((WakeEnd::Accepted, None)),
-            EndpointBehavior::Done => Some((WakeEnd::Done(engine::announced(&open.streams)), None)),
+            EndpointBehavior::Fail => Some((WakeResponse::Failed, Some("answered 500".into()))),
+            EndpointBehavior::Accept => Some((WakeResponse::Accepted, None)),
+            EndpointBehavior::Done => {
+                Some((WakeResponse::Done(engine::announced(&open.streams)), None))
+            }
         }
     }
 

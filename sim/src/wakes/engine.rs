@@ -3,63 +3,119 @@
 use std::sync::Arc;
 
 use reveille_core::consumer::{AnnouncedOffset, Rejected};
-use reveille_core::stream::Head;
+use reveille_core::stream::{self, Head};
 use reveille_core::subscription::{Subscription, SubscriptionId};
 use reveille_core::{Millis, Tenant};
-use reveille_engine::command::Answer;
-pub(super) use reveille_engine::command::callback::{Report, Standing};
-pub(super) use reveille_engine::command::consumer::WakeOutcome;
-pub(super) use reveille_engine::command::lease::{Lease, LeaseRequest};
+use reveille_engine::effect::Attempt;
 pub(super) use reveille_engine::effect::WakeAttempt;
 pub(super) use reveille_engine::encoder::NotifiedStream;
-use reveille_engine::outbox::Attempt;
-use reveille_engine::{Failure, Refused, outbound};
+use reveille_engine::streams::access_times::AccessTimes;
+use reveille_engine::streams::append::AppendToStream;
+use reveille_engine::streams::create::{CreateStream, CreatedStream};
+use reveille_engine::streams::delete::DeleteStream;
+use reveille_engine::wakes::WakeRejection;
+pub(super) use reveille_engine::wakes::callback::{ApplyCallback, CallbackBody, CallbackReceipt};
+use reveille_engine::wakes::consumer::RecordWakeOutcomes;
+pub(super) use reveille_engine::wakes::consumer::WakeOutcome;
+use reveille_engine::wakes::index::SubscriptionIndex;
+use reveille_engine::wakes::lease::ClaimLease;
+pub(super) use reveille_engine::wakes::lease::{Lease, ReleaseLease, RenewLease};
+use reveille_engine::wakes::send;
+use reveille_engine::wakes::subscribe::{
+    CreateSubscription, DeleteSubscription, EditSubscriptionStreams,
+};
+use reveille_kernel::error::{Error, Never};
 use reveille_schema::record::ConsumerRecord;
 
 use super::Wakes;
 use super::action::{Action, WakeAnswer, WakeError, WakeResult};
-use crate::base::engine::{self, Command, Engine};
+use crate::base::engine::{self, Engine, Outcome};
 use crate::base::{CheckResult, WorldCall, violation};
 
 pub(super) fn call(tenant: &Tenant, action: &Action) -> WorldCall<Wakes> {
     let tenant = tenant.clone();
-    let command = match action.clone() {
-        Action::Create { path, request } => Command::Create { tenant, path, request, anchor: None },
-        Action::Append { path, request } => Command::Append { tenant, path, request },
-        Action::Delete { path } => Command::Delete { tenant, path },
-        Action::Subscribe(spec) => Command::Subscribe { tenant, spec, secret: None },
-        Action::Unsubscribe { dialect, name } => Command::Unsubscribe { tenant, dialect, name },
-        Action::EditStreams { name, add, remove } => {
-            Command::EditStreams { tenant, name, add, remove }
+    match action.clone() {
+        Action::Create { path, request } => {
+            let command = CreateStream { tenant, path, request, anchor: None };
+            engine::call(command, |outcome| translate(outcome, created, refused))
         }
-        Action::Report(report) => Command::Report(report),
-        Action::Lease { name, request } => Command::Lease { tenant, name, request },
-        Action::RecordOutcomes(outcomes) => Command::RecordWakeOutcomes(outcomes),
-        Action::Timer(timer) => *timer.command,
-    };
-    engine::call(command, translate)
+        Action::Append { path, request } => {
+            let command = AppendToStream { tenant, path, request };
+            engine::call(command, |outcome| translate(outcome, |_| WakeAnswer::Appended, refused))
+        }
+        Action::Delete { path } => engine::call(DeleteStream { tenant, path }, |outcome| {
+            translate(outcome, other, refused)
+        }),
+        Action::Subscribe(spec) => {
+            let command = CreateSubscription { tenant, spec, secret: None };
+            engine::call(command, |outcome| translate(outcome, other, rejected))
+        }
+        Action::Unsubscribe { dialect, name } => {
+            engine::call(DeleteSubscription { tenant, dialect, name }, done)
+        }
+        Action::EditStreams { name, add, remove } => {
+            let command = EditSubscriptionStreams { tenant, name, add, remove };
+            engine::call(command, |outcome| translate(outcome, other, rejected))
+        }
+        Action::Callback(callback) => {
+            engine::call(*callback, |outcome| translate(outcome, WakeAnswer::Heard, rejected))
+        }
+        Action::Claim { name, worker } => {
+            let command = ClaimLease { tenant, name, worker };
+            engine::call(command, |outcome| translate(outcome, WakeAnswer::Leased, rejected))
+        }
+        Action::Renew(renew) => engine::call(renew, |outcome| translate(outcome, other, rejected)),
+        Action::Release(release) => {
+            engine::call(release, |outcome| translate(outcome, other, rejected))
+        }
+        Action::RecordOutcomes(outcomes) => engine::call(RecordWakeOutcomes(outcomes), done),
+        Action::Timer(timer) => engine::call(timer.command, done),
+    }
 }
 
-fn translate(outcome: engine::Outcome) -> WakeResult {
-    let failure = match outcome {
-        Ok(Answer::Created { head, new: true }) => return Ok(WakeAnswer::Created(head.id)),
-        Ok(Answer::Appended(_)) => return Ok(WakeAnswer::Appended),
-        Ok(Answer::Reported(standing)) => return Ok(WakeAnswer::Reported(standing)),
-        Ok(Answer::Leased(lease)) => return Ok(WakeAnswer::Leased(lease)),
-        Ok(_) => return Ok(WakeAnswer::Other),
-        Err(failure) => failure,
-    };
-    Err(match failure {
-        Failure::Unavailable(_) => WakeError::Unavailable,
-        Failure::Refused(Refused::TokenExpired { .. }) => WakeError::TokenExpired,
-        Failure::Refused(Refused::Consumer(Rejected::InvalidOffset { path })) => {
-            WakeError::InvalidOffset(path)
-        }
-        Failure::Refused(Refused::Append { .. } | Refused::Consumer(Rejected::AlreadyClaimed)) => {
+fn translate<A, R>(
+    outcome: Outcome<A, R>,
+    answer: fn(A) -> WakeAnswer,
+    rejected: fn(R) -> WakeError,
+) -> WakeResult {
+    outcome.map(answer).map_err(|error| match error {
+        Error::Rejected(rejection) => rejected(rejection),
+        Error::Unavailable(_) => WakeError::Unavailable,
+        Error::Damaged(_) => WakeError::Refused,
+    })
+}
+
+/// What becomes of a command that is never rejected.
+fn done(outcome: Outcome<(), Never>) -> WakeResult {
+    translate(outcome, other, |never| match never {})
+}
+
+fn created(stream: CreatedStream) -> WakeAnswer {
+    if stream.is_new { WakeAnswer::Created(stream.head.id) } else { WakeAnswer::Other }
+}
+
+fn other<A>(_answer: A) -> WakeAnswer {
+    WakeAnswer::Other
+}
+
+/// A stream does not allow it.
+fn refused(_rejected: stream::Rejected) -> WakeError {
+    WakeError::Refused
+}
+
+fn rejected(rejection: WakeRejection) -> WakeError {
+    match rejection {
+        WakeRejection::TokenExpired { .. } => WakeError::TokenExpired,
+        WakeRejection::Consumer(Rejected::InvalidOffset { path }) => WakeError::InvalidOffset(path),
+        WakeRejection::Append { .. } | WakeRejection::Consumer(Rejected::AlreadyClaimed) => {
             WakeError::Conflict
         }
-        Failure::Rejected(_) | Failure::Refused(_) | Failure::Damaged(_) => WakeError::Refused,
-    })
+        _ => WakeError::Refused,
+    }
+}
+
+fn access_times(engine: &Engine) -> &AccessTimes {
+    engine.shared().domains.part::<AccessTimes>()
 }
 
 /// The next attempt whose turn it is.
@@ -76,7 +132,7 @@ pub(super) fn end_attempt(engine: &Engine, attempt: WakeAttempt) {
 }
 
 pub(super) fn subscription(engine: &Engine, id: SubscriptionId) -> Option<Arc<Subscription>> {
-    engine.shared().lock().registry.get(id).cloned()
+    engine.shared().lock().index.of::<SubscriptionIndex>().get(id).cloned()
 }
 
 /// What an attempt would say now; `None` if there is nothing to say any more.
@@ -86,8 +142,8 @@ pub(super) fn notice(
     attempt: &WakeAttempt,
     now: Millis,
 ) -> CheckResult<Option<(ConsumerRecord, Vec<NotifiedStream>)>> {
-    let access_times = &engine.shared().access_times;
-    let notice = outbound::current(&engine.reader(), subscription, attempt, now, access_times);
+    let access_times = access_times(engine);
+    let notice = send::current(&engine.reader(), subscription, attempt, now, access_times);
     notice.map_err(|error| violation(format!("no notice: {error}")))
 }
 
@@ -97,14 +153,14 @@ pub(super) fn streams(
     subscription: &Subscription,
     record: &ConsumerRecord,
 ) -> CheckResult<Vec<NotifiedStream>> {
-    let streams = outbound::streams(&engine.reader(), subscription, record);
+    let streams = send::streams(&engine.reader(), subscription, record);
     streams.map_err(|error| violation(format!("no streams: {error}")))
 }
 
 pub(super) fn announced(streams: &[NotifiedStream]) -> Vec<AnnouncedOffset> {
-    outbound::announced(streams)
+    send::announced(streams)
 }
 
 pub(super) fn expires_at(engine: &Engine, head: &Head) -> Millis {
-    engine.shared().access_times.expires_at(head)
+    access_times(engine).expires_at(head)
 }

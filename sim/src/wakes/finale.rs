@@ -3,12 +3,11 @@
 use reveille_core::Millis;
 use reveille_core::consumer::{Dialect, Phase};
 use reveille_core::subscription::Target;
-use reveille_schema::keys::Due;
+use reveille_schema::wakes::WakeTimer;
 
 use super::Wakes;
 use super::action::Action;
 use super::audit::waits_to_be_claimed;
-use super::engine::LeaseRequest;
 use crate::base::{CheckResult, crash, finale, violation};
 
 /// Longer than any timer, token or lifetime.
@@ -52,8 +51,9 @@ impl Wakes {
             if claims {
                 finale::settle(self)?;
             }
-            let next = self.seen.due.iter().filter(|(_, due)| matches!(due, Due::Consumer(_)));
-            let next = next.map(|(at, _)| *at).min();
+            let next = self.seen.wake_timers();
+            let next = next.filter(|(_, timer)| matches!(timer, WakeTimer::Consumer(_)));
+            let next = next.map(|(at, _)| at).min();
             match next {
                 None if !claims => return self.all_is_told(),
                 None => {}
@@ -76,8 +76,7 @@ impl Wakes {
             }
         }
         for name in &names {
-            let request = LeaseRequest::Claim { worker: "honest".into() };
-            self.ask(Action::Lease { name: name.clone(), request });
+            self.ask(Action::Claim { name: name.clone(), worker: "honest".into() });
         }
         !names.is_empty()
     }
@@ -119,16 +118,9 @@ impl Wakes {
     /// Everybody was unsubscribed: nothing of them is left.
     fn nothing_of_subscriptions(&mut self) -> CheckResult {
         let seen = &self.seen;
-        let timers = seen.due.iter().filter(|(_, due)| {
-            matches!(
-                due,
-                Due::Consumer(_)
-                    | Due::Unsubscribe(..)
-                    | Due::FanOutToFollowers(..)
-                    | Due::FanOutToSubscriptions(..)
-            )
-        });
-        let timers: Vec<&(Millis, Due)> = timers.collect();
+        let timers =
+            seen.wake_timers().filter(|(_, timer)| !matches!(timer, WakeTimer::Forget(..)));
+        let timers: Vec<(Millis, &WakeTimer)> = timers.collect();
         let left = seen.subscriptions.len()
             + seen.consumers.len()
             + seen.links.len()

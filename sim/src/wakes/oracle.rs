@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use reveille_core::consumer::{Dialect, Link, Phase, WakeId};
+use reveille_core::consumer::{ClaimedWake, Dialect, Link, Phase, WakeId};
 use reveille_core::stream::{Head, StreamId};
-use reveille_core::{Offset, StreamPath};
+use reveille_core::token::Claims;
+use reveille_core::{Millis, Offset, StreamPath};
 use reveille_schema::keys::ConsumerKey;
 
 use super::Wakes;
 use super::action::{Action, TokenAction, WakeAnswer, WakeResult};
-use super::engine::{self, LeaseRequest, Report, WakeAttempt};
+use super::engine::{self, ApplyCallback, ReleaseLease, RenewLease, WakeAttempt};
 use crate::base::{CheckResult, violation};
 
 /// What must become of an action.
@@ -27,19 +28,36 @@ pub(super) struct Expectation {
     pub(super) heads: BTreeMap<StreamPath, StreamId>,
 }
 
+/// By what right somebody speaks for a lease.
+struct LeaseSpeaker<'a> {
+    claims: &'a Claims,
+    generation: u64,
+    wake_id: ClaimedWake,
+}
+
 fn must_refuse(why: &'static str) -> Expectation {
     Expectation { refuse: Some(why), ..Expectation::default() }
 }
 
 impl Wakes {
-    /// What must become of an action that was decided now; `was_idle` if everything that was
-    /// decided before is durable.
-    pub(super) fn expect(&self, asked: &TokenAction, was_idle: bool) -> Expectation {
+    /// What must become of an action that was decided at this time; `was_idle` if everything that
+    /// was decided before is durable.
+    pub(super) fn expect(&self, asked: &TokenAction, now: Millis, was_idle: bool) -> Expectation {
         let mut expectation = match &asked.action {
-            Action::Report(report) => self.expect_report(report),
-            Action::Lease { name, request } => self.expect_lease(name, request),
+            Action::Callback(callback) => self.expect_callback(callback, now),
+            Action::Claim { name, .. } => self.expect_claim(name),
+            Action::Renew(renew) => {
+                let RenewLease { claims, generation, wake_id, acks, .. } = renew;
+                let speaker = LeaseSpeaker { claims, generation: *generation, wake_id: *wake_id };
+                self.expect_lease(&speaker, acks.len(), false)
+            }
+            Action::Release(release) => {
+                let ReleaseLease { claims, generation, wake_id } = release;
+                let speaker = LeaseSpeaker { claims, generation: *generation, wake_id: *wake_id };
+                self.expect_lease(&speaker, 0, true)
+            }
             Action::RecordOutcomes(outcomes) => {
-                let over = outcomes.iter().all(|outcome| self.is_over(&outcome.told));
+                let over = outcomes.iter().all(|outcome| self.is_over(&outcome.attempt, now));
                 Expectation { is_silent: was_idle && over, ..Expectation::default() }
             }
             _ => Expectation::default(),
@@ -47,7 +65,7 @@ impl Wakes {
         if !was_idle {
             expectation.exactly = None;
         }
-        if matches!(asked.action, Action::Report(_)) {
+        if matches!(asked.action, Action::Callback(_)) {
             let heads = self.seen.streams.iter();
             expectation.heads = heads.map(|(path, head)| (path.clone(), head.id)).collect();
         }
@@ -71,21 +89,21 @@ impl Wakes {
         if expectation.exactly.is_some_and(|expected| expected != outcome.is_ok()) {
             return Err(violation(format!("{action:?} came to {outcome:?}")));
         }
-        let (Action::Report(report), Ok(WakeAnswer::Reported(standing))) = (action, outcome) else {
+        let (Action::Callback(callback), Ok(WakeAnswer::Heard(receipt))) = (action, outcome) else {
             return Ok(());
         };
         // Answered means durable.
-        let key = &report.consumer;
+        let key = &callback.consumer;
         let Some(record) = self.seen.consumers.get(key) else {
             return Ok(());
         };
-        if record.consumer.epoch < standing.epoch {
+        if record.consumer.epoch < receipt.epoch {
             return Err(violation(format!("{key:?} was told of an epoch that is not durable")));
         }
-        if record.primary != Some(StreamId(report.claims.stream)) {
+        if record.primary != Some(StreamId(callback.claims.stream)) {
             return Ok(());
         }
-        for (path, acked) in &standing.streams {
+        for (path, acked) in &receipt.streams {
             let link = record.consumer.links.iter().find(|link| link.path == *path);
             let before = expectation.heads.get(path);
             let same = |link: &&Link| link.stream.as_ref() == before && before.is_some();
@@ -96,18 +114,18 @@ impl Wakes {
         Ok(())
     }
 
-    /// The stream at a path, if it is alive for whoever asks now.
-    fn living(&self, path: &StreamPath) -> Option<&Head> {
+    /// The stream at a path, if it is alive for whoever asks at this time.
+    fn living(&self, path: &StreamPath, now: Millis) -> Option<&Head> {
         let head = self.seen.streams.get(path)?;
         let expires_at = engine::expires_at(self.base.engine(), head);
-        (!head.soft_deleted && self.base.now < expires_at).then_some(head)
+        (!head.soft_deleted && now < expires_at).then_some(head)
     }
 
     /// Whether an answer comes after its wake, to a consumer whose streams are all there.
-    fn is_over(&self, attempt: &WakeAttempt) -> bool {
+    fn is_over(&self, attempt: &WakeAttempt, now: Millis) -> bool {
         let alive = |path: &StreamPath, id: Option<StreamId>| {
             let head = self.seen.streams.get(path);
-            let ended = head.is_some() && self.living(path).is_none();
+            let ended = head.is_some() && self.living(path, now).is_none();
             !ended && id.is_none_or(|id| head.is_some_and(|head| head.id == id))
         };
         let record = self.seen.consumers.get(&attempt.consumer);
@@ -120,34 +138,33 @@ impl Wakes {
         })
     }
 
-    fn expect_report(&self, report: &Report) -> Expectation {
-        let key = &report.consumer;
+    fn expect_callback(&self, callback: &ApplyCallback, now: Millis) -> Expectation {
+        let (key, body) = (&callback.consumer, &callback.body);
         if self.history.deleted.contains(&key.subscription) {
             return must_refuse("S7");
         }
         let record = self.seen.consumers.get(key);
-        if record.is_some_and(|it| report.epoch < it.consumer.epoch) {
+        if record.is_some_and(|it| body.epoch < it.consumer.epoch) {
             return Expectation { exactly: Some(false), ..must_refuse("S6") };
         }
-        let admitted = self.admits(report);
+        let admitted = self.admits(callback, now);
         let exactly = match admitted {
-            true if !report.appends.is_empty() => None,
+            true if !body.appends.is_empty() => None,
             admitted => Some(admitted),
         };
         Expectation { exactly, ..Expectation::default() }
     }
 
     /// Whether a callback is good, appends aside.
-    fn admits(&self, report: &Report) -> bool {
-        let key = &report.consumer;
-        let claims = &report.claims;
+    fn admits(&self, callback: &ApplyCallback, now: Millis) -> bool {
+        let ApplyCallback { claims, consumer: key, body, .. } = callback;
         let Some(record) = self.seen.consumers.get(key) else {
             return false;
         };
-        let head = key.path.as_ref().and_then(|path| self.living(path));
+        let head = key.path.as_ref().and_then(|path| self.living(path, now));
         let incarnation = head.map(|head| head.id);
         let consumer = &record.consumer;
-        let wake = match (report.wake_id, consumer.wake_id) {
+        let wake = match (body.wake_id, consumer.wake_id) {
             (_, None) | (Some(Err(())), _) => false,
             (None, _) => true,
             (Some(Ok(claimed)), Some(wake)) => claimed == wake,
@@ -156,20 +173,26 @@ impl Wakes {
             && incarnation.is_some()
             && incarnation == record.primary
             && claims.stream == incarnation.map_or(0, |id| id.0)
-            && self.base.now < claims.expires_at
-            && report.epoch == consumer.epoch
+            && now < claims.expires_at
+            && body.epoch == consumer.epoch
             && wake
             && !matches!(consumer.phase, Phase::Gone(_));
-        entitled && report.acks.iter().all(|ack| self.may_ack(key, &ack.path, ack.offset))
+        entitled && body.acks.iter().all(|ack| self.may_ack(key, &ack.path, ack.offset, now))
     }
 
     /// Whether an ack is one that the stream can have: what is not followed is not looked at.
-    fn may_ack(&self, key: &ConsumerKey, path: &str, offset: Option<Option<Offset>>) -> bool {
+    fn may_ack(
+        &self,
+        key: &ConsumerKey,
+        path: &str,
+        offset: Option<Option<Offset>>,
+        now: Millis,
+    ) -> bool {
         let links = &self.seen.consumers[key].consumer.links;
         let Some(link) = links.iter().find(|link| link.path.as_str() == path) else {
             return true;
         };
-        let head = self.living(&link.path);
+        let head = self.living(&link.path, now);
         let tail = match (link.stream, head) {
             (Some(id), Some(head)) if id == head.id => Some(head.tail),
             (Some(_), _) => return true,
@@ -178,30 +201,30 @@ impl Wakes {
         offset.is_some_and(|to| to <= tail)
     }
 
-    fn expect_lease(&self, name: &str, request: &LeaseRequest) -> Expectation {
+    /// Somebody asks for work.
+    fn expect_claim(&self, name: &str) -> Expectation {
         let Some(subscription) = self.seen.named(Dialect::Leases, name) else {
             return Expectation { exactly: Some(false), ..Expectation::default() };
         };
         let key = ConsumerKey { subscription: subscription.id, path: None };
-        let phase = self.seen.consumers.get(&key).map(|it| it.consumer.phase.clone());
-        let (claims, generation, wake_id, acks) = match request {
-            LeaseRequest::Claim { .. } => {
-                let work = match phase {
-                    Some(Phase::Waking { .. }) => true,
-                    Some(Phase::Idle { .. }) => {
-                        return Expectation::default();
-                    }
-                    _ => false,
-                };
-                return Expectation { exactly: Some(work), ..Expectation::default() };
+        let work = match self.seen.consumers.get(&key).map(|it| &it.consumer.phase) {
+            Some(Phase::Waking { .. }) => true,
+            Some(Phase::Idle { .. }) => {
+                return Expectation::default();
             }
-            LeaseRequest::Report { claims, generation, wake_id, acks, .. } => {
-                (claims, *generation, *wake_id, acks.len())
-            }
-            LeaseRequest::Release { claims, generation, wake_id } => {
-                (claims, *generation, *wake_id, 0)
-            }
+            _ => false,
         };
+        Expectation { exactly: Some(work), ..Expectation::default() }
+    }
+
+    /// Somebody reports on its work, with so many acks, or gives it back.
+    fn expect_lease(&self, speaker: &LeaseSpeaker<'_>, acks: usize, release: bool) -> Expectation {
+        let LeaseSpeaker { claims, generation, wake_id } = *speaker;
+        let Some(subscription) = self.seen.named(Dialect::Leases, &claims.consumer) else {
+            return Expectation { exactly: Some(false), ..Expectation::default() };
+        };
+        let key = ConsumerKey { subscription: subscription.id, path: None };
+        let phase = self.seen.consumers.get(&key).map(|it| it.consumer.phase.clone());
         let current = self.seen.consumers.get(&key).map(|it| &it.consumer);
         let epoch = current.map_or(0, |it| it.epoch);
         if self.history.deleted.iter().any(|id| id.0 == claims.subscription) {
@@ -210,7 +233,6 @@ impl Wakes {
         if generation < epoch {
             return Expectation { exactly: Some(false), ..must_refuse("S6") };
         }
-        let release = matches!(request, LeaseRequest::Release { .. });
         let at_work = match phase {
             Some(Phase::Live { .. }) => true,
             Some(Phase::Waking { .. }) => !release,

@@ -34,7 +34,7 @@ impl WakeRequest {
     fn record_acknowledgment(&self, world: &mut Wakes, outcome: &WakeResult) {
         let is_appended = match outcome {
             Ok(WakeAnswer::Appended) => true,
-            Ok(WakeAnswer::Reported(standing)) => standing.appended,
+            Ok(WakeAnswer::Heard(receipt)) => receipt.appended,
             Ok(WakeAnswer::Created(id)) => {
                 let tokens = self.asked.tokens.iter().map(|(_, token)| token.clone());
                 world.acknowledged.entry(*id).or_default().extend(tokens);
@@ -69,7 +69,7 @@ impl Request<Wakes> for WakeRequest {
     }
 
     fn decided(&mut self, world: &mut Wakes, decision: &Decision<'_, Wakes>) -> CheckResult {
-        self.expectation = world.expect(&self.asked, decision.was_idle);
+        self.expectation = world.expect(&self.asked, decision.now, decision.was_idle);
         if self.expectation.is_silent && decision.outcome.is_none() {
             return Err(violation(format!("S6: {self:?} changes something and comes too late")));
         }
@@ -85,7 +85,7 @@ impl Request<Wakes> for WakeRequest {
         if !matches!(outcome, Err(WakeError::Unavailable)) {
             world.check_expectation(&self.asked.action, &self.expectation, &outcome)?;
         }
-        if let (Action::Lease { name, .. }, Ok(WakeAnswer::Leased(lease))) =
+        if let (Action::Claim { name, .. }, Ok(WakeAnswer::Leased(lease))) =
             (&self.asked.action, &outcome)
         {
             world.start_claim(name, lease)?;

@@ -8,11 +8,13 @@ use reveille_core::fan_out::FanOutCursor;
 use reveille_core::stream::{Head, StreamId};
 use reveille_core::subscription::{Subscription, SubscriptionId};
 use reveille_core::{Millis, Offset, StreamPath};
-use reveille_schema::keys::{self, ConsumerKey, Due};
+use reveille_schema::keys::{self, ConsumerKey};
 use reveille_schema::record::{self, ConsumerRecord, LinkRecord};
+use reveille_schema::wakes::WakeTimer;
 use reveille_store::state::Reader;
 
 use crate::base::CheckResult;
+use crate::base::engine::AnyTimer;
 use crate::base::raw_state::{self, unreadable as failed};
 
 /// The durable state, decoded.
@@ -30,7 +32,7 @@ pub(super) struct Snapshot {
     pub(super) marks: BTreeSet<(SubscriptionId, StreamPath)>,
     pub(super) followers: BTreeSet<(StreamPath, ConsumerKey)>,
     pub(super) fan_outs: BTreeMap<StreamId, FanOutCursor>,
-    pub(super) due: Vec<(Millis, Due)>,
+    pub(super) timers: Vec<(Millis, AnyTimer)>,
 }
 
 impl Snapshot {
@@ -56,8 +58,7 @@ impl Snapshot {
                 self.streams.insert(path, record::decode_head(value).map_err(failed)?);
             }
             Some(0x05) => {
-                let due = keys::parse_due(key).ok_or_else(|| failed("an obligation"))?;
-                self.due.push(due);
+                self.timers.push(AnyTimer::parse(key).ok_or_else(|| failed("a timer"))?);
             }
             Some(0x06) => {
                 let subscription = record::decode_subscription(value).map_err(failed)?;
@@ -116,12 +117,20 @@ impl Snapshot {
 
     /// Whether those who follow the stream by name are still being told, this one among them.
     pub(super) fn will_be_told(&self, key: &ConsumerKey, path: &StreamPath) -> bool {
-        self.due.iter().any(|(_, due)| match due {
-            Due::FanOutToFollowers(tenant, of, id, from) => {
+        self.wake_timers().any(|(_, timer)| match timer {
+            WakeTimer::FanOutToFollowers(tenant, of, id, from) => {
                 let same = of == path && self.streams.get(path).is_some_and(|it| it.id == *id);
                 same && *from <= keys::follower(tenant, path, key)
             }
             _ => false,
+        })
+    }
+
+    /// The timers of subscriptions and consumers.
+    pub(super) fn wake_timers(&self) -> impl Iterator<Item = (Millis, &WakeTimer)> {
+        self.timers.iter().filter_map(|(at, timer)| match timer {
+            AnyTimer::Wake(timer) => Some((*at, timer)),
+            _ => None,
         })
     }
 

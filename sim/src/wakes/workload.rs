@@ -13,7 +13,6 @@ use reveille_core::{ContentType, StreamPath};
 use super::Wakes;
 use super::action::{Action, TokenAction};
 use super::agent::text;
-use super::engine::LeaseRequest;
 use super::request::Sender;
 use crate::base::Origin;
 
@@ -80,8 +79,7 @@ impl Wakes {
             }
             ClientAction::Claim => {
                 let worker = format!("w{}", self.base.random.below(3)).into();
-                let request = LeaseRequest::Claim { worker };
-                self.ask(Action::Lease { name, request });
+                self.ask(Action::Claim { name, worker });
             }
         }
     }

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::random::Random;
 
-/// By method and event: the ids of the deliveries that it came with.
+/// By path and event: the ids of the deliveries that it came with.
 pub(super) type DeliveryIds = BTreeMap<(String, String), BTreeSet<String>>;
 
 pub(super) struct Endpoint {
@@ -68,7 +68,7 @@ impl Endpoint {
         self.state.requests.load(Ordering::Relaxed)
     }
 
-    /// Everything that was accepted; the deliveries that each pair of method and event came with.
+    /// Everything that was accepted; the deliveries that each pair of path and event came with.
     pub(super) fn delivery_ids(&self) -> DeliveryIds {
         let unexpected = self.state.unexpected.lock();
         let unexpected = unexpected.unwrap_or_else(PoisonError::into_inner).clone();
@@ -107,12 +107,10 @@ impl EndpointState {
         let id = envelope.get("id").and_then(Value::as_str);
         let inner = envelope.pointer("/payload/id").and_then(Value::as_str);
         let same = envelope.get("type") == envelope.pointer("/payload/type");
-        match (id, request.path.rsplit('/').next()) {
-            (Some(id), Some(method))
-                if inner == Some(id) && same && !request.delivery.is_empty() =>
-            {
+        match id {
+            Some(id) if inner == Some(id) && same && !request.delivery.is_empty() => {
                 let mut accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
-                let key = (method.to_owned(), id.to_owned());
+                let key = (request.path.clone(), id.to_owned());
                 accepted.entry(key).or_default().insert(request.delivery.clone());
             }
             _ => {

@@ -1,6 +1,9 @@
 //! A judge that lets something pass is worse than none: every kind of broken promise is noticed.
 
+use std::sync::Arc;
+
 use super::*;
+use crate::tenants::Tenant;
 
 /// Settled 1, 2; acknowledged 3 and 4 in the order of their offsets; 5 and 6 without an answer.
 fn log() -> Log {
@@ -90,7 +93,8 @@ fn a_read_shows_what_was_acknowledged_before_it() {
 }
 
 fn stream(lifecycle: Lifecycle, closed: CloseState) -> Stream {
-    let mut stream = Stream::absent("/s".to_owned(), MessageFormat::Json);
+    let path = TenantPath { tenant: Arc::new(Tenant::unnamed()), path: "/s".to_owned() };
+    let mut stream = Stream::absent(path, MessageFormat::Json);
     stream.lifecycle = lifecycle;
     stream.close_state = closed;
     stream.log.requested(1);

@@ -3,31 +3,7 @@
 use crate::{domains, modules, sizes};
 
 /// Top modules that form a cycle, by crate.
-pub(crate) const CYCLES: &modules::Table = &[
-    (
-        "crates/engine",
-        &[&[
-            "activity",
-        "checkpointer",
-            "cleaner",
-            "command",
-            "committer",
-            "decide",
-            "due",
-            "effect",
-            "engine",
-            "keys",
-            "live",
-            "metrics",
-            "outbound",
-            "outbox",
-            "partition",
-            "spans",
-            "txn",
-        ]],
-    ),
-    ("crates/store", &[&["apply", "state"]]),
-];
+pub(crate) const CYCLES: &modules::Table = &[];
 
 /// Domains of the engine that reach sideways into another.
 pub(crate) const SIDEWAYS: &domains::Table = &[];

@@ -79,6 +79,7 @@ impl<'a> From<&'a DeliveryRecord> for DeliveryFields<'a> {
 }
 
 impl From<DeliveryFields<'_>> for DeliveryRecord {
+    #[inline]
     fn from(fields: DeliveryFields<'_>) -> DeliveryRecord {
         let attempts = fields.attempts.0.into_owned();
         DeliveryRecord {

@@ -97,6 +97,7 @@ struct HeadFields<'a> {
 impl TryFrom<HeadFields<'_>> for Head {
     type Error = &'static str;
 
+    #[inline]
     fn try_from(fields: HeadFields<'_>) -> Result<Head, &'static str> {
         Ok(Head {
             id: StreamId(fields.id),

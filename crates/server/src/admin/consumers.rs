@@ -3,8 +3,8 @@
 use http::StatusCode;
 use reveille_core::consumer::{Dialect, Phase, Stage};
 use reveille_core::{Millis, Offset, StreamPath};
-use reveille_engine::ConsumerItem;
 use reveille_engine::encoder::NotifiedStream;
+use reveille_engine::wakes::ConsumerItem;
 use serde_json::{Value, json};
 
 use super::error::Error;

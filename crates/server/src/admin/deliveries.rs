@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 use reveille_core::delivery::{AttemptRecord, Phase};
-use reveille_engine::{DeliveryView, delivery_name, delivery_named};
+use reveille_engine::events::{DeliveryView, delivery_name, delivery_named};
 use serde_json::{Value, json};
 
 use super::error::Error;

@@ -1,9 +1,11 @@
 //! How this face refuses: its table from what can be wrong to a status and a code.
 
 use http::StatusCode;
-use reveille_engine::{Failure, Refused};
+use reveille_engine::auth::{KeyError, KeyRejection};
+use reveille_engine::deliveries::{DeliveryError, DeliveryRejection};
+use reveille_engine::{self as engine, Damaged, Never, Unavailable};
 
-use crate::http::error::{Refusal, RequestError};
+use crate::http::error::{EngineRefusal, Refusal, RequestError};
 use crate::http::fields::FieldError;
 
 /// Why a request of an operator or an admin is not done.
@@ -12,7 +14,9 @@ pub(super) enum Error {
     #[error(transparent)]
     Request(#[from] RequestError),
     #[error(transparent)]
-    Failure(#[from] Failure),
+    Key(#[from] KeyError),
+    #[error(transparent)]
+    Engine(#[from] DeliveryError),
     #[error("there is no key with this id")]
     KeyNotFound,
     #[error("{0}")]
@@ -27,11 +31,30 @@ impl From<FieldError> for Error {
     }
 }
 
+impl From<Damaged> for Error {
+    fn from(damaged: Damaged) -> Error {
+        Error::Engine(damaged.into())
+    }
+}
+
+impl From<Unavailable> for Error {
+    fn from(why: Unavailable) -> Error {
+        Error::Engine(why.into())
+    }
+}
+
+impl From<engine::Error<Never>> for Error {
+    fn from(error: engine::Error<Never>) -> Error {
+        Error::Engine(error.map_rejection(|never| match never {}))
+    }
+}
+
 impl Error {
     pub(super) fn refusal(&self) -> Refusal {
         match self {
             Error::Request(error) => error.refusal(),
-            Error::Failure(failure) => failure_refusal(failure),
+            Error::Key(error) => error.refusal_with(key_refusal),
+            Error::Engine(error) => error.refusal_with(delivery_refusal),
             Error::KeyNotFound => Refusal::not_found("KEY_NOT_FOUND", self),
             Error::ConsumerNotFound(_) => Refusal::not_found("CONSUMER_NOT_FOUND", self),
             Error::DeliveryNotFound(_) => Refusal::not_found("DELIVERY_NOT_FOUND", self),
@@ -39,25 +62,20 @@ impl Error {
     }
 }
 
-/// What the engine says to those who look, and to those who manage keys.
-fn failure_refusal(failure: &Failure) -> Refusal {
-    let refused = match failure {
-        Failure::Refused(refused) => refused,
-        Failure::Unavailable(why) => return Refusal::unavailable(*why),
-        Failure::Damaged(cause) => return Refusal::damaged(cause),
-        Failure::Rejected(rejected) => return Refusal::internal(rejected),
-    };
-    match refused {
-        Refused::TooManyKeys { .. } => Refusal::new(StatusCode::FORBIDDEN, "FORBIDDEN", refused),
-        Refused::NotFound => Refusal::not_found("SUBSCRIPTION_NOT_FOUND", refused),
-        Refused::NoEvent => Refusal::not_found("EVENT_NOT_FOUND", refused),
-        Refused::Consumer(_)
-        | Refused::Exists
-        | Refused::TokenInvalid
-        | Refused::TokenExpired { .. }
-        | Refused::Append { .. }
-        | Refused::HookExists
-        | Refused::NoDeadLetter
-        | Refused::TooManyStreams { .. } => Refusal::internal(refused),
+/// What the engine says to those who manage keys.
+fn key_refusal(rejection: &KeyRejection) -> Refusal {
+    match rejection {
+        KeyRejection::TooManyKeys { .. } => {
+            Refusal::new(StatusCode::FORBIDDEN, "FORBIDDEN", rejection)
+        }
+    }
+}
+
+/// What it says to those who look at deliveries.
+fn delivery_refusal(rejection: &DeliveryRejection) -> Refusal {
+    match rejection {
+        DeliveryRejection::NotFound => Refusal::not_found("SUBSCRIPTION_NOT_FOUND", rejection),
+        DeliveryRejection::NoEvent => Refusal::not_found("EVENT_NOT_FOUND", rejection),
+        DeliveryRejection::Exists | DeliveryRejection::NoDeadLetter => Refusal::internal(rejection),
     }
 }

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 use reveille_core::stream::Expiry;
-use reveille_engine::StreamItem;
+use reveille_engine::streams::StreamItem;
 use serde_json::{Value, json};
 
 use super::error::Error;

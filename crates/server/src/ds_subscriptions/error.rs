@@ -2,9 +2,10 @@
 
 use http::StatusCode;
 use reveille_core::consumer::Rejected;
-use reveille_engine::{DestinationError, Failure, Refused};
+use reveille_engine::wakes::{WakeError, WakeRejection};
+use reveille_engine::{self as engine, Damaged, DestinationError, Never, Unavailable};
 
-use crate::http::error::{Refusal, RequestError};
+use crate::http::error::{EngineRefusal, Refusal, RequestError};
 use crate::http::fields::FieldError;
 
 /// Why a request about subscriptions or leases is not done.
@@ -13,7 +14,7 @@ pub(super) enum Error {
     #[error(transparent)]
     Request(#[from] RequestError),
     #[error(transparent)]
-    Failure(#[from] Failure),
+    Engine(#[from] WakeError),
     #[error("the token has expired; claim the work again, or wait for the next notification")]
     TokenExpired,
     #[error("the webhook cannot be called: {0}")]
@@ -26,9 +27,27 @@ impl From<FieldError> for Error {
     }
 }
 
-impl From<Refused> for Error {
-    fn from(refused: Refused) -> Error {
-        Error::Failure(refused.into())
+impl From<WakeRejection> for Error {
+    fn from(rejection: WakeRejection) -> Error {
+        Error::Engine(rejection.into())
+    }
+}
+
+impl From<Damaged> for Error {
+    fn from(damaged: Damaged) -> Error {
+        Error::Engine(damaged.into())
+    }
+}
+
+impl From<Unavailable> for Error {
+    fn from(why: Unavailable) -> Error {
+        Error::Engine(why.into())
+    }
+}
+
+impl From<engine::Error<Never>> for Error {
+    fn from(error: engine::Error<Never>) -> Error {
+        Error::Engine(error.map_rejection(|never| match never {}))
     }
 }
 
@@ -36,7 +55,7 @@ impl Error {
     pub(super) fn refusal(&self) -> Refusal {
         match self {
             Error::Request(error) => error.refusal(),
-            Error::Failure(failure) => failure_refusal(failure),
+            Error::Engine(error) => error.refusal_with(rejection_refusal),
             Error::TokenExpired => Refusal::new(StatusCode::UNAUTHORIZED, "TOKEN_EXPIRED", self),
             Error::Destination(_) => Refusal::bad_request("WEBHOOK_URL_REJECTED", self),
         }
@@ -44,26 +63,20 @@ impl Error {
 }
 
 /// What the engine says to subscriptions and leases.
-fn failure_refusal(failure: &Failure) -> Refusal {
+fn rejection_refusal(rejection: &WakeRejection) -> Refusal {
     const BAD: StatusCode = StatusCode::BAD_REQUEST;
     const CONFLICT: StatusCode = StatusCode::CONFLICT;
-    let refused = match failure {
-        Failure::Refused(refused) => refused,
-        Failure::Unavailable(why) => return Refusal::unavailable(*why),
-        Failure::Damaged(cause) => return Refusal::damaged(cause),
-        Failure::Rejected(rejected) => return Refusal::internal(rejected),
-    };
-    let (status, code) = match refused {
-        Refused::Exists => (CONFLICT, "SUBSCRIPTION_ALREADY_EXISTS"),
-        Refused::NotFound => (StatusCode::NOT_FOUND, "SUBSCRIPTION_NOT_FOUND"),
-        Refused::TooManyStreams { .. } => (BAD, "INVALID_REQUEST"),
-        Refused::TokenInvalid | Refused::TokenExpired { .. } => {
+    let (status, code) = match rejection {
+        WakeRejection::Exists => (CONFLICT, "SUBSCRIPTION_ALREADY_EXISTS"),
+        WakeRejection::NotFound => (StatusCode::NOT_FOUND, "SUBSCRIPTION_NOT_FOUND"),
+        WakeRejection::TooManyStreams { .. } => (BAD, "INVALID_REQUEST"),
+        WakeRejection::TokenInvalid | WakeRejection::TokenExpired { .. } => {
             (StatusCode::UNAUTHORIZED, "TOKEN_INVALID")
         }
-        Refused::Consumer(rejected) => match rejected {
+        WakeRejection::Consumer(rejected) => match rejected {
             Rejected::InvalidOffset { .. } => (CONFLICT, "INVALID_OFFSET"),
             Rejected::Held { holder, generation } => {
-                return Refusal::conflict("ALREADY_CLAIMED", refused)
+                return Refusal::conflict("ALREADY_CLAIMED", rejection)
                     .with_detail("current_holder", holder.as_ref())
                     .with_detail("generation", *generation);
             }
@@ -73,11 +86,7 @@ fn failure_refusal(failure: &Failure) -> Refusal {
             Rejected::StaleEpoch { .. } | Rejected::Fenced => (CONFLICT, "FENCED"),
             Rejected::Gone => (StatusCode::NOT_FOUND, "SUBSCRIPTION_NOT_FOUND"),
         },
-        Refused::Append { .. }
-        | Refused::TooManyKeys { .. }
-        | Refused::HookExists
-        | Refused::NoEvent
-        | Refused::NoDeadLetter => return Refusal::internal(refused),
+        WakeRejection::Append { .. } => return Refusal::internal(rejection),
     };
-    Refusal::new(status, code, refused)
+    Refusal::new(status, code, rejection)
 }

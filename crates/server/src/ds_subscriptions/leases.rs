@@ -8,7 +8,7 @@ use reveille_core::consumer::{Ack, ClaimedWake, Rejected};
 use reveille_core::subscription::{STREAM_ROOT, Subscription, Target};
 use reveille_core::token::Claims;
 use reveille_core::{Millis, Tenant};
-use reveille_engine::{Failure, Refused};
+use reveille_engine::wakes::{WakeError, WakeRejection};
 use serde_json::json;
 
 use super::error::Error;
@@ -129,7 +129,7 @@ async fn report(
 /// The token of the header `Authorization`.
 fn token(headers: &HeaderMap) -> Result<&str, Error> {
     let value = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-    value.and_then(bearer_token).ok_or_else(|| Refused::TokenInvalid.into())
+    value.and_then(bearer_token).ok_or_else(|| WakeRejection::TokenInvalid.into())
 }
 
 /// What the token of a lease on work that is pulled says.
@@ -154,19 +154,19 @@ fn token_claims(
 ) -> Result<(Option<Claims>, Subscription), Error> {
     let claims = server.engine.lease_claims(None, id, token(headers)?);
     let tenant = claims.as_ref().map(|claims| &claims.tenant).or(tenant);
-    let subscription = find(server, tenant.ok_or(Refused::TokenInvalid)?, id)?;
+    let subscription = find(server, tenant.ok_or(WakeRejection::TokenInvalid)?, id)?;
     Ok((claims, subscription))
 }
 
 /// What the token says, if it is one.
 fn valid_claims(claims: Option<Claims>) -> Result<Claims, Error> {
-    claims.ok_or_else(|| Refused::TokenInvalid.into())
+    claims.ok_or_else(|| WakeRejection::TokenInvalid.into())
 }
 
 /// Why the holder of a token was turned away. One that holds its lease is not, however old the
 /// token is; who does not, and comes late, is told that it is too late.
-fn lease_error(server: &Server, expires_at: Millis, failure: Failure) -> Error {
-    let fenced = Failure::Refused(Refused::Consumer(Rejected::Fenced));
+fn lease_error(server: &Server, expires_at: Millis, failure: WakeError) -> Error {
+    let fenced = WakeError::from(WakeRejection::Consumer(Rejected::Fenced));
     if failure == fenced && expires_at <= server.engine.clock().now() {
         return Error::TokenExpired;
     }

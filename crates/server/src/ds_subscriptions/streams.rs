@@ -2,7 +2,7 @@
 
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
-use reveille_engine::Refused;
+use reveille_engine::wakes::WakeRejection;
 
 use super::error::Error;
 use super::{create, parse_stream, read_body};
@@ -39,7 +39,7 @@ pub(super) async fn remove(
 ) -> Result<Reply, Error> {
     let path = parse_stream("path", &query::decode_path(path))?;
     match server.engine.edit_streams(&caller.tenant, id, Vec::new(), Some(path)).await {
-        Err(failure) if failure != Refused::NotFound.into() => Err(failure.into()),
+        Err(failure) if failure != WakeRejection::NotFound.into() => Err(failure.into()),
         // Nobody is told of the stream by a subscription that is not there either.
         _ => Ok(reply::status(StatusCode::NO_CONTENT)),
     }

@@ -2,7 +2,8 @@
 
 use http::StatusCode;
 use reveille_core::delivery::{AttemptRecord, DeadReason, Phase};
-use reveille_engine::{DeadLetter, DeliveryView, delivery_name, delivery_named};
+use reveille_engine::deliveries::DeliveryRejection;
+use reveille_engine::events::{DeadLetter, DeliveryView, delivery_name, delivery_named};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -159,7 +160,7 @@ pub(super) async fn retry(
 ) -> Result<Reply, Error> {
     let hook = find_hook(server, scope, id)?;
     let dead = delivery_named(letter).ok().filter(|dead| dead.hook == hook.id);
-    let dead = dead.ok_or(reveille_engine::Refused::NoDeadLetter)?;
+    let dead = dead.ok_or(DeliveryRejection::NoDeadLetter)?;
     let retry = server.engine.retry_dead_letter(&hook.tenant, dead).await?;
     let answer = json!({ "ok": true, "deliveryId": delivery_name(retry) });
     Ok(reply::json(StatusCode::OK, &answer))

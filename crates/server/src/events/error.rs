@@ -5,10 +5,12 @@ use std::fmt::Display;
 use http::StatusCode;
 use reveille_core::event::ingest::IngestError;
 use reveille_core::stream::Rejected;
-use reveille_engine::{Failure, Refused};
+use reveille_engine::deliveries::{DeliveryError, DeliveryRejection};
+use reveille_engine::streams::StreamError;
+use reveille_engine::{self as engine, Damaged, Never, Unavailable};
 use serde_json::{Map, Value, json};
 
-use crate::http::error::{Refusal, RequestError};
+use crate::http::error::{EngineRefusal, Refusal, RequestError};
 use crate::http::reply::{self, Reply};
 
 /// Why a request is not done. In a box: every answer would be as large as a refusal.
@@ -28,7 +30,7 @@ impl Error {
 
     /// There is no such subscription, or none within reach.
     pub(super) fn subscription_not_found() -> Error {
-        Refused::NotFound.into()
+        DeliveryRejection::NotFound.into()
     }
 
     pub(super) fn unknown_endpoint(path: &str) -> Error {
@@ -70,15 +72,39 @@ impl From<RequestError> for Error {
     }
 }
 
-impl From<Failure> for Error {
-    fn from(failure: Failure) -> Error {
-        failure_refusal(&failure).into()
+impl From<DeliveryError> for Error {
+    fn from(error: DeliveryError) -> Error {
+        error.refusal_with(rejection_refusal).into()
     }
 }
 
-impl From<Refused> for Error {
-    fn from(refused: Refused) -> Error {
-        Failure::from(refused).into()
+impl From<DeliveryRejection> for Error {
+    fn from(rejection: DeliveryRejection) -> Error {
+        rejection_refusal(&rejection).into()
+    }
+}
+
+impl From<StreamError> for Error {
+    fn from(error: StreamError) -> Error {
+        error.refusal_with(stream_refusal).into()
+    }
+}
+
+impl From<Damaged> for Error {
+    fn from(damaged: Damaged) -> Error {
+        DeliveryError::from(damaged).into()
+    }
+}
+
+impl From<Unavailable> for Error {
+    fn from(why: Unavailable) -> Error {
+        DeliveryError::from(why).into()
+    }
+}
+
+impl From<engine::Error<Never>> for Error {
+    fn from(error: engine::Error<Never>) -> Error {
+        DeliveryError::from(error.map_rejection(|never| match never {})).into()
     }
 }
 
@@ -102,27 +128,20 @@ impl From<IngestError> for Error {
     }
 }
 
-/// What the engine says to events, their subscriptions and their deliveries.
-fn failure_refusal(failure: &Failure) -> Refusal {
-    let refused = match failure {
-        Failure::Refused(refused) => refused,
-        Failure::Unavailable(why) => return Refusal::unavailable(*why),
-        Failure::Damaged(cause) => return Refusal::damaged(cause),
-        // Events are appended to a stream of their tenant, which may be full.
-        Failure::Rejected(Rejected::Full) => return Refusal::conflict("STREAM_FULL", failure),
-        Failure::Rejected(rejected) => return Refusal::internal(rejected),
-    };
-    match refused {
-        Refused::NotFound => Refusal::not_found("NOT_FOUND", "Subscription not found"),
-        Refused::HookExists => Refusal::conflict("DUPLICATE_ENTRY", refused),
-        Refused::NoEvent => Refusal::not_found("EVENT_NOT_FOUND", refused),
-        Refused::NoDeadLetter => Refusal::not_found("DEAD_LETTER_NOT_FOUND", refused),
-        Refused::Consumer(_)
-        | Refused::Exists
-        | Refused::TokenInvalid
-        | Refused::TokenExpired { .. }
-        | Refused::Append { .. }
-        | Refused::TooManyKeys { .. }
-        | Refused::TooManyStreams { .. } => Refusal::internal(refused),
+/// What the engine says to subscriptions and their deliveries.
+fn rejection_refusal(rejection: &DeliveryRejection) -> Refusal {
+    match rejection {
+        DeliveryRejection::NotFound => Refusal::not_found("NOT_FOUND", "Subscription not found"),
+        DeliveryRejection::Exists => Refusal::conflict("DUPLICATE_ENTRY", rejection),
+        DeliveryRejection::NoEvent => Refusal::not_found("EVENT_NOT_FOUND", rejection),
+        DeliveryRejection::NoDeadLetter => Refusal::not_found("DEAD_LETTER_NOT_FOUND", rejection),
+    }
+}
+
+/// What it says to events: they are appended to a stream of their tenant, which may be full.
+fn stream_refusal(rejected: &Rejected) -> Refusal {
+    match rejected {
+        Rejected::Full => Refusal::conflict("STREAM_FULL", rejected),
+        _ => Refusal::internal(rejected),
     }
 }

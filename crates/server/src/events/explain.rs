@@ -2,8 +2,9 @@
 
 use http::StatusCode;
 use reveille_core::delivery::AttemptRecord;
-use reveille_engine::explain::{Absence, Age, Reason, Rest};
-use reveille_engine::{Refused, delivery_name};
+use reveille_engine::deliveries::DeliveryRejection;
+use reveille_engine::events::delivery_name;
+use reveille_engine::events::explain::{Absence, Age, Reason, Rest};
 use serde_json::{Value, json};
 
 use super::Scope;
@@ -28,7 +29,7 @@ pub(super) fn answer(
     let (reasons, outcome) = match (query.get("eventId")?, query.get("eventType")?) {
         (Some(id), None) => {
             let event = server.engine.find_event(&hook.tenant, id)?;
-            let (no, event) = event.ok_or(Refused::NoEvent)?;
+            let (no, event) = event.ok_or(DeliveryRejection::NoEvent)?;
             let reasons = server.engine.explain_event(&hook, no, &event)?;
             let outcome = outcome(&reasons);
             (reasons, outcome)
@@ -64,7 +65,7 @@ fn step(reason: &Reason) -> Step {
             let detail = format!("delivery {} began at {}", delivery_name(*id), at.to_rfc3339());
             ("delivery", true, detail)
         }
-        Reason::AttemptRecord(attempt) => attempt_step(attempt),
+        Reason::Attempt(attempt) => attempt_step(attempt),
         Reason::Rest(rest) => rest_step(rest),
     }
 }

@@ -8,7 +8,7 @@ use reveille_core::delivery::hook::{EventHookSpec, HookSpec};
 use reveille_core::event::worker::{RpcMethod, WorkerId};
 use reveille_core::event::{EventPattern, Shard};
 use reveille_core::signature::standard::StandardSecret;
-use reveille_engine::Since;
+use reveille_engine::events::hook::StartFrom;
 use serde_json::{Map, Value, json};
 
 use super::body::Body;
@@ -112,15 +112,15 @@ fn parse_secret(server: &Server, body: &Body) -> Result<(Option<Arc<str>>, Optio
 }
 
 /// From which event on there are deliveries.
-fn parse_since(body: &Body) -> Result<Since, Error> {
+fn parse_since(body: &Body) -> Result<StartFrom, Error> {
     let from = |object: &Map<String, Value>| {
         let id = object.get("from").filter(|_| object.len() == 1).and_then(Value::as_str);
-        id.map(|id| Since::Event(id.into()))
+        id.map(|id| StartFrom::Event(id.into()))
     };
     let since = match body.get("deliver") {
-        None => Some(Since::New),
-        Some(Value::String(text)) if text == "new" => Some(Since::New),
-        Some(Value::String(text)) if text == "all" => Some(Since::All),
+        None => Some(StartFrom::Now),
+        Some(Value::String(text)) if text == "new" => Some(StartFrom::Now),
+        Some(Value::String(text)) if text == "all" => Some(StartFrom::Beginning),
         Some(Value::Object(object)) => from(object),
         Some(_) => None,
     };

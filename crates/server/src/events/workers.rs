@@ -6,8 +6,9 @@ use http::header::{self, HeaderName, HeaderValue};
 use reveille_core::delivery::hook::{EventHookSpec, Hook, HookSpec};
 use reveille_core::event::worker::{Binding, WorkerTemplate};
 use reveille_core::signature::standard::StandardSecret;
-use reveille_engine::delivery_name;
-use reveille_engine::encoder::{DeliveryNotification, EncodedRequest};
+use reveille_engine::encoder::DeliveryNotification;
+use reveille_engine::events::delivery_name;
+use reveille_kernel::outbound::EncodedRequest;
 
 const DELIVERY_ID: HeaderName = HeaderName::from_static("x-events-delivery-id");
 const ATTEMPT: HeaderName = HeaderName::from_static("x-events-attempt");

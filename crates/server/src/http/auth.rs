@@ -148,7 +148,7 @@ pub(crate) fn admit(
     let value = headers.get(AUTHORIZATION).ok_or(RequestError::KeyRequired)?;
     let text = value.to_str().ok().and_then(bearer_token).ok_or(RequestError::KeyFormat)?;
     let hash = KeyHash::of(text).ok_or(RequestError::KeyUnknown)?;
-    let caller = match server.engine.key_of(&hash) {
+    let caller = match server.engine.access_of(text) {
         Some(key) => resolve_tenant(key.access.clone(), Some(hash), true, headers)?,
         None if admin_key.is_some_and(|admin| admin.is_same(&hash)) => {
             resolve_tenant(Access::admin(None), None, true, headers)?

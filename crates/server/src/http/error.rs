@@ -8,11 +8,27 @@ use std::fmt::Display;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 use reveille_core::path::PathError;
-use reveille_engine::Unavailable;
+use reveille_engine::{self as engine, Unavailable};
 use serde_json::{Map, Value, json};
 
 use super::fields::FieldError;
 use super::reply::{self, Reply};
+
+/// What the engine says, in the words of a face.
+pub(crate) trait EngineRefusal<R> {
+    /// The refusal, given the face's table for what the caller got wrong.
+    fn refusal_with(&self, table: impl FnOnce(&R) -> Refusal) -> Refusal;
+}
+
+impl<R> EngineRefusal<R> for engine::Error<R> {
+    fn refusal_with(&self, table: impl FnOnce(&R) -> Refusal) -> Refusal {
+        match self {
+            engine::Error::Rejected(rejection) => table(rejection),
+            engine::Error::Unavailable(why) => Refusal::unavailable(*why),
+            engine::Error::Damaged(cause) => Refusal::damaged(&cause.0),
+        }
+    }
+}
 
 /// A request that is not done: the status, the code that clients may rely on, a sentence for
 /// people, and what else the answer carries.
@@ -59,6 +75,8 @@ impl Refusal {
             Unavailable::Busy => (StatusCode::SERVICE_UNAVAILABLE, "BUSY"),
             Unavailable::Stopping => (StatusCode::SERVICE_UNAVAILABLE, "STOPPING"),
             Unavailable::DiskFull => (StatusCode::INSUFFICIENT_STORAGE, "DISK_FULL"),
+            Unavailable::NotLeader => (StatusCode::SERVICE_UNAVAILABLE, "NOT_LEADER"),
+            Unavailable::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "CHANGE_TOO_LARGE"),
         };
         Refusal::new(status, code, why).with_header(header::RETRY_AFTER, HeaderValue::from(1))
     }

@@ -7,8 +7,8 @@ use http_body::Body;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use reveille_core::Tenant;
-use reveille_engine::limits::SMALL_BODY_BYTES;
 use reveille_engine::{Engine, Permit};
+use reveille_kernel::limits::SMALL_BODY_BYTES;
 
 use super::clock;
 use super::error::RequestError;

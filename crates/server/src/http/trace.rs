@@ -6,7 +6,7 @@ use http::HeaderMap;
 use http::header::HeaderName;
 use reveille_core::trace::Trace;
 use reveille_core::{Millis, StreamPath};
-use reveille_engine::spans::Begun;
+use reveille_engine::spans::OpenSpan;
 
 use crate::Server;
 
@@ -18,7 +18,7 @@ pub(crate) fn parent(headers: &HeaderMap) -> Option<Trace> {
 }
 
 /// Begins a span for a request; most requests have none, and this costs them a look at a header.
-pub(crate) fn begin(server: &Server, name: &'static str, headers: &HeaderMap) -> Option<Begun> {
+pub(crate) fn begin(server: &Server, name: &'static str, headers: &HeaderMap) -> Option<OpenSpan> {
     let parent = parent(headers);
     if parent.is_none() && !server.engine.collects_spans() {
         return None;
@@ -29,7 +29,7 @@ pub(crate) fn begin(server: &Server, name: &'static str, headers: &HeaderMap) ->
 /// Ends it with what came of it.
 pub(crate) fn end<T, E: Display>(
     server: &Server,
-    begun: Option<Begun>,
+    begun: Option<OpenSpan>,
     path: &StreamPath,
     result: &Result<T, E>,
 ) {
@@ -43,7 +43,7 @@ pub(crate) fn end<T, E: Display>(
 /// Ends the span of a callback: a part of the trace that it names, or else of that of its wake.
 pub(crate) fn end_callback(
     server: &Server,
-    begun: Option<Begun>,
+    begun: Option<OpenSpan>,
     wake: Option<Trace>,
     started: Option<Millis>,
     consumer: &str,

@@ -67,64 +67,60 @@ const ENGINE: &[EngineMetric] = &[
         "1 while writes are refused for want of room.",
         Source::Gauge(|s| s.read_only.into()),
     ),
-    (
-        "subscriptions",
-        "Subscriptions of both dialects.",
-        Source::Gauge(|s| s.telling.subscriptions),
-    ),
-    ("wakes", "Wakes begun.", Source::Counter(|s| s.telling.wakes)),
+    ("subscriptions", "Subscriptions of both dialects.", Source::Gauge(|s| s.wakes.subscriptions)),
+    ("wakes", "Wakes begun.", Source::Counter(|s| s.wakes.wakes)),
     (
         "wake_attempts",
         "Requests to endpoints, by result.",
         Source::Attempts(|s| {
-            let succeeded = vec![("accepted", s.telling.accepted), ("done", s.telling.done)];
-            AttemptCounts { succeeded, failed: s.telling.failed }
+            let succeeded = vec![("accepted", s.wakes.accepted), ("done", s.wakes.done)];
+            AttemptCounts { succeeded, failed: s.wakes.failed }
         }),
     ),
     (
         "wake_delay_seconds",
         "From a wake's decision until it is sent.",
-        Source::Histogram(|s| s.telling.delay),
+        Source::Histogram(|s| s.wakes.delay),
     ),
     (
         "wake_attempt_seconds",
         "Time until an attempt was answered or failed.",
-        Source::Histogram(|s| s.telling.duration),
+        Source::Histogram(|s| s.wakes.duration),
     ),
     (
         "consumers",
         "Consumers that are busy.",
         Source::States(|s| {
-            let wakes = &s.telling;
+            let wakes = &s.wakes;
             [("collecting", wakes.collecting), ("waking", wakes.waking), ("live", wakes.live)]
         }),
     ),
-    ("events_ingested", "Events taken in.", Source::Counter(|s| s.delivering.ingested)),
-    ("hooks", "Subscriptions to events.", Source::Gauge(|s| s.delivering.hooks)),
+    ("events_ingested", "Events taken in.", Source::Counter(|s| s.deliveries.ingested)),
+    ("hooks", "Subscriptions to events.", Source::Gauge(|s| s.deliveries.hooks)),
     (
         "delivery_attempts",
         "Requests to workers, by result.",
         Source::Attempts(|s| AttemptCounts {
-            succeeded: vec![("delivered", s.delivering.delivered)],
-            failed: s.delivering.failed,
+            succeeded: vec![("delivered", s.deliveries.delivered)],
+            failed: s.deliveries.failed,
         }),
     ),
     (
         "delivery_delay_seconds",
         "From taking an event in until its first attempt.",
-        Source::Histogram(|s| s.delivering.delay),
+        Source::Histogram(|s| s.deliveries.delay),
     ),
     (
         "delivery_attempt_seconds",
         "Time until an attempt was answered or failed.",
-        Source::Histogram(|s| s.delivering.duration),
+        Source::Histogram(|s| s.deliveries.duration),
     ),
     (
         "outbox",
         "Attempts of wakes and deliveries that wait for their turn, or are on their way.",
         Source::States(|s| {
             let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-            let traffic = s.telling.traffic;
+            let traffic = s.wakes.traffic;
             [
                 ("queued", count(traffic.queued)),
                 ("quick", count(traffic.quick)),
@@ -135,7 +131,7 @@ const ENGINE: &[EngineMetric] = &[
     (
         "outbox_dropped",
         "Attempts put off for want of room.",
-        Source::Counter(|s| s.telling.traffic.dropped),
+        Source::Counter(|s| s.wakes.traffic.dropped),
     ),
 ];
 
@@ -244,7 +240,7 @@ mod tests {
     #[test]
     fn buckets_count_everything_below_them() {
         let mut snapshot = Snapshot::default();
-        let times = &mut snapshot.telling.delay;
+        let times = &mut snapshot.wakes.delay;
         times.buckets[0] = 2;
         times.buckets[3] = 1;
         times.buckets[14] = 4;

@@ -6,10 +6,11 @@ use reveille_core::json::JsonError;
 use reveille_core::producer::{ProducerRejected, TagError};
 use reveille_core::stream::Rejected;
 use reveille_core::stream::expiry::ExpiryError;
-use reveille_engine::Failure;
+use reveille_engine::streams::StreamError;
+use reveille_engine::{Damaged, Unavailable};
 
 use super::headers;
-use crate::http::error::{Refusal, RequestError};
+use crate::http::error::{EngineRefusal, Refusal, RequestError};
 
 /// Why a request for a stream is not done.
 #[derive(Debug, thiserror::Error)]
@@ -17,7 +18,7 @@ pub(super) enum Error {
     #[error(transparent)]
     Request(#[from] RequestError),
     #[error(transparent)]
-    Failure(#[from] Failure),
+    Engine(#[from] StreamError),
     #[error("{0}")]
     Offset(String),
     #[error(transparent)]
@@ -32,11 +33,23 @@ pub(super) enum Error {
     ReservedStream,
 }
 
+impl From<Damaged> for Error {
+    fn from(damaged: Damaged) -> Error {
+        Error::Engine(damaged.into())
+    }
+}
+
+impl From<Unavailable> for Error {
+    fn from(why: Unavailable) -> Error {
+        Error::Engine(why.into())
+    }
+}
+
 impl Error {
     pub(super) fn refusal(&self) -> Refusal {
         match self {
             Error::Request(error) => error.refusal(),
-            Error::Failure(failure) => failure_refusal(failure),
+            Error::Engine(error) => error.refusal_with(rejection_refusal),
             Error::Offset(_) => Refusal::bad_request("INVALID_OFFSET", self),
             Error::Producer(_) => Refusal::bad_request("INVALID_PRODUCER", self),
             Error::Expiry(_) => Refusal::bad_request("INVALID_EXPIRY", self),
@@ -48,15 +61,9 @@ impl Error {
 }
 
 /// What the engine says to a request for a stream.
-fn failure_refusal(failure: &Failure) -> Refusal {
+fn rejection_refusal(rejected: &Rejected) -> Refusal {
     const BAD: StatusCode = StatusCode::BAD_REQUEST;
     const CONFLICT: StatusCode = StatusCode::CONFLICT;
-    let rejected = match failure {
-        Failure::Rejected(rejected) => rejected,
-        Failure::Unavailable(why) => return Refusal::unavailable(*why),
-        Failure::Damaged(cause) => return Refusal::damaged(cause),
-        Failure::Refused(refused) => return Refusal::internal(refused),
-    };
     let (status, code) = match rejected {
         Rejected::NotFound => (StatusCode::NOT_FOUND, "STREAM_NOT_FOUND"),
         Rejected::Gone => (StatusCode::GONE, "STREAM_GONE"),

@@ -4,7 +4,7 @@ use http::header::{self, HeaderValue};
 use http::{Response, StatusCode};
 use reveille_core::stream::Head;
 use reveille_core::{ReadFrom, cursor};
-use reveille_engine::live::{StreamGrowth, TailEvent, WatchEvent};
+use reveille_engine::streams::live::{StreamGrowth, TailEvent, WatchEvent};
 
 use super::error::Error;
 use super::read::{ReadRequest, catch_up};

@@ -7,7 +7,7 @@ use hyper::body::Incoming;
 use reveille_core::media::Framing;
 use reveille_core::stream::{Expiry, Head};
 use reveille_core::{ReadFrom, StreamPath};
-use reveille_engine::reading::Reading;
+use reveille_engine::streams::read::Reading;
 
 use super::compress::{self, Gzip};
 use super::error::Error;
@@ -117,8 +117,9 @@ pub(super) async fn catch_up(
     head: &Head,
     cursor: Option<u64>,
 ) -> Result<Reply, Error> {
-    let explain = |failure| server.engine.explain(&caller.tenant, read.path, head, failure);
-    let mut reading = server.engine.read(&caller.tenant, head, read.from).map_err(explain)?;
+    let engine = &server.engine;
+    let explain = |error| engine.explain_read(&caller.tenant, read.path, head, error);
+    let mut reading = engine.read(&caller.tenant, head, read.from).map_err(explain)?;
     let closed = head.closed.is_some();
     let tag = etag::tag(head.id, reading.from(), reading.to(), closed);
     let mut reply = reply::status(StatusCode::OK);
@@ -143,7 +144,8 @@ pub(super) async fn catch_up(
         out.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
     *reply.body_mut() = if reading.len() <= WHOLE_BYTES {
-        let body = framing::unframe(kind, reading.collect().await.map_err(explain)?);
+        let body =
+            framing::unframe(kind, reading.collect().await.map_err(|it| explain(it.into()))?);
         ReplyBody::Full(match gzip {
             None => body,
             Some(mut gzip) => [gzip.push(&body), gzip.finish()].concat().into(),

@@ -13,9 +13,9 @@ use http::header::{self, HeaderValue};
 use reveille_core::media::Framing;
 use reveille_core::stream::{Head, StreamId};
 use reveille_core::{Millis, Offset, ReadFrom, StreamPath, cursor};
-use reveille_engine::live::{StreamGrowth, TailEvent, TailWatch, WatchEvent};
-use reveille_engine::reading::Reading;
-use reveille_engine::{Engine, Failure};
+use reveille_engine::streams::live::{StreamGrowth, TailEvent, TailWatch, WatchEvent};
+use reveille_engine::streams::read::Reading;
+use reveille_engine::{Damaged, Engine};
 use tokio::sync::watch;
 
 use super::error::Error;
@@ -233,7 +233,7 @@ impl EventStream {
 }
 
 /// Enough stored bytes for one event; empty at the end.
-async fn read_event(reading: &mut Reading) -> Result<Bytes, Failure> {
+async fn read_event(reading: &mut Reading) -> Result<Bytes, Damaged> {
     let Some(first) = reading.next().await? else {
         return Ok(Bytes::new());
     };

@@ -10,14 +10,15 @@ use reveille_core::stream::Body;
 use reveille_core::stream::append::Append;
 use reveille_core::trace::Trace;
 use reveille_core::{Offset, StreamPath, Tenant};
-use reveille_engine::{CallbackError, CallbackRequest, Failure, Refused};
+use reveille_engine as engine;
+use reveille_engine::wakes::{CallbackError, CallbackRequest, WakeRejection};
 use serde_json::{Value, json};
 
-use self::body::{CallbackBody, StreamMessages};
-use super::error::failure_refusal;
+use self::body::{ParsedCallback, StreamMessages};
+use super::error::rejection_refusal;
 use crate::Server;
 use crate::http::auth::bearer_token;
-use crate::http::error::{Refusal, RequestError};
+use crate::http::error::{EngineRefusal, Refusal, RequestError};
 use crate::http::fields::FieldError;
 use crate::http::reply::{self, Reply};
 use crate::http::subscription::AckedOffset;
@@ -61,9 +62,9 @@ pub(crate) async fn answer(server: &Server, request: Request<Incoming>) -> Reply
         }
         Err(Error::Request(error)) => return error.refusal().reply(),
         Err(Error::Body(error)) => (RequestError::Field(error).refusal(), None),
-        Err(Error::Callback(CallbackError { failure, token })) => {
-            let refusal = failure_refusal(&failure);
-            if !matches!(failure, Failure::Refused(_)) {
+        Err(Error::Callback(CallbackError { error, token })) => {
+            let refusal = error.refusal_with(rejection_refusal);
+            if !matches!(error, engine::Error::Rejected(_)) {
                 server.metrics.count_callback(refusal.code);
                 return refusal.reply();
             }
@@ -83,19 +84,19 @@ async fn report(server: &Server, request: Request<Incoming>) -> Result<Reply, Er
     let consumer = parts.uri.path().strip_prefix(CALLBACK).unwrap_or_default();
     let bearer = parts.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let Some(token) = bearer.and_then(bearer_token) else {
-        return Err(CallbackError { failure: Refused::TokenInvalid.into(), token: None }.into());
+        return Err(CallbackError { error: WakeRejection::TokenInvalid.into(), token: None }.into());
     };
     let max = server.config.max_body_bytes;
     let body = inbound::read(&server.engine, &parts.headers, body, max).await?;
-    let body = CallbackBody::parse(&body.bytes)?;
+    let body = ParsedCallback::parse(&body.bytes)?;
     let started = server.engine.collects_spans().then(|| server.engine.clock().now());
     let parent = trace::parent(&parts.headers);
     let span = parent.and_then(|_| trace::begin(server, "callback", &parts.headers));
     let request = callback_request(server, consumer, token, span.map(|span| span.trace), body)?;
-    let has_appends = !request.appends.is_empty();
+    let has_appends = !request.body.appends.is_empty();
     let outcome = server.engine.report(request).await;
     let wake = outcome.as_ref().ok().and_then(|(standing, _)| standing.trace);
-    let error = outcome.as_ref().err().map(|error| error.failure.to_string());
+    let error = outcome.as_ref().err().map(|error| error.error.to_string());
     trace::end_callback(server, span, wake, started, consumer, error);
     let (standing, token) = outcome?;
     let streams = streams_json(&standing.streams);
@@ -112,29 +113,23 @@ fn callback_request(
     consumer: &str,
     token: &str,
     trace: Option<Trace>,
-    body: CallbackBody<'_>,
+    parsed: ParsedCallback<'_>,
 ) -> Result<CallbackRequest, Error> {
     // A name that cannot be read is answered like one that is not the token's.
     let (subscription, path) = consumer.split_once(':').unwrap_or((consumer, ""));
-    let CallbackBody { epoch, wake_id, acks, subscribe, unsubscribe, done, messages } = body;
+    let ParsedCallback { body, messages } = parsed;
     let mut request = CallbackRequest {
         subscription: subscription.to_owned(),
         path: query::decode_path(path),
         token: token.to_owned(),
-        epoch,
-        wake_id,
-        acks,
-        subscribe,
-        unsubscribe,
-        done,
-        appends: Vec::new(),
+        body,
         trace,
     };
     if !messages.is_empty() {
         // What streams there are, and of what type, is nobody's business who has no good token.
         let tenant = server.engine.caller(&request)?.tenant;
         let append = |messages| append(server, &tenant, messages);
-        request.appends = messages.iter().map(append).collect::<Result<_, _>>()?;
+        request.body.appends = messages.iter().map(append).collect::<Result<_, _>>()?;
     }
     Ok(request)
 }

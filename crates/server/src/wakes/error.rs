@@ -3,9 +3,10 @@
 use http::StatusCode;
 use reveille_core::consumer::Rejected;
 use reveille_core::pattern::PatternError;
-use reveille_engine::{DestinationError, Failure, Refused};
+use reveille_engine::wakes::{WakeError, WakeRejection};
+use reveille_engine::{self as engine, Damaged, DestinationError, Never, Unavailable};
 
-use crate::http::error::{Refusal, RequestError};
+use crate::http::error::{EngineRefusal, Refusal, RequestError};
 use crate::http::fields::FieldError;
 
 /// Why a request about subscriptions is not done.
@@ -14,7 +15,7 @@ pub(super) enum Error {
     #[error(transparent)]
     Request(#[from] RequestError),
     #[error(transparent)]
-    Failure(#[from] Failure),
+    Engine(#[from] WakeError),
     #[error(transparent)]
     Pattern(#[from] PatternError),
     #[error("the webhook cannot be called: {0}")]
@@ -27,11 +28,29 @@ impl From<FieldError> for Error {
     }
 }
 
+impl From<Damaged> for Error {
+    fn from(damaged: Damaged) -> Error {
+        Error::Engine(damaged.into())
+    }
+}
+
+impl From<Unavailable> for Error {
+    fn from(why: Unavailable) -> Error {
+        Error::Engine(why.into())
+    }
+}
+
+impl From<engine::Error<Never>> for Error {
+    fn from(error: engine::Error<Never>) -> Error {
+        Error::Engine(error.map_rejection(|never| match never {}))
+    }
+}
+
 impl Error {
     pub(super) fn refusal(&self) -> Refusal {
         match self {
             Error::Request(error) => error.refusal(),
-            Error::Failure(failure) => failure_refusal(failure),
+            Error::Engine(error) => error.refusal_with(rejection_refusal),
             Error::Pattern(_) => Refusal::bad_request("INVALID_PATTERN", self),
             Error::Destination(_) => Refusal::bad_request("WEBHOOK_URL_REJECTED", self),
         }
@@ -39,22 +58,16 @@ impl Error {
 }
 
 /// What the engine says to subscriptions and callbacks, in the codes of the specification.
-pub(super) fn failure_refusal(failure: &Failure) -> Refusal {
+pub(super) fn rejection_refusal(rejection: &WakeRejection) -> Refusal {
     const BAD: StatusCode = StatusCode::BAD_REQUEST;
     const CONFLICT: StatusCode = StatusCode::CONFLICT;
-    let refused = match failure {
-        Failure::Refused(refused) => refused,
-        Failure::Unavailable(why) => return Refusal::unavailable(*why),
-        Failure::Damaged(cause) => return Refusal::damaged(cause),
-        Failure::Rejected(rejected) => return Refusal::internal(rejected),
-    };
-    let (status, code) = match refused {
-        Refused::Exists => (CONFLICT, "SUBSCRIPTION_ALREADY_EXISTS"),
-        Refused::NotFound => (StatusCode::NOT_FOUND, "SUBSCRIPTION_NOT_FOUND"),
-        Refused::TooManyStreams { .. } => (BAD, "INVALID_REQUEST"),
-        Refused::TokenInvalid => (StatusCode::UNAUTHORIZED, "TOKEN_INVALID"),
-        Refused::TokenExpired { .. } => (StatusCode::UNAUTHORIZED, "TOKEN_EXPIRED"),
-        Refused::Consumer(rejected) => match rejected {
+    let (status, code) = match rejection {
+        WakeRejection::Exists => (CONFLICT, "SUBSCRIPTION_ALREADY_EXISTS"),
+        WakeRejection::NotFound => (StatusCode::NOT_FOUND, "SUBSCRIPTION_NOT_FOUND"),
+        WakeRejection::TooManyStreams { .. } => (BAD, "INVALID_REQUEST"),
+        WakeRejection::TokenInvalid => (StatusCode::UNAUTHORIZED, "TOKEN_INVALID"),
+        WakeRejection::TokenExpired { .. } => (StatusCode::UNAUTHORIZED, "TOKEN_EXPIRED"),
+        WakeRejection::Consumer(rejected) => match rejected {
             Rejected::StaleEpoch { .. } | Rejected::Fenced => (CONFLICT, "STALE_EPOCH"),
             Rejected::AlreadyClaimed
             | Rejected::Overtaken { .. }
@@ -64,11 +77,7 @@ pub(super) fn failure_refusal(failure: &Failure) -> Refusal {
             Rejected::TooManyLinks { .. } => (BAD, "INVALID_REQUEST"),
             Rejected::Gone => (StatusCode::GONE, "CONSUMER_GONE"),
         },
-        Refused::Append { .. } => (CONFLICT, "APPEND_REJECTED"),
-        Refused::TooManyKeys { .. }
-        | Refused::HookExists
-        | Refused::NoEvent
-        | Refused::NoDeadLetter => return Refusal::internal(refused),
+        WakeRejection::Append { .. } => (CONFLICT, "APPEND_REJECTED"),
     };
-    Refusal::new(status, code, refused)
+    Refusal::new(status, code, rejection)
 }

@@ -6,7 +6,7 @@ use reveille_core::condition::WakeCondition;
 use reveille_core::consumer::{Dialect, SyncDone};
 use reveille_core::pattern::Pattern;
 use reveille_core::subscription::{Coalescing, Subscription, SubscriptionSpec, Target};
-use reveille_engine::{Failure, Refused};
+use reveille_engine::wakes::{WakeError, WakeRejection};
 use serde_json::{Value, json};
 
 use super::error::Error;
@@ -99,7 +99,7 @@ fn parse_spec(
 /// `GET /**?subscription=NAME`
 pub(super) fn show(server: &Server, caller: &Caller, name: &str) -> Result<Reply, Error> {
     let found = server.engine.subscription(&caller.tenant, Dialect::Webhooks, name)?;
-    let found = found.ok_or(Failure::from(Refused::NotFound))?;
+    let found = found.ok_or(WakeError::from(WakeRejection::NotFound))?;
     Ok(reply::json(StatusCode::OK, &subscription_json(&found)))
 }
 

@@ -5,7 +5,8 @@ use reveille_core::Tenant;
 use reveille_core::delivery::hook::{EventHookSpec, HookSpec};
 use reveille_core::event::EventPattern;
 use reveille_core::event::worker::{RpcMethod, WorkerId};
-use reveille_engine::{Failure, Refused, Since};
+use reveille_engine::deliveries::{DeliveryError, DeliveryRejection};
+use reveille_engine::events::hook::StartFrom;
 use serde_json::{Value, json};
 
 use crate::harness::*;
@@ -65,9 +66,9 @@ async fn e41_the_same_can_be_done_in_the_process() {
         ordered: false,
     });
     let (engine, tenant) = (events.server.engine.clone(), Tenant::default_tenant());
-    let hook = engine.hook(&tenant, spec.clone(), Since::New).await.unwrap();
-    let twice = engine.hook(&tenant, spec, Since::New).await;
-    assert_eq!(twice.map(drop), Err(Failure::Refused(Refused::HookExists)));
+    let hook = engine.hook(&tenant, spec.clone(), StartFrom::Now).await.unwrap();
+    let twice = engine.hook(&tenant, spec, StartFrom::Now).await;
+    assert_eq!(twice.map(drop), Err(DeliveryError::Rejected(DeliveryRejection::Exists)));
     let shown = events.server.get(&format!("/subscriptions/{}", hook.name)).await.expect(200);
     assert_eq!(shown.json()["subscription"]["workerId"], "my-worker");
     events.ingest(json!({ "type": "webhook.github.push" })).await;

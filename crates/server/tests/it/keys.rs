@@ -21,7 +21,7 @@ async fn a_key_is_shown_once_and_listed_without_itself() {
     });
     let mut made = server.post_key(ADMIN, &body).await.expect(201).json();
     let key = made["key"].take();
-    assert!(key.as_str().is_some_and(|key| key.starts_with("rv_") && key.len() == 46), "{key}");
+    assert!(key.as_str().is_some_and(|key| key.starts_with("rv_") && key.len() == 47), "{key}");
     made.as_object_mut().unwrap().remove("key");
     for (name, value) in body.as_object().unwrap() {
         let sorted = if name == "roles" { &json!(["operator", "user"]) } else { value };

@@ -40,6 +40,7 @@ mod memory;
 mod metrics;
 mod opening;
 mod parameters;
+mod partitions;
 mod producers;
 mod reading;
 mod shutdown;

@@ -79,10 +79,10 @@ async fn a_directory_of_a_newer_format_is_left_alone() {
     let directory = used().await;
     let format = directory.path().join("data/format");
     let text = fs::read_to_string(&format).unwrap();
-    let newer = text.replace("format 1\n", "format 2\n");
+    let newer = text.replace("format 2\n", "format 3\n");
     assert_ne!(newer, text);
     fs::write(&format, newer).unwrap();
-    is_refused(directory.path(), &["newer reveille", "format 2"]).await;
+    is_refused(directory.path(), &["newer reveille", "format 3"]).await;
     fs::write(&format, text).unwrap();
     let server = Setup::default().start_in(directory.path()).await;
     assert_eq!(server.get("/s").await.expect(200).text(), "content");
@@ -138,7 +138,7 @@ async fn another_number_of_partitions_is_refused() {
         min_free_bytes: 0,
         segment_bytes: 2 << 20,
         on_fatal: Arc::new(|error| panic!("{error}")),
-        telling: Setup::default().telling(),
+        outbound: Setup::default().outbound(),
     };
     let opened =
         Engine::open(&config, Arc::new(SystemClock::default()), Arc::new(SystemEntropy::default()));
@@ -157,7 +157,7 @@ async fn an_engine_that_was_shut_down_can_be_opened_again_in_the_same_process() 
         min_free_bytes: 0,
         segment_bytes: 2 << 20,
         on_fatal: Arc::new(|error| panic!("{error}")),
-        telling: Setup::default().telling(),
+        outbound: Setup::default().outbound(),
     };
     let open = || {
         Engine::open(&config, Arc::new(SystemClock::default()), Arc::new(SystemEntropy::default()))

@@ -22,7 +22,7 @@ async fn start(directory: &std::path::Path) -> std::net::SocketAddr {
         min_free_bytes: 0,
         segment_bytes: 2 << 20,
         on_fatal: Arc::new(|error| panic!("{error}")),
-        telling: Setup::default().telling(),
+        outbound: Setup::default().outbound(),
     };
     let clock = Arc::new(SystemClock::default());
     let engine = Engine::open(&config, clock, Arc::new(SystemEntropy::default())).unwrap();

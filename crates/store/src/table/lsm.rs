@@ -35,6 +35,7 @@ const REOPEN_TRIES: usize = 100;
 /// The server's table.
 pub struct LsmTable {
     directory: PathBuf,
+    cache_bytes: u64,
     /// Absent only while it is being reopened.
     trees: RwLock<Option<Arc<Trees>>>,
 }
@@ -55,14 +56,21 @@ struct Trees {
 impl LsmTable {
     /// Opens or creates the table in a directory.
     pub fn open(directory: &Path) -> Result<LsmTable, TableError> {
+        LsmTable::open_among(directory, 1)
+    }
+
+    /// The same for one of several tables of a process, which share what may be cached.
+    pub fn open_among(directory: &Path, tables: u32) -> Result<LsmTable, TableError> {
+        let cache_bytes = CACHE_BYTES / u64::from(tables.max(1));
         let opening = || {
             // The threads of the tree are begun here, and are like this one.
             background::step_back();
-            guarded(|| Trees::open(directory))
+            guarded(|| Trees::open(directory, cache_bytes))
         };
         let opened = std::thread::scope(|scope| scope.spawn(opening).join());
         let trees = opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        Ok(LsmTable { directory: directory.to_owned(), trees: RwLock::new(Some(Arc::new(trees))) })
+        let trees = RwLock::new(Some(Arc::new(trees)));
+        Ok(LsmTable { directory: directory.to_owned(), cache_bytes, trees })
     }
 
     fn trees(&self) -> Result<Arc<Trees>, TableError> {
@@ -72,9 +80,9 @@ impl LsmTable {
 }
 
 impl Trees {
-    fn open(directory: &Path) -> Result<Trees, TableError> {
+    fn open(directory: &Path, cache_bytes: u64) -> Result<Trees, TableError> {
         let database = Database::builder(directory)
-            .cache_size(CACHE_BYTES)
+            .cache_size(cache_bytes)
             // With more than one, the first does nothing but hand on what is for another, in a loop
             // that takes a whole processor until that one is done.
             .worker_threads(1)
@@ -214,7 +222,7 @@ impl Table for LsmTable {
         let mut trees = self.trees.write().unwrap_or_else(PoisonError::into_inner);
         drop(trees.take());
         for _ in 0..REOPEN_TRIES {
-            match Trees::open(&self.directory) {
+            match Trees::open(&self.directory, self.cache_bytes) {
                 Ok(opened) => {
                     *trees = Some(Arc::new(opened));
                     return Ok(());

@@ -11,6 +11,7 @@ use reveille_core::stream::{Expiry, Fork, Rejected, StreamId};
 use reveille_core::{ContentType, Millis, Offset};
 
 use super::{AnchorContent, Model, ModelInput, ServerMemory, SourceAnchor, Stream};
+use crate::base::engine::ID_STRIDE;
 use crate::streams::action::StreamAnswer;
 use crate::streams::payload::Payload;
 
@@ -56,7 +57,7 @@ impl Model {
         if *input.payload != Payload::Empty && !first.is_empty() {
             stream.pieces.push(first);
         }
-        self.next_id = stream.id + 1;
+        self.next_id = stream.id + ID_STRIDE;
         let head = Box::new(stream.head());
         self.streams.insert(path.to_owned(), Rc::new(stream));
         Ok(StreamAnswer::Created { head, new: true })

@@ -2,10 +2,10 @@
 
 use reveille_core::Millis;
 use reveille_core::stream::Rejected;
-use reveille_schema::keys::Due;
+use reveille_schema::streams::StreamTimer;
 
 use super::{Model, ServerMemory};
-use crate::base::engine::Timer;
+use crate::base::engine::{AnyTimer, Timer};
 use crate::streams::action::StreamAnswer;
 
 impl Model {
@@ -69,23 +69,23 @@ impl Model {
     }
 
     pub(super) fn work_off(&mut self, timer: &Timer, now: Millis, memory: &ServerMemory) {
-        let Timer { key, due, remains, .. } = timer;
-        match due {
-            Due::Expire(_, path) => self.look(path.as_str(), now, memory),
-            Due::Purge(id) if *remains == 0 => {
+        let AnyTimer::Stream(stream_timer) = &timer.timer else {
+            unreachable!("nobody subscribed, and yet {timer:?}")
+        };
+        match stream_timer {
+            StreamTimer::Expire(_, path) => self.look(path.as_str(), now, memory),
+            StreamTimer::Purge(id) if timer.remains == 0 => {
                 self.purging.remove(&id.0);
             }
-            Due::Purge(_) => {}
-            Due::Release(_, source) => {
-                let fork = key.last_chunk::<8>().expect("a release names its fork");
+            StreamTimer::Purge(_) => {}
+            StreamTimer::Release(_, source, fork) => {
                 let source = source.as_str();
-                let entry = (source.to_owned(), u64::from_be_bytes(*fork));
+                let entry = (source.to_owned(), fork.0);
                 if self.releases.remove(&entry) {
                     self.look(source, now, memory);
                     self.release(source);
                 }
             }
-            other => unreachable!("nobody subscribed, and yet {other:?}"),
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use reveille_core::StreamPath;
-use reveille_core::consumer::{Ack, ClaimedWake};
+use reveille_engine::wakes::callback::CallbackBody;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
@@ -13,14 +13,9 @@ use serde_json::{Map, Value};
 use crate::http::fields::{FieldError, Fields, check_count};
 use crate::http::subscription::{parse_acks, parse_claimed_wake};
 
-/// What a consumer says in a callback.
-pub(super) struct CallbackBody<'a> {
-    pub(super) epoch: u64,
-    pub(super) wake_id: Option<ClaimedWake>,
-    pub(super) acks: Vec<Ack>,
-    pub(super) subscribe: Vec<StreamPath>,
-    pub(super) unsubscribe: Vec<StreamPath>,
-    pub(super) done: bool,
+/// What a consumer says in a callback, but for appends whose streams are not known yet.
+pub(super) struct ParsedCallback<'a> {
+    pub(super) body: CallbackBody,
     /// To be appended together with the acks.
     pub(super) messages: Vec<StreamMessages<'a>>,
 }
@@ -32,8 +27,8 @@ pub(super) struct StreamMessages<'a> {
     array: &'a RawValue,
 }
 
-impl<'a> CallbackBody<'a> {
-    pub(super) fn parse(body: &'a [u8]) -> Result<CallbackBody<'a>, FieldError> {
+impl<'a> ParsedCallback<'a> {
+    pub(super) fn parse(body: &'a [u8]) -> Result<ParsedCallback<'a>, FieldError> {
         let RawBody { fields, append } = RawBody::parse(body)?;
         let fields = Fields(&fields);
         let epoch = fields.number("epoch")?;
@@ -45,15 +40,16 @@ impl<'a> CallbackBody<'a> {
                            from, so that a repeated callback appends nothing twice";
             return Err(message.into());
         }
-        Ok(CallbackBody {
+        let body = CallbackBody {
             epoch,
             wake_id: parse_claimed_wake(&fields)?,
             acks,
             subscribe: fields.paths("subscribe")?,
             unsubscribe: fields.paths("unsubscribe")?,
             done: fields.flag("done")?,
-            messages,
-        })
+            appends: Vec::new(),
+        };
+        Ok(ParsedCallback { body, messages })
     }
 }
 

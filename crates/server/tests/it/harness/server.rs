@@ -9,7 +9,7 @@ use reveille_deliver::client::HttpCourier;
 use reveille_deliver::destination::Rules;
 use reveille_deliver::resolve::{Resolve, SystemResolver};
 use reveille_engine::doors::{Clock, SystemClock, SystemEntropy};
-use reveille_engine::{Config, Engine, Retention, Telling};
+use reveille_engine::{Config, Engine, OutboundConfig, Retention};
 use reveille_server::{Auth, Workers};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -144,29 +144,37 @@ impl Setup {
         }
     }
 
+    /// Several wherever there may be several tenants, and as many as somebody wants to see all
+    /// tests with.
+    fn partitions(&self) -> Option<u32> {
+        let wanted = std::env::var("REVEILLE_TEST_PARTITIONS").ok();
+        let wanted = wanted.map(|wanted| wanted.parse().expect("a number of partitions"));
+        wanted.or(matches!(self.auth, Auth::Keys { .. }).then_some(4))
+    }
+
     fn engine_config(&self, data_dir: PathBuf, fatal: &Arc<Mutex<Vec<String>>>) -> Config {
         let fatal = fatal.clone();
         Config {
             data_dir,
-            partitions: None,
+            partitions: self.partitions(),
             sync: self.sync,
             min_free_bytes: self.min_free_bytes,
             segment_bytes: self.segment_bytes,
             on_fatal: Arc::new(move |error| fatal.lock().unwrap().push(error.to_owned())),
-            telling: self.telling(),
+            outbound: self.outbound(),
         }
     }
 }
 
 impl Setup {
     /// How its consumers are told.
-    pub(crate) fn telling(&self) -> Telling {
+    pub(crate) fn outbound(&self) -> OutboundConfig {
         let clock = self.clock.clone();
         let now: Arc<dyn Fn() -> u64 + Send + Sync> = Arc::new(move || clock.now().0);
         let rules = self.rules.clone();
         let resolver = self.resolver.clone();
         let resolver = resolver.unwrap_or_else(|| Arc::new(SystemResolver::new(now.clone())));
-        Telling {
+        OutboundConfig {
             timings: self.timings.clone(),
             rules: rules.clone(),
             courier: Arc::new(HttpCourier::new(rules, resolver, now)),

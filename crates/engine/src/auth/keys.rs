@@ -1,0 +1,179 @@
+//! API keys: all of them in memory, so that whoever asks is known without a lock or the disk.
+//!
+//! A key lives in the partition of its tenant, whose number is in its text; one of all tenants in
+//! the first. Memory follows what is durable: a key that was revoked lets nobody in once the answer
+//! has left.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use reveille_core::Tenant;
+use reveille_core::key::{self, Access, Key, KeyHash};
+use reveille_kernel::command::{Command, Decision};
+use reveille_kernel::error::{Damaged, Error, Never};
+use reveille_kernel::keys::partition_of;
+use reveille_schema::{keys, record};
+
+use crate::app::{App, Part, Shared, Txn};
+use crate::engine::Engine;
+use crate::limits::KEYS_MAX;
+use crate::records::damaged;
+
+/// Why something was not done with a key.
+pub type KeyError = Error<KeyRejection>;
+
+/// Why something cannot be done with a key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KeyRejection {
+    /// There are as many keys as there can be.
+    #[error("the server keeps at most {max} keys; revoke some that nobody uses")]
+    TooManyKeys { max: usize },
+}
+
+/// Keeps a key, or forgets it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChangeKey {
+    pub hash: KeyHash,
+    /// What it is from now on; nothing if it was revoked.
+    pub key: Option<Arc<Key>>,
+}
+
+impl Command<App> for ChangeKey {
+    type Answer = ();
+    type Rejection = Never;
+
+    fn decide(&self, txn: &mut Txn<'_>) -> Decision<(), Never> {
+        let key = keys::api_key(&self.hash);
+        match &self.key {
+            Some(known) => txn.set(key, record::encode_key(known)),
+            None => txn.remove(&key),
+        }
+        Ok(Ok(()))
+    }
+
+    fn needs_room(&self) -> bool {
+        self.key.is_some()
+    }
+}
+
+type ByHash = HashMap<KeyHash, Arc<Key>>;
+
+/// The keys of a partition.
+#[derive(Default)]
+pub struct ApiKeys {
+    by_hash: ArcSwap<ByHash>,
+}
+
+impl Part for ApiKeys {
+    fn ranges(&self) -> Vec<(Bytes, Bytes)> {
+        vec![keys::api_keys()]
+    }
+
+    fn follow(&self, key: &Bytes, value: Option<&Bytes>) -> Result<(), Damaged> {
+        let unreadable = || Damaged::new("the key of a key is damaged");
+        let hash = keys::parse_api_key(key).ok_or_else(unreadable)?;
+        let mut by_hash = ByHash::clone(&self.by_hash.load());
+        match value {
+            Some(value) => {
+                let known = record::decode_key(value).map_err(damaged)?;
+                by_hash.insert(hash, Arc::new(known));
+            }
+            None => {
+                by_hash.remove(&hash);
+            }
+        }
+        self.by_hash.store(Arc::new(by_hash));
+        Ok(())
+    }
+}
+
+impl Engine {
+    /// Makes a key. Its text is nowhere but in this answer.
+    pub async fn create_key(&self, access: Access) -> Result<(Arc<Key>, String), KeyError> {
+        let count: usize = self.all_api_keys().map(|keys| keys.by_hash.load().len()).sum();
+        if count >= KEYS_MAX {
+            return Err(Error::Rejected(KeyRejection::TooManyKeys { max: KEYS_MAX }));
+        }
+        let mut random = [0; 32];
+        self.entropy().fill(&mut random);
+        let partition = self.partition_number(access.tenant.as_ref());
+        let text = key::text(partition, &random);
+        let hash = KeyHash::of(&text).expect("a key is short enough to be one");
+        let created_at = self.clock().now();
+        // Sorted by name they are in the order in which they were made.
+        let id = format!("key_{:011x}{:08x}", created_at.0, self.entropy().number() >> 32);
+        let key = Arc::new(Key { id: id.into(), created_at, access });
+        self.change_key(partition, ChangeKey { hash, key: Some(key.clone()) }).await?;
+        let tenant = key.access.tenant.as_ref().map(Tenant::as_str);
+        tracing::info!(id = &*key.id, tenant, "a key was made");
+        Ok((key, text))
+    }
+
+    /// Revokes a key: from the answer on nobody is let in by it. False if there is none.
+    pub async fn revoke_key(&self, id: &str) -> Result<bool, KeyError> {
+        for (partition, keys) in self.all_api_keys().enumerate() {
+            let known = keys.by_hash.load();
+            let hash = known.iter().find(|(_, key)| *key.id == *id).map(|(hash, _)| *hash);
+            let Some(hash) = hash else { continue };
+            let partition = u8::try_from(partition).unwrap_or(0);
+            self.change_key(partition, ChangeKey { hash, key: None }).await?;
+            tracing::info!(id, "a key was revoked");
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    async fn change_key(&self, partition: u8, change: ChangeKey) -> Result<(), KeyError> {
+        let shared = self.numbered_partition(partition);
+        let changed = self.submit_to(shared, &change).await;
+        changed.map_err(|error| error.map_rejection(|never| match never {}))
+    }
+
+    /// All keys, oldest first.
+    pub fn keys(&self) -> Vec<Arc<Key>> {
+        let of = |keys: &ApiKeys| keys.by_hash.load().values().cloned().collect::<Vec<_>>();
+        let mut all: Vec<_> = self.all_api_keys().flat_map(of).collect();
+        all.sort_by(|left, right| left.id.cmp(&right.id));
+        all
+    }
+
+    /// The key of this id.
+    pub fn key(&self, id: &str) -> Option<Arc<Key>> {
+        let of = |keys: &ApiKeys| keys.by_hash.load().values().find(|it| *it.id == *id).cloned();
+        self.all_api_keys().find_map(of)
+    }
+
+    /// The key with this text.
+    pub fn access_of(&self, text: &str) -> Option<Arc<Key>> {
+        let hash = KeyHash::of(text)?;
+        let shared = self.numbered_partition(key::partition(text)?);
+        api_keys(shared).by_hash.load().get(&hash).cloned()
+    }
+
+    /// The key with this hash, wherever it lives.
+    pub fn key_of(&self, hash: &KeyHash) -> Option<Arc<Key>> {
+        self.all_api_keys().find_map(|keys| keys.by_hash.load().get(hash).cloned())
+    }
+
+    fn all_api_keys(&self) -> impl Iterator<Item = &ApiKeys> {
+        self.partitions().iter().map(|shared| api_keys(shared))
+    }
+
+    /// Where what belongs to a tenant lives; what belongs to all lives in the first.
+    fn partition_number(&self, tenant: Option<&Tenant>) -> u8 {
+        let count = u32::try_from(self.partitions().len()).unwrap_or(u32::MAX);
+        let number = tenant.map_or(0, |tenant| partition_of(tenant, count));
+        u8::try_from(number).expect("there are at most 256 partitions")
+    }
+
+    /// A partition by its number; the first if there is none of that number.
+    fn numbered_partition(&self, number: u8) -> &Arc<Shared> {
+        self.partitions().get(usize::from(number)).unwrap_or_else(|| self.first_partition())
+    }
+}
+
+fn api_keys(shared: &Shared) -> &ApiKeys {
+    shared.domains.part()
+}

@@ -1,0 +1,423 @@
+//! Deliveries: beginning them, letting them take a step, and keeping what becomes of them.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use reveille_core::delivery::hook::{DeliveryCounts, Hook, HookId};
+use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
+use reveille_core::delivery::lane::{Lane, LaneAdvance};
+use reveille_core::delivery::{
+    AttemptRecord, Delivery, Given, Input, Order, Phase, Transition, Verdict,
+};
+use reveille_core::{Millis, Tenant};
+use reveille_kernel::command::{Command, Decision};
+use reveille_kernel::error::{Damaged, Never};
+use reveille_kernel::outbound::OutcomeCommand;
+use reveille_kernel::txn::ReadError;
+use reveille_schema::deliveries::DeliveryTimer;
+use reveille_schema::keys;
+use reveille_schema::record::{self, DeliveryRecord};
+
+use super::error::DeliveryRejection;
+use super::hook;
+use super::index::HookIndex;
+use super::timer_group::TimerGroups;
+use crate::app::{App, Txn};
+use crate::effect::{DeliveryAttempt, Effect, EventPayload};
+use crate::records::{ReadRecord, damaged};
+
+/// What came of an attempt to deliver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeliveryOutcome {
+    pub id: DeliveryId,
+    pub attempt: AttemptRecord,
+    /// What that means.
+    pub verdict: Verdict,
+}
+
+/// Writes down what came of attempts.
+#[derive(Debug, Clone)]
+pub struct RecordDeliveryOutcomes(pub Vec<DeliveryOutcome>);
+
+/// Writes down that an attempt was not made, because its hook is not active.
+#[derive(Debug, Clone, Copy)]
+pub struct HoldDelivery {
+    pub id: DeliveryId,
+    pub attempt: u32,
+}
+
+/// Makes a dead delivery again, under a number of its own.
+#[derive(Debug, Clone)]
+pub struct RetryDelivery {
+    pub tenant: Tenant,
+    pub id: DeliveryId,
+}
+
+/// Waiting deliveries of a lane that are looked at in one go: those who had their turn a moment ago
+/// may be among them.
+const WAITING_LOOK: usize = 16;
+
+/// Deliveries, as a decision sees them.
+pub(crate) trait DeliveryTxn {
+    fn delivery(&mut self, id: DeliveryId) -> Result<Option<DeliveryRecord>, ReadError>;
+
+    fn counts(&mut self, hook: &Hook) -> Result<DeliveryCounts, ReadError>;
+
+    /// Reads the counts of hooks whose deliveries are about to change, and the values of these
+    /// keys, or asks for whatever is missing at once. Each is looked up once.
+    fn counts_and(
+        &mut self,
+        hooks: &BTreeSet<HookId>,
+        keys: impl IntoIterator<Item = Bytes>,
+    ) -> Result<Vec<Option<Bytes>>, ReadError>;
+
+    fn set_delivery_timer(&mut self, at: Millis, timer: &DeliveryTimer);
+}
+
+impl DeliveryTxn for Txn<'_> {
+    fn delivery(&mut self, id: DeliveryId) -> Result<Option<DeliveryRecord>, ReadError> {
+        self.read(&keys::delivery(id), record::decode_delivery)
+    }
+
+    fn counts(&mut self, hook: &Hook) -> Result<DeliveryCounts, ReadError> {
+        if let Some(counts) = self.scratch.0.get(&hook.id) {
+            return Ok(*counts);
+        }
+        let counts = self.read(&keys::counts(hook.id), record::decode_delivery_counts)?;
+        Ok(counts.unwrap_or_default())
+    }
+
+    fn counts_and(
+        &mut self,
+        hooks: &BTreeSet<HookId>,
+        keys: impl IntoIterator<Item = Bytes>,
+    ) -> Result<Vec<Option<Bytes>>, ReadError> {
+        let known = HookIndex::of_txn(self);
+        let present = hooks.iter().filter(|hook| known.get(**hook).is_some());
+        let of_hooks: Vec<(HookId, Bytes)> = present.map(|it| (*it, keys::counts(*it))).collect();
+        let mut looked_up: Vec<Bytes> = keys.into_iter().collect();
+        let wanted = looked_up.len();
+        looked_up.extend(of_hooks.iter().map(|(_, key)| key.clone()));
+        let mut values = self.gather(&looked_up, |txn, key| txn.get(key))?;
+        let counts = values.split_off(wanted);
+        for ((hook, _), value) in of_hooks.into_iter().zip(counts) {
+            let decoded = value.map(|value| record::decode_delivery_counts(&value)).transpose();
+            let counts = decoded.map_err(damaged)?.unwrap_or_default();
+            self.scratch.0.entry(hook).or_insert(counts);
+        }
+        Ok(values)
+    }
+
+    fn set_delivery_timer(&mut self, at: Millis, timer: &DeliveryTimer) {
+        self.set_timer(at, &timer.encode());
+    }
+}
+
+fn lane_of(txn: &mut Txn<'_>, hook: &Hook, lane: u64) -> Result<Option<Lane>, ReadError> {
+    txn.read(&keys::lane(hook.id, lane), record::decode_lane)
+}
+
+/// Lets a delivery take a step.
+fn step(txn: &mut Txn<'_>, hook: &Hook, delivery: &Delivery, input: Input) -> Transition {
+    let policy = hook.policy(txn.domains().settings.timings.retry_scale_milli);
+    let (now, random, active) = (txn.now(), txn.draw(), hook.is_active());
+    delivery.step(&Given { now, random, policy: &policy, active }, input)
+}
+
+/// Begins a delivery, and tries it if it is its turn.
+pub(crate) fn begin(
+    txn: &mut Txn<'_>,
+    groups: &mut TimerGroups,
+    hook: &Hook,
+    no: DeliveryNo,
+    event_at: Millis,
+    event: Option<&EventPayload>,
+) -> Result<(), ReadError> {
+    let policy = hook.policy(txn.domains().settings.timings.retry_scale_milli);
+    let lane = hook.lane().filter(|_| policy.order == Order::Lanes);
+    let mut first = true;
+    if let Some(number) = lane {
+        let (joined, its_turn) = Lane::join(lane_of(txn, hook, number)?, no);
+        txn.set(keys::lane(hook.id, number), record::encode_lane(joined));
+        first = its_turn;
+        if !first {
+            txn.set(keys::waiting(hook.id, number, no), Bytes::new());
+        }
+    }
+    let (now, random, active) = (txn.now(), txn.draw(), hook.is_active());
+    let begun = Delivery::begin(&Given { now, random, policy: &policy, active }, first);
+    let id = DeliveryId { hook: hook.id, no };
+    let in_lot = begun.delivery.deadline().is_some_and(|end| groups.add(end, id));
+    let timer_at = if in_lot { None } else { moved_timer(txn, id, None, &begun.delivery) };
+    let after = DeliveryRecord {
+        delivery: begun.delivery,
+        created_at: now,
+        event_at,
+        timer_at,
+        lane,
+        retried: false,
+    };
+    keep(txn, hook, id, None, after, begun.send, event)
+}
+
+/// Keeps a delivery as it has become, with everything that goes with it.
+fn keep(
+    txn: &mut Txn<'_>,
+    hook: &Hook,
+    id: DeliveryId,
+    before: Option<&DeliveryRecord>,
+    mut after: DeliveryRecord,
+    send: Option<u32>,
+    event: Option<&EventPayload>,
+) -> Result<(), ReadError> {
+    if let Some(before) = before {
+        after.timer_at = moved_timer(txn, id, before.timer_at, &after.delivery);
+    }
+    let was = before.map(|it| it.delivery.phase);
+    let is = after.delivery.phase;
+    let mut counts = txn.counts(hook)?;
+    counts.moved(before.map(|it| &it.delivery), Some(&after.delivery));
+    let ended_now = after.delivery.ended_at().is_some()
+        && before.is_none_or(|it| it.delivery.ended_at().is_none());
+    if let (Phase::Dead { at, .. }, true) = (is, ended_now) {
+        txn.set(keys::dead_letter(id, at), Bytes::new());
+        counts.dead_letters += 1;
+    }
+    match (was, is) {
+        (Some(Phase::Held), Phase::Held) => {}
+        (_, Phase::Held) => txn.set(keys::held(id), Bytes::new()),
+        (Some(Phase::Held), _) => txn.remove(&keys::held(id)),
+        _ => {}
+    }
+    txn.scratch.0.insert(hook.id, counts);
+    if let Some(attempt) = send {
+        let (tenant, event) = (hook.tenant.clone(), event.cloned());
+        txn.effect(Effect::SendDelivery(DeliveryAttempt { id, attempt, tenant, event }));
+    }
+    let lane = after.lane.filter(|_| ended_now);
+    txn.set(keys::delivery(id), record::encode_delivery(&after));
+    match lane {
+        Some(lane) => move_on(txn, hook, lane, id.no),
+        None => Ok(()),
+    }
+}
+
+/// The entry of the due index follows the delivery's next deadline.
+fn moved_timer(
+    txn: &mut Txn<'_>,
+    id: DeliveryId,
+    before: Option<Millis>,
+    after: &Delivery,
+) -> Option<Millis> {
+    let timer = DeliveryTimer::Delivery(id);
+    match (before, after.deadline()) {
+        (Some(at), Some(deadline)) if at == deadline => {}
+        (before, deadline) => {
+            if let Some(at) = before {
+                txn.cancel_timer(at, &timer.encode());
+            }
+            if let Some(deadline) = deadline {
+                txn.set_delivery_timer(deadline, &timer);
+            }
+        }
+    }
+    after.deadline()
+}
+
+/// A delivery of a lane has ended: if it was the head, it is the turn of the next.
+fn move_on(
+    txn: &mut Txn<'_>,
+    hook: &Hook,
+    number: u64,
+    ended: DeliveryNo,
+) -> Result<(), ReadError> {
+    let key = keys::lane(hook.id, number);
+    let Some(lane) = lane_of(txn, hook, number)? else {
+        return Ok(());
+    };
+    match lane.ended(ended) {
+        LaneAdvance::Less(left) => {
+            txn.remove(&keys::waiting(hook.id, number, ended));
+            txn.set(key, record::encode_lane(left));
+        }
+        LaneAdvance::Empty => txn.remove(&key),
+        LaneAdvance::First => {
+            let Some(head) = first_waiting(txn, hook, number)? else {
+                return Err(Damaged(format!("a lane of hook {} is lost", hook.id.0)).into());
+            };
+            txn.remove(&keys::waiting(hook.id, number, head));
+            txn.set(key, record::encode_lane(lane.led_by(head)));
+            advance(txn, hook, DeliveryId { hook: hook.id, no: head }, Input::Turn)?;
+        }
+    }
+    Ok(())
+}
+
+/// The first delivery that waits in a lane.
+fn first_waiting(
+    txn: &mut Txn<'_>,
+    hook: &Hook,
+    number: u64,
+) -> Result<Option<DeliveryNo>, ReadError> {
+    let (from, to) = keys::waiting_in(hook.id, number);
+    let first = txn.first(from, &to, WAITING_LOOK)?;
+    Ok(first.and_then(|key| keys::parse_waiting(&key)))
+}
+
+/// Lets a delivery that is kept take a step, and keeps what becomes of it.
+pub(crate) fn advance(
+    txn: &mut Txn<'_>,
+    hook: &Hook,
+    id: DeliveryId,
+    input: Input,
+) -> Result<(), ReadError> {
+    match txn.delivery(id)? {
+        Some(before) => advance_from(txn, hook, id, &before, input),
+        None => Ok(()),
+    }
+}
+
+/// The same for one that was just read.
+fn advance_from(
+    txn: &mut Txn<'_>,
+    hook: &Hook,
+    id: DeliveryId,
+    before: &DeliveryRecord,
+    input: Input,
+) -> Result<(), ReadError> {
+    let step = step(txn, hook, &before.delivery, input);
+    if step.delivery != before.delivery {
+        let after = DeliveryRecord { delivery: step.delivery, ..before.clone() };
+        keep(txn, hook, id, Some(before), after, step.send, None)?;
+    }
+    if step.ends_hook {
+        hook::end(txn, hook);
+    }
+    Ok(())
+}
+
+impl Command<App> for RecordDeliveryOutcomes {
+    type Answer = ();
+    type Rejection = Never;
+
+    fn decide(&self, txn: &mut Txn<'_>) -> Decision<(), Never> {
+        let all = &self.0;
+        txn.rests_on_index();
+        let hooks = all.iter().map(|it| it.id.hook).collect();
+        let records = txn.counts_and(&hooks, all.iter().map(|it| keys::delivery(it.id)))?;
+        let mut ids: Vec<DeliveryId> = all.iter().map(|it| it.id).collect();
+        ids.sort_unstable();
+        let unlike = ids.is_sorted_by(|one, next| one < next);
+        for (DeliveryOutcome { id, attempt, verdict }, record) in all.iter().zip(records) {
+            let Some(hook) = HookIndex::of_txn(txn).get(id.hook) else { continue };
+            let input = Input::Answered { attempt: attempt.clone(), verdict: *verdict };
+            // What was read above may have changed only if it is there twice, or by others of its
+            // lane.
+            if !unlike || hook.lane().is_some() {
+                advance(txn, hook, *id, input)?;
+            } else if let Some(record) = record {
+                let before = record::decode_delivery(&record).map_err(damaged)?;
+                advance_from(txn, hook, *id, &before, input)?;
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    fn weight(&self) -> usize {
+        self.0.len() * 512
+    }
+
+    /// Nobody waits for it, unless it lets something happen.
+    fn is_urgent(&self, effects: &[Effect]) -> bool {
+        effects.iter().any(Effect::is_urgent)
+    }
+}
+
+impl OutcomeCommand<App> for RecordDeliveryOutcomes {
+    type Outcome = DeliveryOutcome;
+
+    fn new(outcomes: Vec<DeliveryOutcome>) -> RecordDeliveryOutcomes {
+        RecordDeliveryOutcomes(outcomes)
+    }
+
+    fn into_outcomes(self) -> Vec<DeliveryOutcome> {
+        self.0
+    }
+}
+
+impl Command<App> for HoldDelivery {
+    type Answer = ();
+    type Rejection = Never;
+
+    fn decide(&self, txn: &mut Txn<'_>) -> Decision<(), Never> {
+        txn.rests_on_index();
+        if let Some(hook) = HookIndex::of_txn(txn).get(self.id.hook) {
+            advance(txn, hook, self.id, Input::Unsent { attempt: self.attempt })?;
+        }
+        Ok(Ok(()))
+    }
+}
+
+/// A delivery's time has come, perhaps.
+pub(crate) fn fire(
+    txn: &mut Txn<'_>,
+    entry: &Bytes,
+    at: Millis,
+    id: DeliveryId,
+    in_flight: bool,
+) -> Result<(), ReadError> {
+    let fired = Some(at);
+    if let Some(hook) = HookIndex::of_txn(txn).get(id.hook)
+        && let Some(before) = txn.delivery(id)?
+        && before.timer_at == fired
+    {
+        let step = step(txn, hook, &before.delivery, Input::Timer { in_flight });
+        let after = DeliveryRecord { delivery: step.delivery, ..before.clone() };
+        // An entry that came early stays as it is.
+        if after.delivery.deadline() != fired {
+            keep(txn, hook, id, Some(&before), after, step.send, None)?;
+        }
+        return Ok(());
+    }
+    txn.remove(entry);
+    Ok(())
+}
+
+impl Command<App> for RetryDelivery {
+    /// The delivery that was begun.
+    type Answer = DeliveryId;
+    type Rejection = DeliveryRejection;
+
+    fn decide(&self, txn: &mut Txn<'_>) -> Decision<DeliveryId, DeliveryRejection> {
+        let RetryDelivery { tenant, id } = self;
+        txn.rests_on_index();
+        let hook = HookIndex::of_txn(txn).get(id.hook).filter(|hook| hook.tenant == *tenant);
+        let Some(hook) = hook else {
+            return Ok(Err(DeliveryRejection::NoDeadLetter));
+        };
+        let dead = txn.delivery(*id)?.filter(|it| !it.retried);
+        let Some((dead, at)) = dead.and_then(|it| match it.delivery.phase {
+            Phase::Dead { at, .. } => Some((it, at)),
+            _ => None,
+        }) else {
+            return Ok(Err(DeliveryRejection::NoDeadLetter));
+        };
+        let Some(round) = id.no.round.checked_add(1) else {
+            return Ok(Err(DeliveryRejection::NoDeadLetter));
+        };
+        txn.remove(&keys::dead_letter(*id, at));
+        let event_at = dead.event_at;
+        let retried = DeliveryRecord { retried: true, ..dead };
+        txn.set(keys::delivery(*id), record::encode_delivery(&retried));
+        let mut counts = txn.counts(hook)?;
+        counts.dead_letters = counts.dead_letters.saturating_sub(1);
+        txn.scratch.0.insert(hook.id, counts);
+        let no = DeliveryNo { round, ..id.no };
+        begin(txn, &mut TimerGroups::of(1), hook, no, event_at, None)?;
+        Ok(Ok(DeliveryId { no, ..*id }))
+    }
+
+    fn needs_room(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,27 @@
+//! What can be wrong with what is asked of hooks and deliveries.
+
+use reveille_kernel::error::Error;
+
+/// Why something was not done with a hook or a delivery.
+pub type DeliveryError = Error<DeliveryRejection>;
+
+/// Why something cannot be done with a hook or a delivery.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DeliveryRejection {
+    #[error("there is no subscription with this id")]
+    NotFound,
+    /// A hook that no two may have alike is there already.
+    #[error("Subscription already exists for this worker/pattern/method combination")]
+    Exists,
+    #[error("there is no event with this id")]
+    NoEvent,
+    /// There is no such dead letter, or it was made again already.
+    #[error("there is no dead letter with this id; it may have been retried already")]
+    NoDeadLetter,
+}
+
+impl From<DeliveryRejection> for DeliveryError {
+    fn from(rejection: DeliveryRejection) -> DeliveryError {
+        Error::Rejected(rejection)
+    }
+}

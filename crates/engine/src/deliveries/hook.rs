@@ -1,0 +1,121 @@
+//! Hooks: keeping, changing and ending them, and what follows from that in slices.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use reveille_core::Tenant;
+use reveille_core::delivery::Input;
+use reveille_core::delivery::hook::{DeliveryCounts, Hook, HookId};
+use reveille_core::delivery::id::EventNo;
+use reveille_kernel::command::{Command, Decision};
+use reveille_kernel::txn::ReadError;
+use reveille_schema::deliveries::DeliveryTimer;
+use reveille_schema::{keys, record};
+
+use super::delivery::{self, DeliveryTxn};
+use super::error::DeliveryRejection;
+use super::face::DeliveryFaces;
+use super::index::HookIndex;
+use crate::app::{App, Txn};
+
+/// Makes a hook active, or not.
+#[derive(Debug, Clone)]
+pub struct SetHookActive {
+    pub tenant: Tenant,
+    pub name: Arc<str>,
+    pub active: bool,
+}
+
+/// Ends a hook, with everything that belongs to it.
+#[derive(Debug, Clone)]
+pub struct DeleteHook {
+    pub tenant: Tenant,
+    pub name: Arc<str>,
+}
+
+/// Keeps a hook as it is now.
+pub fn keep(txn: &mut Txn<'_>, hook: Hook) -> Arc<Hook> {
+    let hook = Arc::new(hook);
+    txn.set(keys::hook(&hook.tenant, &hook.name), record::encode_hook(&hook));
+    hook
+}
+
+/// A tenant's hook of this name.
+pub(crate) fn named<'a>(txn: &mut Txn<'a>, tenant: &Tenant, name: &str) -> Option<&'a Arc<Hook>> {
+    txn.rests_on_index();
+    HookIndex::of_txn(txn).named(name).filter(|hook| hook.tenant == *tenant)
+}
+
+impl Command<App> for SetHookActive {
+    type Answer = Arc<Hook>;
+    type Rejection = DeliveryRejection;
+
+    fn decide(&self, txn: &mut Txn<'_>) -> Decision<Arc<Hook>, DeliveryRejection> {
+        let SetHookActive { tenant, name, active } = self;
+        let Some(hook) = named(txn, tenant, name) else {
+            return Ok(Err(DeliveryRejection::NotFound));
+        };
+        if *active == hook.is_active() {
+            return Ok(Ok(hook.clone()));
+        }
+        let next = from_now_on(txn);
+        let face = txn.domains().part::<DeliveryFaces>().of(hook)?;
+        let oldest = face.first_pending(txn, tenant)?.unwrap_or(next);
+        let backfilled = hook.backfill.map_or(next, |backfill| backfill.next);
+        let oldest = oldest.min(backfilled);
+        let mut changed = hook.with_active(*active, next, oldest);
+        changed.updated_at = txn.now();
+        if *active {
+            let timer = DeliveryTimer::Resume(tenant.clone(), hook.id);
+            txn.set_delivery_timer(txn.now(), &timer);
+        }
+        Ok(Ok(keep(txn, changed)))
+    }
+}
+
+impl Command<App> for DeleteHook {
+    /// What its deliveries had come to.
+    type Answer = DeliveryCounts;
+    type Rejection = DeliveryRejection;
+
+    fn decide(&self, txn: &mut Txn<'_>) -> Decision<DeliveryCounts, DeliveryRejection> {
+        let Some(hook) = named(txn, &self.tenant, &self.name) else {
+            return Ok(Err(DeliveryRejection::NotFound));
+        };
+        let counts = txn.counts(hook)?;
+        end(txn, hook);
+        Ok(Ok(counts))
+    }
+}
+
+/// A number above all events that there are, and below all that will come. It is taken: numbers of
+/// a batch that the log had no room for are given out again after a restart.
+pub fn from_now_on(txn: &mut Txn<'_>) -> EventNo {
+    EventNo(txn.take_id())
+}
+
+/// Ends a hook; what belongs to it is removed in slices.
+pub(crate) fn end(txn: &mut Txn<'_>, hook: &Hook) {
+    txn.remove(&keys::hook(&hook.tenant, &hook.name));
+    let timer = DeliveryTimer::Unhook(hook.tenant.clone(), hook.id);
+    txn.set_delivery_timer(txn.now(), &timer);
+}
+
+/// Tries what was held while a hook was not active.
+pub(crate) fn resume(txn: &mut Txn<'_>, tenant: &Tenant, id: HookId) -> Result<(), ReadError> {
+    let Some(hook) = HookIndex::of_txn(txn).get(id).filter(|hook| hook.is_active()) else {
+        return Ok(());
+    };
+    let (from, to) = keys::all_held(id);
+    let found = txn.range(&from, &to, txn.domains().settings.fan_out)?;
+    let held: Vec<_> = found.pairs.iter().filter_map(|(key, _)| keys::parse_held(key)).collect();
+    let records: Vec<Bytes> = held.iter().map(|id| keys::delivery(*id)).collect();
+    txn.want(&records)?;
+    for id in held {
+        delivery::advance(txn, hook, id, Input::Resumed)?;
+    }
+    if !found.complete {
+        txn.set_delivery_timer(txn.now(), &DeliveryTimer::Resume(tenant.clone(), id));
+    }
+    Ok(())
+}

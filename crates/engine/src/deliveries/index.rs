@@ -1,0 +1,75 @@
+//! The hooks of a partition, in memory, by number and by name.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use reveille_core::Tenant;
+use reveille_core::delivery::hook::{Hook, HookId};
+use reveille_kernel::error::Damaged;
+use reveille_schema::{keys, record};
+
+use crate::app::{IndexPart, Txn};
+use crate::records::damaged;
+
+/// All hooks.
+#[derive(Default)]
+pub struct HookIndex {
+    by_id: HashMap<HookId, Arc<Hook>>,
+    by_name: HashMap<Arc<str>, HookId>,
+    by_key: HashMap<Bytes, HookId>,
+}
+
+impl IndexPart for HookIndex {
+    fn ranges(&self) -> Vec<(Bytes, Bytes)> {
+        vec![keys::hooks()]
+    }
+
+    fn follow(&mut self, key: &Bytes, value: Option<&Bytes>) -> Result<(), Damaged> {
+        if let Some(before) = self.by_key.remove(key).and_then(|id| self.by_id.remove(&id)) {
+            self.by_name.remove(&before.name);
+        }
+        if let Some(value) = value {
+            let hook = Arc::new(record::decode_hook(value).map_err(damaged)?);
+            self.by_key.insert(key.clone(), hook.id);
+            self.by_name.insert(hook.name.clone(), hook.id);
+            self.by_id.insert(hook.id, hook);
+        }
+        Ok(())
+    }
+}
+
+impl HookIndex {
+    /// What a decision knows of hooks.
+    pub(crate) fn of_txn<'a>(txn: &Txn<'a>) -> &'a HookIndex {
+        txn.index().of()
+    }
+
+    /// The hook of this number.
+    pub fn get(&self, id: HookId) -> Option<&Arc<Hook>> {
+        self.by_id.get(&id)
+    }
+
+    /// The hook of this name.
+    pub fn named(&self, name: &str) -> Option<&Arc<Hook>> {
+        self.by_id.get(self.by_name.get(name)?)
+    }
+
+    /// The hooks of a tenant, or of all, oldest first.
+    pub fn of(&self, tenant: Option<&Tenant>) -> Vec<Arc<Hook>> {
+        let mine = |hook: &&Arc<Hook>| tenant.is_none_or(|tenant| hook.tenant == *tenant);
+        let mut all: Vec<Arc<Hook>> = self.by_id.values().filter(mine).cloned().collect();
+        all.sort_by_key(|hook| hook.id);
+        all
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+}

@@ -1,0 +1,103 @@
+//! Forgetting deliveries that ended long ago.
+
+use bytes::Bytes;
+use reveille_core::Millis;
+use reveille_core::delivery::Phase;
+use reveille_core::delivery::hook::HookId;
+use reveille_core::key_range::above;
+use reveille_kernel::command::{Command, Decision};
+use reveille_kernel::error::Never;
+use reveille_schema::{keys, record};
+
+use super::delivery::DeliveryTxn;
+use super::index::HookIndex;
+use crate::app::{App, Txn};
+use crate::limits::CLEAN_UP_SLICE;
+use crate::records::damaged;
+
+/// Forgets deliveries of a hook that ended before a time: one slice of them.
+#[derive(Debug, Clone)]
+pub struct ForgetDeliveries {
+    pub hook: HookId,
+    pub cutoff: Millis,
+    /// The key after which to begin; empty for the first.
+    pub after: Bytes,
+}
+
+/// What one slice has come to.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ForgottenSlice {
+    /// The key after which there may be more.
+    pub next: Option<Bytes>,
+    pub forgotten: u64,
+}
+
+impl Command<App> for ForgetDeliveries {
+    type Answer = ForgottenSlice;
+    type Rejection = Never;
+
+    fn decide(&self, txn: &mut Txn<'_>) -> Decision<ForgottenSlice, Never> {
+        let ForgetDeliveries { hook: id, cutoff, after } = self;
+        let Some(hook) = HookIndex::of_txn(txn).get(*id) else {
+            return Ok(Ok(ForgottenSlice::default()));
+        };
+        let (first, to) = keys::deliveries(*id);
+        let from = if after.is_empty() { first } else { above(after) };
+        let found = txn.range(&from, &to, CLEAN_UP_SLICE)?;
+        let mut counts = txn.counts(hook)?;
+        let (mut forgotten, mut is_younger) = (0, false);
+        for (key, value) in &found.pairs {
+            let record = record::decode_delivery(value).map_err(damaged)?;
+            // Deliveries are in the order of their events: whatever comes after this is younger
+            // still.
+            is_younger = record.event_at >= *cutoff;
+            if is_younger {
+                break;
+            }
+            if record.delivery.ended_at().is_none_or(|at| at >= *cutoff) {
+                continue;
+            }
+            let Some(delivery) = keys::parse_delivery(key) else { continue };
+            if let Phase::Dead { at, .. } = record.delivery.phase
+                && !record.retried
+            {
+                txn.remove(&keys::dead_letter(delivery, at));
+                counts.dead_letters = counts.dead_letters.saturating_sub(1);
+            }
+            counts.moved(Some(&record.delivery), None);
+            txn.remove(key);
+            forgotten += 1;
+        }
+        if forgotten > 0 {
+            txn.scratch.0.insert(*id, counts);
+        }
+        let next = found.last.filter(|_| !is_younger);
+        Ok(Ok(ForgottenSlice { next, forgotten }))
+    }
+}
+
+/// Removes keys that are of no use any more.
+#[derive(Debug, Clone)]
+pub struct SweepKeys {
+    /// Entries that say which.
+    pub found: Vec<Bytes>,
+}
+
+impl Command<App> for SweepKeys {
+    type Answer = ();
+    type Rejection = Never;
+
+    fn decide(&self, txn: &mut Txn<'_>) -> Decision<(), Never> {
+        for entry in &self.found {
+            if let Some(key) = keys::parse_later(entry) {
+                txn.remove(&key);
+            }
+            txn.remove(entry);
+        }
+        Ok(Ok(()))
+    }
+
+    fn weight(&self) -> usize {
+        self.found.len() * 128
+    }
+}

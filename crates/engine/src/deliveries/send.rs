@@ -1,0 +1,299 @@
+//! Delivering events: what a face says of them, one request, and its outcome home.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use reveille_core::delivery::hook::{Hook, HookId};
+use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
+use reveille_core::delivery::{AttemptRecord, Phase, Verdict};
+use reveille_core::key_range::above;
+use reveille_deliver::courier::Answer;
+use reveille_deliver::destination::Destination;
+use reveille_kernel::domains::Pages;
+use reveille_kernel::error::Damaged;
+use reveille_kernel::outbound::{OutcomeQueue, SendFailure, Sender};
+use reveille_kernel::outbox::PushResult;
+use reveille_kernel::timers::walk;
+use reveille_schema::deliveries::DeliveryTimer;
+use reveille_schema::keys;
+use reveille_schema::record::{self, DeliveryRecord};
+use reveille_store::state::Reader;
+
+use super::delivery::{DeliveryOutcome, HoldDelivery};
+use super::face::DeliveryFace;
+use super::face::DeliveryFaces;
+use super::index::HookIndex;
+use super::timer_group::OpenDelivery;
+use crate::addresses::Addresses;
+use crate::app::{App, Shared};
+use crate::effect::{Attempt, DeliveryAttempt, EventPayload};
+use crate::encoder::DeliveryNotification;
+use crate::metrics::DeliveryMetrics;
+use crate::outbound::OutboundContext;
+use crate::records::ReadRecord;
+
+/// How much of an answer is kept with the attempt.
+const RESPONSE_BYTES_MAX: usize = 4 << 10;
+/// How long an error text may be that is kept with an attempt.
+const ERROR_BYTES_MAX: usize = 256;
+
+/// Deliveries that are read at once.
+const REFILL_SLICE: usize = 256;
+
+/// What delivering keeps from one attempt to the next.
+#[derive(Default)]
+pub struct DeliverySender {
+    addresses: Addresses<HookId, Hook>,
+    pub(crate) outcomes: OutcomeQueue<DeliveryOutcome, Attempt>,
+}
+
+/// What is to be done about an attempt whose turn it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DeliveryReadiness {
+    /// It is made, of this event.
+    Send(EventPayload),
+    /// It is not made: the hook is not active.
+    Held,
+    /// There is nothing to be done any more.
+    Nothing,
+}
+
+/// Whether an attempt is still to be made, and what is to be said.
+pub fn readiness(
+    reader: &Reader,
+    face: &dyn DeliveryFace,
+    hook: &Hook,
+    attempt: &DeliveryAttempt,
+) -> Result<DeliveryReadiness, Damaged> {
+    // What came a moment ago is as it was decided, but for its hook: nobody else makes an attempt
+    // that waits in the outbox.
+    if let Some(event) = attempt.event.as_ref().filter(|_| hook.is_active()) {
+        return Ok(DeliveryReadiness::Send(event.clone()));
+    }
+    let is_current = delivery_record(reader, attempt.id)?.is_some_and(|it| {
+        matches!(it.delivery.phase, Phase::Leased { attempt: leased, .. } if leased == attempt.attempt)
+    });
+    if !is_current {
+        return Ok(DeliveryReadiness::Nothing);
+    }
+    if !hook.is_active() {
+        return Ok(DeliveryReadiness::Held);
+    }
+    let no = attempt.id.no.event;
+    let event = face.payload(reader, hook, no)?;
+    let event = event.ok_or_else(|| Damaged(format!("event {} is gone", no.0)))?;
+    Ok(DeliveryReadiness::Send(event))
+}
+
+/// Makes an attempt, and returns the next one to make.
+pub(crate) async fn attempt(
+    sender: &Sender<App>,
+    context: &OutboundContext,
+    deliveries: &DeliverySender,
+    delivery: DeliveryAttempt,
+    hook: Arc<Hook>,
+) -> Option<Attempt> {
+    let mut is_slow = false;
+    let reader = sender.shared.state.reader();
+    let faces = sender.shared.domains.part::<DeliveryFaces>();
+    let ready = faces.of(&hook).and_then(|face| readiness(&reader, face, &hook, &delivery));
+    drop(reader);
+    let (id, number) = (delivery.id, delivery.attempt);
+    let attempt = Attempt::Delivery(DeliveryAttempt { event: None, ..delivery });
+    let outcome = match ready {
+        Ok(DeliveryReadiness::Send(event)) => {
+            let now = sender.clock.now();
+            if number == 1 && id.no.round == 0 {
+                let metrics = sender.shared.domains.part::<DeliveryMetrics>();
+                metrics.sent(now.since(event.at));
+            }
+            let EventPayload { id: event, payload, .. } = event;
+            let notification =
+                DeliveryNotification { hook, id, attempt: number, event, payload, now };
+            try_once(sender, context, deliveries, notification, &attempt, &mut is_slow).await
+        }
+        Err(error) => {
+            tracing::error!(%error, "an event cannot be delivered");
+            unreadable(sender, id, number)
+        }
+        Ok(DeliveryReadiness::Held) => {
+            // It counts as under way until that is written down: the same attempt may not
+            // be made for good before.
+            sender.record(&HoldDelivery { id, attempt: number }).await;
+            sender.shared.outbox.ended(&attempt, is_slow);
+            return None;
+        }
+        Ok(DeliveryReadiness::Nothing) => {
+            sender.shared.outbox.ended(&attempt, is_slow);
+            return None;
+        }
+    };
+    let good = (outcome.verdict == Verdict::Delivered).then_some(outcome.attempt.took_ms);
+    let next = sender.answered(&attempt, is_slow, good);
+    deliveries.outcomes.push(outcome, attempt);
+    next
+}
+
+/// An attempt that failed because what is to be delivered cannot be read.
+fn unreadable(sender: &Sender<App>, id: DeliveryId, number: u32) -> DeliveryOutcome {
+    let error = Some("the stored event cannot be read; the server's log says why".into());
+    let at = sender.clock.now();
+    let attempt = AttemptRecord { number, at, took_ms: 0, status: None, error, response: None };
+    DeliveryOutcome { id, attempt, verdict: Verdict::Failed }
+}
+
+async fn try_once(
+    sender: &Sender<App>,
+    context: &OutboundContext,
+    deliveries: &DeliverySender,
+    notification: DeliveryNotification,
+    attempt: &Attempt,
+    is_slow: &mut bool,
+) -> DeliveryOutcome {
+    let hook = &notification.hook;
+    let policy = hook.policy(context.timings.retry_scale_milli);
+    let find = || Destination::parse(&context.encoder.address(hook), &context.rules);
+    let answer = match deliveries.addresses.of(hook.id, hook, find) {
+        Ok(destination) => {
+            let request = context.encoder.encode_delivery(&notification);
+            sender.post(destination, request, policy.timeout_ms, attempt, is_slow).await
+        }
+        Err(error) => Err(SendFailure { kind: "destination", text: error.to_string() }),
+    };
+    let at = sender.clock.now();
+    let took_ms = at.since(notification.now);
+    let (verdict, kind, status, error, response) = match &answer {
+        Ok(answer) => {
+            let verdict = policy.judge(answer.status);
+            let good = verdict == Verdict::Delivered;
+            let error = (!good).then(|| format!("answered {}", answer.status));
+            let response = good.then(|| response_of(answer));
+            (verdict, "status", Some(answer.status), error, response)
+        }
+        Err(failure) => (Verdict::Failed, failure.kind, None, Some(failure.text.clone()), None),
+    };
+    sender.shared.domains.part::<DeliveryMetrics>().attempted(verdict, kind, took_ms);
+    tell_operators(sender, context, &notification, error.as_deref(), took_ms);
+    let (error, number) = (error.map(|text| cut(&text, ERROR_BYTES_MAX)), notification.attempt);
+    let attempt = AttemptRecord { number, at, took_ms, status, error, response };
+    DeliveryOutcome { id: notification.id, attempt, verdict }
+}
+
+fn tell_operators(
+    sender: &Sender<App>,
+    context: &OutboundContext,
+    notification: &DeliveryNotification,
+    error: Option<&str>,
+    took_ms: u64,
+) {
+    let DeliveryNotification { hook, event, attempt, .. } = notification;
+    let (id, hook, tenant) = (hook.id, &*hook.name, hook.tenant.as_str());
+    tracing::debug!(hook, tenant, event = &**event, attempt, error, took_ms, "delivery");
+    // One failure is an accident; the next one of the same event is worth a look.
+    if let Some(error) = error
+        && *attempt > 1
+        && context.complaints.is_due(id.0, sender.clock.now())
+    {
+        tracing::warn!(hook, tenant, attempt, error, "deliveries keep failing");
+    }
+}
+
+fn response_of(answer: &Answer) -> Arc<str> {
+    let bytes = answer.body.get(..RESPONSE_BYTES_MAX).unwrap_or(&answer.body);
+    cut(&String::from_utf8_lossy(bytes), RESPONSE_BYTES_MAX)
+}
+
+fn cut(text: &str, max: usize) -> Arc<str> {
+    text.get(..text.floor_char_boundary(max)).unwrap_or_default().into()
+}
+
+/// A delivery as it is kept.
+pub(crate) fn delivery_record(
+    reader: &Reader,
+    id: DeliveryId,
+) -> Result<Option<DeliveryRecord>, Damaged> {
+    let mut reader = reader;
+    reader.read(&keys::delivery(id), record::decode_delivery)
+}
+
+/// After a start, attempts that were on their way are made again.
+pub fn recover(shared: &Shared) -> Result<(), Damaged> {
+    let reader = shared.state.reader();
+    walk(&reader, |_, timer, value| match DeliveryTimer::decode(timer) {
+        Some(DeliveryTimer::Delivery(id)) => recover_one(shared, &reader, id),
+        Some(DeliveryTimer::DeliveryGroup(_)) => match record::decode_delivery_group(value) {
+            Ok(group) => group.into_iter().for_each(|id| recover_one(shared, &reader, id)),
+            Err(error) => tracing::error!(%error, "deliveries that began together cannot be read"),
+        },
+        _ => {}
+    })
+}
+
+/// Deliveries of a group that are still waited for by its entry alone.
+pub(crate) fn open_of_group(reader: &Reader, entry: &Bytes) -> Result<Vec<OpenDelivery>, Damaged> {
+    let Some(value) = reader.get(entry)? else {
+        return Ok(Vec::new());
+    };
+    let group = record::decode_delivery_group(&value).map_err(Damaged::new)?;
+    let waits = |it: &DeliveryRecord| it.timer_at.is_none() && it.delivery.ended_at().is_none();
+    let mut open = Vec::new();
+    for of_hook in group.chunk_by(|one, next| one.hook == next.hook) {
+        let (Some(first), Some(last)) = (of_hook.first(), of_hook.last()) else { continue };
+        if first == last {
+            let it = delivery_record(reader, *first)?;
+            open.extend(it.filter(waits).map(|_| *first));
+            continue;
+        }
+        // Those that a hook has between its first and its last began with them.
+        let (from, to) = (keys::delivery(*first), above(&keys::delivery(*last)));
+        for (key, value) in reader.range(&from, &to, usize::MAX)? {
+            let it = record::decode_delivery(&value);
+            let it = it.map_err(Damaged::new)?;
+            open.extend(keys::parse_delivery(&key).filter(|_| waits(&it)));
+        }
+    }
+    Ok(open.into_iter().map(|id| OpenDelivery { id, in_flight: false }).collect())
+}
+
+fn recover_one(shared: &Shared, reader: &Reader, id: DeliveryId) {
+    let hook = shared.lock().index.of::<HookIndex>().get(id.hook).cloned();
+    if let (Some(hook), Ok(Some(record))) = (hook, delivery_record(reader, id)) {
+        push(shared, &hook, id, &record);
+    }
+}
+
+/// Says whether there was no room for it.
+fn push(shared: &Shared, hook: &Hook, id: DeliveryId, record: &DeliveryRecord) -> bool {
+    let Phase::Leased { attempt, .. } = record.delivery.phase else {
+        return false;
+    };
+    let attempt = DeliveryAttempt { id, attempt, tenant: hook.tenant.clone(), event: None };
+    shared.outbox.try_push(Attempt::Delivery(attempt)) == PushResult::LeftOut
+}
+
+/// Fills the memory up with deliveries of a hook that found no room there, from one on.
+pub fn refill(shared: &Shared, id: HookId, from: DeliveryNo) {
+    if let Err(error) = try_refill(shared, id, from) {
+        tracing::error!(%error, "deliveries cannot be read");
+    }
+}
+
+fn try_refill(shared: &Shared, id: HookId, from: DeliveryNo) -> Result<(), Damaged> {
+    let Some(hook) = shared.lock().index.of::<HookIndex>().get(id).cloned() else {
+        return Ok(());
+    };
+    let reader = shared.state.reader();
+    let first = keys::delivery(DeliveryId { hook: id, no: from });
+    let mut pages = Pages::new(first, keys::deliveries(id).1, REFILL_SLICE);
+    while let Some(found) = pages.next(&reader)? {
+        for (key, value) in &found {
+            let Some(delivery) = keys::parse_delivery(key) else { continue };
+            let Ok(record) = record::decode_delivery(value) else { continue };
+            // The first that finds no room is remembered: the next time it goes on from there.
+            if push(shared, &hook, delivery, &record) {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,137 @@
+//! What timers of deliveries and hooks ask for.
+
+use bytes::Bytes;
+use reveille_core::Millis;
+use reveille_core::delivery::hook::HookId;
+use reveille_kernel::command::{Command, Decision};
+use reveille_kernel::error::{Damaged, Never};
+use reveille_kernel::timers::{DueTimer, TimerTraits};
+use reveille_schema::deliveries::DeliveryTimer;
+use reveille_schema::keys;
+use reveille_store::state::Reader;
+
+use super::timer_group::{self, OpenDelivery};
+use super::{delivery, hook, send};
+use crate::app::{App, Shared, Txn};
+use crate::effect::{AttemptKey, Effect};
+use crate::limits::PURGE_SLICE;
+
+/// A timer of a delivery or a hook is due.
+#[derive(Debug, Clone)]
+pub struct FireDeliveryTimer {
+    timer: DeliveryTimer,
+    entry: DueTimer,
+    /// Deliveries that had no end.
+    open: Vec<OpenDelivery>,
+    /// Keys to remove, for a hook that has ended.
+    found: Vec<Bytes>,
+}
+
+impl FireDeliveryTimer {
+    /// How many keys it removes, for one that clears up in slices.
+    pub(crate) fn removals(&self) -> usize {
+        self.found.len()
+    }
+
+    pub fn new(shared: &Shared, entry: DueTimer) -> Result<FireDeliveryTimer, Damaged> {
+        let reader = shared.state.reader();
+        let is_known = |id| shared.outbox.knows(&AttemptKey::Delivery(id));
+        FireDeliveryTimer::with(&reader, entry, is_known)
+    }
+
+    /// The same, given which attempts wait for their turn or are on their way.
+    pub fn with(
+        reader: &Reader,
+        entry: DueTimer,
+        is_known: impl Fn(reveille_core::delivery::id::DeliveryId) -> bool,
+    ) -> Result<FireDeliveryTimer, Damaged> {
+        let damaged = || Damaged::new("a timer of a delivery cannot be read");
+        let timer = DeliveryTimer::decode(entry.name()).ok_or_else(damaged)?;
+        let (mut open, mut found) = (Vec::new(), Vec::new());
+        match &timer {
+            DeliveryTimer::Delivery(id) => open.push(OpenDelivery { id: *id, in_flight: false }),
+            DeliveryTimer::DeliveryGroup(_) => open = send::open_of_group(reader, &entry.key)?,
+            DeliveryTimer::Unhook(_, id) => found = remains(reader, *id)?,
+            DeliveryTimer::Resume(..) => {}
+        }
+        for it in &mut open {
+            it.in_flight = is_known(it.id);
+        }
+        Ok(FireDeliveryTimer { timer, entry, open, found })
+    }
+
+    /// What is known of a timer of this domain.
+    pub fn traits(name: &[u8]) -> TimerTraits {
+        let (fires_once, reads) = match DeliveryTimer::decode(name) {
+            Some(DeliveryTimer::Delivery(_)) => (true, false),
+            Some(DeliveryTimer::DeliveryGroup(_)) => (true, true),
+            _ => (false, true),
+        };
+        TimerTraits { fires_once, is_patient: false, reads }
+    }
+}
+
+impl Command<App> for FireDeliveryTimer {
+    type Answer = ();
+    type Rejection = Never;
+
+    fn decide(&self, txn: &mut Txn<'_>) -> Decision<(), Never> {
+        let (key, at) = (&self.entry.key, self.entry.at());
+        match &self.timer {
+            DeliveryTimer::Delivery(id) => {
+                let in_flight = self.open.iter().any(|it| it.in_flight);
+                delivery::fire(txn, key, at, *id, in_flight)?;
+            }
+            DeliveryTimer::DeliveryGroup(_) => timer_group::fire(txn, key, at, &self.open)?,
+            DeliveryTimer::Resume(tenant, id) => {
+                txn.remove(key);
+                hook::resume(txn, tenant, *id)?;
+            }
+            DeliveryTimer::Unhook(..) => {
+                for found in &self.found {
+                    txn.remove(found);
+                }
+                // The entry stays until a look finds nothing more.
+                if self.found.is_empty() {
+                    txn.remove(key);
+                }
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    fn weight(&self) -> usize {
+        self.open.len() * 512 + self.found.len() * 32
+    }
+
+    /// What was put off for seconds may come a moment later still.
+    fn is_urgent(&self, _: &[Effect]) -> bool {
+        matches!(self.timer, DeliveryTimer::Resume(..) | DeliveryTimer::Unhook(..))
+    }
+
+    fn not_before(&self) -> Millis {
+        self.entry.at()
+    }
+}
+
+/// The first keys that an ended hook has left.
+fn remains(reader: &Reader, id: HookId) -> Result<Vec<Bytes>, Damaged> {
+    let mut found = Vec::new();
+    let ranges = [
+        keys::deliveries(id),
+        keys::dead_letters(id),
+        keys::all_held(id),
+        keys::lanes(id),
+        keys::all_waiting(id),
+    ];
+    for (from, to) in ranges {
+        if found.len() < PURGE_SLICE {
+            found.extend(reader.keys(&from, &to, PURGE_SLICE - found.len())?);
+        }
+    }
+    let counts = keys::counts(id);
+    if reader.get(&counts)?.is_some() {
+        found.push(counts);
+    }
+    Ok(found)
+}

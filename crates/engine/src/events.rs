@@ -1,0 +1,16 @@
+//! Typed events: taking them in, who gets a delivery of each, and how long they are kept.
+
+pub mod cleaner;
+pub mod explain;
+pub mod face;
+pub mod hook;
+pub mod index;
+pub mod ingest;
+pub mod read;
+pub mod timers;
+pub mod trim;
+pub(crate) mod txn;
+
+mod queries;
+
+pub use queries::{DeadLetter, DeliveryPage, DeliveryView, delivery_name, delivery_named};

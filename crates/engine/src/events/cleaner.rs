@@ -1,0 +1,181 @@
+//! The cleaner: forgets events that came and deliveries that ended long ago, and whatever else is of
+//! no use any more. Nobody waits for it, and nothing but room depends on it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use reveille_core::delivery::id::EventNo;
+use reveille_core::{Millis, Tenant};
+use reveille_kernel::error::{Damaged, Error, Never, Unavailable};
+use reveille_kernel::task;
+use reveille_schema::keys;
+use tokio::sync::Notify;
+
+use super::trim::{TrimEvents, TrimPlan};
+use crate::app::Shared;
+use crate::deliveries::index::HookIndex;
+use crate::deliveries::retention::{ForgetDeliveries, SweepKeys};
+use crate::engine::{Engine, Retention, WeakEngine};
+use crate::limits::CLEAN_UP_SLICE;
+
+/// From one round to the next, at most.
+const EVERY_MS: u64 = 70_000;
+/// From one look through events and deliveries to the next, at most and at least.
+const LOOK_EVERY_MS: u64 = 3_600_000;
+const LOOK_OFTEN_MS: u64 = 1_000;
+
+/// What is kept for a short time is looked through often.
+fn look_every_ms(retention: Retention) -> u64 {
+    let shortest = retention.events_ms.min(retention.deliveries_ms);
+    (shortest / 10).clamp(LOOK_OFTEN_MS, LOOK_EVERY_MS)
+}
+
+/// Works until the engine stops, or nobody has it any more.
+pub(crate) async fn work(engine: WeakEngine, stop: Arc<Notify>, retention: Retention) {
+    let every_ms = look_every_ms(retention);
+    let mut look_at = Millis(0);
+    loop {
+        let Some(engine) = engine.upgrade() else { return };
+        let clock = engine.clock().clone();
+        let now = clock.now();
+        // A clock that was set back must not delay it.
+        let is_time = now >= look_at || look_at.since(now) > every_ms;
+        let mut done = sweep(&engine, now).await;
+        if done.is_ok() && is_time {
+            done = look_through(&engine, now, retention).await;
+        }
+        match done {
+            Ok(()) if is_time => look_at = now + every_ms,
+            Ok(()) => {}
+            Err(Error::Unavailable(Unavailable::Stopping)) => return,
+            Err(error) => tracing::warn!(%error, "cleaning up failed; trying again"),
+        }
+        drop(engine);
+        tokio::select! {
+            biased;
+            () = stop.notified() => return,
+            () = clock.sleep_until(clock.now() + EVERY_MS.min(every_ms)) => {}
+        }
+    }
+}
+
+/// Forgets what is older than it is kept: deliveries first, which events are kept for.
+async fn look_through(
+    engine: &Engine,
+    now: Millis,
+    retention: Retention,
+) -> Result<(), Error<Never>> {
+    let before = |retain_ms| Millis(now.0.saturating_sub(retain_ms));
+    let forgotten = engine.clean_up(None, before(retention.deliveries_ms)).await?;
+    if forgotten > 0 {
+        tracing::info!(forgotten, "deliveries that ended long ago were forgotten");
+    }
+    let forgotten = engine.trim_events(before(retention.events_ms)).await?;
+    if forgotten > 0 {
+        tracing::info!(forgotten, "events that came long ago were forgotten");
+    }
+    Ok(())
+}
+
+impl Engine {
+    /// Forgets events that came before a time, but for those that somebody may still be told of
+    /// and those behind them. Returns how many.
+    pub async fn trim_events(&self, cutoff: Millis) -> Result<u64, Error<Never>> {
+        let mut all = 0;
+        for shared in self.partitions() {
+            let (mut from, to) = keys::all_events();
+            loop {
+                let first = shared.state.reader().keys(&from, &to, 1).map_err(Damaged::from)?;
+                let tenant = first.first().and_then(|key| keys::event_tenant(key));
+                let Some(tenant) = tenant else { break };
+                (_, from) = keys::events(&tenant, EventNo(0));
+                all += self.trim_events_of(shared, &tenant, cutoff).await?;
+            }
+        }
+        Ok(all)
+    }
+
+    async fn trim_events_of(
+        &self,
+        shared: &Arc<Shared>,
+        tenant: &Tenant,
+        cutoff: Millis,
+    ) -> Result<u64, Error<Never>> {
+        let mut all = 0;
+        loop {
+            let (reader, of) = (shared.state.reader(), tenant.clone());
+            let plan = task::blocking(move || TrimPlan::make(&reader, &of, cutoff)).await?;
+            let Some(plan) = plan else { return Ok(all) };
+            let forgotten = self.trim_events_until(shared, tenant, plan).await?;
+            all += forgotten;
+            if plan.needed {
+                let tenant = tenant.as_str();
+                tracing::debug!(tenant, "old events are kept for those who are still to be told");
+            }
+            if !plan.more || forgotten == 0 {
+                return Ok(all);
+            }
+        }
+    }
+
+    async fn trim_events_until(
+        &self,
+        shared: &Arc<Shared>,
+        tenant: &Tenant,
+        plan: TrimPlan,
+    ) -> Result<u64, Error<Never>> {
+        let stream = Engine::event_stream(tenant);
+        let command = TrimEvents { tenant: tenant.clone(), stream, plan };
+        let mut all = 0;
+        loop {
+            let slice = self.submit_to(shared, &command).await?;
+            all += slice.forgotten;
+            if slice.next.is_none() || slice.forgotten == 0 {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// Forgets deliveries of a tenant, or of all, that ended before a time. Returns how many.
+    pub async fn clean_up(
+        &self,
+        tenant: Option<&Tenant>,
+        cutoff: Millis,
+    ) -> Result<u64, Error<Never>> {
+        let mut all = 0;
+        for shared in self.partitions() {
+            let hooks = shared.lock().index.of::<HookIndex>().of(tenant);
+            for hook in hooks {
+                let mut after = Bytes::new();
+                loop {
+                    let command = ForgetDeliveries { hook: hook.id, cutoff, after };
+                    let slice = self.submit_to(shared, &command).await?;
+                    all += slice.forgotten;
+                    let Some(next) = slice.next else { break };
+                    after = next;
+                }
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// Removes keys whose time has passed, in slices.
+async fn sweep(engine: &Engine, now: Millis) -> Result<(), Error<Never>> {
+    for shared in engine.partitions() {
+        loop {
+            let (from, to) = keys::later_until(now);
+            let found = shared.state.reader().keys(&from, &to, CLEAN_UP_SLICE);
+            let found = found.map_err(Damaged::from)?;
+            let full = found.len() == CLEAN_UP_SLICE;
+            if found.is_empty() {
+                break;
+            }
+            engine.submit_to(shared, &SweepKeys { found }).await?;
+            if !full {
+                break;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,369 @@
+//! What the faces may ask about events, hooks and deliveries.
+
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use reveille_core::delivery::Phase;
+use reveille_core::delivery::hook::{DeliveryCounts, Hook, HookSpec, HookUpdate};
+use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
+use reveille_core::event::{Event, EventType, Ulid};
+use reveille_core::key_range::above;
+use reveille_core::{Millis, StreamPath, Tenant};
+use reveille_kernel::error::Damaged;
+use reveille_kernel::fairness;
+use reveille_schema::keys;
+use reveille_schema::record::{self, DeliveryRecord, EventRecord};
+use reveille_store::state::Reader;
+use reveille_store::table::Pair;
+
+use super::hook::{CreateHook, StartFrom, UpdateHook};
+use super::index::matching;
+use super::ingest::{IngestEvents, IngestReceipt, NewEvent};
+use super::read::{event, payload};
+use super::txn::named_places;
+use crate::deliveries::delivery::RetryDelivery;
+use crate::deliveries::hook::{DeleteHook, SetHookActive};
+use crate::deliveries::index::HookIndex;
+use crate::deliveries::send::delivery_record;
+use crate::deliveries::{DeliveryError, DeliveryRejection};
+use crate::engine::Engine;
+use crate::limits::LIST_PAGE_MAX;
+use crate::metrics::DeliveryMetrics;
+use crate::records::{ReadRecord, damaged};
+use crate::streams::StreamError;
+
+/// A delivery with what it is of and for whom.
+#[derive(Debug, Clone)]
+pub struct DeliveryView {
+    pub id: DeliveryId,
+    pub hook: Arc<Hook>,
+    /// As it is kept.
+    pub record: DeliveryRecord,
+    /// Its event; `None` if that is no longer kept.
+    pub event: Option<EventRecord>,
+}
+
+/// A page of deliveries.
+#[derive(Debug, Clone)]
+pub struct DeliveryPage {
+    /// In the order of their events.
+    pub items: Vec<DeliveryView>,
+    /// The delivery after which the next page begins; `None` at the end.
+    pub next: Option<DeliveryId>,
+}
+
+/// A dead letter.
+#[derive(Debug, Clone)]
+pub struct DeadLetter {
+    /// The delivery.
+    pub shown: DeliveryView,
+    pub died_at: Millis,
+    /// What was to be delivered.
+    pub payload: Bytes,
+}
+
+impl Engine {
+    /// The stream that has the words of a tenant's events.
+    pub fn event_stream(tenant: &Tenant) -> StreamPath {
+        let path = StreamPath::parse(&format!("/_events/{tenant}"));
+        path.expect("a tenant's name can be a part of a path")
+    }
+
+    /// A name for something new, made of the time and chance.
+    pub fn fresh_ulid(&self) -> Ulid {
+        let mut drawn = [0; 10];
+        self.entropy().fill(&mut drawn);
+        Ulid::new(self.clock().now(), drawn)
+    }
+
+    /// The first of many such names, for those that come together.
+    pub fn first_ulid(&self) -> Ulid {
+        let mut drawn = [0; 8];
+        self.entropy().fill(&mut drawn);
+        Ulid::first_of_many(self.clock().now(), drawn)
+    }
+
+    /// Takes events in, all or none; those without a name of their own have that which follows the
+    /// first by as much as they do. Says how many, and whether a batch of this name was taken in
+    /// before: then nothing is.
+    pub async fn ingest(
+        &self,
+        tenant: &Tenant,
+        events: Vec<Event>,
+        first_id: Ulid,
+        batch: Option<Arc<str>>,
+    ) -> Result<(u64, bool), StreamError> {
+        let work = u64::try_from(events.len()).unwrap_or(u64::MAX);
+        self.fairness().request(tenant, work * fairness::TAKEN_IN);
+        let _shared = self.partition(tenant);
+        let len = events.iter().map(|event| event.envelope.len() + 1).sum();
+        let mut payload = BytesMut::with_capacity(len);
+        let mut new = Vec::with_capacity(events.len());
+        for Event { id, named, kind, envelope } in events {
+            payload.put_slice(&envelope);
+            payload.put_u8(b',');
+            new.push(NewEvent { id, named, kind, len: envelope.len() });
+        }
+        let (stream, payload) = (Engine::event_stream(tenant), payload.freeze());
+        let (of, events) = (tenant.clone(), new);
+        let command = IngestEvents { tenant: of, stream, events, first_id, payload, batch };
+        let IngestReceipt { received, repeated } = self.submit(tenant, &command).await?;
+        if !repeated {
+            self.partition(tenant).domains.part::<DeliveryMetrics>().ingested(received);
+        }
+        Ok((received, repeated))
+    }
+
+    /// Makes a hook.
+    pub async fn hook(
+        &self,
+        tenant: &Tenant,
+        spec: HookSpec,
+        start: StartFrom,
+    ) -> Result<Arc<Hook>, DeliveryError> {
+        let name = self.fresh_ulid().to_string().into();
+        let command = CreateHook { tenant: tenant.clone(), name, spec, start };
+        let hook = self.submit(tenant, &command).await?;
+        tracing::info!(hook = &*hook.name, tenant = tenant.as_str(), "a hook was made");
+        Ok(hook)
+    }
+
+    /// Changes some of a hook's settings.
+    pub async fn edit_hook(
+        &self,
+        tenant: &Tenant,
+        name: &str,
+        update: HookUpdate,
+    ) -> Result<Arc<Hook>, DeliveryError> {
+        let command = UpdateHook { tenant: tenant.clone(), name: name.into(), update };
+        self.submit(tenant, &command).await
+    }
+
+    /// Makes a hook active, or not.
+    pub async fn activate_hook(
+        &self,
+        tenant: &Tenant,
+        name: &str,
+        active: bool,
+    ) -> Result<Arc<Hook>, DeliveryError> {
+        let command = SetHookActive { tenant: tenant.clone(), name: name.into(), active };
+        self.submit(tenant, &command).await
+    }
+
+    /// Ends a hook, with everything that belongs to it. Returns what it had come to.
+    pub async fn unhook(
+        &self,
+        tenant: &Tenant,
+        name: &str,
+    ) -> Result<DeliveryCounts, DeliveryError> {
+        let command = DeleteHook { tenant: tenant.clone(), name: name.into() };
+        let counts = self.submit(tenant, &command).await?;
+        tracing::info!(hook = name, tenant = tenant.as_str(), "a hook was ended");
+        Ok(counts)
+    }
+
+    /// The hook of this name, as it became durable last, among those of a tenant or of all.
+    pub fn find_hook(
+        &self,
+        tenant: Option<&Tenant>,
+        name: &str,
+    ) -> Result<Option<Arc<Hook>>, Damaged> {
+        for shared in self.partitions() {
+            let known = shared.lock().index.of::<HookIndex>().named(name).cloned();
+            let known = known.filter(|hook| tenant.is_none_or(|tenant| hook.tenant == *tenant));
+            if let Some(known) = known {
+                // What is decided but not durable yet is not shown.
+                let reader = shared.state.reader();
+                let key = keys::hook(&known.tenant, name);
+                return Ok((&reader).read(&key, record::decode_hook)?.map(Arc::new));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The hooks of a tenant, or of all tenants, oldest first.
+    pub fn hooks(&self, tenant: Option<&Tenant>) -> Vec<Arc<Hook>> {
+        let mut all = Vec::new();
+        for shared in self.partitions() {
+            all.extend(shared.lock().index.of::<HookIndex>().of(tenant));
+        }
+        all.sort_by_key(|hook| (hook.created_at, hook.id));
+        all
+    }
+
+    /// The active hooks of a tenant that are for events of this type, oldest first.
+    pub fn matching_hooks(&self, tenant: &Tenant, kind: &EventType) -> Vec<Arc<Hook>> {
+        let mut hooks = matching(&self.partition(tenant).lock().index, tenant, kind);
+        hooks.retain(|hook| hook.is_active());
+        hooks
+    }
+
+    /// What the deliveries of a hook have come to.
+    pub fn counts(&self, hook: &Hook) -> Result<DeliveryCounts, Damaged> {
+        let reader = self.partition(&hook.tenant).state.reader();
+        let counts = (&reader).read(&keys::counts(hook.id), record::decode_delivery_counts)?;
+        Ok(counts.unwrap_or_default())
+    }
+
+    /// A delivery, if it is one of this tenant, or of anybody.
+    pub fn delivery(
+        &self,
+        tenant: Option<&Tenant>,
+        id: DeliveryId,
+    ) -> Result<Option<DeliveryView>, Damaged> {
+        for shared in self.partitions() {
+            let hook = shared.lock().index.of::<HookIndex>().get(id.hook).cloned();
+            let hook = hook.filter(|hook| tenant.is_none_or(|tenant| hook.tenant == *tenant));
+            let Some(hook) = hook else { continue };
+            let reader = shared.state.reader();
+            if let Some(record) = delivery_record(&reader, id)? {
+                let event = event(&reader, &hook.tenant, id.no.event)?;
+                return Ok(Some(DeliveryView { id, hook, record, event }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The deliveries of a hook in the order of their events, after one; a page of them.
+    pub fn deliveries(
+        &self,
+        hook: &Arc<Hook>,
+        after: Option<DeliveryId>,
+        limit: usize,
+    ) -> Result<DeliveryPage, Damaged> {
+        let reader = self.partition(&hook.tenant).state.reader();
+        let (first, to) = keys::deliveries(hook.id);
+        let from = after.map_or(first, |id| above(&keys::delivery(id)));
+        let limit = limit.min(LIST_PAGE_MAX);
+        let pairs = reader.range(&from, &to, limit)?;
+        let full = pairs.len() == limit;
+        let items = shown(&reader, hook, &pairs)?;
+        let next = items.last().map(|it| it.id).filter(|_| full);
+        Ok(DeliveryPage { items, next })
+    }
+
+    /// Deliveries of a tenant: of one event, of one hook, or hook by hook after one; a page of them.
+    pub fn find_deliveries(
+        &self,
+        tenant: &Tenant,
+        event: Option<&str>,
+        hook: Option<&str>,
+        after: Option<DeliveryId>,
+        limit: usize,
+    ) -> Result<DeliveryPage, DeliveryError> {
+        let event = match event {
+            None => None,
+            Some(id) => {
+                let found = self.find_event(tenant, id)?;
+                Some(found.ok_or(DeliveryRejection::NoEvent)?.0)
+            }
+        };
+        let mut hooks = self.partition(tenant).lock().index.of::<HookIndex>().of(Some(tenant));
+        hooks.retain(|it| hook.is_none_or(|name| *it.name == *name));
+        if hook.is_some() && hooks.is_empty() {
+            return Err(DeliveryRejection::NotFound.into());
+        }
+        hooks.retain(|it| after.is_none_or(|after| it.id >= after.hook));
+        let mut page = DeliveryPage { items: Vec::new(), next: None };
+        for hook in &hooks {
+            let after = after.filter(|after| after.hook == hook.id);
+            let more = match event {
+                Some(event) => {
+                    let mut all = self.deliveries_of(hook, event)?;
+                    all.retain(|it| after.is_none_or(|after| it.id > after));
+                    all
+                }
+                None => self.deliveries(hook, after, limit - page.items.len())?.items,
+            };
+            page.items.extend(more);
+            if page.items.len() >= limit {
+                page.items.truncate(limit);
+                page.next = page.items.last().map(|it| it.id);
+                break;
+            }
+        }
+        Ok(page)
+    }
+
+    /// The dead letters of a hook, newest first.
+    pub fn dead_letters(&self, hook: &Arc<Hook>, limit: usize) -> Result<Vec<DeadLetter>, Damaged> {
+        let reader = self.partition(&hook.tenant).state.reader();
+        let (from, to) = keys::dead_letters(hook.id);
+        let found = reader.keys(&from, &to, limit.min(LIST_PAGE_MAX))?;
+        let mut letters = Vec::with_capacity(found.len());
+        for id in found.iter().filter_map(|key| keys::parse_dead_letter(key)) {
+            let Some(record) = delivery_record(&reader, id)? else { continue };
+            let Phase::Dead { at: died_at, .. } = record.delivery.phase else { continue };
+            let event = event(&reader, &hook.tenant, id.no.event)?;
+            let payload = match &event {
+                Some(event) => payload(&reader, event)?,
+                None => Bytes::new(),
+            };
+            let shown = DeliveryView { id, hook: hook.clone(), record, event };
+            letters.push(DeadLetter { shown, died_at, payload });
+        }
+        Ok(letters)
+    }
+
+    /// Makes a dead delivery again, under a name of its own.
+    pub async fn retry_dead_letter(
+        &self,
+        tenant: &Tenant,
+        id: DeliveryId,
+    ) -> Result<DeliveryId, DeliveryError> {
+        self.submit(tenant, &RetryDelivery { tenant: tenant.clone(), id }).await
+    }
+
+    /// The newest event of a tenant that has this id, with its number.
+    pub fn find_event(
+        &self,
+        tenant: &Tenant,
+        id: &str,
+    ) -> Result<Option<(EventNo, EventRecord)>, Damaged> {
+        let reader = self.partition(tenant).state.reader();
+        for (key, place) in named_places(tenant, id) {
+            let Some(first) = (&reader).read(&key, record::decode_u64)? else { continue };
+            let no = EventNo(first.saturating_add(place));
+            if let Some(event) = event(&reader, tenant, no)?.filter(|event| *event.id == *id) {
+                return Ok(Some((no, event)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The deliveries of one event to a hook: the first, and those that were asked for again.
+    pub fn deliveries_of(
+        &self,
+        hook: &Arc<Hook>,
+        event: EventNo,
+    ) -> Result<Vec<DeliveryView>, Damaged> {
+        let reader = self.partition(&hook.tenant).state.reader();
+        let id = |event, round| DeliveryId { hook: hook.id, no: DeliveryNo { event, round } };
+        let from = keys::delivery(id(event, 0));
+        let to = keys::delivery(id(EventNo(event.0 + 1), 0));
+        let pairs = reader.range(&from, &to, LIST_PAGE_MAX)?;
+        shown(&reader, hook, &pairs)
+    }
+}
+
+/// A delivery that may be addressed, if the name is one.
+pub fn delivery_named(name: &str) -> Result<DeliveryId, DeliveryRejection> {
+    let number = Ulid::parse(name).map_err(|_| DeliveryRejection::NotFound)?;
+    Ok(DeliveryId::from_u128(number.to_u128()))
+}
+
+/// The name that the world knows a delivery by.
+pub fn delivery_name(id: DeliveryId) -> String {
+    Ulid::from_u128(id.to_u128()).to_string()
+}
+
+fn shown(reader: &Reader, hook: &Arc<Hook>, pairs: &[Pair]) -> Result<Vec<DeliveryView>, Damaged> {
+    let mut all = Vec::with_capacity(pairs.len());
+    for (key, value) in pairs {
+        let Some(id) = keys::parse_delivery(key) else { continue };
+        let record = record::decode_delivery(value).map_err(damaged)?;
+        let event = event(reader, &hook.tenant, id.no.event)?;
+        all.push(DeliveryView { id, hook: hook.clone(), record, event });
+    }
+    Ok(all)
+}

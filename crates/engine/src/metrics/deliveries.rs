@@ -1,0 +1,77 @@
+//! What is counted of delivering events.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use reveille_core::delivery::Verdict;
+
+use super::wakes::{Distribution, FAILURE_KINDS, Histogram};
+use crate::app::Part;
+
+/// Counters since the start.
+#[derive(Debug, Default)]
+pub struct DeliveryMetrics {
+    ingested: AtomicU64,
+    delivered: AtomicU64,
+    failed: [AtomicU64; FAILURE_KINDS.len()],
+    delay: Histogram,
+    duration: Histogram,
+}
+
+/// Delivering at one moment.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DeliverySnapshot {
+    /// Events that were taken in.
+    pub ingested: u64,
+    /// Attempts that were answered with success.
+    pub delivered: u64,
+    /// Attempts that failed, by [`FAILURE_KINDS`].
+    pub failed: [u64; FAILURE_KINDS.len()],
+    /// From taking an event in until its first attempt was sent.
+    pub delay: Distribution,
+    /// How long attempts took.
+    pub duration: Distribution,
+    /// Hooks.
+    pub hooks: u64,
+}
+
+impl Part for DeliveryMetrics {}
+
+impl DeliveryMetrics {
+    /// Events were taken in.
+    pub fn ingested(&self, events: u64) {
+        self.ingested.fetch_add(events, Ordering::Relaxed);
+    }
+
+    /// A first attempt is sent, so long after its event came.
+    pub fn sent(&self, delay_ms: u64) {
+        self.delay.add(delay_ms);
+    }
+
+    /// An attempt has ended.
+    pub fn attempted(&self, verdict: Verdict, kind: &'static str, took_ms: u64) {
+        self.duration.add(took_ms);
+        let counter = match verdict {
+            Verdict::Delivered => Some(&self.delivered),
+            Verdict::Failed | Verdict::Refused | Verdict::Ends => {
+                let known = FAILURE_KINDS.iter().position(|known| *known == kind);
+                known.and_then(|index| self.failed.get(index))
+            }
+        };
+        debug_assert!(counter.is_some(), "{kind} is a kind that has a counter");
+        if let Some(counter) = counter {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// What was counted so far.
+    pub fn snapshot(&self, hooks: u64) -> DeliverySnapshot {
+        DeliverySnapshot {
+            ingested: self.ingested.load(Ordering::Relaxed),
+            delivered: self.delivered.load(Ordering::Relaxed),
+            failed: self.failed.each_ref().map(|counter| counter.load(Ordering::Relaxed)),
+            delay: self.delay.snapshot(),
+            duration: self.duration.snapshot(),
+            hooks,
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! A partition over memory, for tests of decisions: given a state, when a command comes, then these
+//! are its writes, its effects and its answer.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use reveille_core::{ContentType, Millis, StreamPath, Tenant};
+use reveille_kernel::command::{Command, Outcome};
+use reveille_kernel::partition::{self, OpenBatch, Submission};
+use reveille_kernel::pending::FetchedKeys;
+use reveille_kernel::timers::{DueTimer, TimerHandler};
+use reveille_store::state::{Reader, State};
+use reveille_store::table::MemoryTable;
+use tokio::sync::oneshot;
+
+use crate::app::{App, Settings, Shared};
+use crate::deliveries::face::DeliveryFaces;
+use crate::effect::Effect;
+
+/// One partition, whose batches are durable as soon as they are taken.
+pub(crate) struct Bench {
+    pub(crate) shared: Shared,
+    pub(crate) tenant: Tenant,
+    pub(crate) now: Millis,
+    seq: u64,
+}
+
+/// What a command came to.
+#[derive(Debug)]
+pub(crate) struct Decided<A, R> {
+    pub(crate) outcome: Outcome<A, R>,
+    pub(crate) writes: Vec<(Bytes, Option<Bytes>)>,
+    pub(crate) effects: Vec<Effect>,
+    /// The earliest timer that was set.
+    pub(crate) timer_at: Option<Millis>,
+    /// Bytes of the batch.
+    pub(crate) bytes: usize,
+}
+
+impl<A, R: std::fmt::Debug> Decided<A, R> {
+    pub(crate) fn answer(self) -> A {
+        self.outcome.unwrap_or_else(|error| panic!("it was not done: {error:?}"))
+    }
+
+    /// The value that a key was given, if it was written.
+    pub(crate) fn written(&self, key: &Bytes) -> Option<&Option<Bytes>> {
+        self.writes.iter().find(|(written, _)| written == key).map(|(_, value)| value)
+    }
+}
+
+impl Bench {
+    pub(crate) fn new() -> Bench {
+        Bench::with(Settings::default())
+    }
+
+    pub(crate) fn with(settings: Settings) -> Bench {
+        let state = Arc::new(State::new(Arc::new(MemoryTable::default()), 0));
+        let app = App::with_domains(settings, Millis(0), DeliveryFaces::default());
+        let shared = Shared::new(state, Arc::new(app), partition::Settings::default()).unwrap();
+        Bench { shared, tenant: Tenant::default_tenant(), now: Millis(1_000), seq: 0 }
+    }
+
+    /// When a command comes; everything that it needs is read for it.
+    pub(crate) fn when<C: Command<App>>(
+        &mut self,
+        command: &C,
+    ) -> Decided<C::Answer, C::Rejection> {
+        let mut outcome = self.submit(command);
+        let early = outcome.try_recv();
+        let batch = self.shared.lock().take();
+        let (mut writes, mut effects, mut timer_at, mut bytes) = Default::default();
+        if let Some(mut batch) = batch {
+            timer_at = batch.timer_at;
+            effects = std::mem::take(&mut batch.effects);
+            (writes, bytes) = self.commit(&mut batch);
+            batch.answer();
+        }
+        let outcome = early.or_else(|_| outcome.try_recv()).expect("it is answered");
+        Decided { outcome, writes, effects, timer_at, bytes }
+    }
+
+    /// Decides a command, and leaves it undurable.
+    pub(crate) fn submit<C: Command<App>>(
+        &mut self,
+        command: &C,
+    ) -> oneshot::Receiver<Outcome<C::Answer, C::Rejection>> {
+        let mut lookups = Vec::new();
+        loop {
+            let fetched = FetchedKeys::read(&self.reader(), &lookups).unwrap();
+            let (reply, outcome) = oneshot::channel();
+            match self.shared.lock().submit(command, &fetched, self.now, reply) {
+                Submission::Decided => return outcome,
+                Submission::Missing(more, _) => lookups.extend(more),
+                Submission::NoRoom(_) => panic!("there is room"),
+            }
+        }
+    }
+
+    fn commit(&mut self, batch: &mut OpenBatch<App>) -> (Vec<(Bytes, Option<Bytes>)>, usize) {
+        let mut run = None;
+        let mut written = (Vec::new(), 0);
+        if !batch.batch.is_empty() {
+            let (payload, encoded) = std::mem::take(&mut batch.batch).encode();
+            let encoded = Arc::new(encoded);
+            self.seq += 1;
+            self.shared.state.publish(self.seq, encoded.clone(), payload.len());
+            let writes = encoded.entries().iter();
+            written =
+                (writes.map(|it| (it.key.clone(), it.value.clone())).collect(), payload.len());
+            run = Some(encoded);
+        }
+        self.shared.lock().settle(&batch.published(run));
+        written
+    }
+
+    pub(crate) fn reader(&self) -> Reader {
+        self.shared.state.reader()
+    }
+
+    /// The timers that are set, in the order of their times.
+    pub(crate) fn timers(&self) -> Vec<DueTimer> {
+        use reveille_kernel::keys;
+        let (from, to) = (keys::timers_from(Millis(0)), keys::timers_end());
+        let found = self.reader().keys(&from, &to, usize::MAX).unwrap();
+        found.into_iter().map(|key| DueTimer { key }).collect()
+    }
+
+    /// A timer fires.
+    pub(crate) fn fire(&mut self, timer: DueTimer) -> Decided<(), reveille_kernel::error::Never> {
+        let command = App::timer_command(&self.shared, timer).unwrap();
+        self.when(&command)
+    }
+}
+
+pub(crate) fn path(path: &str) -> StreamPath {
+    StreamPath::parse(path).unwrap()
+}
+
+pub(crate) fn text() -> Option<ContentType> {
+    ContentType::parse("text/plain")
+}

@@ -1,0 +1,300 @@
+//! What the faces may ask about subscriptions and consumers.
+
+use std::sync::Arc;
+
+use reveille_core::consumer::{Ack, ClaimedWake, Dialect, Rejected};
+use reveille_core::key_range::after_prefix;
+use reveille_core::pattern::Pattern;
+use reveille_core::subscription::{Subscription, SubscriptionId, SubscriptionSpec};
+use reveille_core::token::{Claims, TokenKind};
+use reveille_core::trace::Trace;
+use reveille_core::{StreamPath, Tenant};
+use reveille_deliver::destination::{Destination, DestinationError};
+use reveille_kernel::domains::Pages;
+use reveille_kernel::error::{Damaged, Error, Never};
+use reveille_schema::keys::{self, ConsumerKey};
+use reveille_schema::record::{self, ConsumerRecord, LinkRecord};
+
+use super::callback::{ApplyCallback, CallbackBody, CallbackReceipt};
+use super::error::{WakeError, WakeRejection};
+use super::lease::{ClaimLease, Lease, ReleaseLease, RenewLease};
+use super::send;
+use super::subscribe::{CreateSubscription, DeleteSubscription, EditSubscriptionStreams};
+use crate::encoder::NotifiedStream;
+use crate::engine::Engine;
+use crate::keyring::Keyring;
+use crate::limits::LIST_PAGE_MAX;
+use crate::records::{ReadRecord, damaged};
+
+/// A token that has less than this left is replaced.
+const RENEW_WITHIN_MS: u64 = 300_000;
+/// Random bytes of a webhook secret.
+const SECRET_BYTES: usize = 32;
+
+/// A callback as it comes in.
+#[derive(Debug, Clone, Default)]
+pub struct CallbackRequest {
+    /// The subscription that the consumer's name begins with.
+    pub subscription: String,
+    /// The stream that it goes on with.
+    pub path: String,
+    /// The token that came with it.
+    pub token: String,
+    pub body: CallbackBody,
+    /// The trace that it is a part of.
+    pub trace: Option<Trace>,
+}
+
+/// A callback that was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallbackError {
+    pub error: WakeError,
+    /// A token to go on with, for those who may.
+    pub token: Option<String>,
+}
+
+impl CallbackError {
+    fn plain(rejection: WakeRejection) -> CallbackError {
+        CallbackError { error: Error::Rejected(rejection), token: None }
+    }
+}
+
+impl Engine {
+    /// Whether a webhook may go to this address.
+    pub fn check_destination(&self, url: &str) -> Result<(), DestinationError> {
+        Destination::parse(url, self.rules()).map(drop)
+    }
+
+    /// Makes a subscription, or finds that it is there as asked for.
+    pub async fn subscribe(
+        &self,
+        tenant: &Tenant,
+        spec: SubscriptionSpec,
+    ) -> Result<(Arc<Subscription>, bool), WakeError> {
+        let secret = (spec.dialect == Dialect::Webhooks).then(|| self.fresh_secret());
+        let command = CreateSubscription { tenant: tenant.clone(), spec, secret };
+        let created = self.submit(tenant, &command).await?;
+        if created.is_new {
+            let spec = &created.subscription.spec;
+            let pattern = spec.pattern.as_ref().map(Pattern::as_str);
+            tracing::info!(subscription = &*spec.name, pattern, "a subscription was made");
+        }
+        Ok((created.subscription, created.is_new))
+    }
+
+    /// Ends a subscription; one that is not there has ended.
+    pub async fn unsubscribe(
+        &self,
+        tenant: &Tenant,
+        dialect: Dialect,
+        name: &str,
+    ) -> Result<(), Error<Never>> {
+        let there = self.subscription(tenant, dialect, name)?.is_some();
+        let command = DeleteSubscription { tenant: tenant.clone(), dialect, name: name.into() };
+        self.submit(tenant, &command).await?;
+        if there {
+            tracing::info!(subscription = name, "a subscription was ended");
+        }
+        Ok(())
+    }
+
+    /// Names streams that a subscription is for, or one that it is not for any more.
+    pub async fn edit_streams(
+        &self,
+        tenant: &Tenant,
+        name: &str,
+        add: Vec<StreamPath>,
+        remove: Option<StreamPath>,
+    ) -> Result<(), WakeError> {
+        let (tenant, name) = (tenant.clone(), name.into());
+        let command = EditSubscriptionStreams { tenant: tenant.clone(), name, add, remove };
+        self.submit(&tenant, &command).await
+    }
+
+    /// The subscription of this name.
+    pub fn subscription(
+        &self,
+        tenant: &Tenant,
+        dialect: Dialect,
+        name: &str,
+    ) -> Result<Option<Subscription>, Damaged> {
+        let reader = self.partition(tenant).state.reader();
+        let key = keys::subscription(tenant, dialect, name);
+        (&reader).read(&key, record::decode_subscription)
+    }
+
+    /// All subscriptions of a tenant in one dialect, by name.
+    pub fn subscriptions(
+        &self,
+        tenant: &Tenant,
+        dialect: Dialect,
+    ) -> Result<Vec<Subscription>, Damaged> {
+        let reader = self.partition(tenant).state.reader();
+        let from = keys::subscription(tenant, dialect, "");
+        let to = after_prefix(&from);
+        let mut pages = Pages::new(from, to, LIST_PAGE_MAX);
+        let mut all = Vec::new();
+        while let Some(pairs) = pages.next(&reader)? {
+            for (_, value) in pairs {
+                all.push(record::decode_subscription(&value).map_err(damaged)?);
+            }
+        }
+        Ok(all)
+    }
+
+    /// By which right a consumer reports; whether the token has expired is not asked yet.
+    pub fn caller(&self, request: &CallbackRequest) -> Result<Claims, CallbackError> {
+        let claims = self.extension::<Arc<Keyring>>().verify(&request.token);
+        let claims = claims.map_err(|_| CallbackError::plain(WakeRejection::TokenInvalid))?;
+        let name = format!("{}:{}", request.subscription, request.path);
+        if claims.kind != TokenKind::Callback || *claims.consumer != *name {
+            return Err(CallbackError::plain(WakeRejection::TokenInvalid));
+        }
+        Ok(claims)
+    }
+
+    /// A consumer reports. Whoever has no good token learns nothing, not even who exists.
+    pub async fn report(
+        &self,
+        request: CallbackRequest,
+    ) -> Result<(CallbackReceipt, String), CallbackError> {
+        let claims = self.caller(&request)?;
+        let gone = || CallbackError::plain(WakeRejection::Consumer(Rejected::Gone));
+        let path = StreamPath::parse(&request.path).map_err(|_| gone())?;
+        let subscription = SubscriptionId(claims.subscription);
+        let command = ApplyCallback {
+            consumer: ConsumerKey { subscription, path: Some(path) },
+            claims: claims.clone(),
+            body: request.body,
+            trace: request.trace,
+        };
+        match self.submit(&claims.tenant, &command).await {
+            Ok(receipt) if receipt.gone => Err(gone()),
+            Ok(receipt) => {
+                let is_good = receipt.epoch == claims.epoch
+                    && !claims.nears_expiry(self.clock().now(), RENEW_WITHIN_MS);
+                let token =
+                    if is_good { request.token } else { self.renew(&claims, receipt.epoch) };
+                Ok((receipt, token))
+            }
+            Err(error) => {
+                let epoch = current_epoch(&error, &claims);
+                Err(CallbackError { token: epoch.map(|it| self.renew(&claims, it)), error })
+            }
+        }
+    }
+
+    fn renew(&self, claims: &Claims, epoch: u64) -> String {
+        let expires_at = self.clock().now() + self.timings().token_ttl_ms;
+        self.extension::<Arc<Keyring>>().renew(&Claims { epoch, expires_at, ..claims.clone() })
+    }
+
+    /// A worker asks for work; with it come a token and the streams with something to do.
+    pub async fn claim(
+        &self,
+        tenant: &Tenant,
+        name: &str,
+        worker: &str,
+    ) -> Result<(Lease, String, Vec<NotifiedStream>), WakeError> {
+        let command =
+            ClaimLease { tenant: tenant.clone(), name: name.into(), worker: worker.into() };
+        let lease = self.submit(tenant, &command).await?;
+        let subscription = self.subscription(tenant, Dialect::Leases, name)?;
+        let subscription = subscription.ok_or(WakeRejection::NotFound)?;
+        let reader = self.partition(tenant).state.reader();
+        let key = ConsumerKey { subscription: subscription.id, path: None };
+        let record = send::consumer_record(&reader, &key)?.ok_or(WakeRejection::NotFound)?;
+        let streams = send::streams(&reader, &subscription, &record)?;
+        let expires_at = self.clock().now() + self.timings().token_ttl_ms;
+        let token = self.extension::<Arc<Keyring>>().mint(
+            &subscription,
+            None,
+            None,
+            lease.generation,
+            expires_at,
+        );
+        Ok((lease, token, streams))
+    }
+
+    /// What a lease's token says, if it is one for this subscription.
+    pub fn lease_claims(&self, tenant: Option<&Tenant>, name: &str, token: &str) -> Option<Claims> {
+        let claims = self.extension::<Arc<Keyring>>().verify(token).ok()?;
+        let same = claims.kind == TokenKind::Lease && *claims.consumer == *name;
+        let mine = tenant.is_none_or(|tenant| *tenant == claims.tenant);
+        (same && mine).then_some(claims)
+    }
+
+    /// A worker reports progress. Says whether the next wake is already under way.
+    pub async fn lease_report(
+        &self,
+        claims: Claims,
+        generation: u64,
+        wake_id: ClaimedWake,
+        acks: Vec<Ack>,
+        done: bool,
+    ) -> Result<bool, WakeError> {
+        let tenant = claims.tenant.clone();
+        self.submit(&tenant, &RenewLease { claims, generation, wake_id, acks, done }).await
+    }
+
+    /// A worker gives its work back.
+    pub async fn release(
+        &self,
+        claims: Claims,
+        generation: u64,
+        wake_id: ClaimedWake,
+    ) -> Result<(), WakeError> {
+        let tenant = claims.tenant.clone();
+        self.submit(&tenant, &ReleaseLease { claims, generation, wake_id }).await
+    }
+
+    /// The streams that a subscription is for: those named, and those that grew since it began; at
+    /// most so many.
+    pub fn links(
+        &self,
+        subscription: &Subscription,
+        limit: usize,
+    ) -> Result<Vec<(StreamPath, LinkRecord)>, Damaged> {
+        let reader = self.partition(&subscription.tenant).state.reader();
+        let (from, to) = keys::links(subscription.id);
+        let pairs = reader.range(&from, &to, limit)?;
+        let mut links = Vec::with_capacity(pairs.len());
+        for (key, value) in pairs {
+            let Some(path) = keys::parse_linked(&key) else { continue };
+            let link = record::decode_link(&value).map_err(damaged)?;
+            links.push((path, link));
+        }
+        Ok(links)
+    }
+
+    /// The consumer of a subscription, as it is kept; `None` while it never did anything.
+    pub fn lease_consumer(
+        &self,
+        subscription: &Subscription,
+    ) -> Result<Option<ConsumerRecord>, Damaged> {
+        let reader = self.partition(&subscription.tenant).state.reader();
+        let key = ConsumerKey { subscription: subscription.id, path: None };
+        send::consumer_record(&reader, &key)
+    }
+
+    fn fresh_secret(&self) -> Arc<str> {
+        let mut bytes = [0; SECRET_BYTES];
+        self.entropy().fill(&mut bytes);
+        let hex = bytes.iter().map(|byte| format!("{byte:02x}"));
+        format!("whsec_{}", hex.collect::<String>()).into()
+    }
+}
+
+/// The wake that a refused caller may be given a token for.
+fn current_epoch(error: &WakeError, claims: &Claims) -> Option<u64> {
+    let Error::Rejected(rejection) = error else { return None };
+    match rejection {
+        WakeRejection::Consumer(Rejected::StaleEpoch { current, .. }) => Some(*current),
+        WakeRejection::TokenExpired { epoch } => Some(*epoch),
+        WakeRejection::Consumer(
+            Rejected::AlreadyClaimed | Rejected::Overtaken { .. } | Rejected::InvalidOffset { .. },
+        )
+        | WakeRejection::Append { .. } => Some(claims.epoch),
+        _ => None,
+    }
+}

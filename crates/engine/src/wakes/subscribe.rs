@@ -1,0 +1,140 @@
+//! Making and ending subscriptions. Either is one record, however many streams they are for.
+
+use std::sync::Arc;
+
+use reveille_core::consumer::Dialect;
+use reveille_core::subscription::{Subscription, SubscriptionId, SubscriptionSpec};
+use reveille_core::{StreamPath, Tenant};
+use reveille_kernel::command::{Command, Decision};
+use reveille_kernel::error::Never;
+use reveille_schema::wakes::WakeTimer;
+use reveille_schema::{keys, record};
+
+use super::activity::ConsumerTxn;
+use super::error::WakeRejection;
+use super::index::SubscriptionIndex;
+use super::lease;
+use crate::app::{App, Txn};
+use crate::limits::EXPLICIT_STREAMS_MAX;
+
+/// Makes a subscription, or finds that it is there as asked for.
+#[derive(Debug, Clone)]
+pub struct CreateSubscription {
+    pub tenant: Tenant,
+    pub spec: SubscriptionSpec,
+    /// The secret that it gets if it is new.
+    pub secret: Option<Arc<str>>,
+}
+
+/// A subscription that is there, as it was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CreatedSubscription {
+    pub subscription: Arc<Subscription>,
+    /// Whether this request made it.
+    pub is_new: bool,
+}
+
+impl Command<App> for CreateSubscription {
+    type Answer = CreatedSubscription;
+    type Rejection = WakeRejection;
+
+    fn decide(&self, txn: &mut Txn<'_>) -> Decision<CreatedSubscription, WakeRejection> {
+        let CreateSubscription { tenant, spec, secret } = self;
+        let index = SubscriptionIndex::of_txn(txn);
+        if let Some(known) = index.named(tenant, spec.dialect, &spec.name).cloned() {
+            // Others may be made in the same batch: what is answered rests on them.
+            txn.rests_on_index();
+            return Ok(if known.spec.is_same(spec) {
+                Ok(CreatedSubscription { subscription: known, is_new: false })
+            } else {
+                Err(WakeRejection::Exists)
+            });
+        }
+        if spec.streams.len() > EXPLICIT_STREAMS_MAX {
+            return Ok(Err(WakeRejection::TooManyStreams { max: EXPLICIT_STREAMS_MAX }));
+        }
+        let subscription = Arc::new(Subscription {
+            id: SubscriptionId(txn.next_id()),
+            tenant: tenant.clone(),
+            created_at: txn.now(),
+            secret: secret.clone(),
+            spec: spec.clone(),
+        });
+        lease::link(txn, &subscription, &spec.streams)?;
+        txn.take_id();
+        let key = keys::subscription(tenant, spec.dialect, &spec.name);
+        txn.set(key, record::encode_subscription(&subscription));
+        Ok(Ok(CreatedSubscription { subscription, is_new: true }))
+    }
+
+    fn weight(&self) -> usize {
+        self.spec.streams.len() * 128
+    }
+
+    fn needs_room(&self) -> bool {
+        true
+    }
+}
+
+/// Ends a subscription: at once for everybody, while what it leaves is removed in slices.
+#[derive(Debug, Clone)]
+pub struct DeleteSubscription {
+    pub tenant: Tenant,
+    pub dialect: Dialect,
+    pub name: Arc<str>,
+}
+
+impl Command<App> for DeleteSubscription {
+    type Answer = ();
+    type Rejection = Never;
+
+    fn decide(&self, txn: &mut Txn<'_>) -> Decision<(), Never> {
+        let DeleteSubscription { tenant, dialect, name } = self;
+        txn.rests_on_index();
+        if let Some(known) = SubscriptionIndex::of_txn(txn).named(tenant, *dialect, name) {
+            txn.remove(&keys::subscription(tenant, *dialect, name));
+            let timer = WakeTimer::Unsubscribe(tenant.clone(), known.id);
+            txn.set_wake_timer(txn.now(), &timer);
+        }
+        Ok(Ok(()))
+    }
+}
+
+/// Names more streams, or one fewer, that a subscription is for.
+#[derive(Debug, Clone)]
+pub struct EditSubscriptionStreams {
+    pub tenant: Tenant,
+    pub name: Arc<str>,
+    pub add: Vec<StreamPath>,
+    pub remove: Option<StreamPath>,
+}
+
+impl Command<App> for EditSubscriptionStreams {
+    type Answer = ();
+    type Rejection = WakeRejection;
+
+    fn decide(&self, txn: &mut Txn<'_>) -> Decision<(), WakeRejection> {
+        let EditSubscriptionStreams { tenant, name, add, remove } = self;
+        let index = SubscriptionIndex::of_txn(txn);
+        let Some(known) = index.named(tenant, Dialect::Leases, name) else {
+            txn.rests_on_index();
+            return Ok(Err(WakeRejection::NotFound));
+        };
+        if add.len() > EXPLICIT_STREAMS_MAX {
+            return Ok(Err(WakeRejection::TooManyStreams { max: EXPLICIT_STREAMS_MAX }));
+        }
+        lease::link(txn, known, add)?;
+        if let Some(path) = remove {
+            lease::unlink(txn, known, path)?;
+        }
+        Ok(Ok(()))
+    }
+
+    fn weight(&self) -> usize {
+        self.add.len() * 128
+    }
+
+    fn needs_room(&self) -> bool {
+        true
+    }
+}

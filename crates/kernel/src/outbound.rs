@@ -1,0 +1,240 @@
+//! The sender: takes attempts out of the outbox, has them made, and goes on with the next.
+
+mod outcomes;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue};
+use reveille_core::{Millis, Tenant};
+use reveille_deliver::courier::{Answer, Courier, Request, SendError};
+use reveille_deliver::destination::Destination;
+
+use crate::command::Command;
+use crate::domains::Domains;
+use crate::doors::Clock;
+use crate::error::{Error, Never, Unavailable};
+use crate::fairness::Fairness;
+use crate::limits::SLOW_AFTER_MS;
+use crate::outbox::Attempt;
+use crate::shared::Shared;
+use crate::submit::submit;
+use crate::task;
+use crate::timers::PAUSE_MS;
+pub use outcomes::{OutcomeCommand, OutcomeQueue, QueueOf, record_outcomes};
+
+/// Attempts that are dispatched at once.
+const DISPATCH_MAX: usize = 64;
+
+/// How attempts are made.
+pub trait AttemptHandler: Domains {
+    /// What that takes beside the kernel's own part.
+    type Outbound: Send + Sync + 'static;
+    /// Whose attempt it is, as it is known when its turn comes.
+    type Owner: Send + 'static;
+
+    /// Whose attempt it is; `None` if that has ended, and so has the attempt.
+    fn owner(index: &Self::Index, attempt: &Self::Attempt) -> Option<Self::Owner>;
+
+    /// Makes an attempt, and returns the next one to make.
+    fn attempt(
+        sender: &Sender<Self>,
+        attempt: Self::Attempt,
+        owner: Self::Owner,
+    ) -> impl Future<Output = Option<Self::Attempt>> + Send;
+
+    /// A source with more attempts than fit into memory has room for more, from here on. May read.
+    fn refill(
+        shared: &Shared<Self>,
+        source: <Self::Attempt as Attempt>::Source,
+        from: <Self::Attempt as Attempt>::Cursor,
+    );
+
+    /// After a start: attempts that were on their way are made again. May read.
+    fn recover_attempts(shared: &Shared<Self>);
+}
+
+/// Everything that sending takes.
+pub struct Sender<D: AttemptHandler> {
+    pub shared: Arc<Shared<D>>,
+    pub clock: Arc<dyn Clock>,
+    pub courier: Arc<dyn Courier>,
+    pub fairness: Arc<Fairness>,
+    /// What the domains need.
+    pub outbound: D::Outbound,
+}
+
+/// A request to an endpoint, but for its address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EncodedRequest {
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    pub body: Bytes,
+}
+
+/// Why nothing came back: a kind to count, and a sentence to keep.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SendFailure {
+    pub kind: &'static str,
+    pub text: String,
+}
+
+impl From<SendError> for SendFailure {
+    fn from(error: SendError) -> SendFailure {
+        SendFailure { kind: error.kind(), text: error.to_string() }
+    }
+}
+
+/// When there is more to dispatch.
+enum NextDispatch {
+    AtOnce,
+    /// When a tenant that uses much may go on.
+    At(Millis),
+    WhenReady,
+}
+
+/// Makes attempts until the partition stops.
+pub async fn run<D: AttemptHandler>(sender: Arc<Sender<D>>) {
+    let shared = sender.shared.clone();
+    tokio::spawn(task::blocking(move || D::recover_attempts(&shared)));
+    loop {
+        let mut next = sender.dispatch();
+        while let NextDispatch::AtOnce = next {
+            // However many there are, others have their turns between them.
+            tokio::task::yield_now().await;
+            next = sender.dispatch();
+        }
+        while let Some((source, from)) = sender.shared.outbox.next_refill() {
+            let shared = sender.shared.clone();
+            tokio::spawn(task::blocking(move || D::refill(&shared, source, from)));
+        }
+        if sender.shared.lock().stopping {
+            return;
+        }
+        let ready = sender.shared.outbox.ready.notified();
+        match next {
+            NextDispatch::At(time) => tokio::select! {
+                () = ready => {}
+                () = sender.clock.sleep_until(time) => {}
+            },
+            NextDispatch::AtOnce | NextDispatch::WhenReady => ready.await,
+        }
+    }
+}
+
+impl<D: AttemptHandler> Sender<D> {
+    /// Has the next attempts made.
+    fn dispatch(self: &Arc<Sender<D>>) -> NextDispatch {
+        let mut later: Option<Millis> = None;
+        let attempts = self.shared.outbox.next_few(DISPATCH_MAX, |tenant| {
+            let entered = self.fairness.try_attempt(tenant);
+            later = later.into_iter().chain(entered.err()).min();
+            entered.is_ok()
+        });
+        let next = match later {
+            _ if attempts.len() == DISPATCH_MAX => NextDispatch::AtOnce,
+            Some(time) => NextDispatch::At(time),
+            None => NextDispatch::WhenReady,
+        };
+        for (attempt, owner) in self.with_owners(attempts) {
+            tokio::spawn(self.clone().run_attempts(attempt, owner));
+        }
+        next
+    }
+
+    /// Makes an attempt, and goes on with the next one as long as there is one.
+    async fn run_attempts(self: Arc<Sender<D>>, attempt: D::Attempt, owner: Option<D::Owner>) {
+        let mut current = Some((attempt, owner));
+        while let Some((attempt, owner)) = current {
+            let next = match owner {
+                Some(owner) => D::attempt(&self, attempt, owner).await,
+                // Whose it was has ended, and so has it.
+                None => {
+                    self.shared.outbox.ended(&attempt, false);
+                    None
+                }
+            };
+            current = next.and_then(|attempt| self.with_owners(vec![attempt]).pop());
+            // Attempts that fail at once must not keep others from the processor.
+            tokio::task::coop::consume_budget().await;
+        }
+    }
+
+    /// Whose attempts these are: one look for all of them. None are made when the server stops:
+    /// what came of them could not be written down.
+    fn with_owners(&self, attempts: Vec<D::Attempt>) -> Vec<(D::Attempt, Option<D::Owner>)> {
+        if attempts.is_empty() {
+            return Vec::new();
+        }
+        let partition = self.shared.lock();
+        if partition.stopping {
+            return Vec::new();
+        }
+        let owned = attempts.into_iter().map(|attempt| {
+            let owner = D::owner(&partition.index, &attempt);
+            (attempt, owner)
+        });
+        owned.collect()
+    }
+
+    /// An attempt was answered, after so long if that was good; what is next, if anything may be
+    /// sent now.
+    pub fn answered(
+        &self,
+        attempt: &D::Attempt,
+        was_slow: bool,
+        took_ms: Option<u64>,
+    ) -> Option<D::Attempt> {
+        let may = |tenant: &Tenant| self.fairness.try_attempt(tenant).is_ok();
+        self.shared.outbox.answered(attempt, was_slow, took_ms, may)
+    }
+
+    /// Sends a request and waits for its answer, but no longer than this; one that takes a while
+    /// makes room for others.
+    pub async fn post(
+        &self,
+        destination: Destination,
+        request: EncodedRequest,
+        timeout_ms: u64,
+        attempt: &D::Attempt,
+        is_slow: &mut bool,
+    ) -> Result<Answer, SendFailure> {
+        let EncodedRequest { headers, body } = request;
+        let mut response = self.courier.post(Request { destination, headers, body });
+        let deadline = self.clock.now() + timeout_ms;
+        let mut slow_at = self.clock.now() + SLOW_AFTER_MS;
+        loop {
+            let until = slow_at.min(deadline);
+            tokio::select! {
+                biased;
+                answer = &mut response => return answer.map_err(SendFailure::from),
+                () = self.clock.sleep_until(until) => {}
+            }
+            if until == deadline {
+                return Err(SendError::TimedOut.into());
+            }
+            *is_slow = self.shared.outbox.slows(attempt);
+            slow_at = deadline;
+        }
+    }
+
+    /// What came of an attempt is written down, however long that takes: until then nobody makes
+    /// the next one. Says whether it was.
+    pub async fn record<C>(&self, command: &C) -> bool
+    where
+        C: Command<D, Answer = (), Rejection = Never>,
+    {
+        loop {
+            match submit(&self.shared, self.clock.as_ref(), command).await {
+                Err(Error::Unavailable(Unavailable::Busy)) => {
+                    let later = self.clock.now() + PAUSE_MS;
+                    self.clock.sleep_until(later).await;
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "an answer could not be written down");
+                    return false;
+                }
+                Ok(()) => return true,
+            }
+        }
+    }
+}

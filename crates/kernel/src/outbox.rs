@@ -1,0 +1,223 @@
+//! The outbox: attempts that are to be made, in whose turn it is.
+//!
+//! ```text
+//! turns ─▶ a group, mostly a tenant ─▶ turns ─▶ a source ─▶ its attempts
+//! ```
+//!
+//! Nothing here must survive a crash: every attempt also has a timer, and one that is not made is
+//! noticed there. A source with more attempts than may wait in memory goes on with those in the
+//! state when there is room again.
+
+mod places;
+mod queues;
+mod window;
+
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use reveille_core::Tenant;
+use tokio::sync::Notify;
+
+pub use places::PlacePool;
+use queues::Queues;
+
+/// An outbound call that is to be made.
+pub trait Attempt: Clone + Debug + PartialEq + Send + Sync + 'static {
+    /// What it is about: there are not two alike under way.
+    type Key: Clone + Eq + Hash + Send;
+    /// Whose attempts are limited together.
+    type Source: Copy + Eq + Hash + Send;
+    /// Who takes turns with whom.
+    type Group: Clone + Eq + Hash + Send;
+    /// Where a source goes on that has more attempts than fit into memory, in their order.
+    type Cursor: Copy + Ord + Send;
+
+    fn key(&self) -> Self::Key;
+    fn source(&self) -> Self::Source;
+    fn group(&self) -> Self::Group;
+
+    /// The tenant whose turns a group's are, where turns are a tenant's.
+    fn tenant_of(group: &Self::Group) -> Option<&Tenant>;
+
+    /// Which of those about the same thing it is.
+    fn number(&self) -> (u64, u32);
+
+    /// Where to go on if there is no room for it; `None` if only its timer can bring it back.
+    fn cursor(&self) -> Option<Self::Cursor>;
+
+    /// Bytes that it keeps in memory and could do without.
+    fn payload_bytes(&self) -> usize;
+
+    /// Lets go of them.
+    fn drop_payload(&mut self);
+}
+
+/// What became of an attempt that was brought to the outbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PushResult {
+    /// It waits for its turn.
+    Waits,
+    /// It was there already.
+    Known,
+    /// There is no room for it.
+    LeftOut,
+}
+
+/// Attempts that wait or are on their way.
+pub struct Outbox<A: Attempt> {
+    queues: Mutex<Queues<A>>,
+    /// There may be something to send.
+    pub(crate) ready: Arc<Notify>,
+}
+
+/// What is going on, for those who watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OutboundGauges {
+    /// Attempts that wait for their turn.
+    pub queued: usize,
+    /// Attempts that were sent a moment ago.
+    pub quick: usize,
+    /// Attempts that have been open for a while.
+    pub slow: usize,
+    /// Attempts for which there was no room; the due index brings them back.
+    pub dropped: u64,
+}
+
+impl<A: Attempt> Default for Outbox<A> {
+    fn default() -> Outbox<A> {
+        Outbox { queues: Mutex::new(Queues::new(4_096)), ready: Arc::new(Notify::new()) }
+    }
+}
+
+impl<A: Attempt> Outbox<A> {
+    /// Sets how many attempts may be under way, with nobody else to share with.
+    pub fn set_concurrency(&self, concurrency: usize) {
+        self.join(&PlacePool::new(concurrency, 1));
+    }
+
+    /// Shares how many attempts may be under way with the outboxes of other partitions.
+    pub fn join(&self, pool: &Arc<PlacePool>) {
+        pool.tell(self.ready.clone());
+        self.lock().join(pool);
+    }
+
+    /// Sets how many attempts of one source may wait in memory; see
+    /// [`WAITING_PER_SOURCE`](crate::limits::WAITING_PER_SOURCE).
+    pub fn set_waiting_per_source(&self, most: usize) {
+        self.lock().set_waiting_per_source(most);
+    }
+
+    /// Adds attempts, except those that are there already.
+    pub fn push_all(&self, attempts: Vec<A>) {
+        if attempts.is_empty() {
+            return;
+        }
+        {
+            let mut queues = self.lock();
+            for attempt in attempts {
+                queues.push(attempt);
+            }
+        }
+        self.ready.notify_one();
+    }
+
+    /// Adds an attempt, unless it is there already.
+    pub fn push(&self, attempt: A) {
+        self.try_push(attempt);
+    }
+
+    /// The same; says what became of it.
+    pub fn try_push(&self, attempt: A) -> PushResult {
+        let pushed = self.lock().push(attempt);
+        if pushed == PushResult::Waits {
+            self.ready.notify_one();
+        }
+        pushed
+    }
+
+    /// The next attempt to make, if one may be made now.
+    pub fn next(&self) -> Option<A> {
+        self.lock().next()
+    }
+
+    /// The next attempts to make, at most so many. Tenants that may not deliver now keep their
+    /// turns.
+    pub fn next_few(&self, most: usize, mut may: impl FnMut(&Tenant) -> bool) -> Vec<A> {
+        self.lock().next_few(most, &mut may)
+    }
+
+    /// A source that may have more in memory, and where to go on.
+    pub fn next_refill(&self) -> Option<(A::Source, A::Cursor)> {
+        self.lock().next_refill()
+    }
+
+    /// An attempt has been open for a while: it makes room for quick ones, if those that are slow
+    /// leave any. Says whether it counts as slow now.
+    pub fn slows(&self, attempt: &A) -> bool {
+        let slow = self.lock().slows(attempt);
+        if slow {
+            self.ready.notify_one();
+        }
+        slow
+    }
+
+    /// An answer came, after so long if it was a good one, or none will: the next attempt may be
+    /// made, although what came of this one is still to be written down. Returns it, for whoever
+    /// made this one to go on with.
+    pub fn answered(
+        &self,
+        attempt: &A,
+        was_slow: bool,
+        took_ms: Option<u64>,
+        mut may: impl FnMut(&Tenant) -> bool,
+    ) -> Option<A> {
+        let (next, more) = {
+            let mut queues = self.lock();
+            queues.answered(attempt, was_slow, took_ms);
+            (queues.next_few(1, &mut may).pop(), queues.has_more())
+        };
+        if more {
+            self.ready.notify_one();
+        }
+        next
+    }
+
+    /// An attempt has ended, and what came of it is written down.
+    pub fn ended(&self, attempt: &A, was_slow: bool) {
+        self.lock().ended(attempt, was_slow);
+        self.ready.notify_one();
+    }
+
+    /// The same for several attempts whose answers had come.
+    pub fn all_ended(&self, attempts: &[A]) {
+        let mut queues = self.lock();
+        for attempt in attempts {
+            queues.ended(attempt, false);
+        }
+        drop(queues);
+        self.ready.notify_one();
+    }
+
+    /// The numbers of attempts about something that are really on their way.
+    pub fn sent(&self, key: &A::Key) -> Vec<(u64, u32)> {
+        self.lock().sent(key)
+    }
+
+    /// Whether an attempt about something waits for its turn or is on its way.
+    pub fn knows(&self, key: &A::Key) -> bool {
+        self.lock().knows(key)
+    }
+
+    /// What is going on.
+    pub fn traffic(&self) -> OutboundGauges {
+        self.lock().traffic()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queues<A>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests;

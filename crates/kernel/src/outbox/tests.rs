@@ -1,0 +1,248 @@
+//! Whose turn it is.
+
+use super::*;
+use crate::limits::{OUTBOUND_PER_SOURCE, OUTBOX_MAX, WAITING_PER_SOURCE};
+
+/// An attempt of a source: one that only a timer brings back, or one that can be read again.
+#[derive(Debug, Clone, PartialEq)]
+enum TestAttempt {
+    Timed { source: u64, name: String },
+    Refillable { tenant: Tenant, source: u64, number: u64 },
+}
+
+use TestAttempt::{Refillable, Timed};
+
+impl Attempt for TestAttempt {
+    type Key = (u64, String);
+    type Source = u64;
+    type Group = Result<Tenant, u64>;
+    type Cursor = u64;
+
+    fn key(&self) -> (u64, String) {
+        match self {
+            Timed { source, name } => (*source, name.clone()),
+            Refillable { source, number, .. } => (*source, number.to_string()),
+        }
+    }
+
+    fn source(&self) -> u64 {
+        match self {
+            Timed { source, .. } | Refillable { source, .. } => *source,
+        }
+    }
+
+    fn group(&self) -> Result<Tenant, u64> {
+        match self {
+            Timed { source, .. } => Err(*source),
+            Refillable { tenant, .. } => Ok(tenant.clone()),
+        }
+    }
+
+    fn tenant_of(group: &Result<Tenant, u64>) -> Option<&Tenant> {
+        group.as_ref().ok()
+    }
+
+    fn number(&self) -> (u64, u32) {
+        (1, 1)
+    }
+
+    fn cursor(&self) -> Option<u64> {
+        match self {
+            Timed { .. } => None,
+            Refillable { number, .. } => Some(*number),
+        }
+    }
+
+    fn payload_bytes(&self) -> usize {
+        0
+    }
+
+    fn drop_payload(&mut self) {}
+}
+
+type TestOutbox = Outbox<TestAttempt>;
+
+fn tell(source: u64, name: &str) -> TestAttempt {
+    Timed { source, name: name.to_owned() }
+}
+
+fn deliver(tenant: &str, source: u64, number: u64) -> TestAttempt {
+    Refillable { tenant: Tenant::parse(tenant).unwrap(), source, number }
+}
+
+fn hooks(outbox: &TestOutbox) -> Vec<u64> {
+    std::iter::from_fn(|| outbox.next()).map(|attempt| attempt.source()).collect()
+}
+
+#[test]
+fn subscriptions_take_turns() {
+    let outbox = TestOutbox::default();
+    for path in ["/a", "/b", "/c"] {
+        outbox.push(tell(1, path));
+    }
+    outbox.push(tell(2, "/x"));
+    outbox.push(tell(2, "/x"));
+    assert_eq!(hooks(&outbox), [1, 2, 1, 1]);
+    assert_eq!(outbox.sent(&tell(2, "/x").key()), [(1, 1)]);
+}
+
+#[test]
+fn tenants_take_turns_and_within_them_hooks() {
+    let outbox = TestOutbox::default();
+    for event in 0..4 {
+        outbox.push(deliver("flood", 1, event));
+        outbox.push(deliver("flood", 2, event));
+    }
+    outbox.push(deliver("calm", 9, 1));
+    outbox.push(tell(5, "/x"));
+    assert_eq!(hooks(&outbox), [1, 9, 5, 2, 1, 2, 1, 2, 1, 2]);
+}
+
+#[test]
+fn a_tenant_that_may_not_deliver_now_keeps_its_turn() {
+    let outbox = TestOutbox::default();
+    for event in 0..2 {
+        outbox.push(deliver("flood", 1, event));
+        outbox.push(deliver("calm", 9, event));
+    }
+    let whose = |attempts: Vec<TestAttempt>| -> Vec<String> {
+        let tenant = |attempt: TestAttempt| match attempt {
+            Refillable { tenant, .. } => tenant.to_string(),
+            Timed { .. } => unreachable!("nobody else is to be told of anything"),
+        };
+        attempts.into_iter().map(tenant).collect()
+    };
+    let calm = |tenant: &Tenant| tenant.to_string() == "calm";
+    assert_eq!(whose(outbox.next_few(9, calm)), ["calm", "calm"]);
+    assert_eq!(whose(outbox.next_few(9, calm)), [""; 0]);
+    outbox.push(deliver("calm", 9, 2));
+    assert_eq!(whose(outbox.next_few(9, |_| true)), ["flood", "calm", "flood"]);
+}
+
+#[test]
+fn a_subscription_that_hangs_holds_its_own_attempts_alone() {
+    let outbox = TestOutbox::default();
+    for n in 0..=OUTBOUND_PER_SOURCE {
+        outbox.push(tell(1, &format!("/{n}")));
+    }
+    let sent: Vec<TestAttempt> = std::iter::from_fn(|| outbox.next()).collect();
+    assert_eq!(sent.len(), OUTBOUND_PER_SOURCE);
+    outbox.push(tell(2, "/x"));
+    assert_eq!(outbox.next(), Some(tell(2, "/x")));
+    assert_eq!(outbox.next(), None);
+    outbox.ended(&sent[0], false);
+    assert!(outbox.next().is_some());
+    assert_eq!(outbox.next(), None);
+}
+
+#[test]
+fn an_answer_makes_room_before_it_is_written_down_and_more_if_it_was_good() {
+    let outbox = TestOutbox::default();
+    for event in 0..1_000 {
+        outbox.push(deliver("a", 1, event));
+    }
+    let sent: Vec<TestAttempt> = std::iter::from_fn(|| outbox.next()).collect();
+    assert!((2..100).contains(&sent.len()), "it has answered nothing yet");
+    assert!(outbox.answered(&sent[0], false, None, |_| true).is_some(), "a place for a place");
+    assert_eq!(outbox.answered(&sent[0], false, None, |_| true), None, "but not for two");
+    outbox.ended(&sent[0], false);
+    assert_eq!(outbox.next(), None, "it was counted when it was answered");
+    assert!(outbox.answered(&sent[1], false, Some(1), |_| true).is_some());
+    assert_eq!(std::iter::from_fn(|| outbox.next()).count(), 1, "and one for the good answer");
+}
+
+#[test]
+fn whoever_was_answered_goes_on_with_whose_turn_it_is() {
+    let outbox = TestOutbox::default();
+    outbox.set_concurrency(1);
+    outbox.push(deliver("flood", 1, 1));
+    outbox.push(deliver("flood", 1, 2));
+    outbox.push(deliver("calm", 9, 1));
+    let first = outbox.next().unwrap();
+    let calm = |tenant: &Tenant| tenant.to_string() == "calm";
+    let next = outbox.answered(&first, false, Some(1), calm);
+    assert_eq!(next, Some(deliver("calm", 9, 1)));
+    assert_eq!(outbox.answered(&next.unwrap(), false, Some(1), calm), None);
+    assert_eq!(outbox.next(), Some(deliver("flood", 1, 2)), "it kept its turn");
+}
+
+#[test]
+fn a_tenant_whose_hooks_all_hang_leaves_half_to_others() {
+    let outbox = TestOutbox::default();
+    outbox.set_concurrency(64);
+    for hook in 0..100 {
+        outbox.push(deliver("hangs", hook, 1));
+    }
+    let held: Vec<TestAttempt> = std::iter::from_fn(|| outbox.next()).collect();
+    assert_eq!(held.len(), 32);
+    outbox.push(deliver("calm", 200, 1));
+    assert_eq!(outbox.next(), Some(deliver("calm", 200, 1)));
+    assert_eq!(outbox.next(), None);
+    outbox.ended(&held[0], false);
+    assert!(outbox.next().is_some(), "one came back, one more may go");
+    assert_eq!(outbox.next(), None);
+}
+
+#[test]
+fn slow_attempts_make_room_for_quick_ones() {
+    let outbox = TestOutbox::default();
+    outbox.set_concurrency(1);
+    for id in 1..=3 {
+        outbox.push(tell(id, "/a"));
+    }
+    let first = outbox.next().unwrap();
+    assert_eq!(outbox.next(), None);
+    assert!(outbox.slows(&first));
+    assert!(outbox.next().is_some());
+    assert!(!outbox.slows(&first), "the slow pool has a limit too");
+    outbox.ended(&first, true);
+    assert_eq!(outbox.next(), None);
+    let traffic = OutboundGauges { queued: 1, quick: 1, slow: 0, dropped: 0 };
+    assert_eq!(outbox.traffic(), traffic);
+}
+
+#[test]
+fn what_finds_no_room_in_memory_is_gone_on_with_in_order() {
+    let outbox = TestOutbox::default();
+    let many = WAITING_PER_SOURCE as u64 + 3;
+    for event in 0..many {
+        outbox.push(deliver("a", 1, event));
+    }
+    assert_eq!(outbox.traffic().queued, WAITING_PER_SOURCE);
+    assert_eq!(outbox.next_refill(), None, "there is no room yet");
+    for _ in 0..=WAITING_PER_SOURCE / 2 {
+        let sent = outbox.next().unwrap();
+        outbox.ended(&sent, false);
+    }
+    let from = WAITING_PER_SOURCE as u64;
+    assert_eq!(outbox.next_refill(), Some((1, from)));
+    assert_eq!(outbox.next_refill(), None);
+    outbox.push(deliver("a", 1, from));
+    assert!(outbox.knows(&deliver("a", 1, from).key()));
+}
+
+#[test]
+fn whoever_is_done_takes_no_room() {
+    let outbox = TestOutbox::default();
+    for n in 0..10 {
+        outbox.push(deliver("a", n, 1));
+        outbox.push(tell(n + 100, "/a"));
+    }
+    while let Some(attempt) = outbox.next() {
+        outbox.ended(&attempt, false);
+    }
+    assert!(outbox.lock().is_empty());
+}
+
+#[test]
+fn wakes_have_room_however_many_deliveries_wait() {
+    let outbox = TestOutbox::default();
+    for hook in 0..7 {
+        for event in 0..u64::try_from(WAITING_PER_SOURCE).unwrap() {
+            outbox.push(deliver("stuck", hook, event));
+        }
+    }
+    assert!(outbox.traffic().queued >= OUTBOX_MAX);
+    assert_eq!(outbox.try_push(tell(1, "/a")), PushResult::Waits);
+    assert_eq!(outbox.traffic().dropped, 0);
+}

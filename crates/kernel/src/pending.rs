@@ -1,0 +1,106 @@
+//! What decisions see beside the durable state: what callers read for them, and what is not durable
+//! yet.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use bytes::Bytes;
+use reveille_store::run::Run;
+use reveille_store::state::Reader;
+use reveille_store::table::{Pair, TableError};
+
+/// Something to read before a decision can be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lookup {
+    /// The value of a key.
+    Key(Bytes),
+    /// At most so many pairs from one key to before another.
+    Range(Bytes, Bytes, usize),
+}
+
+impl Lookup {
+    /// How many keys it is, at most.
+    pub(crate) fn weight(&self) -> usize {
+        match self {
+            Lookup::Key(_) => 1,
+            Lookup::Range(_, _, limit) => *limit,
+        }
+    }
+}
+
+/// Values that were read from the table on the caller's side.
+#[derive(Debug, Default)]
+pub struct FetchedKeys {
+    /// They were true when this batch was the newest.
+    pub seq: u64,
+    values: HashMap<Bytes, Option<Bytes>, foldhash::fast::RandomState>,
+    ranges: Vec<FetchedRange>,
+}
+
+#[derive(Debug)]
+struct FetchedRange {
+    from: Bytes,
+    to: Bytes,
+    limit: usize,
+    pairs: Vec<Pair>,
+}
+
+impl FetchedKeys {
+    /// Reads what a decision asked for.
+    pub fn read(reader: &Reader, wanted: &[Lookup]) -> Result<FetchedKeys, TableError> {
+        let mut fetched = FetchedKeys { seq: reader.seq(), ..FetchedKeys::default() };
+        for wanted in wanted {
+            match wanted {
+                Lookup::Key(key) => {
+                    fetched.values.insert(key.clone(), reader.get(key)?);
+                }
+                Lookup::Range(from, to, limit) => {
+                    let pairs = reader.range(from, to, *limit)?;
+                    let (from, to, limit) = (from.clone(), to.clone(), *limit);
+                    fetched.ranges.push(FetchedRange { from, to, limit, pairs });
+                }
+            }
+        }
+        Ok(fetched)
+    }
+
+    pub(crate) fn get(&self, key: &Bytes) -> Option<&Option<Bytes>> {
+        self.values.get(key)
+    }
+
+    pub(crate) fn range(&self, from: &Bytes, to: &Bytes, limit: usize) -> Option<&[Pair]> {
+        let same = |it: &&FetchedRange| it.from == *from && it.to == *to && it.limit == limit;
+        self.ranges.iter().find(same).map(|it| it.pairs.as_slice())
+    }
+}
+
+/// Changes that are decided but not durable yet, newest first known.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    values: HashMap<Bytes, (u64, Option<Bytes>), foldhash::fast::RandomState>,
+}
+
+impl Pending {
+    pub(crate) fn get(&self, key: &Bytes) -> Option<&Option<Bytes>> {
+        self.values.get(key).map(|(_, value)| value)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Bytes, &Option<Bytes>)> {
+        self.values.iter().map(|(key, (_, value))| (key, value))
+    }
+
+    pub(crate) fn set(&mut self, batch: u64, key: Bytes, value: Option<Bytes>) {
+        self.values.insert(key, (batch, value));
+    }
+
+    /// Forgets a batch that readers see now.
+    pub(crate) fn settle(&mut self, batch: u64, run: &Run) {
+        for entry in run.entries() {
+            if let Entry::Occupied(known) = self.values.entry(entry.key.clone())
+                && known.get().0 <= batch
+            {
+                known.remove();
+            }
+        }
+    }
+}
