@@ -136,6 +136,8 @@ pub async fn run<D: TimerHandler>(shared: Arc<Shared<D>>, clock: Arc<dyn Clock>)
                 next.min(then)
             }
         };
+        // Whoever sleeps keeps nobody's view of the past.
+        drop(reader);
         if past.is_some() {
             continue;
         }

@@ -18,7 +18,7 @@ fn access(at: Option<&str>, roles: &[Role], permissions: &[Permission]) -> Acces
 #[test]
 fn a_key_is_its_partition_and_32_bytes_that_are_kept_as_a_hash() {
     let key = text(7, &[0xff; 32]);
-    assert_eq!(key, "rv_B____________________________________________");
+    assert_eq!(key, "rv_B___________________________________________");
     assert_eq!((key.len(), partition(&key)), (47, Some(7)));
     // What an operator chose says nothing of a partition, whatever it looks like.
     for chosen in ["", "rv_", "rv_Bw", "rv_not base64", "a secret of an operator", &key[3..]] {
