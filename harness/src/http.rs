@@ -11,6 +11,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(30);
 
 pub struct Connection {
     stream: BufReader<TcpStream>,
+    host: SocketAddr,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -45,7 +46,7 @@ impl Connection {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(ANSWER_MAX))?;
         stream.set_write_timeout(Some(ANSWER_MAX))?;
-        Ok(Connection { stream: BufReader::with_capacity(64 * 1024, stream) })
+        Ok(Connection { stream: BufReader::with_capacity(64 * 1024, stream), host: address })
     }
 
     pub fn get(&mut self, target: &str) -> io::Result<Response> {
@@ -55,7 +56,8 @@ impl Connection {
     /// An error means that no whole answer came; what the server did is not known.
     pub fn send(&mut self, request: Request<'_>) -> io::Result<Response> {
         let Request { method, target, headers, body } = request;
-        let mut message = format!("{method} {target} HTTP/1.1\r\nhost: reveille\r\n").into_bytes();
+        let host = self.host;
+        let mut message = format!("{method} {target} HTTP/1.1\r\nhost: {host}\r\n").into_bytes();
         for (name, value) in headers {
             message.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
         }

@@ -1,9 +1,10 @@
-//! Real server processes, killed under load and started on damaged files: what they promised must
-//! still hold.
+//! Real server processes, killed under load, started on damaged files and attacked: what they
+//! promised must still hold.
 
 // Processes are started, waited for and killed in real time, and their files are damaged.
 #![allow(clippy::disallowed_methods)]
 
+pub mod adversary;
 pub mod crash;
 pub mod deliveries;
 

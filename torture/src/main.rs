@@ -1,12 +1,13 @@
-//! `torture`: kills and damages real servers; `cargo xtask crash` and `deliveries` do the same.
+//! `torture`: kills, damages and attacks real servers; `cargo xtask crash`, `deliveries` and
+//! `adversary` do the same.
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use harness::{command, workspace};
-use torture::{crash, deliveries};
+use torture::{adversary, crash, deliveries};
 
-/// Kills and damages real servers
+/// Kills, damages and attacks real servers
 #[derive(Debug, Parser)]
 #[command(name = "torture")]
 struct Cli {
@@ -20,6 +21,8 @@ enum Command {
     Crash(crash::Options),
     /// kill -9 while events are taken in and delivered
     Deliveries(deliveries::Options),
+    /// Attacks on a server that serves a quiet tenant meanwhile
+    Adversary(adversary::Options),
 }
 
 fn main() -> ExitCode {
@@ -31,6 +34,7 @@ fn run(command: Command) -> anyhow::Result<()> {
     let tally = match command {
         Command::Crash(options) => crash::run(&options)?,
         Command::Deliveries(options) => deliveries::run(&options)?,
+        Command::Adversary(options) => adversary::run(&options)?,
     };
     tally.report()
 }

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 use harness::{Tally, command, workspace};
-use torture::{crash, deliveries};
+use torture::{adversary, crash, deliveries};
 
 use steps::Steps;
 
@@ -34,7 +34,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Everything CI runs: all of the below but bench
+    /// Everything CI runs: all of the below but adversary and bench
     Test,
     /// Formatting and lints
     Check,
@@ -55,8 +55,10 @@ enum Command {
     Crash(crash::Options),
     /// kill -9 while events are taken in and delivered
     Deliveries(deliveries::Options),
+    /// Attacks on a server that serves a quiet tenant meanwhile; with how long that one waits
+    Adversary(adversary::Options),
     /// The simulator: many seeds, or one again; of streams, of subscriptions and their consumers,
-    /// or of deliveries
+    /// of deliveries, or of two partitions
     #[command(disable_help_flag = true)]
     Sim(sim::Options),
     /// reveille beside its peers; writes target/bench/report.{md,json,svg}
@@ -67,12 +69,17 @@ enum Command {
 
 /// The rounds and seeds of `cargo xtask test`.
 const SUITE_ROUNDS: u64 = 3;
-const SIM: [&[&str]; 5] = [
+const SIM: [&[&str]; 10] = [
     &["--seeds", "1000"],
     &["--seeds", "1000", "--lag"],
     &["--seeds", "300", "--unsynced"],
     &["--seeds", "1000", "--wakes"],
     &["--seeds", "1000", "--deliveries"],
+    &["--seeds", "500", "--reminders"],
+    &["--seeds", "150", "--partitions"],
+    &["--seeds", "100", "--failover"],
+    &["--seeds", "100", "--failover", "--wakes"],
+    &["--seeds", "100", "--failover", "--deliveries"],
 ];
 
 /// Shorter than with one partition: what differs is who writes where, not how.
@@ -98,6 +105,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Webhooks => with_server(conformance::webhooks),
         Command::Crash(options) => with_server(|| crash::run(&options)),
         Command::Deliveries(options) => with_server(|| deliveries::run(&options)),
+        Command::Adversary(options) => with_server(|| adversary::run(&options)),
         Command::Sim(options) => sim::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Setup => setup::npm_packages(),
