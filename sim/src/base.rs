@@ -12,9 +12,12 @@
 //! crash       power cuts, kills, restarts, broken and full disks, and what the next life finds
 //! finale      everything heals, and whatever was begun is finished
 //!
+//! failover    another machine follows the log, and takes over
+//!
 //! partition   one partition: its storage, its engine while it runs, its batches, its timers
 //! storage     what outlives a process: the door behind which the log and the table are
-//! engine      the one file that calls the engine
+//! shared_storage  the same on machines that share a log
+//! engine      the one place that calls the engine
 //! ```
 //!
 //! Partitions of one machine crash together. All that a base knows of a partition's log is its
@@ -25,6 +28,7 @@ mod commit;
 mod coverage;
 pub(crate) mod crash;
 pub(crate) mod engine;
+mod failover;
 pub(crate) mod finale;
 mod mode;
 mod operation;
@@ -32,6 +36,7 @@ mod partition;
 mod random;
 pub(crate) mod raw_state;
 mod schedule;
+mod shared_storage;
 mod storage;
 mod table;
 mod timers;
@@ -48,4 +53,5 @@ pub(crate) use operation::{Decision, Origin, Request};
 pub(crate) use partition::BatchInfo;
 pub(crate) use random::Random;
 pub(crate) use schedule::run;
+pub(crate) use storage::LocalStorage;
 pub(crate) use world::{ActionTable, BEGIN, Base, Outcome, Setup, World, WorldCall};

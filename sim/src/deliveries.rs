@@ -160,6 +160,7 @@ impl World for Deliveries {
             min_free_bytes: mode.min_free_bytes,
             concurrency: Some(concurrency),
             waiting_per_hook: Some(waiting_per_hook),
+            ..EngineSettings::default()
         };
         setup.note(&mode, &format!("{settings:?} hooks={hooks_max} events={events_max}"));
         let tenants = ["default", "other"].map(|name| Tenant::parse(name).expect("a tenant"));

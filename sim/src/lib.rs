@@ -10,22 +10,28 @@
 //! streams      streams and their readers, against a model of streams
 //! wakes        subscriptions and their consumers, with endpoints that lie
 //! deliveries   events, hooks and their deliveries, with endpoints that fail and repeat themselves
+//! reminders    a face that no server has, on the delivery engine as it is
+//! partitions   all of that in small, of tenants over two partitions of one process
 //! ```
 
 #![allow(clippy::indexing_slicing, reason = "where a simulation goes wrong it should stop")]
 
 mod base;
 mod deliveries;
+mod partitions;
+mod reminders;
 mod streams;
 mod wakes;
 
 pub use base::Coverage;
 
 /// Every world, by the name of the option that chooses it; the first is run if none is chosen.
-pub static WORLDS: [WorldEntry; 3] = [
+pub static WORLDS: [WorldEntry; 5] = [
     WorldEntry { name: "streams", run: base::run::<streams::Streams> },
     WorldEntry { name: "wakes", run: base::run::<wakes::Wakes> },
     WorldEntry { name: "deliveries", run: base::run::<deliveries::Deliveries> },
+    WorldEntry { name: "reminders", run: base::run::<reminders::Reminders> },
+    WorldEntry { name: "partitions", run: base::run::<partitions::Partitions> },
 ];
 
 /// A world that can be run.
@@ -46,13 +52,15 @@ pub struct Options {
     /// Commits are not synced: a power cut may take the newest, and nothing else. Of use to a world
     /// that can fall back, which is streams.
     pub unsynced: bool,
+    /// Two machines share the log: one writes, the other follows and takes over.
+    pub failover: bool,
     /// Every step is printed.
     pub trace: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { world: &WORLDS[0], lag: false, unsynced: false, trace: false }
+        Options { world: &WORLDS[0], lag: false, unsynced: false, failover: false, trace: false }
     }
 }
 

@@ -38,12 +38,13 @@ fn main() -> ExitCode {
         match run(seed, arguments.options) {
             Ok(report) => total.add(&report.coverage),
             Err(failure) => {
-                let Options { world, lag, unsynced, .. } = arguments.options;
+                let Options { world, lag, unsynced, failover, .. } = arguments.options;
                 let lag = if lag { " --lag" } else { "" };
                 let unsynced = if unsynced { " --unsynced" } else { "" };
+                let failover = if failover { " --failover" } else { "" };
                 println!("seed {seed} failed at step {}: {}", failure.step, failure.what);
                 println!(
-                    "again with: reveille-sim --seed {seed} --trace{lag}{unsynced} --{}",
+                    "again with: reveille-sim --seed {seed} --trace{lag}{unsynced}{failover} --{}",
                     world.name
                 );
                 return ExitCode::FAILURE;
@@ -61,7 +62,7 @@ fn usage() -> String {
     let worlds: Vec<String> = WORLDS.iter().map(|world| format!("--{}", world.name)).collect();
     let worlds = worlds.join(" | ");
     format!(
-        "usage: reveille-sim [--seeds N] [--first S] [--seed S] [--trace] [--lag] [--unsynced] \
+        "usage: reveille-sim [--seeds N] [--first S] [--seed S] [--trace] [--lag] [--unsynced | --failover] \
          [{worlds}]"
     )
 }
@@ -77,9 +78,12 @@ fn parse(arguments: impl Iterator<Item = String>) -> Option<Arguments> {
             "--seed" => (parsed.first, parsed.seeds) = (number()?, 1),
             "--trace" => parsed.options.trace = true,
             "--lag" => parsed.options.lag = true,
+            "--failover" => parsed.options.failover = true,
             "--unsynced" => parsed.options.unsynced = true,
             other => parsed.options.world = world(other.strip_prefix("--")?)?,
         }
     }
-    Some(parsed)
+    // A log that is shared is always synced.
+    let Options { unsynced, failover, .. } = parsed.options;
+    (!unsynced || !failover).then_some(parsed)
 }

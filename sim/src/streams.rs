@@ -207,7 +207,7 @@ impl World for Streams {
 
     fn restarted(&mut self, _partition: usize) -> CheckResult {
         self.memory = ServerMemory {
-            started: self.base.now,
+            started: self.base.now.max(self.base.engine().time()),
             next_id: self.durable.next_id.max(ID_STRIDE),
             ..ServerMemory::default()
         };

@@ -17,6 +17,17 @@ fn a_seed_run_twice_leaves_the_same_trace() {
 }
 
 #[test]
+fn so_does_one_with_machines_that_take_over() {
+    for seed in 0..6 {
+        for world in &WORLDS {
+            let options = Options { world, failover: true, ..Options::default() };
+            let first = run(seed, options).unwrap();
+            assert_eq!(first, run(seed, options).unwrap(), "seed {seed}, {options:?}");
+        }
+    }
+}
+
+#[test]
 fn seeds_differ() {
     for world in &WORLDS {
         let options = Options { world, ..Options::default() };

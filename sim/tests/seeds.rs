@@ -52,3 +52,32 @@ fn events_are_delivered_across_crashes() {
     );
     pass(300..320, Options { lag: true, ..options("deliveries") });
 }
+
+#[test]
+fn a_face_that_no_server_has_keeps_its_promises_across_crashes() {
+    let coverage = pass(320..370, options("reminders"));
+    assert!(coverage.crashes > 150 && coverage.lost > 20 && coverage.kept > 10, "{coverage:?}");
+    assert!(
+        coverage.attempts > 1_500 && coverage.timers > 2_000 && coverage.reads > 50,
+        "{coverage:?}"
+    );
+    pass(370..390, Options { lag: true, ..options("reminders") });
+}
+
+#[test]
+fn partitions_keep_their_promises_side_by_side() {
+    let coverage = pass(320..350, options("partitions"));
+    assert!(coverage.crashes > 100 && coverage.lost > 10 && coverage.kept > 5, "{coverage:?}");
+    assert!(coverage.attempts > 1_000 && coverage.timers > 500, "{coverage:?}");
+}
+
+#[test]
+fn whoever_takes_over_knows_everything_that_was_acknowledged() {
+    let mut coverage = pass(350..370, Options { failover: true, ..Options::default() });
+    for name in ["wakes", "deliveries"] {
+        coverage.add(&pass(370..385, Options { failover: true, ..options(name) }));
+    }
+    assert!(coverage.takeovers > 200 && coverage.refused > 100, "{coverage:?}");
+    assert!(coverage.lost > 10 && coverage.kept > 10, "{coverage:?}");
+    assert!(coverage.attempts > 500 && coverage.timers > 500, "{coverage:?}");
+}

@@ -21,7 +21,7 @@ pub mod policy;
 use std::sync::Arc;
 
 use crate::time::Millis;
-pub use policy::{Backoff, Order, Policy, StatusSet, Verdict};
+pub use policy::{Backoff, Jitter, Order, Policy, StatusSet, Verdict};
 
 /// A delivery, but for what is delivered and to whom.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,6 +113,8 @@ pub struct Given<'a> {
     pub now: Millis,
     pub random: u64,
     pub policy: &'a Policy,
+    /// Multiplies the pauses between attempts, in thousandths.
+    pub retry_scale_milli: u64,
     /// Whether the hook is active.
     pub active: bool,
 }
@@ -231,7 +233,10 @@ impl Transition {
             Verdict::Failed if number >= policy.attempts => {
                 Phase::Dead { at: now, why: DeadReason::Exhausted }
             }
-            Verdict::Failed => Phase::Pending { at: policy.retry_at(now, number, given.random) },
+            Verdict::Failed => {
+                let pause = policy.backoff.delay_ms(number, given.random);
+                Phase::Pending { at: now + pause.saturating_mul(given.retry_scale_milli) / 1_000 }
+            }
         };
     }
 }

@@ -5,6 +5,7 @@
 
 pub mod envelope;
 pub mod explain;
+pub mod hook;
 pub mod ingest;
 pub mod matcher;
 pub mod pattern;

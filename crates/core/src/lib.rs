@@ -20,6 +20,7 @@ pub mod offset;
 pub mod path;
 pub mod pattern;
 pub mod producer;
+pub mod secret;
 pub mod signature;
 pub mod stream;
 pub mod subscription;

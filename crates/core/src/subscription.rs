@@ -6,6 +6,7 @@ use crate::consumer::{Dialect, Policy, Schedule, SyncDone, WakeBy};
 use crate::limits::{DESCRIPTION_BYTES_MAX, SUBSCRIPTION_NAME_BYTES_MAX};
 use crate::path::StreamPath;
 use crate::pattern::Pattern;
+use crate::secret::SealedSecret;
 use crate::tenant::Tenant;
 use crate::time::Millis;
 
@@ -23,7 +24,7 @@ pub struct Subscription {
     /// When it was made.
     pub created_at: Millis,
     /// Signs its webhooks, in the dialect where every subscription has a secret of its own.
-    pub secret: Option<Arc<str>>,
+    pub secret: Option<SealedSecret>,
     /// What its creator asked for.
     pub spec: SubscriptionSpec,
 }

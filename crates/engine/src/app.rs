@@ -94,6 +94,13 @@ impl App {
         self
     }
 
+    /// What was registered of this type, while everything is still being registered.
+    pub(crate) fn part_mut<P: Part>(&mut self) -> &mut P {
+        let found = self.parts.iter_mut().find(|(id, _)| *id == TypeId::of::<P>());
+        let found = found.and_then(|(_, part)| (&mut **part as &mut dyn Any).downcast_mut());
+        found.expect("every part that is asked for was registered")
+    }
+
     /// What was registered of this type.
     pub fn part<P: Part>(&self) -> &P {
         let found = self.parts.iter().find(|(id, _)| *id == TypeId::of::<P>());

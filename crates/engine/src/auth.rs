@@ -3,4 +3,7 @@
 pub mod keys;
 pub mod server_keys;
 
+#[cfg(test)]
+mod tests;
+
 pub use keys::{KeyError, KeyRejection};

@@ -11,4 +11,7 @@ pub mod send;
 pub mod timer_group;
 pub mod timers;
 
+#[cfg(test)]
+mod tests;
+
 pub use error::{DeliveryError, DeliveryRejection};

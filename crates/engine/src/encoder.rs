@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use reveille_core::consumer::WakeId;
-use reveille_core::delivery::hook::Hook;
+use reveille_core::delivery::hook::{FaceId, Hook};
 use reveille_core::delivery::id::DeliveryId;
+use reveille_core::secret::{SealBroken, SealedSecret};
 use reveille_core::signature::Ed25519Key;
 use reveille_core::stream::StreamId;
 use reveille_core::subscription::Subscription;
 use reveille_core::{Millis, Offset, StreamPath};
+use reveille_kernel::error::Damaged;
 use reveille_kernel::outbound::EncodedRequest;
 
 /// A wake, as it is told to a consumer's endpoint.
@@ -26,6 +28,10 @@ pub struct WakeNotification {
     /// For its callbacks.
     pub token: String,
     pub now: Millis,
+    /// What the wall clock shows now: for the signature and whatever else is read as a date.
+    pub wall: Millis,
+    /// Its subscription's own secret, opened.
+    pub secret: Option<String>,
     /// Signs, where subscriptions have no secret of their own.
     pub signing: Ed25519Key,
     /// The trace that this belongs to, as a `traceparent`.
@@ -65,16 +71,63 @@ pub struct DeliveryNotification {
     /// What is said.
     pub payload: bytes::Bytes,
     pub now: Millis,
+    /// What the wall clock shows now: for the signature.
+    pub wall: Millis,
 }
 
-/// Knows the words of the dialects.
+/// Knows the words of the dialects of wakes.
 pub trait Encoder: Send + Sync + 'static {
-    /// Where a delivery goes.
-    fn address(&self, hook: &Hook) -> String;
-    /// Puts a delivery into words.
-    fn encode_delivery(&self, notification: &DeliveryNotification) -> EncodedRequest;
     /// Puts a notice into words.
     fn encode_wake(&self, notification: &WakeNotification) -> EncodedRequest;
     /// Whether the body of a successful answer says that everything is done.
     fn is_done(&self, body: &[u8]) -> bool;
+}
+
+/// Opens a secret of a hook's tenant. One that does not open is no reason to send unsigned.
+pub type OpenSecret<'a> = &'a dyn Fn(&SealedSecret) -> Result<String, SealBroken>;
+
+/// Knows the words of a face's deliveries.
+pub trait DeliveryEncoder: Send + Sync + 'static {
+    /// Whose hooks it reads.
+    fn face(&self) -> FaceId;
+
+    /// Whom a hook is for. It is asked for when a hook is first sent to and when it was changed, so
+    /// that the hook's spec is not read for every attempt.
+    fn target(&self, hook: &Hook, open: OpenSecret<'_>)
+    -> Result<Arc<dyn DeliveryTarget>, Damaged>;
+}
+
+/// Whom a hook is for.
+pub trait DeliveryTarget: Send + Sync {
+    /// Where deliveries go.
+    fn address(&self) -> String;
+
+    /// Puts a delivery into words.
+    fn encode(&self, notification: &DeliveryNotification) -> EncodedRequest;
+}
+
+/// The encoders of all faces.
+#[derive(Clone, Default)]
+pub struct DeliveryEncoders(Vec<Arc<dyn DeliveryEncoder>>);
+
+impl DeliveryEncoders {
+    /// Registers the encoder of a face.
+    #[must_use]
+    pub fn with(mut self, encoder: impl DeliveryEncoder) -> DeliveryEncoders {
+        let is_new = self.0.iter().all(|it| it.face() != encoder.face());
+        assert!(is_new, "{:?} has one encoder", encoder.face());
+        self.0.push(Arc::new(encoder));
+        self
+    }
+
+    /// Whom a hook is for.
+    pub fn target(
+        &self,
+        hook: &Hook,
+        open: OpenSecret<'_>,
+    ) -> Result<Arc<dyn DeliveryTarget>, Damaged> {
+        let encoder = self.0.iter().find(|encoder| encoder.face() == hook.face);
+        let unknown = || Damaged(format!("nobody knows the words of {:?}", hook.face));
+        encoder.ok_or_else(unknown)?.target(hook, open)
+    }
 }

@@ -21,12 +21,15 @@ use reveille_store::directory::Directory;
 use tokio::sync::Notify;
 
 use crate::app::{App, Shared};
-use crate::encoder::Encoder;
+use crate::encoder::{DeliveryEncoders, Encoder};
+use crate::wall::WallOffset;
 
 /// What an engine needs to know.
 pub struct Config {
     /// Everything is kept here.
     pub data_dir: PathBuf,
+    /// The key that seals secrets; `None` for one in the data directory.
+    pub secrets_key_file: Option<PathBuf>,
     /// Fixed when the data directory is created; `None` takes what it has.
     pub partitions: Option<u32>,
     /// Whether an answer means that it is on disk.
@@ -49,8 +52,10 @@ pub struct OutboundConfig {
     pub rules: Rules,
     /// Carries them.
     pub courier: Arc<dyn Courier>,
-    /// Says what is in them.
+    /// Says what is in wakes.
     pub encoder: Arc<dyn Encoder>,
+    /// Say what is in deliveries, face by face.
+    pub delivery_encoders: DeliveryEncoders,
     /// How many may be on their way in the whole process.
     pub concurrency: usize,
     pub retention: Retention,
@@ -213,7 +218,7 @@ impl Engine {
         tenant: &Tenant,
         command: &C,
     ) -> Outcome<C::Answer, C::Rejection> {
-        submit(self.partition(tenant), self.inner.clock.as_ref(), command).await
+        self.submit_to(self.partition(tenant), command).await
     }
 
     /// Brings a command to a partition.
@@ -222,7 +227,16 @@ impl Engine {
         shared: &Arc<Shared>,
         command: &C,
     ) -> Outcome<C::Answer, C::Rejection> {
-        submit(shared, self.inner.clock.as_ref(), command).await
+        let clock = self.inner.clock.as_ref();
+        shared.domains.part::<WallOffset>().follow(clock);
+        submit(shared, clock, command).await
+    }
+
+    /// Looks at the wall clock, for every partition.
+    pub(crate) fn follow_wall_clock(&self) {
+        for shared in &self.inner.partitions {
+            shared.domains.part::<WallOffset>().follow(self.inner.clock.as_ref());
+        }
     }
 
     pub(crate) fn fairness(&self) -> &Fairness {

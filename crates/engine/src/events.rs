@@ -12,5 +12,7 @@ pub mod trim;
 pub(crate) mod txn;
 
 mod queries;
+#[cfg(test)]
+mod tests;
 
 pub use queries::{DeadLetter, DeliveryPage, DeliveryView, delivery_name, delivery_named};

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use reveille_core::Millis;
-use reveille_core::delivery::hook::Hook;
+use reveille_core::delivery::hook::{FaceId, Hook};
 use reveille_core::delivery::id::DeliveryNo;
 use reveille_core::subscription::Subscription;
 use reveille_kernel::command::{Command, Decision};
@@ -13,21 +13,18 @@ use reveille_kernel::error::{Damaged, Never};
 use reveille_kernel::outbound::{AttemptHandler, OutcomeQueue, Sender};
 use reveille_kernel::timers::{DueTimer, TimerHandler, TimerTraits};
 use reveille_schema::deliveries::DeliveryTimer;
-use reveille_schema::events::EventTimer;
 use reveille_schema::streams::StreamTimer;
 use reveille_schema::wakes::WakeTimer;
 
 use crate::app::{App, Indexes, Settings, Shared, Txn};
 use crate::auth::keys::ApiKeys;
 use crate::deliveries::delivery::DeliveryOutcome;
-use crate::deliveries::face::DeliveryFaces;
+use crate::deliveries::face::{DeliveryFaces, FaceTimer};
 use crate::deliveries::index::HookIndex;
 use crate::deliveries::send::DeliverySender;
 use crate::deliveries::timers::FireDeliveryTimer;
 use crate::effect::{ActivityChange, Attempt, AttemptSource, Effect};
 use crate::events::face::EventFace;
-use crate::events::index::EventHookIndex;
-use crate::events::timers::FireEventTimer;
 use crate::metrics::{DeliveryMetrics, WakeMetrics};
 use crate::outbound::OutboundContext;
 use crate::spans::SpanCollector;
@@ -40,25 +37,26 @@ use crate::wakes::index::SubscriptionIndex;
 use crate::wakes::observer::WakeConsumers;
 use crate::wakes::send::WakeSender;
 use crate::wakes::timers::FireWakeTimer;
+use crate::wall::WallOffset;
 use crate::{deliveries, wakes};
 
 impl App {
-    /// All domains of a partition that starts now, with whatever else is registered.
-    pub fn with_domains(settings: Settings, now: Millis, faces: DeliveryFaces) -> App {
-        let DeliveryFaces(mut all) = faces;
-        all.push(Box::new(EventFace));
+    /// All domains of a partition that starts now.
+    pub fn with_domains(settings: Settings, now: Millis) -> App {
+        let wall = WallOffset::default();
         App::new(settings)
             .with(LiveReaders::default())
-            .with(AccessTimes::new(now))
+            .with(AccessTimes::following(now, wall.clone()))
+            .with(wall)
             .with(StreamObservers(vec![Box::new(WakeConsumers)]))
-            .with(DeliveryFaces(all))
+            .with(DeliveryFaces::default())
             .with(ApiKeys::default())
             .with(WakeMetrics::default())
             .with(DeliveryMetrics::default())
             .with(SpanCollector::default())
             .with_index::<SubscriptionIndex>()
             .with_index::<HookIndex>()
-            .with_index::<EventHookIndex>()
+            .with_face(EventFace)
     }
 }
 
@@ -102,7 +100,8 @@ pub enum FireTimer {
     Stream(FireStreamTimer),
     Wake(FireWakeTimer),
     Delivery(FireDeliveryTimer),
-    Event(FireEventTimer),
+    /// Of a face.
+    Face(FaceTimer),
 }
 
 impl FireTimer {
@@ -112,7 +111,7 @@ impl FireTimer {
             FireTimer::Stream(timer) => timer.removals(),
             FireTimer::Wake(timer) => timer.removals(),
             FireTimer::Delivery(timer) => timer.removals(),
-            FireTimer::Event(_) => 0,
+            FireTimer::Face(_) => 0,
         }
     }
 
@@ -121,7 +120,7 @@ impl FireTimer {
             FireTimer::Stream(timer) => timer,
             FireTimer::Wake(timer) => timer,
             FireTimer::Delivery(timer) => timer,
-            FireTimer::Event(timer) => timer,
+            FireTimer::Face(timer) => &**timer,
         }
     }
 }
@@ -155,23 +154,25 @@ impl TimerHandler for App {
             Some(&StreamTimer::DOMAIN) => FireStreamTimer::TRAITS,
             Some(&WakeTimer::DOMAIN) => FireWakeTimer::traits(timer),
             Some(&DeliveryTimer::DOMAIN) => FireDeliveryTimer::traits(timer),
-            Some(&EventTimer::DOMAIN) => FireEventTimer::TRAITS,
-            _ => TimerTraits { fires_once: false, is_patient: false, reads: false },
+            // Those of a face may be slices of something large.
+            _ => TimerTraits { fires_once: false, is_patient: true, reads: true },
         }
     }
 
     fn timer_command(shared: &Shared, timer: DueTimer) -> Result<FireTimer, Damaged> {
-        let reader = shared.state.reader();
         match timer.name().first() {
             Some(&StreamTimer::DOMAIN) => {
-                FireStreamTimer::new(&reader, timer).map(FireTimer::Stream)
+                FireStreamTimer::new(&shared.state.reader(), timer).map(FireTimer::Stream)
             }
             Some(&WakeTimer::DOMAIN) => FireWakeTimer::new(shared, timer).map(FireTimer::Wake),
             Some(&DeliveryTimer::DOMAIN) => {
                 FireDeliveryTimer::new(shared, timer).map(FireTimer::Delivery)
             }
-            Some(&EventTimer::DOMAIN) => FireEventTimer::new(&reader, timer).map(FireTimer::Event),
-            _ => Err(Damaged::new("a timer of an unknown domain is due")),
+            Some(face) => {
+                let face = shared.domains.part::<DeliveryFaces>().get(FaceId(*face))?;
+                face.timer(shared, timer).map(FireTimer::Face)
+            }
+            None => Err(Damaged::new("a timer of no domain is due")),
         }
     }
 }
@@ -252,6 +253,7 @@ impl AttemptHandler for App {
 /// The partition becomes the writer: what was on its way is made again, and who is busy is counted.
 /// Nothing may have been decided before.
 pub fn recover(shared: &Shared, now: Millis) {
+    shared.domains.part::<AccessTimes>().restart(now);
     if let Err(error) = wakes::send::recover(shared, now) {
         tracing::error!(%error, "the due index cannot be read");
     }

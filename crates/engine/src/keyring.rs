@@ -4,11 +4,12 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use bytes::Bytes;
 use reveille_core::consumer::Dialect;
+use reveille_core::secret::{SealBroken, SealedSecret, SecretCipher, SecretPurpose};
 use reveille_core::signature::Ed25519Key;
 use reveille_core::stream::StreamId;
 use reveille_core::subscription::Subscription;
 use reveille_core::token::{Claims, TokenInvalid, TokenKey, TokenKind};
-use reveille_core::{Millis, StreamPath};
+use reveille_core::{Millis, StreamPath, Tenant};
 use reveille_schema::record::{self, SigningKey};
 
 use reveille_kernel::doors::Entropy;
@@ -17,9 +18,10 @@ use reveille_kernel::doors::Entropy;
 /// oldest early.
 const SIGNING_KEYS_MAX: usize = 16;
 
-/// Keys that sign, and keys that are still published.
+/// Keys that sign, and keys that are still published; and what seals them and all other secrets.
 pub struct Keyring {
     entropy: Arc<dyn Entropy>,
+    cipher: SecretCipher,
     token: OnceLock<TokenKey>,
     signing: RwLock<SigningKeys>,
 }
@@ -37,29 +39,66 @@ pub(crate) struct InitialKeys {
     pub(crate) signing: Bytes,
 }
 
-impl InitialKeys {
-    pub(crate) fn new(entropy: &dyn Entropy, now: Millis) -> InitialKeys {
-        let (mut token, mut seed) = ([0; 32], [0; 32]);
-        entropy.fill(&mut token);
-        entropy.fill(&mut seed);
-        let key = SigningKey { seed, created_at: now, retires_at: None };
-        InitialKeys {
-            token: Bytes::copy_from_slice(&token),
-            signing: record::encode_signing_keys(&[key]),
-        }
-    }
-}
-
 impl Keyring {
     /// A keyring without keys: they follow what is stored.
-    pub(crate) fn new(entropy: Arc<dyn Entropy>) -> Keyring {
-        Keyring { entropy, token: OnceLock::new(), signing: RwLock::default() }
+    pub(crate) fn new(entropy: Arc<dyn Entropy>, cipher: SecretCipher) -> Keyring {
+        Keyring { entropy, cipher, token: OnceLock::new(), signing: RwLock::default() }
+    }
+
+    /// New keys, as they are stored.
+    pub(crate) fn initial_keys(&self, now: Millis) -> InitialKeys {
+        let (mut token, mut seed) = ([0; 32], [0; 32]);
+        self.entropy.fill(&mut token);
+        self.entropy.fill(&mut seed);
+        let key = SigningKey { seed, created_at: now, retires_at: None };
+        InitialKeys {
+            token: self.seal_stored(SecretPurpose::TokenKey, &token),
+            signing: self.seal_signing_keys(&[key]),
+        }
+    }
+
+    fn seal(&self, purpose: SecretPurpose<'_>, secret: &[u8]) -> SealedSecret {
+        let mut nonce = [0; 12];
+        self.entropy.fill(&mut nonce);
+        self.cipher.seal(purpose, nonce, secret)
+    }
+
+    fn seal_stored(&self, purpose: SecretPurpose<'_>, secret: &[u8]) -> Bytes {
+        Bytes::copy_from_slice(self.seal(purpose, secret).as_bytes())
+    }
+
+    fn open_stored(&self, purpose: SecretPurpose<'_>, stored: &[u8]) -> Result<Vec<u8>, String> {
+        let text = std::str::from_utf8(stored).map_err(|_| SealBroken);
+        let opened = text.and_then(|text| self.cipher.open(purpose, text));
+        opened.map_err(|error| {
+            format!("{error}: it is another one than this data directory was written with")
+        })
+    }
+
+    /// Seals what signs requests to a tenant's endpoint.
+    pub fn seal_webhook_secret(&self, tenant: &Tenant, secret: &str) -> SealedSecret {
+        self.seal(SecretPurpose::Webhook(tenant), secret.as_bytes())
+    }
+
+    /// What signs requests to a tenant's endpoint. One that does not open is no reason to send
+    /// without a signature.
+    pub fn open_webhook_secret(
+        &self,
+        tenant: &Tenant,
+        sealed: &SealedSecret,
+    ) -> Result<String, SealBroken> {
+        let secret = self.cipher.open(SecretPurpose::Webhook(tenant), sealed)?;
+        String::from_utf8(secret).map_err(|_| SealBroken)
+    }
+
+    fn seal_signing_keys(&self, keys: &[SigningKey]) -> Bytes {
+        self.seal_stored(SecretPurpose::SigningKeys, &record::encode_signing_keys(keys))
     }
 
     /// The key that signs tokens; it never changes.
     pub(crate) fn set_token_key(&self, stored: &Bytes) -> Result<(), String> {
-        let key: [u8; 32] =
-            stored.as_ref().try_into().map_err(|_| "the stored token key is damaged".to_owned())?;
+        let key = self.open_stored(SecretPurpose::TokenKey, stored)?;
+        let key = key.try_into().map_err(|_| "the stored token key is damaged".to_owned())?;
         self.token.get_or_init(|| TokenKey::new(key));
         Ok(())
     }
@@ -141,20 +180,21 @@ impl Keyring {
             }
         }
         keys.truncate(SIGNING_KEYS_MAX);
-        (signing.stored.clone(), record::encode_signing_keys(&keys))
+        (signing.stored.clone(), self.seal_signing_keys(&keys))
     }
 
     /// Signs with what is stored now.
     pub(crate) fn adopt(&self, stored: Bytes) -> Result<(), String> {
-        let read = SigningKeys::read(stored)?;
+        let opened = self.open_stored(SecretPurpose::SigningKeys, &stored)?;
+        let read = SigningKeys::read(stored, &opened)?;
         *self.signing.write().unwrap_or_else(PoisonError::into_inner) = read;
         Ok(())
     }
 }
 
 impl SigningKeys {
-    fn read(stored: Bytes) -> Result<SigningKeys, String> {
-        let keys = record::decode_signing_keys(&stored).map_err(|error| error.to_string())?;
+    fn read(stored: Bytes, opened: &[u8]) -> Result<SigningKeys, String> {
+        let keys = record::decode_signing_keys(opened).map_err(|error| error.to_string())?;
         if keys.is_empty() {
             return Err("there is no stored signing key".into());
         }

@@ -17,6 +17,7 @@ pub mod records;
 pub mod spans;
 pub mod streams;
 pub mod wakes;
+pub mod wall;
 
 mod addresses;
 mod complaints;

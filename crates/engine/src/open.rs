@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
+use reveille_core::secret::SecretCipher;
 use reveille_kernel::checkpointer::Checkpointer;
 use reveille_kernel::committer::Committer;
 use reveille_kernel::doors::{Clock, Entropy, SteadyClock};
@@ -18,6 +19,7 @@ use reveille_store::background;
 use reveille_store::checkpoint;
 use reveille_store::directory::{Directory, DirectoryError};
 use reveille_store::disk::{Disk, RealDisk};
+use reveille_store::key_file::{self, KeyFileError};
 use reveille_store::log::{self, SegmentLog};
 use reveille_store::open::{self, OpenedStore};
 use reveille_store::table::{LsmTable, TableError};
@@ -26,7 +28,6 @@ use crate::app::{App, Settings, Shared};
 use crate::auth::server_keys::{self, SigningKeyFollower};
 use crate::complaints::Complaints;
 use crate::deliveries::delivery::RecordDeliveryOutcomes;
-use crate::deliveries::face::DeliveryFaces;
 use crate::deliveries::send::DeliverySender;
 use crate::engine::{Config, Engine, Extensions, Parts};
 use crate::events::cleaner;
@@ -55,6 +56,9 @@ pub enum OpenError {
          If its files are damaged, restore the whole data directory from a backup"
     )]
     Table { path: PathBuf, source: TableError },
+    /// There is no key to open secrets with.
+    #[error(transparent)]
+    SecretsKey(#[from] KeyFileError),
     #[error("{path}: {problem}")]
     Other { path: PathBuf, problem: String },
 }
@@ -82,7 +86,8 @@ impl Engine {
             return Err(other(format!("there can be at most {PARTITIONS_MAX} partitions")));
         }
         let directory = Directory::open(&config.data_dir, config.partitions)?;
-        let keyring = Arc::new(Keyring::new(entropy.clone()));
+        let cipher = open_secrets(config, &directory, entropy.as_ref())?;
+        let keyring = Arc::new(Keyring::new(entropy.clone(), cipher));
         let mut opened = Vec::new();
         for number in 0..directory.partitions() {
             opened.push(open_partition(config, &directory, number, &clock, &entropy, &keyring)?);
@@ -96,8 +101,7 @@ impl Engine {
             partitions.push(start_partition(config, partition, &clock, &entropy, &mut threads));
         }
         let first = partitions.first().expect("there is a partition");
-        server_keys::open(first, &keyring, &clock, &entropy)
-            .map_err(|error| other(error.to_string()))?;
+        server_keys::open(first, &keyring, &clock).map_err(|error| other(error.to_string()))?;
         let fairness = Arc::new(Fairness::new(clock.clone()));
         let mut tasks = Vec::new();
         let places = PlacePool::new(config.outbound.concurrency, partitions.len());
@@ -138,9 +142,24 @@ impl Engine {
     }
 }
 
+/// What opens the secrets of the data directory. Its key is made before anything is stored.
+fn open_secrets(
+    config: &Config,
+    directory: &Directory,
+    entropy: &dyn Entropy,
+) -> Result<SecretCipher, OpenError> {
+    let mut fresh = [0; 32];
+    entropy.fill(&mut fresh);
+    let own = directory.secrets_key_path();
+    let path = config.secrets_key_file.as_ref().unwrap_or(&own);
+    let key = key_file::load_or_create(path, directory.is_unused(), fresh)?;
+    Ok(SecretCipher::new(&key))
+}
+
 fn context(config: &Config, keyring: &Arc<Keyring>, entropy: &Arc<dyn Entropy>) -> OutboundContext {
     OutboundContext {
         encoder: config.outbound.encoder.clone(),
+        delivery_encoders: config.outbound.delivery_encoders.clone(),
         keyring: keyring.clone(),
         rules: config.outbound.rules.clone(),
         timings: config.outbound.timings.clone(),
@@ -180,7 +199,7 @@ fn open_partition(
     let latest = partition::stored_time(&state.reader());
     let latest = latest.map_err(|error| other(error.to_string()))?;
     let started = clock.now().max(latest);
-    let app = App::with_domains(settings, started, DeliveryFaces::default());
+    let app = App::with_domains(settings, started);
     let app = if number == 0 { app.with(SigningKeyFollower(keyring.clone())) } else { app };
     let settings = partition::Settings {
         number: u8::try_from(number).unwrap_or(u8::MAX),
@@ -204,7 +223,8 @@ fn start_partition(
 ) -> Arc<Shared> {
     let OpenedPartition { number, disk, log, shared, checkpoint, replayed_bytes } = opened;
     let min_free = config.min_free_bytes;
-    let checkpointer = Checkpointer::new(shared.clone(), disk, log.spares(), min_free, checkpoint)
+    let spares = Some(log.spares());
+    let checkpointer = Checkpointer::new(shared.clone(), disk, spares, min_free, checkpoint)
         .with_segments_of(config.segment_bytes)
         .after_replay(replayed_bytes);
     // Before the first command: a server that starts on a full disk starts read-only.

@@ -7,13 +7,15 @@ use reveille_deliver::destination::Rules;
 use reveille_kernel::doors::Entropy;
 
 use crate::complaints::Complaints;
-use crate::encoder::Encoder;
+use crate::encoder::{DeliveryEncoders, Encoder};
 use crate::keyring::Keyring;
 
 /// What attempts of all kinds share.
 pub(crate) struct OutboundContext {
-    /// Says what is in requests.
+    /// Says what is in wakes.
     pub encoder: Arc<dyn Encoder>,
+    /// Say what is in deliveries.
+    pub delivery_encoders: DeliveryEncoders,
     /// Signs them.
     pub keyring: Arc<Keyring>,
     /// Where they may go.

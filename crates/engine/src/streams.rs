@@ -11,6 +11,8 @@ pub mod read;
 pub(crate) mod txn;
 
 mod queries;
+#[cfg(test)]
+mod tests;
 
 use reveille_core::stream::Rejected;
 use reveille_kernel::error::Error;

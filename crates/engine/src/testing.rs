@@ -14,7 +14,6 @@ use reveille_store::table::MemoryTable;
 use tokio::sync::oneshot;
 
 use crate::app::{App, Settings, Shared};
-use crate::deliveries::face::DeliveryFaces;
 use crate::effect::Effect;
 
 /// One partition, whose batches are durable as soon as they are taken.
@@ -55,7 +54,7 @@ impl Bench {
 
     pub(crate) fn with(settings: Settings) -> Bench {
         let state = Arc::new(State::new(Arc::new(MemoryTable::default()), 0));
-        let app = App::with_domains(settings, Millis(0), DeliveryFaces::default());
+        let app = App::with_domains(settings, Millis(0));
         let shared = Shared::new(state, Arc::new(app), partition::Settings::default()).unwrap();
         Bench { shared, tenant: Tenant::default_tenant(), now: Millis(1_000), seq: 0 }
     }

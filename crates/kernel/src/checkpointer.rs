@@ -28,7 +28,8 @@ const REST: Duration = Duration::from_millis(10);
 pub struct Checkpointer<D: Domains> {
     shared: Arc<Shared<D>>,
     disk: Arc<dyn Disk>,
-    spares: SparePool,
+    /// `None` if the log is none of segments.
+    spares: Option<SparePool>,
     /// Below this the partition is read-only.
     min_free_bytes: u64,
     /// Everything up to here is in the table.
@@ -52,7 +53,7 @@ impl<D: Domains> Checkpointer<D> {
     pub fn new(
         shared: Arc<Shared<D>>,
         disk: Arc<dyn Disk>,
-        spares: SparePool,
+        spares: Option<SparePool>,
         min_free_bytes: u64,
         checkpointed: u64,
     ) -> Checkpointer<D> {
@@ -249,10 +250,11 @@ impl<D: Domains> Checkpointer<D> {
     /// Has a log segment ready before the committer needs it. That is a while from now: it is made
     /// in small portions, unless there is something else to do.
     fn prepare_spare(&self) {
+        let Some(spares) = &self.spares else { return };
         if self.shared.lock().read_only {
             return;
         }
-        if let Err(error) = self.spares.fill(|| self.rest()) {
+        if let Err(error) = spares.fill(|| self.rest()) {
             tracing::warn!(%error, "cannot prepare the next log segment");
         }
     }

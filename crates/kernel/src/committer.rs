@@ -196,6 +196,7 @@ impl<D: EffectHandler> Committer<D> {
         };
         let rolled_back = self.shared.lock().roll_back(batch, why);
         rolled_back.map_err(|error| Fatal(error.to_string()))?;
+        self.shared.outbox.recover_later();
         self.shared.room.notify_waiters();
         Ok(())
     }
@@ -205,15 +206,32 @@ impl<D: EffectHandler> Committer<D> {
         self.shared.log_bytes.store(self.log.bytes(), Ordering::Relaxed);
         let checkpoint = self.shared.checkpoint.load(Ordering::Acquire);
         if checkpoint > self.released {
-            self.log.release(checkpoint).map_err(|error| Fatal(error.to_string()))?;
-            self.released = checkpoint;
+            let released = self.log.release(checkpoint);
+            if self.is_done(released)? {
+                self.released = checkpoint;
+            }
         }
         Ok(())
     }
 
     /// Nothing comes for a while: the log may mark its end.
     pub fn seal(&mut self) -> Result<(), Fatal> {
-        self.log.idle().map_err(|error| Fatal(error.to_string()))
+        let marked = self.log.idle();
+        self.is_done(marked).map(drop)
+    }
+
+    /// Whether the log did what can wait. Not being the writer any more is no reason to end: whoever
+    /// is sees to it, and those who have been decided here are told when their batch is refused.
+    fn is_done(&self, result: Result<(), CommitError>) -> Result<bool, Fatal> {
+        match result {
+            Ok(()) => Ok(true),
+            Err(CommitError::Deposed) => {
+                self.shared.lock().deposed = true;
+                Ok(false)
+            }
+            Err(error) if error.is_ambiguous() => Ok(false),
+            Err(error) => Err(Fatal(error.to_string())),
+        }
     }
 }
 

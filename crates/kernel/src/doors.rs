@@ -5,10 +5,10 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use arc_swap::ArcSwap;
 use reveille_core::Millis;
 
 /// A future that ends when its time has come.
@@ -18,6 +18,11 @@ pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub trait Clock: Send + Sync + 'static {
     /// Wall time at start plus monotonic time since, corrected slowly: never backwards, no jumps.
     fn now(&self) -> Millis;
+    /// What the machine's clock shows, steps and all: for dates that the world reads. Nothing is
+    /// timed by it.
+    fn wall(&self) -> Millis {
+        self.now()
+    }
     /// Ends at the given time.
     fn sleep_until(&self, at: Millis) -> Sleep;
     /// Processor time that this process has used, where that is known.
@@ -47,10 +52,19 @@ pub trait Entropy: Send + Sync + 'static {
 pub struct SystemClock {
     started: Instant,
     started_at: Millis,
-    /// How far the answer has been moved towards the wall clock.
-    offset_ms: AtomicI64,
-    /// When that was last looked at, in milliseconds since the start.
-    checked_ms: AtomicU64,
+    /// How the answer is being moved towards the wall clock.
+    slew: ArcSwap<Slew>,
+}
+
+/// How the answer is moved towards the wall clock from one look at that to the next.
+#[derive(Debug, Clone, Copy)]
+struct Slew {
+    /// How far it had been moved at that look.
+    from_ms: i64,
+    /// How far the wall clock was then.
+    to_ms: i64,
+    /// When that was, in milliseconds since the start.
+    checked_ms: u64,
 }
 
 /// The wall clock is looked at this often.
@@ -64,8 +78,7 @@ impl Default for SystemClock {
         SystemClock {
             started: Instant::now(),
             started_at: wall(),
-            offset_ms: AtomicI64::new(0),
-            checked_ms: AtomicU64::new(0),
+            slew: ArcSwap::from_pointee(Slew { from_ms: 0, to_ms: 0, checked_ms: 0 }),
         }
     }
 }
@@ -81,30 +94,31 @@ fn slewed(offset_ms: i64, wanted_ms: i64, elapsed_ms: u64) -> i64 {
     offset_ms + (wanted_ms - offset_ms).clamp(-step, step)
 }
 
-impl SystemClock {
-    /// Moves the answer towards the wall clock; one caller a second does it.
-    fn correct(&self, elapsed: u64, checked: u64) {
-        let mine =
-            self.checked_ms.compare_exchange(checked, elapsed, Ordering::AcqRel, Ordering::Relaxed);
-        if mine.is_ok() {
-            let monotonic = self.started_at + elapsed;
-            let wanted = i128::from(wall().0) - i128::from(monotonic.0);
-            let wanted = i64::try_from(wanted).unwrap_or(0);
-            let offset = self.offset_ms.load(Ordering::Relaxed);
-            self.offset_ms.store(slewed(offset, wanted, elapsed - checked), Ordering::Relaxed);
-        }
+impl Slew {
+    /// How far the answer is moved at a time since the start. It never shrinks by as much as the
+    /// time grows, so that the answer never goes backwards.
+    fn offset_ms(&self, elapsed_ms: u64) -> i64 {
+        slewed(self.from_ms, self.to_ms, elapsed_ms.saturating_sub(self.checked_ms))
     }
 }
 
 impl Clock for SystemClock {
     fn now(&self) -> Millis {
         let elapsed = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let checked = self.checked_ms.load(Ordering::Relaxed);
-        if elapsed >= checked + CHECK_EVERY_MS {
-            self.correct(elapsed, checked);
+        let slew = self.slew.load();
+        let offset = slew.offset_ms(elapsed);
+        let monotonic = self.started_at + elapsed;
+        if elapsed >= slew.checked_ms + CHECK_EVERY_MS {
+            let wanted = i128::from(wall().0) - i128::from(monotonic.0);
+            let to_ms = i64::try_from(wanted).unwrap_or(0);
+            // Several callers may do this at once; whose look counts makes no difference.
+            self.slew.store(Arc::new(Slew { from_ms: offset, to_ms, checked_ms: elapsed }));
         }
-        let offset = self.offset_ms.load(Ordering::Relaxed);
-        Millis((self.started_at + elapsed).0.saturating_add_signed(offset))
+        Millis(monotonic.0.saturating_add_signed(offset))
+    }
+
+    fn wall(&self) -> Millis {
+        wall()
     }
 
     fn sleep_until(&self, at: Millis) -> Sleep {
@@ -121,13 +135,13 @@ impl Clock for SystemClock {
 
 /// A clock that begins no earlier than a time, and goes on from there as another one does.
 pub struct SteadyClock {
-    clock: std::sync::Arc<dyn Clock>,
+    clock: Arc<dyn Clock>,
     ahead_ms: u64,
 }
 
 impl SteadyClock {
     /// What the other clock says, but nothing before this.
-    pub fn new(clock: std::sync::Arc<dyn Clock>, not_before: Millis) -> SteadyClock {
+    pub fn new(clock: Arc<dyn Clock>, not_before: Millis) -> SteadyClock {
         let ahead_ms = not_before.since(clock.now());
         if ahead_ms > 1_000 {
             tracing::warn!(
@@ -142,6 +156,10 @@ impl SteadyClock {
 impl Clock for SteadyClock {
     fn now(&self) -> Millis {
         self.clock.now() + self.ahead_ms
+    }
+
+    fn wall(&self) -> Millis {
+        self.clock.wall()
     }
 
     fn sleep_until(&self, at: Millis) -> Sleep {
@@ -222,6 +240,17 @@ mod tests {
         assert_eq!(slewed(0, -3_600_000, 1_000), -5);
         assert_eq!(slewed(10, 12, 1_000), 12);
         assert_eq!(slewed(10, 12, 100), 10);
+    }
+
+    /// While it follows a wall clock that was set back, too.
+    #[test]
+    fn a_slew_never_takes_the_time_back() {
+        let slew = Slew { from_ms: 0, to_ms: -3_600_000, checked_ms: 5_000 };
+        let answer = |elapsed: u64| i64::try_from(elapsed).unwrap() + slew.offset_ms(elapsed);
+        for elapsed in 5_000..8_000 {
+            assert!(answer(elapsed) >= answer(elapsed - 1), "{elapsed}");
+        }
+        assert_eq!(answer(7_000), 6_990);
     }
 
     #[test]

@@ -103,6 +103,10 @@ pub async fn run<D: AttemptHandler>(sender: Arc<Sender<D>>) {
             tokio::task::yield_now().await;
             next = sender.dispatch();
         }
+        if sender.shared.outbox.takes_recovery() {
+            let shared = sender.shared.clone();
+            tokio::spawn(task::blocking(move || D::recover_attempts(&shared)));
+        }
         while let Some((source, from)) = sender.shared.outbox.next_refill() {
             let shared = sender.shared.clone();
             tokio::spawn(task::blocking(move || D::refill(&shared, source, from)));

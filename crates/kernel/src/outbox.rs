@@ -14,6 +14,7 @@ mod window;
 
 use std::fmt::Debug;
 use std::hash::Hash;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use reveille_core::Tenant;
@@ -69,6 +70,8 @@ pub struct Outbox<A: Attempt> {
     queues: Mutex<Queues<A>>,
     /// There may be something to send.
     pub(crate) ready: Arc<Notify>,
+    /// Attempts may have been passed over: they are to be looked for in the state.
+    must_recover: AtomicBool,
 }
 
 /// What is going on, for those who watch.
@@ -86,7 +89,11 @@ pub struct OutboundGauges {
 
 impl<A: Attempt> Default for Outbox<A> {
     fn default() -> Outbox<A> {
-        Outbox { queues: Mutex::new(Queues::new(4_096)), ready: Arc::new(Notify::new()) }
+        Outbox {
+            queues: Mutex::new(Queues::new(4_096)),
+            ready: Arc::new(Notify::new()),
+            must_recover: AtomicBool::new(false),
+        }
     }
 }
 
@@ -145,6 +152,18 @@ impl<A: Attempt> Outbox<A> {
     /// turns.
     pub fn next_few(&self, most: usize, mut may: impl FnMut(&Tenant) -> bool) -> Vec<A> {
         self.lock().next_few(most, &mut may)
+    }
+
+    /// What was decided is undone. Attempts of a source that seemed to have ended were passed over,
+    /// and would otherwise wait until their leases end.
+    pub(crate) fn recover_later(&self) {
+        self.must_recover.store(true, Ordering::Release);
+        self.ready.notify_one();
+    }
+
+    /// Whether attempts are to be looked for in the state; asked by whoever then does.
+    pub fn takes_recovery(&self) -> bool {
+        self.must_recover.swap(false, Ordering::AcqRel)
     }
 
     /// A source that may have more in memory, and where to go on.

@@ -314,6 +314,9 @@ fn a_batch_that_is_too_large_is_refused_and_the_next_one_is_not() {
     let mut refused = world.writer.submit(&SetNumber { name: 1, value: Some(1) }, 1);
     world.writer.commit();
     assert_eq!(refused.try_recv(), Ok(Err(Error::Unavailable(Unavailable::TooLarge))));
+    let outbox = &world.writer.shared().outbox;
+    assert!(outbox.takes_recovery(), "attempts that were passed over are looked for");
+    assert!(!outbox.takes_recovery(), "once");
     world.log.set_batch_bytes_max(1 << 20);
     let mut accepted = world.writer.submit(&SetNumber { name: 1, value: Some(2) }, 1);
     world.writer.commit();

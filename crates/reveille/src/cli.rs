@@ -42,7 +42,7 @@ the program at once.
 
 Example:
   reveille serve --listen 127.0.0.1:4437 --data-dir ./reveille-data")]
-    Serve(config::Arguments),
+    Serve(Box<config::Arguments>),
     /// Appends to a stream; creates the stream if there is none
     #[command(after_help = "\
 A stream that is created gets the content type of the append: text/plain, application/json with
@@ -121,7 +121,7 @@ Example:
 impl Command {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         match self {
-            Command::Serve(arguments) => serve::run(arguments),
+            Command::Serve(arguments) => serve::run(*arguments),
             Command::Append(arguments) => append::run(arguments),
             Command::Read(arguments) => read::run(arguments),
             Command::Streams(arguments) => streams::run(arguments),

@@ -63,6 +63,11 @@ struct Settings {
     #[arg(long, value_name = "DIR", env = "REVEILLE_DATA_DIR", hide_env_values = true)]
     data_dir: Option<PathBuf>,
 
+    /// The key that seals secrets in the data directory; made at the first start, and needed at
+    /// every other [default: secrets.key in the data directory]
+    #[arg(long, value_name = "FILE", env = "REVEILLE_SECRETS_KEY_FILE", hide_env_values = true)]
+    secrets_key_file: Option<PathBuf>,
+
     /// Base of the URLs in answers [default: from the request's Host]
     #[arg(long, value_name = "URL", env = "REVEILLE_PUBLIC_URL", hide_env_values = true)]
     public_url: Option<PublicUrl>,
@@ -256,6 +261,7 @@ enum AuthKind {
 pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
     pub(crate) data_dir: PathBuf,
+    pub(crate) secrets_key_file: Option<PathBuf>,
     pub(crate) public_url: Option<Arc<str>>,
     pub(crate) durability: Durability,
     pub(crate) long_poll_timeout_ms: u64,
@@ -331,6 +337,7 @@ impl Settings {
         Settings {
             listen: self.listen.or(others.listen),
             data_dir: self.data_dir.or(others.data_dir),
+            secrets_key_file: self.secrets_key_file.or(others.secrets_key_file),
             public_url: self.public_url.or(others.public_url),
             durability: self.durability.or(others.durability),
             auth: self.auth.or(others.auth),
@@ -404,6 +411,7 @@ impl Settings {
             otlp_endpoint: self.otlp_endpoint.map(check_otlp_endpoint).transpose()?,
             listen,
             data_dir: self.data_dir.unwrap_or_else(|| DATA_DIR_DEFAULT.into()),
+            secrets_key_file: self.secrets_key_file,
             public_url: self.public_url.map(|url| url.0.into()),
             durability: self.durability.unwrap_or(Durability::Fsync),
             long_poll_timeout_ms,

@@ -13,7 +13,7 @@ use reveille_deliver::resolve::SystemResolver;
 use reveille_engine::doors::{Clock, SystemClock, SystemEntropy};
 use reveille_engine::spans::Spans;
 use reveille_engine::{Engine, OutboundConfig};
-use reveille_server::{Auth, PayloadEncoder};
+use reveille_server::{Auth, PayloadEncoder, delivery_encoders};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
@@ -121,9 +121,12 @@ fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> anyhow::Error {
 }
 
 fn open(config: &Config) -> anyhow::Result<Engine> {
+    // Whatever is kept is for the owner alone, whoever makes the files.
+    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     let clock = Arc::new(SystemClock::default());
     let engine_config = reveille_engine::Config {
         data_dir: config.data_dir.clone(),
+        secrets_key_file: config.secrets_key_file.clone(),
         partitions: config.partitions,
         sync: config.durability == Durability::Fsync,
         min_free_bytes: config.min_free_bytes,
@@ -159,10 +162,8 @@ fn outbound(config: &Config, clock: Arc<SystemClock>) -> OutboundConfig {
         timings: config.timings.clone(),
         rules: config.rules.clone(),
         courier: Arc::new(HttpCourier::new(config.rules.clone(), resolver, now)),
-        encoder: Arc::new(PayloadEncoder {
-            public_url: config.public_url.clone(),
-            workers: config.workers.clone(),
-        }),
+        encoder: Arc::new(PayloadEncoder { public_url: config.public_url.clone() }),
+        delivery_encoders: delivery_encoders(config.workers.clone()),
         concurrency: config.outbound_concurrency,
         retention: config.retention,
     }

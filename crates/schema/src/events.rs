@@ -13,8 +13,12 @@
 //! |---|---|
 //! | `01` fan out to hooks | event number `u64`, tenant |
 //! | `02` backfill | hook `u64`, tenant |
+//!
+//! Hooks for events have the number of this domain as their face, and in their spec what
+//! [`encode_hook_spec`] writes.
 
 mod event;
+mod hook;
 #[cfg(test)]
 mod tests;
 mod timer;
@@ -27,6 +31,7 @@ use reveille_core::{Millis, Tenant};
 use crate::parts;
 
 pub use event::EventRecord;
+pub use hook::{decode_spec as decode_hook_spec, encode_spec as encode_hook_spec};
 pub use timer::EventTimer;
 
 const EVENT: u8 = 0x0e;

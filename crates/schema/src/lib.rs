@@ -29,6 +29,8 @@
 //! | `02` | [`wakes::WakeTimer`] |
 //! | `03` | [`deliveries::DeliveryTimer`] |
 //! | `04` | [`events::EventTimer`] |
+//!
+//! The domain of a face has the face's number, which its hooks carry.
 
 pub mod auth;
 pub mod deliveries;

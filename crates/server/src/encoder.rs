@@ -1,28 +1,31 @@
-//! The encoder of everything that is sent: each face makes its payloads, here they are signed.
+//! The encoders of everything that is sent: of wakes, whose dialects make their payloads and which are
+//! signed here, and of deliveries, face by face.
 
 use std::sync::Arc;
 
 use http::header::{self, HeaderName, HeaderValue};
 use reveille_core::consumer::Dialect;
-use reveille_core::delivery::hook::Hook;
 use reveille_core::signature;
-use reveille_engine::encoder::{DeliveryNotification, Encoder, WakeNotification};
+use reveille_engine::encoder::{DeliveryEncoders, Encoder, WakeNotification};
 use reveille_kernel::outbound::EncodedRequest;
 use serde_json::Value;
 
-use crate::events::{self, Workers};
+use crate::events::{EventEncoder, Workers};
 use crate::{ds_subscriptions, wakes};
 
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// Encodes wakes and deliveries in the dialect of whoever gets them.
+/// The encoders of all faces that deliver.
+pub fn delivery_encoders(workers: Workers) -> DeliveryEncoders {
+    DeliveryEncoders::default().with(EventEncoder { workers })
+}
+
+/// Encodes wakes in the dialect of whoever gets them.
 #[derive(Debug, Clone)]
 pub struct PayloadEncoder {
     /// The base of callback URLs; if absent, the address by which a subscription was made.
     pub public_url: Option<Arc<str>>,
-    /// Where the workers are that events are delivered to.
-    pub workers: Workers,
 }
 
 impl PayloadEncoder {
@@ -33,22 +36,14 @@ impl PayloadEncoder {
 }
 
 impl Encoder for PayloadEncoder {
-    fn address(&self, hook: &Hook) -> String {
-        self.workers.address(hook)
-    }
-
-    fn encode_delivery(&self, notification: &DeliveryNotification) -> EncodedRequest {
-        events::encode_delivery(notification)
-    }
-
     fn encode_wake(&self, notification: &WakeNotification) -> EncodedRequest {
         let base_url = self.base_url(notification);
         let payload = match notification.subscription.spec.dialect {
             Dialect::Webhooks => wakes::encode_wake(base_url, notification),
             Dialect::Leases => ds_subscriptions::encode_wake(base_url, notification),
         };
-        let seconds = notification.now.0 / 1_000;
-        let signature = match &notification.subscription.secret {
+        let seconds = notification.wall.0 / 1_000;
+        let signature = match &notification.secret {
             Some(secret) => signature::hmac_header(secret, seconds, &payload),
             None => notification.signing.header(seconds, &payload),
         };

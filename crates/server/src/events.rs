@@ -28,8 +28,8 @@ use http::{Method, Request};
 use hyper::body::Incoming;
 use reveille_core::Tenant;
 
+pub(crate) use workers::EventEncoder;
 pub use workers::Workers;
-pub(crate) use workers::encode_delivery;
 
 use self::error::Error;
 use crate::Server;

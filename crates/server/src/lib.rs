@@ -28,7 +28,7 @@ use reveille_engine::Engine;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-pub use crate::encoder::PayloadEncoder;
+pub use crate::encoder::{PayloadEncoder, delivery_encoders};
 pub use crate::events::Workers;
 pub use crate::http::auth::Auth;
 

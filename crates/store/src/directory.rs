@@ -4,6 +4,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// What this server reads and writes. A directory with another number is left alone.
@@ -11,6 +12,13 @@ pub const FORMAT: u32 = 2;
 
 const FORMAT_FILE: &str = "format";
 const LOCK_FILE: &str = "lock";
+const SECRETS_KEY_FILE: &str = "secrets.key";
+
+/// Whoever is not the owner may do nothing with what is kept here.
+const DIRECTORY_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
+/// The permissions of a file's group and of everybody else.
+const OTHERS: u32 = 0o077;
 
 /// A data directory that this process alone uses.
 #[derive(Debug)]
@@ -47,6 +55,11 @@ pub enum DirectoryError {
     Corrupt(PathBuf),
     #[error("{0} is not empty and not a reveille data directory; choose another --data-dir")]
     Foreign(PathBuf),
+    #[error(
+        "{0} belongs to another user, and others may read it, with the secrets and events in it; \
+         have its owner start the server, or change its owner and set its permissions to 0700"
+    )]
+    Exposed(PathBuf),
     #[error("cannot use {path} as data directory: {source}")]
     Io { path: PathBuf, source: io::Error },
 }
@@ -56,7 +69,9 @@ impl Directory {
     /// with; `None` takes whatever that was, or one.
     pub fn open(path: &Path, partitions: Option<u32>) -> Result<Directory, DirectoryError> {
         let io = |source| DirectoryError::Io { path: path.to_owned(), source };
-        fs::create_dir_all(path).map_err(io)?;
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true).mode(DIRECTORY_MODE).create(path).map_err(io)?;
+        let is_exposed = close_to_others(path)?;
         let lock = lock(path)?;
         let format_path = path.join(FORMAT_FILE);
         let found = match fs::read_to_string(&format_path) {
@@ -77,12 +92,26 @@ impl Directory {
         if partitions.is_some_and(|spec| spec != found) {
             return Err(DirectoryError::Partitions { path: path.to_owned(), found });
         }
+        // Only now is it known to be ours to change.
+        if is_exposed {
+            close_files(path).map_err(io)?;
+        }
         Ok(Directory { path: path.to_owned(), partitions: found, _lock: lock })
     }
 
     /// The number of partitions that it was created with.
     pub fn partitions(&self) -> u32 {
         self.partitions
+    }
+
+    /// Where the key is that seals secrets, unless somebody says otherwise.
+    pub fn secrets_key_path(&self) -> PathBuf {
+        self.path.join(SECRETS_KEY_FILE)
+    }
+
+    /// Whether nothing was ever stored in it.
+    pub fn is_unused(&self) -> bool {
+        (0..self.partitions).all(|number| !self.log_path(number).exists())
     }
 
     pub fn log_path(&self, partition: u32) -> PathBuf {
@@ -92,6 +121,47 @@ impl Directory {
     pub fn table_path(&self, partition: u32) -> PathBuf {
         self.path.join(format!("partition-{partition:04}")).join("table")
     }
+}
+
+/// Closes the directory itself to other users. Says whether it was open to them, so that what is in
+/// it may be as well.
+fn close_to_others(path: &Path) -> Result<bool, DirectoryError> {
+    let io = |source| DirectoryError::Io { path: path.to_owned(), source };
+    let metadata = fs::metadata(path).map_err(io)?;
+    if metadata.mode() & OTHERS == 0 {
+        return Ok(false);
+    }
+    if metadata.uid() != rustix::process::geteuid().as_raw() {
+        return Err(DirectoryError::Exposed(path.to_owned()));
+    }
+    // Nothing is changed in a directory that turns out to be somebody else's.
+    if path.join(FORMAT_FILE).exists() || is_empty(path).map_err(io)? {
+        fs::set_permissions(path, fs::Permissions::from_mode(DIRECTORY_MODE)).map_err(io)?;
+    }
+    Ok(true)
+}
+
+fn is_empty(path: &Path) -> io::Result<bool> {
+    Ok(fs::read_dir(path)?.next().is_none())
+}
+
+/// Closes everything in a directory of ours to other users.
+fn close_files(path: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        let mode = if kind.is_dir() { DIRECTORY_MODE } else { FILE_MODE };
+        if kind.is_symlink() {
+            continue;
+        }
+        if entry.metadata()?.mode() & OTHERS != 0 {
+            fs::set_permissions(entry.path(), fs::Permissions::from_mode(mode))?;
+        }
+        if kind.is_dir() {
+            close_files(&entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 fn lock(path: &Path) -> Result<File, DirectoryError> {
@@ -190,6 +260,37 @@ mod tests {
             assert!(sentence.contains(part), "{sentence}");
         }
         assert_eq!(fs::read_to_string(dir.path().join("format")).unwrap(), text);
+    }
+
+    /// A directory that was made by a careless hand is closed, with all that is in it.
+    #[test]
+    fn nobody_else_can_read_what_is_kept() {
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("data");
+        drop(Directory::open(&path, None).unwrap());
+        assert_eq!(mode(&path), 0o700);
+        let inner = path.join("partition-0000/log");
+        fs::create_dir_all(&inner).unwrap();
+        fs::write(inner.join("segment"), "x").unwrap();
+        for open in [path.clone(), inner.clone()] {
+            fs::set_permissions(open, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        fs::set_permissions(inner.join("segment"), fs::Permissions::from_mode(0o644)).unwrap();
+        drop(Directory::open(&path, None).unwrap());
+        assert_eq!((mode(&path), mode(&inner)), (0o700, 0o700));
+        assert_eq!(mode(&inner.join("segment")), 0o600);
+        assert_eq!(mode(&path.join("format")), 0o600);
+    }
+
+    #[test]
+    fn the_permissions_of_a_foreign_directory_are_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("letter.txt"), "dear").unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(matches!(Directory::open(dir.path(), None), Err(DirectoryError::Foreign(_))));
+        let mode = fs::metadata(dir.path()).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o755);
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub mod checkpoint;
 pub mod chunk;
 pub mod directory;
 pub mod disk;
+pub mod key_file;
 pub mod keys;
 pub mod log;
 pub mod open;

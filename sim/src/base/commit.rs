@@ -2,8 +2,8 @@
 
 use super::check::{CheckResult, violation};
 use super::engine::{AnswerState, Engine, Fatal};
-use super::operation;
 use super::world::World;
+use super::{failover, operation};
 
 /// Takes the open batch, if there is one and none is on its way.
 pub(super) fn take<W: World>(world: &mut W, at: usize) {
@@ -56,19 +56,24 @@ pub(super) fn commit<W: World>(world: &mut W, at: usize) -> CheckResult<Result<(
     Ok(world.base_mut().partitions[at].engine_mut().trim())
 }
 
-/// The log had no room: the batch and whatever was decided on top of it never happened.
+/// The log had no room, or has another writer: the batch and whatever was decided on top of it never happened.
 fn refuse<W: World>(world: &mut W, at: usize, number: u64) -> CheckResult {
     let base = world.base_mut();
     let partition = &mut base.partitions[at];
-    if !partition.is_full && !std::mem::take(&mut partition.is_full_once) {
+    let is_deposed = partition.engine().is_deposed();
+    if !is_deposed && !partition.is_full && !std::mem::take(&mut partition.is_full_once) {
         return Err(violation("a batch was refused although there is room"));
+    }
+    if is_deposed && !failover::is_deposed(partition) {
+        return Err(violation("a writer was deposed, and nobody took over"));
     }
     base.coverage.refused += 1;
     partition.open_batch(number + 2);
     let waiting = base.operations.iter_mut().filter(|it| it.partition == at && it.is_waiting());
     waiting.for_each(|operation| operation.request.rolled_back());
     world.rolled_back(at);
-    collect_answers(world, at, u64::MAX)
+    collect_answers(world, at, u64::MAX)?;
+    world.base().partitions[at].engine().recover_attempts()
 }
 
 /// Everybody who waited for a batch up to this has been answered, and nobody else.

@@ -15,7 +15,9 @@ pub struct Coverage {
     pub lost: u64,
     /// Crashes that kept it.
     pub kept: u64,
-    /// Batches that found the disk full.
+    /// Times that another machine took over.
+    pub takeovers: u64,
+    /// Batches that found the disk full, or another writer.
     pub refused: u64,
     /// Keys that had to be fetched.
     pub fetches: u64,
@@ -38,6 +40,7 @@ impl Coverage {
         self.crashes += other.crashes;
         self.lost += other.lost;
         self.kept += other.kept;
+        self.takeovers += other.takeovers;
         self.refused += other.refused;
         self.fetches += other.fetches;
         self.stale += other.stale;

@@ -3,10 +3,10 @@
 use reveille_core::Millis;
 
 use super::check::{CheckResult, violation};
-use super::commit;
 use super::engine::{Engine, Fatal};
 use super::storage::StorageFault;
 use super::world::World;
+use super::{commit, failover};
 
 /// How a life ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +56,9 @@ fn start<W: World>(world: &mut W, at: usize) -> Result<Engine, String> {
 pub(super) fn fault<W: World>(world: &mut W) -> CheckResult {
     let base = world.base_mut();
     let at = base.pick_partition();
+    if base.partitions[at].failover.is_some() && base.random.one_in(2) {
+        return failover::fault(world, at);
+    }
     let weights = &base.mode.fault_weights;
     let fault = base.random.weighted(&[
         (weights.power_cut, Fault::PowerCut),
@@ -195,7 +198,7 @@ fn recover_all<W: World>(world: &mut W, partitions: &[usize]) -> CheckResult {
 }
 
 /// Compares what the new life has found with what must be there.
-fn recover<W: World>(world: &mut W, at: usize) -> CheckResult {
+pub(super) fn recover<W: World>(world: &mut W, at: usize) -> CheckResult {
     let base = world.base_mut();
     let partition = &mut base.partitions[at];
     let seq = partition.engine().sequence();
@@ -278,7 +281,7 @@ fn try_to_start<W: World>(world: &mut W, partitions: &[usize]) -> CheckResult<bo
 }
 
 /// Clocks may be set while the server is down.
-fn set_clock_between_lives<W: World>(world: &mut W) {
+pub(super) fn set_clock_between_lives<W: World>(world: &mut W) {
     let base = world.base_mut();
     let past = base.random.below(40_000);
     let now = match base.random.below(8) {

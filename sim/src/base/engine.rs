@@ -3,6 +3,9 @@
 //! What a world alone needs of the engine (its commands, what it reads, the outbox) is in the
 //! world's own `engine.rs`.
 
+mod following;
+mod memory;
+
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,7 +16,6 @@ use bytes::Bytes;
 use reveille_core::stream::Head;
 use reveille_core::{Millis, Offset, Tenant};
 pub(crate) use reveille_engine::app::{App, Settings, Shared};
-use reveille_engine::deliveries::face::DeliveryFaces;
 use reveille_engine::deliveries::send;
 use reveille_engine::handlers::{self, FireTimer};
 use reveille_engine::streams::StreamError;
@@ -24,6 +26,7 @@ use reveille_kernel::committer::Committer;
 pub(crate) use reveille_kernel::error::Fatal;
 use reveille_kernel::error::{Damaged, Error};
 use reveille_kernel::keys;
+pub(crate) use reveille_kernel::outbox::PlacePool;
 use reveille_kernel::partition::{self, Submission};
 use reveille_kernel::pending::{FetchedKeys, Lookup};
 use reveille_kernel::timers::{self, DueTimer, TimerHandler, TimerLookahead, fires_once};
@@ -33,12 +36,14 @@ use reveille_schema::events::EventTimer;
 use reveille_schema::streams::StreamTimer;
 use reveille_schema::wakes::WakeTimer;
 use reveille_store::log::{RecoveryReport, SparePool};
-use reveille_store::open::OpenedStore;
-use reveille_store::state::Reader;
+use reveille_store::state::{Reader, State};
 use tokio::sync::oneshot;
 
+pub(crate) use following::FollowingEngine;
+pub(crate) use memory::check_memory;
+
 use super::check::{CheckResult, violation};
-use super::storage::Storage;
+use super::storage::{OpenedStorage, Storage};
 
 /// A batch on its way to the log.
 pub(crate) type OpenBatch = partition::OpenBatch<App>;
@@ -47,10 +52,10 @@ pub(crate) struct Engine {
     shared: Arc<Shared>,
     committer: Committer<App>,
     checkpointer: Checkpointer<App>,
-    spares: SparePool,
+    spares: Option<SparePool>,
 }
 
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct EngineSettings {
     /// What decisions depend on beside the state.
     pub(crate) app: Settings,
@@ -58,10 +63,49 @@ pub(crate) struct EngineSettings {
     pub(crate) seed: u64,
     /// The server is read-only while the disk has less room than this.
     pub(crate) min_free_bytes: u64,
+    /// Registers faces that no server has.
+    pub(crate) faces: Option<fn(App) -> App>,
     /// Attempts that may be under way.
     pub(crate) concurrency: Option<usize>,
+    /// Or those that it shares with other partitions.
+    pub(crate) places: Option<Arc<PlacePool>>,
     /// Deliveries of one hook that may wait in memory.
     pub(crate) waiting_per_hook: Option<usize>,
+}
+
+impl std::fmt::Debug for EngineSettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EngineSettings")
+            .field("app", &self.app)
+            .field("min_free_bytes", &self.min_free_bytes)
+            .field("concurrency", &self.concurrency)
+            .field("waiting_per_hook", &self.waiting_per_hook)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the threads of a partition would share, over a state that is open.
+fn share(
+    state: Arc<State>,
+    number: u8,
+    settings: &EngineSettings,
+    now: Millis,
+) -> Result<Arc<Shared>, String> {
+    let mut app = App::with_domains(settings.app.clone(), now);
+    if let Some(register) = settings.faces {
+        app = register(app);
+    }
+    let partition = partition::Settings { number, seed: settings.seed, partitions: 1 };
+    let shared = Shared::new(state, Arc::new(app), partition);
+    let shared = Arc::new(shared.map_err(|error| error.to_string())?);
+    match &settings.places {
+        Some(places) => shared.outbox.join(places),
+        None => settings.concurrency.into_iter().for_each(|it| shared.outbox.set_concurrency(it)),
+    }
+    if let Some(most) = settings.waiting_per_hook {
+        shared.outbox.set_waiting_per_source(most);
+    }
+    Ok(shared)
 }
 
 impl Engine {
@@ -73,33 +117,37 @@ impl Engine {
         now: Millis,
         salt: u64,
     ) -> Result<(Engine, RecoveryReport), String> {
-        let OpenedStore { log, state, checkpoint, recovered } = storage.open(salt)?;
-        let app = App::with_domains(settings.app, now, DeliveryFaces::default());
-        let partition = partition::Settings { number, seed: settings.seed, partitions: 1 };
-        let shared = Shared::new(state, Arc::new(app), partition);
-        let shared = Arc::new(shared.map_err(|error| error.to_string())?);
-        shared.log_bytes.store(log.bytes(), Ordering::Relaxed);
-        let spares = log.spares();
+        let OpenedStorage { log, spares, state, checkpoint, recovered } = storage.open(salt)?;
+        let shared = share(state, number, &settings, now)?;
         let checkpointer = Checkpointer::new(
             shared.clone(),
             storage.disk(),
-            log.spares(),
+            spares.clone(),
             settings.min_free_bytes,
             checkpoint,
         );
-        checkpointer.watch_disk();
         // Every start has another salt, so no two writers have the same number.
-        let committer = Committer::new(Box::new(log), shared.clone(), salt);
-        if let Some(most) = settings.concurrency {
-            shared.outbox.set_concurrency(most);
+        shared.log_bytes.store(log.bytes(), Ordering::Relaxed);
+        let committer = Committer::new(log, shared.clone(), salt);
+        let engine = Engine { shared, committer, checkpointer, spares };
+        engine.take_up_work(now)?;
+        Ok((engine, recovered))
+    }
+
+    /// The partition has become the writer: what was on its way is made again.
+    fn take_up_work(&self, now: Millis) -> Result<(), String> {
+        self.checkpointer.watch_disk();
+        let time = self.shared.lock().time();
+        handlers::recover(&self.shared, now.max(time));
+        send::recover(&self.shared).map_err(|error| error.to_string())
+    }
+
+    /// Looks for attempts that were passed over, if there may be any.
+    pub(crate) fn recover_attempts(&self) -> CheckResult {
+        if self.shared.outbox.takes_recovery() {
+            send::recover(&self.shared).map_err(super::raw_state::unreadable)?;
         }
-        if let Some(most) = settings.waiting_per_hook {
-            shared.outbox.set_waiting_per_source(most);
-        }
-        let time = shared.lock().time();
-        handlers::recover(&shared, now.max(time));
-        send::recover(&shared).map_err(|error| error.to_string())?;
-        Ok((Engine { shared, committer, checkpointer, spares }, recovered))
+        Ok(())
     }
 
     /// For what only one world needs.
@@ -118,6 +166,11 @@ impl Engine {
 
     pub(crate) fn is_read_only(&self) -> bool {
         self.shared.lock().read_only
+    }
+
+    /// Whether it knows that somebody else writes this partition.
+    pub(crate) fn is_deposed(&self) -> bool {
+        self.shared.lock().deposed
     }
 
     /// The latest time that a decision has had; no later one has an earlier.
@@ -286,7 +339,9 @@ impl Engine {
 
     /// Failing is not the end: the committer tries again when it needs one.
     pub(crate) fn fill_spares(&self) {
-        drop(self.spares.fill(|| {}));
+        if let Some(spares) = &self.spares {
+            drop(spares.fill(|| {}));
+        }
     }
 
     pub(crate) fn watch_disk(&self) {
@@ -306,6 +361,8 @@ pub(crate) enum AnyTimer {
     Wake(WakeTimer),
     Delivery(DeliveryTimer),
     Event(EventTimer),
+    /// Of a face that no server has.
+    Face(Bytes),
 }
 
 impl AnyTimer {
@@ -317,7 +374,7 @@ impl AnyTimer {
             WakeTimer::DOMAIN => AnyTimer::Wake(WakeTimer::decode(name)?),
             DeliveryTimer::DOMAIN => AnyTimer::Delivery(DeliveryTimer::decode(name)?),
             EventTimer::DOMAIN => AnyTimer::Event(EventTimer::decode(name)?),
-            _ => return None,
+            _ => AnyTimer::Face(Bytes::copy_from_slice(name)),
         };
         Some((at, timer))
     }

@@ -5,7 +5,7 @@ use reveille_core::Millis;
 use super::check::{CheckResult, violation};
 use super::storage::StorageFault;
 use super::world::World;
-use super::{commit, crash, operation, timers};
+use super::{commit, crash, failover, operation, timers};
 
 /// Nothing is broken any more, and from now on everybody behaves.
 pub(crate) fn heal<W: World>(world: &mut W) -> CheckResult {
@@ -16,6 +16,8 @@ pub(crate) fn heal<W: World>(world: &mut W) -> CheckResult {
         partition.is_full = false;
         partition.storage.inject(StorageFault::FreeEverything);
     }
+    failover::heal(world)?;
+    let base = world.base_mut();
     if base.partitions.iter().any(|partition| partition.is_faulty || partition.is_full_once) {
         crash::crash_cleanly(world)?;
     }

@@ -110,6 +110,11 @@ impl<W: World> Operation<W> {
         matches!(self.stage, OperationStage::Wait { .. })
     }
 
+    /// Gives away where its answer would arrive, if it waits for one.
+    pub(crate) fn take_call(&mut self) -> Option<WorldCall<W>> {
+        self.call.take_if(|_| matches!(self.stage, OperationStage::Wait { .. }))
+    }
+
     /// The answer that it waits for, with its batch.
     pub(crate) fn poll(&mut self) -> Option<(AnswerState<Outcome<W>>, u64)> {
         match self.stage {

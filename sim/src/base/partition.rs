@@ -3,6 +3,7 @@
 use reveille_core::Millis;
 
 use super::engine::{Engine, OpenBatch};
+use super::failover::Failover;
 use super::storage::Storage;
 use super::timers::Timers;
 
@@ -10,6 +11,8 @@ pub(crate) struct Partition {
     /// Partitions of one machine crash together.
     pub(crate) machine: usize,
     pub(crate) storage: Box<dyn Storage>,
+    /// The other machine, if the log is shared with one.
+    pub(crate) failover: Option<Failover>,
     /// `None` between a crash and the next start.
     pub(crate) engine: Option<Engine>,
     pub(crate) timers: Timers,
@@ -48,6 +51,7 @@ impl Partition {
         Partition {
             machine,
             storage,
+            failover: None,
             engine: None,
             timers: Timers::default(),
             durable_seq: 0,

@@ -4,7 +4,7 @@ use super::check::{CheckResult, Violation};
 use super::engine::{Engine, Fatal};
 use super::operation::Origin;
 use super::world::{Setup, World};
-use super::{commit, crash, operation, timers};
+use super::{commit, crash, failover, operation, timers};
 use crate::{Failure, Options, Report};
 
 /// Runs one seed of a world.
@@ -39,7 +39,8 @@ fn step<W: World>(world: &mut W) -> CheckResult {
     let base = world.base_mut();
     let mode = &base.mode;
     let checkpoints = mode.checkpoints;
-    let own: [(u64, Step<W>); 14] = [
+    let follows = if base.partitions.iter().any(|it| it.failover.is_some()) { 60 } else { 0 };
+    let own: [(u64, Step<W>); 15] = [
         (mode.operations, advance_one),
         (mode.clients, client),
         (mode.commits, take),
@@ -56,6 +57,7 @@ fn step<W: World>(world: &mut W) -> CheckResult {
         (mode.timers, work_off_timers),
         (mode.time, pass_time),
         (mode.faults, crash::fault),
+        (follows, follow),
     ];
     let steps = [&own, W::ACTIONS].concat();
     let step = base.random.weighted(&steps);
@@ -110,7 +112,14 @@ fn take<W: World>(world: &mut W) -> CheckResult {
 fn commit_taken<W: World>(world: &mut W) -> CheckResult {
     let at = world.base_mut().pick_partition();
     let result = commit::commit(world, at)?;
-    crash::survive(world, at, result)
+    crash::survive(world, at, result)?;
+    failover::complete(world, at)
+}
+
+/// The other machine of a partition does something, if there is one.
+fn follow<W: World>(world: &mut W) -> CheckResult {
+    let at = world.base_mut().pick_partition();
+    failover::step(world, at)
 }
 
 /// The committer has nothing to do.

@@ -3,17 +3,29 @@
 use std::sync::Arc;
 
 use reveille_store::disk::{Disk, SimDisk};
-use reveille_store::log;
+use reveille_store::log::{self, Log, RecoveryReport, SparePool};
 use reveille_store::open::{self, OpenedStore};
+use reveille_store::state::State;
 
 use super::mode::Mode;
 use super::random::Random;
 use super::table::SimTable;
 
+/// A store that is ready for its engine, whatever its log is.
+pub(crate) struct OpenedStorage {
+    pub(crate) log: Box<dyn Log>,
+    /// `None` if the log is none of segments.
+    pub(crate) spares: Option<SparePool>,
+    pub(crate) state: Arc<State>,
+    /// The batch up to which the table surely has everything.
+    pub(crate) checkpoint: u64,
+    pub(crate) recovered: RecoveryReport,
+}
+
 /// The door behind which a partition's log and table are.
 pub(crate) trait Storage {
     /// Opens the store as it is now.
-    fn open(&mut self, salt: u64) -> Result<OpenedStore, String>;
+    fn open(&mut self, salt: u64) -> Result<OpenedStorage, String>;
     /// Whose room is watched.
     fn disk(&self) -> Arc<dyn Disk>;
     fn inject(&mut self, fault: StorageFault);
@@ -59,7 +71,7 @@ impl LocalStorage {
 }
 
 impl Storage for LocalStorage {
-    fn open(&mut self, salt: u64) -> Result<OpenedStore, String> {
+    fn open(&mut self, salt: u64) -> Result<OpenedStorage, String> {
         let mut salts = Random::new(salt);
         let opened = open::open(
             Arc::new(self.disk.clone()),
@@ -68,7 +80,10 @@ impl Storage for LocalStorage {
             self.replay_bytes,
             Box::new(move || salts.next()),
         );
-        opened.map_err(|error| error.to_string())
+        let OpenedStore { log, state, checkpoint, recovered } =
+            opened.map_err(|error| error.to_string())?;
+        let spares = Some(log.spares());
+        Ok(OpenedStorage { log: Box::new(log), spares, state, checkpoint, recovered })
     }
 
     fn disk(&self) -> Arc<dyn Disk> {

@@ -6,6 +6,7 @@ use reveille_store::state::Reader;
 use super::check::CheckResult;
 use super::coverage::Coverage;
 use super::engine::{Call, Engine, EngineSettings, Timer};
+use super::failover::Failover;
 use super::mode::Mode;
 use super::operation::{Operation, Origin, Request};
 use super::partition::{BatchInfo, Partition};
@@ -112,9 +113,21 @@ impl Setup {
 
     /// The base of a world with one partition, on a disk of its own.
     pub(crate) fn base<W: World>(mut self, mode: Mode) -> Base<W> {
+        if self.options.failover {
+            return self.base_on_shared_log(mode);
+        }
         let storage = LocalStorage::new(&mut self.random, &mode);
         let mut base = self.base_without_partitions(mode);
         base.add_partition(Box::new(storage), 0);
+        base
+    }
+
+    /// The same on two machines that share a log, one of which writes it.
+    fn base_on_shared_log<W: World>(mut self, mode: Mode) -> Base<W> {
+        let failover = Failover::new(&mut self.random, &mode);
+        let mut base = self.base_without_partitions(mode);
+        base.add_partition(failover.storage_of_leader(), 0);
+        base.partitions[0].failover = Some(failover);
         base
     }
 

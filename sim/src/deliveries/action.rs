@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use reveille_core::delivery::hook::{EventHookSpec, HookId, HookUpdate};
+use reveille_core::delivery::hook::HookId;
 use reveille_core::delivery::id::DeliveryId;
+use reveille_core::event::hook::{EventHookSpec, HookUpdate};
 use reveille_core::{Millis, StreamPath, Tenant};
 
 use super::engine::{DeliveryOutcome, IngestEvents, StartFrom, TrimPlan};

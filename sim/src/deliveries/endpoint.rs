@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use reveille_core::Millis;
-use reveille_core::delivery::hook::{Hook, HookSpec};
+use reveille_core::delivery::hook::Hook;
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
 use reveille_core::delivery::{AttemptRecord, Verdict};
 
@@ -46,13 +46,15 @@ impl Deliveries {
         match engine::readiness(engine, &hook, &attempt)? {
             DeliveryReadiness::Nothing => engine::end_attempt(engine, attempt, false),
             DeliveryReadiness::Held => self.hold(attempt),
+            DeliveryReadiness::Dropped => {
+                return Err(violation(format!("{:?} is dropped, and owed", attempt.id)));
+            }
             DeliveryReadiness::Send(event) => {
                 self.base.note(&format!("attempt {} of {:?}", attempt.attempt, attempt.id));
                 self.check_may_be_sent(&hook, &attempt, &event.id, &event.payload)?;
                 self.base.coverage.attempts += 1;
                 let behavior = self.draw_behavior();
-                let HookSpec::Events(spec) = &hook.spec;
-                self.open_attempt(attempt, spec.timeout_ms, behavior);
+                self.open_attempt(attempt, hook.policy.timeout_ms, behavior);
             }
         }
         Ok(true)

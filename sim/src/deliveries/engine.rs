@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use reveille_core::delivery::hook::{Hook, HookId, HookSpec};
+use reveille_core::delivery::hook::{Hook, HookId};
 use reveille_core::delivery::id::DeliveryId;
+use reveille_core::event::hook::FACE;
 use reveille_core::stream::create::Create;
 use reveille_core::stream::{Head, Rejected};
 use reveille_core::{ContentType, Millis, StreamPath, Tenant};
@@ -48,20 +49,19 @@ pub(super) fn call(action: &Action) -> WorldCall<Deliveries> {
             engine::call(*ingest, |outcome| translate(outcome, ingested, unfit))
         }
         Action::CreateHook { tenant, name, spec, start } => {
-            let spec = HookSpec::Events(spec);
             engine::call(CreateHook { tenant, name, spec, start }, hooked)
         }
         Action::ChangeHook { tenant, name, change } => match change {
             HookChange::Update(update) => engine::call(UpdateHook { tenant, name, update }, hooked),
             HookChange::Activate(active) => {
-                engine::call(SetHookActive { tenant, name, active }, hooked)
+                engine::call(SetHookActive { face: FACE, tenant, name, active }, hooked)
             }
-            HookChange::End => engine::call(DeleteHook { tenant, name }, |outcome| {
+            HookChange::End => engine::call(DeleteHook { face: FACE, tenant, name }, |outcome| {
                 translate(outcome, |_| DeliveryAnswer::Unhooked, rejected)
             }),
         },
         Action::Retry { tenant, id } => {
-            let command = RetryDelivery { tenant, id };
+            let command = RetryDelivery { face: FACE, tenant, id };
             engine::call(command, |outcome| translate(outcome, other, rejected))
         }
         Action::Forget { hook, cutoff } => {

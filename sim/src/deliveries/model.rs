@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use reveille_core::delivery::hook::{EventHookSpec, HookUpdate};
 use reveille_core::event::EventType;
+use reveille_core::event::hook::{EventHookSpec, HookUpdate};
 use reveille_core::{StreamPath, Tenant};
 
 use super::action::{Action, DeliveryAnswer, DeliveryError, DeliveryResult, HookChange};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use reveille_core::delivery::hook::{EventHookSpec, HookUpdate};
+use reveille_core::event::hook::{EventHookSpec, HookUpdate};
 use reveille_core::event::worker::{RpcMethod, WorkerId};
 use reveille_core::event::{EventPattern, EventType, Ulid};
 use reveille_core::{Millis, Tenant};

@@ -40,7 +40,7 @@ pub(crate) enum StreamAnswer {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum StreamError {
     Rejected(Rejected),
-    DiskFull,
+    Unavailable,
     /// Nothing that is ever expected here.
     Other(String),
 }

@@ -61,7 +61,9 @@ fn translate<A>(outcome: Outcome<A, Rejected>, answer: fn(A) -> StreamAnswer) ->
     match outcome {
         Ok(it) => Ok(answer(it)),
         Err(Error::Rejected(rejected)) => Err(StreamError::Rejected(rejected)),
-        Err(Error::Unavailable(Unavailable::DiskFull)) => Err(StreamError::DiskFull),
+        Err(Error::Unavailable(Unavailable::DiskFull | Unavailable::NotLeader)) => {
+            Err(StreamError::Unavailable)
+        }
         Err(other) => Err(StreamError::Other(format!("{other:?}"))),
     }
 }

@@ -118,7 +118,7 @@ impl Request<Streams> for StreamRequest {
     fn decided(&mut self, world: &mut Streams, decision: &Decision<'_, Streams>) -> CheckResult {
         if decision.was_read_only && self.action.is_write() {
             let told = decision.outcome.cloned();
-            if told != Some(Err(StreamError::DiskFull)) {
+            if told != Some(Err(StreamError::Unavailable)) {
                 return Err(violation(format!("a read-only server answered {told:?}")));
             }
             self.expected = told;
@@ -144,7 +144,7 @@ impl Request<Streams> for StreamRequest {
     }
 
     fn rolled_back(&mut self) {
-        self.expected = Some(Err(StreamError::DiskFull));
+        self.expected = Some(Err(StreamError::Unavailable));
         self.was_rolled_back = true;
     }
 

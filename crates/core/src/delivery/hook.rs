@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::id::EventNo;
-use super::policy::{Backoff, Order, Policy, StatusSet};
+use super::policy::{Order, Policy};
 use super::{Delivery, Phase};
-use crate::event::worker::{RpcMethod, WorkerId};
-use crate::event::{EventPattern, EventType};
 use crate::tenant::Tenant;
 use crate::time::Millis;
 
@@ -15,7 +15,11 @@ use crate::time::Millis;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HookId(pub u64);
 
-/// A hook as it is kept.
+/// A face: a source of events with hooks of its own. Timers of its domain have the same number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FaceId(pub u8);
+
+/// A hook as it is kept. What it is for, and what is said to whom, is its face's business.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hook {
     pub id: HookId,
@@ -30,8 +34,12 @@ pub struct Hook {
     pub spans: Vec<ActiveSpan>,
     /// Events from before its time that it is still to get.
     pub backfill: Option<Backfill>,
-    /// What its owner wishes.
-    pub spec: HookSpec,
+    /// Whose hook it is.
+    pub face: FaceId,
+    /// The rules that its deliveries follow.
+    pub policy: Policy,
+    /// What its owner wishes, in the words of its face, which alone reads them.
+    pub spec: Bytes,
 }
 
 /// From one event to before another.
@@ -50,44 +58,6 @@ pub struct Backfill {
     pub next: EventNo,
 }
 
-/// What a hook's owner wishes, in the words of a face.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum HookSpec {
-    /// Events whose type matches, to a worker.
-    Events(EventHookSpec),
-}
-
-/// Events whose type matches, to a worker.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EventHookSpec {
-    pub pattern: EventPattern,
-    pub worker: WorkerId,
-    /// By which binding, if there is one of that name.
-    pub binding: Option<Arc<str>>,
-    /// What is called there.
-    pub method: RpcMethod,
-    /// How often a delivery is tried in all; none is as good as one.
-    pub max_retries: u32,
-    /// How long an attempt may take.
-    pub timeout_ms: u64,
-    /// Signs deliveries.
-    pub secret: Option<Arc<str>>,
-    /// Whether events are delivered one after another.
-    pub ordered: bool,
-}
-
-/// What may be changed about a hook.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct HookUpdate {
-    pub max_retries: Option<u32>,
-    pub timeout_ms: Option<u64>,
-    /// What is called.
-    pub method: Option<RpcMethod>,
-}
-
-/// What no two hooks of a tenant may have alike.
-pub type Identity = (WorkerId, EventPattern, RpcMethod);
-
 impl Hook {
     /// Whether it is active now.
     pub fn is_active(&self) -> bool {
@@ -97,7 +67,12 @@ impl Hook {
     /// Whether it still gets events from before its time, and all in their order: until it has
     /// caught up, newer ones come to it the same way.
     pub fn is_catching_up(&self) -> bool {
-        self.backfill.is_some() && self.lane().is_some()
+        self.backfill.is_some() && self.is_ordered()
+    }
+
+    /// Whether deliveries of the same lane are made one after another.
+    pub fn is_ordered(&self) -> bool {
+        self.policy.order == Order::Lanes
     }
 
     /// The same hook with everything before event `next` behind it.
@@ -126,56 +101,6 @@ impl Hook {
             last.to = Some(next);
         }
         hook
-    }
-
-    /// Whether events of this type are for it.
-    pub fn wants(&self, kind: &EventType) -> bool {
-        let HookSpec::Events(spec) = &self.spec;
-        spec.pattern.matches(kind)
-    }
-
-    /// The rules that its deliveries follow.
-    pub fn policy(&self, retry_scale_milli: u64) -> Policy {
-        let HookSpec::Events(spec) = &self.spec;
-        Policy {
-            timeout_ms: spec.timeout_ms,
-            attempts: spec.max_retries.max(1),
-            backoff: Backoff { base_ms: 1_000, cap_ms: 300_000, jitter_ms: 1_000 },
-            retry_scale_milli,
-            refused: StatusSet::Empty,
-            ends: None,
-            order: if spec.ordered { Order::Lanes } else { Order::None },
-        }
-    }
-
-    /// The lane of a delivery, where deliveries are in order.
-    pub fn lane(&self) -> Option<u64> {
-        let HookSpec::Events(spec) = &self.spec;
-        spec.ordered.then_some(0)
-    }
-
-    /// The hook with some of its settings changed.
-    pub fn edited(&self, edit: &HookUpdate, now: Millis) -> Hook {
-        let mut hook = Hook { updated_at: now, ..self.clone() };
-        let HookSpec::Events(spec) = &mut hook.spec;
-        if let Some(max_retries) = edit.max_retries {
-            spec.max_retries = max_retries;
-        }
-        if let Some(timeout_ms) = edit.timeout_ms {
-            spec.timeout_ms = timeout_ms;
-        }
-        if let Some(method) = &edit.method {
-            spec.method = method.clone();
-        }
-        hook
-    }
-}
-
-impl HookSpec {
-    /// What tells it from all others of its tenant.
-    pub fn identity(&self) -> Identity {
-        let HookSpec::Events(spec) = self;
-        (spec.worker.clone(), spec.pattern.clone(), spec.method.clone())
     }
 }
 

@@ -1,18 +1,14 @@
 //! What differs between faces: the rules that a delivery follows, as data.
 
-use crate::time::Millis;
-
 /// The rules that deliveries of one hook follow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     /// One attempt may take this long.
     pub timeout_ms: u64,
-    /// How often it is tried in all, at least once.
+    /// How often it is tried in all; none is as good as one.
     pub attempts: u32,
     /// The pauses between attempts.
     pub backoff: Backoff,
-    /// Multiplies the pauses, in thousandths.
-    pub retry_scale_milli: u64,
     /// Statuses that no repetition changes.
     pub refused: StatusSet,
     /// The status by which an endpoint ends the hook.
@@ -28,8 +24,16 @@ pub struct Backoff {
     pub base_ms: u64,
     /// No pause is longer than this, but for what is added at random.
     pub cap_ms: u64,
-    /// At most this much is added at random.
-    pub jitter_ms: u64,
+    pub jitter: Jitter,
+}
+
+/// What chance makes of a pause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Jitter {
+    /// At most this much is added.
+    Added { ms: u64 },
+    /// It is shortened by at most half.
+    Shortened,
 }
 
 /// In which order the deliveries of a hook are made.
@@ -71,7 +75,11 @@ impl Backoff {
     pub fn delay_ms(self, number: u32, random: u64) -> u64 {
         let doublings = number.saturating_sub(1);
         let grown = 1_u64.checked_shl(doublings).and_then(|by| self.base_ms.checked_mul(by));
-        grown.unwrap_or(u64::MAX).min(self.cap_ms) + random % (self.jitter_ms + 1)
+        let pause = grown.unwrap_or(u64::MAX).min(self.cap_ms);
+        match self.jitter {
+            Jitter::Added { ms } => pause.saturating_add(random % ms.saturating_add(1)),
+            Jitter::Shortened => pause - random % (pause / 2 + 1),
+        }
     }
 }
 
@@ -100,11 +108,5 @@ impl Policy {
     /// How long an attempt is taken for under way without a look.
     pub(super) fn lease_ms(&self) -> u64 {
         self.timeout_ms.saturating_add(LEASE_MARGIN_MS)
-    }
-
-    /// When the next attempt is due after failed attempt `number`.
-    pub(super) fn retry_at(&self, now: Millis, number: u32, random: u64) -> Millis {
-        let delay = self.backoff.delay_ms(number, random);
-        now + delay.saturating_mul(self.retry_scale_milli) / 1_000
     }
 }

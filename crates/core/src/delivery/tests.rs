@@ -9,8 +9,7 @@ fn policy(attempts: u32) -> Policy {
     Policy {
         timeout_ms: 30_000,
         attempts,
-        backoff: Backoff { base_ms: 1_000, cap_ms: 300_000, jitter_ms: 1_000 },
-        retry_scale_milli: 1_000,
+        backoff: Backoff { base_ms: 1_000, cap_ms: 300_000, jitter: Jitter::Added { ms: 1_000 } },
         refused: StatusSet::Empty,
         ends: None,
         order: Order::None,
@@ -18,7 +17,7 @@ fn policy(attempts: u32) -> Policy {
 }
 
 fn given(policy: &Policy, now: u64) -> Given<'_> {
-    Given { now: Millis(now), random: 0, policy, active: true }
+    Given { now: Millis(now), random: 0, policy, retry_scale_milli: 1_000, active: true }
 }
 
 fn failed(number: u32, now: u64) -> Input {
@@ -79,6 +78,17 @@ fn e32_pauses_double_to_a_cap_and_jitter_comes_on_top() {
         assert_eq!(backoff.delay_ms(number, 1_000), base + 1_000);
         assert_eq!(backoff.delay_ms(number, 1_001), base);
     }
+}
+
+#[test]
+fn pauses_may_be_shortened_at_random_by_at_most_half() {
+    let backoff = Backoff { jitter: Jitter::Shortened, ..policy(1).backoff };
+    assert_eq!(backoff.delay_ms(2, 0), 2_000);
+    assert_eq!(backoff.delay_ms(2, 1_000), 1_000);
+    assert_eq!(backoff.delay_ms(2, 1_001), 2_000);
+    assert_eq!(backoff.delay_ms(64, 150_000), 150_000);
+    let none = Backoff { base_ms: 0, ..backoff };
+    assert_eq!(none.delay_ms(1, 7), 0);
 }
 
 #[test]

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use reveille_core::signature::Ed25519Key;
 use reveille_kernel::command::{Command, Decision};
-use reveille_kernel::doors::{Clock, Entropy};
+use reveille_kernel::doors::Clock;
 use reveille_kernel::error::{Damaged, Error, Never};
 use reveille_kernel::submit::submit_blocking;
 use reveille_schema::keys::{self, Meta};
 
 use crate::app::{App, Part, Shared, Txn};
 use crate::engine::Engine;
-use crate::keyring::{InitialKeys, Keyring};
+use crate::keyring::Keyring;
 
 /// Keeps something of the server's own, unless somebody else was quicker.
 #[derive(Debug, Clone)]
@@ -59,11 +59,10 @@ pub(crate) fn open(
     shared: &Arc<Shared>,
     keyring: &Keyring,
     clock: &Arc<dyn Clock>,
-    entropy: &Arc<dyn Entropy>,
 ) -> Result<(), Error<Never>> {
     let read = |name| shared.state.reader().get(&keys::meta(name)).map_err(Damaged::from);
     if read(Meta::TokenKey)?.is_none() {
-        let fresh = InitialKeys::new(entropy.as_ref(), clock.now());
+        let fresh = keyring.initial_keys(clock.now());
         for (name, value) in [(Meta::SigningKeys, fresh.signing), (Meta::TokenKey, fresh.token)] {
             let command = InstallValue { name, value, expected: None };
             submit_blocking(shared, clock.now(), &command)?;

@@ -3,12 +3,10 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use reveille_core::delivery::hook::{DeliveryCounts, Hook, HookId};
+use reveille_core::delivery::hook::{DeliveryCounts, FaceId, Hook, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
 use reveille_core::delivery::lane::{Lane, LaneAdvance};
-use reveille_core::delivery::{
-    AttemptRecord, Delivery, Given, Input, Order, Phase, Transition, Verdict,
-};
+use reveille_core::delivery::{AttemptRecord, Delivery, Given, Input, Phase, Transition, Verdict};
 use reveille_core::{Millis, Tenant};
 use reveille_kernel::command::{Command, Decision};
 use reveille_kernel::error::{Damaged, Never};
@@ -46,9 +44,29 @@ pub struct HoldDelivery {
     pub attempt: u32,
 }
 
+/// Ends a delivery whose attempt was not made, because it is not owed any more.
+#[derive(Debug, Clone, Copy)]
+pub struct DropDelivery {
+    pub id: DeliveryId,
+    pub attempt: u32,
+}
+
+/// A delivery that is to begin.
+#[derive(Debug, Clone, Copy)]
+pub struct NewDelivery<'a> {
+    pub no: DeliveryNo,
+    /// When its event came.
+    pub event_at: Millis,
+    /// Those of one lane come one after another, where the hook's policy says so.
+    pub lane: u64,
+    /// The event, if it is at hand: then it is not read for the first attempt.
+    pub event: Option<&'a EventPayload>,
+}
+
 /// Makes a dead delivery again, under a number of its own.
 #[derive(Debug, Clone)]
 pub struct RetryDelivery {
+    pub face: FaceId,
     pub tenant: Tenant,
     pub id: DeliveryId,
 }
@@ -58,7 +76,7 @@ pub struct RetryDelivery {
 const WAITING_LOOK: usize = 16;
 
 /// Deliveries, as a decision sees them.
-pub(crate) trait DeliveryTxn {
+pub trait DeliveryTxn {
     fn delivery(&mut self, id: DeliveryId) -> Result<Option<DeliveryRecord>, ReadError>;
 
     fn counts(&mut self, hook: &Hook) -> Result<DeliveryCounts, ReadError>;
@@ -119,22 +137,28 @@ fn lane_of(txn: &mut Txn<'_>, hook: &Hook, lane: u64) -> Result<Option<Lane>, Re
 
 /// Lets a delivery take a step.
 fn step(txn: &mut Txn<'_>, hook: &Hook, delivery: &Delivery, input: Input) -> Transition {
-    let policy = hook.policy(txn.domains().settings.timings.retry_scale_milli);
-    let (now, random, active) = (txn.now(), txn.draw(), hook.is_active());
-    delivery.step(&Given { now, random, policy: &policy, active }, input)
+    delivery.step(&given(txn, hook), input)
+}
+
+fn given<'a>(txn: &mut Txn<'_>, hook: &'a Hook) -> Given<'a> {
+    Given {
+        now: txn.now(),
+        random: txn.draw(),
+        policy: &hook.policy,
+        retry_scale_milli: txn.domains().settings.timings.retry_scale_milli,
+        active: hook.is_active(),
+    }
 }
 
 /// Begins a delivery, and tries it if it is its turn.
-pub(crate) fn begin(
+pub fn begin(
     txn: &mut Txn<'_>,
     groups: &mut TimerGroups,
     hook: &Hook,
-    no: DeliveryNo,
-    event_at: Millis,
-    event: Option<&EventPayload>,
+    new: NewDelivery<'_>,
 ) -> Result<(), ReadError> {
-    let policy = hook.policy(txn.domains().settings.timings.retry_scale_milli);
-    let lane = hook.lane().filter(|_| policy.order == Order::Lanes);
+    let NewDelivery { no, event_at, lane, event } = new;
+    let lane = hook.is_ordered().then_some(lane);
     let mut first = true;
     if let Some(number) = lane {
         let (joined, its_turn) = Lane::join(lane_of(txn, hook, number)?, no);
@@ -144,14 +168,13 @@ pub(crate) fn begin(
             txn.set(keys::waiting(hook.id, number, no), Bytes::new());
         }
     }
-    let (now, random, active) = (txn.now(), txn.draw(), hook.is_active());
-    let begun = Delivery::begin(&Given { now, random, policy: &policy, active }, first);
+    let begun = Delivery::begin(&given(txn, hook), first);
     let id = DeliveryId { hook: hook.id, no };
     let in_lot = begun.delivery.deadline().is_some_and(|end| groups.add(end, id));
     let timer_at = if in_lot { None } else { moved_timer(txn, id, None, &begun.delivery) };
     let after = DeliveryRecord {
         delivery: begun.delivery,
-        created_at: now,
+        created_at: txn.now(),
         event_at,
         timer_at,
         lane,
@@ -313,7 +336,7 @@ impl Command<App> for RecordDeliveryOutcomes {
             let input = Input::Answered { attempt: attempt.clone(), verdict: *verdict };
             // What was read above may have changed only if it is there twice, or by others of its
             // lane.
-            if !unlike || hook.lane().is_some() {
+            if !unlike || hook.is_ordered() {
                 advance(txn, hook, *id, input)?;
             } else if let Some(record) = record {
                 let before = record::decode_delivery(&record).map_err(damaged)?;
@@ -358,6 +381,27 @@ impl Command<App> for HoldDelivery {
     }
 }
 
+impl Command<App> for DropDelivery {
+    type Answer = ();
+    type Rejection = Never;
+
+    fn decide(&self, txn: &mut Txn<'_>) -> Decision<(), Never> {
+        txn.rests_on_index();
+        if let Some(hook) = HookIndex::of_txn(txn).get(self.id.hook)
+            && let Some(before) = txn.delivery(self.id)?
+            && is_leased(&before.delivery, self.attempt)
+        {
+            advance_from(txn, hook, self.id, &before, Input::Drop)?;
+        }
+        Ok(Ok(()))
+    }
+}
+
+/// Whether this attempt is being made.
+pub(crate) fn is_leased(delivery: &Delivery, number: u32) -> bool {
+    matches!(delivery.phase, Phase::Leased { attempt, .. } if attempt == number)
+}
+
 /// A delivery's time has come, perhaps.
 pub(crate) fn fire(
     txn: &mut Txn<'_>,
@@ -389,10 +433,10 @@ impl Command<App> for RetryDelivery {
     type Rejection = DeliveryRejection;
 
     fn decide(&self, txn: &mut Txn<'_>) -> Decision<DeliveryId, DeliveryRejection> {
-        let RetryDelivery { tenant, id } = self;
+        let RetryDelivery { face, tenant, id } = self;
         txn.rests_on_index();
-        let hook = HookIndex::of_txn(txn).get(id.hook).filter(|hook| hook.tenant == *tenant);
-        let Some(hook) = hook else {
+        let hook = HookIndex::of_txn(txn).get(id.hook);
+        let Some(hook) = hook.filter(|hook| hook.tenant == *tenant && hook.face == *face) else {
             return Ok(Err(DeliveryRejection::NoDeadLetter));
         };
         let dead = txn.delivery(*id)?.filter(|it| !it.retried);
@@ -406,14 +450,15 @@ impl Command<App> for RetryDelivery {
             return Ok(Err(DeliveryRejection::NoDeadLetter));
         };
         txn.remove(&keys::dead_letter(*id, at));
-        let event_at = dead.event_at;
+        let (event_at, lane) = (dead.event_at, dead.lane.unwrap_or(0));
         let retried = DeliveryRecord { retried: true, ..dead };
         txn.set(keys::delivery(*id), record::encode_delivery(&retried));
         let mut counts = txn.counts(hook)?;
         counts.dead_letters = counts.dead_letters.saturating_sub(1);
         txn.scratch.0.insert(hook.id, counts);
         let no = DeliveryNo { round, ..id.no };
-        begin(txn, &mut TimerGroups::of(1), hook, no, event_at, None)?;
+        let new = NewDelivery { no, event_at, lane, event: None };
+        begin(txn, &mut TimerGroups::of(1), hook, new)?;
         Ok(Ok(DeliveryId { no, ..*id }))
     }
 

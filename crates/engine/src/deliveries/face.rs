@@ -1,19 +1,34 @@
-//! What deliveries ask of whoever their events come from.
+//! Faces: whoever has events to deliver, and what deliveries ask of them.
+//!
+//! A face has a source of events, hooks with a spec that it alone reads, and a matcher that says
+//! which hooks are for an event. For each it begins a delivery ([`begin`](super::delivery::begin)),
+//! in a lane of its choice, under the policy that the hook carries; everything from there on is done
+//! here, for all faces alike.
+
+use std::fmt::Debug;
+use std::sync::Arc;
 
 use reveille_core::Tenant;
-use reveille_core::delivery::hook::{Hook, HookSpec};
+use reveille_core::delivery::hook::{FaceId, Hook};
 use reveille_core::delivery::id::EventNo;
-use reveille_kernel::error::Damaged;
+use reveille_kernel::command::Command;
+use reveille_kernel::error::{Damaged, Never};
+use reveille_kernel::timers::DueTimer;
 use reveille_kernel::txn::ReadError;
 use reveille_store::state::Reader;
 
-use crate::app::{Part, Txn};
+use crate::app::{App, Part, Shared, Txn};
 use crate::effect::EventPayload;
 
 /// A source of events, and what only it knows about them.
-pub trait DeliveryFace: Send + Sync {
-    /// Whether hooks that were asked for like this are for its events.
-    fn owns(&self, spec: &HookSpec) -> bool;
+pub trait DeliveryFace: Send + Sync + 'static {
+    /// The number that its hooks carry and the domain that its timers have.
+    fn id(&self) -> FaceId;
+
+    /// Registers what it keeps in memory.
+    fn register(&self, app: App) -> App {
+        app
+    }
 
     /// What is delivered of an event; `None` if there is no such event.
     fn payload(
@@ -23,25 +38,63 @@ pub trait DeliveryFace: Send + Sync {
         event: EventNo,
     ) -> Result<Option<EventPayload>, Damaged>;
 
+    /// Whether an attempt may be made now; asked before each, whatever was at hand when it began.
+    fn gate(&self, _reader: &Reader, _hook: &Hook, _event: EventNo) -> Result<Gate, Damaged> {
+        Ok(Gate::Open)
+    }
+
     /// The first event that not everybody has a delivery of yet who should.
     fn first_pending(
         &self,
         txn: &mut Txn<'_>,
         tenant: &Tenant,
     ) -> Result<Option<EventNo>, ReadError>;
+
+    /// What a timer of its own asks for. It may read. Such timers may stay for another slice, and
+    /// others that are due may come before them.
+    fn timer(&self, _shared: &Shared, _timer: DueTimer) -> Result<FaceTimer, Damaged> {
+        Err(Damaged(format!("{:?} has no timers", self.id())))
+    }
 }
 
-/// All of them.
+/// Whether an attempt may be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gate {
+    Open,
+    /// The event is not owed to the hook any more: the delivery ends without another attempt.
+    Closed,
+}
+
+/// What a timer of a face asks for.
+pub type FaceTimer = Arc<dyn TimerCommand>;
+
+/// A command of a timer.
+pub trait TimerCommand: Command<App, Answer = (), Rejection = Never> + Debug {}
+
+impl<C: Command<App, Answer = (), Rejection = Never> + Debug> TimerCommand for C {}
+
+/// All faces.
 #[derive(Default)]
-pub struct DeliveryFaces(pub Vec<Box<dyn DeliveryFace>>);
+pub struct DeliveryFaces(Vec<Box<dyn DeliveryFace>>);
 
 impl Part for DeliveryFaces {}
 
 impl DeliveryFaces {
-    /// The face that a hook belongs to.
-    pub(crate) fn of(&self, hook: &Hook) -> Result<&dyn DeliveryFace, Damaged> {
-        let face = self.0.iter().find(|face| face.owns(&hook.spec));
-        let unknown = || Damaged::new(format!("nobody knows hooks like {}", hook.name));
-        face.map(|face| &**face).ok_or_else(unknown)
+    /// The face of this number.
+    pub fn get(&self, id: FaceId) -> Result<&dyn DeliveryFace, Damaged> {
+        let face = self.0.iter().find(|face| face.id() == id);
+        face.map(|face| &**face).ok_or_else(|| Damaged(format!("nobody knows {id:?}")))
+    }
+}
+
+impl App {
+    /// Registers a face.
+    #[must_use]
+    pub fn with_face(self, face: impl DeliveryFace) -> App {
+        let mut app = face.register(self);
+        let DeliveryFaces(faces) = app.part_mut();
+        assert!(faces.iter().all(|it| it.id() != face.id()), "{:?} is one face", face.id());
+        faces.push(Box::new(face));
+        app
     }
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use reveille_core::Tenant;
-use reveille_core::delivery::Input;
-use reveille_core::delivery::hook::{DeliveryCounts, Hook, HookId};
+use reveille_core::delivery::hook::{ActiveSpan, Backfill, DeliveryCounts, FaceId, Hook, HookId};
 use reveille_core::delivery::id::EventNo;
+use reveille_core::delivery::{Input, Policy};
 use reveille_kernel::command::{Command, Decision};
 use reveille_kernel::txn::ReadError;
 use reveille_schema::deliveries::DeliveryTimer;
@@ -18,9 +18,23 @@ use super::face::DeliveryFaces;
 use super::index::HookIndex;
 use crate::app::{App, Txn};
 
+/// A hook that is to be made.
+#[derive(Debug, Clone)]
+pub struct NewHook {
+    pub face: FaceId,
+    pub tenant: Tenant,
+    /// No other hook of the tenant has it, of whatever face.
+    pub name: Arc<str>,
+    pub policy: Policy,
+    /// In the words of the face.
+    pub spec: Bytes,
+    pub backfill: Option<Backfill>,
+}
+
 /// Makes a hook active, or not.
 #[derive(Debug, Clone)]
 pub struct SetHookActive {
+    pub face: FaceId,
     pub tenant: Tenant,
     pub name: Arc<str>,
     pub active: bool,
@@ -29,8 +43,24 @@ pub struct SetHookActive {
 /// Ends a hook, with everything that belongs to it.
 #[derive(Debug, Clone)]
 pub struct DeleteHook {
+    pub face: FaceId,
     pub tenant: Tenant,
     pub name: Arc<str>,
+}
+
+/// Makes a hook, active from now on, unless its tenant has one of this name.
+pub fn create(txn: &mut Txn<'_>, new: NewHook) -> Result<Arc<Hook>, DeliveryRejection> {
+    let NewHook { face, tenant, name, policy, spec, backfill } = new;
+    txn.rests_on_index();
+    if HookIndex::of_txn(txn).of_tenant(&tenant, &name).is_some() {
+        return Err(DeliveryRejection::Exists);
+    }
+    let (id, now) = (txn.take_id(), txn.now());
+    let spans = vec![ActiveSpan { from: EventNo(id), to: None }];
+    let (created_at, updated_at, id) = (now, now, HookId(id));
+    let hook =
+        Hook { id, tenant, name, created_at, updated_at, spans, backfill, face, policy, spec };
+    Ok(keep(txn, hook))
 }
 
 /// Keeps a hook as it is now.
@@ -40,10 +70,15 @@ pub fn keep(txn: &mut Txn<'_>, hook: Hook) -> Arc<Hook> {
     hook
 }
 
-/// A tenant's hook of this name.
-pub(crate) fn named<'a>(txn: &mut Txn<'a>, tenant: &Tenant, name: &str) -> Option<&'a Arc<Hook>> {
+/// A tenant's hook of this name, if it is one of this face.
+pub fn named<'a>(
+    txn: &mut Txn<'a>,
+    face: FaceId,
+    tenant: &Tenant,
+    name: &str,
+) -> Option<&'a Arc<Hook>> {
     txn.rests_on_index();
-    HookIndex::of_txn(txn).named(name).filter(|hook| hook.tenant == *tenant)
+    HookIndex::of_txn(txn).of_tenant(tenant, name).filter(|hook| hook.face == face)
 }
 
 impl Command<App> for SetHookActive {
@@ -51,15 +86,15 @@ impl Command<App> for SetHookActive {
     type Rejection = DeliveryRejection;
 
     fn decide(&self, txn: &mut Txn<'_>) -> Decision<Arc<Hook>, DeliveryRejection> {
-        let SetHookActive { tenant, name, active } = self;
-        let Some(hook) = named(txn, tenant, name) else {
+        let SetHookActive { face, tenant, name, active } = self;
+        let Some(hook) = named(txn, *face, tenant, name) else {
             return Ok(Err(DeliveryRejection::NotFound));
         };
         if *active == hook.is_active() {
             return Ok(Ok(hook.clone()));
         }
         let next = from_now_on(txn);
-        let face = txn.domains().part::<DeliveryFaces>().of(hook)?;
+        let face = txn.domains().part::<DeliveryFaces>().get(*face)?;
         let oldest = face.first_pending(txn, tenant)?.unwrap_or(next);
         let backfilled = hook.backfill.map_or(next, |backfill| backfill.next);
         let oldest = oldest.min(backfilled);
@@ -79,7 +114,7 @@ impl Command<App> for DeleteHook {
     type Rejection = DeliveryRejection;
 
     fn decide(&self, txn: &mut Txn<'_>) -> Decision<DeliveryCounts, DeliveryRejection> {
-        let Some(hook) = named(txn, &self.tenant, &self.name) else {
+        let Some(hook) = named(txn, self.face, &self.tenant, &self.name) else {
             return Ok(Err(DeliveryRejection::NotFound));
         };
         let counts = txn.counts(hook)?;

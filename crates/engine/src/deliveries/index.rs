@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use reveille_core::Tenant;
-use reveille_core::delivery::hook::{Hook, HookId};
+use reveille_core::delivery::hook::{FaceId, Hook, HookId};
 use reveille_kernel::error::Damaged;
 use reveille_schema::{keys, record};
 
@@ -16,7 +16,7 @@ use crate::records::damaged;
 #[derive(Default)]
 pub struct HookIndex {
     by_id: HashMap<HookId, Arc<Hook>>,
-    by_name: HashMap<Arc<str>, HookId>,
+    by_name: HashMap<(FaceId, Arc<str>), HookId>,
     by_key: HashMap<Bytes, HookId>,
 }
 
@@ -27,12 +27,12 @@ impl IndexPart for HookIndex {
 
     fn follow(&mut self, key: &Bytes, value: Option<&Bytes>) -> Result<(), Damaged> {
         if let Some(before) = self.by_key.remove(key).and_then(|id| self.by_id.remove(&id)) {
-            self.by_name.remove(&before.name);
+            self.by_name.remove(&(before.face, before.name.clone()));
         }
         if let Some(value) = value {
             let hook = Arc::new(record::decode_hook(value).map_err(damaged)?);
             self.by_key.insert(key.clone(), hook.id);
-            self.by_name.insert(hook.name.clone(), hook.id);
+            self.by_name.insert((hook.face, hook.name.clone()), hook.id);
             self.by_id.insert(hook.id, hook);
         }
         Ok(())
@@ -41,7 +41,7 @@ impl IndexPart for HookIndex {
 
 impl HookIndex {
     /// What a decision knows of hooks.
-    pub(crate) fn of_txn<'a>(txn: &Txn<'a>) -> &'a HookIndex {
+    pub fn of_txn<'a>(txn: &Txn<'a>) -> &'a HookIndex {
         txn.index().of()
     }
 
@@ -50,9 +50,14 @@ impl HookIndex {
         self.by_id.get(&id)
     }
 
-    /// The hook of this name.
-    pub fn named(&self, name: &str) -> Option<&Arc<Hook>> {
-        self.by_id.get(self.by_name.get(name)?)
+    /// The hook of this name, whosever it is, for a face that draws the names of its hooks itself.
+    pub fn named(&self, face: FaceId, name: &str) -> Option<&Arc<Hook>> {
+        self.by_id.get(self.by_name.get(&(face, name.into()))?)
+    }
+
+    /// A tenant's hook of this name, of whatever face.
+    pub fn of_tenant(&self, tenant: &Tenant, name: &str) -> Option<&Arc<Hook>> {
+        self.by_id.get(self.by_key.get(&keys::hook(tenant, name))?)
     }
 
     /// The hooks of a tenant, or of all, oldest first.

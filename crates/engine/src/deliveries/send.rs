@@ -7,6 +7,7 @@ use reveille_core::delivery::hook::{Hook, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
 use reveille_core::delivery::{AttemptRecord, Phase, Verdict};
 use reveille_core::key_range::above;
+use reveille_core::secret::SealedSecret;
 use reveille_deliver::courier::Answer;
 use reveille_deliver::destination::Destination;
 use reveille_kernel::domains::Pages;
@@ -19,15 +20,14 @@ use reveille_schema::keys;
 use reveille_schema::record::{self, DeliveryRecord};
 use reveille_store::state::Reader;
 
-use super::delivery::{DeliveryOutcome, HoldDelivery};
-use super::face::DeliveryFace;
-use super::face::DeliveryFaces;
+use super::delivery::{DeliveryOutcome, DropDelivery, HoldDelivery, is_leased};
+use super::face::{DeliveryFace, DeliveryFaces, Gate};
 use super::index::HookIndex;
 use super::timer_group::OpenDelivery;
 use crate::addresses::Addresses;
 use crate::app::{App, Shared};
 use crate::effect::{Attempt, DeliveryAttempt, EventPayload};
-use crate::encoder::DeliveryNotification;
+use crate::encoder::{DeliveryNotification, DeliveryTarget};
 use crate::metrics::DeliveryMetrics;
 use crate::outbound::OutboundContext;
 use crate::records::ReadRecord;
@@ -43,9 +43,12 @@ const REFILL_SLICE: usize = 256;
 /// What delivering keeps from one attempt to the next.
 #[derive(Default)]
 pub struct DeliverySender {
-    addresses: Addresses<HookId, Hook>,
+    targets: Addresses<HookId, Hook, KnownTarget>,
     pub(crate) outcomes: OutcomeQueue<DeliveryOutcome, Attempt>,
 }
+
+/// Whom a hook is for, and where that is.
+type KnownTarget = (Destination, Arc<dyn DeliveryTarget>);
 
 /// What is to be done about an attempt whose turn it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +57,8 @@ pub enum DeliveryReadiness {
     Send(EventPayload),
     /// It is not made: the hook is not active.
     Held,
+    /// It is not made, and none will be: the event is not owed any more.
+    Dropped,
     /// There is nothing to be done any more.
     Nothing,
 }
@@ -65,21 +70,25 @@ pub fn readiness(
     hook: &Hook,
     attempt: &DeliveryAttempt,
 ) -> Result<DeliveryReadiness, Damaged> {
+    let no = attempt.id.no.event;
     // What came a moment ago is as it was decided, but for its hook: nobody else makes an attempt
     // that waits in the outbox.
-    if let Some(event) = attempt.event.as_ref().filter(|_| hook.is_active()) {
+    let at_hand = attempt.event.as_ref().filter(|_| hook.is_active());
+    if at_hand.is_none() {
+        let record = delivery_record(reader, attempt.id)?;
+        if !record.is_some_and(|it| is_leased(&it.delivery, attempt.attempt)) {
+            return Ok(DeliveryReadiness::Nothing);
+        }
+        if !hook.is_active() {
+            return Ok(DeliveryReadiness::Held);
+        }
+    }
+    if face.gate(reader, hook, no)? == Gate::Closed {
+        return Ok(DeliveryReadiness::Dropped);
+    }
+    if let Some(event) = at_hand {
         return Ok(DeliveryReadiness::Send(event.clone()));
     }
-    let is_current = delivery_record(reader, attempt.id)?.is_some_and(|it| {
-        matches!(it.delivery.phase, Phase::Leased { attempt: leased, .. } if leased == attempt.attempt)
-    });
-    if !is_current {
-        return Ok(DeliveryReadiness::Nothing);
-    }
-    if !hook.is_active() {
-        return Ok(DeliveryReadiness::Held);
-    }
-    let no = attempt.id.no.event;
     let event = face.payload(reader, hook, no)?;
     let event = event.ok_or_else(|| Damaged(format!("event {} is gone", no.0)))?;
     Ok(DeliveryReadiness::Send(event))
@@ -96,7 +105,7 @@ pub(crate) async fn attempt(
     let mut is_slow = false;
     let reader = sender.shared.state.reader();
     let faces = sender.shared.domains.part::<DeliveryFaces>();
-    let ready = faces.of(&hook).and_then(|face| readiness(&reader, face, &hook, &delivery));
+    let ready = faces.get(hook.face).and_then(|face| readiness(&reader, face, &hook, &delivery));
     drop(reader);
     let (id, number) = (delivery.id, delivery.attempt);
     let attempt = Attempt::Delivery(DeliveryAttempt { event: None, ..delivery });
@@ -108,8 +117,15 @@ pub(crate) async fn attempt(
                 metrics.sent(now.since(event.at));
             }
             let EventPayload { id: event, payload, .. } = event;
-            let notification =
-                DeliveryNotification { hook, id, attempt: number, event, payload, now };
+            let notification = DeliveryNotification {
+                hook,
+                id,
+                attempt: number,
+                event,
+                payload,
+                now,
+                wall: sender.clock.wall(),
+            };
             try_once(sender, context, deliveries, notification, &attempt, &mut is_slow).await
         }
         Err(error) => {
@@ -120,6 +136,11 @@ pub(crate) async fn attempt(
             // It counts as under way until that is written down: the same attempt may not
             // be made for good before.
             sender.record(&HoldDelivery { id, attempt: number }).await;
+            sender.shared.outbox.ended(&attempt, is_slow);
+            return None;
+        }
+        Ok(DeliveryReadiness::Dropped) => {
+            sender.record(&DropDelivery { id, attempt: number }).await;
             sender.shared.outbox.ended(&attempt, is_slow);
             return None;
         }
@@ -151,14 +172,13 @@ async fn try_once(
     is_slow: &mut bool,
 ) -> DeliveryOutcome {
     let hook = &notification.hook;
-    let policy = hook.policy(context.timings.retry_scale_milli);
-    let find = || Destination::parse(&context.encoder.address(hook), &context.rules);
-    let answer = match deliveries.addresses.of(hook.id, hook, find) {
-        Ok(destination) => {
-            let request = context.encoder.encode_delivery(&notification);
+    let policy = &hook.policy;
+    let answer = match deliveries.targets.of(hook.id, hook, || find_target(context, hook)) {
+        Ok((destination, target)) => {
+            let request = target.encode(&notification);
             sender.post(destination, request, policy.timeout_ms, attempt, is_slow).await
         }
-        Err(error) => Err(SendFailure { kind: "destination", text: error.to_string() }),
+        Err(failure) => Err(failure),
     };
     let at = sender.clock.now();
     let took_ms = at.since(notification.now);
@@ -177,6 +197,15 @@ async fn try_once(
     let (error, number) = (error.map(|text| cut(&text, ERROR_BYTES_MAX)), notification.attempt);
     let attempt = AttemptRecord { number, at, took_ms, status, error, response };
     DeliveryOutcome { id: notification.id, attempt, verdict }
+}
+
+fn find_target(context: &OutboundContext, hook: &Hook) -> Result<KnownTarget, SendFailure> {
+    let nowhere = |text| SendFailure { kind: "destination", text };
+    let open = |sealed: &SealedSecret| context.keyring.open_webhook_secret(&hook.tenant, sealed);
+    let target = context.delivery_encoders.target(hook, &open);
+    let target = target.map_err(|error| nowhere(error.to_string()))?;
+    let destination = Destination::parse(&target.address(), &context.rules);
+    Ok((destination.map_err(|error| nowhere(error.to_string()))?, target))
 }
 
 fn tell_operators(

@@ -30,13 +30,13 @@ pub struct OpenDelivery {
 }
 
 /// The groups of the deliveries that a decision begins, by when their leases end.
-pub(crate) struct TimerGroups {
+pub struct TimerGroups {
     by_end: Option<BTreeMap<Millis, Vec<DeliveryId>>>,
 }
 
 impl TimerGroups {
     /// For at most so many deliveries.
-    pub(crate) fn of(deliveries: usize) -> TimerGroups {
+    pub fn of(deliveries: usize) -> TimerGroups {
         TimerGroups { by_end: (deliveries >= GROUP_MIN).then(BTreeMap::new) }
     }
 
@@ -50,7 +50,7 @@ impl TimerGroups {
     }
 
     /// Writes the entries.
-    pub(crate) fn keep(self, txn: &mut Txn<'_>) {
+    pub fn keep(self, txn: &mut Txn<'_>) {
         for (end, ids) in self.by_end.unwrap_or_default() {
             if let Some(first) = ids.first() {
                 let timer = DeliveryTimer::DeliveryGroup(*first).encode();

@@ -38,6 +38,8 @@ pub(crate) async fn work(engine: WeakEngine, stop: Arc<Notify>, retention: Reten
         let Some(engine) = engine.upgrade() else { return };
         let clock = engine.clock().clone();
         let now = clock.now();
+        // However quiet it is, dates are compared with a wall clock that was looked at.
+        engine.follow_wall_clock();
         // A clock that was set back must not delay it.
         let is_time = now >= look_at || look_at.since(now) > every_ms;
         let mut done = sweep(&engine, now).await;

@@ -1,9 +1,7 @@
 //! Why an event was delivered to a hook, or was not: what decides it, in order.
 
-use std::sync::Arc;
-
 use reveille_core::Millis;
-use reveille_core::delivery::hook::{Hook, HookSpec};
+use reveille_core::delivery::hook::Hook;
 use reveille_core::delivery::id::{DeliveryId, EventNo};
 use reveille_core::delivery::{AttemptRecord, DeadReason, Phase};
 use reveille_core::event::EventType;
@@ -13,6 +11,7 @@ use reveille_schema::keys;
 use reveille_schema::record::DeliveryRecord;
 use reveille_schema::record::{self, EventRecord};
 
+use super::hook::EventHook;
 use super::queries::DeliveryView;
 use crate::app::Shared;
 use crate::effect::AttemptKey;
@@ -94,21 +93,23 @@ pub enum Rest {
 
 impl Engine {
     /// What decides about events of this type that come now.
-    pub fn explain_type(&self, hook: &Hook, kind: &EventType) -> Vec<Reason> {
-        vec![Reason::Active(hook.is_active()), Reason::Pattern(mismatch(hook, kind))]
+    pub fn explain_type(&self, hook: &EventHook, kind: &EventType) -> Vec<Reason> {
+        let EventHook { hook, spec } = hook;
+        vec![Reason::Active(hook.is_active()), Reason::Pattern(spec.pattern.explain(kind))]
     }
 
     /// What decided about an event, and what has come of it.
     pub fn explain_event(
         &self,
-        hook: &Arc<Hook>,
+        hook: &EventHook,
         no: EventNo,
         event: &EventRecord,
     ) -> Result<Vec<Reason>, Damaged> {
+        let EventHook { hook, spec } = hook;
         let shared = self.partition(&hook.tenant);
         let deliveries = self.deliveries_of(hook, no)?;
         let age = age(hook, no, !deliveries.is_empty());
-        let mismatch = mismatch(hook, &event.kind);
+        let mismatch = spec.pattern.explain(&event.kind);
         let due = mismatch.is_none() && age == Age::HookFirst;
         let mut reasons =
             vec![Reason::Active(hook.is_active()), Reason::Age(age), Reason::Pattern(mismatch)];
@@ -138,11 +139,6 @@ impl Engine {
         let forgotten = self.clock().now().since(event.at) >= self.retention().deliveries_ms;
         Ok(if forgotten { Absence::Forgotten } else { Absence::Inactive })
     }
-}
-
-fn mismatch(hook: &Hook, kind: &EventType) -> Option<Mismatch> {
-    let HookSpec::Events(spec) = &hook.spec;
-    spec.pattern.explain(kind)
 }
 
 fn age(hook: &Hook, no: EventNo, delivered: bool) -> Age {

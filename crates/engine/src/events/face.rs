@@ -1,23 +1,33 @@
 //! Typed events as a source of deliveries.
 
+use std::sync::Arc;
+
 use reveille_core::Tenant;
-use reveille_core::delivery::hook::{Hook, HookSpec};
+use reveille_core::delivery::hook::{FaceId, Hook};
 use reveille_core::delivery::id::EventNo;
+use reveille_core::event::hook::FACE;
 use reveille_kernel::error::Damaged;
+use reveille_kernel::timers::DueTimer;
 use reveille_kernel::txn::ReadError;
 use reveille_store::state::Reader;
 
+use super::index::EventHookIndex;
+use super::timers::FireEventTimer;
 use super::{ingest, read};
-use crate::app::Txn;
-use crate::deliveries::face::DeliveryFace;
+use crate::app::{App, Shared, Txn};
+use crate::deliveries::face::{DeliveryFace, FaceTimer};
 use crate::effect::EventPayload;
 
 /// The face of typed events.
 pub struct EventFace;
 
 impl DeliveryFace for EventFace {
-    fn owns(&self, spec: &HookSpec) -> bool {
-        matches!(spec, HookSpec::Events(_))
+    fn id(&self) -> FaceId {
+        FACE
+    }
+
+    fn register(&self, app: App) -> App {
+        app.with_index::<EventHookIndex>()
     }
 
     fn payload(
@@ -37,5 +47,9 @@ impl DeliveryFace for EventFace {
         tenant: &Tenant,
     ) -> Result<Option<EventNo>, ReadError> {
         ingest::next_fan_out(txn, tenant, EventNo(0))
+    }
+
+    fn timer(&self, shared: &Shared, timer: DueTimer) -> Result<FaceTimer, Damaged> {
+        Ok(Arc::new(FireEventTimer::new(&shared.state.reader(), timer)?))
     }
 }

@@ -3,22 +3,47 @@
 use std::sync::Arc;
 
 use reveille_core::Tenant;
-use reveille_core::delivery::hook::{ActiveSpan, Backfill, Hook, HookId, HookSpec, HookUpdate};
+use reveille_core::delivery::hook::{Backfill, Hook, HookId};
 use reveille_core::delivery::id::{DeliveryNo, EventNo};
+use reveille_core::event::hook::{EventHookSpec, FACE, HookUpdate};
 use reveille_kernel::command::{Command, Decision};
+use reveille_kernel::error::Damaged;
 use reveille_kernel::txn::ReadError;
-use reveille_schema::events::EventTimer;
+use reveille_schema::events::{EventTimer, decode_hook_spec, encode_hook_spec};
 use reveille_schema::{keys, record};
 
 use super::index::EventHookIndex;
 use super::txn::EventTxn;
 use crate::app::{App, Txn};
 use crate::deliveries::DeliveryRejection;
-use crate::deliveries::delivery;
-use crate::deliveries::hook::{from_now_on, keep, named};
+use crate::deliveries::delivery::{self, NewDelivery};
+use crate::deliveries::hook::{NewHook, create, from_now_on, keep, named};
 use crate::deliveries::index::HookIndex;
 use crate::deliveries::timer_group::TimerGroups;
 use crate::records::damaged;
+
+/// A hook for typed events.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventHook {
+    pub hook: Arc<Hook>,
+    pub spec: Arc<EventHookSpec>,
+}
+
+impl EventHook {
+    /// A hook with what its owner wishes; `None` if it is one of another face.
+    pub fn of(hook: Arc<Hook>) -> Result<Option<EventHook>, Damaged> {
+        if hook.face != FACE {
+            return Ok(None);
+        }
+        let spec = Arc::new(read_spec(&hook)?);
+        Ok(Some(EventHook { hook, spec }))
+    }
+}
+
+/// What the owner of a hook for typed events wishes.
+pub fn read_spec(hook: &Hook) -> Result<EventHookSpec, Damaged> {
+    decode_hook_spec(hook).map_err(damaged)
+}
 
 /// Which events a new hook gets.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -37,7 +62,7 @@ pub enum StartFrom {
 pub struct CreateHook {
     pub tenant: Tenant,
     pub name: Arc<str>,
-    pub spec: HookSpec,
+    pub spec: EventHookSpec,
     pub start: StartFrom,
 }
 
@@ -62,21 +87,22 @@ impl Command<App> for CreateHook {
                 Some(no)
             }
         };
-        let id = txn.take_id();
-        let hook = Hook {
-            id: HookId(id),
+        let new = NewHook {
+            face: FACE,
             tenant: tenant.clone(),
             name: name.clone(),
-            created_at: txn.now(),
-            updated_at: txn.now(),
-            spans: vec![ActiveSpan { from: EventNo(id), to: None }],
+            policy: spec.policy(),
+            spec: encode_hook_spec(spec),
             backfill: next.map(|next| Backfill { next }),
-            spec: spec.clone(),
+        };
+        let hook = match create(txn, new) {
+            Ok(hook) => hook,
+            Err(rejection) => return Ok(Err(rejection)),
         };
         if hook.backfill.is_some() {
             txn.set_event_timer(txn.now(), &EventTimer::Backfill(tenant.clone(), hook.id));
         }
-        Ok(Ok(keep(txn, hook)))
+        Ok(Ok(hook))
     }
 
     fn needs_room(&self) -> bool {
@@ -98,23 +124,26 @@ impl Command<App> for UpdateHook {
 
     fn decide(&self, txn: &mut Txn<'_>) -> Decision<Arc<Hook>, DeliveryRejection> {
         let UpdateHook { tenant, name, update } = self;
-        let Some(hook) = named(txn, tenant, name) else {
+        let index = txn.index().of::<EventHookIndex>();
+        let hook = named(txn, FACE, tenant, name);
+        let Some((hook, spec)) = hook.and_then(|hook| Some((hook, index.spec(hook.id)?))) else {
             return Ok(Err(DeliveryRejection::NotFound));
         };
-        let edited = hook.edited(update, txn.now());
-        let index = txn.index().of::<EventHookIndex>();
-        let identical = index.identical(tenant, edited.spec.identity());
+        let spec = spec.edited(update);
+        let identical = index.identical(tenant, spec.identity());
         if identical.is_some_and(|id| id != hook.id) {
             return Ok(Err(DeliveryRejection::Exists));
         }
-        Ok(Ok(keep(txn, edited)))
+        let (updated_at, policy, spec) = (txn.now(), spec.policy(), encode_hook_spec(&spec));
+        Ok(Ok(keep(txn, Hook { updated_at, policy, spec, ..Hook::clone(hook) })))
     }
 }
 
 /// Gives a hook the next of the events from before its time; one that gets all in their order is
 /// given those that came since, too, before it gets any at once.
 pub(super) fn backfill(txn: &mut Txn<'_>, tenant: &Tenant, id: HookId) -> Result<(), ReadError> {
-    let Some(hook) = HookIndex::of_txn(txn).get(id) else {
+    let spec = txn.index().of::<EventHookIndex>().spec(id);
+    let (Some(hook), Some(spec)) = (HookIndex::of_txn(txn).get(id), spec) else {
         return Ok(());
     };
     let Some(Backfill { next }) = hook.backfill else {
@@ -128,9 +157,10 @@ pub(super) fn backfill(txn: &mut Txn<'_>, tenant: &Tenant, id: HookId) -> Result
         let Some(no) = keys::parse_event(key) else { continue };
         let event = record::decode_event(value).map_err(damaged)?;
         let its_time = no < EventNo(id.0) || hook.was_active_at(no);
-        if its_time && hook.wants(&event.kind) {
+        if its_time && spec.pattern.matches(&event.kind) {
             let no = DeliveryNo { event: no, round: 0 };
-            delivery::begin(txn, &mut groups, hook, no, event.at, None)?;
+            let new = NewDelivery { no, event_at: event.at, lane: 0, event: None };
+            delivery::begin(txn, &mut groups, hook, new)?;
         }
     }
     groups.keep(txn);

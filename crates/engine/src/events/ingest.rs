@@ -23,7 +23,7 @@ use reveille_schema::record::{self, EventRecord};
 use super::index::{matching, matching_after};
 use super::txn::EventTxn;
 use crate::app::{App, Txn};
-use crate::deliveries::delivery::{self, DeliveryTxn};
+use crate::deliveries::delivery::{self, DeliveryTxn, NewDelivery};
 use crate::deliveries::timer_group::TimerGroups;
 use crate::effect::EventPayload;
 use crate::limits::{BATCH_MEMORY_MS, DELIVERIES_PER_BATCH};
@@ -161,7 +161,8 @@ fn spread_all(
         let now = hooks.len().min(most).min(room);
         for hook in hooks.iter().take(now) {
             let no = DeliveryNo { event: no, round: 0 };
-            delivery::begin(txn, &mut groups, hook, no, at, Some(&event_payload))?;
+            let new = NewDelivery { no, event_at: at, lane: 0, event: Some(&event_payload) };
+            delivery::begin(txn, &mut groups, hook, new)?;
         }
         room -= now;
         if now < hooks.len() {
@@ -215,7 +216,7 @@ fn hooks_of(txn: &Txn<'_>, tenant: &Tenant, events: &[NewEvent]) -> MatchedHooks
 }
 
 fn has_ordered<'a>(hooks: impl IntoIterator<Item = &'a Arc<Hook>>) -> bool {
-    hooks.into_iter().any(|hook| hook.lane().is_some())
+    hooks.into_iter().any(|hook| hook.is_ordered())
 }
 
 /// The first event, from one on, that not everybody was told of.
@@ -266,7 +267,8 @@ pub(super) fn fan_out(
     let mut groups = TimerGroups::of(hooks.len());
     for hook in &hooks {
         let no = DeliveryNo { event: no, round: 0 };
-        delivery::begin(txn, &mut groups, hook, no, event.at, event_payload.as_ref())?;
+        let (event_at, event) = (event.at, event_payload.as_ref());
+        delivery::begin(txn, &mut groups, hook, NewDelivery { no, event_at, lane: 0, event })?;
     }
     groups.keep(txn);
     match hooks.last() {

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use reveille_core::delivery::Phase;
-use reveille_core::delivery::hook::{DeliveryCounts, Hook, HookSpec, HookUpdate};
+use reveille_core::delivery::hook::{DeliveryCounts, Hook};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
+use reveille_core::event::hook::{EventHookSpec, FACE, HookUpdate};
 use reveille_core::event::{Event, EventType, Ulid};
 use reveille_core::key_range::above;
 use reveille_core::{Millis, StreamPath, Tenant};
@@ -16,8 +17,8 @@ use reveille_schema::record::{self, DeliveryRecord, EventRecord};
 use reveille_store::state::Reader;
 use reveille_store::table::Pair;
 
-use super::hook::{CreateHook, StartFrom, UpdateHook};
-use super::index::matching;
+use super::hook::{CreateHook, EventHook, StartFrom, UpdateHook};
+use super::index::{EventHookIndex, matching};
 use super::ingest::{IngestEvents, IngestReceipt, NewEvent};
 use super::read::{event, payload};
 use super::txn::named_places;
@@ -118,7 +119,7 @@ impl Engine {
     pub async fn hook(
         &self,
         tenant: &Tenant,
-        spec: HookSpec,
+        spec: EventHookSpec,
         start: StartFrom,
     ) -> Result<Arc<Hook>, DeliveryError> {
         let name = self.fresh_ulid().to_string().into();
@@ -134,9 +135,10 @@ impl Engine {
         tenant: &Tenant,
         name: &str,
         update: HookUpdate,
-    ) -> Result<Arc<Hook>, DeliveryError> {
+    ) -> Result<EventHook, DeliveryError> {
         let command = UpdateHook { tenant: tenant.clone(), name: name.into(), update };
-        self.submit(tenant, &command).await
+        let hook = EventHook::of(self.submit(tenant, &command).await?)?;
+        hook.ok_or_else(|| DeliveryRejection::NotFound.into())
     }
 
     /// Makes a hook active, or not.
@@ -146,7 +148,8 @@ impl Engine {
         name: &str,
         active: bool,
     ) -> Result<Arc<Hook>, DeliveryError> {
-        let command = SetHookActive { tenant: tenant.clone(), name: name.into(), active };
+        let (tenant_of_hook, name) = (tenant.clone(), name.into());
+        let command = SetHookActive { face: FACE, tenant: tenant_of_hook, name, active };
         self.submit(tenant, &command).await
     }
 
@@ -156,7 +159,7 @@ impl Engine {
         tenant: &Tenant,
         name: &str,
     ) -> Result<DeliveryCounts, DeliveryError> {
-        let command = DeleteHook { tenant: tenant.clone(), name: name.into() };
+        let command = DeleteHook { face: FACE, tenant: tenant.clone(), name: name.into() };
         let counts = self.submit(tenant, &command).await?;
         tracing::info!(hook = name, tenant = tenant.as_str(), "a hook was ended");
         Ok(counts)
@@ -167,35 +170,39 @@ impl Engine {
         &self,
         tenant: Option<&Tenant>,
         name: &str,
-    ) -> Result<Option<Arc<Hook>>, Damaged> {
+    ) -> Result<Option<EventHook>, Damaged> {
         for shared in self.partitions() {
-            let known = shared.lock().index.of::<HookIndex>().named(name).cloned();
+            let known = shared.lock().index.of::<HookIndex>().named(FACE, name).cloned();
             let known = known.filter(|hook| tenant.is_none_or(|tenant| hook.tenant == *tenant));
             if let Some(known) = known {
                 // What is decided but not durable yet is not shown.
                 let reader = shared.state.reader();
                 let key = keys::hook(&known.tenant, name);
-                return Ok((&reader).read(&key, record::decode_hook)?.map(Arc::new));
+                let hook = (&reader).read(&key, record::decode_hook)?;
+                return hook.map_or(Ok(None), |hook| EventHook::of(Arc::new(hook)));
             }
         }
         Ok(None)
     }
 
     /// The hooks of a tenant, or of all tenants, oldest first.
-    pub fn hooks(&self, tenant: Option<&Tenant>) -> Vec<Arc<Hook>> {
+    pub fn hooks(&self, tenant: Option<&Tenant>) -> Vec<EventHook> {
         let mut all = Vec::new();
         for shared in self.partitions() {
-            all.extend(shared.lock().index.of::<HookIndex>().of(tenant));
+            let partition = shared.lock();
+            let hooks = partition.index.of::<HookIndex>().of(tenant);
+            all.extend(partition.index.of::<EventHookIndex>().with_specs(hooks));
         }
-        all.sort_by_key(|hook| (hook.created_at, hook.id));
+        all.sort_by_key(|it| (it.hook.created_at, it.hook.id));
         all
     }
 
     /// The active hooks of a tenant that are for events of this type, oldest first.
-    pub fn matching_hooks(&self, tenant: &Tenant, kind: &EventType) -> Vec<Arc<Hook>> {
-        let mut hooks = matching(&self.partition(tenant).lock().index, tenant, kind);
+    pub fn matching_hooks(&self, tenant: &Tenant, kind: &EventType) -> Vec<EventHook> {
+        let partition = self.partition(tenant).lock();
+        let mut hooks = matching(&partition.index, tenant, kind);
         hooks.retain(|hook| hook.is_active());
-        hooks
+        partition.index.of::<EventHookIndex>().with_specs(hooks)
     }
 
     /// What the deliveries of a hook have come to.
@@ -213,8 +220,10 @@ impl Engine {
     ) -> Result<Option<DeliveryView>, Damaged> {
         for shared in self.partitions() {
             let hook = shared.lock().index.of::<HookIndex>().get(id.hook).cloned();
-            let hook = hook.filter(|hook| tenant.is_none_or(|tenant| hook.tenant == *tenant));
-            let Some(hook) = hook else { continue };
+            let is_mine = |hook: &Arc<Hook>| {
+                hook.face == FACE && tenant.is_none_or(|tenant| hook.tenant == *tenant)
+            };
+            let Some(hook) = hook.filter(is_mine) else { continue };
             let reader = shared.state.reader();
             if let Some(record) = delivery_record(&reader, id)? {
                 let event = event(&reader, &hook.tenant, id.no.event)?;
@@ -259,7 +268,7 @@ impl Engine {
             }
         };
         let mut hooks = self.partition(tenant).lock().index.of::<HookIndex>().of(Some(tenant));
-        hooks.retain(|it| hook.is_none_or(|name| *it.name == *name));
+        hooks.retain(|it| it.face == FACE && hook.is_none_or(|name| *it.name == *name));
         if hook.is_some() && hooks.is_empty() {
             return Err(DeliveryRejection::NotFound.into());
         }
@@ -311,7 +320,7 @@ impl Engine {
         tenant: &Tenant,
         id: DeliveryId,
     ) -> Result<DeliveryId, DeliveryError> {
-        self.submit(tenant, &RetryDelivery { tenant: tenant.clone(), id }).await
+        self.submit(tenant, &RetryDelivery { face: FACE, tenant: tenant.clone(), id }).await
     }
 
     /// The newest event of a tenant that has this id, with its number.

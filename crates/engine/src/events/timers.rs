@@ -4,7 +4,7 @@ use bytes::Bytes;
 use reveille_core::Millis;
 use reveille_kernel::command::{Command, Decision};
 use reveille_kernel::error::{Damaged, Never};
-use reveille_kernel::timers::{DueTimer, TimerTraits};
+use reveille_kernel::timers::DueTimer;
 use reveille_schema::events::EventTimer;
 use reveille_store::state::Reader;
 
@@ -34,10 +34,6 @@ impl FireEventTimer {
         };
         Ok(FireEventTimer { timer, entry, payload })
     }
-
-    /// All of them are slices of something large.
-    pub const TRAITS: TimerTraits =
-        TimerTraits { fires_once: false, is_patient: true, reads: true };
 }
 
 impl Command<App> for FireEventTimer {

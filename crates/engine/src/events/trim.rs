@@ -6,6 +6,7 @@
 
 use reveille_core::delivery::Phase;
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
+use reveille_core::event::hook::FACE;
 use reveille_core::key_range::above;
 use reveille_core::{Millis, StreamPath, Tenant};
 use reveille_kernel::command::{Command, Decision};
@@ -82,6 +83,9 @@ fn first_needed(
     let (from, to) = keys::hooks_of(tenant);
     for (_, value) in reader.range(&from, &to, usize::MAX)? {
         let hook = record::decode_hook(&value).map_err(damaged)?;
+        if hook.face != FACE {
+            continue;
+        }
         if let Some(backfill) = hook.backfill {
             until = until.min(backfill.next);
         }

@@ -94,7 +94,7 @@ pub(crate) fn create_stream(
             }
             if head.expiry != Expiry::Never {
                 let timer = StreamTimer::Expire(tenant.clone(), path.clone());
-                txn.set_stream_timer(head.expires_at(txn.now()), &timer);
+                txn.set_stream_timer(txn.expires_at(&head), &timer);
             }
             txn.set_head(tenant, path, &head);
             if let Some((asked, from)) = source {

@@ -22,6 +22,7 @@ use super::read::{self, Reading};
 use crate::engine::Engine;
 use crate::limits::{FORK_COPY_BYTES, LIST_PAGE_MAX};
 use crate::records::damaged;
+use crate::wall::WallOffset;
 
 /// A page of a listing.
 #[derive(Debug, Clone)]
@@ -85,6 +86,7 @@ impl Engine {
         if head.soft_deleted {
             return Err(Error::Rejected(Rejected::Gone));
         }
+        shared.domains.part::<WallOffset>().follow(self.clock().as_ref());
         if self.clock().now() >= shared.domains.part::<AccessTimes>().expires_at(&head) {
             let gone = if head.forks > 0 { Rejected::Gone } else { Rejected::NotFound };
             return Err(Error::Rejected(gone));

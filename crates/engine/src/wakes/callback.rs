@@ -21,6 +21,7 @@ use super::error::WakeRejection;
 use crate::app::{App, Txn};
 use crate::streams::append::append_to;
 use crate::streams::txn::StreamTxn;
+use crate::wall::WallOffset;
 
 /// What a consumer says in a callback.
 #[derive(Debug, Clone, Default)]
@@ -103,7 +104,8 @@ fn apply(txn: &mut Txn<'_>, command: &ApplyCallback) -> Decision<CallbackReceipt
         return Ok(Err(rejected(Rejected::Gone)));
     }
     let current = record.consumer.epoch;
-    if claims.is_expired(txn.now()) {
+    let wall = txn.domains().part::<WallOffset>().wall_at(txn.now());
+    if claims.is_expired(wall) {
         return Ok(Err(if claims.epoch == current {
             WakeRejection::TokenExpired { epoch: current }
         } else {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use reveille_core::consumer::{Ack, ClaimedWake, Dialect, Rejected};
 use reveille_core::key_range::after_prefix;
 use reveille_core::pattern::Pattern;
+use reveille_core::secret::SealedSecret;
 use reveille_core::subscription::{Subscription, SubscriptionId, SubscriptionSpec};
 use reveille_core::token::{Claims, TokenKind};
 use reveille_core::trace::Trace;
@@ -65,21 +66,29 @@ impl Engine {
         Destination::parse(url, self.rules()).map(drop)
     }
 
-    /// Makes a subscription, or finds that it is there as asked for.
+    /// Seals what is to sign requests to a tenant's endpoint.
+    pub fn seal_webhook_secret(&self, tenant: &Tenant, secret: &str) -> SealedSecret {
+        self.extension::<Arc<Keyring>>().seal_webhook_secret(tenant, secret)
+    }
+
+    /// Makes a subscription, or finds that it is there as asked for. A new one may have a secret,
+    /// which can be read now and never again.
     pub async fn subscribe(
         &self,
         tenant: &Tenant,
         spec: SubscriptionSpec,
-    ) -> Result<(Arc<Subscription>, bool), WakeError> {
+    ) -> Result<(Arc<Subscription>, Option<String>, bool), WakeError> {
         let secret = (spec.dialect == Dialect::Webhooks).then(|| self.fresh_secret());
-        let command = CreateSubscription { tenant: tenant.clone(), spec, secret };
+        let sealed = secret.as_ref().map(|secret| self.seal_webhook_secret(tenant, secret));
+        let command = CreateSubscription { tenant: tenant.clone(), spec, secret: sealed };
         let created = self.submit(tenant, &command).await?;
         if created.is_new {
             let spec = &created.subscription.spec;
             let pattern = spec.pattern.as_ref().map(Pattern::as_str);
             tracing::info!(subscription = &*spec.name, pattern, "a subscription was made");
         }
-        Ok((created.subscription, created.is_new))
+        let secret = secret.filter(|_| created.is_new);
+        Ok((created.subscription, secret, created.is_new))
     }
 
     /// Ends a subscription; one that is not there has ended.
@@ -172,7 +181,7 @@ impl Engine {
             Ok(receipt) if receipt.gone => Err(gone()),
             Ok(receipt) => {
                 let is_good = receipt.epoch == claims.epoch
-                    && !claims.nears_expiry(self.clock().now(), RENEW_WITHIN_MS);
+                    && !claims.nears_expiry(self.clock().wall(), RENEW_WITHIN_MS);
                 let token =
                     if is_good { request.token } else { self.renew(&claims, receipt.epoch) };
                 Ok((receipt, token))
@@ -185,7 +194,7 @@ impl Engine {
     }
 
     fn renew(&self, claims: &Claims, epoch: u64) -> String {
-        let expires_at = self.clock().now() + self.timings().token_ttl_ms;
+        let expires_at = self.clock().wall() + self.timings().token_ttl_ms;
         self.extension::<Arc<Keyring>>().renew(&Claims { epoch, expires_at, ..claims.clone() })
     }
 
@@ -205,7 +214,7 @@ impl Engine {
         let key = ConsumerKey { subscription: subscription.id, path: None };
         let record = send::consumer_record(&reader, &key)?.ok_or(WakeRejection::NotFound)?;
         let streams = send::streams(&reader, &subscription, &record)?;
-        let expires_at = self.clock().now() + self.timings().token_ttl_ms;
+        let expires_at = self.clock().wall() + self.timings().token_ttl_ms;
         let token = self.extension::<Arc<Keyring>>().mint(
             &subscription,
             None,
@@ -277,11 +286,11 @@ impl Engine {
         send::consumer_record(&reader, &key)
     }
 
-    fn fresh_secret(&self) -> Arc<str> {
+    fn fresh_secret(&self) -> String {
         let mut bytes = [0; SECRET_BYTES];
         self.entropy().fill(&mut bytes);
         let hex = bytes.iter().map(|byte| format!("{byte:02x}"));
-        format!("whsec_{}", hex.collect::<String>()).into()
+        format!("whsec_{}", hex.collect::<String>())
     }
 }
 

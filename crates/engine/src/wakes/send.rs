@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use reveille_core::consumer::{AnnouncedOffset, Answer as WakeResponse, Dialect, Phase, Stage};
+use reveille_core::secret::SealBroken;
 use reveille_core::subscription::{Subscription, SubscriptionId, Target};
 use reveille_core::trace::Trace;
 use reveille_core::{Millis, Offset, StreamPath};
@@ -142,7 +143,7 @@ fn prepare(
     subscription: Arc<Subscription>,
 ) -> Option<PreparedWake> {
     let reader = sender.shared.state.reader();
-    let now = sender.clock.now();
+    let (now, wall) = (sender.clock.now(), sender.clock.wall());
     let access_times = sender.shared.domains.part::<AccessTimes>();
     let (record, streams) = match current(&reader, &subscription, wake, now, access_times) {
         Ok(found) => found?,
@@ -154,6 +155,13 @@ fn prepare(
     let Target::Webhook(url) = &subscription.spec.target else {
         return None;
     };
+    let secret = match open_secret(context, &subscription) {
+        Ok(secret) => secret,
+        Err(error) => {
+            tracing::error!(%error, subscription = &*subscription.spec.name, "a consumer cannot be told");
+            return None;
+        }
+    };
     let find = || Destination::parse(url, &context.rules);
     let destination = wakes.addresses.of(subscription.id, &subscription, find);
     let token = context.keyring.mint(
@@ -161,7 +169,7 @@ fn prepare(
         wake.consumer.path.as_ref(),
         record.primary,
         wake.epoch,
-        now + context.timings.token_ttl_ms,
+        wall + context.timings.token_ttl_ms,
     );
     let spans = sender.shared.domains.part::<SpanCollector>().get();
     let span = record.trace.map(Trace::from_bytes).and_then(|parent| {
@@ -175,11 +183,21 @@ fn prepare(
         streams,
         token,
         now,
+        wall,
+        secret,
         signing: context.keyring.signing(),
         traceparent: span.map(|span| span.trace.to_string()),
         subscription,
     };
     Some(PreparedWake { notification, destination, span })
+}
+
+fn open_secret(
+    context: &OutboundContext,
+    subscription: &Subscription,
+) -> Result<Option<String>, SealBroken> {
+    let open = |sealed| context.keyring.open_webhook_secret(&subscription.tenant, sealed);
+    subscription.secret.as_ref().map(open).transpose()
 }
 
 fn end_span(

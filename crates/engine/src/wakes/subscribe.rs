@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use reveille_core::consumer::Dialect;
+use reveille_core::secret::SealedSecret;
 use reveille_core::subscription::{Subscription, SubscriptionId, SubscriptionSpec};
 use reveille_core::{StreamPath, Tenant};
 use reveille_kernel::command::{Command, Decision};
@@ -23,7 +24,7 @@ pub struct CreateSubscription {
     pub tenant: Tenant,
     pub spec: SubscriptionSpec,
     /// The secret that it gets if it is new.
-    pub secret: Option<Arc<str>>,
+    pub secret: Option<SealedSecret>,
 }
 
 /// A subscription that is there, as it was asked for.

@@ -29,6 +29,7 @@ fn defaults() -> Config {
     Config {
         listen: LISTEN_DEFAULT,
         data_dir: "./reveille-data".into(),
+        secrets_key_file: None,
         public_url: None,
         durability: Durability::Fsync,
         long_poll_timeout_ms: 30_000,
@@ -68,6 +69,7 @@ fn flags_come_before_the_file() {
     let file = r#"
         listen = "127.0.0.1:1"
         data-dir = "/from/file"
+        secrets-key-file = "/from/file.key"
         public-url = "https://file.example"
         durability = "os"
         auth = "keys"
@@ -97,6 +99,7 @@ fn flags_come_before_the_file() {
     let from_file = Config {
         listen: ([127, 0, 0, 1], 1).into(),
         data_dir: "/from/file".into(),
+        secrets_key_file: Some("/from/file.key".into()),
         public_url: Some("https://file.example".into()),
         durability: Durability::Os,
         long_poll_timeout_ms: 1_000,
@@ -129,6 +132,7 @@ fn flags_come_before_the_file() {
     let flags = [
         "--listen=0.0.0.0:2",
         "--data-dir=/from/flag",
+        "--secrets-key-file=/from/flag.key",
         "--public-url=https://flag.example/",
         "--durability=fsync",
         "--auth=keys",
@@ -159,6 +163,7 @@ fn flags_come_before_the_file() {
     let from_flags = Config {
         listen: ([0, 0, 0, 0], 2).into(),
         data_dir: "/from/flag".into(),
+        secrets_key_file: Some("/from/flag.key".into()),
         public_url: Some("https://flag.example".into()),
         durability: Durability::Fsync,
         long_poll_timeout_ms: 2_000,
@@ -262,7 +267,7 @@ fn a_file_that_is_wrong_says_where() {
     check("data_dir = \"/d\"", "r.toml: unknown key \"data_dir\"; it is written \"data-dir\"");
     check(
         "color = 1",
-        "r.toml: unknown key \"color\"; the keys are listen, data-dir, public-url, durability, \
+        "r.toml: unknown key \"color\"; the keys are listen, data-dir, secrets-key-file, public-url, durability, \
          auth, admin-key, metrics-open, insecure, long-poll-timeout, webhook-timeout, waking-timeout, liveness-timeout, \
          callback-token-ttl, consumer-gc-after, allow-http-loopback, allow-private-networks, \
          retry-scale, outbound-concurrency, worker-url-template, binding, retain-events, retain-deliveries, \

@@ -8,14 +8,15 @@
 //! | 3, 4 | integer | created at; updated at; in ms |
 //! | 5 | array | spans of event numbers in which it was active, each `[from]` or `[from, to]` |
 //! | 6 | integer | the next event from before its time |
-//! | 7 | map | what its owner wishes: 0 pattern, 1 worker, 2 method, 3 attempts, 4 timeout in ms, 5 binding, 6 secret, 7 whether events are delivered one after another |
+//! | 7 | bytes | what its owner wishes; its face alone reads them |
+//! | 8 | integer | its face |
+//! | 9 | map | the rules of its deliveries: 0 an attempt's time in ms, 1 attempts, 2 first pause in ms, 3 longest pause in ms, 4 at most this many ms are added to a pause at random (absent: it is shortened by at most half), 5 statuses that are final (absent: none; 1: 400 to 499 but 408, 425 and 429), 6 the status that ends the hook, 7 whether deliveries of a lane come one after another |
 
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
-use reveille_core::delivery::hook::{ActiveSpan, Backfill, EventHookSpec, Hook, HookId, HookSpec};
+use reveille_core::delivery::hook::{ActiveSpan, Backfill, FaceId, Hook, HookId};
 use reveille_core::delivery::id::EventNo;
-use reveille_core::event::EventPattern;
-use reveille_core::event::worker::{RpcMethod, WorkerId};
+use reveille_core::delivery::policy::{Backoff, Jitter, Order, Policy, StatusSet};
 use reveille_core::{Millis, Tenant};
 
 use crate::codec::{self, Record, RecordError};
@@ -47,14 +48,17 @@ struct HookFields<'a> {
     spans: Vec<SpanFields>,
     #[n(6)]
     backfill: Option<u64>,
-    #[b(7)]
-    events: EventsFields<'a>,
+    #[cbor(b(7), with = "minicbor::bytes")]
+    spec: &'a [u8],
+    #[n(8)]
+    face: u8,
+    #[n(9)]
+    policy: PolicyFields,
 }
 
 impl<'a> From<&'a Hook> for HookFields<'a> {
     fn from(hook: &'a Hook) -> HookFields<'a> {
         let span = |span: &ActiveSpan| SpanFields(span.from.0, span.to.map(|to| to.0));
-        let HookSpec::Events(events) = &hook.spec;
         HookFields {
             id: hook.id.0,
             tenant: hook.tenant.as_str(),
@@ -63,7 +67,9 @@ impl<'a> From<&'a Hook> for HookFields<'a> {
             updated_at: hook.updated_at.0,
             spans: hook.spans.iter().map(span).collect(),
             backfill: hook.backfill.map(|backfill| backfill.next.0),
-            events: EventsFields::from(events),
+            spec: &hook.spec,
+            face: hook.face.0,
+            policy: PolicyFields::from(&hook.policy),
         }
     }
 }
@@ -81,7 +87,9 @@ impl TryFrom<HookFields<'_>> for Hook {
             updated_at: Millis(fields.updated_at),
             spans: fields.spans.into_iter().map(span).collect(),
             backfill: fields.backfill.map(|next| Backfill { next: EventNo(next) }),
-            spec: HookSpec::Events(fields.events.try_into()?),
+            face: FaceId(fields.face),
+            policy: fields.policy.try_into()?,
+            spec: Bytes::copy_from_slice(fields.spec),
         })
     }
 }
@@ -90,55 +98,66 @@ impl TryFrom<HookFields<'_>> for Hook {
 #[derive(Encode, Decode)]
 struct SpanFields(#[n(0)] u64, #[n(1)] Option<u64>);
 
+const FINAL_4XX: u8 = 1;
+
 #[derive(Encode, Decode)]
 #[cbor(map)]
-struct EventsFields<'a> {
-    #[n(0)]
-    pattern: &'a str,
-    #[n(1)]
-    worker: &'a str,
-    #[n(2)]
-    method: &'a str,
-    #[cbor(n(3), default)]
-    max_retries: u32,
-    #[cbor(n(4), default)]
+struct PolicyFields {
+    #[cbor(n(0), default)]
     timeout_ms: u64,
+    #[cbor(n(1), default)]
+    attempts: u32,
+    #[cbor(n(2), default)]
+    base_ms: u64,
+    #[cbor(n(3), default)]
+    cap_ms: u64,
+    #[n(4)]
+    jitter_ms: Option<u64>,
     #[n(5)]
-    binding: Option<&'a str>,
+    refused: Option<u8>,
     #[n(6)]
-    secret: Option<&'a str>,
+    ends: Option<u16>,
     #[cbor(n(7), skip_if = "codec::is_false")]
     ordered: bool,
 }
 
-impl<'a> From<&'a EventHookSpec> for EventsFields<'a> {
-    fn from(spec: &'a EventHookSpec) -> EventsFields<'a> {
-        EventsFields {
-            pattern: spec.pattern.as_str(),
-            worker: spec.worker.as_str(),
-            method: spec.method.as_str(),
-            max_retries: spec.max_retries,
-            timeout_ms: spec.timeout_ms,
-            binding: spec.binding.as_deref(),
-            secret: spec.secret.as_deref(),
-            ordered: spec.ordered,
+impl From<&Policy> for PolicyFields {
+    fn from(policy: &Policy) -> PolicyFields {
+        PolicyFields {
+            timeout_ms: policy.timeout_ms,
+            attempts: policy.attempts,
+            base_ms: policy.backoff.base_ms,
+            cap_ms: policy.backoff.cap_ms,
+            jitter_ms: match policy.backoff.jitter {
+                Jitter::Added { ms } => Some(ms),
+                Jitter::Shortened => None,
+            },
+            refused: match policy.refused {
+                StatusSet::Empty => None,
+                StatusSet::Final4xx => Some(FINAL_4XX),
+            },
+            ends: policy.ends,
+            ordered: policy.order == Order::Lanes,
         }
     }
 }
 
-impl TryFrom<EventsFields<'_>> for EventHookSpec {
+impl TryFrom<PolicyFields> for Policy {
     type Error = &'static str;
 
-    fn try_from(fields: EventsFields<'_>) -> Result<EventHookSpec, &'static str> {
-        Ok(EventHookSpec {
-            pattern: EventPattern::parse(fields.pattern).map_err(|_| "no pattern")?,
-            worker: WorkerId::parse(fields.worker).map_err(|_| "no worker")?,
-            binding: fields.binding.map(Into::into),
-            method: RpcMethod::parse(fields.method).map_err(|_| "no method")?,
-            max_retries: fields.max_retries,
+    fn try_from(fields: PolicyFields) -> Result<Policy, &'static str> {
+        let jitter = fields.jitter_ms.map_or(Jitter::Shortened, |ms| Jitter::Added { ms });
+        Ok(Policy {
             timeout_ms: fields.timeout_ms,
-            secret: fields.secret.map(Into::into),
-            ordered: fields.ordered,
+            attempts: fields.attempts,
+            backoff: Backoff { base_ms: fields.base_ms, cap_ms: fields.cap_ms, jitter },
+            refused: match fields.refused {
+                None => StatusSet::Empty,
+                Some(FINAL_4XX) => StatusSet::Final4xx,
+                Some(_) => return Err("unknown statuses"),
+            },
+            ends: fields.ends,
+            order: if fields.ordered { Order::Lanes } else { Order::None },
         })
     }
 }

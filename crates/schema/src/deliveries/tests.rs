@@ -1,13 +1,10 @@
 //! Keys and records of hooks and deliveries, byte for byte.
 
-use reveille_core::delivery::hook::{
-    ActiveSpan, Backfill, DeliveryCounts, EventHookSpec, Hook, HookId, HookSpec,
-};
+use reveille_core::delivery::hook::{ActiveSpan, Backfill, DeliveryCounts, FaceId, Hook, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::delivery::lane::Lane;
+use reveille_core::delivery::policy::{Backoff, Jitter, Order, Policy, StatusSet};
 use reveille_core::delivery::{AttemptRecord, DeadReason, Delivery, Phase};
-use reveille_core::event::EventPattern;
-use reveille_core::event::worker::{RpcMethod, WorkerId};
 use reveille_core::{Millis, Tenant};
 
 use super::*;
@@ -148,16 +145,7 @@ fn delivery_groups_have_these_bytes() {
 }
 
 fn full_hook() -> Hook {
-    let spec = EventHookSpec {
-        pattern: EventPattern::parse("webhook.**").unwrap(),
-        worker: WorkerId::parse("my-worker").unwrap(),
-        binding: Some("MY_HANDLER".into()),
-        method: RpcMethod::parse("handle").unwrap(),
-        max_retries: 5,
-        timeout_ms: 30_000,
-        secret: Some("whsec_AAAA".into()),
-        ordered: true,
-    };
+    let backoff = Backoff { base_ms: 1_000, cap_ms: 300_000, jitter: Jitter::Added { ms: 500 } };
     Hook {
         id: HookId(9),
         tenant: Tenant::parse("acme").unwrap(),
@@ -169,15 +157,25 @@ fn full_hook() -> Hook {
             ActiveSpan { from: EventNo(14), to: None },
         ],
         backfill: Some(Backfill { next: EventNo(3) }),
-        spec: HookSpec::Events(spec),
+        face: FaceId(4),
+        policy: Policy {
+            timeout_ms: 30_000,
+            attempts: 5,
+            backoff,
+            refused: StatusSet::Final4xx,
+            ends: Some(410),
+            order: Order::Lanes,
+        },
+        spec: Bytes::from_static(b"words"),
     }
 }
 
 fn plain_hook() -> Hook {
-    let HookSpec::Events(spec) = full_hook().spec;
-    let spec =
-        HookSpec::Events(EventHookSpec { binding: None, secret: None, ordered: false, ..spec });
-    Hook { backfill: None, spans: vec![], spec, ..full_hook() }
+    let Hook { policy, .. } = full_hook();
+    let backoff = Backoff { jitter: Jitter::Shortened, ..policy.backoff };
+    let (refused, order) = (StatusSet::Empty, Order::None);
+    let policy = Policy { backoff, refused, ends: None, order, ..policy };
+    Hook { backfill: None, spans: vec![], policy, spec: Bytes::new(), ..full_hook() }
 }
 
 #[test]
@@ -186,15 +184,14 @@ fn hooks_have_these_bytes() {
         (
             full_hook(),
             "\
-        a80009016461636d6502643031485103010402058282090c810e060307a8006a776562686f6f6b2e\
-        2a2a01696d792d776f726b6572026668616e646c65030504197530056a4d595f48414e444c455206\
-        6a77687365635f4141414107f5",
+            aa0009016461636d6502643031485103010402058282090c810e06030745776f726473080409a800\
+            1975300105021903e8031a000493e0041901f405010619019a07f5",
         ),
         (
             plain_hook(),
             "\
-            a70009016461636d6502643031485103010402058007a5006a776562686f6f6b2e2a2a01696d792d\
-            776f726b6572026668616e646c65030504197530",
+            a90009016461636d650264303148510301040205800740080409a4001975300105021903e8031a00\
+            0493e0",
         ),
     ] {
         check_record(&hook, hex);
@@ -289,10 +286,13 @@ fn absent_fields_have_their_default() {
     let first = DeliveryNo { event: EventNo(0), round: 0 };
     assert_eq!(decode("a10103"), Ok(Lane { head: first, waiting: 3 }));
     assert_eq!(decode("a0"), Ok(Vec::<DeliveryId>::new()));
-    let hook = decode::<Hook>("a301616102616807a3006177016161026161").unwrap();
-    let HookSpec::Events(spec) = &hook.spec;
+    let hook = decode::<Hook>("a5016161026168074162080409a0").unwrap();
     assert_eq!((hook.id, hook.spans.len(), hook.backfill), (HookId(0), 0, None));
-    assert_eq!((spec.max_retries, spec.timeout_ms, spec.ordered), (0, 0, false));
+    assert_eq!((hook.face, &hook.spec[..]), (FaceId(4), &b"b"[..]));
+    let Policy { timeout_ms, attempts, backoff, refused, ends, order } = hook.policy;
+    assert_eq!((timeout_ms, attempts, backoff.base_ms, backoff.cap_ms), (0, 0, 0, 0));
+    let rules = (backoff.jitter, refused, ends, order);
+    assert_eq!(rules, (Jitter::Shortened, StatusSet::Empty, None, Order::None));
 }
 
 #[test]
@@ -304,12 +304,14 @@ fn what_cannot_be_is_damage() {
     assert!(decode::<Vec<DeliveryId>>("a201818201000005").is_err());
     assert!(decode::<Lane>("a1008101").is_err());
     for (hex, why) in [
-        ("a301614102616807a3006177016161026161", "no tenant"),
-        ("a301616102616807a3006120016161026161", "no pattern"),
-        ("a301616102616807a3006177016120026161", "no worker"),
-        ("a301616102616807a3006177016161026120", "no method"),
+        ("a5016141026168074162080409a0", "no tenant"),
+        ("a5016161026168074162080409a10502", "unknown statuses"),
     ] {
         let expected = format!("a stored hook cannot be read: {why}");
         assert_eq!(decode::<Hook>(hex).unwrap_err(), expected);
+    }
+    // No spec, no face, no rules.
+    for hex in ["a4016161026168080409a0", "a401616102616807416209a0", "a40161610261680741620804"] {
+        assert!(decode::<Hook>(hex).is_err(), "{hex}");
     }
 }

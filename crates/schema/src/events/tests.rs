@@ -1,7 +1,11 @@
 //! Keys and records of events, byte for byte.
 
+use reveille_core::delivery::Policy;
+use reveille_core::delivery::hook::{Hook, HookId};
 use reveille_core::delivery::id::EventNo;
-use reveille_core::event::{EventType, Ulid};
+use reveille_core::event::hook::{EventHookSpec, FACE};
+use reveille_core::event::worker::{RpcMethod, WorkerId};
+use reveille_core::event::{EventPattern, EventType, Ulid};
 use reveille_core::stream::StreamId;
 use reveille_core::{Millis, Offset, Tenant};
 
@@ -32,6 +36,72 @@ fn events_have_these_bytes() {
         (first, "a600600173776562686f6f6b2e6769746875622e70757368021b0000018bcfe56800030404000500"),
     ] {
         check_record(&event, hex);
+    }
+}
+
+fn spec() -> EventHookSpec {
+    EventHookSpec {
+        pattern: EventPattern::parse("webhook.**").unwrap(),
+        worker: WorkerId::parse("my-worker").unwrap(),
+        binding: Some("MY_HANDLER".into()),
+        method: RpcMethod::parse("handle").unwrap(),
+        max_retries: 5,
+        timeout_ms: 30_000,
+        secret: Some("whsec_AAAA".into()),
+        ordered: true,
+    }
+}
+
+fn hook(policy: Policy, spec: Bytes) -> Hook {
+    Hook {
+        id: HookId(9),
+        tenant: Tenant::default_tenant(),
+        name: "h".into(),
+        created_at: Millis(1),
+        updated_at: Millis(2),
+        spans: vec![],
+        backfill: None,
+        face: FACE,
+        policy,
+        spec,
+    }
+}
+
+#[test]
+fn specs_have_these_bytes() {
+    let plain = EventHookSpec {
+        binding: None,
+        secret: None,
+        ordered: false,
+        max_retries: 0,
+        timeout_ms: 7,
+        ..spec()
+    };
+    for (spec, hex) in [
+        (
+            spec(),
+            "\
+            a5006a776562686f6f6b2e2a2a01696d792d776f726b6572026668616e646c65056a4d595f48414e\
+            444c4552066a77687365635f41414141",
+        ),
+        (plain, "a3006a776562686f6f6b2e2a2a01696d792d776f726b6572026668616e646c65"),
+    ] {
+        let bytes = encode_hook_spec(&spec);
+        check(&bytes, hex);
+        assert_eq!(decode_hook_spec(&hook(spec.policy(), bytes.clone())).as_ref(), Ok(&spec));
+        for cut in 0..bytes.len() {
+            let cut = hook(spec.policy(), bytes.slice(..cut));
+            assert!(decode_hook_spec(&cut).is_err(), "{cut:?}");
+        }
+    }
+    for (bytes, why) in [
+        (&b"\xa3\x00\x61 \x01\x61a\x02\x61a"[..], "no pattern"),
+        (b"\xa3\x00\x61w\x01\x61 \x02\x61a", "no worker"),
+        (b"\xa3\x00\x61w\x01\x61a\x02\x61 ", "no method"),
+    ] {
+        let error = decode_hook_spec(&hook(spec().policy(), Bytes::from_static(bytes)));
+        let expected = format!("a stored event hook cannot be read: {why}");
+        assert_eq!(error.unwrap_err().to_string(), expected);
     }
 }
 

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use reveille_core::Tenant;
 use reveille_core::delivery::hook::HookId;
 use reveille_core::delivery::id::EventNo;
+use reveille_core::event::hook::FACE;
 
 use crate::parts;
 
@@ -19,7 +20,7 @@ pub enum EventTimer {
 }
 
 impl EventTimer {
-    pub const DOMAIN: u8 = 0x04;
+    pub const DOMAIN: u8 = FACE.0;
 
     pub fn encode(&self) -> Bytes {
         let (kind, tenant, number) = match self {

@@ -5,7 +5,7 @@
 //! | 0 | integer | id, of the same sequence as those of streams: the larger of two is the younger |
 //! | 1 | text | tenant |
 //! | 2 | integer | created at, ms |
-//! | 3 | text | secret |
+//! | 3 | text | secret, sealed |
 //! | 4 | integer | dialect: 1 webhooks, 2 leases |
 //! | 5 | text | name |
 //! | 6 | text | pattern |

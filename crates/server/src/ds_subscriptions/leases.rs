@@ -167,7 +167,7 @@ fn valid_claims(claims: Option<Claims>) -> Result<Claims, Error> {
 /// token is; who does not, and comes late, is told that it is too late.
 fn lease_error(server: &Server, expires_at: Millis, failure: WakeError) -> Error {
     let fenced = WakeError::from(WakeRejection::Consumer(Rejected::Fenced));
-    if failure == fenced && expires_at <= server.engine.clock().now() {
+    if failure == fenced && expires_at <= server.engine.clock().wall() {
         return Error::TokenExpired;
     }
     failure.into()

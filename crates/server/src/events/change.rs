@@ -2,8 +2,9 @@
 
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
-use reveille_core::delivery::hook::{HookSpec, HookUpdate};
 use reveille_core::event::Shard;
+use reveille_core::event::hook::HookUpdate;
+use reveille_engine::events::hook::EventHook;
 use serde_json::json;
 
 use super::body::Body;
@@ -23,8 +24,7 @@ pub(super) async fn activate(
     let body = Body::read(server, request).await?;
     let id = body.required("subscriptionId")?;
     let hint = body.text("shard")?;
-    let hook = find_hook(server, scope, id)?;
-    let HookSpec::Events(spec) = &hook.spec;
+    let EventHook { hook, spec } = find_hook(server, scope, id)?;
     let (shard, namespace) = (Shard::of_pattern(&spec.pattern), namespace_of(&hook.tenant));
     if hint.is_some_and(|hint| !shard.is_meant_by(hint, namespace)) {
         return Err(Error::subscription_not_found());
@@ -53,11 +53,9 @@ pub(super) async fn edit(
         timeout_ms: body.timeout_ms()?,
         method: body.method()?,
     };
-    let hook = find_hook(server, scope, id)?;
-    if let Some(method) = &edit.method {
-        let HookSpec::Events(mut spec) = hook.spec.clone();
-        spec.method = method.clone();
-        subscribe::check_address(server, &spec)?;
+    let EventHook { hook, spec } = find_hook(server, scope, id)?;
+    if edit.method.is_some() {
+        subscribe::check_address(server, &spec.edited(&edit))?;
     }
     let hook = server.engine.edit_hook(&hook.tenant, id, edit).await?;
     let answer = json!({ "ok": true, "subscription": hook_json(&hook) });
@@ -66,7 +64,7 @@ pub(super) async fn edit(
 
 /// `DELETE /subscriptions/{id}`
 pub(super) async fn delete(server: &Server, scope: &Scope, id: &str) -> Result<Reply, Error> {
-    let hook = find_hook(server, scope, id)?;
+    let EventHook { hook, .. } = find_hook(server, scope, id)?;
     let counts = server.engine.unhook(&hook.tenant, id).await?;
     let answer = json!({
         "ok": true,

@@ -3,6 +3,7 @@
 use http::StatusCode;
 use reveille_core::delivery::{AttemptRecord, DeadReason, Phase};
 use reveille_engine::deliveries::DeliveryRejection;
+use reveille_engine::events::hook::EventHook;
 use reveille_engine::events::{DeadLetter, DeliveryView, delivery_name, delivery_named};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -31,7 +32,7 @@ pub(super) fn list(
     let after = query.get("after")?.map(delivery_named).transpose();
     let after =
         after.map_err(|_| Error::invalid_parameter("after", "must be the id of a delivery"))?;
-    let hook = find_hook(server, scope, id)?;
+    let EventHook { hook, .. } = find_hook(server, scope, id)?;
     if after.is_some_and(|after| after.hook != hook.id) {
         let why = "must be the id of a delivery of this subscription";
         return Err(Error::invalid_parameter("after", why));
@@ -113,7 +114,7 @@ pub(super) fn dead_letters(
 ) -> Result<Reply, Error> {
     let limit = page_limit(&Query::parse(query), PAGE)?;
     let letters = match server.engine.find_hook(scope.reach(), id)? {
-        Some(hook) => server.engine.dead_letters(&hook, limit)?,
+        Some(EventHook { hook, .. }) => server.engine.dead_letters(&hook, limit)?,
         None => Vec::new(),
     };
     let letters: Vec<Value> = letters.iter().map(dead_letter_json).collect();
@@ -158,7 +159,7 @@ pub(super) async fn retry(
     id: &str,
     letter: &str,
 ) -> Result<Reply, Error> {
-    let hook = find_hook(server, scope, id)?;
+    let EventHook { hook, .. } = find_hook(server, scope, id)?;
     let dead = delivery_named(letter).ok().filter(|dead| dead.hook == hook.id);
     let dead = dead.ok_or(DeliveryRejection::NoDeadLetter)?;
     let retry = server.engine.retry_dead_letter(&hook.tenant, dead).await?;

@@ -28,7 +28,7 @@ pub(super) fn answer(
     let hook = find_hook(server, scope, id)?;
     let (reasons, outcome) = match (query.get("eventId")?, query.get("eventType")?) {
         (Some(id), None) => {
-            let event = server.engine.find_event(&hook.tenant, id)?;
+            let event = server.engine.find_event(&hook.hook.tenant, id)?;
             let (no, event) = event.ok_or(DeliveryRejection::NoEvent)?;
             let reasons = server.engine.explain_event(&hook, no, &event)?;
             let outcome = outcome(&reasons);

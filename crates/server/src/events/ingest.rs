@@ -21,7 +21,7 @@ pub(super) async fn answer(
     let (engine, max) = (&server.engine, server.config.max_body_bytes);
     let body = inbound::read_in_turn(engine, &scope.tenant, &parts.headers, body, max).await?;
     let ingest = Ingest::parse(&body.bytes)?;
-    let now = engine.clock().now();
+    let now = engine.clock().wall();
     let first_id = engine.first_ulid();
     let fresh = ingest.events.iter().zip(first_id.and_following());
     let events: Vec<_> = fresh.map(|(raw, fresh)| raw.seal(fresh, now, scope.name())).collect();

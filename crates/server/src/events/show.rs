@@ -1,10 +1,9 @@
 //! Subscriptions for those who look: one, many, those that match, and what they have come to.
 
-use std::sync::Arc;
-
 use http::StatusCode;
-use reveille_core::delivery::hook::{DeliveryCounts, Hook, HookSpec};
+use reveille_core::delivery::hook::DeliveryCounts;
 use reveille_core::event::{EventType, Shard};
+use reveille_engine::events::hook::EventHook;
 use serde_json::{Value, json};
 
 use super::error::Error;
@@ -17,13 +16,13 @@ use crate::http::reply::{self, Reply};
 const PAGE: usize = 1_000;
 
 /// The subscription of this id, if it is within reach.
-pub(super) fn find_hook(server: &Server, scope: &Scope, id: &str) -> Result<Arc<Hook>, Error> {
+pub(super) fn find_hook(server: &Server, scope: &Scope, id: &str) -> Result<EventHook, Error> {
     server.engine.find_hook(scope.reach(), id)?.ok_or_else(Error::subscription_not_found)
 }
 
 /// A subscription without its secret.
-pub(super) fn hook_json(hook: &Hook) -> Value {
-    let HookSpec::Events(spec) = &hook.spec;
+pub(super) fn hook_json(hook: &EventHook) -> Value {
+    let EventHook { hook, spec } = hook;
     let namespace = namespace_of(&hook.tenant);
     json!({
         "id": &*hook.name,
@@ -61,8 +60,8 @@ pub(super) fn list(server: &Server, scope: &Scope, query: Option<&str>) -> Resul
     let (worker, prefix) = (query.get("workerId")?, query.get("patternPrefix")?);
     let shard = query.get("shard")?;
     let (limit, offset) = (page_limit(&query, PAGE)?, parse_number(&query, "offset")?.unwrap_or(0));
-    let is_wanted = |hook: &Arc<Hook>| {
-        let HookSpec::Events(spec) = &hook.spec;
+    let is_wanted = |hook: &EventHook| {
+        let EventHook { hook, spec } = hook;
         let own = Shard::of_pattern(&spec.pattern);
         active.is_none_or(|active| hook.is_active() == active)
             && worker.is_none_or(|worker| spec.worker.as_str() == worker)
@@ -71,7 +70,7 @@ pub(super) fn list(server: &Server, scope: &Scope, query: Option<&str>) -> Resul
     };
     let mut hooks = server.engine.hooks(scope.reach());
     hooks.retain(is_wanted);
-    let page = hooks.iter().rev().skip(offset).take(limit).map(|hook| list_item_json(hook));
+    let page = hooks.iter().rev().skip(offset).take(limit).map(list_item_json);
     let mut answer = json!({
         "subscriptions": page.collect::<Vec<_>>(),
         "namespace": scope.name(),
@@ -86,7 +85,7 @@ pub(super) fn list(server: &Server, scope: &Scope, query: Option<&str>) -> Resul
     Ok(reply::json(StatusCode::OK, &answer))
 }
 
-fn list_item_json(hook: &Hook) -> Value {
+fn list_item_json(hook: &EventHook) -> Value {
     let mut value = hook_json(hook);
     let shard = value.get("shard").cloned().unwrap_or_default();
     if let Some(object) = value.as_object_mut() {
@@ -109,7 +108,7 @@ pub(super) fn matching(
     let kind = parse_event_type(kind)?;
     let hooks = server.engine.matching_hooks(&scope.tenant, &kind);
     let answer = json!({
-        "subscriptions": hooks.iter().map(|hook| list_item_json(hook)).collect::<Vec<_>>(),
+        "subscriptions": hooks.iter().map(list_item_json).collect::<Vec<_>>(),
         "eventType": kind.as_str(),
         "shard": Shard::of_type(&kind).label(scope.name()),
         "namespace": scope.name(),
@@ -128,11 +127,11 @@ pub(super) fn parse_event_type(text: &str) -> Result<EventType, Error> {
 pub(super) fn status(server: &Server, scope: &Scope, id: &str) -> Result<Reply, Error> {
     let hook = server.engine.find_hook(scope.reach(), id)?;
     let counts = match &hook {
-        Some(hook) => server.engine.counts(hook)?,
+        Some(EventHook { hook, .. }) => server.engine.counts(hook)?,
         None => DeliveryCounts::default(),
     };
     let answer = json!({
-        "subscription": hook.as_deref().map(hook_json),
+        "subscription": hook.as_ref().map(hook_json),
         "stats": {
             "pendingDeliveries": counts.pending,
             "failedDeliveries": counts.failed,

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
-use reveille_core::delivery::hook::{EventHookSpec, HookSpec};
+use reveille_core::Tenant;
+use reveille_core::event::hook::EventHookSpec;
 use reveille_core::event::worker::{RpcMethod, WorkerId};
 use reveille_core::event::{EventPattern, Shard};
+use reveille_core::secret::SealedSecret;
 use reveille_core::signature::standard::StandardSecret;
 use reveille_engine::events::hook::StartFrom;
 use serde_json::{Map, Value, json};
@@ -28,12 +30,12 @@ pub(super) async fn answer(
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
     let body = Body::read(server, request).await?;
-    let (secret, new_secret) = parse_secret(server, &body)?;
+    let (secret, new_secret) = parse_secret(server, &scope.tenant, &body)?;
     let spec = parse_spec(&body, secret)?;
     let since = parse_since(&body)?;
     check_address(server, &spec)?;
     let shard = Shard::of_pattern(&spec.pattern);
-    let hook = server.engine.hook(&scope.tenant, HookSpec::Events(spec), since).await?;
+    let hook = server.engine.hook(&scope.tenant, spec, since).await?;
     let namespace = namespace_of(&hook.tenant);
     let mut answer = json!({
         "ok": true,
@@ -49,14 +51,14 @@ pub(super) async fn answer(
 
 /// Whether the worker of a subscription may be called at all.
 pub(super) fn check_address(server: &Server, spec: &EventHookSpec) -> Result<(), Error> {
-    let address = server.config.workers.spec_address(spec);
+    let address = server.config.workers.address(spec);
     server.engine.check_destination(&address).map_err(|error| {
         let text = format!("the worker cannot be called at {address}: {error}");
         Error::bad_request("WORKER_ADDRESS_REFUSED", text)
     })
 }
 
-fn parse_spec(body: &Body, secret: Option<Arc<str>>) -> Result<EventHookSpec, Error> {
+fn parse_spec(body: &Body, secret: Option<SealedSecret>) -> Result<EventHookSpec, Error> {
     let worker = body.required("workerId")?;
     let pattern = body.required("pattern")?;
     let method = body.required("rpcMethod")?;
@@ -91,21 +93,26 @@ fn parse_binding(body: &Body) -> Result<Option<Arc<str>>, Error> {
 }
 
 /// The secret that deliveries are signed with, and once more if it is new and must be shown.
-fn parse_secret(server: &Server, body: &Body) -> Result<(Option<Arc<str>>, Option<String>), Error> {
+fn parse_secret(
+    server: &Server,
+    tenant: &Tenant,
+    body: &Body,
+) -> Result<(Option<SealedSecret>, Option<String>), Error> {
+    let seal = |text: &str| Some(server.engine.seal_webhook_secret(tenant, text));
     match body.get("secret") {
         None | Some(Value::Bool(false)) => Ok((None, None)),
         Some(Value::Bool(true)) => {
             let mut key = [0; 32];
             server.engine.entropy().fill(&mut key);
             let text = StandardSecret::text(&key);
-            Ok((Some(text.as_str().into()), Some(text)))
+            Ok((seal(&text), Some(text)))
         }
         Some(Value::String(text)) => {
             let checked = StandardSecret::parse(text);
             checked.map_err(|error| {
                 Error::invalid_field("secret", format!("is not valid: {error}"))
             })?;
-            Ok((Some(text.as_str().into()), None))
+            Ok((seal(text), None))
         }
         Some(_) => Err(Error::invalid_field("secret", "must be a string, or true for a new one")),
     }

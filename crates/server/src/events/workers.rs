@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use http::header::{self, HeaderName, HeaderValue};
-use reveille_core::delivery::hook::{EventHookSpec, Hook, HookSpec};
+use reveille_core::delivery::hook::{FaceId, Hook};
+use reveille_core::event::hook::{EventHookSpec, FACE};
 use reveille_core::event::worker::{Binding, WorkerTemplate};
 use reveille_core::signature::standard::StandardSecret;
-use reveille_engine::encoder::DeliveryNotification;
+use reveille_engine::Damaged;
+use reveille_engine::encoder::{DeliveryEncoder, DeliveryNotification, DeliveryTarget, OpenSecret};
 use reveille_engine::events::delivery_name;
+use reveille_engine::events::hook::read_spec;
 use reveille_kernel::outbound::EncodedRequest;
 
 const DELIVERY_ID: HeaderName = HeaderName::from_static("x-events-delivery-id");
@@ -36,14 +39,8 @@ impl Default for Workers {
 }
 
 impl Workers {
-    /// Where deliveries of a hook go.
-    pub(crate) fn address(&self, hook: &Hook) -> String {
-        let HookSpec::Events(spec) = &hook.spec;
-        self.spec_address(spec)
-    }
-
     /// Where deliveries of such a hook go: to the binding, if there is one of that name.
-    pub(super) fn spec_address(&self, spec: &EventHookSpec) -> String {
+    pub(super) fn address(&self, spec: &EventHookSpec) -> String {
         let is_named = |binding: &&Binding| spec.binding.as_ref() == Some(&binding.name);
         match self.bindings.iter().find(is_named) {
             Some(binding) => binding.url(&spec.method),
@@ -52,26 +49,59 @@ impl Workers {
     }
 }
 
-/// The request that delivers an event.
-pub(crate) fn encode_delivery(notification: &DeliveryNotification) -> EncodedRequest {
-    let DeliveryNotification { hook, id, attempt, event, payload, now } = notification;
-    let HookSpec::Events(spec) = &hook.spec;
-    let mut headers = vec![
-        (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
-        (ATTEMPT, HeaderValue::from(*attempt)),
-    ];
-    let mut add = |name, text: String| {
-        if let Ok(value) = HeaderValue::try_from(text) {
-            headers.push((name, value));
-        }
-    };
-    add(DELIVERY_ID, delivery_name(*id));
-    let secret = spec.secret.as_ref().and_then(|text| StandardSecret::parse(text).ok());
-    if let Some(secret) = secret {
-        let seconds = now.0 / 1_000;
-        add(WEBHOOK_SIGNATURE, secret.signature(event, seconds, payload));
-        add(WEBHOOK_TIMESTAMP, seconds.to_string());
-        add(WEBHOOK_ID, event.as_ref().to_owned());
+/// Puts deliveries of typed events into words.
+#[derive(Debug, Clone)]
+pub(crate) struct EventEncoder {
+    pub(crate) workers: Workers,
+}
+
+impl DeliveryEncoder for EventEncoder {
+    fn face(&self) -> FaceId {
+        FACE
     }
-    EncodedRequest { headers, body: payload.clone() }
+
+    fn target(
+        &self,
+        hook: &Hook,
+        open: OpenSecret<'_>,
+    ) -> Result<Arc<dyn DeliveryTarget>, Damaged> {
+        let spec = read_spec(hook)?;
+        let address = self.workers.address(&spec);
+        let secret = spec.secret.as_ref().map(open).transpose().map_err(Damaged::new)?;
+        let secret = secret.and_then(|text| StandardSecret::parse(&text).ok());
+        Ok(Arc::new(WorkerTarget { address, secret }))
+    }
+}
+
+/// The worker of a hook.
+struct WorkerTarget {
+    address: String,
+    secret: Option<StandardSecret>,
+}
+
+impl DeliveryTarget for WorkerTarget {
+    fn address(&self) -> String {
+        self.address.clone()
+    }
+
+    fn encode(&self, notification: &DeliveryNotification) -> EncodedRequest {
+        let DeliveryNotification { id, attempt, event, payload, wall, .. } = notification;
+        let mut headers = vec![
+            (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
+            (ATTEMPT, HeaderValue::from(*attempt)),
+        ];
+        let mut add = |name, text: String| {
+            if let Ok(value) = HeaderValue::try_from(text) {
+                headers.push((name, value));
+            }
+        };
+        add(DELIVERY_ID, delivery_name(*id));
+        if let Some(secret) = &self.secret {
+            let seconds = wall.0 / 1_000;
+            add(WEBHOOK_SIGNATURE, secret.signature(event, seconds, payload));
+            add(WEBHOOK_TIMESTAMP, seconds.to_string());
+            add(WEBHOOK_ID, event.as_ref().to_owned());
+        }
+        EncodedRequest { headers, body: payload.clone() }
+    }
 }

@@ -49,10 +49,10 @@ pub(super) async fn create(
     {
         server.engine.check_destination(url)?;
     }
-    let (subscription, is_new) = server.engine.subscribe(&caller.tenant, spec).await?;
+    let (subscription, secret, is_new) = server.engine.subscribe(&caller.tenant, spec).await?;
     let mut body = subscription_json(&subscription);
-    if is_new && let (Some(object), Some(secret)) = (body.as_object_mut(), &subscription.secret) {
-        object.insert("webhook_secret".into(), secret.as_ref().into());
+    if let (Some(object), Some(secret)) = (body.as_object_mut(), secret) {
+        object.insert("webhook_secret".into(), secret.into());
     }
     Ok(reply::json(if is_new { StatusCode::CREATED } else { StatusCode::OK }, &body))
 }

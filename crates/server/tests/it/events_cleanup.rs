@@ -2,8 +2,8 @@
 
 use reveille_core::Millis;
 use reveille_core::Tenant;
-use reveille_core::delivery::hook::{EventHookSpec, HookSpec};
 use reveille_core::event::EventPattern;
+use reveille_core::event::hook::EventHookSpec;
 use reveille_core::event::worker::{RpcMethod, WorkerId};
 use reveille_engine::deliveries::{DeliveryError, DeliveryRejection};
 use reveille_engine::events::hook::StartFrom;
@@ -55,7 +55,7 @@ async fn e37_what_has_ended_is_forgotten_after_its_time_and_the_rest_is_not() {
 #[tokio::test(flavor = "multi_thread")]
 async fn e41_the_same_can_be_done_in_the_process() {
     let mut events = Deliveries::start().await;
-    let spec = HookSpec::Events(EventHookSpec {
+    let spec = EventHookSpec {
         pattern: EventPattern::parse("webhook.github.*").unwrap(),
         worker: WorkerId::parse("my-worker").unwrap(),
         binding: None,
@@ -64,7 +64,7 @@ async fn e41_the_same_can_be_done_in_the_process() {
         timeout_ms: 30_000,
         secret: None,
         ordered: false,
-    });
+    };
     let (engine, tenant) = (events.server.engine.clone(), Tenant::default_tenant());
     let hook = engine.hook(&tenant, spec.clone(), StartFrom::Now).await.unwrap();
     let twice = engine.hook(&tenant, spec, StartFrom::Now).await;

@@ -133,6 +133,7 @@ async fn another_number_of_partitions_is_refused() {
     let directory = used().await;
     let config = Config {
         data_dir: directory.path().join("data"),
+        secrets_key_file: None,
         partitions: Some(4),
         sync: true,
         min_free_bytes: 0,
@@ -152,6 +153,7 @@ async fn an_engine_that_was_shut_down_can_be_opened_again_in_the_same_process() 
     let directory = tempfile::tempdir().unwrap();
     let config = Config {
         data_dir: directory.path().join("data"),
+        secrets_key_file: None,
         partitions: None,
         sync: true,
         min_free_bytes: 0,

@@ -17,6 +17,7 @@ const A_MINUTE: Duration = Duration::from_secs(60);
 async fn start(directory: &std::path::Path) -> std::net::SocketAddr {
     let config = Config {
         data_dir: directory.join("data"),
+        secrets_key_file: None,
         partitions: None,
         sync: true,
         min_free_bytes: 0,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use reveille_core::Millis;
@@ -20,6 +20,8 @@ pub(crate) struct HandClock {
     now: Arc<watch::Sender<u64>>,
     /// How many sleep until when: a test waits for a sleeper before it moves the time.
     sleepers: Arc<watch::Sender<BTreeMap<u64, usize>>>,
+    /// How far the wall clock was set from it.
+    wall_ms: Arc<AtomicI64>,
     /// Processor time that was used, in microseconds.
     used_us: Arc<AtomicU64>,
 }
@@ -29,6 +31,7 @@ impl HandClock {
         HandClock {
             now: Arc::new(watch::Sender::new(START_MS)),
             sleepers: Arc::new(watch::Sender::new(BTreeMap::new())),
+            wall_ms: Arc::default(),
             used_us: Arc::default(),
         }
     }
@@ -36,6 +39,11 @@ impl HandClock {
     /// The server has used so much processor time more.
     pub(crate) fn use_processors(&self, micros: u64) {
         self.used_us.fetch_add(micros, Ordering::SeqCst);
+    }
+
+    /// Somebody sets the machine's clock.
+    pub(crate) fn step_wall(&self, millis: i64) {
+        self.wall_ms.fetch_add(millis, Ordering::SeqCst);
     }
 
     pub(crate) fn advance(&self, millis: u64) {
@@ -71,6 +79,10 @@ impl HandClock {
 impl Clock for HandClock {
     fn now(&self) -> Millis {
         Millis(*self.now.borrow())
+    }
+
+    fn wall(&self) -> Millis {
+        Millis(self.now().0.saturating_add_signed(self.wall_ms.load(Ordering::SeqCst)))
     }
 
     fn sleep_until(&self, at: Millis) -> Sleep {

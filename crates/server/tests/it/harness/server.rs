@@ -156,6 +156,7 @@ impl Setup {
         let fatal = fatal.clone();
         Config {
             data_dir,
+            secrets_key_file: None,
             partitions: self.partitions(),
             sync: self.sync,
             min_free_bytes: self.min_free_bytes,
@@ -180,8 +181,8 @@ impl Setup {
             courier: Arc::new(HttpCourier::new(rules, resolver, now)),
             encoder: Arc::new(reveille_server::PayloadEncoder {
                 public_url: self.public_url.clone(),
-                workers: self.workers.clone(),
             }),
+            delivery_encoders: reveille_server::delivery_encoders(self.workers.clone()),
             concurrency: 4_096,
             retention: Retention { events_ms: 30 * 86_400_000, deliveries_ms: 30 * 86_400_000 },
         }

@@ -1,0 +1,256 @@
+//! A world of a face that no server has, on the delivery engine as it is: its source of events, its
+//! matcher, its policy, its gate and its encoder are in [`face`], and nothing else knows of it.
+//!
+//! A model decides a second time what has come and who is owed it. Endpoints fail, refuse, hang and
+//! end their hooks; the server crashes. Whatever is sent is held against the model: that it is owed,
+//! that nothing of its lane is overtaken, that no gate was closed, that the encoder's words are right.
+//!
+//! ```text
+//! face       the face
+//! workload   what clients ask for
+//! action     one command; request: what its outcome means
+//! model      reminders and hooks, told once more
+//! snapshot   everything durable; audit: what must be true of it
+//! endpoint   attempts on their way, and how they are answered
+//! finale     everybody is told, and in the end nothing is left
+//! ```
+
+mod action;
+mod audit;
+mod endpoint;
+mod face;
+mod finale;
+mod model;
+mod request;
+mod snapshot;
+mod workload;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use reveille_core::Tenant;
+use reveille_core::delivery::Phase;
+use reveille_core::delivery::hook::HookId;
+use reveille_core::delivery::id::DeliveryId;
+use reveille_core::subscription::Timings;
+use reveille_engine::effect::AttemptKey;
+use reveille_engine::encoder::DeliveryEncoders;
+
+use crate::base::engine::{EngineSettings, Settings, Timer};
+use crate::base::{
+    ActionTable, Base, BatchInfo, CheckResult, Mode, Origin, Request, Setup, World, violation,
+};
+use action::{Action, ReminderError};
+use endpoint::OutboundAttempt;
+use model::Model;
+use request::ReminderRequest;
+use snapshot::Snapshot;
+
+pub(crate) struct Reminders {
+    base: Base<Reminders>,
+    settings: EngineSettings,
+    encoders: DeliveryEncoders,
+    tenants: Vec<Tenant>,
+    hooks_max: usize,
+    reminders_max: u64,
+
+    /// What is durable, as it was last seen.
+    seen: Snapshot,
+    /// After everything that was decided, and after everything that is durable.
+    decided: Model,
+    durable: Model,
+    /// What was decided and is not durable, by batch.
+    undurable: Vec<(u64, Action)>,
+
+    attempts: Vec<OutboundAttempt>,
+    sent: BTreeSet<DeliveryId>,
+    /// Deliveries that an endpoint has accepted.
+    accepted: BTreeSet<DeliveryId>,
+    /// Deliveries that may be tried again only when their lease ends.
+    delayed: BTreeSet<DeliveryId>,
+    /// Hooks whose endpoint has answered that it wants nothing more.
+    rejecting: BTreeSet<HookId>,
+    ever_muted: BTreeSet<(Tenant, Arc<str>)>,
+    /// The numbers of all hooks that ever were.
+    ids: BTreeMap<Arc<str>, HookId>,
+    reminders: u64,
+    hooks: usize,
+    number: u64,
+}
+
+impl Reminders {
+    fn next_number(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+
+    fn ask(&mut self, action: Action) {
+        self.base.run(Origin::Client, ReminderRequest::new(action, None));
+    }
+
+    fn retry_scale_milli(&self) -> u64 {
+        self.settings.app.timings.retry_scale_milli
+    }
+
+    /// Hooks that their endpoints have ended are no more.
+    fn forget_ended_hooks(&mut self) -> CheckResult {
+        let known: BTreeSet<_> = self.seen.hooks.values().map(|hook| hook.name.clone()).collect();
+        let names: Vec<_> = self.durable.hooks.keys().cloned().collect();
+        for name in names.into_iter().filter(|name| !known.contains(name)) {
+            if !self.ids.get(&name).is_some_and(|id| self.rejecting.contains(id)) {
+                return Err(violation(format!("{name} is gone, and nobody has ended it")));
+            }
+            self.durable.hooks.remove(&name);
+            self.decided.hooks.remove(&name);
+        }
+        Ok(())
+    }
+
+    /// After a start, whatever was being tried is to be tried again, if there is room for it.
+    fn check_all_recovered(&self) -> CheckResult {
+        let outbox = &self.base.engine().shared().outbox;
+        let has_room = self.settings.waiting_per_hook.is_some_and(|room| room > 1_000);
+        for (id, it) in self.seen.deliveries.iter().filter(|_| has_room) {
+            let is_leased = matches!(it.delivery.phase, Phase::Leased { .. });
+            let has_hook = self.seen.hooks.contains_key(&id.hook);
+            if is_leased && has_hook && !outbox.knows(&AttemptKey::Delivery(*id)) {
+                return Err(violation(format!("{id:?} is not taken up again")));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl World for Reminders {
+    type Answer = ();
+    type Error = ReminderError;
+
+    const ACTIONS: ActionTable<Reminders> = &[
+        (120, |world| world.make_attempt().map(drop)),
+        (20, |world| {
+            world.refill();
+            Ok(())
+        }),
+        (120, |world| world.answer_attempt().map(drop)),
+    ];
+    const TURNS_MAX: u32 = 20_000;
+
+    fn new(mut setup: Setup) -> Reminders {
+        let mode = Mode::of_large_commands(&mut setup.random, setup.options);
+        let mode = Mode {
+            operations: 600,
+            clients: 70,
+            timers: 80,
+            segment_bytes: *setup.random.pick(&[128, 256]) << 10,
+            steps: setup.random.between(600, 3_000),
+            ..mode
+        };
+        let random = &mut setup.random;
+        let retry_scale_milli = *random.pick(&[100, 1_000]);
+        let timings = Timings { retry_scale_milli, ..Timings::default() };
+        let settings = EngineSettings {
+            app: Settings { timings, ..Settings::default() },
+            min_free_bytes: mode.min_free_bytes,
+            concurrency: Some(*random.pick(&[2, 5, 4_096])),
+            waiting_per_hook: Some(*random.pick(&[1, 2, 5, 4_096])),
+            faces: Some(face::register),
+            ..EngineSettings::default()
+        };
+        let hooks_max = *random.pick(&[2, 5, 9]);
+        let reminders_max = *random.pick(&[20, 50, 90]);
+        setup.note(&mode, &format!("hooks={hooks_max} reminders={reminders_max}"));
+        let tenants = ["default", "other"].map(|name| Tenant::parse(name).expect("a tenant"));
+        Reminders {
+            base: setup.base(mode),
+            settings,
+            encoders: face::encoders(),
+            tenants: tenants.to_vec(),
+            hooks_max,
+            reminders_max,
+            seen: Snapshot::default(),
+            decided: Model::default(),
+            durable: Model::default(),
+            undurable: Vec::new(),
+            attempts: Vec::new(),
+            sent: BTreeSet::new(),
+            accepted: BTreeSet::new(),
+            delayed: BTreeSet::new(),
+            rejecting: BTreeSet::new(),
+            ever_muted: BTreeSet::new(),
+            ids: BTreeMap::new(),
+            reminders: 0,
+            hooks: 0,
+            number: 0,
+        }
+    }
+
+    fn base(&self) -> &Base<Reminders> {
+        &self.base
+    }
+
+    fn base_mut(&mut self) -> &mut Base<Reminders> {
+        &mut self.base
+    }
+
+    fn engine_settings(&mut self, _partition: usize) -> EngineSettings {
+        self.settings.seed = self.base.random.next();
+        self.settings.clone()
+    }
+
+    fn prepare(&mut self) {
+        for _ in 0..self.hooks_max {
+            self.create_hook();
+        }
+    }
+
+    fn invent(&mut self) -> CheckResult {
+        self.ask_for_something();
+        Ok(())
+    }
+
+    fn timer_request(&mut self, timer: Timer) -> Box<dyn Request<Reminders>> {
+        Box::new(ReminderRequest::new(Action::Timer(timer), None))
+    }
+
+    fn batch_durable(&mut self, _partition: usize, batch: BatchInfo) -> CheckResult {
+        let later = self.undurable.iter().position(|(number, _)| *number > batch.number);
+        let later = later.unwrap_or(self.undurable.len());
+        for (_, action) in self.undurable.drain(..later) {
+            self.durable.apply(&action);
+        }
+        let now = Snapshot::read(&self.base.reader())?;
+        self.check_changes(&now)?;
+        self.seen = now;
+        self.ids.extend(self.seen.hooks.values().map(|hook| (hook.name.clone(), hook.id)));
+        self.forget_ended_hooks()?;
+        self.audit()
+    }
+
+    fn rolled_back(&mut self, _partition: usize) {
+        self.decided = self.durable.clone();
+        self.undurable.clear();
+    }
+
+    fn restarted(&mut self, _partition: usize) -> CheckResult {
+        self.seen.check_same(&self.base.reader())?;
+        self.attempts.clear();
+        self.check_all_recovered()?;
+        self.audit()
+    }
+
+    fn audit(&mut self) -> CheckResult {
+        self.audit_state()
+    }
+
+    fn settle_turn(&mut self) -> CheckResult<bool> {
+        let mut has_moved = false;
+        while self.make_attempt()? || self.refill() || self.answer_attempt()? {
+            has_moved = true;
+        }
+        Ok(has_moved)
+    }
+
+    fn finale(&mut self) -> CheckResult {
+        self.tell_everybody()
+    }
+}

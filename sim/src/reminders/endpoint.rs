@@ -1,0 +1,262 @@
+//! Attempts on their way to endpoints, and how they are answered.
+
+use std::sync::Arc;
+
+use reveille_core::Millis;
+use reveille_core::delivery::hook::Hook;
+use reveille_core::delivery::id::DeliveryNo;
+use reveille_core::delivery::{AttemptRecord, Verdict};
+use reveille_core::secret::SealBroken;
+use reveille_engine::deliveries::delivery::{DeliveryOutcome, DropDelivery, HoldDelivery};
+use reveille_engine::deliveries::face::DeliveryFaces;
+use reveille_engine::deliveries::index::HookIndex;
+use reveille_engine::deliveries::send::{self, DeliveryReadiness};
+use reveille_engine::effect::{Attempt, AttemptSource, DeliveryAttempt, EventPayload};
+use reveille_engine::encoder::DeliveryNotification;
+use reveille_kernel::error::Damaged;
+use reveille_schema::record::DeliveryRecord;
+
+use super::Reminders;
+use super::action::Action;
+use super::request::ReminderRequest;
+use crate::base::engine::Shared;
+use crate::base::{CheckResult, Origin, Violation, violation};
+
+/// An attempt that is on its way.
+pub(super) struct OutboundAttempt {
+    number: u64,
+    attempt: DeliveryAttempt,
+    hook: Arc<Hook>,
+    sent_at: Millis,
+    behavior: EndpointBehavior,
+    /// The answer is being written down.
+    is_answered: bool,
+}
+
+/// What an endpoint makes of a reminder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum EndpointBehavior {
+    Answer(u16),
+    Hang,
+}
+
+fn unreadable(error: Damaged) -> Violation {
+    violation(format!("nothing can be sent: {error}"))
+}
+
+impl Reminders {
+    fn shared(&self) -> Arc<Shared> {
+        self.base.engine().shared().clone()
+    }
+
+    /// The next attempt is made, as a sender makes it.
+    pub(super) fn make_attempt(&mut self) -> CheckResult<bool> {
+        let shared = self.shared();
+        let Some(Attempt::Delivery(attempt)) = shared.outbox.next() else { return Ok(false) };
+        let hook = shared.lock().index.of::<HookIndex>().get(attempt.id.hook).cloned();
+        let Some(hook) = hook else {
+            shared.outbox.ended(&Attempt::Delivery(attempt), false);
+            return Ok(true);
+        };
+        let face = shared.domains.part::<DeliveryFaces>().get(hook.face).map_err(unreadable)?;
+        let ready = send::readiness(&self.base.reader(), face, &hook, &attempt);
+        let (id, number) = (attempt.id, attempt.attempt);
+        match ready.map_err(unreadable)? {
+            DeliveryReadiness::Nothing => {
+                shared.outbox.ended(&Attempt::Delivery(attempt), false);
+            }
+            DeliveryReadiness::Held => {
+                let hold = Action::Hold(HoldDelivery { id, attempt: number });
+                self.leave_out(attempt, hook, hold);
+            }
+            DeliveryReadiness::Dropped => {
+                self.check_is_muted(&attempt)?;
+                let drop = Action::Drop(DropDelivery { id, attempt: number });
+                self.leave_out(attempt, hook, drop);
+            }
+            DeliveryReadiness::Send(event) => {
+                self.base.note(&format!("attempt {number} of {id:?}"));
+                self.check_may_be_sent(&hook, &attempt)?;
+                self.check_request(&hook, &attempt, event)?;
+                self.base.coverage.attempts += 1;
+                self.sent.insert(id);
+                let behavior = self.draw_behavior();
+                self.open_attempt(attempt, hook, behavior);
+            }
+        }
+        Ok(true)
+    }
+
+    fn open_attempt(
+        &mut self,
+        attempt: DeliveryAttempt,
+        hook: Arc<Hook>,
+        behavior: EndpointBehavior,
+    ) -> &mut OutboundAttempt {
+        let (number, sent_at) = (self.next_number(), self.base.now);
+        let open = OutboundAttempt { number, attempt, hook, sent_at, behavior, is_answered: false };
+        self.attempts.push(open);
+        self.attempts.last_mut().expect("it was just opened")
+    }
+
+    /// An attempt is not made, which is written down.
+    fn leave_out(&mut self, attempt: DeliveryAttempt, hook: Arc<Hook>, action: Action) {
+        self.delayed.insert(attempt.id);
+        let open = self.open_attempt(attempt, hook, EndpointBehavior::Hang);
+        open.is_answered = true;
+        let number = open.number;
+        self.base.run(Origin::Background, ReminderRequest::new(action, Some(number)));
+    }
+
+    fn draw_behavior(&mut self) -> EndpointBehavior {
+        if self.base.is_healing {
+            return EndpointBehavior::Answer(200);
+        }
+        self.base.random.weighted(&[
+            (60, EndpointBehavior::Answer(200)),
+            (35, EndpointBehavior::Answer(500)),
+            (5, EndpointBehavior::Answer(429)),
+            (6, EndpointBehavior::Answer(404)),
+            (1, EndpointBehavior::Answer(410)),
+            (12, EndpointBehavior::Hang),
+        ])
+    }
+
+    /// Whoever closes the gate has a reason.
+    fn check_is_muted(&self, attempt: &DeliveryAttempt) -> CheckResult {
+        let came = self.seen.came.get(&attempt.id.no.event);
+        let subject = came.map(|it| (attempt.tenant.clone(), it.subject.clone()));
+        if subject.is_some_and(|subject| self.durable.muted.contains(&subject)) {
+            return Ok(());
+        }
+        Err(violation(format!("{:?} is dropped, and nobody is muted", attempt.id)))
+    }
+
+    /// What is about to be sent is owed, may be sent, and it is its turn.
+    fn check_may_be_sent(&self, hook: &Hook, attempt: &DeliveryAttempt) -> CheckResult {
+        let id = attempt.id;
+        let wrong = |what: &str| Err(violation(format!("{attempt:?} {what}")));
+        let known = self.durable.hooks.get(&hook.name);
+        let came = self.seen.came.get(&id.no.event);
+        let (Some(known), Some(came)) = (known, came) else {
+            return wrong("is of a hook or a reminder that there is not");
+        };
+        if !known.owed.contains(&came.name) {
+            return wrong("is not owed");
+        }
+        if self.durable.muted.contains(&(hook.tenant.clone(), came.subject.clone())) {
+            return wrong("is of a muted subject");
+        }
+        // Whether it is active may be decided and not durable.
+        if !known.is_active && !self.decided.hooks.get(&hook.name).is_some_and(|it| it.is_active) {
+            return wrong("is of a hook that is not active");
+        }
+        let is_ended = |it: &DeliveryRecord| it.delivery.ended_at().is_some();
+        let Some(record) = self.seen.deliveries.get(&id) else { return wrong("is not kept") };
+        if is_ended(record) {
+            return wrong("is sent after its end");
+        }
+        if self.attempts.iter().any(|open| open.attempt.id == id && !open.is_answered) {
+            return wrong("is on its way twice");
+        }
+        let is_earlier =
+            |no: DeliveryNo| no.event < id.no.event && no.round == 0 && id.no.round == 0;
+        let lane = self.seen.of(id.hook).filter(|(_, it)| it.lane == record.lane);
+        match lane.filter(|(it, _)| is_earlier(it.no)).find(|(_, it)| !is_ended(it)) {
+            Some((earlier, _)) => wrong(&format!("overtakes {earlier:?}")),
+            None => Ok(()),
+        }
+    }
+
+    /// The face's encoder says what was set, to whom it was set for.
+    fn check_request(
+        &self,
+        hook: &Arc<Hook>,
+        attempt: &DeliveryAttempt,
+        event: EventPayload,
+    ) -> CheckResult {
+        let EventPayload { id: event, payload, .. } = event;
+        let notification = DeliveryNotification {
+            hook: hook.clone(),
+            id: attempt.id,
+            attempt: attempt.attempt,
+            event: event.clone(),
+            payload,
+            now: self.base.now,
+            wall: self.base.now,
+        };
+        let target = self.encoders.target(hook, &|_| Err(SealBroken)).map_err(unreadable)?;
+        let (known, number) = (&self.durable.hooks[&hook.name], attempt.attempt);
+        let address =
+            format!("https://e{}.reminders.test/{}", known.spec.endpoint, hook.tenant.as_str());
+        let Some((_, reminder)) = self.durable.came.get(&event) else {
+            return Err(violation(format!("{event} has not come")));
+        };
+        let body = format!("{event} ({number}): {}", reminder.text);
+        let request = target.encode(&notification);
+        if target.address() != address || request.body != body.as_bytes() {
+            return Err(violation(format!("{request:?} to {}", target.address())));
+        }
+        Ok(())
+    }
+
+    /// Hooks with room in memory have more of their deliveries there.
+    pub(super) fn refill(&mut self) -> bool {
+        let shared = self.shared();
+        let Some((AttemptSource::Hook(hook), from)) = shared.outbox.next_refill() else {
+            return false;
+        };
+        send::refill(&shared, hook, from);
+        self.base.note(&format!("refill {hook:?}"));
+        self.base.coverage.reads += 1;
+        true
+    }
+
+    /// An endpoint answers, or has taken too long.
+    pub(super) fn answer_attempt(&mut self) -> CheckResult<bool> {
+        let open: Vec<usize> =
+            (0..self.attempts.len()).filter(|at| !self.attempts[*at].is_answered).collect();
+        if open.is_empty() {
+            return Ok(false);
+        }
+        let index = *self.base.random.pick(&open);
+        let twice = !self.base.is_healing && self.base.random.one_in(10);
+        let now = self.base.now;
+        let open = &mut self.attempts[index];
+        let (id, policy) = (open.attempt.id, &open.hook.policy);
+        let is_late = open.sent_at + policy.timeout_ms <= now || self.base.is_healing;
+        let (verdict, status) = match open.behavior {
+            EndpointBehavior::Hang if !is_late => return Ok(false),
+            EndpointBehavior::Hang => (Verdict::Failed, None),
+            EndpointBehavior::Answer(status) => (policy.judge(status), Some(status)),
+        };
+        open.is_answered = true;
+        let error = (verdict != Verdict::Delivered).then(|| "failed".into());
+        let (attempt, took_ms) = (open.attempt.attempt, now.since(open.sent_at));
+        let attempt =
+            AttemptRecord { number: attempt, at: now, took_ms, status, error, response: None };
+        let number = open.number;
+        match verdict {
+            Verdict::Delivered => drop(self.accepted.insert(id)),
+            Verdict::Ends => drop(self.rejecting.insert(id.hook)),
+            Verdict::Failed | Verdict::Refused => {}
+        }
+        let action = Action::RecordOutcome(DeliveryOutcome { id, attempt, verdict });
+        if twice {
+            self.base.run(Origin::Background, ReminderRequest::new(action.clone(), None));
+        }
+        self.base.run(Origin::Background, ReminderRequest::new(action, Some(number)));
+        Ok(true)
+    }
+
+    /// What came of an attempt is written down, or never will be.
+    pub(super) fn end_attempt(&mut self, number: u64, was_heard: bool) {
+        if let Some(index) = self.attempts.iter().position(|open| open.number == number) {
+            let over = self.attempts.remove(index);
+            if !was_heard {
+                self.delayed.insert(over.attempt.id);
+            }
+            self.shared().outbox.ended(&Attempt::Delivery(over.attempt), false);
+        }
+    }
+}

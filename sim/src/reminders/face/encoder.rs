@@ -1,0 +1,39 @@
+//! Where reminders go, and what is said.
+
+use std::sync::Arc;
+
+use reveille_core::delivery::hook::{FaceId, Hook};
+use reveille_engine::encoder::{DeliveryEncoder, DeliveryNotification, DeliveryTarget, OpenSecret};
+use reveille_kernel::error::Damaged;
+use reveille_kernel::outbound::EncodedRequest;
+
+use super::rules::{FACE, ReminderSpec};
+use super::schema::decode_spec;
+
+/// Puts reminders into words.
+pub(super) struct ReminderEncoder;
+
+impl DeliveryEncoder for ReminderEncoder {
+    fn face(&self) -> FaceId {
+        FACE
+    }
+
+    fn target(&self, hook: &Hook, _: OpenSecret<'_>) -> Result<Arc<dyn DeliveryTarget>, Damaged> {
+        let ReminderSpec { endpoint, .. } = decode_spec(&hook.spec)?;
+        Ok(Arc::new(Endpoint(format!("https://e{endpoint}.reminders.test/{}", hook.tenant))))
+    }
+}
+
+struct Endpoint(String);
+
+impl DeliveryTarget for Endpoint {
+    fn address(&self) -> String {
+        self.0.clone()
+    }
+
+    fn encode(&self, notification: &DeliveryNotification) -> EncodedRequest {
+        let DeliveryNotification { attempt, event, payload, .. } = notification;
+        let body = [format!("{event} ({attempt}): ").as_bytes(), payload].concat();
+        EncodedRequest { headers: Vec::new(), body: body.into() }
+    }
+}

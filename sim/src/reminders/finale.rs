@@ -1,0 +1,77 @@
+//! The end of a run: everything heals, everybody is told, and nothing is left.
+
+use reveille_core::delivery::Phase;
+
+use super::Reminders;
+use super::action::Action;
+use super::face::FACE;
+use crate::base::{CheckResult, crash, finale, violation};
+
+/// More waits than deliveries need to come to their end.
+const WAITS_MAX: u32 = 2_000;
+
+impl Reminders {
+    pub(super) fn tell_everybody(&mut self) -> CheckResult {
+        finale::heal(self)?;
+        self.base.set_clock(self.base.latest + 1);
+        finale::settle(self)?;
+        for hook in self.seen.hooks.values().cloned().collect::<Vec<_>>() {
+            let (face, tenant, name) = (FACE, hook.tenant, hook.name);
+            self.ask(Action::Activate { face, tenant, name, active: true });
+        }
+        self.until_all_is_told()?;
+        for hook in self.seen.hooks.values().cloned().collect::<Vec<_>>() {
+            self.ask(Action::End { face: FACE, tenant: hook.tenant, name: hook.name });
+        }
+        finale::settle(self)?;
+        self.nothing_left()?;
+        crash::crash_cleanly(self)?;
+        finale::settle(self)?;
+        self.nothing_left()
+    }
+
+    /// Time passes, endpoints behave, and every delivery comes to its end.
+    fn until_all_is_told(&mut self) -> CheckResult {
+        for _ in 0..WAITS_MAX {
+            finale::settle(self)?;
+            self.nothing_waits()?;
+            match self.seen.first_timer {
+                None => return self.all_is_told(),
+                Some(at) => finale::pass_time_until(self, at),
+            }
+        }
+        Err(violation("there is always somebody left to be told"))
+    }
+
+    /// Whatever may be tried now has been.
+    fn nothing_waits(&self) -> CheckResult {
+        let mut open = self.seen.deliveries.iter().filter(|(id, _)| !self.delayed.contains(id));
+        match open.find(|(_, it)| matches!(it.delivery.phase, Phase::Leased { .. })) {
+            Some((id, it)) => Err(violation(format!("nobody tries {id:?}: {it:?}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Every delivery has its end, and was tried or is not owed any more. That there is one of
+    /// everything that is owed was audited.
+    fn all_is_told(&mut self) -> CheckResult {
+        for (id, it) in &self.seen.deliveries {
+            let is_dropped = matches!(it.delivery.phase, Phase::Dropped { .. });
+            if it.delivery.ended_at().is_none() || !(is_dropped || self.sent.contains(id)) {
+                return Err(violation(format!("{id:?} was never told: {it:?}")));
+            }
+        }
+        if !self.durable.set.is_empty() || !self.attempts.is_empty() {
+            return Err(violation(format!("reminders are left: {:?}", self.durable.set)));
+        }
+        Ok(())
+    }
+
+    /// All hooks were ended: only what has come remains.
+    fn nothing_left(&self) -> CheckResult {
+        match self.seen.remains() {
+            Some(key) => Err(violation(format!("left over is {key:?}"))),
+            None => Ok(()),
+        }
+    }
+}

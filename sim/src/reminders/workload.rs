@@ -1,0 +1,127 @@
+//! What clients ask for.
+
+use std::sync::Arc;
+
+use reveille_core::Tenant;
+use reveille_core::delivery::hook::FaceId;
+use reveille_core::event;
+
+use super::Reminders;
+use super::action::Action;
+use super::face::{CreateReminderHook, FACE, MuteSubject, Occurrence, ReminderSpec, SetReminder};
+
+const SUBJECTS: [&str; 8] = ["door", "lamp", "stove", "cat", "rent", "tax", "tea", "sun"];
+
+#[derive(Debug, Clone, Copy)]
+enum ClientAction {
+    Set,
+    Mute,
+    Hook,
+    Activate,
+    End,
+    Retry,
+}
+
+impl Reminders {
+    /// A client asks for something.
+    pub(super) fn ask_for_something(&mut self) {
+        let ends = self.base.mode.deletes;
+        let action = self.base.random.weighted(&[
+            (60, ClientAction::Set),
+            (4, ClientAction::Mute),
+            (4, ClientAction::Hook),
+            (10, ClientAction::Activate),
+            (ends, ClientAction::End),
+            (8, ClientAction::Retry),
+        ]);
+        match action {
+            ClientAction::Set => self.set_reminder(),
+            ClientAction::Mute => self.mute(),
+            ClientAction::Hook => self.create_hook(),
+            ClientAction::Activate => {
+                if let Some((face, tenant, name)) = self.any_hook() {
+                    let active = self.base.random.percent(60);
+                    self.ask(Action::Activate { face, tenant, name, active });
+                }
+            }
+            ClientAction::End => {
+                if let Some((face, tenant, name)) = self.any_hook() {
+                    self.ask(Action::End { face, tenant, name });
+                }
+            }
+            ClientAction::Retry => self.retry(),
+        }
+    }
+
+    fn tenant(&mut self) -> Tenant {
+        self.base.random.pick(&self.tenants).clone()
+    }
+
+    fn subject(&mut self) -> Arc<str> {
+        (*self.base.random.pick(&SUBJECTS)).into()
+    }
+
+    fn set_reminder(&mut self) {
+        if self.reminders >= self.reminders_max {
+            return;
+        }
+        self.reminders += 1;
+        let (tenant, subject) = (self.tenant(), self.subject());
+        let name = format!("r{}", self.next_number()).into();
+        let random = &mut self.base.random;
+        let text = "x".repeat(random.index(40)).into();
+        let ahead = *random.pick(&[0, 1, 500, 5_000, 60_000]);
+        let topic = u8::try_from(random.below(3)).expect("a small number");
+        let at = self.base.now + ahead;
+        let reminder = Occurrence { name, topic, subject, text, at };
+        self.ask(Action::Set(SetReminder { tenant, reminder }));
+    }
+
+    fn mute(&mut self) {
+        let (tenant, subject) = (self.tenant(), self.subject());
+        let is_muted = self.base.random.percent(40);
+        if is_muted {
+            self.ever_muted.insert((tenant.clone(), subject.clone()));
+        }
+        self.ask(Action::Mute(MuteSubject { tenant, subject, is_muted }));
+    }
+
+    pub(super) fn create_hook(&mut self) {
+        if self.hooks >= 2 * self.hooks_max {
+            return;
+        }
+        self.hooks += 1;
+        let tenant = self.tenant();
+        let name = format!("h{}", self.next_number()).into();
+        let small = |number: u64| u8::try_from(number).expect("a small number");
+        let random = &mut self.base.random;
+        let topics = small(random.between(1, 8));
+        let spec = ReminderSpec { topics, endpoint: small(random.below(4)) };
+        self.ask(Action::CreateHook(CreateReminderHook { tenant, name, spec }));
+    }
+
+    /// A hook, perhaps in the name of somebody else or of another face, who must not find it.
+    fn any_hook(&mut self) -> Option<(FaceId, Tenant, Arc<str>)> {
+        let names: Vec<Arc<str>> = self.durable.hooks.keys().cloned().collect();
+        if names.is_empty() {
+            return None;
+        }
+        let name = self.base.random.pick(&names).clone();
+        let mine = self.durable.hooks[&name].tenant.clone();
+        let tenant = if self.base.random.one_in(12) { self.tenant() } else { mine };
+        let face = if self.base.random.one_in(12) { event::hook::FACE } else { FACE };
+        Some((face, tenant, name))
+    }
+
+    fn retry(&mut self) {
+        let dead: Vec<_> = self.seen.dead_letters.iter().copied().collect();
+        if dead.is_empty() {
+            return;
+        }
+        let id = *self.base.random.pick(&dead);
+        if let Some(hook) = self.seen.hooks.get(&id.hook) {
+            let tenant = hook.tenant.clone();
+            self.ask(Action::Retry { tenant, id });
+        }
+    }
+}
