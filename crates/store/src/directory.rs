@@ -8,7 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// What this server reads and writes. A directory with another number is left alone.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 const FORMAT_FILE: &str = "format";
 const LOCK_FILE: &str = "lock";
@@ -256,7 +256,7 @@ mod tests {
         let error = Directory::open(dir.path(), None).unwrap_err();
         assert!(matches!(error, DirectoryError::Older { found: 1, .. }));
         let sentence = error.to_string();
-        for part in [&*dir.path().to_string_lossy(), "format 1", "format 2", "--data-dir"] {
+        for part in [&*dir.path().to_string_lossy(), "format 1", "format 3", "--data-dir"] {
             assert!(sentence.contains(part), "{sentence}");
         }
         assert_eq!(fs::read_to_string(dir.path().join("format")).unwrap(), text);

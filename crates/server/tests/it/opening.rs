@@ -79,7 +79,7 @@ async fn a_directory_of_a_newer_format_is_left_alone() {
     let directory = used().await;
     let format = directory.path().join("data/format");
     let text = fs::read_to_string(&format).unwrap();
-    let newer = text.replace("format 2\n", "format 3\n");
+    let newer = text.replace("format 3\n", "format 4\n");
     assert_ne!(newer, text);
     fs::write(&format, newer).unwrap();
     is_refused(directory.path(), &["newer reveille", "format 3"]).await;
