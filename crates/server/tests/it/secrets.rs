@@ -48,6 +48,7 @@ async fn no_secret_of_a_subscription_is_in_any_file() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[expect(clippy::disallowed_methods, reason = "somebody removes the key while nothing runs")]
 async fn a_directory_without_its_key_is_refused_with_a_sentence() {
     let directory = tempfile::tempdir().unwrap();
     let server = Setup::default().start_in(directory.path()).await;
