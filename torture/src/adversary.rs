@@ -14,6 +14,7 @@
 //! the way out, descriptors, threads, outbound places, time under a lock, names.
 
 mod endpoint;
+mod http2;
 mod quiet;
 mod sockets;
 mod work;
@@ -77,9 +78,11 @@ const ATTACKS: &[Attack] = &[
     Attack { name: "idle-sockets", resource: "descriptors", run: sockets::idle },
     Attack { name: "hanging-webhooks", resource: "outbound places", run: work::hanging_webhooks },
     Attack { name: "slow-readers", resource: "memory on the way out", run: sockets::slow_readers },
+    Attack { name: "http2-readers", resource: "memory on the way out", run: http2::readers },
     Attack { name: "pipelining", resource: "memory on the way out", run: sockets::pipelining },
     Attack { name: "large-pages", resource: "memory on the way out", run: work::large_pages },
     Attack { name: "dripping-bodies", resource: "memory on the way in", run: sockets::dripping },
+    Attack { name: "http2-bodies", resource: "memory on the way in", run: http2::bodies },
     Attack { name: "large-trees", resource: "memory on the way in", run: work::large_trees },
     Attack { name: "patterns", resource: "time under a lock", run: work::patterns },
     Attack { name: "event-patterns", resource: "time under a lock", run: work::event_patterns },

@@ -9,16 +9,16 @@ use super::Target;
 /// More than the server may open.
 const SOCKETS: usize = 400;
 const READERS: usize = 120;
-const LARGE_BYTES: usize = 10 << 20;
+pub(super) const LARGE_BYTES: usize = 10 << 20;
 
-fn connect(address: SocketAddr) -> Option<TcpStream> {
+pub(super) fn connect(address: SocketAddr) -> Option<TcpStream> {
     let stream = TcpStream::connect_timeout(&address, Duration::from_millis(500)).ok()?;
     stream.set_nonblocking(true).ok()?;
     Some(stream)
 }
 
 /// Whether the server still holds the other end.
-fn is_open(stream: &TcpStream) -> bool {
+pub(super) fn is_open(stream: &TcpStream) -> bool {
     let mut byte = [0];
     match stream.peek(&mut byte) {
         Ok(0) => false,
