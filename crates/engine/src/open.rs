@@ -11,7 +11,7 @@ use reveille_kernel::committer::Committer;
 use reveille_kernel::doors::{Clock, Entropy, SteadyClock};
 use reveille_kernel::error::Fatal;
 use reveille_kernel::fairness::Fairness;
-use reveille_kernel::limits::OVERLAY_BYTES_MAX;
+use reveille_kernel::limits::OverlayLimits;
 use reveille_kernel::outbound::{self, Sender, record_outcomes};
 use reveille_kernel::outbox::PlacePool;
 use reveille_kernel::{partition, timers};
@@ -191,7 +191,7 @@ fn open_partition(
     let salt = Box::new(move || salts.number());
     let log_config = log::Config { segment_bytes: config.segment_bytes, sync: config.sync };
     // What is in memory at once is for the process: partitions have equal parts of it.
-    let overlay = OVERLAY_BYTES_MAX / 2 / usize::try_from(directory.partitions()).unwrap_or(1);
+    let overlay = OverlayLimits::of(directory.partitions()).max / 2;
     let opened = open::open(disk.clone(), Arc::new(table), log_config, overlay, salt);
     let OpenedStore { log, state, checkpoint, recovered } = opened.map_err(store)?;
     report(number, &recovered);

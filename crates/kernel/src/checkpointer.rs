@@ -11,7 +11,7 @@ use reveille_store::table::TableError;
 
 use crate::domains::Domains;
 use crate::error::Fatal;
-use crate::limits::{APPLY_BYTES, CHECKPOINT_LOG_BYTES, CHECKPOINTER_INTERVAL, SETTLE_BYTES};
+use crate::limits::{CHECKPOINT_LOG_BYTES, CHECKPOINTER_INTERVAL};
 use crate::shared::Shared;
 
 /// A table that stops again and again, although there is room, has another trouble.
@@ -105,7 +105,7 @@ impl<D: Domains> Checkpointer<D> {
 
     /// Puts the newest batches of the overlay together if they have become many.
     fn settle(&self) {
-        if self.shared.state.overlay_bytes().active >= SETTLE_BYTES {
+        if self.shared.state.overlay_bytes().active >= self.shared.overlay_limits.settle {
             self.shared.state.settle();
         }
     }
@@ -113,7 +113,7 @@ impl<D: Domains> Checkpointer<D> {
     /// Whether the overlay has grown enough: few large files make less work than many small ones.
     fn is_time(&self) -> bool {
         let log = self.committed_bytes() - self.bytes_before + self.replayed_bytes;
-        let grown = self.shared.state.overlay_bytes().settled >= APPLY_BYTES;
+        let grown = self.shared.state.overlay_bytes().settled >= self.shared.overlay_limits.apply;
         grown || log >= self.checkpoint_log_bytes
     }
 

@@ -9,7 +9,6 @@ use reveille_store::log::{BatchId, CommitError, Log};
 
 use crate::domains::Domains;
 use crate::error::{Fatal, Unavailable};
-use crate::limits::SETTLE_BYTES;
 use crate::partition::{CommitterWait, OpenBatch, Partition, PublishedBatch};
 use crate::shared::Shared;
 
@@ -152,7 +151,7 @@ impl<D: EffectHandler> Committer<D> {
         }
         taken.answer();
         self.shared.room.notify_waiters();
-        if self.shared.state.overlay_bytes().active >= SETTLE_BYTES {
+        if self.shared.state.overlay_bytes().active >= self.shared.overlay_limits.settle {
             self.shared.wake_checkpointer();
         }
         Ok(())

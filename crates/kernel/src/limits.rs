@@ -11,11 +11,37 @@ pub const SETTLE_BYTES: usize = 8 << 20;
 /// The overlay is applied to the table when it has grown this far.
 pub const APPLY_BYTES: usize = 24 << 20;
 
+/// Whatever waits for nobody waits while the overlay is larger than this.
+pub const OVERLAY_PRESSED_BYTES: usize = 64 << 20;
+
 /// Writes wait, and then are refused, while the overlay is larger than this.
 pub const OVERLAY_BYTES_MAX: usize = 96 << 20;
 
-/// Whatever waits for nobody waits while the overlay is larger than this.
-pub const OVERLAY_PRESSED_BYTES: usize = 64 << 20;
+/// A partition's part of the overlay is never smaller: each apply is worth its while.
+pub const OVERLAY_PART_BYTES_MIN: usize = 8 << 20;
+
+/// How far the overlay of one partition may grow, of those that the process has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OverlayLimits {
+    pub settle: usize,
+    pub apply: usize,
+    pub pressed: usize,
+    pub max: usize,
+}
+
+impl OverlayLimits {
+    /// All four shrink together: what is refused has been applied long before.
+    pub fn of(partitions: u32) -> OverlayLimits {
+        let partitions = usize::try_from(partitions.max(1)).unwrap_or(usize::MAX);
+        let parts = partitions.min(OVERLAY_BYTES_MAX / OVERLAY_PART_BYTES_MIN);
+        OverlayLimits {
+            settle: SETTLE_BYTES / parts,
+            apply: APPLY_BYTES / parts,
+            pressed: OVERLAY_PRESSED_BYTES / parts,
+            max: OVERLAY_BYTES_MAX / parts,
+        }
+    }
+}
 
 /// The overlay is applied after this many bytes of log, so that segments can be recycled and a
 /// start after a crash is quick.
@@ -68,3 +94,18 @@ pub const WAITING_PAYLOAD_BYTES: usize = 32 << 20;
 const _: () = assert!((APPLY_BYTES + SETTLE_BYTES) * 2 <= OVERLAY_PRESSED_BYTES);
 const _: () = assert!(OVERLAY_PRESSED_BYTES < OVERLAY_BYTES_MAX);
 const _: () = assert!(SMALL_BODY_BYTES * 16 <= SMALL_BODIES_BYTES);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn however_many_partitions_the_table_is_brought_up_before_writes_wait() {
+        for partitions in [0, 1, 2, 4, 12, 64, 256] {
+            let OverlayLimits { settle, apply, pressed, max } = OverlayLimits::of(partitions);
+            assert!((apply + settle) * 2 <= pressed && pressed < max, "{partitions} partitions");
+            assert!(max >= OVERLAY_PART_BYTES_MIN, "{partitions} partitions");
+        }
+        assert_eq!(OverlayLimits::of(4).max * 4, OVERLAY_BYTES_MAX);
+    }
+}

@@ -18,7 +18,7 @@ use crate::command::{Command, Outcome};
 use crate::domains::{self, Domains, Index};
 use crate::error::{Damaged, Error, Unavailable};
 use crate::keys;
-use crate::limits::{BATCH_BYTES_MAX, OVERLAY_BYTES_MAX};
+use crate::limits::{BATCH_BYTES_MAX, OverlayLimits};
 use crate::pending::{FetchedKeys, Lookup, Pending};
 use crate::random::Random;
 use crate::txn::{Given, ID_STRIDE, ReadError, Txn};
@@ -62,8 +62,8 @@ pub struct Partition<D: Domains> {
     /// What decisions know without reading.
     pub index: D::Index,
     random: Random,
-    /// Writes wait while the overlay is larger than this.
-    overlay_bytes_max: usize,
+    /// How far the overlay may grow.
+    pub(crate) overlay_limits: OverlayLimits,
     /// Set while the disk has no room.
     pub read_only: bool,
     /// Set when no more commands are accepted.
@@ -196,8 +196,7 @@ impl<D: Domains> Partition<D> {
         Ok(Partition {
             index: domains::load(&reader, &*domains)?,
             random: Random::new(settings.seed),
-            overlay_bytes_max: OVERLAY_BYTES_MAX
-                / usize::try_from(settings.partitions.max(1)).unwrap_or(1),
+            overlay_limits: OverlayLimits::of(settings.partitions),
             state,
             domains,
             pending: Pending::default(),
@@ -288,7 +287,7 @@ impl<D: Domains> Partition<D> {
         let overlay = self.state.overlay_bytes().total();
         let open = self.open.batch.bytes();
         let fits = self.open.batch.is_empty() || open + bytes <= BATCH_BYTES_MAX;
-        fits && overlay + open <= self.overlay_bytes_max
+        fits && overlay + open <= self.overlay_limits.max
     }
 
     fn collect(

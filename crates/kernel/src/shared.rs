@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use crate::counters::Counters;
 use crate::domains::{self, Domains};
 use crate::error::Damaged;
+use crate::limits::OverlayLimits;
 use crate::outbox::Outbox;
 use crate::partition::{Partition, Settings};
 
@@ -21,6 +22,8 @@ pub struct Shared<D: Domains> {
     pub partition: Mutex<Partition<D>>,
     /// Everything durable.
     pub state: Arc<State>,
+    /// How far what the table does not hold yet may grow.
+    pub(crate) overlay_limits: OverlayLimits,
     /// What the domains keep in memory.
     pub domains: Arc<D>,
     /// Wakes the committer: there is something to commit.
@@ -55,6 +58,7 @@ impl<D: Domains> Shared<D> {
         domains::fold(&state.reader(), ranges, |key, value| domains.follow(key, value))?;
         let partition = Partition::open(state.clone(), domains.clone(), settings)?;
         Ok(Shared {
+            overlay_limits: partition.overlay_limits,
             partition: Mutex::new(partition),
             state,
             domains,

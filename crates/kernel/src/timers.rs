@@ -15,7 +15,7 @@ use crate::command::{Command, Outcome};
 use crate::domains::{Domains, Pages};
 use crate::doors::Clock;
 use crate::error::{Damaged, Error, Never, Unavailable};
-use crate::limits::{OVERLAY_PRESSED_BYTES, TIMER_SLICE};
+use crate::limits::TIMER_SLICE;
 use crate::shared::Shared;
 use crate::submit::submit;
 use crate::{keys, task};
@@ -308,5 +308,5 @@ async fn command_for<D: TimerHandler>(
 
 /// Whether the table lags so far behind that whatever can wait should.
 fn is_pressed<D: Domains>(shared: &Shared<D>) -> bool {
-    shared.state.overlay_bytes().total() > OVERLAY_PRESSED_BYTES
+    shared.state.overlay_bytes().total() > shared.overlay_limits.pressed
 }

@@ -245,7 +245,8 @@ async fn refusals_of_the_server(seen: &mut Vec<Answer>) {
 /// damaged one the server does not start.
 fn damage_blobs(directory: &std::path::Path) -> usize {
     let mut damaged = 0;
-    let mut pending = vec![directory.join("data/partition-0000/table")];
+    let partitions = partition_dirs(directory).into_iter();
+    let mut pending: Vec<_> = partitions.map(|partition| partition.join("table")).collect();
     while let Some(directory) = pending.pop() {
         for entry in std::fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();

@@ -131,6 +131,7 @@ async fn lives_go_on_where_they_were_after_a_restart() {
 
 /// Counts what the store holds beside the streams of this test.
 mod remains {
+    use std::collections::BTreeMap;
     use std::path::Path;
     use std::sync::Arc;
 
@@ -140,7 +141,16 @@ mod remains {
 
     /// Everything in the store of a server that was stopped, by the first byte of its key.
     pub(super) fn count(directory: &Path) -> Vec<(char, usize)> {
-        let partition = directory.join("data/partition-0000");
+        let mut counted: BTreeMap<char, usize> = BTreeMap::new();
+        for partition in crate::harness::partition_dirs(directory) {
+            for (first, found) in count_in(&partition) {
+                *counted.entry(first).or_default() += found;
+            }
+        }
+        counted.into_iter().collect()
+    }
+
+    fn count_in(partition: &Path) -> Vec<(char, usize)> {
         let table = Arc::new(LsmTable::open(&partition.join("table")).unwrap());
         let disk = Arc::new(RealDisk::open(partition.join("log")).unwrap());
         let config = log::Config { segment_bytes: 2 << 20, sync: true };
@@ -160,7 +170,9 @@ mod remains {
 async fn left_of(header: (&str, &str)) -> Vec<(char, usize)> {
     let directory = tempfile::tempdir().unwrap();
     let clock = HandClock::new();
-    let server = Setup::on(&clock).start_in(directory.path()).await;
+    // There is one sleeper to wait for.
+    let setup = Setup { partitions: Some(1), ..Setup::on(&clock) };
+    let server = setup.start_in(directory.path()).await;
     // So that the index has been looked at before.
     clock.sleeper(60_000).await;
     clock.advance(60_000);

@@ -232,20 +232,22 @@ async fn a_disk_that_somebody_else_fills_is_survived() {
 async fn a_server_that_went_down_on_a_full_disk_comes_up_again() {
     let Some(disk) = small_disk(300) else { return };
     let ballast = ballast(disk.path(), 150);
-    let server = Setup::large().start_in(disk.path()).await;
+    // The disk is as large as one partition needs.
+    let setup = || Setup { partitions: Some(1), ..Setup::large() };
+    let server = setup().start_in(disk.path()).await;
     server.create("/s", "application/octet-stream").await;
     let mut writer = Writer::default();
     fill_until_full(&server, &mut writer).await;
     guarded("the engine to stop", server.engine.shutdown()).await;
     server.drop_all().await;
-    let started = Setup::large().try_start_in(disk.path()).await;
+    let started = setup().try_start_in(disk.path()).await;
     let server = match started {
         Ok(server) => server,
         Err(error) => {
             // It may refuse to start without room, but must say so and lose nothing.
             assert!(error.contains("No space left") || error.contains("full"), "{error}");
             fs::remove_file(&ballast).unwrap();
-            Setup::large().start_in(disk.path()).await
+            setup().start_in(disk.path()).await
         }
     };
     writer.check(&server, "after a restart").await;
@@ -283,7 +285,7 @@ async fn below_the_watermark_everything_but_writing_goes_on() {
     server.get("/t").await.expect(404);
     server.get("/healthz").await.expect(200);
     server.get("/readyz").await.expect(503);
-    assert_eq!(server.metric("reveille_read_only").await, 1);
+    assert!(server.metric("reveille_read_only").await > 0, "no partition takes writes");
     server.stop().await;
     let server = Setup::default().start_in(directory.path()).await;
     assert_eq!(server.get("/s").await.expect(200).text(), "content");

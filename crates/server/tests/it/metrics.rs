@@ -20,13 +20,7 @@ async fn subscribe(server: &TestServer, pattern: &str, name: &str, webhook: &str
 /// The value of the metric with all these labels.
 async fn value(server: &TestServer, name: &str, labels: &[&str]) -> u64 {
     let text = server.get("/metrics").await.expect(200).text();
-    let is_it = |line: &&str| {
-        line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']))
-            && labels.iter().all(|label| line.contains(label))
-    };
-    let found: Vec<&str> = text.lines().filter(is_it).collect();
-    assert_eq!(found.len(), 1, "{name} {labels:?}: {found:?}");
-    found[0].rsplit(' ').next().unwrap().parse().unwrap()
+    metric_of(&text, name, labels)
 }
 
 async fn becomes(server: &TestServer, name: &str, labels: &[&str], wanted: u64) {
@@ -186,7 +180,8 @@ fn list(text: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_metric_is_as_documented() {
-    let server = Setup::default().start().await;
+    let setup = Setup { partitions: Some(1), ..Setup::default() };
+    let server = setup.start().await;
     let answer = server.get("/metrics").await.expect(200);
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     assert_eq!(answer.need("content-type"), kind);

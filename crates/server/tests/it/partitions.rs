@@ -92,3 +92,19 @@ async fn deliveries_of_all_tenants_come_and_no_two_share_an_id() {
     }
     assert_eq!(ids.len(), TENANTS);
 }
+
+/// Partitions divide the memory of the process; what one has written is brought into its table
+/// before its part is full.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_partition_takes_more_than_its_part_of_the_memory() {
+    let server = Setup { partitions: Some(4), ..Setup::large() }.start().await;
+    server.create("/large", "application/octet-stream").await;
+    for _ in 0..40 {
+        eventually("an append", async || {
+            let answer = server.append("/large", "application/octet-stream", &[7; 1_000_000]).await;
+            (answer.status() != 503).then(|| answer.expect(204))
+        })
+        .await;
+    }
+    server.stop().await;
+}

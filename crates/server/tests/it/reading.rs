@@ -20,7 +20,12 @@ async fn fill(server: &TestServer, path: &str) -> Vec<String> {
     let mut connection = server.connect().await;
     let mut offsets = vec!["0000000000000000_0000000000000000".to_owned()];
     for number in 0..1_000 {
-        let answer = connection.ask("POST", path, &[JSON], message(number).as_bytes()).await;
+        // A table that is behind asks for patience.
+        let answer = eventually("an append", async || {
+            let answer = connection.ask("POST", path, &[JSON], message(number).as_bytes()).await;
+            (answer.status() != 503).then_some(answer)
+        })
+        .await;
         offsets.push(answer.expect(204).next_offset().to_owned());
     }
     offsets

@@ -17,7 +17,10 @@ const FOLLOWER: u8 = 0x0a;
 
 /// How many keys begin with this byte, in the store of a server that was stopped.
 fn count(directory: &std::path::Path, first: u8) -> usize {
-    let partition = directory.join("data/partition-0000");
+    partition_dirs(directory).iter().map(|partition| count_in(partition, first)).sum()
+}
+
+fn count_in(partition: &std::path::Path, first: u8) -> usize {
     let table = Arc::new(LsmTable::open(&partition.join("table")).unwrap());
     let disk = Arc::new(RealDisk::open(partition.join("log")).unwrap());
     let config = log::Config { segment_bytes: 2 << 20, sync: true };

@@ -38,6 +38,8 @@ pub(crate) struct Setup {
     pub(crate) resolver: Option<Arc<dyn Resolve>>,
     pub(crate) public_url: Option<Arc<str>>,
     pub(crate) auth: Auth,
+    /// As many as this, whatever somebody wants to see all tests with.
+    pub(crate) partitions: Option<u32>,
     /// Where the workers are that events are delivered to.
     pub(crate) workers: Workers,
 }
@@ -67,6 +69,7 @@ impl Default for Setup {
             resolver: None,
             public_url: None,
             auth: Auth::Off,
+            partitions: None,
             workers: Workers::default(),
         }
     }
@@ -149,7 +152,7 @@ impl Setup {
     fn partitions(&self) -> Option<u32> {
         let wanted = std::env::var("REVEILLE_TEST_PARTITIONS").ok();
         let wanted = wanted.map(|wanted| wanted.parse().expect("a number of partitions"));
-        wanted.or(matches!(self.auth, Auth::Keys { .. }).then_some(4))
+        self.partitions.or(wanted).or(matches!(self.auth, Auth::Keys { .. }).then_some(4))
     }
 
     fn engine_config(&self, data_dir: PathBuf, fatal: &Arc<Mutex<Vec<String>>>) -> Config {
@@ -227,14 +230,10 @@ impl TestServer {
         self.ask("POST", path, &[("content-type", content_type)], body).await
     }
 
-    /// The value of a metric without labels, or of the first partition.
+    /// The value of a metric, of all partitions together.
     pub(crate) async fn metric(&self, name: &str) -> u64 {
         let text = self.get("/metrics").await.expect(200).text();
-        let line = text
-            .lines()
-            .find(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '{'])));
-        let line = line.unwrap_or_else(|| panic!("no metric {name}"));
-        line.rsplit(' ').next().unwrap().parse().unwrap()
+        metric_of(&text, name, &[])
     }
 
     /// What was reported as the end of the process.
@@ -296,4 +295,26 @@ async fn end(runtime: Runtime) {
         }
     })
     .await;
+}
+
+/// The sum of a metric's values with all these labels, over all partitions.
+pub(crate) fn metric_of(text: &str, name: &str, labels: &[&str]) -> u64 {
+    let is_it = |line: &&str| {
+        line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']))
+            && labels.iter().all(|label| line.contains(label))
+    };
+    let found: Vec<&str> = text.lines().filter(is_it).collect();
+    assert!(!found.is_empty(), "no metric {name} {labels:?}");
+    let value = |line: &&str| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap();
+    found.iter().map(value).sum()
+}
+
+/// The directories of the partitions of a server that was stopped.
+pub(crate) fn partition_dirs(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory.join("data")).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let is_partition = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("partition-"))
+    };
+    paths.filter(is_partition).collect()
 }
