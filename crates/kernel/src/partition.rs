@@ -18,7 +18,7 @@ use crate::command::{Command, Outcome};
 use crate::domains::{self, Domains, Index};
 use crate::error::{Damaged, Error, Unavailable};
 use crate::keys;
-use crate::limits::{BATCH_BYTES_MAX, OVERLAY_BYTES_MAX};
+use crate::limits::{BATCH_BYTES_MAX, OVERLAY_BYTES_MAX, SLICE_BYTES};
 use crate::pending::{FetchedKeys, Lookup, Pending};
 use crate::random::Random;
 use crate::txn::{Given, ID_STRIDE, ReadError, Txn};
@@ -35,7 +35,15 @@ pub struct Settings {
     pub seed: u64,
     /// How many there are in the process, which share what may be in memory; 0 counts as 1.
     pub partitions: u32,
+    /// What a decision writes before it leaves the rest to another; 0 counts as [`SLICE_BYTES`].
+    pub slice_bytes: usize,
 }
+
+/// What every batch has beside what was decided: its count of changes and the partition's time.
+const BATCH_BYTES_BESIDE: usize = 64;
+
+/// At most this part of what the log takes at once is a slice of something larger.
+const SLICES_PER_BATCH: usize = 4;
 
 fn stored_number(reader: &Reader, key: &Bytes) -> Result<Option<u64>, Damaged> {
     let damaged = || Damaged::new("a number of the partition's own is damaged");
@@ -64,6 +72,9 @@ pub struct Partition<D: Domains> {
     random: Random,
     /// Writes wait while the overlay is larger than this.
     overlay_bytes_max: usize,
+    /// The largest batch that the log takes.
+    log_batch_bytes: usize,
+    slice_bytes: usize,
     /// Set while the disk has no room.
     pub read_only: bool,
     /// Set when no more commands are accepted.
@@ -198,6 +209,11 @@ impl<D: Domains> Partition<D> {
             random: Random::new(settings.seed),
             overlay_bytes_max: OVERLAY_BYTES_MAX
                 / usize::try_from(settings.partitions.max(1)).unwrap_or(1),
+            log_batch_bytes: usize::MAX,
+            slice_bytes: match settings.slice_bytes {
+                0 => SLICE_BYTES,
+                bytes => bytes,
+            },
             state,
             domains,
             pending: Pending::default(),
@@ -215,6 +231,16 @@ impl<D: Domains> Partition<D> {
     /// The latest time that a decision has had.
     pub fn time(&self) -> Millis {
         self.time
+    }
+
+    /// The log takes batches of so many bytes, and no larger ones.
+    pub(crate) fn set_log_batch_bytes(&mut self, bytes: usize) {
+        self.log_batch_bytes = bytes;
+    }
+
+    /// What one command may add to a batch that has nothing else.
+    fn command_bytes_max(&self) -> usize {
+        self.log_batch_bytes.saturating_sub(BATCH_BYTES_BESIDE)
     }
 
     /// Decides a command, if everything that it needs is known and there is room.
@@ -250,6 +276,7 @@ impl<D: Domains> Partition<D> {
             fetched,
             index: &self.index,
             domains: &*self.domains,
+            slice_bytes: self.slice_bytes.min(self.command_bytes_max() / SLICES_PER_BATCH),
             random: self.random.next(),
         };
         let mut txn = Txn::new(given, command.trace());
@@ -265,6 +292,15 @@ impl<D: Domains> Partition<D> {
             }
             Ok(Ok(answer)) => {
                 txn.finish();
+                let bytes = txn.bytes();
+                if bytes > self.command_bytes_max() {
+                    // Nothing of it was done, and nobody else is the worse for it.
+                    let _ = reply.send(Err(Unavailable::TooLarge.into()));
+                    return Submission::Decided;
+                }
+                if !self.fits(bytes) {
+                    return Submission::NoRoom(reply);
+                }
                 let Txn { writes, appends, effects, timer_at, saw_pending, .. } = txn;
                 let writes_something = !writes.is_empty() || !appends.is_empty();
                 is_urgent = command.is_urgent(&effects);
@@ -284,11 +320,16 @@ impl<D: Domains> Partition<D> {
         Submission::Decided
     }
 
+    /// Whether there seems to be room for so much more; what is decided is counted then.
     fn has_room(&self, bytes: usize) -> bool {
         let overlay = self.state.overlay_bytes().total();
-        let open = self.open.batch.bytes();
-        let fits = self.open.batch.is_empty() || open + bytes <= BATCH_BYTES_MAX;
-        fits && overlay + open <= self.overlay_bytes_max
+        self.fits(bytes) && overlay + self.open.batch.bytes() <= self.overlay_bytes_max
+    }
+
+    /// Whether the open batch takes so much more. What is larger than most batches has one alone.
+    fn fits(&self, bytes: usize) -> bool {
+        let most = BATCH_BYTES_MAX.min(self.command_bytes_max());
+        self.open.batch.is_empty() || self.open.batch.bytes() + bytes <= most
     }
 
     fn collect(

@@ -14,6 +14,7 @@ use crate::domains::{self, Domains};
 use crate::error::Damaged;
 use crate::outbox::Outbox;
 use crate::partition::{Partition, Settings};
+use crate::timers::count_set_aside;
 
 /// One partition, for its threads and its callers.
 pub struct Shared<D: Domains> {
@@ -54,6 +55,8 @@ impl<D: Domains> Shared<D> {
         let ranges = domains.ranges();
         domains::fold(&state.reader(), ranges, |key, value| domains.follow(key, value))?;
         let partition = Partition::open(state.clone(), domains.clone(), settings)?;
+        let counters = Counters::default();
+        counters.set_aside.store(count_set_aside(&state.reader())?, Ordering::Relaxed);
         Ok(Shared {
             partition: Mutex::new(partition),
             state,
@@ -67,7 +70,7 @@ impl<D: Domains> Shared<D> {
             log_sync: OnceLock::new(),
             stopped: Notify::new(),
             outbox: Outbox::default(),
-            counters: Counters::default(),
+            counters,
         })
     }
 

@@ -71,6 +71,8 @@ pub(crate) struct EngineSettings {
     pub(crate) places: Option<Arc<PlacePool>>,
     /// Deliveries of one hook that may wait in memory.
     pub(crate) waiting_per_hook: Option<usize>,
+    /// What a decision writes before it leaves the rest to another; 0 for what a server has.
+    pub(crate) slice_bytes: usize,
 }
 
 impl std::fmt::Debug for EngineSettings {
@@ -80,6 +82,7 @@ impl std::fmt::Debug for EngineSettings {
             .field("min_free_bytes", &self.min_free_bytes)
             .field("concurrency", &self.concurrency)
             .field("waiting_per_hook", &self.waiting_per_hook)
+            .field("slice_bytes", &self.slice_bytes)
             .finish_non_exhaustive()
     }
 }
@@ -95,7 +98,8 @@ fn share(
     if let Some(register) = settings.faces {
         app = register(app);
     }
-    let partition = partition::Settings { number, seed: settings.seed, partitions: 1 };
+    let EngineSettings { seed, slice_bytes, .. } = *settings;
+    let partition = partition::Settings { number, seed, partitions: 1, slice_bytes };
     let shared = Shared::new(state, Arc::new(app), partition);
     let shared = Arc::new(shared.map_err(|error| error.to_string())?);
     match &settings.places {
