@@ -205,7 +205,6 @@ fn open_partition(
         number: u8::try_from(number).unwrap_or(u8::MAX),
         seed: entropy.number(),
         partitions: directory.partitions(),
-        ..partition::Settings::default()
     };
     let shared = Shared::new(state, Arc::new(app), settings);
     let shared = Arc::new(shared.map_err(|error| other(error.to_string()))?);

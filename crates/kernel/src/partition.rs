@@ -4,6 +4,9 @@
 //! without waiting for anything. What is decided collects in the *open* batch; the committer takes
 //! it, makes it durable, and meanwhile the next one is collected on top of it.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -35,8 +38,6 @@ pub struct Settings {
     pub seed: u64,
     /// How many there are in the process, which share what may be in memory; 0 counts as 1.
     pub partitions: u32,
-    /// What a decision writes before it leaves the rest to another; 0 counts as [`SLICE_BYTES`].
-    pub slice_bytes: usize,
 }
 
 /// What every batch has beside what was decided: its count of changes and the partition's time.
@@ -74,7 +75,8 @@ pub struct Partition<D: Domains> {
     overlay_bytes_max: usize,
     /// The largest batch that the log takes.
     log_batch_bytes: usize,
-    slice_bytes: usize,
+    /// What a decision writes before it leaves the rest to another.
+    pub slice_bytes: usize,
     /// Set while the disk has no room.
     pub read_only: bool,
     /// Set when no more commands are accepted.
@@ -210,10 +212,7 @@ impl<D: Domains> Partition<D> {
             overlay_bytes_max: OVERLAY_BYTES_MAX
                 / usize::try_from(settings.partitions.max(1)).unwrap_or(1),
             log_batch_bytes: usize::MAX,
-            slice_bytes: match settings.slice_bytes {
-                0 => SLICE_BYTES,
-                bytes => bytes,
-            },
+            slice_bytes: SLICE_BYTES,
             state,
             domains,
             pending: Pending::default(),
@@ -251,16 +250,8 @@ impl<D: Domains> Partition<D> {
         now: Millis,
         reply: Reply<C::Answer, C::Rejection>,
     ) -> Submission<C::Answer, C::Rejection> {
-        if self.stopping {
-            let _ = reply.send(Err(Unavailable::Stopping.into()));
-            return Submission::Decided;
-        }
-        if self.deposed {
-            let _ = reply.send(Err(Unavailable::NotLeader.into()));
-            return Submission::Decided;
-        }
-        if self.read_only && command.needs_room() {
-            let _ = reply.send(Err(Unavailable::DiskFull.into()));
+        if let Some(why) = self.refuses(command.needs_room()) {
+            let _ = reply.send(Err(why.into()));
             return Submission::Decided;
         }
         if !self.has_room(command.total_weight()) {
@@ -318,6 +309,17 @@ impl<D: Domains> Partition<D> {
         }
         self.open.is_urgent |= is_urgent;
         Submission::Decided
+    }
+
+    /// Why nothing is decided now.
+    fn refuses(&self, needs_room: bool) -> Option<Unavailable> {
+        if self.stopping {
+            return Some(Unavailable::Stopping);
+        }
+        if self.deposed {
+            return Some(Unavailable::NotLeader);
+        }
+        (self.read_only && needs_room).then_some(Unavailable::DiskFull)
     }
 
     /// Whether there seems to be room for so much more; what is decided is counted then.

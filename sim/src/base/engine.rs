@@ -98,13 +98,15 @@ fn share(
     if let Some(register) = settings.faces {
         app = register(app);
     }
-    let EngineSettings { seed, slice_bytes, .. } = *settings;
-    let partition = partition::Settings { number, seed, partitions: 1, slice_bytes };
+    let partition = partition::Settings { number, seed: settings.seed, partitions: 1 };
     let shared = Shared::new(state, Arc::new(app), partition);
     let shared = Arc::new(shared.map_err(|error| error.to_string())?);
     match &settings.places {
         Some(places) => shared.outbox.join(places),
         None => settings.concurrency.into_iter().for_each(|it| shared.outbox.set_concurrency(it)),
+    }
+    if settings.slice_bytes > 0 {
+        shared.lock().slice_bytes = settings.slice_bytes;
     }
     if let Some(most) = settings.waiting_per_hook {
         shared.outbox.set_waiting_per_source(most);

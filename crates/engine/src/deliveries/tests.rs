@@ -1,6 +1,8 @@
 //! What is decided about deliveries: given a state, when a command comes, then these are its writes,
 //! its effects and its answer.
 
+mod slices;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
