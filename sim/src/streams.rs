@@ -72,6 +72,7 @@ fn draw_mode(setup: &mut Setup) -> (Mode, u64) {
     let sync = !setup.options.unsynced;
     let mode = Mode {
         segment_bytes,
+        slice_bytes: 0,
         sync,
         replay_bytes: *random.pick(&[1, 2_000, 20_000, 1 << 20]),
         min_free_bytes: if fills { segment_bytes * random.below(3) } else { 0 },

@@ -257,6 +257,11 @@ pub enum Rejected {
     /// It follows too many streams.
     #[error("a consumer follows at most {max} streams")]
     TooManyLinks { max: usize },
+    /// What it follows takes too much room.
+    #[error(
+        "the paths that a consumer follows have at most {max} bytes together; follow fewer streams, or such with shorter paths"
+    )]
+    LinksTooLong { max: usize },
     /// It is no more.
     #[error("this consumer no longer exists")]
     Gone,

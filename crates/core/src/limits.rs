@@ -40,6 +40,10 @@ pub const DESCRIPTION_BYTES_MAX: usize = 1_024;
 /// Streams that one consumer follows: all of them are in its record, and in every wake.
 pub const CONSUMER_LINKS_MAX: usize = 1_000;
 
+/// All paths that one consumer follows, in bytes: they are in its record, which every event that it
+/// is told of writes anew, and dozens of consumers are told at once.
+pub const CONSUMER_LINKS_BYTES_MAX: usize = 64 * 1024;
+
 /// Longest pattern in bytes: it is stored with its subscription, and half a path is plenty.
 pub const PATTERN_BYTES_MAX: usize = 1024;
 
@@ -92,5 +96,6 @@ pub const SCOPE_BYTES_MAX: usize = 256;
 
 const _: () = assert!(PATTERN_BYTES_MAX <= PATH_BYTES_MAX, "a literal pattern can be a path");
 const _: () = assert!(PATH_BYTES_MAX + TENANT_BYTES_MAX + 64 < 65_536, "must fit in a table key");
+const _: () = assert!(PATH_BYTES_MAX * 16 <= CONSUMER_LINKS_BYTES_MAX, "a few of the longest");
 const _: () = assert!(PRODUCER_INTEGER_MAX < POSITION_MAX);
 const _: () = assert!(EVENT_PATTERN_CHARS_MAX <= EVENT_TYPE_CHARS_MAX, "a literal one can match");

@@ -18,6 +18,8 @@ pub struct Snapshot {
     pub bytes: u64,
     /// Room on the disk, when it was last looked at.
     pub disk_free: u64,
+    /// Obligations that could not be fulfilled.
+    pub set_aside: u64,
     /// Bytes of log segments in use.
     pub log_bytes: u64,
     /// Bytes that the table does not have yet.

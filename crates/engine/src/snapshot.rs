@@ -30,6 +30,7 @@ fn snapshot(shared: &Shared) -> Snapshot {
         commands: counters.commands.load(Ordering::Relaxed),
         bytes: counters.bytes.load(Ordering::Relaxed),
         disk_free: counters.disk_free.load(Ordering::Relaxed),
+        set_aside: counters.set_aside.load(Ordering::Relaxed),
         log_bytes: shared.log_bytes.load(Ordering::Relaxed),
         overlay_bytes: count(shared.state.overlay_bytes().total()),
         watched: count(domains.part::<LiveReaders>().len()),

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use reveille_core::{ContentType, Millis, StreamPath, Tenant};
-use reveille_kernel::command::{Command, Outcome};
+use reveille_kernel::command::{Command, Decision, Outcome};
+use reveille_kernel::error::Never;
 use reveille_kernel::partition::{self, OpenBatch, Submission};
 use reveille_kernel::pending::FetchedKeys;
 use reveille_kernel::timers::{DueTimer, TimerHandler};
@@ -13,7 +14,7 @@ use reveille_store::state::{Reader, State};
 use reveille_store::table::MemoryTable;
 use tokio::sync::oneshot;
 
-use crate::app::{App, Settings, Shared};
+use crate::app::{App, Settings, Shared, Txn};
 use crate::effect::Effect;
 
 /// One partition, whose batches are durable as soon as they are taken.
@@ -21,7 +22,24 @@ pub(crate) struct Bench {
     pub(crate) shared: Shared,
     pub(crate) tenant: Tenant,
     pub(crate) now: Millis,
+    /// How often the last command was decided until everything was at hand.
+    pub(crate) rounds: usize,
     seq: u64,
+}
+
+/// Writes these keys.
+struct WriteKeys(Vec<(Bytes, Bytes)>);
+
+impl Command<App> for WriteKeys {
+    type Answer = ();
+    type Rejection = Never;
+
+    fn decide(&self, txn: &mut Txn<'_>) -> Decision<(), Never> {
+        for (key, value) in &self.0 {
+            txn.set(key.clone(), value.clone());
+        }
+        Ok(Ok(()))
+    }
 }
 
 /// What a command came to.
@@ -56,7 +74,17 @@ impl Bench {
         let state = Arc::new(State::new(Arc::new(MemoryTable::default()), 0));
         let app = App::with_domains(settings, Millis(0));
         let shared = Shared::new(state, Arc::new(app), partition::Settings::default()).unwrap();
-        Bench { shared, tenant: Tenant::default_tenant(), now: Millis(1_000), seq: 0 }
+        Bench { shared, tenant: Tenant::default_tenant(), now: Millis(1_000), rounds: 0, seq: 0 }
+    }
+
+    /// Given these keys.
+    pub(crate) fn given(&mut self, keys: Vec<(Bytes, Bytes)>) {
+        self.when(&WriteKeys(keys)).answer();
+    }
+
+    /// From now on decisions leave to others what they can after so many bytes.
+    pub(crate) fn set_slice_bytes(&mut self, bytes: usize) {
+        self.shared.lock().slice_bytes = bytes;
     }
 
     /// When a command comes; everything that it needs is read for it.
@@ -84,7 +112,9 @@ impl Bench {
         command: &C,
     ) -> oneshot::Receiver<Outcome<C::Answer, C::Rejection>> {
         let mut lookups = Vec::new();
+        self.rounds = 0;
         loop {
+            self.rounds += 1;
             let fetched = FetchedKeys::read(&self.reader(), &lookups).unwrap();
             let (reply, outcome) = oneshot::channel();
             match self.shared.lock().submit(command, &fetched, self.now, reply) {
@@ -125,7 +155,7 @@ impl Bench {
     }
 
     /// A timer fires.
-    pub(crate) fn fire(&mut self, timer: DueTimer) -> Decided<(), reveille_kernel::error::Never> {
+    pub(crate) fn fire(&mut self, timer: DueTimer) -> Decided<(), Never> {
         let command = App::timer_command(&self.shared, timer).unwrap();
         self.when(&command)
     }

@@ -54,6 +54,7 @@ impl<D: EffectHandler> Committer<D> {
         if let Some(syncer) = log.syncer() {
             shared.log_sync.get_or_init(|| syncer);
         }
+        shared.lock().set_log_batch_bytes(log.batch_bytes_max());
         Committer { log, shared, writer, batches: 0, released: 0, published: None }
     }
 
@@ -184,6 +185,7 @@ impl<D: EffectHandler> Committer<D> {
                 tracing::warn!("somebody else writes this partition now");
                 Unavailable::NotLeader
             }
+            // Batches are closed before they are too large, by what the log said when it was opened.
             CommitError::TooLarge { .. } => {
                 tracing::error!(%error, "a batch was refused");
                 // Those who came together with it may come again without it.

@@ -13,6 +13,8 @@ pub struct Counters {
     pub bytes: AtomicU64,
     /// Room on the disk, when it was last looked at.
     pub disk_free: AtomicU64,
+    /// Timers that could not be fulfilled and were set aside; those from before the start too.
+    pub set_aside: AtomicU64,
 }
 
 impl Counters {

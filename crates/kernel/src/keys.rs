@@ -3,6 +3,7 @@
 //! | tag | key | value |
 //! |---|---|---|
 //! | `01` value | name | see the functions below; domains have names of their own here |
+//! | `01` value | `aside`, `00`, key of a timer | what the timer had; it could not be fulfilled |
 //! | `05` timer | due time in ms `u64`, domain `u8`, kind `u8`, subject | the domain's, mostly empty |
 //!
 //! Integers are big-endian, so that byte order is the order of the numbers. Tags are persisted:
@@ -13,6 +14,7 @@ use reveille_core::{Millis, Tenant};
 
 pub(crate) const VALUE: u8 = 0x01;
 const TIMER: u8 = 0x05;
+const SET_ASIDE: &[u8] = b"\x01aside\x00";
 
 /// When somebody last asked whether writing works, in ms.
 pub fn probe() -> Bytes {
@@ -27,6 +29,16 @@ pub fn next_id() -> Bytes {
 /// The latest time that a decision of the partition has had, in ms.
 pub fn time() -> Bytes {
     Bytes::from_static(b"\x01time")
+}
+
+/// Where a timer is kept that cannot be fulfilled.
+pub fn set_aside(timer: &[u8]) -> Bytes {
+    [SET_ASIDE, timer].concat().into()
+}
+
+/// The keys of all such timers: from the first, to before the second.
+pub fn all_set_aside() -> (Bytes, Bytes) {
+    (Bytes::from_static(SET_ASIDE), Bytes::from_static(b"\x01aside\x01"))
 }
 
 /// The key of a timer: the time, and what its domain calls it.
@@ -86,6 +98,15 @@ mod tests {
         assert!(timers_from(Millis(255)) < key && key < timers_after(Millis(255)));
         assert!(timers_after(Millis(255)) <= timer(Millis(256), b""));
         assert!(timer(Millis::NEVER, b"\xff") < timers_end());
+    }
+
+    #[test]
+    fn timers_that_are_set_aside_are_apart_from_everything_else() {
+        let (from, to) = all_set_aside();
+        let key = set_aside(&timer(Millis(255), b"\x01\x02x"));
+        assert!(from <= key && key < to && key < timers_from(Millis(0)));
+        assert!(set_aside(b"") < to && set_aside(&[0xff; 32]) < to);
+        assert!([probe(), next_id(), time()].iter().all(|it| *it < from || *it >= to));
     }
 
     #[test]

@@ -5,6 +5,18 @@ use std::time::Duration;
 /// A batch closes at this size; the next one is collected meanwhile.
 pub const BATCH_BYTES_MAX: usize = 12 << 20;
 
+/// A decision that has written this much leaves whatever can be left to another one: who is still to
+/// be told, what is still to be removed. One thing of these may take it further than this.
+pub const SLICE_BYTES: usize = 1 << 20;
+
+/// Things of that kind that one decision does, however little each of them writes.
+pub const SLICE_ITEMS: usize = 256;
+
+/// A decision that had this much read for it, in bytes and in keys, leaves the rest likewise.
+pub const SLICE_READ_BYTES: usize = 4 << 20;
+/// See [`SLICE_READ_BYTES`].
+pub const SLICE_READ_KEYS: usize = 4_096;
+
 /// The newest batches of the overlay are put together when they have grown this far.
 pub const SETTLE_BYTES: usize = 8 << 20;
 
@@ -93,6 +105,7 @@ pub const WAITING_PAYLOAD_BYTES: usize = 32 << 20;
 
 const _: () = assert!((APPLY_BYTES + SETTLE_BYTES) * 2 <= OVERLAY_PRESSED_BYTES);
 const _: () = assert!(OVERLAY_PRESSED_BYTES < OVERLAY_BYTES_MAX);
+const _: () = assert!(SLICE_BYTES * 8 <= BATCH_BYTES_MAX, "others fit beside a slice");
 const _: () = assert!(SMALL_BODY_BYTES * 16 <= SMALL_BODIES_BYTES);
 
 #[cfg(test)]

@@ -222,23 +222,46 @@ impl<D: AttemptHandler> Sender<D> {
     }
 
     /// What came of an attempt is written down, however long that takes: until then nobody makes
-    /// the next one. Says whether it was.
-    pub async fn record<C>(&self, command: &C) -> bool
+    /// the next one. `None` if it cannot be.
+    pub async fn record<C>(&self, command: &C) -> Option<C::Answer>
     where
-        C: Command<D, Answer = (), Rejection = Never>,
+        C: Command<D, Rejection = Never>,
     {
         loop {
-            match submit(&self.shared, self.clock.as_ref(), command).await {
+            match self.try_record(command).await {
                 Err(Error::Unavailable(Unavailable::Busy)) => {
                     let later = self.clock.now() + PAUSE_MS;
                     self.clock.sleep_until(later).await;
                 }
                 Err(error) => {
                     tracing::debug!(%error, "an answer could not be written down");
-                    return false;
+                    return None;
                 }
-                Ok(()) => return true,
+                Ok(answer) => return Some(answer),
             }
         }
+    }
+
+    /// How many outcomes of a group were written down; none if the group is too much.
+    async fn record_some<C>(&self, command: &C) -> usize
+    where
+        C: Command<D, Answer = usize, Rejection = Never>,
+    {
+        match self.try_record(command).await {
+            Ok(done) => done,
+            Err(Error::Unavailable(Unavailable::Busy)) => {
+                let later = self.clock.now() + PAUSE_MS;
+                self.clock.sleep_until(later).await;
+                0
+            }
+            Err(_) => 0,
+        }
+    }
+
+    async fn try_record<C>(&self, command: &C) -> Result<C::Answer, Error<Never>>
+    where
+        C: Command<D, Rejection = Never>,
+    {
+        submit(&self.shared, self.clock.as_ref(), command).await
     }
 }

@@ -4,6 +4,9 @@
 //! without waiting for anything. What is decided collects in the *open* batch; the committer takes
 //! it, makes it durable, and meanwhile the next one is collected on top of it.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -18,7 +21,7 @@ use crate::command::{Command, Outcome};
 use crate::domains::{self, Domains, Index};
 use crate::error::{Damaged, Error, Unavailable};
 use crate::keys;
-use crate::limits::{BATCH_BYTES_MAX, OverlayLimits};
+use crate::limits::{BATCH_BYTES_MAX, OverlayLimits, SLICE_BYTES};
 use crate::pending::{FetchedKeys, Lookup, Pending};
 use crate::random::Random;
 use crate::txn::{Given, ID_STRIDE, ReadError, Txn};
@@ -36,6 +39,12 @@ pub struct Settings {
     /// How many there are in the process, which share what may be in memory; 0 counts as 1.
     pub partitions: u32,
 }
+
+/// What every batch has beside what was decided: its count of changes and the partition's time.
+const BATCH_BYTES_BESIDE: usize = 64;
+
+/// At most this part of what the log takes at once is a slice of something larger.
+const SLICES_PER_BATCH: usize = 4;
 
 fn stored_number(reader: &Reader, key: &Bytes) -> Result<Option<u64>, Damaged> {
     let damaged = || Damaged::new("a number of the partition's own is damaged");
@@ -64,6 +73,10 @@ pub struct Partition<D: Domains> {
     random: Random,
     /// How far the overlay may grow.
     pub(crate) overlay_limits: OverlayLimits,
+    /// The largest batch that the log takes.
+    log_batch_bytes: usize,
+    /// What a decision writes before it leaves the rest to another.
+    pub slice_bytes: usize,
     /// Set while the disk has no room.
     pub read_only: bool,
     /// Set when no more commands are accepted.
@@ -197,6 +210,8 @@ impl<D: Domains> Partition<D> {
             index: domains::load(&reader, &*domains)?,
             random: Random::new(settings.seed),
             overlay_limits: OverlayLimits::of(settings.partitions),
+            log_batch_bytes: usize::MAX,
+            slice_bytes: SLICE_BYTES,
             state,
             domains,
             pending: Pending::default(),
@@ -216,6 +231,16 @@ impl<D: Domains> Partition<D> {
         self.time
     }
 
+    /// The log takes batches of so many bytes, and no larger ones.
+    pub(crate) fn set_log_batch_bytes(&mut self, bytes: usize) {
+        self.log_batch_bytes = bytes;
+    }
+
+    /// What one command may add to a batch that has nothing else.
+    fn command_bytes_max(&self) -> usize {
+        self.log_batch_bytes.saturating_sub(BATCH_BYTES_BESIDE)
+    }
+
     /// Decides a command, if everything that it needs is known and there is room.
     pub fn submit<C: Command<D> + ?Sized>(
         &mut self,
@@ -224,16 +249,8 @@ impl<D: Domains> Partition<D> {
         now: Millis,
         reply: Reply<C::Answer, C::Rejection>,
     ) -> Submission<C::Answer, C::Rejection> {
-        if self.stopping {
-            let _ = reply.send(Err(Unavailable::Stopping.into()));
-            return Submission::Decided;
-        }
-        if self.deposed {
-            let _ = reply.send(Err(Unavailable::NotLeader.into()));
-            return Submission::Decided;
-        }
-        if self.read_only && command.needs_room() {
-            let _ = reply.send(Err(Unavailable::DiskFull.into()));
+        if let Some(why) = self.refuses(command.needs_room()) {
+            let _ = reply.send(Err(why.into()));
             return Submission::Decided;
         }
         if !self.has_room(command.total_weight()) {
@@ -249,6 +266,7 @@ impl<D: Domains> Partition<D> {
             fetched,
             index: &self.index,
             domains: &*self.domains,
+            slice_bytes: self.slice_bytes.min(self.command_bytes_max() / SLICES_PER_BATCH),
             random: self.random.next(),
         };
         let mut txn = Txn::new(given, command.trace());
@@ -264,6 +282,15 @@ impl<D: Domains> Partition<D> {
             }
             Ok(Ok(answer)) => {
                 txn.finish();
+                let bytes = txn.bytes();
+                if bytes > self.command_bytes_max() {
+                    // Nothing of it was done, and nobody else is the worse for it.
+                    let _ = reply.send(Err(Unavailable::TooLarge.into()));
+                    return Submission::Decided;
+                }
+                if !self.fits(bytes) {
+                    return Submission::NoRoom(reply);
+                }
                 let Txn { writes, appends, effects, timer_at, saw_pending, .. } = txn;
                 let writes_something = !writes.is_empty() || !appends.is_empty();
                 is_urgent = command.is_urgent(&effects);
@@ -283,11 +310,27 @@ impl<D: Domains> Partition<D> {
         Submission::Decided
     }
 
+    /// Why nothing is decided now.
+    fn refuses(&self, needs_room: bool) -> Option<Unavailable> {
+        if self.stopping {
+            return Some(Unavailable::Stopping);
+        }
+        if self.deposed {
+            return Some(Unavailable::NotLeader);
+        }
+        (self.read_only && needs_room).then_some(Unavailable::DiskFull)
+    }
+
+    /// Whether there seems to be room for so much more; what is decided is counted then.
     fn has_room(&self, bytes: usize) -> bool {
         let overlay = self.state.overlay_bytes().total();
-        let open = self.open.batch.bytes();
-        let fits = self.open.batch.is_empty() || open + bytes <= BATCH_BYTES_MAX;
-        fits && overlay + open <= self.overlay_limits.max
+        self.fits(bytes) && overlay + self.open.batch.bytes() <= self.overlay_limits.max
+    }
+
+    /// Whether the open batch takes so much more. What is larger than most batches has one alone.
+    fn fits(&self, bytes: usize) -> bool {
+        let most = BATCH_BYTES_MAX.min(self.command_bytes_max());
+        self.open.batch.is_empty() || self.open.batch.bytes() + bytes <= most
     }
 
     fn collect(

@@ -9,8 +9,10 @@ use reveille_store::run::Run;
 use reveille_store::state::Reader;
 use reveille_store::table::{Pair, TableError};
 
+use crate::limits::{SLICE_READ_BYTES, SLICE_READ_KEYS};
+
 /// Something to read before a decision can be made.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Lookup {
     /// The value of a key.
     Key(Bytes),
@@ -35,6 +37,9 @@ pub struct FetchedKeys {
     pub seq: u64,
     values: HashMap<Bytes, Option<Bytes>, foldhash::fast::RandomState>,
     ranges: Vec<FetchedRange>,
+    /// All that was read.
+    bytes: usize,
+    keys: usize,
 }
 
 #[derive(Debug)]
@@ -52,16 +57,27 @@ impl FetchedKeys {
         for wanted in wanted {
             match wanted {
                 Lookup::Key(key) => {
-                    fetched.values.insert(key.clone(), reader.get(key)?);
+                    let value = reader.get(key)?;
+                    fetched.keys += 1;
+                    fetched.bytes += key.len() + value.as_ref().map_or(0, Bytes::len);
+                    fetched.values.insert(key.clone(), value);
                 }
                 Lookup::Range(from, to, limit) => {
                     let pairs = reader.range(from, to, *limit)?;
+                    fetched.keys += pairs.len();
+                    let bytes = pairs.iter().map(|(key, value)| key.len() + value.len());
+                    fetched.bytes += bytes.sum::<usize>();
                     let (from, to, limit) = (from.clone(), to.clone(), *limit);
                     fetched.ranges.push(FetchedRange { from, to, limit, pairs });
                 }
             }
         }
         Ok(fetched)
+    }
+
+    /// Whether it is so much that a decision should leave what it can to another.
+    pub(crate) fn is_much(&self) -> bool {
+        self.bytes >= SLICE_READ_BYTES || self.keys >= SLICE_READ_KEYS
     }
 
     pub(crate) fn get(&self, key: &Bytes) -> Option<&Option<Bytes>> {

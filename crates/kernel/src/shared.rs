@@ -15,6 +15,7 @@ use crate::error::Damaged;
 use crate::limits::OverlayLimits;
 use crate::outbox::Outbox;
 use crate::partition::{Partition, Settings};
+use crate::timers::count_set_aside;
 
 /// One partition, for its threads and its callers.
 pub struct Shared<D: Domains> {
@@ -57,6 +58,8 @@ impl<D: Domains> Shared<D> {
         let ranges = domains.ranges();
         domains::fold(&state.reader(), ranges, |key, value| domains.follow(key, value))?;
         let partition = Partition::open(state.clone(), domains.clone(), settings)?;
+        let counters = Counters::default();
+        counters.set_aside.store(count_set_aside(&state.reader())?, Ordering::Relaxed);
         Ok(Shared {
             overlay_limits: partition.overlay_limits,
             partition: Mutex::new(partition),
@@ -71,7 +74,7 @@ impl<D: Domains> Shared<D> {
             log_sync: OnceLock::new(),
             stopped: Notify::new(),
             outbox: Outbox::default(),
-            counters: Counters::default(),
+            counters,
         })
     }
 

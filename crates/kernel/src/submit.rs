@@ -1,5 +1,6 @@
 //! Bringing a command to its partition: reading what its decision needs, waiting for room.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use reveille_core::Millis;
@@ -23,10 +24,13 @@ pub async fn submit<D: Domains, C: Command<D> + ?Sized>(
     command: &C,
 ) -> Outcome<C::Answer, C::Rejection> {
     let mut lookups: Vec<Lookup> = Vec::new();
+    let mut known: HashSet<Lookup, foldhash::fast::RandomState> = HashSet::default();
     let mut fetched = FetchedKeys::default();
-    let mut deadline = None;
-    for _ in 0..FETCH_ROUNDS_MAX {
+    let (mut deadline, mut rounds) = (None, 0);
+    while rounds < FETCH_ROUNDS_MAX {
         let (reply, answer) = oneshot::channel();
+        // Room that is made after a refusal and before anybody waits for it is noticed as well.
+        let room = shared.room.notified();
         let now = clock.now();
         let (submission, wakes) = {
             let mut partition = shared.lock();
@@ -41,17 +45,23 @@ pub async fn submit<D: Domains, C: Command<D> + ?Sized>(
                 return answer.await.unwrap_or(Err(Unavailable::Stopping.into()));
             }
             Submission::Missing(more, _) => {
-                for it in more {
-                    if !lookups.contains(&it) {
-                        lookups.push(it);
-                    }
-                }
+                rounds += 1;
+                lookups.extend(more.into_iter().filter(|it| known.insert(it.clone())));
                 (fetched, lookups) = fetch(shared.state.reader(), lookups).await?;
             }
             Submission::NoRoom(_) => {
                 let wait = u64::try_from(ROOM_WAIT.as_millis()).unwrap_or(u64::MAX);
                 let until = *deadline.get_or_insert(clock.now() + wait);
-                wait_for_room(shared, clock, until).await?;
+                if clock.now() >= until {
+                    return Err(Unavailable::Busy.into());
+                }
+                // It may be that nobody commits anything: the table makes room too.
+                let soon = clock.now() + 20;
+                tokio::select! {
+                    biased;
+                    () = room => {}
+                    () = clock.sleep_until(soon.min(until)) => {}
+                }
             }
         }
     }
@@ -97,23 +107,4 @@ async fn fetch(
     let read = move || (FetchedKeys::read(&reader, &lookups), lookups);
     let (fetched, lookups) = if few { read() } else { task::blocking(read).await };
     Ok((fetched?, lookups))
-}
-
-/// Waits until something was committed or applied; gives up at the deadline.
-async fn wait_for_room<D: Domains>(
-    shared: &Arc<Shared<D>>,
-    clock: &dyn Clock,
-    until: Millis,
-) -> Result<(), Unavailable> {
-    if clock.now() >= until {
-        return Err(Unavailable::Busy);
-    }
-    // Room made between the refusal and this wait is noticed a moment later.
-    let soon = clock.now() + 20;
-    tokio::select! {
-        biased;
-        () = shared.room.notified() => {}
-        () = clock.sleep_until(soon.min(until)) => {}
-    }
-    Ok(())
 }

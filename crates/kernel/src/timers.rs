@@ -1,6 +1,7 @@
 //! The due index at work: what has come due is done, in slices, and then the next is waited for.
 
 mod lookahead;
+mod set_aside;
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use reveille_store::state::Reader;
 use reveille_store::table::TableError;
 use tokio::task::JoinSet;
 
-use crate::command::{Command, Outcome};
+use crate::command::Command;
 use crate::domains::{Domains, Pages};
 use crate::doors::Clock;
 use crate::error::{Damaged, Error, Never, Unavailable};
@@ -20,6 +21,9 @@ use crate::shared::Shared;
 use crate::submit::submit;
 use crate::{keys, task};
 pub use lookahead::TimerLookahead;
+use set_aside::FailingTimers;
+pub use set_aside::SetTimerAside;
+pub(crate) use set_aside::count as count_set_aside;
 
 /// What timers ask for.
 pub trait TimerHandler: Domains {
@@ -91,6 +95,7 @@ pub async fn run<D: TimerHandler>(shared: Arc<Shared<D>>, clock: Arc<dyn Clock>)
     let mut ahead = TimerLookahead::new(fires_once::<D>);
     // Where to go on after what could not be done: it must not keep others from their turn.
     let mut past: Option<Bytes> = None;
+    let mut failing = FailingTimers::default();
     loop {
         if shared.lock().stopping {
             return;
@@ -106,7 +111,7 @@ pub async fn run<D: TimerHandler>(shared: Arc<Shared<D>>, clock: Arc<dyn Clock>)
         let worked = match look_further::<D>(&mut ahead, &reader, &from, now) {
             Ok(found) => {
                 more = found.last().filter(|_| found.len() >= TIMER_SLICE).map(|it| above(it));
-                work(&shared, &clock, found, now).await
+                work(&shared, &clock, &mut failing, found, now).await
             }
             Err(error) => Err(Damaged::from(error).into()),
         };
@@ -243,55 +248,99 @@ enum WorkResult {
 async fn work<D: TimerHandler>(
     shared: &Arc<Shared<D>>,
     clock: &Arc<dyn Clock>,
+    failing: &mut FailingTimers,
     found: Vec<Bytes>,
     now: Millis,
 ) -> Result<WorkResult, Error<Never>> {
     let (mut next, mut left) = (Millis::NEVER, None);
     let done = done_until(&found, now, fires_once::<D>);
     let mut spreading = 0;
-    let mut failed: Option<Error<Never>> = None;
-    let mut working = JoinSet::new();
+    let mut working = Working { shared, clock, failing, tasks: JoinSet::new(), failed: None };
+    let mut is_idle = true;
     for key in found {
-        let Some((at, _)) = keys::parse_timer(&key) else {
-            failed = Some(Damaged::new("an entry of the due index cannot be read").into());
-            continue;
-        };
         if is_patient::<D>(&key) {
             // One of these may be as much work as everything that clients ask for meanwhile: a few
             // at a time, and none while the table lags behind.
             if spreading == SPREADING_MAX || is_pressed(shared) {
+                let at = keys::parse_timer(&key).map_or(now, |(at, _)| at);
                 (next, left) = (now + PRESSED_PAUSE_MS, left.or(Some(at)));
                 continue;
             }
             spreading += 1;
         }
-        // One that cannot be read must not keep the others from their turn.
-        let command = match command_for(shared, DueTimer { key }).await {
-            Ok(command) => command,
-            Err(damaged) => {
-                failed = Some(damaged.into());
-                continue;
-            }
-        };
-        if working.len() >= AT_ONCE_MAX {
-            failed = failed.or(joined(&mut working).await);
-        }
-        let (shared, clock) = (shared.clone(), clock.clone());
-        working.spawn(async move { submit(&shared, clock.as_ref(), &command).await });
+        is_idle = false;
+        working.begin(key).await;
     }
-    if working.is_empty() && failed.is_none() {
+    if is_idle {
         return Ok(WorkResult::Until { next, left });
     }
-    while !working.is_empty() {
-        failed = failed.or(joined(&mut working).await);
+    while !working.tasks.is_empty() {
+        working.join().await;
     }
     let since = left.map_or(done, |left: Millis| left.min(done));
-    failed.map_or(Ok(WorkResult::More { since }), Err)
+    working.failed.map_or(Ok(WorkResult::More { since }), Err)
 }
 
-/// Waits for one of those that are being fulfilled. Says why it was not.
-async fn joined(working: &mut JoinSet<Outcome<(), Never>>) -> Option<Error<Never>> {
-    working.join_next().await.and_then(Result::ok).and_then(Result::err)
+/// Timers that are being fulfilled.
+struct Working<'a, D: TimerHandler> {
+    shared: &'a Arc<Shared<D>>,
+    clock: &'a Arc<dyn Clock>,
+    failing: &'a mut FailingTimers,
+    tasks: JoinSet<(Bytes, Result<(), Error<Never>>)>,
+    /// Why one of them was not fulfilled, and is to be tried again.
+    failed: Option<Error<Never>>,
+}
+
+impl<D: TimerHandler> Working<'_, D> {
+    /// One that cannot be read must not keep the others from their turn.
+    async fn begin(&mut self, key: Bytes) {
+        let unreadable = || Damaged::new("an entry of the due index cannot be read");
+        let timer = keys::parse_timer(&key).map(|_| DueTimer { key: key.clone() });
+        let command = match timer.ok_or_else(unreadable) {
+            Ok(timer) => command_for(self.shared, timer).await,
+            Err(unreadable) => Err(unreadable),
+        };
+        let command = match command {
+            Ok(command) => command,
+            Err(damaged) => return self.ended(key, Err(damaged.into())).await,
+        };
+        if self.tasks.len() >= AT_ONCE_MAX {
+            self.join().await;
+        }
+        let (shared, clock) = (self.shared.clone(), self.clock.clone());
+        self.tasks.spawn(async move {
+            let outcome = submit(&shared, clock.as_ref(), &command).await;
+            (key, outcome)
+        });
+    }
+
+    /// Waits for one of them.
+    async fn join(&mut self) {
+        if let Some(Ok((key, outcome))) = self.tasks.join_next().await {
+            self.ended(key, outcome).await;
+        }
+    }
+
+    /// One that can never be fulfilled is set aside; others are tried again.
+    async fn ended(&mut self, key: Bytes, outcome: Result<(), Error<Never>>) {
+        let Err(error) = outcome else { return self.failing.forget(&key) };
+        if !self.failing.is_hopeless(&key, &error, self.clock.now()) {
+            self.failed.get_or_insert(error);
+            return;
+        }
+        let command = SetTimerAside { key };
+        match submit(self.shared, self.clock.as_ref(), &command).await {
+            Ok(was_there) => {
+                self.failing.forget(&command.key);
+                if was_there {
+                    command.report(&self.shared.counters, &error);
+                }
+            }
+            Err(error) => {
+                self.failed.get_or_insert(error);
+            }
+        }
+    }
 }
 
 /// What a timer asks for; where much is to be read, nobody waits behind that.

@@ -6,12 +6,14 @@ use bytes::Bytes;
 use reveille_core::Millis;
 use reveille_core::key_range::above;
 use reveille_core::trace::Trace;
+use reveille_store::batch::{append_bytes, change_bytes};
 use reveille_store::keys::{self as store_keys, BlobId};
 use reveille_store::state::Reader;
 
 use crate::domains::{Domains, Scratch};
 use crate::error::Damaged;
 use crate::keys;
+use crate::limits::{SLICE_ITEMS, SLICE_READ_KEYS};
 use crate::pending::{FetchedKeys, Lookup, Pending};
 use crate::random;
 
@@ -44,9 +46,14 @@ pub struct RangePage {
 /// One attempt at a decision.
 pub struct Txn<'a, D: Domains> {
     given: Given<'a, D>,
-    /// Everything to change, in order; a later change of a key replaces an earlier one.
+    /// Everything to change, each key once: a later change takes the place of an earlier one.
     pub(crate) writes: Vec<(Bytes, Option<Bytes>)>,
     pub(crate) appends: Vec<(BlobId, u64, Bytes)>,
+    /// What these add to a batch, at most.
+    write_bytes: usize,
+    append_bytes: usize,
+    /// Things that were done beside what was asked for.
+    items: usize,
     pub(crate) effects: Vec<D::Effect>,
     /// The earliest timer that was set.
     pub(crate) timer_at: Option<Millis>,
@@ -62,10 +69,10 @@ pub struct Txn<'a, D: Domains> {
     pub scratch: D::Scratch,
 }
 
-/// Where the last change of each key is, as far as somebody asked.
+/// Where the change of each key is, as far as somebody asked.
 #[derive(Default)]
 struct Indexed {
-    last: HashMap<Bytes, usize, foldhash::fast::RandomState>,
+    places: HashMap<Bytes, usize, foldhash::fast::RandomState>,
     len: usize,
 }
 
@@ -81,6 +88,8 @@ pub(crate) struct Given<'a, D: Domains> {
     pub(crate) fetched: &'a FetchedKeys,
     pub(crate) index: &'a D::Index,
     pub(crate) domains: &'a D,
+    /// What it may write before it leaves the rest to another.
+    pub(crate) slice_bytes: usize,
     /// Where this decision's random numbers begin.
     pub(crate) random: u64,
 }
@@ -91,6 +100,9 @@ impl<'a, D: Domains> Txn<'a, D> {
             given,
             writes: Vec::new(),
             appends: Vec::new(),
+            write_bytes: 0,
+            append_bytes: 0,
+            items: 0,
             effects: Vec::new(),
             timer_at: None,
             saw_pending: false,
@@ -153,18 +165,44 @@ impl<'a, D: Domains> Txn<'a, D> {
 
     /// What this decision wrote to a key, if it did.
     fn written(&mut self, key: &Bytes) -> Option<&Option<Bytes>> {
+        let place = self.place(key)?;
+        self.writes.get(place).map(|(_, value)| value)
+    }
+
+    /// Where the change of a key is.
+    fn place(&mut self, key: &Bytes) -> Option<usize> {
         // Most decisions write a few keys; for one that writes hundreds, a walk over all of them
         // for every look would take longer than everything else.
         if self.writes.len() <= SCANNED_WRITES {
-            return self.writes.iter().rev().find(|(it, _)| it == key).map(|(_, value)| value);
+            return self.writes.iter().position(|(it, _)| it == key);
         }
         let fresh = self.writes.iter().enumerate().skip(self.indexed.len);
         for (index, (written, _)) in fresh {
-            self.indexed.last.insert(written.clone(), index);
+            self.indexed.places.insert(written.clone(), index);
         }
         self.indexed.len = self.writes.len();
-        let index = self.indexed.last.get(key)?;
-        self.writes.get(*index).map(|(_, value)| value)
+        self.indexed.places.get(key).copied()
+    }
+
+    /// What this decision adds to a batch, in bytes: never less.
+    pub fn bytes(&self) -> usize {
+        self.write_bytes + self.append_bytes
+    }
+
+    /// What it may write of records before it leaves the rest to another.
+    pub fn slice_bytes(&self) -> usize {
+        self.given.slice_bytes
+    }
+
+    /// Whether this decision has done as much as one should: whatever can be left to another is.
+    /// What was appended to blobs is what somebody sent, and does not count.
+    pub fn is_full(&self) -> bool {
+        self.write_bytes >= self.given.slice_bytes || self.given.fetched.is_much()
+    }
+
+    /// How many things may still be done beside what was asked for.
+    pub fn items_left(&self) -> usize {
+        if self.is_full() { 0 } else { SLICE_ITEMS.saturating_sub(self.items) }
     }
 
     /// Makes sure that all these keys can be read, or asks for those that cannot at once.
@@ -184,10 +222,40 @@ impl<'a, D: Domains> Txn<'a, D> {
             match each(self, item) {
                 Ok(value) => found.push(value),
                 Err(ReadError::NotLoaded(more)) => lacking.extend(more),
+                // What is wrong may be so only for want of what an earlier one lacks.
+                Err(ReadError::Damaged(_)) if !lacking.is_empty() => break,
                 Err(damaged) => return Err(damaged),
             }
         }
         if lacking.is_empty() { Ok(found) } else { Err(ReadError::NotLoaded(lacking)) }
+    }
+
+    /// Does the same for the first of several things, until this decision is full, and at least for
+    /// one of them. Says for how many: the others are to be left to another decision.
+    pub fn gather_slice<I>(
+        &mut self,
+        items: impl IntoIterator<Item = I>,
+        mut each: impl FnMut(&mut Self, I) -> Result<(), ReadError>,
+    ) -> Result<usize, ReadError> {
+        let (mut done, mut lacking, mut lacking_keys) = (0, Vec::new(), 0);
+        for item in items {
+            // Whoever lacks something comes again with it: what was done so far is not kept.
+            if (done > 0 && self.is_full()) || lacking_keys >= SLICE_READ_KEYS {
+                break;
+            }
+            self.items += 1;
+            match each(self, item) {
+                Ok(()) => done += 1,
+                Err(ReadError::NotLoaded(more)) => {
+                    lacking_keys += more.iter().map(Lookup::weight).sum::<usize>();
+                    lacking.extend(more);
+                }
+                // What is wrong may be so only for want of what an earlier one lacks.
+                Err(ReadError::Damaged(_)) if !lacking.is_empty() => break,
+                Err(damaged) => return Err(damaged),
+            }
+        }
+        if lacking.is_empty() { Ok(done) } else { Err(ReadError::NotLoaded(lacking)) }
     }
 
     /// At least the first pairs from `from` to before `to`, as this decision sees them.
@@ -270,11 +338,23 @@ impl<'a, D: Domains> Txn<'a, D> {
     }
 
     pub fn set(&mut self, key: Bytes, value: Bytes) {
-        self.writes.push((key, Some(value)));
+        self.change(key, Some(value));
     }
 
     pub fn remove(&mut self, key: &Bytes) {
-        self.writes.push((key.clone(), None));
+        self.change(key.clone(), None);
+    }
+
+    fn change(&mut self, key: Bytes, value: Option<Bytes>) {
+        self.write_bytes += change_bytes(&key, value.as_ref());
+        let place = self.place(&key);
+        match place.and_then(|place| self.writes.get_mut(place)) {
+            Some((_, before)) => {
+                self.write_bytes -= change_bytes(&key, before.as_ref());
+                *before = value;
+            }
+            None => self.writes.push((key, value)),
+        }
     }
 
     /// Something is to happen at a time, whatever crashes before. Its domain knows it by its name.
@@ -295,6 +375,7 @@ impl<'a, D: Domains> Txn<'a, D> {
     /// Adds to a blob, at its end.
     pub fn append(&mut self, blob: BlobId, at: u64, data: &Bytes) {
         if !data.is_empty() {
+            self.append_bytes += append_bytes(data);
             self.appends.push((blob, at, data.clone()));
         }
     }

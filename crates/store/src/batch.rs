@@ -24,6 +24,18 @@ const REMOVE: u8 = 0;
 const PUT: u8 = 1;
 /// Tag, key length and value length.
 const CHANGE_HEADER: usize = 7;
+/// The number of appends in a chunk, and the length of each of them.
+const CHUNK_COUNT: usize = 4;
+
+/// What a change adds to a batch, in bytes.
+pub fn change_bytes(key: &[u8], value: Option<&Bytes>) -> usize {
+    CHANGE_HEADER + key.len() + value.map_or(0, Bytes::len)
+}
+
+/// What an append adds to a batch at most, in bytes: one that joins an earlier one adds less.
+pub fn append_bytes(data: &[u8]) -> usize {
+    CHANGE_HEADER + keys::CHUNK_KEY_BYTES + 2 * CHUNK_COUNT + data.len()
+}
 
 /// Changes that are being collected; a later change of a key replaces an earlier one.
 ///
@@ -52,14 +64,14 @@ pub struct BatchError;
 impl Batch {
     /// Gives a key a value, or removes it.
     pub fn set(&mut self, key: Bytes, value: Option<Bytes>) {
-        self.bytes += CHANGE_HEADER + key.len() + value.as_ref().map_or(0, Bytes::len);
+        self.bytes += change_bytes(&key, value.as_ref());
         self.changes.push((key, value.map_or(BatchChange::Remove, BatchChange::Put)));
     }
 
     /// Appends to a stream whose tail is at `start`.
     pub fn append(&mut self, id: BlobId, start: u64, data: Bytes) {
         let end = start + u64::try_from(data.len()).unwrap_or(u64::MAX);
-        self.bytes += 4 + data.len();
+        self.bytes += CHUNK_COUNT + data.len();
         if let Some((index, tail)) = self.open_chunks.get_mut(&id) {
             assert_eq!(*tail, start, "appends of one stream follow each other");
             *tail = end;
@@ -71,7 +83,7 @@ impl Batch {
             }
         }
         let key = keys::chunk(id, start);
-        self.bytes += CHANGE_HEADER + key.len() + 4;
+        self.bytes += change_bytes(&key, None) + CHUNK_COUNT;
         self.open_chunks.insert(id, (self.changes.len(), end));
         self.changes.push((key, BatchChange::Appends(vec![data])));
     }
@@ -190,6 +202,24 @@ mod tests {
         let chunk = Chunk::decode(5, &value).unwrap();
         assert_eq!(chunk.slice(0, 99), "xyz");
         assert!(chunk.is_boundary(7) && !chunk.is_boundary(6));
+    }
+
+    #[test]
+    fn what_changes_add_is_known_before_they_are_made() {
+        let (key, value) = (Bytes::from_static(b"\x02key"), Some(Bytes::from_static(b"value")));
+        let data = Bytes::from_static(b"some data");
+        let mut batch = Batch::default();
+        let empty = batch.bytes();
+        batch.set(key.clone(), value.clone());
+        batch.set(key.clone(), None);
+        let changes = change_bytes(&key, value.as_ref()) + change_bytes(&key, None);
+        assert_eq!(batch.bytes(), empty + changes);
+        batch.append(BlobId(1), 0, data.clone());
+        assert_eq!(batch.bytes(), empty + changes + append_bytes(&data));
+        batch.append(BlobId(1), 9, data.clone());
+        let bound = empty + changes + 2 * append_bytes(&data);
+        assert!(batch.bytes() <= bound);
+        assert!(batch.encode().0.len() <= bound);
     }
 
     #[test]

@@ -18,9 +18,12 @@ const CHUNK: u8 = 0x04;
 /// No blob has so many bytes.
 const TRIM_POSITION: u64 = u64::MAX;
 
+/// How long the key of a chunk is.
+pub(crate) const CHUNK_KEY_BYTES: usize = 17;
+
 /// The key of the chunk that begins at `start`.
 pub fn chunk(id: BlobId, start: u64) -> Bytes {
-    let mut key = BytesMut::with_capacity(17);
+    let mut key = BytesMut::with_capacity(CHUNK_KEY_BYTES);
     key.put_u8(CHUNK);
     key.put_u64(id.0);
     key.put_u64(start);

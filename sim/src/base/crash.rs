@@ -3,7 +3,7 @@
 use reveille_core::Millis;
 
 use super::check::{CheckResult, violation};
-use super::engine::{Engine, Fatal};
+use super::engine::{Engine, EngineSettings, Fatal};
 use super::storage::StorageFault;
 use super::world::World;
 use super::{commit, failover};
@@ -42,7 +42,8 @@ pub(super) fn start_all<W: World>(world: &mut W) -> CheckResult {
 }
 
 fn start<W: World>(world: &mut W, at: usize) -> Result<Engine, String> {
-    let settings = world.engine_settings(at);
+    let slice_bytes = world.base().mode.slice_bytes;
+    let settings = EngineSettings { slice_bytes, ..world.engine_settings(at) };
     let base = world.base_mut();
     let salt = base.random.next();
     let storage = base.partitions[at].storage.as_mut();

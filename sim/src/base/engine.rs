@@ -71,6 +71,8 @@ pub(crate) struct EngineSettings {
     pub(crate) places: Option<Arc<PlacePool>>,
     /// Deliveries of one hook that may wait in memory.
     pub(crate) waiting_per_hook: Option<usize>,
+    /// What a decision writes before it leaves the rest to another; 0 for what a server has.
+    pub(crate) slice_bytes: usize,
 }
 
 impl std::fmt::Debug for EngineSettings {
@@ -80,6 +82,7 @@ impl std::fmt::Debug for EngineSettings {
             .field("min_free_bytes", &self.min_free_bytes)
             .field("concurrency", &self.concurrency)
             .field("waiting_per_hook", &self.waiting_per_hook)
+            .field("slice_bytes", &self.slice_bytes)
             .finish_non_exhaustive()
     }
 }
@@ -101,6 +104,9 @@ fn share(
     match &settings.places {
         Some(places) => shared.outbox.join(places),
         None => settings.concurrency.into_iter().for_each(|it| shared.outbox.set_concurrency(it)),
+    }
+    if settings.slice_bytes > 0 {
+        shared.lock().slice_bytes = settings.slice_bytes;
     }
     if let Some(most) = settings.waiting_per_hook {
         shared.outbox.set_waiting_per_source(most);

@@ -12,7 +12,9 @@
 //! refused, and what both sides know in memory is what a fresh load gives.
 
 use super::check::{CheckResult, violation};
-use super::engine::{AnswerState, Engine, Fatal, FollowingEngine, OpenBatch, check_memory};
+use super::engine::{
+    AnswerState, Engine, EngineSettings, Fatal, FollowingEngine, OpenBatch, check_memory,
+};
 use super::mode::Mode;
 use super::partition::Partition;
 use super::random::Random;
@@ -187,7 +189,8 @@ fn end_other<W: World>(world: &mut W, at: usize, cuts_power: bool) -> CheckResul
 
 /// The other machine follows from where its table ends.
 fn start_other<W: World>(world: &mut W, at: usize) -> CheckResult {
-    let settings = world.engine_settings(at);
+    let slice_bytes = world.base().mode.slice_bytes;
+    let settings = EngineSettings { slice_bytes, ..world.engine_settings(at) };
     let now = world.base().now;
     let number = u8::try_from(at).expect("few partitions");
     let failover = failover(world, at);

@@ -6,6 +6,8 @@ use crate::Options;
 #[derive(Debug, Clone)]
 pub(crate) struct Mode {
     pub(crate) segment_bytes: u64,
+    /// What a decision writes before it leaves the rest to another; 0 for what a server has.
+    pub(crate) slice_bytes: usize,
     /// Whether commits are synced; without, a power cut may take the newest of them.
     pub(crate) sync: bool,
     /// What the log may put into the overlay when it is replayed.
@@ -80,6 +82,7 @@ impl Mode {
         };
         Mode {
             segment_bytes,
+            slice_bytes: *random.pick(&[0, 0, 1, 400, 4_000]),
             sync: true,
             replay_bytes: *random.pick(&[1, 2_000, 20_000, 1 << 20]),
             min_free_bytes: if fills { segment_bytes * random.below(3) } else { 0 },

@@ -42,6 +42,8 @@ pub(crate) enum WakeAnswer {
     Appended,
     Heard(CallbackReceipt),
     Leased(Lease),
+    /// As many outcomes were written down.
+    Recorded(usize),
     Other,
 }
 

@@ -68,7 +68,9 @@ pub(super) fn call(tenant: &Tenant, action: &Action) -> WorldCall<Wakes> {
         Action::Release(release) => {
             engine::call(release, |outcome| translate(outcome, other, rejected))
         }
-        Action::RecordOutcomes(outcomes) => engine::call(RecordWakeOutcomes(outcomes), done),
+        Action::RecordOutcomes(outcomes) => engine::call(RecordWakeOutcomes(outcomes), |outcome| {
+            translate(outcome, WakeAnswer::Recorded, |never| match never {})
+        }),
         Action::Timer(timer) => engine::call(timer.command, done),
     }
 }

@@ -90,6 +90,18 @@ impl Request<Wakes> for WakeRequest {
         {
             world.start_claim(name, lease)?;
         }
+        if let (Action::RecordOutcomes(all), Ok(WakeAnswer::Recorded(done))) =
+            (&self.asked.action, &outcome)
+            && *done < all.len()
+        {
+            if *done == 0 {
+                return Err(violation(format!("{self:?} comes to nothing")));
+            }
+            // The others were too much for one decision.
+            let rest = Action::RecordOutcomes(all.iter().skip(*done).cloned().collect());
+            world.send(Origin::Background, self.sender, rest);
+            return Ok(());
+        }
         match self.sender {
             Sender::Endpoint(group) => world.end_attempts(group),
             Sender::Agent(id) => world.answer_agent(id, &self.asked.action, &outcome),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Consumer, Dialect, Given, Link, Phase, Rejected, RemovalReason, Transition, WakeId};
-use crate::limits::CONSUMER_LINKS_MAX;
+use crate::limits::{CONSUMER_LINKS_BYTES_MAX, CONSUMER_LINKS_MAX};
 use crate::offset::Offset;
 use crate::path::StreamPath;
 use crate::stream::StreamId;
@@ -52,6 +52,10 @@ impl Transition {
         }
         for path in &callback.unsubscribe {
             self.consumer.links.retain(|link| link.path != *path);
+        }
+        // One that has come to more before may still report.
+        if !callback.subscribe.is_empty() {
+            self.consumer.check_size()?;
         }
         if given.policy.dialect == Dialect::Webhooks && self.consumer.links.is_empty() {
             self.consumer.phase = Phase::Gone(RemovalReason::Unsubscribed);
@@ -129,6 +133,12 @@ impl Consumer {
             link.acked = link.acked.max(to);
         }
         Ok(())
+    }
+
+    fn check_size(&self) -> Result<(), Rejected> {
+        let max = CONSUMER_LINKS_BYTES_MAX;
+        let bytes = self.links.iter().map(|link| link.path.as_str().len()).sum::<usize>();
+        if bytes > max { Err(Rejected::LinksTooLong { max }) } else { Ok(()) }
     }
 
     /// Follows a stream from its tail on.

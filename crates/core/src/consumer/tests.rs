@@ -405,3 +405,21 @@ fn done_says_nothing_of_a_stream_that_took_the_place_of_the_announced_one() {
     assert_eq!(bench.consumer.links[0].acked, None);
     assert_eq!(bench.told, [(1, 1), (2, 1)], "it is told of the new one");
 }
+
+#[test]
+fn a_consumer_follows_paths_of_so_many_bytes_together() {
+    let mut bench = Bench::new(policy());
+    bench.append("/a", 1);
+    let long = |number: usize| (path(&format!("/{number:02}{}", "x".repeat(2_000))), None);
+    let mut follow = |numbers: std::ops::Range<usize>, unsubscribe: Vec<StreamPath>| {
+        let subscribe = numbers.map(long).collect();
+        let epoch = bench.consumer.epoch;
+        let callback = Callback { epoch, subscribe, unsubscribe, ..Callback::default() };
+        bench.step(Input::Callback(callback)).map(|()| bench.consumer.links.len())
+    };
+    let max = crate::limits::CONSUMER_LINKS_BYTES_MAX;
+    assert_eq!(follow(0..40, Vec::new()), Err(Rejected::LinksTooLong { max }));
+    assert_eq!(follow(0..32, Vec::new()), Ok(33));
+    assert_eq!(follow(32..33, Vec::new()), Err(Rejected::LinksTooLong { max }));
+    assert_eq!(follow(32..33, vec![long(0).0]), Ok(33), "what it ends does not count");
+}

@@ -320,10 +320,11 @@ fn advance_from(
 }
 
 impl Command<App> for RecordDeliveryOutcomes {
-    type Answer = ();
+    /// How many of them, from the first on.
+    type Answer = usize;
     type Rejection = Never;
 
-    fn decide(&self, txn: &mut Txn<'_>) -> Decision<(), Never> {
+    fn decide(&self, txn: &mut Txn<'_>) -> Decision<usize, Never> {
         let all = &self.0;
         txn.rests_on_index();
         let hooks = all.iter().map(|it| it.id.hook).collect();
@@ -331,19 +332,23 @@ impl Command<App> for RecordDeliveryOutcomes {
         let mut ids: Vec<DeliveryId> = all.iter().map(|it| it.id).collect();
         ids.sort_unstable();
         let unlike = ids.is_sorted_by(|one, next| one < next);
-        for (DeliveryOutcome { id, attempt, verdict }, record) in all.iter().zip(records) {
-            let Some(hook) = HookIndex::of_txn(txn).get(id.hook) else { continue };
+        // Lanes that move on read more, each of them something else: that is asked for at once.
+        let done = txn.gather_slice(all.iter().zip(records), |txn, (outcome, record)| {
+            let DeliveryOutcome { id, attempt, verdict } = outcome;
+            let Some(hook) = HookIndex::of_txn(txn).get(id.hook) else { return Ok(()) };
             let input = Input::Answered { attempt: attempt.clone(), verdict: *verdict };
             // What was read above may have changed only if it is there twice, or by others of its
             // lane.
             if !unlike || hook.is_ordered() {
-                advance(txn, hook, *id, input)?;
+                advance(txn, hook, *id, input)
             } else if let Some(record) = record {
                 let before = record::decode_delivery(&record).map_err(damaged)?;
-                advance_from(txn, hook, *id, &before, input)?;
+                advance_from(txn, hook, *id, &before, input)
+            } else {
+                Ok(())
             }
-        }
-        Ok(Ok(()))
+        })?;
+        Ok(Ok(done))
     }
 
     fn weight(&self) -> usize {

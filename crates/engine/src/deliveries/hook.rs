@@ -146,10 +146,9 @@ pub(crate) fn resume(txn: &mut Txn<'_>, tenant: &Tenant, id: HookId) -> Result<(
     let held: Vec<_> = found.pairs.iter().filter_map(|(key, _)| keys::parse_held(key)).collect();
     let records: Vec<Bytes> = held.iter().map(|id| keys::delivery(*id)).collect();
     txn.want(&records)?;
-    for id in held {
-        delivery::advance(txn, hook, id, Input::Resumed)?;
-    }
-    if !found.complete {
+    let done =
+        txn.gather_slice(&held, |txn, id| delivery::advance(txn, hook, *id, Input::Resumed))?;
+    if !found.complete || done < held.len() {
         txn.set_delivery_timer(txn.now(), &DeliveryTimer::Resume(tenant.clone(), id));
     }
     Ok(())

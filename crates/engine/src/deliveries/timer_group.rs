@@ -52,11 +52,15 @@ impl TimerGroups {
     /// Writes the entries.
     pub fn keep(self, txn: &mut Txn<'_>) {
         for (end, ids) in self.by_end.unwrap_or_default() {
-            if let Some(first) = ids.first() {
-                let timer = DeliveryTimer::DeliveryGroup(*first).encode();
-                txn.set_timer_with(end, &timer, record::encode_delivery_group(&ids));
-            }
+            set_group(txn, end, &ids);
         }
+    }
+}
+
+fn set_group(txn: &mut Txn<'_>, at: Millis, ids: &[DeliveryId]) {
+    if let Some(first) = ids.first() {
+        let timer = DeliveryTimer::DeliveryGroup(*first).encode();
+        txn.set_timer_with(at, &timer, record::encode_delivery_group(ids));
     }
 }
 
@@ -74,13 +78,17 @@ pub(crate) fn fire(
     }
     let hooks = open.iter().map(|it| it.id.hook).collect();
     txn.counts_and(&hooks, open.iter().map(|it| keys::delivery(it.id)))?;
-    for OpenDelivery { id, in_flight } in open {
+    let done = txn.gather_slice(open, |txn, OpenDelivery { id, in_flight }| {
         if let Some(hook) = HookIndex::of_txn(txn).get(id.hook)
             && txn.delivery(*id)?.is_some_and(|it| it.timer_at.is_none())
         {
             delivery::advance(txn, hook, *id, Input::Timer { in_flight: *in_flight })?;
         }
-    }
+        Ok(())
+    })?;
     txn.remove(entry);
+    // Those that were too much for one decision are a group of their own, which is due as well.
+    let left: Vec<DeliveryId> = open.iter().skip(done).map(|it| it.id).collect();
+    set_group(txn, at, &left);
     Ok(())
 }

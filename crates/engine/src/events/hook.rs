@@ -153,6 +153,7 @@ pub(super) fn backfill(txn: &mut Txn<'_>, tenant: &Tenant, id: HookId) -> Result
     let to = if hook.is_catching_up() { all } else { keys::event(tenant, EventNo(id.0)) };
     let found = txn.range(&from, &to, txn.domains().settings.fan_out)?;
     let mut groups = TimerGroups::of(found.pairs.len());
+    let mut last = found.last;
     for (key, value) in &found.pairs {
         let Some(no) = keys::parse_event(key) else { continue };
         let event = record::decode_event(value).map_err(damaged)?;
@@ -162,9 +163,14 @@ pub(super) fn backfill(txn: &mut Txn<'_>, tenant: &Tenant, id: HookId) -> Result
             let new = NewDelivery { no, event_at: event.at, lane: 0, event: None };
             delivery::begin(txn, &mut groups, hook, new)?;
         }
+        if txn.is_full() {
+            // Whatever comes after this is for the next slice.
+            last = Some(key.clone());
+            break;
+        }
     }
     groups.keep(txn);
-    let last = found.last.and_then(|key| keys::parse_event(&key));
+    let last = last.and_then(|key| keys::parse_event(&key));
     let backfill = last.map(|last| Backfill { next: EventNo(last.0 + 1) });
     if backfill.is_some() {
         txn.set_event_timer(txn.now(), &EventTimer::Backfill(tenant.clone(), id));

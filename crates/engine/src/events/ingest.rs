@@ -157,7 +157,8 @@ fn spread_all(
         let said = payload.slice(begin..begin + event.len);
         let event_payload = EventPayload { id: recorded.id.clone(), at, payload: said };
         // Whoever gets events in their order gets none before those that are still being told.
-        let most = if waits && has_ordered(hooks) { 0 } else { txn.domains().settings.fan_out };
+        let waits_now = (waits && has_ordered(hooks)) || txn.is_full();
+        let most = if waits_now { 0 } else { txn.domains().settings.fan_out };
         let now = hooks.len().min(most).min(room);
         for hook in hooks.iter().take(now) {
             let no = DeliveryNo { event: no, round: 0 };

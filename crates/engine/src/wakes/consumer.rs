@@ -154,6 +154,14 @@ pub(crate) fn tell_followers(
     from: &Bytes,
 ) -> Result<(), ReadError> {
     let Growth { tenant, path, head, author, .. } = *growth;
+    let rest = |txn: &mut Txn<'_>, from: Bytes| {
+        let timer = WakeTimer::FanOutToFollowers(tenant.clone(), path.clone(), head.id, from);
+        txn.set_wake_timer(txn.now(), &timer);
+    };
+    if txn.items_left() == 0 {
+        rest(txn, from.clone());
+        return Ok(());
+    }
     let (first, end) = keys::followers(tenant, path);
     let found = txn.range(from, &end, txn.domains().settings.fan_out)?;
     let followers: Vec<(Bytes, ConsumerKey)> = found
@@ -163,7 +171,7 @@ pub(crate) fn tell_followers(
         .collect();
     let keys: Vec<Bytes> = followers.iter().map(|(_, it)| keys::consumer(it)).collect();
     txn.want(&keys)?;
-    txn.gather(&followers, |txn, (follower, key)| {
+    let told = txn.gather_slice(&followers, |txn, (follower, key)| {
         if Some(key) == author {
             return Ok(());
         }
@@ -176,10 +184,10 @@ pub(crate) fn tell_followers(
             Dialect::Leases => lease::grown(txn, subscription, path, head, None),
         }
     })?;
-    if let Some(last) = &found.last {
-        let timer =
-            WakeTimer::FanOutToFollowers(tenant.clone(), path.clone(), head.id, above(last));
-        txn.set_wake_timer(txn.now(), &timer);
+    match (followers.get(told), &found.last) {
+        (Some((next, _)), _) => rest(txn, next.clone()),
+        (None, Some(last)) => rest(txn, above(last)),
+        (None, None) => {}
     }
     Ok(())
 }
@@ -290,12 +298,12 @@ pub struct WakeOutcome {
 pub struct RecordWakeOutcomes(pub Vec<WakeOutcome>);
 
 impl Command<App> for RecordWakeOutcomes {
-    type Answer = ();
+    /// How many of them, from the first on.
+    type Answer = usize;
     type Rejection = Never;
 
-    fn decide(&self, txn: &mut Txn<'_>) -> Decision<(), Never> {
-        txn.gather(&self.0, answered)?;
-        Ok(Ok(()))
+    fn decide(&self, txn: &mut Txn<'_>) -> Decision<usize, Never> {
+        Ok(Ok(txn.gather_slice(&self.0, answered)?))
     }
 
     fn weight(&self) -> usize {
@@ -428,7 +436,12 @@ pub(crate) fn forget(
         txn.domains().settings.fan_out,
     );
     fan_out::want(txn, &matching.found, path)?;
+    let mut done = None;
     for subscription in &matching.found {
+        if done.is_some() && txn.is_full() {
+            break;
+        }
+        done = Some(subscription.id);
         let key = key_of(subscription, path);
         if subscription.spec.dialect == Dialect::Leases {
             lease::forget(txn, subscription, path, id)?;
@@ -440,8 +453,8 @@ pub(crate) fn forget(
             txn.remove_all(&belongings(tenant, &key, &record))?;
         }
     }
-    match matching.found.last().filter(|_| matching.rest.is_some()) {
-        Some(last) => txn.set(entry.clone(), record::encode_u64(last.id.0)),
+    match done.filter(|done| matching.youngest() > Some(*done)) {
+        Some(done) => txn.set(entry.clone(), record::encode_u64(done.0)),
         None => txn.remove(entry),
     }
     Ok(())

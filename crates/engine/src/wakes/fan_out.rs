@@ -15,7 +15,7 @@ use reveille_schema::record;
 use reveille_schema::wakes::WakeTimer;
 
 use super::activity::ConsumerTxn;
-use super::index::SubscriptionIndex;
+use super::index::{Matching, SubscriptionIndex};
 use super::{consumer, lease};
 use crate::app::Txn;
 use crate::records::ReadRecord;
@@ -43,37 +43,35 @@ fn set_timer(txn: &mut Txn<'_>, tenant: &Tenant, path: &StreamPath, id: StreamId
 /// A stream has grown or begun: those whose pattern matches it are told, or will be.
 pub(crate) fn grown(txn: &mut Txn<'_>, growth: &Growth<'_>) -> Result<(), ReadError> {
     let Growth { tenant, path, head, before, author } = *growth;
-    let matching = SubscriptionIndex::of_txn(txn).matching(
-        tenant,
-        path,
-        all_after(0),
-        txn.domains().settings.fan_out,
-    );
-    let Some(last) = matching.found.last() else {
+    let most = txn.domains().settings.fan_out.min(txn.items_left());
+    let index = SubscriptionIndex::of_txn(txn);
+    let matching = index.matching(tenant, path, all_after(0), most);
+    let Some(youngest) = matching.youngest() else {
         return Ok(());
     };
-    let mut fan_out = if head.has_fan_out { cursor(txn, head.id)? } else { None };
-    if let Some(youngest) = matching.rest {
-        let mark = Watermark { youngest, before };
-        match &mut fan_out {
-            Some(fan_out) => {
-                let known = fan_out.clone();
-                fan_out.grown(mark, last.id);
-                if *fan_out != known {
-                    set_cursor(txn, head.id, fan_out);
-                }
-            }
-            None => {
-                let begun = fan_out.insert(FanOutCursor::new(mark, last.id));
-                set_cursor(txn, head.id, begun);
-                set_timer(txn, tenant, path, head.id);
-                txn.set_head(tenant, path, &Head { has_fan_out: true, ..head.clone() });
+    let known = if head.has_fan_out { cursor(txn, head.id)? } else { None };
+    let since =
+        |id| known.as_ref().and_then(|it| it.first_missed(id)).map_or(before, |it| it.before);
+    let told = tell(txn, &matching.found, path, head, since, author)?;
+    if told.is_all(&matching) {
+        return Ok(());
+    }
+    let mark = Watermark { youngest, before };
+    match known {
+        Some(known) => {
+            let mut fan_out = known.clone();
+            fan_out.grown(mark, told.through);
+            if fan_out != known {
+                set_cursor(txn, head.id, &fan_out);
             }
         }
+        None => {
+            set_cursor(txn, head.id, &FanOutCursor::new(mark, told.through));
+            set_timer(txn, tenant, path, head.id);
+            txn.set_head(tenant, path, &Head { has_fan_out: true, ..head.clone() });
+        }
     }
-    let since =
-        |id| fan_out.as_ref().and_then(|it| it.first_missed(id)).map_or(before, |it| it.before);
-    tell(txn, &matching.found, path, head, since, author)
+    Ok(())
 }
 
 /// Tells the next slice, and leaves an entry for the rest.
@@ -97,30 +95,40 @@ pub(crate) fn walk(
         txn.remove(&keys::subscription_fan_out(id));
         return Ok(());
     };
-    let matching = SubscriptionIndex::of_txn(txn).matching(
-        tenant,
-        path,
-        fan_out.walk,
-        txn.domains().settings.fan_out,
-    );
-    let last = matching.found.last().filter(|_| matching.rest.is_some());
-    let through = last.map_or(fan_out.walk.through, |last| last.id);
-    match fan_out.clone().told(through) {
+    let most = txn.domains().settings.fan_out;
+    let matching = SubscriptionIndex::of_txn(txn).matching(tenant, path, fan_out.walk, most);
+    let since = |id| fan_out.first_missed(id).map_or(Some(head.tail), |it| it.before);
+    let told = tell(txn, &matching.found, path, &head, since, None)?;
+    let is_all = told.is_all(&matching);
+    let through = if is_all { fan_out.walk.through } else { told.through };
+    match fan_out.told(through) {
         Some(left) => {
             set_cursor(txn, id, &left);
             set_timer(txn, tenant, path, id);
         }
         None => {
             txn.remove(&keys::subscription_fan_out(id));
-            txn.set_head(tenant, path, &Head { has_fan_out: false, ..head.clone() });
+            txn.set_head(tenant, path, &Head { has_fan_out: false, ..head });
         }
     }
-    let since = |id| fan_out.first_missed(id).map_or(Some(head.tail), |it| it.before);
-    tell(txn, &matching.found, path, &head, since, None)
+    Ok(())
 }
 
-/// Tells subscriptions that a stream has grown. Those that were never told of it are told of
-/// everything since the position that `since` gives for them.
+/// How far telling came.
+struct Told {
+    count: usize,
+    /// The last that was told, or a number below all of them.
+    through: SubscriptionId,
+}
+
+impl Told {
+    fn is_all(&self, matching: &Matching) -> bool {
+        self.count == matching.found.len() && matching.rest.is_none()
+    }
+}
+
+/// Tells the first of some subscriptions that a stream has grown, as many as one decision may. Those
+/// that were never told of it are told of everything since the position that `since` gives for them.
 fn tell(
     txn: &mut Txn<'_>,
     subscriptions: &[Arc<Subscription>],
@@ -128,8 +136,8 @@ fn tell(
     head: &Head,
     since: impl Fn(SubscriptionId) -> Option<Offset>,
     author: Option<&ConsumerKey>,
-) -> Result<(), ReadError> {
-    txn.gather(subscriptions, |txn, subscription| {
+) -> Result<Told, ReadError> {
+    let count = txn.gather_slice(subscriptions, |txn, subscription| {
         let key = consumer::key_of(subscription, path);
         if Some(&key) == author {
             return Ok(());
@@ -142,7 +150,8 @@ fn tell(
             Dialect::Leases => lease::grown(txn, subscription, path, head, before),
         }
     })?;
-    Ok(())
+    let last = count.checked_sub(1).and_then(|last| subscriptions.get(last));
+    Ok(Told { count, through: last.map_or(SubscriptionId(0), |last| last.id) })
 }
 
 /// Asks for what subscriptions have of a stream, all at once.

@@ -35,6 +35,13 @@ pub struct Matching {
     pub rest: Option<SubscriptionId>,
 }
 
+impl Matching {
+    /// The youngest of all that match.
+    pub(crate) fn youngest(&self) -> Option<SubscriptionId> {
+        self.rest.or_else(|| self.found.last().map(|last| last.id))
+    }
+}
+
 impl IndexPart for SubscriptionIndex {
     fn ranges(&self) -> Vec<(Bytes, Bytes)> {
         vec![keys::subscriptions(), keys::all_followers()]

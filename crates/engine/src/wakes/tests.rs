@@ -1,5 +1,7 @@
 //! What is decided when subscriptions match streams, one or ten thousand of them.
 
+mod slices;
+
 use bytes::Bytes;
 use reveille_core::consumer::{Answer as WakeResponse, Consumer, Dialect};
 use reveille_core::pattern::Pattern;

@@ -4,11 +4,14 @@ use bytes::Bytes;
 use reveille_core::subscription::SubscriptionId;
 use reveille_core::{Millis, Tenant};
 use reveille_kernel::command::{Command, Decision};
+use reveille_kernel::domains::Pages;
 use reveille_kernel::error::{Damaged, Never};
+use reveille_kernel::limits::SLICE_BYTES;
 use reveille_kernel::timers::{DueTimer, TimerTraits};
 use reveille_schema::keys::{self, ConsumerKey};
 use reveille_schema::record;
 use reveille_schema::wakes::WakeTimer;
+use reveille_store::batch::change_bytes;
 use reveille_store::state::Reader;
 
 use super::activity::ConsumerTxn;
@@ -20,6 +23,9 @@ use crate::limits::PURGE_SLICE;
 use crate::streams::observer::Growth;
 use crate::streams::txn::StreamTxn;
 
+/// Consumers of an ended subscription that are read at once: each may have a large record.
+const CONSUMERS_AT_ONCE: usize = 16;
+
 /// A timer of a consumer or a subscription is due.
 #[derive(Debug, Clone)]
 pub struct FireWakeTimer {
@@ -27,14 +33,14 @@ pub struct FireWakeTimer {
     entry: DueTimer,
     /// Attempts to wake the consumer that are on their way.
     in_flight: Vec<(u64, u32)>,
-    /// Keys to remove, for a subscription that has ended.
-    found: Vec<Bytes>,
+    /// What to remove, for a subscription that has ended.
+    found: Remains,
 }
 
 impl FireWakeTimer {
     /// How many keys it removes, for one that clears up in slices.
     pub(crate) fn removals(&self) -> usize {
-        self.found.len()
+        self.found.items.iter().map(Vec::len).sum()
     }
 
     pub fn new(shared: &Shared, entry: DueTimer) -> Result<FireWakeTimer, Damaged> {
@@ -54,8 +60,8 @@ impl FireWakeTimer {
     ) -> Result<FireWakeTimer, Damaged> {
         let timer = decode(&entry)?;
         let found = match &timer {
-            WakeTimer::Unsubscribe(tenant, id) => remains(reader, tenant, *id)?,
-            _ => Vec::new(),
+            WakeTimer::Unsubscribe(tenant, id) => Remains::read(reader, tenant, *id)?,
+            _ => Remains::default(),
         };
         Ok(FireWakeTimer { timer, entry, in_flight, found })
     }
@@ -96,9 +102,9 @@ impl Command<App> for FireWakeTimer {
                 txn.remove(key);
             }
             WakeTimer::Unsubscribe(..) => {
-                txn.remove_all(&self.found)?;
+                txn.gather_slice(&self.found.items, |txn, item| txn.remove_all(item))?;
                 // The entry stays until a look finds nothing more.
-                if self.found.is_empty() {
+                if self.found.items.is_empty() {
                     txn.remove(key);
                 }
             }
@@ -107,7 +113,7 @@ impl Command<App> for FireWakeTimer {
     }
 
     fn weight(&self) -> usize {
-        self.found.len() * 32
+        self.found.bytes
     }
 
     /// What was put off for seconds may come a moment later still.
@@ -120,29 +126,53 @@ impl Command<App> for FireWakeTimer {
     }
 }
 
-/// The first keys that an ended subscription has left. Consumers go with what belongs to them;
-/// links take along who follows by them.
-fn remains(reader: &Reader, tenant: &Tenant, id: SubscriptionId) -> Result<Vec<Bytes>, Damaged> {
-    let mut found = Vec::new();
-    let (from, to) = keys::consumers(id);
-    for (key, value) in reader.range(&from, &to, PURGE_SLICE)? {
-        let known = keys::parse_consumer(&key);
-        match (known, record::decode_consumer(&value)) {
-            (Some(consumer), Ok(record)) => found.extend(belongings(tenant, &consumer, &record)),
-            _ => found.push(key),
-        }
-    }
-    if found.len() < PURGE_SLICE {
-        let consumer = ConsumerKey { subscription: id, path: None };
-        let (from, to) = keys::links(id);
-        for key in reader.keys(&from, &to, PURGE_SLICE)? {
-            if let Some(path) = keys::parse_linked(&key) {
-                found.push(keys::follower(tenant, &path, &consumer));
+/// The first of what an ended subscription has left, each with all that goes with it: a consumer with
+/// what belongs to it, a link with who follows by it.
+#[derive(Debug, Clone, Default)]
+struct Remains {
+    items: Vec<Vec<Bytes>>,
+    /// What removing them adds to a batch.
+    bytes: usize,
+}
+
+impl Remains {
+    fn read(reader: &Reader, tenant: &Tenant, id: SubscriptionId) -> Result<Remains, Damaged> {
+        let mut remains = Remains::default();
+        let (from, to) = keys::consumers(id);
+        let mut pages = Pages::new(from, to, CONSUMERS_AT_ONCE);
+        while !remains.is_enough()
+            && let Some(consumers) = pages.next(reader)?
+        {
+            for (key, value) in consumers {
+                let known = keys::parse_consumer(&key).zip(record::decode_consumer(&value).ok());
+                remains.add(match known {
+                    Some((consumer, record)) => belongings(tenant, &consumer, &record),
+                    None => vec![key],
+                });
             }
-            found.push(key);
         }
-        let (from, to) = keys::backlogs(id);
-        found.extend(reader.keys(&from, &to, PURGE_SLICE)?);
+        let consumer = ConsumerKey { subscription: id, path: None };
+        if !remains.is_enough() {
+            let (from, to) = keys::links(id);
+            for key in reader.keys(&from, &to, PURGE_SLICE)? {
+                let path = keys::parse_linked(&key);
+                let follower = path.map(|path| keys::follower(tenant, &path, &consumer));
+                remains.add(follower.into_iter().chain([key]).collect());
+            }
+        }
+        if !remains.is_enough() {
+            let (from, to) = keys::backlogs(id);
+            reader.keys(&from, &to, PURGE_SLICE)?.into_iter().for_each(|it| remains.add(vec![it]));
+        }
+        Ok(remains)
     }
-    Ok(found)
+
+    fn add(&mut self, item: Vec<Bytes>) {
+        self.bytes += item.iter().map(|key| change_bytes(key, None)).sum::<usize>();
+        self.items.push(item);
+    }
+
+    fn is_enough(&self) -> bool {
+        self.bytes >= SLICE_BYTES || self.items.len() >= PURGE_SLICE
+    }
 }

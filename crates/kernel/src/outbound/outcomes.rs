@@ -15,9 +15,9 @@ const BATCH_MAX: usize = 64;
 /// Batches of one kind that are being made durable at once.
 const BATCHES_MAX: usize = 2;
 
-/// A command that writes outcomes down.
+/// A command that writes outcomes down: as many of the first ones as it answers.
 pub trait OutcomeCommand<D: AttemptHandler>:
-    Command<D, Answer = (), Rejection = Never> + 'static
+    Command<D, Answer = usize, Rejection = Never> + 'static
 {
     /// What came of one attempt.
     type Outcome: Send + 'static;
@@ -105,16 +105,28 @@ pub async fn record_outcomes<D: AttemptHandler, C: OutcomeCommand<D>>(
     }
 }
 
-/// One that cannot be written down must not take the others along.
+/// One that cannot be written down must not take the others along: what is too much for one decision
+/// is cut, down to single outcomes.
 async fn record_batch<D: AttemptHandler, C: OutcomeCommand<D>>(
     sender: &Sender<D>,
     batch: Vec<(C::Outcome, D::Attempt)>,
 ) {
     let (outcomes, attempts): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
-    let command = C::new(outcomes);
-    if !sender.record(&command).await && attempts.len() > 1 {
-        for one in command.into_outcomes() {
-            sender.record(&C::new(vec![one])).await;
+    let mut groups = vec![outcomes];
+    while let Some(group) = groups.pop() {
+        let few = group.len();
+        let command = C::new(group);
+        let done = match few {
+            1 => sender.record(&command).await.map_or(1, |done| done.max(1)),
+            _ => sender.record_some(&command).await,
+        };
+        let mut left = command.into_outcomes();
+        left.drain(..done.min(few));
+        if done == 0 && few > 1 {
+            groups.push(left.split_off(few / 2));
+        }
+        if !left.is_empty() {
+            groups.push(left);
         }
     }
     sender.shared.outbox.all_ended(&attempts);

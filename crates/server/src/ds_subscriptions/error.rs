@@ -82,7 +82,9 @@ fn rejection_refusal(rejection: &WakeRejection) -> Refusal {
             }
             Rejected::AlreadyClaimed | Rejected::Overtaken { .. } => (CONFLICT, "ALREADY_CLAIMED"),
             Rejected::NoPendingWork => (CONFLICT, "NO_PENDING_WORK"),
-            Rejected::TooManyLinks { .. } => (BAD, "INVALID_REQUEST"),
+            Rejected::TooManyLinks { .. } | Rejected::LinksTooLong { .. } => {
+                (BAD, "INVALID_REQUEST")
+            }
             Rejected::StaleEpoch { .. } | Rejected::Fenced => (CONFLICT, "FENCED"),
             Rejected::Gone => (StatusCode::NOT_FOUND, "SUBSCRIPTION_NOT_FOUND"),
         },

@@ -78,7 +78,12 @@ impl Refusal {
             Unavailable::NotLeader => (StatusCode::SERVICE_UNAVAILABLE, "NOT_LEADER"),
             Unavailable::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "CHANGE_TOO_LARGE"),
         };
-        Refusal::new(status, code, why).with_header(header::RETRY_AFTER, HeaderValue::from(1))
+        let refusal = Refusal::new(status, code, why);
+        // The same is too large again.
+        if why == Unavailable::TooLarge {
+            return refusal;
+        }
+        refusal.with_header(header::RETRY_AFTER, HeaderValue::from(1))
     }
 
     /// Stored bytes cannot be read. The operator's log says more than the client is told.

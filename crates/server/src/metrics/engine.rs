@@ -67,6 +67,11 @@ const ENGINE: &[EngineMetric] = &[
         "1 while writes are refused for want of room.",
         Source::Gauge(|s| s.read_only.into()),
     ),
+    (
+        "timers_set_aside",
+        "Obligations that could not be fulfilled and were set aside; the log says which.",
+        Source::Gauge(|s| s.set_aside),
+    ),
     ("subscriptions", "Subscriptions of both dialects.", Source::Gauge(|s| s.wakes.subscriptions)),
     ("wakes", "Wakes begun.", Source::Counter(|s| s.wakes.wakes)),
     (

@@ -74,7 +74,9 @@ pub(super) fn rejection_refusal(rejection: &WakeRejection) -> Refusal {
             | Rejected::Held { .. }
             | Rejected::NoPendingWork => (CONFLICT, "ALREADY_CLAIMED"),
             Rejected::InvalidOffset { .. } => (CONFLICT, "INVALID_OFFSET"),
-            Rejected::TooManyLinks { .. } => (BAD, "INVALID_REQUEST"),
+            Rejected::TooManyLinks { .. } | Rejected::LinksTooLong { .. } => {
+                (BAD, "INVALID_REQUEST")
+            }
             Rejected::Gone => (StatusCode::GONE, "CONSUMER_GONE"),
         },
         WakeRejection::Append { .. } => (CONFLICT, "APPEND_REJECTED"),

@@ -35,6 +35,7 @@ mod health;
 mod http2;
 mod json;
 mod keys;
+mod large_batches;
 mod long_poll;
 mod memory;
 mod metrics;

@@ -81,6 +81,11 @@ impl Wakes {
         self.directory
     }
 
+    /// Where the server keeps everything.
+    pub(crate) fn directory(&self) -> &std::path::Path {
+        self.directory.path()
+    }
+
     pub(crate) fn now(&self) -> u64 {
         self.clock.now().0
     }
