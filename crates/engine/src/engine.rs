@@ -15,6 +15,7 @@ use reveille_kernel::doors::{Clock, Entropy};
 use reveille_kernel::error::{Error, Never, Unavailable};
 use reveille_kernel::fairness::Fairness;
 use reveille_kernel::keys::partition_of;
+use reveille_kernel::pages::{PageBudget, PagePermit};
 use reveille_kernel::submit::submit;
 use reveille_kernel::task;
 use reveille_store::directory::Directory;
@@ -90,6 +91,7 @@ struct Inner {
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     budget: Budget,
+    pages: PageBudget,
     fairness: Arc<Fairness>,
     outbound: OutboundConfig,
     extensions: Extensions,
@@ -138,6 +140,7 @@ impl Engine {
             clock,
             entropy,
             budget: Budget::default(),
+            pages: PageBudget::default(),
             fairness,
             outbound,
             extensions,
@@ -195,6 +198,16 @@ impl Engine {
     /// Waits for the right to hold a body of this size in memory.
     pub async fn admit(&self, bytes: usize) -> Result<Permit, Unavailable> {
         self.inner.budget.admit(bytes, self.inner.clock.as_ref()).await
+    }
+
+    /// Waits for the right to hold a page of a list in memory.
+    pub async fn admit_page(&self, tenant: &Tenant) -> Result<PagePermit, Unavailable> {
+        self.inner.pages.admit(tenant, self.inner.clock.as_ref()).await
+    }
+
+    /// The bytes of all pages that are being made or on their way to their readers.
+    pub fn page_bytes(&self) -> usize {
+        self.inner.pages.held_bytes()
     }
 
     /// Waits for a tenant's turn to have a request read and decided; see [`Engine::create`],

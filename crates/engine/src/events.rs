@@ -11,8 +11,10 @@ pub mod timers;
 pub mod trim;
 pub(crate) mod txn;
 
+mod lists;
 mod queries;
 #[cfg(test)]
 mod tests;
 
-pub use queries::{DeadLetter, DeliveryPage, DeliveryView, delivery_name, delivery_named};
+pub use lists::{DeadLetter, DeadLetterCursor, DeliveryFilter};
+pub use queries::{DeliveryView, delivery_name, delivery_named};

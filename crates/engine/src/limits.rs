@@ -15,6 +15,18 @@ pub const FORK_COPY_BYTES: usize = 16 << 20;
 /// Streams in one page of a listing.
 pub const LIST_PAGE_MAX: usize = 1_000;
 
+/// Pairs of a listing that are read at once, and the bytes of them that are held meanwhile: a record
+/// can be large although what is shown of it is not.
+pub const SCAN_SLICE: usize = 64;
+/// See [`SCAN_SLICE`].
+pub const SCAN_BYTES: usize = 256 << 10;
+
+/// Hooks and subscriptions that a listing takes from memory at once, under the partition's lock.
+pub const INDEX_SLICE: usize = 256;
+
+/// Deliveries of one event that are explained, the newest ones.
+pub const EXPLAINED_DELIVERIES_MAX: usize = 10;
+
 /// Streams that are looked at for one page of a listing that leaves most of them out.
 pub const LIST_SCAN_MAX: usize = 10_000;
 

@@ -1,17 +1,23 @@
 //! Reading what is stored, for decisions and for everybody else.
 
 use bytes::Bytes;
+use reveille_core::key_range::above;
 use reveille_kernel::error::Damaged;
 use reveille_kernel::txn::ReadError;
 use reveille_schema::record::RecordError;
 use reveille_store::state::Reader;
+use reveille_store::table::Pair;
 
 use crate::app::Txn;
+use crate::limits::{SCAN_BYTES, SCAN_SLICE};
 
 /// A stored value that cannot be what was written.
 pub fn damaged(error: RecordError) -> Damaged {
     Damaged::new(error)
 }
+
+/// Takes an entry of a list, or says that its page has no room for it: the next one begins there.
+pub type TakeEntry<'a, T> = &'a mut (dyn FnMut(&T) -> bool + Send);
 
 /// Reads records, each with its own codec.
 pub trait ReadRecord {
@@ -43,5 +49,37 @@ impl ReadRecord for &Reader {
 
     fn value(&mut self, key: &Bytes) -> Result<Option<Bytes>, Damaged> {
         Ok(self.get(key)?)
+    }
+}
+
+/// The pairs of a range, one after another: only a slice of them is in memory.
+pub struct Scan<'a> {
+    reader: &'a Reader,
+    from: Bytes,
+    to: Bytes,
+    slice: std::vec::IntoIter<Pair>,
+}
+
+impl<'a> Scan<'a> {
+    pub fn new(reader: &'a Reader, from: Bytes, to: Bytes) -> Scan<'a> {
+        Scan { reader, from, to, slice: Vec::new().into_iter() }
+    }
+}
+
+impl Iterator for Scan<'_> {
+    type Item = Result<Pair, Damaged>;
+
+    fn next(&mut self) -> Option<Result<Pair, Damaged>> {
+        if let Some(pair) = self.slice.next() {
+            return Some(Ok(pair));
+        }
+        match self.reader.range_within(&self.from, &self.to, SCAN_SLICE, SCAN_BYTES) {
+            Ok(slice) => {
+                self.from = above(&slice.last()?.0);
+                self.slice = slice.into_iter();
+                self.slice.next().map(Ok)
+            }
+            Err(error) => Some(Err(error.into())),
+        }
     }
 }

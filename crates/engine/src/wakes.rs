@@ -19,5 +19,5 @@ mod inspect;
 mod queries;
 
 pub use error::{WakeError, WakeRejection};
-pub use inspect::{ConsumerItem, ConsumerPage};
+pub use inspect::ConsumerItem;
 pub use queries::{CallbackError, CallbackRequest};

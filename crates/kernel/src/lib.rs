@@ -25,6 +25,7 @@ pub mod keys;
 pub mod limits;
 pub mod outbound;
 pub mod outbox;
+pub mod pages;
 pub mod partition;
 pub mod pending;
 mod random;

@@ -72,6 +72,15 @@ pub const LARGE_BODIES_BYTES: usize = 48 << 20;
 /// What counts as small.
 pub const SMALL_BODY_BYTES: usize = 64 << 10;
 
+/// A page of a list ends before the entry with which it would have more bytes, unless that is its
+/// first.
+pub const PAGE_BYTES_MAX: usize = 1 << 20;
+
+/// Pages that are being made or are on their way to their readers: of all tenants, and of one.
+pub const PAGES_BYTES: usize = 32 << 20;
+/// See [`PAGES_BYTES`].
+pub const PAGES_BYTES_PER_TENANT: usize = 8 << 20;
+
 /// How long a request waits for room before it is told to come back.
 pub const ROOM_WAIT: Duration = Duration::from_secs(2);
 
@@ -107,6 +116,8 @@ const _: () = assert!((APPLY_BYTES + SETTLE_BYTES) * 2 <= OVERLAY_PRESSED_BYTES)
 const _: () = assert!(OVERLAY_PRESSED_BYTES < OVERLAY_BYTES_MAX);
 const _: () = assert!(SLICE_BYTES * 8 <= BATCH_BYTES_MAX, "others fit beside a slice");
 const _: () = assert!(SMALL_BODY_BYTES * 16 <= SMALL_BODIES_BYTES);
+const _: () = assert!(PAGE_BYTES_MAX <= PAGES_BYTES_PER_TENANT);
+const _: () = assert!(PAGES_BYTES_PER_TENANT * 4 <= PAGES_BYTES, "four tenants, not one, fill it");
 
 #[cfg(test)]
 mod tests {

@@ -14,12 +14,8 @@ use self::error::Error;
 use crate::Server;
 use crate::http::auth::Caller;
 use crate::http::error::RequestError;
-use crate::http::query::Query;
 use crate::http::reply::Reply;
 use crate::http::route::check_read_method;
-
-/// Entries on a page, unless the caller asks for fewer.
-const PAGE: usize = 1_000;
 
 /// What an operator can ask about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,13 +45,13 @@ pub(crate) async fn answer(
             let method = request.method().clone();
             Err(RequestError::Method { method, allowed: "POST, OPTIONS" }.into())
         }
-        _ => look_up(server, caller, resource, &request),
+        _ => look_up(server, caller, resource, &request).await,
     };
     answer.unwrap_or_else(|error| error.refusal().reply())
 }
 
 /// Answers about what can only be looked at.
-fn look_up(
+async fn look_up(
     server: &Server,
     caller: &Caller,
     resource: Resource,
@@ -64,17 +60,11 @@ fn look_up(
     check_read_method(request.method())?;
     let (path, query) = (request.uri().path(), request.uri().query());
     match resource {
-        Resource::Streams => streams::list(server, caller, query),
-        Resource::Consumers => consumers::list(server, caller, query),
-        Resource::Consumer => consumers::show(server, caller, path),
-        Resource::Deliveries => deliveries::list(server, caller, query),
-        Resource::Delivery => deliveries::show(server, caller, path),
+        Resource::Streams => streams::list(server, caller, query).await,
+        Resource::Consumers => consumers::list(server, caller, query).await,
+        Resource::Consumer => consumers::show(server, caller, path).await,
+        Resource::Deliveries => deliveries::list(server, caller, query).await,
+        Resource::Delivery => deliveries::show(server, caller, path).await,
         Resource::Keys | Resource::SigningKeys => unreachable!("these can be changed"),
     }
-}
-
-fn page_limit(query: &Query) -> Result<usize, RequestError> {
-    let Some(text) = query.get("limit")? else { return Ok(PAGE) };
-    let limit = text.parse().ok().filter(|limit| (1..=PAGE).contains(limit));
-    limit.ok_or_else(|| RequestError::Query(format!("`limit` is a number from 1 to {PAGE}")))
 }

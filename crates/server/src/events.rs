@@ -122,7 +122,7 @@ async fn route(server: &Server, scope: &Scope, request: Request<Incoming>) -> Re
         (operation, &Method::GET | &Method::HEAD)
             if allowed_methods(operation).starts_with("GET") =>
         {
-            look_up(server, scope, operation, query)
+            look_up(server, scope, operation, query).await
         }
         (operation, _) => {
             Err(RequestError::Method { method, allowed: allowed_methods(operation) }.into())
@@ -131,20 +131,20 @@ async fn route(server: &Server, scope: &Scope, request: Request<Incoming>) -> Re
 }
 
 /// Answers about what is only looked at.
-fn look_up(
+async fn look_up(
     server: &Server,
     scope: &Scope,
     operation: Operation<'_>,
     query: Option<&str>,
 ) -> Result<Reply, Error> {
     match operation {
-        Operation::List => show::list(server, scope, query),
-        Operation::Match => show::matching(server, scope, query),
+        Operation::List => show::list(server, scope, query).await,
+        Operation::Match => show::matching(server, scope, query).await,
         Operation::Status(id) => show::status(server, scope, id),
-        Operation::Deliveries(id) => deliveries::list(server, scope, id, query),
-        Operation::DeadLetters(id) => deliveries::dead_letters(server, scope, id, query),
-        Operation::Logs(id) => deliveries::logs(server, scope, id),
-        Operation::Explain(id) => explain::answer(server, scope, id, query),
+        Operation::Deliveries(id) => deliveries::list(server, scope, id, query).await,
+        Operation::DeadLetters(id) => deliveries::dead_letters(server, scope, id, query).await,
+        Operation::Logs(id) => deliveries::logs(server, scope, id).await,
+        Operation::Explain(id) => explain::answer(server, scope, id, query).await,
         Operation::One(id) => show::one(server, scope, id),
         Operation::Ingest
         | Operation::Subscribe

@@ -11,6 +11,7 @@ pub(crate) mod route;
 pub(crate) mod error;
 pub(crate) mod fields;
 pub(crate) mod inbound;
+pub(crate) mod page;
 pub(crate) mod query;
 pub(crate) mod reply;
 

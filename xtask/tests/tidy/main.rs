@@ -1,9 +1,10 @@
 //! The house rules that a compiler does not check: edges between crates and between modules, the
-//! domains, sizes of files and functions, words. Each rule is a function over sources, tested by
-//! planting what it must find; here it is run on the workspace.
+//! domains, sizes of files and functions, words, the table of limits. Each rule is a function over
+//! sources, tested by planting what it must find; here it is run on the workspace.
 
 mod domains;
 mod edges;
+mod limits;
 mod modules;
 mod sizes;
 mod wording;
@@ -101,6 +102,15 @@ fn files_and_functions_stay_small() {
 #[test]
 fn files_say_what_they_are_and_leave_nothing_for_later() {
     assert_none(&wording::check(&sources()));
+}
+
+#[test]
+fn every_limit_is_documented_as_it_is() {
+    let mut documents = files("md");
+    documents.retain(|it| it.path == "docs/limits.md" || it.path.starts_with("docs/limits/"));
+    let help = root().join("crates/reveille/tests/golden/reveille-serve.txt");
+    let help = fs::read_to_string(help).expect("the golden help can be read");
+    assert_none(&limits::check(&sources(), &documents, &help));
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! The hooks of a partition, in memory, by number and by name.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use reveille_core::Tenant;
 use reveille_core::delivery::hook::{FaceId, Hook, HookId};
+use reveille_core::{Millis, Tenant};
 use reveille_kernel::error::Damaged;
 use reveille_schema::{keys, record};
 
@@ -18,6 +18,22 @@ pub struct HookIndex {
     by_id: HashMap<HookId, Arc<Hook>>,
     by_name: HashMap<(FaceId, Arc<str>), HookId>,
     by_key: HashMap<Bytes, HookId>,
+    by_age: BTreeSet<HookAge>,
+    /// Of one tenant they are numbered in the order in which they were made.
+    by_tenant: HashMap<Tenant, BTreeSet<HookId>>,
+}
+
+/// A hook's place among all hooks, oldest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HookAge {
+    pub created_at: Millis,
+    pub id: HookId,
+}
+
+impl HookAge {
+    pub fn of(hook: &Hook) -> HookAge {
+        HookAge { created_at: hook.created_at, id: hook.id }
+    }
 }
 
 impl IndexPart for HookIndex {
@@ -28,11 +44,20 @@ impl IndexPart for HookIndex {
     fn follow(&mut self, key: &Bytes, value: Option<&Bytes>) -> Result<(), Damaged> {
         if let Some(before) = self.by_key.remove(key).and_then(|id| self.by_id.remove(&id)) {
             self.by_name.remove(&(before.face, before.name.clone()));
+            self.by_age.remove(&HookAge::of(&before));
+            if let Some(ids) = self.by_tenant.get_mut(&before.tenant) {
+                ids.remove(&before.id);
+                if ids.is_empty() {
+                    self.by_tenant.remove(&before.tenant);
+                }
+            }
         }
         if let Some(value) = value {
             let hook = Arc::new(record::decode_hook(value).map_err(damaged)?);
             self.by_key.insert(key.clone(), hook.id);
             self.by_name.insert((hook.face, hook.name.clone()), hook.id);
+            self.by_age.insert(HookAge::of(&hook));
+            self.by_tenant.entry(hook.tenant.clone()).or_default().insert(hook.id);
             self.by_id.insert(hook.id, hook);
         }
         Ok(())
@@ -58,6 +83,36 @@ impl HookIndex {
     /// A tenant's hook of this name, of whatever face.
     pub fn of_tenant(&self, tenant: &Tenant, name: &str) -> Option<&Arc<Hook>> {
         self.by_id.get(self.by_key.get(&keys::hook(tenant, name))?)
+    }
+
+    /// The youngest hooks of a tenant, or of all, that are older than one; at most so many.
+    pub fn older(
+        &self,
+        tenant: Option<&Tenant>,
+        than: Option<HookAge>,
+        limit: usize,
+    ) -> Vec<Arc<Hook>> {
+        let hook = |id: &HookId| self.by_id.get(id).cloned();
+        match (tenant, than) {
+            (None, None) => {
+                self.by_age.iter().rev().take(limit).filter_map(|age| hook(&age.id)).collect()
+            }
+            (None, Some(than)) => {
+                let older = self.by_age.range(..than).rev();
+                older.take(limit).filter_map(|age| hook(&age.id)).collect()
+            }
+            (Some(tenant), than) => {
+                let Some(ids) = self.by_tenant.get(tenant) else { return Vec::new() };
+                let end = than.map_or(HookId(u64::MAX), |than| than.id);
+                ids.range(..end).rev().take(limit).filter_map(hook).collect()
+            }
+        }
+    }
+
+    /// The oldest hooks of a tenant from a number on; at most so many.
+    pub fn from(&self, tenant: &Tenant, first: HookId, limit: usize) -> Vec<Arc<Hook>> {
+        let Some(ids) = self.by_tenant.get(tenant) else { return Vec::new() };
+        ids.range(first..).take(limit).filter_map(|id| self.by_id.get(id).cloned()).collect()
     }
 
     /// The hooks of a tenant, or of all, oldest first.

@@ -6,7 +6,7 @@ mod slices;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use reveille_core::delivery::hook::Hook;
+use reveille_core::delivery::hook::{Hook, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::delivery::{AttemptRecord, Phase, Verdict};
 use reveille_core::event::hook::{EventHookSpec, FACE};
@@ -21,7 +21,9 @@ use reveille_schema::record::{self, DeliveryRecord};
 use super::delivery::{DeliveryOutcome, HoldDelivery, RecordDeliveryOutcomes, RetryDelivery};
 use super::error::DeliveryRejection;
 use super::hook::{DeleteHook, SetHookActive};
+use super::index::{HookAge, HookIndex};
 use super::send;
+use crate::app::IndexPart;
 use crate::effect::{Attempt, AttemptKey, DeliveryAttempt, Effect};
 use crate::events::hook::{CreateHook, StartFrom};
 use crate::events::ingest::{IngestEvents, NewEvent};
@@ -251,4 +253,40 @@ fn deliveries_that_were_passed_over_are_made_when_a_deletion_is_undone() {
     shared.outbox.ended(&next, false);
     let (_, from) = shared.outbox.next_refill().expect("and the other is not forgotten");
     assert!(ids.iter().any(|id| id.no == from));
+}
+
+/// Whoever lists hooks takes slices of them in order, each of which looks at no other tenant's.
+#[test]
+fn slices_of_hooks_are_in_order_and_follow_what_changes() {
+    let made = World::new(1).hook;
+    let mut index = HookIndex::default();
+    let tenant = |name: &str| Tenant::parse(name).unwrap();
+    let key = |id: u64| keys::hook(&tenant(["a", "b"][usize::from(id % 2 == 1)]), &id.to_string());
+    for id in 1..=10_u64 {
+        let hook = Hook {
+            id: HookId(id),
+            tenant: tenant(["a", "b"][usize::from(id % 2 == 1)]),
+            name: id.to_string().into(),
+            created_at: Millis(100 + id / 3),
+            ..Hook::clone(&made)
+        };
+        index.follow(&key(id), Some(&record::encode_hook(&hook))).unwrap();
+    }
+    let ids = |hooks: Vec<Arc<Hook>>| hooks.iter().map(|hook| hook.id.0).collect::<Vec<_>>();
+    let (a, b) = (tenant("a"), tenant("b"));
+    let age = |id: u64| Some(HookAge { created_at: Millis(100 + id / 3), id: HookId(id) });
+    assert_eq!(ids(index.older(None, None, 3)), [10, 9, 8]);
+    assert_eq!(ids(index.older(None, age(8), 3)), [7, 6, 5]);
+    assert_eq!(ids(index.older(Some(&b), None, 3)), [9, 7, 5]);
+    assert_eq!(ids(index.older(Some(&b), age(5), 3)), [3, 1]);
+    assert_eq!(ids(index.from(&a, HookId(3), 3)), [4, 6, 8]);
+    index.follow(&key(4), None).unwrap();
+    index.follow(&key(5), None).unwrap();
+    // From where one was that is no more.
+    assert_eq!(ids(index.older(None, age(5), 2)), [3, 2]);
+    assert_eq!(ids(index.from(&a, HookId(4), 2)), [6, 8]);
+    for id in 1..=10 {
+        index.follow(&key(id), None).unwrap();
+    }
+    assert_eq!((index.older(None, None, 9).len(), index.older(Some(&a), None, 9).len()), (0, 0));
 }

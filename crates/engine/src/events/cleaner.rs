@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use reveille_core::delivery::hook::HookId;
 use reveille_core::delivery::id::EventNo;
 use reveille_core::{Millis, Tenant};
 use reveille_kernel::error::{Damaged, Error, Never, Unavailable};
@@ -13,10 +14,10 @@ use tokio::sync::Notify;
 
 use super::trim::{TrimEvents, TrimPlan};
 use crate::app::Shared;
-use crate::deliveries::index::HookIndex;
+use crate::deliveries::index::{HookAge, HookIndex};
 use crate::deliveries::retention::{ForgetDeliveries, SweepKeys};
 use crate::engine::{Engine, Retention, WeakEngine};
-use crate::limits::CLEAN_UP_SLICE;
+use crate::limits::{CLEAN_UP_SLICE, INDEX_SLICE};
 
 /// From one round to the next, at most.
 const EVERY_MS: u64 = 70_000;
@@ -146,19 +147,34 @@ impl Engine {
     ) -> Result<u64, Error<Never>> {
         let mut all = 0;
         for shared in self.partitions() {
-            let hooks = shared.lock().index.of::<HookIndex>().of(tenant);
-            for hook in hooks {
-                let mut after = Bytes::new();
-                loop {
-                    let command = ForgetDeliveries { hook: hook.id, cutoff, after };
-                    let slice = self.submit_to(shared, &command).await?;
-                    all += slice.forgotten;
-                    let Some(next) = slice.next else { break };
-                    after = next;
+            let mut than = None;
+            loop {
+                let hooks = shared.lock().index.of::<HookIndex>().older(tenant, than, INDEX_SLICE);
+                let Some(oldest) = hooks.last() else { break };
+                than = Some(HookAge::of(oldest));
+                for hook in hooks {
+                    all += self.clean_up_hook(shared, hook.id, cutoff).await?;
                 }
             }
         }
         Ok(all)
+    }
+
+    async fn clean_up_hook(
+        &self,
+        shared: &Arc<Shared>,
+        hook: HookId,
+        cutoff: Millis,
+    ) -> Result<u64, Error<Never>> {
+        let mut all = 0;
+        let mut after = Bytes::new();
+        loop {
+            let command = ForgetDeliveries { hook, cutoff, after };
+            let slice = self.submit_to(shared, &command).await?;
+            all += slice.forgotten;
+            let Some(next) = slice.next else { return Ok(all) };
+            after = next;
+        }
     }
 }
 

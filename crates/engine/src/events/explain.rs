@@ -29,6 +29,8 @@ pub enum Reason {
     Pattern(Option<Mismatch>),
     /// There is no delivery although the pattern matches.
     Absent(Absence),
+    /// So many deliveries that were made again since are not shown.
+    Older(usize),
     /// A delivery began.
     Begun { id: DeliveryId, at: Millis },
     /// An attempt to make it has ended.
@@ -107,7 +109,7 @@ impl Engine {
     ) -> Result<Vec<Reason>, Damaged> {
         let EventHook { hook, spec } = hook;
         let shared = self.partition(&hook.tenant);
-        let deliveries = self.deliveries_of(hook, no)?;
+        let (deliveries, older) = self.deliveries_of(hook, no)?;
         let age = age(hook, no, !deliveries.is_empty());
         let mismatch = spec.pattern.explain(&event.kind);
         let due = mismatch.is_none() && age == Age::HookFirst;
@@ -116,6 +118,7 @@ impl Engine {
         if due && deliveries.is_empty() {
             reasons.push(Reason::Absent(self.absence(shared, hook, no, event)?));
         }
+        reasons.extend((older > 0).then_some(Reason::Older(older)));
         for DeliveryView { id, record, .. } in deliveries {
             reasons.push(Reason::Begun { id, at: record.created_at });
             reasons.extend(record.delivery.attempts.iter().cloned().map(Reason::Attempt));

@@ -2,25 +2,20 @@
 
 use std::sync::Arc;
 
-use bytes::{BufMut, Bytes, BytesMut};
-use reveille_core::delivery::Phase;
+use bytes::{BufMut, BytesMut};
 use reveille_core::delivery::hook::{DeliveryCounts, Hook};
-use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
+use reveille_core::delivery::id::{DeliveryId, EventNo};
 use reveille_core::event::hook::{EventHookSpec, FACE, HookUpdate};
-use reveille_core::event::{Event, EventType, Ulid};
-use reveille_core::key_range::above;
-use reveille_core::{Millis, StreamPath, Tenant};
+use reveille_core::event::{Event, Ulid};
+use reveille_core::{StreamPath, Tenant};
 use reveille_kernel::error::Damaged;
 use reveille_kernel::fairness;
 use reveille_schema::keys;
 use reveille_schema::record::{self, DeliveryRecord, EventRecord};
-use reveille_store::state::Reader;
-use reveille_store::table::Pair;
 
 use super::hook::{CreateHook, EventHook, StartFrom, UpdateHook};
-use super::index::{EventHookIndex, matching};
 use super::ingest::{IngestEvents, IngestReceipt, NewEvent};
-use super::read::{event, payload};
+use super::read::event;
 use super::txn::named_places;
 use crate::deliveries::delivery::RetryDelivery;
 use crate::deliveries::hook::{DeleteHook, SetHookActive};
@@ -28,9 +23,8 @@ use crate::deliveries::index::HookIndex;
 use crate::deliveries::send::delivery_record;
 use crate::deliveries::{DeliveryError, DeliveryRejection};
 use crate::engine::Engine;
-use crate::limits::LIST_PAGE_MAX;
 use crate::metrics::DeliveryMetrics;
-use crate::records::{ReadRecord, damaged};
+use crate::records::ReadRecord;
 use crate::streams::StreamError;
 
 /// A delivery with what it is of and for whom.
@@ -42,25 +36,6 @@ pub struct DeliveryView {
     pub record: DeliveryRecord,
     /// Its event; `None` if that is no longer kept.
     pub event: Option<EventRecord>,
-}
-
-/// A page of deliveries.
-#[derive(Debug, Clone)]
-pub struct DeliveryPage {
-    /// In the order of their events.
-    pub items: Vec<DeliveryView>,
-    /// The delivery after which the next page begins; `None` at the end.
-    pub next: Option<DeliveryId>,
-}
-
-/// A dead letter.
-#[derive(Debug, Clone)]
-pub struct DeadLetter {
-    /// The delivery.
-    pub shown: DeliveryView,
-    pub died_at: Millis,
-    /// What was to be delivered.
-    pub payload: Bytes,
 }
 
 impl Engine {
@@ -185,26 +160,6 @@ impl Engine {
         Ok(None)
     }
 
-    /// The hooks of a tenant, or of all tenants, oldest first.
-    pub fn hooks(&self, tenant: Option<&Tenant>) -> Vec<EventHook> {
-        let mut all = Vec::new();
-        for shared in self.partitions() {
-            let partition = shared.lock();
-            let hooks = partition.index.of::<HookIndex>().of(tenant);
-            all.extend(partition.index.of::<EventHookIndex>().with_specs(hooks));
-        }
-        all.sort_by_key(|it| (it.hook.created_at, it.hook.id));
-        all
-    }
-
-    /// The active hooks of a tenant that are for events of this type, oldest first.
-    pub fn matching_hooks(&self, tenant: &Tenant, kind: &EventType) -> Vec<EventHook> {
-        let partition = self.partition(tenant).lock();
-        let mut hooks = matching(&partition.index, tenant, kind);
-        hooks.retain(|hook| hook.is_active());
-        partition.index.of::<EventHookIndex>().with_specs(hooks)
-    }
-
     /// What the deliveries of a hook have come to.
     pub fn counts(&self, hook: &Hook) -> Result<DeliveryCounts, Damaged> {
         let reader = self.partition(&hook.tenant).state.reader();
@@ -233,87 +188,6 @@ impl Engine {
         Ok(None)
     }
 
-    /// The deliveries of a hook in the order of their events, after one; a page of them.
-    pub fn deliveries(
-        &self,
-        hook: &Arc<Hook>,
-        after: Option<DeliveryId>,
-        limit: usize,
-    ) -> Result<DeliveryPage, Damaged> {
-        let reader = self.partition(&hook.tenant).state.reader();
-        let (first, to) = keys::deliveries(hook.id);
-        let from = after.map_or(first, |id| above(&keys::delivery(id)));
-        let limit = limit.min(LIST_PAGE_MAX);
-        let pairs = reader.range(&from, &to, limit)?;
-        let full = pairs.len() == limit;
-        let items = shown(&reader, hook, &pairs)?;
-        let next = items.last().map(|it| it.id).filter(|_| full);
-        Ok(DeliveryPage { items, next })
-    }
-
-    /// Deliveries of a tenant: of one event, of one hook, or hook by hook after one; a page of them.
-    pub fn find_deliveries(
-        &self,
-        tenant: &Tenant,
-        event: Option<&str>,
-        hook: Option<&str>,
-        after: Option<DeliveryId>,
-        limit: usize,
-    ) -> Result<DeliveryPage, DeliveryError> {
-        let event = match event {
-            None => None,
-            Some(id) => {
-                let found = self.find_event(tenant, id)?;
-                Some(found.ok_or(DeliveryRejection::NoEvent)?.0)
-            }
-        };
-        let mut hooks = self.partition(tenant).lock().index.of::<HookIndex>().of(Some(tenant));
-        hooks.retain(|it| it.face == FACE && hook.is_none_or(|name| *it.name == *name));
-        if hook.is_some() && hooks.is_empty() {
-            return Err(DeliveryRejection::NotFound.into());
-        }
-        hooks.retain(|it| after.is_none_or(|after| it.id >= after.hook));
-        let mut page = DeliveryPage { items: Vec::new(), next: None };
-        for hook in &hooks {
-            let after = after.filter(|after| after.hook == hook.id);
-            let more = match event {
-                Some(event) => {
-                    let mut all = self.deliveries_of(hook, event)?;
-                    all.retain(|it| after.is_none_or(|after| it.id > after));
-                    all
-                }
-                None => self.deliveries(hook, after, limit - page.items.len())?.items,
-            };
-            page.items.extend(more);
-            if page.items.len() >= limit {
-                page.items.truncate(limit);
-                page.next = page.items.last().map(|it| it.id);
-                break;
-            }
-        }
-        Ok(page)
-    }
-
-    /// The dead letters of a hook, newest first.
-    pub fn dead_letters(&self, hook: &Arc<Hook>, limit: usize) -> Result<Vec<DeadLetter>, Damaged> {
-        let reader = self.partition(&hook.tenant).state.reader();
-        let (from, to) = keys::dead_letters(hook.id);
-        let found = reader.keys(&from, &to, limit.min(LIST_PAGE_MAX))?;
-        let mut letters = Vec::with_capacity(found.len());
-        for id in found.iter().filter_map(|key| keys::parse_dead_letter(key)) {
-            let Some(record) = delivery_record(&reader, id)? else { continue };
-            let Phase::Dead { at: died_at, .. } = record.delivery.phase else { continue };
-            let event = event(&reader, &hook.tenant, id.no.event)?;
-            let payload = match &event {
-                Some(event) => payload(&reader, event)?,
-                None => Bytes::new(),
-            };
-            let shown = DeliveryView { id, hook: hook.clone(), record, event };
-            letters.push(DeadLetter { shown, died_at, payload });
-        }
-        Ok(letters)
-    }
-
     /// Makes a dead delivery again, under a name of its own.
     pub async fn retry_dead_letter(
         &self,
@@ -339,20 +213,6 @@ impl Engine {
         }
         Ok(None)
     }
-
-    /// The deliveries of one event to a hook: the first, and those that were asked for again.
-    pub fn deliveries_of(
-        &self,
-        hook: &Arc<Hook>,
-        event: EventNo,
-    ) -> Result<Vec<DeliveryView>, Damaged> {
-        let reader = self.partition(&hook.tenant).state.reader();
-        let id = |event, round| DeliveryId { hook: hook.id, no: DeliveryNo { event, round } };
-        let from = keys::delivery(id(event, 0));
-        let to = keys::delivery(id(EventNo(event.0 + 1), 0));
-        let pairs = reader.range(&from, &to, LIST_PAGE_MAX)?;
-        shown(&reader, hook, &pairs)
-    }
 }
 
 /// A delivery that may be addressed, if the name is one.
@@ -364,15 +224,4 @@ pub fn delivery_named(name: &str) -> Result<DeliveryId, DeliveryRejection> {
 /// The name that the world knows a delivery by.
 pub fn delivery_name(id: DeliveryId) -> String {
     Ulid::from_u128(id.to_u128()).to_string()
-}
-
-fn shown(reader: &Reader, hook: &Arc<Hook>, pairs: &[Pair]) -> Result<Vec<DeliveryView>, Damaged> {
-    let mut all = Vec::with_capacity(pairs.len());
-    for (key, value) in pairs {
-        let Some(id) = keys::parse_delivery(key) else { continue };
-        let record = record::decode_delivery(value).map_err(damaged)?;
-        let event = event(reader, &hook.tenant, id.no.event)?;
-        all.push(DeliveryView { id, hook: hook.clone(), record, event });
-    }
-    Ok(all)
 }

@@ -5,6 +5,7 @@
 //! What is behind such an event is kept with it: a stream is trimmed from its beginning.
 
 use reveille_core::delivery::Phase;
+use reveille_core::delivery::hook::HookId;
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::event::hook::FACE;
 use reveille_core::key_range::above;
@@ -143,7 +144,7 @@ fn trim(
 ) -> Result<ForgottenSlice, ReadError> {
     txn.rests_on_index();
     let nothing = ForgottenSlice::default();
-    if HookIndex::of_txn(txn).of(Some(tenant)).iter().any(|hook| hook.id.0 >= plan.seen) {
+    if !HookIndex::of_txn(txn).from(tenant, HookId(plan.seen), 1).is_empty() {
         return Ok(nothing);
     }
     let Some(mut head) = txn.live_head(tenant, stream)?.filter(|head| head.forks == 0) else {

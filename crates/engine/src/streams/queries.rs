@@ -20,18 +20,9 @@ use super::lifetime::TouchStream;
 use super::live::{LiveReaders, TailWatch};
 use super::read::{self, Reading};
 use crate::engine::Engine;
-use crate::limits::{FORK_COPY_BYTES, LIST_PAGE_MAX};
-use crate::records::damaged;
+use crate::limits::{FORK_COPY_BYTES, LIST_PAGE_MAX, LIST_SCAN_MAX};
+use crate::records::{Scan, TakeEntry, damaged};
 use crate::wall::WallOffset;
-
-/// A page of a listing.
-#[derive(Debug, Clone)]
-pub struct StreamPage {
-    /// The streams, in order.
-    pub items: Vec<StreamItem>,
-    /// The path after which the next page begins; `None` at the end.
-    pub next: Option<String>,
-}
 
 /// A stream in a listing.
 #[derive(Debug, Clone)]
@@ -145,14 +136,16 @@ impl Engine {
         self.partition(tenant).domains.part::<LiveReaders>().watch(id)
     }
 
-    /// Streams whose path begins with `prefix`, in order, after a path; one page of them.
+    /// Streams whose path begins with `prefix`, in order, after a path. Returns the path after
+    /// which the next page begins if there may be more.
     pub fn streams(
         &self,
         tenant: &Tenant,
         prefix: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<StreamPage, Damaged> {
+        take: TakeEntry<'_, StreamItem>,
+    ) -> Result<Option<String>, Damaged> {
         let shared = self.partition(tenant);
         let first = keys::stream_prefix(tenant, prefix);
         let end = after_prefix(&first);
@@ -160,22 +153,27 @@ impl Engine {
         if let Some(after) = after {
             from = from.max(above(&keys::stream_prefix(tenant, after)));
         }
-        let limit = limit.min(LIST_PAGE_MAX);
-        let pairs = shared.state.reader().range(&from, &end, limit)?;
-        let now = self.clock().now();
-        let mut items = Vec::with_capacity(pairs.len());
-        let mut next = None;
-        let full = pairs.len() == limit;
-        for (key, value) in pairs {
+        let (reader, now) = (shared.state.reader(), self.clock().now());
+        let mut left = limit.min(LIST_PAGE_MAX);
+        let mut last = after.map(str::to_owned);
+        for (looks, pair) in Scan::new(&reader, from, end).enumerate() {
+            let (key, value) = pair?;
             let head = record::decode_head(&value).map_err(damaged)?;
             let Some((_, path)) = keys::parse_stream(&key) else { continue };
-            next = full.then(|| path.as_str().to_owned());
+            if left == 0 || looks >= LIST_SCAN_MAX {
+                return Ok(last);
+            }
+            let passed = path.as_str().to_owned();
             let expires_at = shared.domains.part::<AccessTimes>().expires_at(&head);
             if !head.soft_deleted && now < expires_at {
-                items.push(StreamItem { path, head });
+                if !take(&StreamItem { path, head }) {
+                    return Ok(last);
+                }
+                left -= 1;
             }
+            last = Some(passed);
         }
-        Ok(StreamPage { items, next })
+        Ok(None)
     }
 
     /// Reads what a fork's decision will need of its source's bytes.

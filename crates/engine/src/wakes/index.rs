@@ -1,6 +1,6 @@
 //! The subscriptions of a partition, in memory: which of them are for a stream.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -22,6 +22,7 @@ pub struct SubscriptionIndex {
     by_id: HashMap<SubscriptionId, Arc<Subscription>>,
     by_name: HashMap<(Tenant, Dialect, Arc<str>), SubscriptionId>,
     by_key: HashMap<Bytes, SubscriptionId>,
+    by_tenant: HashMap<Tenant, BTreeSet<SubscriptionId>>,
     matchers: HashMap<Tenant, Matcher<u64>>,
     conditions: HashMap<SubscriptionId, Arc<WakeCondition>>,
     /// Whether anybody follows a stream by name; never taken back until the next start.
@@ -85,6 +86,7 @@ impl SubscriptionIndex {
         }
         let name = (subscription.tenant.clone(), spec.dialect, spec.name.clone());
         self.by_name.insert(name, subscription.id);
+        self.by_tenant.entry(subscription.tenant.clone()).or_default().insert(subscription.id);
         self.by_id.insert(subscription.id, subscription);
     }
 
@@ -100,6 +102,12 @@ impl SubscriptionIndex {
         }
         self.by_name.remove(&(subscription.tenant.clone(), spec.dialect, spec.name.clone()));
         self.by_id.remove(&subscription.id);
+        if let Some(ids) = self.by_tenant.get_mut(&subscription.tenant) {
+            ids.remove(&subscription.id);
+            if ids.is_empty() {
+                self.by_tenant.remove(&subscription.tenant);
+            }
+        }
         self.conditions.remove(&subscription.id);
     }
 
@@ -122,6 +130,17 @@ impl SubscriptionIndex {
     ) -> Option<&Arc<Subscription>> {
         let id = self.by_name.get(&(tenant.clone(), dialect, name.clone()))?;
         self.by_id.get(id)
+    }
+
+    /// The oldest subscriptions of a tenant from a number on; at most so many.
+    pub fn from(
+        &self,
+        tenant: &Tenant,
+        first: SubscriptionId,
+        limit: usize,
+    ) -> Vec<Arc<Subscription>> {
+        let Some(ids) = self.by_tenant.get(tenant) else { return Vec::new() };
+        ids.range(first..).take(limit).filter_map(|id| self.by_id.get(id).cloned()).collect()
     }
 
     /// The first subscriptions in a range whose pattern matches a stream, oldest first.

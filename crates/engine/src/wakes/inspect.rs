@@ -8,18 +8,22 @@ use std::sync::Arc;
 use reveille_core::consumer::{Consumer, Dialect};
 use reveille_core::key_range::{above, after_prefix};
 use reveille_core::stream::Head;
-use reveille_core::subscription::{Subscription, SubscriptionId};
+use reveille_core::subscription::{Subscription, SubscriptionId, SubscriptionSpec};
 use reveille_core::{Offset, StreamPath, Tenant};
 use reveille_kernel::error::Damaged;
 use reveille_schema::keys::{self, ConsumerKey};
 use reveille_schema::record::{self, ConsumerRecord, LinkRecord};
 use reveille_store::state::Reader;
 
+use super::index::SubscriptionIndex;
 use super::send;
 use crate::app::Shared;
 use crate::encoder::NotifiedStream;
 use crate::engine::Engine;
-use crate::limits::{INSPECTED_STREAMS_MAX, LIST_PAGE_MAX, LIST_SCAN_MAX, LISTED_STREAMS_MAX};
+use crate::limits::{
+    INDEX_SLICE, INSPECTED_STREAMS_MAX, LIST_PAGE_MAX, LIST_SCAN_MAX, LISTED_STREAMS_MAX,
+};
+use crate::records::{Scan, TakeEntry};
 use crate::streams::access_times::AccessTimes;
 use crate::streams::read;
 
@@ -35,6 +39,8 @@ pub struct ConsumerItem {
     pub streams: Vec<NotifiedStream>,
     /// Whether it follows more than that.
     pub more_streams: bool,
+    /// How many it follows, if that is known.
+    pub stream_count: Option<usize>,
     /// Whether it is virtual only because it is still to be told that its stream has grown.
     pub awaits_turn: bool,
 }
@@ -54,24 +60,18 @@ impl ConsumerItem {
     }
 }
 
-/// A page of consumers.
-#[derive(Debug, Clone)]
-pub struct ConsumerPage {
-    /// The consumers, in order. There may be fewer than asked for, and more on the next page.
-    pub items: Vec<ConsumerItem>,
-    /// Where the next page begins; `None` at the end.
-    pub next: Option<String>,
-}
-
 /// A look at all consumers, in the order of their subscriptions' age and then of their paths.
 struct Walk<'a> {
     engine: &'a Engine,
     shared: &'a Shared,
     reader: Reader,
-    limit: usize,
-    /// Streams that may still be looked at for this page.
+    take: TakeEntry<'a, ConsumerItem>,
+    /// How many are still wanted.
+    left: usize,
+    /// Streams and subscriptions that may still be looked at for this page.
     looks: usize,
-    page: ConsumerPage,
+    /// Where the next page begins.
+    next: String,
 }
 
 /// Where a page begins: after the consumer of this path, or with the subscription.
@@ -96,7 +96,9 @@ impl Engine {
         let head = read::head(&reader, &subscription.tenant, path)?;
         let matches = subscription.spec.pattern.as_ref().is_some_and(|it| it.matches(path));
         match head.filter(|head| matches && self.is_there(shared, head)) {
-            Some(head) => webhooks(&reader, &subscription, path, &head).map(Some),
+            Some(head) => {
+                webhooks(&reader, &subscription, path, &head, INSPECTED_STREAMS_MAX).map(Some)
+            }
             None => Ok(None),
         }
     }
@@ -111,40 +113,57 @@ impl Engine {
         processed(&reader, subscription, head).map(|(acked, _)| acked)
     }
 
-    /// Consumers of all subscriptions, or of those of one name; one page of them.
+    /// Consumers of all subscriptions, or of those of one name, in order. Returns where the next
+    /// page begins if there may be more: a page can have fewer than asked for.
     pub fn consumers(
         &self,
         tenant: &Tenant,
         named: Option<&str>,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<ConsumerPage, Damaged> {
-        let mut subscriptions = self.subscriptions(tenant, Dialect::Webhooks)?;
-        subscriptions.extend(self.subscriptions(tenant, Dialect::Leases)?);
-        subscriptions.retain(|it| named.is_none_or(|name| *it.spec.name == *name));
-        subscriptions.sort_by_key(|it| it.id);
+        take: TakeEntry<'_, ConsumerItem>,
+    ) -> Result<Option<String>, Damaged> {
         let resume = after.and_then(Resume::parse);
         let shared = self.partition(tenant);
-        let mut walk = Walk {
-            engine: self,
-            shared,
-            reader: shared.state.reader(),
-            limit: limit.clamp(1, LIST_PAGE_MAX),
-            looks: LIST_SCAN_MAX,
-            page: ConsumerPage { items: Vec::new(), next: None },
-        };
-        for subscription in subscriptions.into_iter().map(Arc::new) {
-            let path = match &resume {
-                Some(it) if subscription.id < it.subscription => continue,
-                Some(it) if subscription.id == it.subscription => it.path.as_ref(),
-                _ => None,
+        let reader = shared.state.reader();
+        let left = limit.clamp(1, LIST_PAGE_MAX);
+        let (looks, next) = (LIST_SCAN_MAX, String::new());
+        let mut walk = Walk { engine: self, shared, reader, take, left, looks, next };
+        let mut first = resume.as_ref().map_or(SubscriptionId(0), |it| it.subscription);
+        loop {
+            let subscriptions = match named {
+                Some(name) => self.named_subscriptions(tenant, name, first)?,
+                None => {
+                    let partition = shared.lock();
+                    partition.index.of::<SubscriptionIndex>().from(tenant, first, INDEX_SLICE)
+                }
             };
-            if !walk.visit(&subscription, path)? {
-                return Ok(walk.page);
+            let Some(youngest) = subscriptions.last() else { return Ok(None) };
+            first = SubscriptionId(youngest.id.0 + 1);
+            for subscription in &subscriptions {
+                let resume = resume.as_ref().filter(|it| it.subscription == subscription.id);
+                let path = resume.and_then(|it| it.path.as_ref());
+                if !walk.visit(subscription, path)? {
+                    return Ok(Some(walk.next));
+                }
             }
         }
-        walk.page.next = None;
-        Ok(walk.page)
+    }
+
+    /// The subscriptions of a name, of both dialects, oldest first, from a number on.
+    fn named_subscriptions(
+        &self,
+        tenant: &Tenant,
+        name: &str,
+        first: SubscriptionId,
+    ) -> Result<Vec<Arc<Subscription>>, Damaged> {
+        let mut found = Vec::new();
+        for dialect in [Dialect::Webhooks, Dialect::Leases] {
+            let subscription = self.subscription(tenant, dialect, name)?;
+            found.extend(subscription.filter(|it| it.id >= first).map(Arc::new));
+        }
+        found.sort_by_key(|it| it.id);
+        Ok(found)
     }
 
     /// Whether readers find the stream.
@@ -166,25 +185,40 @@ impl Resume {
 }
 
 impl Walk<'_> {
-    /// Adds the consumers of a subscription. Says whether there is room for those of the next.
+    /// Shows the consumers of a subscription. Says whether there is room for those of the next.
     fn visit(
         &mut self,
         subscription: &Arc<Subscription>,
         after: Option<&StreamPath>,
     ) -> Result<bool, Damaged> {
-        if self.page.items.len() >= self.limit || self.looks == 0 {
-            self.page.next = Some(subscription.id.0.to_string());
+        let id = subscription.id.0;
+        self.next = after.map_or_else(|| id.to_string(), |path| format!("{id}{path}"));
+        if self.left == 0 || self.looks == 0 {
             return Ok(false);
         }
+        self.looks -= 1;
+        // What is decided but not durable yet is not shown.
+        let SubscriptionSpec { dialect, name, .. } = &subscription.spec;
+        let durable = self.engine.subscription(&subscription.tenant, *dialect, name)?;
+        let Some(subscription) = durable.filter(|it| it.id == subscription.id).map(Arc::new) else {
+            return Ok(true);
+        };
         match subscription.spec.dialect {
             Dialect::Leases => {
-                self.looks -= 1;
-                let item = leases(&self.reader, subscription, LISTED_STREAMS_MAX)?;
-                self.page.items.push(item);
-                Ok(true)
+                let item = leases(&self.reader, &subscription, LISTED_STREAMS_MAX)?;
+                Ok(self.show(&item))
             }
-            Dialect::Webhooks => self.visit_streams(subscription, after),
+            Dialect::Webhooks => self.visit_streams(&subscription, after),
         }
+    }
+
+    fn show(&mut self, item: &ConsumerItem) -> bool {
+        // Whatever it follows was read with it.
+        let links = item.record.as_ref().map_or(0, |it| it.consumer.links.len());
+        self.looks = self.looks.saturating_sub(links);
+        let is_taken = (self.take)(item);
+        self.left -= usize::from(is_taken);
+        is_taken
     }
 
     /// Every stream that the pattern matches has a consumer.
@@ -198,29 +232,25 @@ impl Walk<'_> {
         let first = keys::stream_prefix(tenant, pattern.literal_prefix());
         let end = after_prefix(&first);
         let above = |path: &StreamPath| above(&keys::stream(tenant, path));
-        let mut from = after.map_or(first.clone(), |path| above(path).max(first.clone()));
-        loop {
-            let slice = self.looks.min(LIST_PAGE_MAX);
-            let pairs = self.reader.range(&from, &end, slice)?;
-            let full = pairs.len() == slice;
-            for (key, value) in pairs {
-                self.looks -= 1;
-                let Some((_, path)) = keys::parse_stream(&key) else { continue };
-                from = above(&path);
-                let head = record::decode_head(&value).map_err(Damaged::new)?;
-                if pattern.matches(&path) && self.engine.is_there(self.shared, &head) {
-                    let item = webhooks(&self.reader, subscription, &path, &head)?;
-                    self.page.items.push(item);
-                }
-                if self.page.items.len() >= self.limit || self.looks == 0 {
-                    self.page.next = Some(format!("{}{path}", subscription.id.0));
+        let from = after.map_or(first.clone(), |path| above(path).max(first));
+        let reader = self.reader.clone();
+        for pair in Scan::new(&reader, from, end) {
+            let (key, value) = pair?;
+            self.looks = self.looks.saturating_sub(1);
+            let Some((_, path)) = keys::parse_stream(&key) else { continue };
+            let head = record::decode_head(&value).map_err(Damaged::new)?;
+            if pattern.matches(&path) && self.engine.is_there(self.shared, &head) {
+                let item = webhooks(&reader, subscription, &path, &head, LISTED_STREAMS_MAX)?;
+                if !self.show(&item) {
                     return Ok(false);
                 }
             }
-            if !full {
-                return Ok(true);
+            self.next = format!("{}{path}", subscription.id.0);
+            if self.left == 0 || self.looks == 0 {
+                return Ok(false);
             }
         }
+        Ok(true)
     }
 }
 
@@ -230,11 +260,15 @@ fn webhooks(
     subscription: &Arc<Subscription>,
     path: &StreamPath,
     head: &Head,
+    max: usize,
 ) -> Result<ConsumerItem, Damaged> {
     let key = ConsumerKey { subscription: subscription.id, path: Some(path.clone()) };
     let record = send::consumer_record(reader, &key)?.filter(|it| it.primary == Some(head.id));
     let (streams, awaits_turn) = match &record {
-        Some(record) => (send::streams(reader, subscription, record)?, false),
+        Some(record) => {
+            let links = record.consumer.links.get(..max).unwrap_or(&record.consumer.links);
+            (send::followed(reader, &subscription.tenant, links)?, false)
+        }
         None => {
             let (acked, missed) = processed(reader, subscription, head)?;
             let (path, tail) = (path.clone(), Some(head.tail));
@@ -245,7 +279,17 @@ fn webhooks(
         }
     };
     let (subscription, path) = (subscription.clone(), Some(path.clone()));
-    Ok(ConsumerItem { subscription, path, record, streams, more_streams: false, awaits_turn })
+    let links = record.as_ref().map_or(streams.len(), |it| it.consumer.links.len());
+    let (more_streams, stream_count) = (links > streams.len(), Some(links));
+    Ok(ConsumerItem {
+        subscription,
+        path,
+        record,
+        streams,
+        more_streams,
+        stream_count,
+        awaits_turn,
+    })
 }
 
 /// How far a subscription has come that has no record of a stream, and whether it has missed
@@ -288,6 +332,15 @@ fn leases(
         let LinkRecord { stream, explicit, .. } = link;
         streams.push(NotifiedStream { path, stream, acked, tail, explicit });
     }
-    let (subscription, awaits_turn) = (subscription.clone(), false);
-    Ok(ConsumerItem { subscription, path: None, record, streams, more_streams, awaits_turn })
+    let stream_count = (!more_streams).then_some(streams.len());
+    let (subscription, path, awaits_turn) = (subscription.clone(), None, false);
+    Ok(ConsumerItem {
+        subscription,
+        path,
+        record,
+        streams,
+        more_streams,
+        stream_count,
+        awaits_turn,
+    })
 }

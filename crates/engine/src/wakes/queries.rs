@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use reveille_core::consumer::{Ack, ClaimedWake, Dialect, Rejected};
-use reveille_core::key_range::after_prefix;
+use reveille_core::key_range::{above, after_prefix};
 use reveille_core::pattern::Pattern;
 use reveille_core::secret::SealedSecret;
 use reveille_core::subscription::{Subscription, SubscriptionId, SubscriptionSpec};
@@ -11,7 +11,6 @@ use reveille_core::token::{Claims, TokenKind};
 use reveille_core::trace::Trace;
 use reveille_core::{StreamPath, Tenant};
 use reveille_deliver::destination::{Destination, DestinationError};
-use reveille_kernel::domains::Pages;
 use reveille_kernel::error::{Damaged, Error, Never};
 use reveille_schema::keys::{self, ConsumerKey};
 use reveille_schema::record::{self, ConsumerRecord, LinkRecord};
@@ -24,8 +23,8 @@ use super::subscribe::{CreateSubscription, DeleteSubscription, EditSubscriptionS
 use crate::encoder::NotifiedStream;
 use crate::engine::Engine;
 use crate::keyring::Keyring;
-use crate::limits::LIST_PAGE_MAX;
-use crate::records::{ReadRecord, damaged};
+use crate::limits::LIST_SCAN_MAX;
+use crate::records::{ReadRecord, Scan, TakeEntry, damaged};
 
 /// A token that has less than this left is replaced.
 const RENEW_WITHIN_MS: u64 = 300_000;
@@ -132,23 +131,28 @@ impl Engine {
         (&reader).read(&key, record::decode_subscription)
     }
 
-    /// All subscriptions of a tenant in one dialect, by name.
+    /// The subscriptions of a tenant in one dialect by name, after one. Returns the last name that
+    /// was taken if there may be more.
     pub fn subscriptions(
         &self,
         tenant: &Tenant,
         dialect: Dialect,
-    ) -> Result<Vec<Subscription>, Damaged> {
+        after: Option<&str>,
+        take: TakeEntry<'_, Subscription>,
+    ) -> Result<Option<Arc<str>>, Damaged> {
         let reader = self.partition(tenant).state.reader();
-        let from = keys::subscription(tenant, dialect, "");
-        let to = after_prefix(&from);
-        let mut pages = Pages::new(from, to, LIST_PAGE_MAX);
-        let mut all = Vec::new();
-        while let Some(pairs) = pages.next(&reader)? {
-            for (_, value) in pairs {
-                all.push(record::decode_subscription(&value).map_err(damaged)?);
+        let first = keys::subscription(tenant, dialect, "");
+        let to = after_prefix(&first);
+        let from = after.map_or(first, |name| above(&keys::subscription(tenant, dialect, name)));
+        let mut last = after.map(Arc::from);
+        for (looks, pair) in Scan::new(&reader, from, to).enumerate() {
+            let subscription = record::decode_subscription(&pair?.1).map_err(damaged)?;
+            if looks >= LIST_SCAN_MAX || !take(&subscription) {
+                return Ok(last);
             }
+            last = Some(subscription.spec.name);
         }
-        Ok(all)
+        Ok(None)
     }
 
     /// By which right a consumer reports; whether the token has expired is not asked yet.

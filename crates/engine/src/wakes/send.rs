@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use reveille_core::consumer::{AnnouncedOffset, Answer as WakeResponse, Dialect, Phase, Stage};
+use reveille_core::consumer::{
+    AnnouncedOffset, Answer as WakeResponse, Dialect, Link, Phase, Stage,
+};
 use reveille_core::secret::SealBroken;
+use reveille_core::stream::StreamId;
 use reveille_core::subscription::{Subscription, SubscriptionId, Target};
 use reveille_core::trace::Trace;
-use reveille_core::{Millis, Offset, StreamPath};
+use reveille_core::{Millis, Offset, StreamPath, Tenant};
 use reveille_deliver::courier::Answer;
 use reveille_deliver::destination::{Destination, DestinationError};
 use reveille_kernel::error::Damaged;
@@ -311,36 +314,46 @@ pub fn streams(
     record: &ConsumerRecord,
 ) -> Result<Vec<NotifiedStream>, Damaged> {
     let tenant = &subscription.tenant;
-    let tail = |path: &StreamPath, id| -> Result<Option<Offset>, Damaged> {
-        let head = read::head(reader, tenant, path)?;
-        let head = head.filter(|head| !head.soft_deleted);
-        Ok(head.filter(|head| id == Some(head.id)).map(|head| head.tail))
-    };
     let mut found = Vec::new();
     match subscription.spec.dialect {
-        Dialect::Webhooks => {
-            for link in &record.consumer.links {
-                let (path, acked) = (link.path.clone(), link.acked);
-                let tail = tail(&path, link.stream)?;
-                found.push(NotifiedStream {
-                    path,
-                    stream: link.stream,
-                    acked,
-                    tail,
-                    explicit: true,
-                });
-            }
-        }
+        Dialect::Webhooks => return followed(reader, tenant, &record.consumer.links),
         Dialect::Leases => {
             for path in marked(reader, subscription, record)? {
                 let key = keys::link(subscription.id, &path);
                 let Some(value) = reader.get(&key)? else { continue };
                 let link = record::decode_link(&value).map_err(damaged)?;
-                let tail = tail(&path, link.stream)?;
+                let tail = tail(reader, tenant, &path, link.stream)?;
                 let LinkRecord { stream, acked, explicit } = link;
                 found.push(NotifiedStream { path, stream, acked, tail, explicit });
             }
         }
     }
     Ok(found)
+}
+
+/// The streams of some links.
+pub(super) fn followed(
+    reader: &Reader,
+    tenant: &Tenant,
+    links: &[Link],
+) -> Result<Vec<NotifiedStream>, Damaged> {
+    let mut found = Vec::with_capacity(links.len());
+    for Link { path, stream, acked } in links {
+        let tail = tail(reader, tenant, path, *stream)?;
+        let (path, stream, acked) = (path.clone(), *stream, *acked);
+        found.push(NotifiedStream { path, stream, acked, tail, explicit: true });
+    }
+    Ok(found)
+}
+
+/// Where a stream ends, if it is still the one that is followed.
+fn tail(
+    reader: &Reader,
+    tenant: &Tenant,
+    path: &StreamPath,
+    id: Option<StreamId>,
+) -> Result<Option<Offset>, Damaged> {
+    let head = read::head(reader, tenant, path)?;
+    let head = head.filter(|head| !head.soft_deleted && id == Some(head.id));
+    Ok(head.map(|head| head.tail))
 }

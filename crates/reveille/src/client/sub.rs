@@ -204,19 +204,31 @@ fn request_body(arguments: &Create) -> Value {
 fn list(arguments: List, out: &mut impl Write) -> anyhow::Result<()> {
     let client = Client::new(arguments.server)?;
     let pattern = arguments.pattern.as_ref().map_or(ANY_PATTERN, Pattern::as_str);
-    let request = ApiRequest::new(Method::GET, format!("{pattern}?subscriptions"));
-    let answer = super::block_on(async { Ok(client.send(&request).await?) })?;
-    if answer.status != StatusCode::OK {
-        return Err(client.refusal(&answer));
-    }
-    let Some(Value::Array(found)) = parse_object(&answer)?.remove("subscriptions") else {
-        return Err(unexpected_answer());
-    };
+    let found = super::block_on(find_all(&client, pattern))?;
     match arguments.output {
         Output::Json => writeln!(out, "{:#}", Value::Array(found))?,
         Output::Human => print_table(&found, out)?,
     }
     Ok(())
+}
+
+/// The subscriptions of a pattern, page by page.
+async fn find_all(client: &Client, pattern: &str) -> anyhow::Result<Vec<Value>> {
+    let mut found = Vec::new();
+    let mut target = format!("{pattern}?subscriptions");
+    loop {
+        let answer = client.send(&ApiRequest::new(Method::GET, target)).await?;
+        if answer.status != StatusCode::OK {
+            return Err(client.refusal(&answer));
+        }
+        let mut page = parse_object(&answer)?;
+        let Some(Value::Array(more)) = page.remove("subscriptions") else {
+            return Err(unexpected_answer());
+        };
+        found.extend(more);
+        let Some(next) = page.get("next").and_then(Value::as_str) else { return Ok(found) };
+        target = format!("{pattern}?subscriptions&after={}", encode(next));
+    }
 }
 
 fn show(arguments: NameArguments, out: &mut impl Write) -> anyhow::Result<()> {

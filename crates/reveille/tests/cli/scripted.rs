@@ -102,6 +102,20 @@ fn a_stream_is_created_when_it_is_missing() {
 }
 
 #[test]
+fn a_list_of_subscriptions_is_followed_to_its_end() {
+    let page =
+        |body: &str| format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    let first = page(r#"{"subscriptions":[{"subscription_id":"a"}],"next":"a~1"}"#);
+    let last = page(r#"{"subscriptions":[{"subscription_id":"b"}]}"#);
+    let (ended, seen) = Script::new(&[&first, &last]).run(&["sub", "list", "--output", "json"]);
+    let found: serde_json::Value = serde_json::from_str(&ended.ok()).unwrap();
+    assert_eq!(found, serde_json::json!([{ "subscription_id": "a" }, { "subscription_id": "b" }]));
+    let lines: Vec<&str> = seen.iter().map(|request| request.line.as_str()).collect();
+    let expected = ["GET /**?subscriptions HTTP/1.1", "GET /**?subscriptions&after=a~1 HTTP/1.1"];
+    assert_eq!(lines, expected);
+}
+
+#[test]
 fn a_key_that_is_missing_is_asked_for() {
     let body = r#"{"error":{"code":"X","message":"who are you?"}}"#;
     let length = body.len();

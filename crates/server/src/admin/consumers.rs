@@ -5,22 +5,26 @@ use reveille_core::consumer::{Dialect, Phase, Stage};
 use reveille_core::{Millis, Offset, StreamPath};
 use reveille_engine::encoder::NotifiedStream;
 use reveille_engine::wakes::ConsumerItem;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::error::Error;
-use super::page_limit;
 use crate::Server;
 use crate::http::auth::Caller;
 use crate::http::error::RequestError;
+use crate::http::page::{Page, page_limit};
 use crate::http::query::{self, Query};
-use crate::http::reply::{self, Reply};
+use crate::http::reply::Reply;
 use crate::http::subscription::{AckedOffset, consumer_name};
 
 /// Where consumers are; the rest of the path is the name of one.
 const CONSUMERS: &str = "/admin/v1/consumers/";
 
 /// `GET /admin/v1/consumers?subscription=&after=&limit=`
-pub(super) fn list(server: &Server, caller: &Caller, query: Option<&str>) -> Result<Reply, Error> {
+pub(super) async fn list(
+    server: &Server,
+    caller: &Caller,
+    query: Option<&str>,
+) -> Result<Reply, Error> {
     let query = Query::parse(query);
     let (named, after) = (query.get("subscription")?, query.get("after")?);
     let after = after.filter(|after| !after.is_empty());
@@ -28,12 +32,16 @@ pub(super) fn list(server: &Server, caller: &Caller, query: Option<&str>) -> Res
         let message = "`after` is the `next` of the page before, percent-encoded";
         return Err(RequestError::Query(message.into()).into());
     }
-    let page = server.engine.consumers(&caller.tenant, named, after, page_limit(&query)?)?;
-    let mut body = json!({ "consumers": page.items.iter().map(consumer_json).collect::<Vec<_>>() });
-    if let (Some(next), Some(object)) = (page.next, body.as_object_mut()) {
-        object.insert("next".into(), next.into());
-    }
-    Ok(reply::json(StatusCode::OK, &body))
+    let limit = page_limit(&query)?;
+    let mut page = Page::begin(&server.engine, &caller.tenant, "consumers").await?;
+    let mut take = |item: &ConsumerItem| {
+        let mut fields = consumer_json(item);
+        let streams = item.streams.iter().map(stream_json).collect();
+        fields.insert("streams".into(), Value::Array(streams));
+        page.push(&fields)
+    };
+    let next = server.engine.consumers(&caller.tenant, named, after, limit, &mut take)?;
+    Ok(page.finish_with_next(next))
 }
 
 /// Whether a page can begin there: after a subscription, or after one of its streams.
@@ -44,7 +52,7 @@ fn is_page_start(after: &str) -> bool {
 
 /// `GET /admin/v1/consumers/{name}`: the name as it stands in notifications and callback URLs, or
 /// percent-encoded once more.
-pub(super) fn show(server: &Server, caller: &Caller, path: &str) -> Result<Reply, Error> {
+pub(super) async fn show(server: &Server, caller: &Caller, path: &str) -> Result<Reply, Error> {
     let name = path.strip_prefix(CONSUMERS).unwrap_or_default();
     let (subscription, path) = parse_name(name);
     let dialect = if path.is_some() { Dialect::Webhooks } else { Dialect::Leases };
@@ -53,8 +61,16 @@ pub(super) fn show(server: &Server, caller: &Caller, path: &str) -> Result<Reply
         return Err(Error::ConsumerNotFound(format!("there is no subscription {subscription:?}")));
     };
     let path = path.map(|path| StreamPath::parse(&path)).transpose().map_err(RequestError::from)?;
+    let mut page = Page::begin(&server.engine, &caller.tenant, "streams").await?;
     match (server.engine.consumer(&found, path.as_ref())?, &path) {
-        (Some(found), _) => Ok(reply::json(StatusCode::OK, &consumer_json(&found))),
+        (Some(found), _) => {
+            let mut fields = consumer_json(&found);
+            let mut streams = found.streams.iter();
+            if !streams.all(|stream| page.push(&stream_json(stream))) {
+                fields.insert("more_streams".into(), true.into());
+            }
+            Ok(page.finish(StatusCode::OK, &fields))
+        }
         (None, Some(path)) => Err(Error::ConsumerNotFound(format!(
             "subscription {subscription:?} has no consumer for {path}: there is no such stream, or \
              its pattern does not match it"
@@ -130,7 +146,8 @@ fn has_work(item: &ConsumerItem) -> Option<bool> {
     (item.is_pending() || !may_be_elsewhere).then(|| item.is_pending())
 }
 
-fn consumer_json(item: &ConsumerItem) -> Value {
+/// All that is told of a consumer but the streams that it follows.
+fn consumer_json(item: &ConsumerItem) -> Map<String, Value> {
     let (subscription, consumer) = (&item.subscription, item.consumer());
     let dialect = subscription.spec.dialect;
     let status = consumer_status(&consumer.phase, dialect);
@@ -138,32 +155,35 @@ fn consumer_json(item: &ConsumerItem) -> Value {
         Some(path) => consumer_name(subscription, path),
         None => subscription.spec.name.to_string(),
     };
+    let dialect = match dialect {
+        Dialect::Webhooks => "webhooks",
+        Dialect::Leases => "__ds",
+    };
     let last_error = item.record.as_ref().and_then(|it| it.last_error.as_ref());
-    let ms = |time: Option<Millis>| time.map(|time| time.0);
-    json!({
-        "id": id,
-        "subscription": &*subscription.spec.name,
-        "dialect": match dialect {
-            Dialect::Webhooks => "webhooks",
-            Dialect::Leases => "__ds",
-        },
-        "primary_stream": item.path.as_ref().map(StreamPath::as_str),
-        "state": status.state,
-        "epoch": consumer.epoch,
-        "wake_id": consumer.wake_id.map(|id| id.to_string()),
-        "attempt": status.attempt,
-        "pending": has_work(item),
-        "streams": item.streams.iter().map(stream_json).collect::<Vec<_>>(),
-        "more_streams": item.more_streams,
-        "woken_at": ms(consumer.woken_at),
-        "next_attempt_at": ms(status.next_attempt_at),
-        "lease_until": ms(status.lease_until),
-        "holder": consumer.holder.as_deref(),
-        "last_error": last_error.map(|(at, message)| json!({ "at": at.0, "message": &**message })),
-        "failures": item.record.as_ref().map_or(0, |it| it.failures),
-        "failing_since": ms(consumer.failing_since),
-        "wakes_saved": consumer.wakes_saved,
-    })
+    let last_error = last_error.map(|(at, message)| json!({ "at": at.0, "message": &**message }));
+    let ms = |time: Option<Millis>| time.map(|time| time.0).into();
+    let fields: [(&str, Value); 19] = [
+        ("id", id.into()),
+        ("subscription", subscription.spec.name.as_ref().into()),
+        ("dialect", dialect.into()),
+        ("primary_stream", item.path.as_ref().map(StreamPath::as_str).into()),
+        ("state", status.state.into()),
+        ("epoch", consumer.epoch.into()),
+        ("wake_id", consumer.wake_id.map(|id| id.to_string()).into()),
+        ("attempt", status.attempt.into()),
+        ("pending", has_work(item).into()),
+        ("more_streams", item.more_streams.into()),
+        ("stream_count", item.stream_count.into()),
+        ("woken_at", ms(consumer.woken_at)),
+        ("next_attempt_at", ms(status.next_attempt_at)),
+        ("lease_until", ms(status.lease_until)),
+        ("holder", consumer.holder.as_deref().into()),
+        ("last_error", last_error.into()),
+        ("failures", item.record.as_ref().map_or(0, |it| it.failures).into()),
+        ("failing_since", ms(consumer.failing_since)),
+        ("wakes_saved", consumer.wakes_saved.into()),
+    ];
+    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 fn stream_json(stream: &NotifiedStream) -> Value {

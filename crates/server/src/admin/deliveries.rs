@@ -2,40 +2,43 @@
 
 use http::StatusCode;
 use reveille_core::delivery::{AttemptRecord, Phase};
-use reveille_engine::events::{DeliveryView, delivery_name, delivery_named};
-use serde_json::{Value, json};
+use reveille_engine::events::{DeliveryFilter, DeliveryView, delivery_name, delivery_named};
+use serde_json::{Map, Value, json};
 
 use super::error::Error;
-use super::page_limit;
 use crate::Server;
 use crate::http::auth::Caller;
 use crate::http::delivery::status_label;
 use crate::http::error::RequestError;
+use crate::http::page::{Page, page_limit};
 use crate::http::query::Query;
-use crate::http::reply::{self, Reply};
+use crate::http::reply::Reply;
 
 /// Where deliveries are; the rest of the path is the id of one.
 const DELIVERIES: &str = "/admin/v1/deliveries/";
 
 /// `GET /admin/v1/deliveries?event=&hook=&after=&limit=`: hook by hook, in the order of their
 /// events; or all of one event.
-pub(super) fn list(server: &Server, caller: &Caller, query: Option<&str>) -> Result<Reply, Error> {
+pub(super) async fn list(
+    server: &Server,
+    caller: &Caller,
+    query: Option<&str>,
+) -> Result<Reply, Error> {
     let query = Query::parse(query);
-    let (event, hook, limit) = (query.get("event")?, query.get("hook")?, page_limit(&query)?);
+    let filter = DeliveryFilter { event: query.get("event")?, hook: query.get("hook")? };
+    let limit = page_limit(&query)?;
     let after = query.get("after")?.map(delivery_named).transpose();
     let after = after.map_err(|_| RequestError::Query("`after` is the id of a delivery".into()))?;
-    let page = server.engine.find_deliveries(&caller.tenant, event, hook, after, limit)?;
-    let mut body =
-        json!({ "deliveries": page.items.iter().map(delivery_json).collect::<Vec<_>>() });
-    if let (Some(next), Some(object)) = (page.next, body.as_object_mut()) {
-        object.insert("next".into(), delivery_name(next).into());
-    }
-    Ok(reply::json(StatusCode::OK, &body))
+    let mut page = Page::begin(&server.engine, &caller.tenant, "deliveries").await?;
+    let mut take = |view: &DeliveryView| page.push(&delivery_json(view));
+    let next = server.engine.find_deliveries(&caller.tenant, filter, after, limit, &mut take)?;
+    Ok(page.finish_with_next(next.map(delivery_name)))
 }
 
-/// `GET /admin/v1/deliveries/{id}`: with every attempt.
-pub(super) fn show(server: &Server, caller: &Caller, path: &str) -> Result<Reply, Error> {
+/// `GET /admin/v1/deliveries/{id}`: with every attempt. Of all of them less is kept than a page holds.
+pub(super) async fn show(server: &Server, caller: &Caller, path: &str) -> Result<Reply, Error> {
     let name = path.strip_prefix(DELIVERIES).unwrap_or_default();
+    let mut page = Page::begin(&server.engine, &caller.tenant, "attempts").await?;
     let found = match delivery_named(name) {
         Ok(id) => server.engine.delivery(Some(&caller.tenant), id)?,
         Err(_) => None,
@@ -43,40 +46,33 @@ pub(super) fn show(server: &Server, caller: &Caller, path: &str) -> Result<Reply
     let Some(found) = found else {
         return Err(Error::DeliveryNotFound(format!("there is no delivery {name:?}")));
     };
-    let mut body = delivery_json(&found);
-    let attempts: Vec<Value> = found.record.delivery.attempts.iter().map(attempt_json).collect();
-    if let Some(object) = body.as_object_mut() {
-        object.insert("attempts".into(), attempts.into());
+    for attempt in &found.record.delivery.attempts {
+        page.push(&attempt_json(attempt));
     }
-    Ok(reply::json(StatusCode::OK, &body))
+    Ok(page.finish(StatusCode::OK, &delivery_json(&found)))
 }
 
-fn delivery_json(view: &DeliveryView) -> Value {
+fn delivery_json(view: &DeliveryView) -> Map<String, Value> {
     let delivery = &view.record.delivery;
     let last = delivery.attempts.last();
-    let mut value = json!({
-        "id": delivery_name(view.id),
-        "hook": &*view.hook.name,
-        "event_id": view.event.as_ref().map(|event| &*event.id),
-        "event_type": view.event.as_ref().map(|event| event.kind.as_str()),
-        "state": status_label(delivery.standing()),
-        "waits_for": waits_for(delivery.phase),
-        "attempts_made": delivery.attempts.len(),
-        "created_at": view.record.created_at.0,
-    });
+    let event = view.event.as_ref();
+    let always = [
+        ("id", delivery_name(view.id).into()),
+        ("hook", view.hook.name.as_ref().into()),
+        ("event_id", event.map(|event| event.id.as_ref()).into()),
+        ("event_type", event.map(|event| event.kind.as_str()).into()),
+        ("state", status_label(delivery.standing()).into()),
+        ("waits_for", waits_for(delivery.phase).into()),
+        ("attempts_made", delivery.attempts.len().into()),
+        ("created_at", view.record.created_at.0.into()),
+    ];
     let optional = [
         ("next_attempt_at", next_attempt_at(delivery.phase)),
         ("ended_at", delivery.ended_at().map(|at| at.0.into())),
         ("last_error", last.and_then(|it| it.error.as_deref()).map(Value::from)),
     ];
-    if let Some(object) = value.as_object_mut() {
-        for (name, value) in optional {
-            if let Some(value) = value {
-                object.insert(name.into(), value);
-            }
-        }
-    }
-    value
+    let optional = optional.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    always.into_iter().chain(optional).map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// What has to happen before anything else does.

@@ -10,12 +10,12 @@ use reveille_core::key::{Access, Key, Permission, Role};
 use serde_json::{Map, Value, json};
 
 use super::error::Error;
-use super::page_limit;
 use crate::Server;
 use crate::http::auth::Caller;
 use crate::http::error::RequestError;
 use crate::http::fields::{self, FieldError, Fields};
 use crate::http::inbound;
+use crate::http::page::{Page, page_limit};
 use crate::http::query::Query;
 use crate::http::reply::{self, Reply};
 
@@ -33,7 +33,7 @@ pub(super) async fn answer(
     let id = request.uri().path().strip_prefix(KEYS).and_then(|rest| rest.strip_prefix('/'));
     match (id, request.method()) {
         (None, &Method::POST) => create(server, caller, request).await,
-        (None, &Method::GET | &Method::HEAD) => list(server, caller, request.uri().query()),
+        (None, &Method::GET | &Method::HEAD) => list(server, caller, request.uri().query()).await,
         (None, method) => Err(RequestError::Method {
             method: method.clone(),
             allowed: "GET, HEAD, POST, OPTIONS",
@@ -105,19 +105,17 @@ fn parse_set<T: Ord>(
 }
 
 /// `GET /admin/v1/keys?after=&limit=`
-fn list(server: &Server, caller: &Caller, query: Option<&str>) -> Result<Reply, Error> {
+async fn list(server: &Server, caller: &Caller, query: Option<&str>) -> Result<Reply, Error> {
     let query = Query::parse(query);
     let (after, limit) = (query.get("after")?.unwrap_or_default(), page_limit(&query)?);
     let access = caller.access();
+    let mut page = Page::begin(&server.engine, &caller.tenant, "keys").await?;
     let mut mine = server.engine.keys();
     mine.retain(|key| &*key.id > after && access.manages(&key.access));
-    let has_more = mine.len() > limit;
-    mine.truncate(limit);
-    let mut body = json!({ "keys": mine.iter().map(|key| key_json(key)).collect::<Vec<_>>() });
-    if let (true, Some(last), Some(object)) = (has_more, mine.last(), body.as_object_mut()) {
-        object.insert("next".into(), last.id.as_ref().into());
-    }
-    Ok(reply::json(StatusCode::OK, &body))
+    let taken = mine.iter().take(limit).take_while(|key| page.push(&key_json(key))).count();
+    let last = mine.get(..taken).and_then(|taken| taken.last());
+    let next = last.filter(|_| taken < mine.len()).map(|key| key.id.as_ref());
+    Ok(page.finish_with_next(next))
 }
 
 /// `DELETE /admin/v1/keys/{id}`

@@ -1,28 +1,29 @@
 //! Streams: which there are.
 
-use http::StatusCode;
 use reveille_core::stream::Expiry;
 use reveille_engine::streams::StreamItem;
 use serde_json::{Value, json};
 
 use super::error::Error;
-use super::page_limit;
 use crate::Server;
 use crate::http::auth::Caller;
+use crate::http::page::{Page, page_limit};
 use crate::http::query::Query;
-use crate::http::reply::{self, Reply};
+use crate::http::reply::Reply;
 
 /// `GET /admin/v1/streams?prefix=&after=&limit=`
-pub(super) fn list(server: &Server, caller: &Caller, query: Option<&str>) -> Result<Reply, Error> {
+pub(super) async fn list(
+    server: &Server,
+    caller: &Caller,
+    query: Option<&str>,
+) -> Result<Reply, Error> {
     let query = Query::parse(query);
     let prefix = query.get("prefix")?.unwrap_or_default();
     let (after, limit) = (query.get("after")?, page_limit(&query)?);
-    let page = server.engine.streams(&caller.tenant, prefix, after, limit)?;
-    let mut body = json!({ "streams": page.items.iter().map(stream_json).collect::<Vec<_>>() });
-    if let (Some(next), Some(object)) = (page.next, body.as_object_mut()) {
-        object.insert("next".into(), next.into());
-    }
-    Ok(reply::json(StatusCode::OK, &body))
+    let mut page = Page::begin(&server.engine, &caller.tenant, "streams").await?;
+    let mut take = |item: &StreamItem| page.push(&stream_json(item));
+    let next = server.engine.streams(&caller.tenant, prefix, after, limit, &mut take)?;
+    Ok(page.finish_with_next(next))
 }
 
 fn stream_json(item: &StreamItem) -> Value {

@@ -48,8 +48,11 @@ pub(super) async fn create(
         server.engine.check_destination(url)?;
     }
     let (subscription, _, is_new) = server.engine.subscribe(&caller.tenant, spec).await?;
-    let body = show::subscription_json(server, &subscription, &base_url(server, &parts)).await?;
-    Ok(reply::json(if is_new { StatusCode::CREATED } else { StatusCode::OK }, &body))
+    // Not before: a page that waits for the disk would keep others out.
+    let mut page = show::begin(server, caller).await?;
+    let base_url = base_url(server, &parts);
+    let fields = show::fill(server, &mut page, &subscription, &base_url).await?;
+    Ok(page.finish(if is_new { StatusCode::CREATED } else { StatusCode::OK }, &fields))
 }
 
 /// `DELETE subscriptions/:id`

@@ -8,6 +8,7 @@ use reveille_core::StreamPath;
 use reveille_core::consumer::{Phase, Stage};
 use reveille_core::pattern::Pattern;
 use reveille_core::subscription::{LEASE_MS_DEFAULT, STREAM_ROOT, Subscription, Target, relative};
+use reveille_engine::streams::StreamItem;
 use serde_json::{Map, Value, json};
 
 use super::error::Error;
@@ -15,7 +16,8 @@ use super::payload::link_type;
 use super::{CONTROL, base_url, find};
 use crate::Server;
 use crate::http::auth::Caller;
-use crate::http::reply::{self, Reply};
+use crate::http::page::Page;
+use crate::http::reply::Reply;
 use crate::http::subscription::AckedOffset;
 
 /// Streams that are shown at most.
@@ -33,19 +35,27 @@ pub(super) async fn show(
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
     let (parts, _) = request.into_parts();
+    let mut page = begin(server, caller).await?;
     let found = find(server, &caller.tenant, id)?;
-    let body = subscription_json(server, &found, &base_url(server, &parts)).await?;
-    Ok(reply::json(StatusCode::OK, &body))
+    let fields = fill(server, &mut page, &found, &base_url(server, &parts)).await?;
+    Ok(page.finish(StatusCode::OK, &fields))
 }
 
-/// All that is told of a subscription. `base_url` is where its server is.
-pub(super) async fn subscription_json(
+/// An answer that shows a subscription, once there is room for it.
+pub(super) async fn begin(server: &Server, caller: &Caller) -> Result<Page, Error> {
+    Ok(Page::begin(&server.engine, &caller.tenant, "streams").await?)
+}
+
+/// Puts the streams of a subscription on a page; returns all else that is told of it. `base_url` is
+/// where its server is.
+pub(super) async fn fill(
     server: &Server,
+    page: &mut Page,
     subscription: &Subscription,
     base_url: &str,
-) -> Result<Value, Error> {
+) -> Result<Map<String, Value>, Error> {
     let spec = &subscription.spec;
-    let (streams, is_truncated) = streams_json(server, subscription).await?;
+    let is_truncated = fill_streams(server, page, subscription).await?;
     let mut body = Map::new();
     let mut set = |name: &str, value: Value| {
         body.insert(name.to_owned(), value);
@@ -54,7 +64,6 @@ pub(super) async fn subscription_json(
     set("subscription_id", spec.name.as_ref().into());
     set("lease_ttl_ms", spec.lease_ms.unwrap_or(LEASE_MS_DEFAULT).into());
     set("created_at", subscription.created_at.to_rfc3339().into());
-    set("streams", streams.into());
     if is_truncated {
         set("streams_truncated", true.into());
     }
@@ -87,14 +96,15 @@ pub(super) async fn subscription_json(
     if let Some(Phase::Waking { stage: Stage::Paused { until }, .. }) = failing.map(|it| it.phase) {
         set("next_attempt_at", until.to_rfc3339().into());
     }
-    Ok(body.into())
+    Ok(body)
 }
 
-/// The streams that it is for, and whether there are more than are shown.
-async fn streams_json(
+/// The streams that it is for. Says whether there are more than are shown.
+async fn fill_streams(
     server: &Server,
+    page: &mut Page,
     subscription: &Subscription,
-) -> Result<(Vec<Value>, bool), Error> {
+) -> Result<bool, Error> {
     let mut all = BTreeMap::new();
     let mut is_truncated = false;
     if let Some(pattern) = &subscription.spec.pattern {
@@ -105,10 +115,10 @@ async fn streams_json(
         all.insert(path, (link_type(link.explicit), AckedOffset(link.acked)));
     }
     is_truncated |= all.len() > STREAMS_MAX;
-    let items = all.iter().take(STREAMS_MAX).map(|(path, (kind, acked))| {
+    let mut items = all.iter().take(STREAMS_MAX).map(|(path, (kind, acked))| {
         json!({ "path": relative(path), "link_type": kind, "acked_offset": acked })
     });
-    Ok((items.collect(), is_truncated))
+    Ok(!items.all(|item| page.push(&item)) || is_truncated)
 }
 
 /// Streams with the type of their link and how far they are processed.
@@ -124,22 +134,28 @@ async fn add_matching(
     all: &mut Links,
 ) -> Result<bool, Error> {
     let mut after: Option<String> = None;
+    let prefix = pattern.literal_prefix();
     for _ in 0..PAGES_MAX {
-        let prefix = pattern.literal_prefix();
-        let page = server.engine.streams(&subscription.tenant, prefix, after.as_deref(), PAGE)?;
-        for item in page.items {
-            if pattern.matches(&item.path)
-                && let Some(acked) = server.engine.processed(subscription, &item.head)?
-            {
-                all.insert(item.path, (link_type(false), AckedOffset(Some(acked))));
+        let mut failed = None;
+        let mut take = |item: &StreamItem| {
+            if pattern.matches(&item.path) {
+                match server.engine.processed(subscription, &item.head) {
+                    Ok(None) => {}
+                    Ok(acked) => {
+                        all.insert(item.path.clone(), (link_type(false), AckedOffset(acked)));
+                    }
+                    Err(damaged) => failed = Some(damaged),
+                }
             }
-            if all.len() > STREAMS_MAX {
-                return Ok(true);
-            }
+            failed.is_none() && all.len() <= STREAMS_MAX
+        };
+        let tenant = &subscription.tenant;
+        after = server.engine.streams(tenant, prefix, after.as_deref(), PAGE, &mut take)?;
+        if let Some(damaged) = failed {
+            return Err(damaged.into());
         }
-        after = page.next;
-        if after.is_none() {
-            return Ok(false);
+        if after.is_none() || all.len() > STREAMS_MAX {
+            return Ok(after.is_some());
         }
         // Others have waited meanwhile.
         tokio::task::yield_now().await;

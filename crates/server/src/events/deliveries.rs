@@ -1,19 +1,23 @@
 //! Deliveries of a subscription: where they stand, each attempt, and those that were given up.
 
 use http::StatusCode;
+use reveille_core::Millis;
 use reveille_core::delivery::{AttemptRecord, DeadReason, Phase};
 use reveille_engine::deliveries::DeliveryRejection;
 use reveille_engine::events::hook::EventHook;
-use reveille_engine::events::{DeadLetter, DeliveryView, delivery_name, delivery_named};
-use serde::Deserialize;
+use reveille_engine::events::{
+    DeadLetter, DeadLetterCursor, DeliveryView, delivery_name, delivery_named,
+};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::Scope;
 use super::error::Error;
-use super::show::{find_hook, page_limit};
+use super::show::{find_hook, not_a_next, page_limit, parse_u64};
 use crate::Server;
 use crate::http::delivery::status_label;
+use crate::http::page::Page;
 use crate::http::query::Query;
 use crate::http::reply::{self, Reply};
 
@@ -21,7 +25,7 @@ use crate::http::reply::{self, Reply};
 const PAGE: usize = 100;
 
 /// `GET /subscriptions/{id}/deliveries?limit=&after=`: in the order of their events.
-pub(super) fn list(
+pub(super) async fn list(
     server: &Server,
     scope: &Scope,
     id: &str,
@@ -37,13 +41,10 @@ pub(super) fn list(
         let why = "must be the id of a delivery of this subscription";
         return Err(Error::invalid_parameter("after", why));
     }
-    let page = server.engine.deliveries(&hook, after, limit)?;
-    let mut answer =
-        json!({ "deliveries": page.items.iter().map(delivery_json).collect::<Vec<_>>() });
-    if let (Some(next), Some(object)) = (page.next, answer.as_object_mut()) {
-        object.insert("next".into(), delivery_name(next).into());
-    }
-    Ok(reply::json(StatusCode::OK, &answer))
+    let mut page = Page::begin(&server.engine, &scope.tenant, "deliveries").await?;
+    let mut take = |view: &DeliveryView| page.push(&delivery_json(view));
+    let next = server.engine.deliveries(&hook, after, limit, &mut take)?;
+    Ok(page.finish_with_next(next.map(delivery_name)))
 }
 
 fn delivery_json(view: &DeliveryView) -> Value {
@@ -70,17 +71,20 @@ fn last_error(attempts: &[AttemptRecord]) -> Option<&str> {
     attempts.last().and_then(|attempt| attempt.error.as_deref())
 }
 
-/// `GET /subscriptions/deliveries/{id}/logs`: one entry per attempt, oldest first.
-pub(super) fn logs(server: &Server, scope: &Scope, id: &str) -> Result<Reply, Error> {
+/// `GET /subscriptions/deliveries/{id}/logs`: one entry per attempt, oldest first. Of all of them
+/// less is kept than a page holds.
+pub(super) async fn logs(server: &Server, scope: &Scope, id: &str) -> Result<Reply, Error> {
+    let mut page = Page::begin(&server.engine, &scope.tenant, "logs").await?;
     let found = match delivery_named(id) {
         Ok(id) => server.engine.delivery(scope.reach(), id)?,
         Err(_) => None,
     };
-    let logs = found.map_or_else(Vec::new, |view| {
-        let attempts = view.record.delivery.attempts.iter();
-        attempts.map(|attempt| log_json(&view, attempt)).collect()
-    });
-    Ok(reply::json(StatusCode::OK, &json!({ "logs": logs })))
+    if let Some(view) = &found {
+        for attempt in &view.record.delivery.attempts {
+            page.push(&log_json(view, attempt));
+        }
+    }
+    Ok(page.finish_with_next(None::<Value>))
 }
 
 fn log_json(view: &DeliveryView, attempt: &AttemptRecord) -> Value {
@@ -105,51 +109,82 @@ fn log_json(view: &DeliveryView, attempt: &AttemptRecord) -> Value {
     log
 }
 
-/// `GET /subscriptions/{id}/dead-letters`: newest first, none for a subscription that is not there.
-pub(super) fn dead_letters(
+/// `GET /subscriptions/{id}/dead-letters?limit=&after=`: newest first, none for a subscription that
+/// is not there.
+pub(super) async fn dead_letters(
     server: &Server,
     scope: &Scope,
     id: &str,
     query: Option<&str>,
 ) -> Result<Reply, Error> {
-    let limit = page_limit(&Query::parse(query), PAGE)?;
-    let letters = match server.engine.find_hook(scope.reach(), id)? {
-        Some(EventHook { hook, .. }) => server.engine.dead_letters(&hook, limit)?,
-        None => Vec::new(),
+    let query = Query::parse(query);
+    let limit = page_limit(&query, PAGE)?;
+    let after = query.get("after")?.map(parse_dead_letter_cursor).transpose()?;
+    let mut page = Page::begin(&server.engine, &scope.tenant, "deadLetters").await?;
+    let Some(EventHook { hook, .. }) = server.engine.find_hook(scope.reach(), id)? else {
+        return Ok(page.finish_with_next(None::<Value>));
     };
-    let letters: Vec<Value> = letters.iter().map(dead_letter_json).collect();
-    Ok(reply::json(StatusCode::OK, &json!({ "deadLetters": letters })))
+    if after.is_some_and(|after| after.id.hook != hook.id) {
+        return Err(not_a_next());
+    }
+    let mut take = |letter: &DeadLetter| page.push(&DeadLetterJson::of(letter));
+    let next = server.engine.dead_letters(&hook, after, limit, &mut take)?;
+    let next = next.map(|it| format!("{}-{}", it.died_at.0, delivery_name(it.id)));
+    Ok(page.finish_with_next(next))
 }
 
-fn dead_letter_json(letter: &DeadLetter) -> Value {
-    let DeadLetter { shown, died_at, payload } = letter;
-    let id = delivery_name(shown.id);
-    let delivery = &shown.record.delivery;
-    let reason = match delivery.phase {
-        Phase::Dead { why: DeadReason::Refused, .. } => "refused",
-        _ => "max_retries_exceeded",
-    };
-    json!({
-        "id": id,
-        "deliveryId": id,
-        "subscriptionId": &*shown.hook.name,
-        "eventId": shown.event.as_ref().map(|event| &*event.id),
-        "eventPayload": payload_json(payload),
-        "reason": reason,
-        "lastError": last_error(&delivery.attempts),
-        "createdAt": died_at.0,
-    })
+/// Where a list of dead letters goes on.
+fn parse_dead_letter_cursor(text: &str) -> Result<DeadLetterCursor, Error> {
+    let parts =
+        text.split_once('-').and_then(|(at, id)| Some((parse_u64(at)?, delivery_named(id).ok()?)));
+    let (at, id) = parts.ok_or_else(not_a_next)?;
+    Ok(DeadLetterCursor { died_at: Millis(at), id })
+}
+
+/// A dead letter as it is written: what was to be delivered is not copied on the way.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DeadLetterJson<'a> {
+    id: String,
+    delivery_id: String,
+    subscription_id: &'a str,
+    event_id: Option<&'a str>,
+    event_payload: Option<&'a str>,
+    reason: &'static str,
+    last_error: Option<&'a str>,
+    created_at: u64,
+}
+
+impl DeadLetterJson<'_> {
+    fn of(letter: &DeadLetter) -> DeadLetterJson<'_> {
+        let DeadLetter { shown, died_at, payload } = letter;
+        let id = delivery_name(shown.id);
+        let delivery = &shown.record.delivery;
+        DeadLetterJson {
+            delivery_id: id.clone(),
+            id,
+            subscription_id: &shown.hook.name,
+            event_id: shown.event.as_ref().map(|event| &*event.id),
+            event_payload: inner_payload(payload),
+            reason: match delivery.phase {
+                Phase::Dead { why: DeadReason::Refused, .. } => "refused",
+                _ => "max_retries_exceeded",
+            },
+            last_error: last_error(&delivery.attempts),
+            created_at: died_at.0,
+        }
+    }
 }
 
 /// The event as it was sent, out of its envelope.
-fn payload_json(envelope: &[u8]) -> Option<String> {
+fn inner_payload(envelope: &[u8]) -> Option<&str> {
     #[derive(Deserialize)]
     struct Envelope<'a> {
         #[serde(borrow)]
         payload: &'a RawValue,
     }
     let envelope: Envelope<'_> = serde_json::from_slice(envelope).ok()?;
-    Some(envelope.payload.get().to_owned())
+    Some(envelope.payload.get())
 }
 
 /// `POST /subscriptions/{id}/dead-letters/{letter}/retry`

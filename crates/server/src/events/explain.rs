@@ -11,20 +11,22 @@ use super::Scope;
 use super::error::Error;
 use super::show::{find_hook, parse_event_type};
 use crate::Server;
+use crate::http::page::Page;
 use crate::http::query::Query;
-use crate::http::reply::{self, Reply};
+use crate::http::reply::Reply;
 
 /// What decided: a word for it, whether it is in favor of a delivery, and a sentence.
 type Step = (&'static str, bool, String);
 
 /// `GET /subscriptions/{id}/explain?eventId=ID`, or `?eventType=TYPE` for events that may come.
-pub(super) fn answer(
+pub(super) async fn answer(
     server: &Server,
     scope: &Scope,
     id: &str,
     query: Option<&str>,
 ) -> Result<Reply, Error> {
     let query = Query::parse(query);
+    let mut page = Page::begin(&server.engine, &scope.tenant, "steps").await?;
     let hook = find_hook(server, scope, id)?;
     let (reasons, outcome) = match (query.get("eventId")?, query.get("eventType")?) {
         (Some(id), None) => {
@@ -44,9 +46,12 @@ pub(super) fn answer(
             return Err(Error::bad_request("MISSING_PARAM", text));
         }
     };
-    let steps: Vec<Value> = reasons.iter().map(step).map(step_json).collect();
-    let answer = json!({ "subscriptionId": id, "steps": steps, "outcome": outcome });
-    Ok(reply::json(StatusCode::OK, &answer))
+    for reason in &reasons {
+        page.push(&step_json(step(reason)));
+    }
+    let fields = [("subscriptionId", id), ("outcome", outcome)];
+    let fields = fields.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
+    Ok(page.finish(StatusCode::OK, &fields))
 }
 
 fn step_json((step, ok, detail): Step) -> Value {
@@ -61,6 +66,9 @@ fn step(reason: &Reason) -> Step {
         Reason::Pattern(None) => ("pattern", true, "the pattern matches the type".into()),
         Reason::Pattern(Some(mismatch)) => ("pattern", false, mismatch.to_string()),
         Reason::Absent(absence) => absence_step(*absence),
+        Reason::Older(count) => {
+            ("delivery", true, format!("{count} deliveries before these are not shown"))
+        }
         Reason::Begun { id, at } => {
             let detail = format!("delivery {} began at {}", delivery_name(*id), at.to_rfc3339());
             ("delivery", true, detail)

@@ -1,19 +1,19 @@
 //! Subscriptions for those who look: one, many, those that match, and what they have come to.
 
 use http::StatusCode;
-use reveille_core::delivery::hook::DeliveryCounts;
+use reveille_core::Millis;
+use reveille_core::delivery::hook::{DeliveryCounts, HookId};
 use reveille_core::event::{EventType, Shard};
+use reveille_engine::deliveries::index::HookAge;
 use reveille_engine::events::hook::EventHook;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::error::Error;
 use super::{Scope, namespace_of};
 use crate::Server;
+use crate::http::page::{PAGE, Page};
 use crate::http::query::Query;
 use crate::http::reply::{self, Reply};
-
-/// Entries on a page, unless the caller asks for fewer.
-const PAGE: usize = 1_000;
 
 /// The subscription of this id, if it is within reach.
 pub(super) fn find_hook(server: &Server, scope: &Scope, id: &str) -> Result<EventHook, Error> {
@@ -48,8 +48,13 @@ pub(super) fn one(server: &Server, scope: &Scope, id: &str) -> Result<Reply, Err
     Ok(reply::json(StatusCode::OK, &json!({ "subscription": hook_json(&hook) })))
 }
 
-/// `GET /subscriptions/list`: those that all filters let through, newest first.
-pub(super) fn list(server: &Server, scope: &Scope, query: Option<&str>) -> Result<Reply, Error> {
+/// `GET /subscriptions/list`: those that all filters let through, newest first. `offset` counts from
+/// the newest one, or from where `after` goes on.
+pub(super) async fn list(
+    server: &Server,
+    scope: &Scope,
+    query: Option<&str>,
+) -> Result<Reply, Error> {
     let query = Query::parse(query);
     let active = match query.get("active")? {
         None => None,
@@ -59,7 +64,9 @@ pub(super) fn list(server: &Server, scope: &Scope, query: Option<&str>) -> Resul
     };
     let (worker, prefix) = (query.get("workerId")?, query.get("patternPrefix")?);
     let shard = query.get("shard")?;
-    let (limit, offset) = (page_limit(&query, PAGE)?, parse_number(&query, "offset")?.unwrap_or(0));
+    let (mut left, mut skipped) =
+        (page_limit(&query, PAGE)?, parse_number(&query, "offset")?.unwrap_or(0));
+    let after = query.get("after")?.map(parse_age).transpose()?;
     let is_wanted = |hook: &EventHook| {
         let EventHook { hook, spec } = hook;
         let own = Shard::of_pattern(&spec.pattern);
@@ -68,21 +75,49 @@ pub(super) fn list(server: &Server, scope: &Scope, query: Option<&str>) -> Resul
             && prefix.is_none_or(|prefix| spec.pattern.as_str().starts_with(prefix))
             && shard.is_none_or(|shard| own.is_meant_by(shard, namespace_of(&hook.tenant)))
     };
-    let mut hooks = server.engine.hooks(scope.reach());
-    hooks.retain(is_wanted);
-    let page = hooks.iter().rev().skip(offset).take(limit).map(list_item_json);
-    let mut answer = json!({
-        "subscriptions": page.collect::<Vec<_>>(),
-        "namespace": scope.name(),
-    });
-    if let (Some(shard), Some(object)) = (shard, answer.as_object_mut()) {
+    let mut page = Page::begin(&server.engine, &scope.tenant, "subscriptions").await?;
+    let mut take = |hook: &EventHook| {
+        if !is_wanted(hook) {
+            return true;
+        }
+        if skipped > 0 {
+            skipped -= 1;
+            return true;
+        }
+        let is_taken = left > 0 && page.push(&list_item_json(hook));
+        left -= usize::from(is_taken);
+        is_taken
+    };
+    let next = server.engine.hooks(scope.reach(), after, &mut take).await;
+    let mut fields = Map::new();
+    fields.insert("namespace".into(), scope.name().into());
+    if let Some(shard) = shard {
         let label = match Shard::parse_label(shard) {
             Some((None, own)) => own.label(scope.name()),
             _ => shard.to_owned(),
         };
-        object.insert("shard".into(), label.into());
+        fields.insert("shard".into(), label.into());
     }
-    Ok(reply::json(StatusCode::OK, &answer))
+    if let Some(HookAge { created_at, id }) = next {
+        fields.insert("next".into(), format!("{}-{}", created_at.0, id.0).into());
+    }
+    Ok(page.finish(StatusCode::OK, &fields))
+}
+
+/// Where a list of subscriptions goes on.
+fn parse_age(text: &str) -> Result<HookAge, Error> {
+    let parts = text.split_once('-').and_then(|(at, id)| Some((parse_u64(at)?, parse_u64(id)?)));
+    let (at, id) = parts.ok_or_else(not_a_next)?;
+    Ok(HookAge { created_at: Millis(at), id: HookId(id) })
+}
+
+/// A number that is nothing but digits.
+pub(super) fn parse_u64(text: &str) -> Option<u64> {
+    text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+pub(super) fn not_a_next() -> Error {
+    Error::invalid_parameter("after", "must be the `next` of the page before")
 }
 
 fn list_item_json(hook: &EventHook) -> Value {
@@ -94,8 +129,9 @@ fn list_item_json(hook: &EventHook) -> Value {
     value
 }
 
-/// `GET /subscriptions/match?eventType=TYPE`: the active ones that would get such an event.
-pub(super) fn matching(
+/// `GET /subscriptions/match?eventType=TYPE&limit=&after=`: the active ones that would get such an
+/// event, oldest first.
+pub(super) async fn matching(
     server: &Server,
     scope: &Scope,
     query: Option<&str>,
@@ -106,14 +142,21 @@ pub(super) fn matching(
         Error::bad_request("MISSING_PARAM", "Missing required query param: eventType")
     })?;
     let kind = parse_event_type(kind)?;
-    let hooks = server.engine.matching_hooks(&scope.tenant, &kind);
-    let answer = json!({
-        "subscriptions": hooks.iter().map(list_item_json).collect::<Vec<_>>(),
-        "eventType": kind.as_str(),
-        "shard": Shard::of_type(&kind).label(scope.name()),
-        "namespace": scope.name(),
-    });
-    Ok(reply::json(StatusCode::OK, &answer))
+    let limit = page_limit(&query, PAGE)?;
+    let after = query.get("after")?.map(|text| parse_u64(text).ok_or_else(not_a_next));
+    let after = HookId(after.transpose()?.unwrap_or(0));
+    let mut page = Page::begin(&server.engine, &scope.tenant, "subscriptions").await?;
+    let hooks = server.engine.matching_hooks(&scope.tenant, &kind, after, limit + 1);
+    let taken = hooks.iter().take(limit).take_while(|it| page.push(&list_item_json(it))).count();
+    let last = hooks.get(..taken).and_then(|taken| taken.last());
+    let mut fields = Map::new();
+    fields.insert("eventType".into(), kind.as_str().into());
+    fields.insert("shard".into(), Shard::of_type(&kind).label(scope.name()).into());
+    fields.insert("namespace".into(), scope.name().into());
+    if let Some(last) = last.filter(|_| taken < hooks.len()) {
+        fields.insert("next".into(), last.hook.id.0.to_string().into());
+    }
+    Ok(page.finish(StatusCode::OK, &fields))
 }
 
 /// The type of an event in a query.

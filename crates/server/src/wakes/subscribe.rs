@@ -1,6 +1,6 @@
 //! Making, showing, listing and ending subscriptions; the pattern is the path of the URL.
 
-use http::{Request, StatusCode};
+use http::{Request, StatusCode, Uri};
 use hyper::body::Incoming;
 use reveille_core::condition::WakeCondition;
 use reveille_core::consumer::{Dialect, SyncDone};
@@ -14,6 +14,8 @@ use crate::Server;
 use crate::http::auth::Caller;
 use crate::http::fields::{self, FieldError, Fields};
 use crate::http::inbound;
+use crate::http::page::{Page, page_limit};
+use crate::http::query::Query;
 use crate::http::reply::{self, Reply};
 use crate::http::subscription::{callback_base, check_name};
 
@@ -103,15 +105,23 @@ pub(super) fn show(server: &Server, caller: &Caller, name: &str) -> Result<Reply
     Ok(reply::json(StatusCode::OK, &subscription_json(&found)))
 }
 
-/// `GET /{pattern}?subscriptions`: those with this very pattern; `/**` lists all.
-pub(super) fn list(server: &Server, caller: &Caller, path: &str) -> Result<Reply, Error> {
-    let pattern = Pattern::parse(path)?;
-    let mut all = server.engine.subscriptions(&caller.tenant, Dialect::Webhooks)?;
-    if !pattern.matches_everything() {
-        all.retain(|it| it.spec.pattern.as_ref() == Some(&pattern));
-    }
-    let items: Vec<Value> = all.iter().map(subscription_json).collect();
-    Ok(reply::json(StatusCode::OK, &json!({ "subscriptions": items })))
+/// `GET /{pattern}?subscriptions&limit=&after=`: those with this very pattern; `/**` lists all.
+pub(super) async fn list(server: &Server, caller: &Caller, uri: &Uri) -> Result<Reply, Error> {
+    let pattern = Pattern::parse(uri.path())?;
+    let query = Query::parse(uri.query());
+    let (mut left, after) = (page_limit(&query)?, query.get("after")?);
+    let mut page = Page::begin(&server.engine, &caller.tenant, "subscriptions").await?;
+    let mut take = |it: &Subscription| {
+        if !pattern.matches_everything() && it.spec.pattern.as_ref() != Some(&pattern) {
+            return true;
+        }
+        let is_taken = left > 0 && page.push(&subscription_json(it));
+        left -= usize::from(is_taken);
+        is_taken
+    };
+    let (tenant, dialect) = (&caller.tenant, Dialect::Webhooks);
+    let next = server.engine.subscriptions(tenant, dialect, after, &mut take)?;
+    Ok(page.finish_with_next(next.as_deref()))
 }
 
 /// `DELETE /{pattern}?subscription=NAME`

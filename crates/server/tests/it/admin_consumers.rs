@@ -55,6 +55,7 @@ async fn a_consumer_that_never_did_anything_is_idle() {
             { "path": "/agents/old", "acked": offset(5), "tail": offset(5), "lag_bytes": 0 },
         ],
         "more_streams": false,
+        "stream_count": 1,
         "woken_at": null,
         "next_attempt_at": null,
         "lease_until": null,

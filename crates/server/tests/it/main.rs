@@ -40,6 +40,7 @@ mod long_poll;
 mod memory;
 mod metrics;
 mod opening;
+mod pages;
 mod parameters;
 mod partitions;
 mod producers;

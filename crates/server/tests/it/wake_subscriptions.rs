@@ -100,7 +100,7 @@ async fn a_list_has_those_with_the_very_pattern_and_everything_only_for_two_star
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_longer_than_a_page_is_whole() {
+async fn a_list_longer_than_a_page_goes_on_after_it() {
     let wakes = Wakes::start().await;
     let mut connection = wakes.server.connect().await;
     let body = json!({ "webhook": "http://127.0.0.1:9/x" }).to_string();
@@ -108,9 +108,11 @@ async fn a_list_longer_than_a_page_is_whole() {
         let target = format!("/p/*?subscription=s{number:04}");
         connection.ask("PUT", &target, &[JSON], body.as_bytes()).await.expect(201);
     }
-    let list = ids(&wakes.server.get("/**?subscriptions").await.expect(200));
-    assert_eq!(list.len(), 1_005);
-    assert_eq!(list[1_004], "s1004");
+    let first = wakes.server.get("/**?subscriptions").await.expect(200);
+    assert_eq!((ids(&first).len(), &first.json()["next"]), (1_000, &json!("s0999")));
+    let rest = wakes.server.get("/**?subscriptions&after=s0999").await.expect(200);
+    assert_eq!(ids(&rest), ["s1000", "s1001", "s1002", "s1003", "s1004"]);
+    assert_eq!(rest.json().get("next"), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -47,8 +47,20 @@ impl Reader {
 
     /// At most `limit` pairs from `from` to before `to`, in order.
     pub fn range(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<Pair>, TableError> {
+        self.range_within(from, to, limit, usize::MAX)
+    }
+
+    /// The same, up to the pair with which they have so many bytes together: whoever does not know
+    /// how large values are holds one too many at most.
+    pub fn range_within(
+        &self,
+        from: &[u8],
+        to: &[u8],
+        limit: usize,
+        bytes: usize,
+    ) -> Result<Vec<Pair>, TableError> {
         let table = self.view.table.read(|table| table.range(from, to));
-        self.merged(from, to, limit, table)
+        self.merged(from, to, limit, bytes, table)
     }
 
     /// What memory says of the keys from `from` to before `to`, removals included.
@@ -65,7 +77,7 @@ impl Reader {
     pub fn keys(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<Bytes>, TableError> {
         let table = self.view.table.read(|table| table.keys(from, to));
         let table = table.map(|key| key.map(|key| (key, Bytes::new())));
-        let pairs = self.merged(from, to, limit, Box::new(table))?;
+        let pairs = self.merged(from, to, limit, usize::MAX, Box::new(table))?;
         Ok(pairs.into_iter().map(|(key, _)| key).collect())
     }
 
@@ -74,13 +86,15 @@ impl Reader {
         from: &[u8],
         to: &[u8],
         limit: usize,
+        bytes: usize,
         mut table: Box<dyn Iterator<Item = Result<Pair, TableError>>>,
     ) -> Result<Vec<Pair>, TableError> {
         let newest_first = self.view.newest_first();
         let mut overlay: Vec<&[Entry]> = newest_first.map(|run| run.range(from, to)).collect();
         let mut from_table = table.next().transpose()?;
         let mut found = Vec::new();
-        while found.len() < limit {
+        let mut found_bytes = 0;
+        while found.len() < limit && found_bytes < bytes {
             let smallest = overlay.iter().filter_map(|run| run.first()).map(|entry| &entry.key);
             let Some(key) = smallest.chain(from_table.as_ref().map(|(key, _)| key)).min().cloned()
             else {
@@ -100,6 +114,7 @@ impl Reader {
                 from_table = table.next().transpose()?;
             }
             if let Some(Some(value)) = value {
+                found_bytes += key.len() + value.len();
                 found.push((key, value));
             }
         }

@@ -139,3 +139,15 @@ fn what_leaves_the_overlay_is_freed_by_whoever_sweeps_once_nobody_reads_it() {
     state.sweep();
     assert!(settled.upgrade().is_none());
 }
+
+#[test]
+fn a_range_ends_with_the_pair_that_fills_it() {
+    let state = State::new(Arc::new(TestTable::default()), 0);
+    publish_and_apply(&state, 1, run(0..4));
+    state.publish(2, run(4..9), 9);
+    let reader = state.reader();
+    let count = |bytes| reader.range_within(&[2], &[3], 100, bytes).unwrap().len();
+    // Each pair has four bytes.
+    assert_eq!([1, 4, 5, 17, usize::MAX].map(count), [1, 1, 2, 5, 9]);
+    assert_eq!(reader.range_within(&[2], &[3], 3, 100).unwrap().len(), 3);
+}

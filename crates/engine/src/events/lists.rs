@@ -1,0 +1,295 @@
+//! Lists of hooks, deliveries and dead letters, entry by entry: whoever asks has one of them in
+//! memory, and says when its page is full.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use reveille_core::delivery::Phase;
+use reveille_core::delivery::hook::{Hook, HookId};
+use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
+use reveille_core::event::EventType;
+use reveille_core::event::hook::FACE;
+use reveille_core::key_range::above;
+use reveille_core::{Millis, Tenant};
+use reveille_kernel::error::Damaged;
+use reveille_schema::{keys, record};
+use reveille_store::state::Reader;
+
+use super::hook::EventHook;
+use super::index::{EventHookIndex, matching_after};
+use super::queries::DeliveryView;
+use super::read::{event, payload};
+use crate::app::Shared;
+use crate::deliveries::index::{HookAge, HookIndex};
+use crate::deliveries::send::delivery_record;
+use crate::deliveries::{DeliveryError, DeliveryRejection};
+use crate::engine::Engine;
+use crate::limits::{EXPLAINED_DELIVERIES_MAX, INDEX_SLICE, LIST_PAGE_MAX, SCAN_SLICE};
+use crate::records::{Scan, TakeEntry, damaged};
+
+/// A dead letter.
+#[derive(Debug, Clone)]
+pub struct DeadLetter {
+    /// The delivery.
+    pub shown: DeliveryView,
+    pub died_at: Millis,
+    /// What was to be delivered.
+    pub payload: Bytes,
+}
+
+/// A dead letter's place among those of its hook.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeadLetterCursor {
+    pub died_at: Millis,
+    pub id: DeliveryId,
+}
+
+/// Which deliveries of a tenant are looked for.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DeliveryFilter<'a> {
+    /// Those of the event of this id.
+    pub event: Option<&'a str>,
+    /// Those of the hook of this name.
+    pub hook: Option<&'a str>,
+}
+
+impl Engine {
+    /// The hooks of a tenant, or of all tenants, that are older than one, youngest first. Returns
+    /// the last one that was taken if there are more.
+    pub async fn hooks(
+        &self,
+        tenant: Option<&Tenant>,
+        after: Option<HookAge>,
+        take: TakeEntry<'_, EventHook>,
+    ) -> Option<HookAge> {
+        let partitions: Vec<&Arc<Shared>> = match tenant {
+            Some(tenant) => vec![self.partition(tenant)],
+            None => self.partitions().iter().collect(),
+        };
+        let walk = |shared| HookWalk { shared, tenant, than: after, slice: VecDeque::new() };
+        let mut walks: Vec<HookWalk<'_>> = partitions.into_iter().map(walk).collect();
+        let mut last = after;
+        loop {
+            for _ in 0..INDEX_SLICE {
+                let ages = walks.iter_mut().map(HookWalk::next_age);
+                let youngest = ages.enumerate().filter_map(|(at, age)| Some((age?, at))).max();
+                let (age, at) = youngest?;
+                let hook = walks.get_mut(at).and_then(|walk| walk.slice.pop_front())?;
+                if !take(&hook) {
+                    return last;
+                }
+                last = Some(age);
+            }
+            // Others have waited meanwhile.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// The active hooks of a tenant that are for events of this type and come after one, oldest
+    /// first; at most so many.
+    pub fn matching_hooks(
+        &self,
+        tenant: &Tenant,
+        kind: &EventType,
+        after: HookId,
+        limit: usize,
+    ) -> Vec<EventHook> {
+        let partition = self.partition(tenant).lock();
+        let mut hooks = matching_after(&partition.index, tenant, kind, after);
+        hooks.retain(|hook| hook.is_active());
+        hooks.truncate(limit);
+        partition.index.of::<EventHookIndex>().with_specs(hooks)
+    }
+
+    /// The deliveries of a hook in the order of their events, after one. Returns the last one that
+    /// was taken if there are more.
+    pub fn deliveries(
+        &self,
+        hook: &Arc<Hook>,
+        after: Option<DeliveryId>,
+        limit: usize,
+        take: TakeEntry<'_, DeliveryView>,
+    ) -> Result<Option<DeliveryId>, Damaged> {
+        let reader = self.partition(&hook.tenant).state.reader();
+        let mut walk = DeliveryWalk { reader, take, left: limit, last: after };
+        let range = keys::deliveries(hook.id);
+        Ok(if walk.visit(hook, range)? { None } else { walk.last })
+    }
+
+    /// Deliveries of a tenant, hook by hook, after one. Returns where to go on if there may be
+    /// more.
+    pub fn find_deliveries(
+        &self,
+        tenant: &Tenant,
+        filter: DeliveryFilter<'_>,
+        after: Option<DeliveryId>,
+        limit: usize,
+        take: TakeEntry<'_, DeliveryView>,
+    ) -> Result<Option<DeliveryId>, DeliveryError> {
+        let event = match filter.event {
+            None => None,
+            Some(id) => {
+                let found = self.find_event(tenant, id)?;
+                Some(found.ok_or(DeliveryRejection::NoEvent)?.0)
+            }
+        };
+        let shared = self.partition(tenant);
+        let reader = shared.state.reader();
+        let mut walk = DeliveryWalk { reader, take, left: limit, last: after };
+        let range = |hook: HookId| match event {
+            Some(event) => event_range(hook, event),
+            None => keys::deliveries(hook),
+        };
+        if let Some(name) = filter.hook {
+            let hook = shared.lock().index.of::<HookIndex>().of_tenant(tenant, name).cloned();
+            let hook = hook.filter(|hook| hook.face == FACE);
+            let hook = hook.ok_or(DeliveryRejection::NotFound)?;
+            let is_later = after.is_none_or(|after| after.hook <= hook.id);
+            let is_over = !is_later || walk.visit(&hook, range(hook.id))?;
+            return Ok(if is_over { None } else { walk.last });
+        }
+        let mut first = after.map_or(HookId(0), |after| after.hook);
+        for _ in 0..LIST_PAGE_MAX.div_ceil(INDEX_SLICE) {
+            let hooks = shared.lock().index.of::<HookIndex>().from(tenant, first, INDEX_SLICE);
+            let Some(youngest) = hooks.last() else { return Ok(None) };
+            first = HookId(youngest.id.0 + 1);
+            for hook in hooks.iter().filter(|hook| hook.face == FACE) {
+                if !walk.visit(hook, range(hook.id))? {
+                    return Ok(walk.last);
+                }
+                walk.last = Some(last_of(hook.id));
+            }
+        }
+        Ok(walk.last)
+    }
+
+    /// The dead letters of a hook, newest first, after one. Returns the last one that was taken if
+    /// there are more.
+    pub fn dead_letters(
+        &self,
+        hook: &Arc<Hook>,
+        after: Option<DeadLetterCursor>,
+        limit: usize,
+        take: TakeEntry<'_, DeadLetter>,
+    ) -> Result<Option<DeadLetterCursor>, Damaged> {
+        let reader = self.partition(&hook.tenant).state.reader();
+        let (first, to) = keys::dead_letters(hook.id);
+        let from = after.map_or(first, |it| above(&keys::dead_letter(it.id, it.died_at)));
+        let (mut left, mut last) = (limit, after);
+        for pair in Scan::new(&reader, from, to) {
+            let Some(id) = keys::parse_dead_letter(&pair?.0) else { continue };
+            let Some(record) = delivery_record(&reader, id)? else { continue };
+            let Phase::Dead { at: died_at, .. } = record.delivery.phase else { continue };
+            if left == 0 {
+                return Ok(last);
+            }
+            let event = event(&reader, &hook.tenant, id.no.event)?;
+            let payload = match &event {
+                Some(event) => payload(&reader, event)?,
+                None => Bytes::new(),
+            };
+            let shown = DeliveryView { id, hook: hook.clone(), record, event };
+            if !take(&DeadLetter { shown, died_at, payload }) {
+                return Ok(last);
+            }
+            (left, last) = (left - 1, Some(DeadLetterCursor { died_at, id }));
+        }
+        Ok(None)
+    }
+
+    /// The newest deliveries of one event to a hook, oldest first: the first, and those that were
+    /// asked for again. Says how many older ones there are.
+    pub(super) fn deliveries_of(
+        &self,
+        hook: &Arc<Hook>,
+        no: EventNo,
+    ) -> Result<(Vec<DeliveryView>, usize), Damaged> {
+        let reader = self.partition(&hook.tenant).state.reader();
+        let (mut from, to) = event_range(hook.id, no);
+        let (mut newest, mut older) = (VecDeque::new(), 0);
+        loop {
+            let keys = reader.keys(&from, &to, SCAN_SLICE)?;
+            let Some(last) = keys.last() else { break };
+            from = above(last);
+            newest.extend(keys.iter().filter_map(|key| keys::parse_delivery(key)));
+            let extra = newest.len().saturating_sub(EXPLAINED_DELIVERIES_MAX);
+            newest.drain(..extra);
+            older += extra;
+        }
+        let mut found = Vec::with_capacity(newest.len());
+        for id in newest {
+            let Some(record) = delivery_record(&reader, id)? else { continue };
+            let event = event(&reader, &hook.tenant, no)?;
+            found.push(DeliveryView { id, hook: hook.clone(), record, event });
+        }
+        Ok((found, older))
+    }
+}
+
+/// A look at the hooks of one partition, youngest first, a slice under its lock at a time.
+struct HookWalk<'a> {
+    shared: &'a Arc<Shared>,
+    tenant: Option<&'a Tenant>,
+    /// Those that follow are older.
+    than: Option<HookAge>,
+    slice: VecDeque<EventHook>,
+}
+
+impl HookWalk<'_> {
+    fn next_age(&mut self) -> Option<HookAge> {
+        // A slice may hold nothing but hooks of other faces.
+        while self.slice.is_empty() {
+            let partition = self.shared.lock();
+            let hooks = partition.index.of::<HookIndex>();
+            let hooks = hooks.older(self.tenant, self.than, INDEX_SLICE);
+            self.than = Some(HookAge::of(hooks.last()?));
+            self.slice = partition.index.of::<EventHookIndex>().with_specs(hooks).into();
+        }
+        self.slice.front().map(|it| HookAge::of(&it.hook))
+    }
+}
+
+/// A look at deliveries, in the order of their hooks and events.
+struct DeliveryWalk<'a> {
+    reader: Reader,
+    take: TakeEntry<'a, DeliveryView>,
+    /// How many are still wanted.
+    left: usize,
+    /// The place behind those that were taken or looked for.
+    last: Option<DeliveryId>,
+}
+
+impl DeliveryWalk<'_> {
+    /// Shows the deliveries of a hook in a range. Says whether those were all.
+    fn visit(&mut self, hook: &Arc<Hook>, range: (Bytes, Bytes)) -> Result<bool, Damaged> {
+        let (first, to) = range;
+        let after = self.last.filter(|last| last.hook == hook.id);
+        let from = after.map_or(first.clone(), |last| above(&keys::delivery(last)).max(first));
+        for pair in Scan::new(&self.reader, from, to) {
+            let (key, value) = pair?;
+            let Some(id) = keys::parse_delivery(&key) else { continue };
+            if self.left == 0 {
+                return Ok(false);
+            }
+            let record = record::decode_delivery(&value).map_err(damaged)?;
+            let event = event(&self.reader, &hook.tenant, id.no.event)?;
+            if !(self.take)(&DeliveryView { id, hook: hook.clone(), record, event }) {
+                return Ok(false);
+            }
+            (self.left, self.last) = (self.left - 1, Some(id));
+        }
+        Ok(true)
+    }
+}
+
+/// Where the deliveries of one event to a hook are.
+fn event_range(hook: HookId, no: EventNo) -> (Bytes, Bytes) {
+    let first = |event| keys::delivery(DeliveryId { hook, no: DeliveryNo { event, round: 0 } });
+    (first(no), first(EventNo(no.0 + 1)))
+}
+
+/// A place behind all deliveries of a hook.
+fn last_of(hook: HookId) -> DeliveryId {
+    DeliveryId { hook, no: DeliveryNo { event: EventNo(u64::MAX), round: u16::MAX } }
+}

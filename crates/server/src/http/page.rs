@@ -1,0 +1,97 @@
+//! Pages of lists: entry by entry they become the bytes that leave, within a limit and the budget.
+
+use bytes::Bytes;
+use http::StatusCode;
+use http::header::{self, HeaderValue};
+use reveille_core::Tenant;
+use reveille_engine::{Engine, PagePermit, Unavailable};
+use reveille_kernel::limits::PAGE_BYTES_MAX;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::error::RequestError;
+use super::query::Query;
+use super::reply::{self, Reply, ReplyBody};
+
+/// Entries on a page, unless the caller asks for fewer.
+pub(crate) const PAGE: usize = 1_000;
+
+/// A JSON object with a list that is being written, and the right to hold it.
+pub(crate) struct Page {
+    body: Vec<u8>,
+    is_empty: bool,
+    permit: PagePermit,
+}
+
+/// The body of an answer: what it takes in memory is given back when the last of it has left.
+struct PageBody {
+    bytes: Vec<u8>,
+    _permit: PagePermit,
+}
+
+impl AsRef<[u8]> for PageBody {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Page {
+    /// A page whose list has this name, once there is room for one more page of the tenant's.
+    pub(crate) async fn begin(
+        engine: &Engine,
+        tenant: &Tenant,
+        name: &'static str,
+    ) -> Result<Page, Unavailable> {
+        let permit = engine.admit_page(tenant).await?;
+        Ok(Page { body: format!("{{\"{name}\":[").into(), is_empty: true, permit })
+    }
+
+    /// Adds an entry, if there is room for it: the first one always finds some.
+    pub(crate) fn push(&mut self, entry: &impl Serialize) -> bool {
+        let before = self.body.len();
+        if !self.is_empty {
+            self.body.push(b',');
+        }
+        serde_json::to_writer(&mut self.body, entry).expect("an entry of a list can be written");
+        if !self.is_empty && self.body.len() > PAGE_BYTES_MAX {
+            self.body.truncate(before);
+            return false;
+        }
+        self.is_empty = false;
+        true
+    }
+
+    /// The answer, with the fields that stand beside the list.
+    pub(crate) fn finish(self, status: StatusCode, fields: &Map<String, Value>) -> Reply {
+        let Page { mut body, mut permit, .. } = self;
+        body.push(b']');
+        for (name, value) in fields {
+            body.push(b',');
+            serde_json::to_writer(&mut body, name).expect("a name can be written");
+            body.push(b':');
+            serde_json::to_writer(&mut body, value).expect("a value can be written");
+        }
+        body.push(b'}');
+        body.shrink_to_fit();
+        permit.shrink(body.len());
+        let mut reply = reply::status(status);
+        let json = HeaderValue::from_static("application/json");
+        reply.headers_mut().insert(header::CONTENT_TYPE, json);
+        let body = PageBody { bytes: body, _permit: permit };
+        *reply.body_mut() = ReplyBody::Full(Bytes::from_owner(body));
+        reply
+    }
+
+    /// The answer, with where the next page begins if there is one.
+    pub(crate) fn finish_with_next(self, next: Option<impl Into<Value>>) -> Reply {
+        let fields = next.map(|next| ("next".to_owned(), next.into())).into_iter().collect();
+        self.finish(StatusCode::OK, &fields)
+    }
+}
+
+/// How many entries a page may have at most.
+pub(crate) fn page_limit(query: &Query) -> Result<usize, RequestError> {
+    let Some(text) = query.get("limit")? else { return Ok(PAGE) };
+    let limit = text.parse().ok().filter(|limit| (1..=PAGE).contains(limit));
+    limit.ok_or_else(|| RequestError::Query(format!("`limit` is a number from 1 to {PAGE}")))
+}
