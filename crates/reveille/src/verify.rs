@@ -115,7 +115,7 @@ impl VerificationKeys {
 
 fn read_jwks(source: &str) -> anyhow::Result<Vec<(Option<String>, [u8; 32])>> {
     let bytes = if source.starts_with("http://") || source.starts_with("https://") {
-        client::fetch(source)?.to_vec()
+        client::fetch(source, None)?.to_vec()
     } else {
         let path = PathBuf::from(source);
         std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?
