@@ -141,11 +141,19 @@ Example:
 The body is read from standard input, byte for byte as it was received. Exit code 0 means that the
 signature is good, 1 that it is not or cannot be checked, 2 that the command line is wrong.
 
-A header with `sha256=` is checked with the subscription's --secret, one with `ed25519=` with the
-server's public keys: --jwks, or --public-key for a single one.
+It knows every form that is sent, and says which one it found:
+
+  t=…,sha256=…          wakes of a subscription on streams: --secret
+  t=…,kid=…,ed25519=…   wakes of /v1/stream/__ds/subscriptions/: --jwks, or --public-key for one key
+  v1,…                  deliveries of events, after Standard Webhooks: --secret, and the request's
+                        webhook-id and webhook-timestamp as further headers
+
+While one secret takes over from another there are several signatures: one that is good is enough.
 
 Example:
   reveille verify --secret whsec_… --header \"$WEBHOOK_SIGNATURE\" < body.json
+  reveille verify --secret whsec_… --header 'webhook-id: 01K…' --header 'webhook-timestamp: 1704067200' \\
+    --header 'webhook-signature: v1,…' < body.json
   reveille verify --jwks http://127.0.0.1:4437/v1/stream/__ds/jwks.json --header \"$H\" < body.json")]
     Verify(verify::Arguments),
     /// Puts load on a server and reports what it did

@@ -113,6 +113,7 @@ fn wrong_usage_is_told_apart() {
         &["append", "/a", "x", "--lines"],
         &["read", "/a", "--offset", "x"],
         &["read", "/a", "--url", "ftp://localhost"],
+        &["verify", "--secret", "s", "--header", "webhook-id: x"],
         &["read", "/a", "--key", "two\nlines"],
     ] {
         let sentence = run(args).error(2);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::endpoint::Endpoint;
-use crate::process::{Ended, Server, run_with};
+use crate::process::{Ended, Server, reveille, run_with};
 
 const ADMIN: &str = "an-admin-key-for-tests";
 
@@ -197,6 +197,23 @@ fn events_come_from_the_argument_and_from_standard_input() {
     ] {
         server.run(wrong).error(2);
     }
+}
+
+#[test]
+fn a_delivery_is_verified_with_the_headers_that_came() {
+    let endpoint = Endpoint::answering(200);
+    let binding = format!("LOCAL={}", endpoint.url);
+    let server = Server::with(&["--binding", &binding]);
+    let secret = field(&subscribe(&server, "a.*"), "secret");
+    server.run(&["ingest", "--type", "a.b"]).ok();
+    let seen = endpoint.next();
+    let mut args = vec!["verify", "--secret", &secret];
+    for header in seen.headers.iter().filter(|header| header.contains(": ")) {
+        args.extend(["--header", header]);
+    }
+    let good = run_with(reveille(&args), &seen.body).ok();
+    assert!(good.starts_with("the signature is good: `v1,` after Standard Webhooks"), "{good}");
+    assert!(run_with(reveille(&args), b"{}").error(1).contains("raw bytes"));
 }
 
 #[test]

@@ -101,6 +101,10 @@ fn commands_speak_https_to_whom_they_trust() {
     let mut command = server.command(&["streams", "--url", &url]);
     command.env("REVEILLE_CA_FILE", &trusted);
     assert!(run_with(command, b"").ok().contains("/notes"));
+    let jwks = format!("{url}/v1/stream/__ds/jwks.json");
+    let verify = ["verify", "--header", "t=1,sha256=00", "--jwks", &jwks, "--ca-file"];
+    let sentence = run(&[&verify[..], &[trusted.to_str().unwrap()]].concat()).error(1);
+    assert!(sentence.contains("ed25519"), "the keys were fetched: {sentence}");
 }
 
 #[test]
