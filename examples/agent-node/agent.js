@@ -11,7 +11,10 @@ const SERVER = process.env.REVEILLE_URL ?? "http://127.0.0.1:4437"
 const SIGNATURE_AGE_MAX_S = 300
 const RETRY_MS = 200
 
-if (!SECRET) throw new Error("WEBHOOK_SECRET is not set: it was returned when the subscription was made")
+if (!SECRET) {
+  console.error("WEBHOOK_SECRET is not set; set it to the webhook_secret that was shown when the subscription was made")
+  process.exit(2)
+}
 
 /** How far each stream was processed here. A real agent keeps this where it keeps its results. */
 const processed = new Map()
@@ -22,10 +25,11 @@ function handle(path, event) {
 }
 
 function isSigned(header, body) {
-  const [, time, signature] = /^t=(\d+),sha256=([0-9a-f]{64})$/.exec(header ?? "") ?? []
-  if (!signature || Math.abs(Date.now() / 1000 - Number(time)) > SIGNATURE_AGE_MAX_S) return false
+  // While one secret takes over from another there are two signatures: one that is good is enough.
+  const [, time, signatures] = /^t=(\d+)((?:,sha256=[0-9a-f]{64})+)$/.exec(header ?? "") ?? []
+  if (!signatures || Math.abs(Date.now() / 1000 - Number(time)) > SIGNATURE_AGE_MAX_S) return false
   const expected = createHmac("sha256", SECRET).update(`${time}.`).update(body).digest()
-  return timingSafeEqual(Buffer.from(signature, "hex"), expected)
+  return signatures.match(/[0-9a-f]{64}/g).some((it) => timingSafeEqual(Buffer.from(it, "hex"), expected))
 }
 
 /** Whatever fails for a while is tried again: callbacks and reads may be repeated at will. */
@@ -58,7 +62,7 @@ async function wake({ callback, token, epoch, wake_id, primary_stream }) {
     })
 
   // The first callback claims the wake. Following a stream twice changes nothing.
-  const tools = primary_stream.replace(/^\/agents\//, "/tools/")
+  const tools = primary_stream.replace(/^\/node-agents\//, "/node-tools/")
   const { streams } = await call({ wake_id, subscribe: [tools] })
   const acks = await Promise.all(streams.map(read))
   // What came in after the read is still pending: reveille wakes us again for it.

@@ -13,12 +13,20 @@ from threading import Lock
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-PORT = int(os.environ.get("PORT", "3000"))
-SECRET = os.environ["WEBHOOK_SECRET"].encode()
+PORT = int(os.environ.get("PORT", "3001"))
+SECRET = os.environ.get("WEBHOOK_SECRET", "").encode()
 SERVER = os.environ.get("REVEILLE_URL", "http://127.0.0.1:4437")
 SIGNATURE_AGE_MAX_S = 300
 ANSWER_MAX_S = 30
 RETRY_S = 0.2
+
+if not SECRET:
+    print(
+        "WEBHOOK_SECRET is not set; set it to the webhook_secret that was shown when the"
+        " subscription was made",
+        file=sys.stderr,
+    )
+    sys.exit(2)
 
 # How far each stream was processed here. A real agent keeps this where it keeps its results.
 processed: dict[str, str] = {}
@@ -30,11 +38,13 @@ def handle(path: str, event: object) -> None:  # A line in one piece: wakes run 
 
 
 def is_signed(header: str, body: bytes) -> bool:
-    match = re.fullmatch(r"t=(\d+),sha256=([0-9a-f]{64})", header)
+    # While one secret takes over from another there are two signatures: one is enough.
+    match = re.fullmatch(r"t=(\d+)((?:,sha256=[0-9a-f]{64})+)", header)
     if not match or abs(time.time() - int(match[1])) > SIGNATURE_AGE_MAX_S:
         return False
     expected = hmac.digest(SECRET, f"{match[1]}.".encode() + body, "sha256")
-    return hmac.compare_digest(bytes.fromhex(match[2]), expected)
+    signatures = re.findall("[0-9a-f]{64}", match[2])
+    return any([hmac.compare_digest(bytes.fromhex(it), expected) for it in signatures])
 
 
 def ask(request: Request) -> tuple[bytes, dict]:
@@ -59,7 +69,7 @@ def wake(notice: dict) -> None:
         return json.loads(ask(Request(notice["callback"], text, headers))[0])
 
     # The first callback claims the wake. Following a stream twice changes nothing.
-    tools = re.sub("^/agents/", "/tools/", notice["primary_stream"])
+    tools = re.sub("^/python-agents/", "/python-tools/", notice["primary_stream"])
     streams = call(wake_id=notice["wake_id"], subscribe=[tools])["streams"]
     with ThreadPoolExecutor() as pool:
         acks = list(pool.map(lambda it: read(it["path"], it["offset"]), streams))

@@ -20,8 +20,8 @@ const ARRIVAL_MAX_MS = 90_000
 const SETTLE_MS = 1_500
 
 const agents = {
-  "agent-node": ["node", "agent.js"],
-  "agent-python": ["python3", "agent.py"],
+  "agent-node": { command: ["node", "agent.js"], prefix: "node" },
+  "agent-python": { command: ["python3", "agent.py"], prefix: "python" },
 } as const
 
 let server: Server | undefined
@@ -31,23 +31,34 @@ afterEach(async () => {
   await server?.dispose()
 })
 
-for (const [name, command] of Object.entries(agents)) {
+for (const [name, { command, prefix }] of Object.entries(agents)) {
+  test(`${name} refuses to start without a secret`, async () => {
+    const { WEBHOOK_SECRET: _, ...env } = process.env
+    const [program, ...args] = command
+    const child = spawn(program, args, { cwd: join(EXAMPLES, name), env, stdio: ["ignore", "ignore", "pipe"] })
+    let complaints = ""
+    child.stderr!.on("data", (chunk) => (complaints += chunk))
+    const code = await new Promise((resolve) => child.once("close", resolve))
+    expect(complaints).toMatch(/^WEBHOOK_SECRET is not set; set it to .*\n$/)
+    expect(code).toBe(2)
+  })
+
   test(`${name} processes everything once across ${KILLS} kills`, async ({ onTestFailed }) => {
     const random = seeded(name)
     const running = (server = await Server.start())
     const port = await freePort()
-    const secret = await subscribe(running.url, port)
+    const secret = await subscribe(running.url, port, prefix)
     const woken = (agent = await Agent.start(name, command, port, secret, running.url))
     onTestFailed(() => console.log(woken.complaints))
     expect((await fetch(`http://127.0.0.1:${port}`, { method: "POST", body: "{}" })).status).toBe(401)
 
     const writer = new Writer(running.url)
     const tasks = Array.from({ length: TASKS }, (_, task) => `task-${task}`)
-    for (const task of tasks) await writer.create(`/agents/${task}`)
-    for (const task of tasks) await writer.append(`/agents/${task}`)
+    for (const task of tasks) await writer.create(`/${prefix}-agents/${task}`)
+    for (const task of tasks) await writer.append(`/${prefix}-agents/${task}`)
     // Following begins at the tail, so nothing is put there before somebody follows.
     await woken.printed(TASKS)
-    for (const task of tasks) await writer.create(`/tools/${task}`)
+    for (const task of tasks) await writer.create(`/${prefix}-tools/${task}`)
 
     for (let kill = 0; kill < KILLS; kill++) {
       const before = writer.appended
@@ -58,7 +69,7 @@ for (const [name, command] of Object.entries(agents)) {
       })
       for (let n = 0; n < MESSAGES_PER_KILL; n++) {
         const task = tasks[between(random, 0, TASKS)]!
-        await writer.append(`/${random() < 0.5 ? "agents" : "tools"}/${task}`)
+        await writer.append(`/${prefix}-${random() < 0.5 ? "agents" : "tools"}/${task}`)
       }
       await killed
     }
@@ -68,8 +79,8 @@ for (const [name, command] of Object.entries(agents)) {
   }, ARRIVAL_MAX_MS + 60_000)
 }
 
-async function subscribe(url: string, port: number): Promise<string> {
-  const response = await fetch(`${url}/agents/*?subscription=example`, {
+async function subscribe(url: string, port: number, prefix: string): Promise<string> {
+  const response = await fetch(`${url}/${prefix}-agents/*?subscription=${prefix}-agent`, {
     method: "PUT",
     headers: { "content-type": "application/json" },
     body: JSON.stringify({ webhook: `http://127.0.0.1:${port}/` }),

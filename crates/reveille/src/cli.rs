@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::client::{append, key, read, streams, sub};
+use crate::client::{append, consumers, deliveries, hooks, ingest, key, read, streams, sub};
 use crate::{config, serve, verify};
 
 /// Durable streams of events over plain HTTP
@@ -82,6 +82,47 @@ Example:
         #[command(subcommand)]
         command: sub::SubCommand,
     },
+    /// Who is woken, how far each is behind, and what went wrong last
+    #[command(after_help = "\
+There is a consumer for each stream that a subscription matches. It is idle, or collecting events to
+be announced together; waking when its endpoint was called, retrying when that failed; live while it
+works, and gone when it was given up.
+
+Example:
+  reveille consumers
+  reveille consumers --failing --subscription workers
+  reveille consumers show workers:/agents/task-1")]
+    Consumers(consumers::Arguments),
+    /// Hands events over, to be delivered to the hooks that match them
+    #[command(after_help = "\
+An event is a JSON object with a `type`, words with dots between them. Standard input may have one
+event per line, or any other JSON with events; they are sent as they come, up to 1000 together. All
+events of a batch are taken in, or none; a batch is sent again when the connection breaks, and still
+counts once. The ids of the events are printed when the server has them safe.
+
+Example:
+  reveille ingest --type webhook.github.push --data '{\"repository\":\"reveille\"}'
+  reveille ingest '{\"type\":\"webhook.github.push\",\"repository\":\"reveille\"}'
+  tail -f events.jsonl | reveille ingest")]
+    Ingest(ingest::Arguments),
+    /// Subscriptions on types of events
+    #[command(after_help = "\
+Example:
+  reveille hooks list
+  reveille hooks show 01KA9VGW3J8Y0D1T5S6R7Q8P9N")]
+    Hooks {
+        #[command(subcommand)]
+        command: hooks::HooksCommand,
+    },
+    /// What became of each event, hook by hook
+    #[command(after_help = "\
+Example:
+  reveille deliveries list --failing
+  reveille deliveries show 01KA9VGW3J8Y0D1T5S6R7Q8P9N")]
+    Deliveries {
+        #[command(subcommand)]
+        command: deliveries::DeliveriesCommand,
+    },
     /// Keys that let people and programs in
     #[command(after_help = "\
 A server that was started with `--auth keys` answers whoever has a key: clients find theirs in
@@ -100,11 +141,19 @@ Example:
 The body is read from standard input, byte for byte as it was received. Exit code 0 means that the
 signature is good, 1 that it is not or cannot be checked, 2 that the command line is wrong.
 
-A header with `sha256=` is checked with the subscription's --secret, one with `ed25519=` with the
-server's public keys: --jwks, or --public-key for a single one.
+It knows every form that is sent, and says which one it found:
+
+  t=…,sha256=…          wakes of a subscription on streams: --secret
+  t=…,kid=…,ed25519=…   wakes of /v1/stream/__ds/subscriptions/: --jwks, or --public-key for one key
+  v1,…                  deliveries of events, after Standard Webhooks: --secret, and the request's
+                        webhook-id and webhook-timestamp as further headers
+
+While one secret takes over from another there are several signatures: one that is good is enough.
 
 Example:
   reveille verify --secret whsec_… --header \"$WEBHOOK_SIGNATURE\" < body.json
+  reveille verify --secret whsec_… --header 'webhook-id: 01K…' --header 'webhook-timestamp: 1704067200' \\
+    --header 'webhook-signature: v1,…' < body.json
   reveille verify --jwks http://127.0.0.1:4437/v1/stream/__ds/jwks.json --header \"$H\" < body.json")]
     Verify(verify::Arguments),
     /// Puts load on a server and reports what it did
@@ -126,6 +175,10 @@ impl Command {
             Command::Read(arguments) => read::run(arguments),
             Command::Streams(arguments) => streams::run(arguments),
             Command::Sub { command } => sub::run(command),
+            Command::Consumers(arguments) => consumers::run(arguments),
+            Command::Ingest(arguments) => ingest::run(arguments),
+            Command::Hooks { command } => hooks::run(command),
+            Command::Deliveries { command } => deliveries::run(command),
             Command::Key { command } => key::run(command),
             Command::Verify(arguments) => verify::run(&arguments),
             Command::Bench { workload } => {

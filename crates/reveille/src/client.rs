@@ -1,39 +1,52 @@
 //! The commands that talk to a server: finding it, asking it, and asking again when it is away.
 
 pub(crate) mod append;
-pub(crate) mod key;
 pub(crate) mod read;
 pub(crate) mod streams;
+
+pub(crate) mod consumers;
 pub(crate) mod sub;
 
-mod lines;
+pub(crate) mod deliveries;
+pub(crate) mod hooks;
+pub(crate) mod ingest;
+
+pub(crate) mod key;
+
+mod connection;
+mod human;
+mod list;
 mod messages;
+mod stdin;
+mod table;
+mod tls;
 mod url;
 
 use std::cell::Cell;
 use std::future::Future;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
-use http::header::{AUTHORIZATION, HeaderValue, RETRY_AFTER};
+use http::header::{AUTHORIZATION, HOST, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
-use hyper_util::client::legacy::{self, connect::HttpConnector};
-use hyper_util::rt::TokioExecutor;
-use reveille_core::StreamPath;
+use reveille_core::{StreamPath, Tenant};
+use serde_json::{Map, Value};
 
 use crate::clock;
 use crate::failure::usage_error;
+use connection::{Connection, SendError};
+use tls::TlsProblem;
 use url::Url;
 
-const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+/// Names the tenant that a key of all tenants acts in.
+const NAMESPACE: HeaderName = HeaderName::from_static("x-tenant-namespace");
 /// An answer that does not wait for news comes within this time, or is asked for again.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
-/// Silent connections are probed, so that a machine that vanished is noticed.
-const PROBE_AFTER: Duration = Duration::from_secs(20);
 /// Answers that are held in memory: pages of a listing and error messages.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 const WAIT_MIN: Duration = Duration::from_millis(100);
@@ -44,8 +57,8 @@ const MESSAGE_CHARS_MAX: usize = 300;
 
 /// Where the server is.
 #[derive(Debug, Args)]
-pub(crate) struct ServerArguments {
-    /// The server
+pub(crate) struct ConnectionArguments {
+    /// The server, at http:// or https://
     #[arg(
         long,
         value_name = "URL",
@@ -57,6 +70,25 @@ pub(crate) struct ServerArguments {
     /// The key to show to the server, if it wants one
     #[arg(long, value_name = "KEY", env = "REVEILLE_KEY", hide_env_values = true)]
     key: Option<String>,
+    /// PEM with the certificate of an authority to trust, beside those that browsers trust
+    #[arg(long, value_name = "FILE", env = "REVEILLE_CA_FILE", hide_env_values = true)]
+    ca_file: Option<PathBuf>,
+}
+
+/// Where the server is, and in which tenant to act.
+#[derive(Debug, Args)]
+pub(crate) struct ServerArguments {
+    #[command(flatten)]
+    connection: ConnectionArguments,
+    /// The tenant to act in, for a key of all tenants [default: the key's own, or `default`]
+    #[arg(long, value_name = "TENANT", value_parser = parse_tenant)]
+    tenant: Option<Tenant>,
+}
+
+impl From<ConnectionArguments> for ServerArguments {
+    fn from(connection: ConnectionArguments) -> ServerArguments {
+        ServerArguments { connection, tenant: None }
+    }
 }
 
 /// How a list is printed.
@@ -70,9 +102,10 @@ pub(crate) enum Output {
 
 /// A server, as one command sees it.
 pub(crate) struct Client {
-    http: legacy::Client<HttpConnector, Full<Bytes>>,
+    connection: Connection,
     url: Url,
-    authorization: Option<HeaderValue>,
+    /// What every request carries.
+    headers: HeaderMap,
     /// Whether it ever answered. If not, it is not waited for: most likely there is none.
     has_answered: Cell<bool>,
 }
@@ -109,6 +142,9 @@ pub(crate) enum Unavailable {
     /// It was reached, now or before.
     #[error("the connection to {url} is lost ({cause}); see whether the server runs and try again")]
     Lost { url: Url, cause: String },
+    /// It was reached and cannot be talked to in private; asking again does not help.
+    #[error("{url} cannot be trusted ({cause}); {advice}")]
+    Untrusted { url: Url, cause: String, advice: &'static str },
     /// It has no room for the request.
     #[error("the server at {url} is busy ({cause}); try again later")]
     Busy { url: Url, cause: String, wait: Option<Duration> },
@@ -140,7 +176,7 @@ impl RetryPolicy {
     pub(crate) async fn wait(&mut self, error: Unavailable) -> Result<(), Unavailable> {
         let is_last = self.waits_max.is_some_and(|max| self.waits >= max);
         let retry_after = match &error {
-            Unavailable::NoServer { .. } => return Err(error),
+            Unavailable::NoServer { .. } | Unavailable::Untrusted { .. } => return Err(error),
             Unavailable::Lost { .. } | Unavailable::Busy { .. } if is_last => return Err(error),
             Unavailable::Lost { .. } => None,
             Unavailable::Busy { wait, .. } => *wait,
@@ -153,24 +189,24 @@ impl RetryPolicy {
 }
 
 impl Client {
-    pub(crate) fn new(server: ServerArguments) -> anyhow::Result<Client> {
-        let authorization = server.key.map(|key| {
+    pub(crate) fn new(server: impl Into<ServerArguments>) -> anyhow::Result<Client> {
+        let ServerArguments { connection: ConnectionArguments { url, key, ca_file }, tenant } =
+            server.into();
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, HeaderValue::from_str(url.authority())?);
+        if let Some(key) = key {
             let mut value = HeaderValue::from_str(&format!("Bearer {key}")).map_err(|_| {
                 usage_error("--key has characters that no key has; see how it was copied")
             })?;
             value.set_sensitive(true);
-            anyhow::Ok(value)
-        });
-        let mut connector = HttpConnector::new();
-        connector.set_connect_timeout(Some(CONNECT_WITHIN));
-        connector.set_keepalive(Some(PROBE_AFTER));
-        connector.set_nodelay(true);
-        Ok(Client {
-            http: legacy::Client::builder(TokioExecutor::new()).build(connector),
-            url: server.url,
-            authorization: authorization.transpose()?,
-            has_answered: Cell::new(false),
-        })
+            headers.insert(AUTHORIZATION, value);
+        }
+        if let Some(tenant) = tenant {
+            headers.insert(NAMESPACE, HeaderValue::from_str(tenant.as_str())?);
+        }
+        let tls = url.is_secure().then(|| tls::connector(&url, ca_file.as_deref())).transpose()?;
+        let connection = Connection::new(&url, tls);
+        Ok(Client { connection, url, headers, has_answered: Cell::new(false) })
     }
 
     /// Sends a request once; the answer's body is still to come.
@@ -180,20 +216,21 @@ impl Client {
     ) -> Result<Response<Incoming>, Unavailable> {
         let mut sent = Request::new(Full::new(request.body.clone()));
         *sent.method_mut() = request.method.clone();
-        *sent.uri_mut() = self.url.to(&request.target);
+        *sent.uri_mut() = self.url.target(&request.target);
         *sent.headers_mut() = request.headers.clone();
-        if let Some(authorization) = &self.authorization {
-            sent.headers_mut().insert(AUTHORIZATION, authorization.clone());
-        }
-        match self.http.request(sent).await {
+        sent.headers_mut().extend(self.headers.clone());
+        match self.connection.send(sent).await {
             Ok(response) => {
                 self.has_answered.set(true);
                 Ok(response)
             }
-            Err(error) if error.is_connect() && !self.has_answered.get() => {
-                Err(Unavailable::NoServer { url: self.url.clone(), cause: root_cause(&error) })
+            Err(SendError::NoConnection(cause)) if !self.has_answered.get() => {
+                Err(Unavailable::NoServer { url: self.url.clone(), cause })
             }
-            Err(error) => Err(self.lost(root_cause(&error))),
+            Err(SendError::NoConnection(cause) | SendError::Lost(cause)) => Err(self.lost(cause)),
+            Err(SendError::Tls(TlsProblem { cause, advice })) => {
+                Err(Unavailable::Untrusted { url: self.url.clone(), cause, advice })
+            }
         }
     }
 
@@ -258,15 +295,20 @@ impl Client {
             StatusCode::UNAUTHORIZED => {
                 anyhow!("{} wants a key ({message}); pass --key or set REVEILLE_KEY", self.url)
             }
+            status @ StatusCode::FORBIDDEN if self.headers.contains_key(NAMESPACE) => anyhow!(
+                "{} answered {status}: {message} (--tenant sends X-Tenant-Namespace)",
+                self.url
+            ),
             status => anyhow!("{} answered {status}: {message}", self.url),
         }
     }
 }
 
 /// What there is at a URL.
-pub(crate) fn fetch(text: &str) -> anyhow::Result<Bytes> {
+pub(crate) fn fetch(text: &str, ca_file: Option<&Path>) -> anyhow::Result<Bytes> {
     let url = text.parse().map_err(|error: String| usage_error(format!("{text}: {error}")))?;
-    let client = Client::new(ServerArguments { url, key: None })?;
+    let ca_file = ca_file.map(Path::to_owned);
+    let client = Client::new(ConnectionArguments { url, key: None, ca_file })?;
     let answer = block_on(async { Ok(client.send(&ApiRequest::new(Method::GET, "")).await?) })?;
     match answer.status {
         StatusCode::OK => Ok(answer.body),
@@ -274,10 +316,21 @@ pub(crate) fn fetch(text: &str) -> anyhow::Result<Bytes> {
     }
 }
 
+/// The object that an answer is, about what was asked for.
+fn parse_object(answer: &ApiResponse, about: &str) -> anyhow::Result<Map<String, Value>> {
+    serde_json::from_slice(&answer.body).with_context(|| unexpected_answer(about))
+}
+
+fn unexpected_answer(about: &str) -> anyhow::Error {
+    anyhow!("the answer is not about {about}; see whether --url is a reveille server")
+}
+
 /// The sentence in an error's body.
 fn message(answer: &ApiResponse) -> String {
-    let json: Option<serde_json::Value> = serde_json::from_slice(&answer.body).ok();
-    let written = json.as_ref().and_then(|json| json.pointer("/error/message")?.as_str());
+    let json: Option<Value> = serde_json::from_slice(&answer.body).ok();
+    let error = json.as_ref().and_then(|json| json.get("error"));
+    // The events face says it in one word less.
+    let written = error.and_then(|error| error.get("message").unwrap_or(error).as_str());
     let text = match written {
         Some(text) => text.to_owned(),
         None => String::from_utf8_lossy(&answer.body).trim().to_owned(),
@@ -309,6 +362,10 @@ pub(crate) fn is_true(headers: &HeaderMap, name: &str) -> bool {
 /// A stream's path, from the command line.
 fn parse_path(raw: &str) -> Result<StreamPath, String> {
     StreamPath::parse(raw).map_err(|error| error.to_string())
+}
+
+fn parse_tenant(text: &str) -> Result<Tenant, String> {
+    Tenant::parse(text).map_err(|error| error.to_string())
 }
 
 /// Runs a command to its end on this thread.

@@ -1,8 +1,17 @@
-//! The one place where the program waits for time to pass outside of the engine.
+//! The one place where the program asks for the time, and waits for it to pass, outside of the
+//! engine.
 #![allow(clippy::disallowed_methods, reason = "this file implements the door")]
 
 use std::future::Future;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use reveille_core::Millis;
+
+/// What time this machine says it is.
+pub(crate) fn now() -> Millis {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
 
 pub(crate) async fn sleep(duration: Duration) {
     tokio::time::sleep(duration).await;

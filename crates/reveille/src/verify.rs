@@ -1,17 +1,20 @@
 //! `reveille verify`: whether a webhook was signed by who it says, and if not, why.
 
+mod header;
+
 use std::io::{Read as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use clap::{ArgGroup, Args};
+use reveille_core::signature::standard::{StandardHeaders, StandardSecret};
 use reveille_core::signature::{self, SignatureError};
 use reveille_core::time::parse_period_ms;
-use reveille_engine::doors::{Clock as _, SystemClock};
 use serde_json::Value;
 
-use crate::client;
+use self::header::{Form, RequestHeaders, Signature};
 use crate::failure::usage_error;
+use crate::{client, clock};
 
 /// Where the secret is looked for if no flag says otherwise.
 const SECRET_VARIABLE: &str = "REVEILLE_WEBHOOK_SECRET";
@@ -26,15 +29,19 @@ pub(crate) struct Arguments {
     /// variable REVEILLE_WEBHOOK_SECRET
     #[arg(long, value_name = "SECRET")]
     secret: Option<String>,
-    /// A file or http:// URL with the server's public keys as a JWK set
+    /// A file or URL with the server's public keys as a JWK set
     #[arg(long, value_name = "FILE|URL")]
     jwks: Option<String>,
+    /// PEM with the certificate of an authority to trust for --jwks, beside those that browsers
+    /// trust
+    #[arg(long, value_name = "FILE", env = "REVEILLE_CA_FILE", hide_env_values = true)]
+    ca_file: Option<PathBuf>,
     /// The server's public key, 32 bytes as unpadded base64url
     #[arg(long, value_name = "KEY")]
     public_key: Option<String>,
-    /// The request's Webhook-Signature header
-    #[arg(long, value_name = "HEADER")]
-    header: String,
+    /// The request's Webhook-Signature, or any of its headers as `NAME: VALUE` (repeatable)
+    #[arg(long = "header", value_name = "HEADER", required = true)]
+    headers: Vec<String>,
     /// How far the moment of signing and this machine's clock may be apart
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_period)]
     tolerance: u64,
@@ -47,6 +54,7 @@ fn parse_period(text: &str) -> Result<u64, String> {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let keys = VerificationKeys::from_arguments(arguments)?;
+    let headers = RequestHeaders::parse(&arguments.headers)?;
     let mut body = Vec::new();
     let limited = std::io::stdin().lock().take(BODY_BYTES_MAX + 1).read_to_end(&mut body);
     limited.context("cannot read the body from standard input")?;
@@ -55,11 +63,18 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             "the body on standard input is longer than 64MiB; it is no webhook",
         ));
     }
-    let now_s = SystemClock::default().now().0 / 1_000;
-    keys.check(&arguments.header, &body, now_s, arguments.tolerance / 1_000)?;
+    let moment = Moment { now_s: clock::now().0 / 1_000, tolerance_s: arguments.tolerance / 1_000 };
+    let good = keys.check(&headers, &body, moment)?;
     // Whoever started us may have closed our output; the exit code says it too.
-    let _ = writeln!(std::io::stdout(), "the signature is good");
+    let _ = writeln!(std::io::stdout(), "the signature is good: {good}");
     Ok(())
+}
+
+/// When it is checked.
+#[derive(Clone, Copy)]
+struct Moment {
+    now_s: u64,
+    tolerance_s: u64,
 }
 
 /// What a signature is checked with.
@@ -72,7 +87,7 @@ enum VerificationKeys {
 impl VerificationKeys {
     fn from_arguments(arguments: &Arguments) -> anyhow::Result<VerificationKeys> {
         if let Some(source) = &arguments.jwks {
-            return read_jwks(source).map(VerificationKeys::Public);
+            return read_jwks(source, arguments.ca_file.as_deref()).map(VerificationKeys::Public);
         }
         if let Some(text) = &arguments.public_key {
             let key = signature::public_key(text).ok_or_else(|| {
@@ -91,8 +106,74 @@ impl VerificationKeys {
         }
     }
 
-    fn check(&self, header: &str, body: &[u8], now_s: u64, tolerance_s: u64) -> anyhow::Result<()> {
+    /// Which signature is good; why none is.
+    fn check(
+        &self,
+        headers: &RequestHeaders<'_>,
+        body: &[u8],
+        moment: Moment,
+    ) -> anyhow::Result<String> {
+        let all = headers.signatures();
+        let fitting: Vec<(usize, &Signature)> =
+            (1..).zip(&all).filter(|(_, signature)| self.fits(signature.form)).collect();
+        let mut failure = None;
+        for (number, signature) in &fitting {
+            match self.check_one(headers, signature, body, moment) {
+                Ok(()) if all.len() == 1 => return Ok(signature.form.to_string()),
+                Ok(()) => {
+                    return Ok(format!("{} (number {number} of {})", signature.form, all.len()));
+                }
+                Err(error) => failure = Some(error),
+            }
+        }
+        match failure {
+            Some(error) if fitting.len() == 1 => Err(error),
+            Some(error) => {
+                Err(anyhow!("none of the {} signatures is good; the last: {error}", fitting.len()))
+            }
+            None => Err(self.other_form(&all)),
+        }
+    }
+
+    /// Whether a signature of this form is made with such keys.
+    fn fits(&self, form: Form) -> bool {
+        match (self, form) {
+            (_, Form::Unknown) => true,
+            (VerificationKeys::Secret(_), form) => matches!(form, Form::Hmac | Form::Standard),
+            (VerificationKeys::Public(_), form) => form == Form::Ed25519,
+        }
+    }
+
+    /// The header is signed, and not with what we have.
+    fn other_form(&self, all: &[Signature]) -> anyhow::Error {
+        let found = all.first().map_or(Form::Unknown, |signature| signature.form);
         match self {
+            VerificationKeys::Secret(_) => anyhow!(
+                "the signature header has no `sha256=` and no `v1,`, it is {found}; pass --jwks or \
+                 --public-key instead of --secret"
+            ),
+            VerificationKeys::Public(_) => anyhow!(
+                "the signature header has no `ed25519=`, it is {found}; pass --secret instead of \
+                 public keys"
+            ),
+        }
+    }
+
+    fn check_one(
+        &self,
+        headers: &RequestHeaders<'_>,
+        signature: &Signature,
+        body: &[u8],
+        Moment { now_s, tolerance_s }: Moment,
+    ) -> anyhow::Result<()> {
+        let header = signature.text.as_str();
+        match self {
+            VerificationKeys::Secret(secret) if signature.form == Form::Standard => {
+                let (id, timestamp) = headers.message()?;
+                let headers = StandardHeaders { id, timestamp, signature: header };
+                let secret = StandardSecret::parse(secret)?;
+                Ok(secret.verify(headers, body, now_s, tolerance_s)?)
+            }
             VerificationKeys::Secret(secret) => {
                 Ok(signature::verify_hmac(secret, header, body, now_s, tolerance_s)?)
             }
@@ -113,9 +194,12 @@ impl VerificationKeys {
     }
 }
 
-fn read_jwks(source: &str) -> anyhow::Result<Vec<(Option<String>, [u8; 32])>> {
+fn read_jwks(
+    source: &str,
+    ca_file: Option<&Path>,
+) -> anyhow::Result<Vec<(Option<String>, [u8; 32])>> {
     let bytes = if source.starts_with("http://") || source.starts_with("https://") {
-        client::fetch(source)?.to_vec()
+        client::fetch(source, ca_file)?.to_vec()
     } else {
         let path = PathBuf::from(source);
         std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?
@@ -136,9 +220,29 @@ fn read_jwks(source: &str) -> anyhow::Result<Vec<(Option<String>, [u8; 32])>> {
 
 #[cfg(test)]
 mod tests {
-    use reveille_core::signature::Ed25519Key;
+    use reveille_core::signature::{Ed25519Key, hmac_header};
 
     use super::*;
+
+    fn check(keys: &VerificationKeys, headers: &[&str], body: &[u8]) -> Result<String, String> {
+        check_at(keys, headers, body, 1_000)
+    }
+
+    fn check_at(
+        keys: &VerificationKeys,
+        headers: &[&str],
+        body: &[u8],
+        now_s: u64,
+    ) -> Result<String, String> {
+        let headers: Vec<String> = headers.iter().map(|it| (*it).to_owned()).collect();
+        let headers = RequestHeaders::parse(&headers).map_err(|error| error.to_string())?;
+        let moment = Moment { now_s, tolerance_s: 300 };
+        keys.check(&headers, body, moment).map_err(|error| error.to_string())
+    }
+
+    fn good(form: Form) -> Result<String, String> {
+        Ok(form.to_string())
+    }
 
     #[test]
     fn the_key_that_is_named_is_taken() {
@@ -149,19 +253,71 @@ mod tests {
             )
         };
         let header = new.header(1_000, b"body");
-        let check = |keys: VerificationKeys, body: &[u8], now_s| {
-            keys.check(&header, body, now_s, 300).map_err(|error| error.to_string())
-        };
-        assert_eq!(check(keys(&[&old, &new]), b"body", 1_000), Ok(()));
-        assert_eq!(
-            check(VerificationKeys::Public(vec![(None, new.public())]), b"body", 1_000),
-            Ok(())
-        );
-        let other = check(keys(&[&old]), b"body", 1_000).unwrap_err();
+        let headers = [header.as_str()];
+        assert_eq!(check(&keys(&[&old, &new]), &headers, b"body"), good(Form::Ed25519));
+        let single = VerificationKeys::Public(vec![(None, new.public())]);
+        assert_eq!(check(&single, &headers, b"body"), good(Form::Ed25519));
+        let other = check(&keys(&[&old]), &headers, b"body").unwrap_err();
         assert!(other.contains("another key"), "{other}");
-        let changed = check(keys(&[&new]), b"bodY", 1_000).unwrap_err();
+        let changed = check(&keys(&[&new]), &headers, b"bodY").unwrap_err();
         assert!(changed.contains("raw bytes"), "{changed}");
-        let late = check(keys(&[&new]), b"body", 2_000).unwrap_err();
+        let late = check_at(&keys(&[&new]), &headers, b"body", 2_000).unwrap_err();
         assert!(late.contains("700 s too long ago"), "{late}");
+        let secret = VerificationKeys::Secret("whsec_x".to_owned());
+        let other = check(&secret, &headers, b"body").unwrap_err();
+        assert!(other.contains("no `sha256=`") && other.contains("--jwks"), "{other}");
+
+        // While one key takes over from another both may sign, in one header or in two.
+        let both = format!("{},{header}", old.header(1_000, b"body"));
+        let second = Ok(format!("{} (number 2 of 2)", Form::Ed25519));
+        assert_eq!(check(&keys(&[&new]), &[&both], b"body"), second);
+        let two = [old.header(1_000, b"body"), header.clone()];
+        assert_eq!(check(&keys(&[&new]), &[&two[0], &two[1]], b"body"), second);
+    }
+
+    #[test]
+    fn each_of_several_secrets_signatures_is_tried() {
+        let secret = |text: &str| VerificationKeys::Secret(text.to_owned());
+        let old = hmac_header("whsec_old", 1_000, b"body");
+        let new = hmac_header("whsec_new", 1_000, b"body");
+        let (_, tail) = new.split_once(',').unwrap();
+        let both = format!("{old},{tail}");
+        assert_eq!(check(&secret("whsec_old"), &[&old], b"body"), good(Form::Hmac));
+        let number = |n| Ok(format!("{} (number {n} of 2)", Form::Hmac));
+        assert_eq!(check(&secret("whsec_old"), &[&both], b"body"), number(1));
+        assert_eq!(check(&secret("whsec_new"), &[&both], b"body"), number(2));
+        let none = check(&secret("whsec_other"), &[&both], b"body").unwrap_err();
+        assert!(none.contains("none of the 2") && none.contains("raw bytes"), "{none}");
+        let public = VerificationKeys::Public(vec![(None, [0; 32])]);
+        let other = check(&public, &[&both], b"body").unwrap_err();
+        assert!(other.contains("no `ed25519=`") && other.contains("--secret"), "{other}");
+        // What is no signature at all is told by what is missing.
+        for (header, part) in [("t=1000", "no `sha256=`"), ("sha256", "not `name=value`")] {
+            let error = check(&secret("whsec_old"), &[header], b"body").unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn deliveries_are_signed_after_standard_webhooks() {
+        let (old, new) = (StandardSecret::text(&[1; 32]), StandardSecret::text(&[2; 32]));
+        let sign =
+            |text: &str| StandardSecret::parse(text).unwrap().signature("id", 1_000, b"body");
+        let both = format!("Webhook-Signature: {} {}", sign(&old), sign(&new));
+        let one = format!("webhook-signature: {}", sign(&new));
+        let (id, timestamp) = ("webhook-id: id", "Webhook-Timestamp: 1000");
+        let keys = VerificationKeys::Secret(new);
+        assert_eq!(check(&keys, &[id, timestamp, &one], b"body"), good(Form::Standard));
+        let second = Ok(format!("{} (number 2 of 2)", Form::Standard));
+        assert_eq!(check(&keys, &[&both, timestamp, id, "host: x"], b"body"), second);
+        let changed = check(&keys, &[id, timestamp, &one], b"bodY").unwrap_err();
+        assert!(changed.contains("raw bytes"), "{changed}");
+        let missing = check(&keys, &[id, &one], b"body").unwrap_err();
+        assert!(missing.contains("webhook-timestamp"), "{missing}");
+        let missing = check(&keys, &[id, timestamp], b"body").unwrap_err();
+        assert!(missing.contains("Webhook-Signature"), "{missing}");
+        let short = VerificationKeys::Secret("whsec_x".to_owned());
+        let short = check(&short, &[id, timestamp, &one], b"body").unwrap_err();
+        assert!(short.contains("base64"), "{short}");
     }
 }

@@ -11,7 +11,7 @@ use reveille_engine::doors::{Entropy as _, SystemEntropy};
 use serde::de::IgnoredAny;
 use tokio::sync::mpsc;
 
-use super::{ApiRequest, ApiResponse, Client, ServerArguments, is_true, lines, parse_path, text};
+use super::{ApiRequest, ApiResponse, Client, ServerArguments, is_true, parse_path, stdin, text};
 use crate::failure::usage_error;
 
 /// JSON lines that are waiting travel together, up to this many and this many bytes.
@@ -58,11 +58,11 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     let mut producer = Producer::new(client, arguments.path, content_type)?;
     let offset = super::block_on(async {
         if arguments.lines {
-            return producer.append_lines(lines::read_lines()).await;
+            return producer.append_lines(stdin::read_lines()).await;
         }
         let body = match data {
             Some(text) => text.into_bytes(),
-            None => lines::read_all()?,
+            None => stdin::read_all()?,
         };
         ensure!(!body.is_empty(), "there is nothing to append; give a text, or pipe something in");
         producer.append(body.into()).await.map(Some)

@@ -2,19 +2,24 @@
 
 use std::io::{self, BufWriter, Write};
 
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use http::{Method, StatusCode};
-use reveille_core::Tenant;
 use reveille_core::key::{Permission, Role};
-use serde_json::{Map, Value, json};
+use reveille_core::{Millis, Tenant};
+use serde_json::{Value, json};
 
+use super::list::print_list;
+use super::table::{ListPrinter, cell, cell_text};
 use super::url::encode;
-use super::{ApiRequest, ApiResponse, Client, Output, ServerArguments};
+use super::{
+    ApiRequest, Client, ConnectionArguments, Output, ServerArguments, parse_object, parse_tenant,
+};
 
 /// Where keys are.
 const KEYS: &str = "/admin/v1/keys";
+const PAGE: usize = 1_000;
 
 /// What `reveille key` can do.
 #[derive(Debug, Subcommand)]
@@ -72,7 +77,7 @@ pub(crate) struct Create {
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Human)]
     output: Output,
     #[command(flatten)]
-    server: ServerArguments,
+    server: ConnectionArguments,
 }
 
 /// What `reveille key list` takes.
@@ -96,10 +101,6 @@ pub(crate) struct Revoke {
     output: Output,
     #[command(flatten)]
     server: ServerArguments,
-}
-
-fn parse_tenant(text: &str) -> Result<Tenant, String> {
-    Tenant::parse(text).map_err(|error| error.to_string())
 }
 
 fn roles() -> PossibleValuesParser {
@@ -142,16 +143,13 @@ fn create(arguments: Create, out: &mut impl Write) -> anyhow::Result<()> {
     if answer.status != StatusCode::CREATED {
         return Err(client.refusal(&answer));
     }
-    let created = parse_object(&answer)?;
+    let created = parse_object(&answer, "keys")?;
     match arguments.output {
         Output::Json => writeln!(out, "{:#}", Value::Object(created))?,
         Output::Human => {
             for name in ["id", "key"] {
-                writeln!(
-                    out,
-                    "{name:3}  {}",
-                    created.get(name).map(cell_text).unwrap_or_default()
-                )?;
+                let text = created.get(name).map(cell_text).unwrap_or_default();
+                writeln!(out, "{name:3}  {text}")?;
             }
         }
     }
@@ -163,28 +161,24 @@ fn create(arguments: Create, out: &mut impl Write) -> anyhow::Result<()> {
 
 fn list(arguments: List, out: &mut impl Write) -> anyhow::Result<()> {
     let client = Client::new(arguments.server)?;
-    let mut found = Vec::new();
-    let mut after = None;
-    loop {
-        let query = after.map(|after: String| format!("?after={}", encode(&after)));
-        let request = ApiRequest::new(Method::GET, format!("{KEYS}{}", query.unwrap_or_default()));
-        let answer = super::block_on(async { Ok(client.send(&request).await?) })?;
-        if answer.status != StatusCode::OK {
-            return Err(client.refusal(&answer));
-        }
-        let mut page = parse_object(&answer)?;
-        let Some(Value::Array(keys)) = page.remove("keys") else { return Err(unexpected_answer()) };
-        found.extend(keys);
-        after = page.get("next").and_then(Value::as_str).map(str::to_owned);
-        if after.is_none() {
-            break;
-        }
-    }
-    match arguments.output {
-        Output::Json => writeln!(out, "{:#}", Value::Array(found))?,
-        Output::Human => print_table(&found, out)?,
-    }
+    let head = ["ID", "TENANT", "ROLES", "PERMISSIONS", "DESCRIPTION"];
+    let mut list = ListPrinter::new(arguments.output, head, row);
+    let target = format!("{KEYS}?limit={PAGE}");
+    super::block_on(print_list(&client, &target, "keys", |_| true, &mut list, out))?;
+    list.finish("there are no keys", out)?;
     Ok(())
+}
+
+fn row(key: &Value, _: Millis) -> [String; 5] {
+    let tenant = key.get("tenant").filter(|tenant| !tenant.is_null());
+    let permissions = Some(cell(key, "permissions")).filter(|text| !text.is_empty());
+    [
+        cell(key, "id"),
+        tenant.map_or_else(|| "(all)".to_owned(), cell_text),
+        cell(key, "roles"),
+        permissions.unwrap_or_else(|| "read,write".to_owned()),
+        cell(key, "description"),
+    ]
 }
 
 fn revoke(arguments: Revoke, out: &mut impl Write) -> anyhow::Result<()> {
@@ -209,73 +203,17 @@ fn revoke(arguments: Revoke, out: &mut impl Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn parse_object(answer: &ApiResponse) -> anyhow::Result<Map<String, Value>> {
-    serde_json::from_slice(&answer.body).with_context(unexpected_answer)
-}
-
-fn unexpected_answer() -> anyhow::Error {
-    anyhow!("the answer is not about keys; see whether --url is a reveille server")
-}
-
-fn cell_text(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Array(items) => items.iter().map(cell_text).collect::<Vec<_>>().join(","),
-        Value::Null => String::new(),
-        other => other.to_string(),
-    }
-}
-
-fn print_table(found: &[Value], out: &mut impl Write) -> io::Result<()> {
-    if found.is_empty() {
-        return Ok(());
-    }
-    let field = |item: &Value, name: &str| item.get(name).map(cell_text).unwrap_or_default();
-    let row = |item: &Value| {
-        let tenant = item.get("tenant").filter(|tenant| !tenant.is_null());
-        let permissions = Some(field(item, "permissions")).filter(|text| !text.is_empty());
-        [
-            field(item, "id"),
-            tenant.map_or_else(|| "(all)".to_owned(), cell_text),
-            field(item, "roles"),
-            permissions.unwrap_or_else(|| "read,write".to_owned()),
-            field(item, "description"),
-        ]
-    };
-    let head = ["ID", "TENANT", "ROLES", "PERMISSIONS", "DESCRIPTION"].map(str::to_owned);
-    let rows: Vec<[String; 5]> = std::iter::once(head).chain(found.iter().map(row)).collect();
-    let mut widths = [0; 5];
-    for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = cell.len().max(*width);
-        }
-    }
-    for row in &rows {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
-        writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn people_get_a_table() {
-        let found = [
-            json!({ "id": "key_1", "tenant": null, "roles": ["admin"], "permissions": [],
-                    "description": null }),
-            json!({ "id": "key_22", "tenant": "acme", "roles": ["operator", "user"],
-                    "permissions": ["read"], "description": "dashboards" }),
-        ];
-        let mut out = Vec::new();
-        print_table(&found, &mut out).unwrap();
-        let expected = "\
-ID      TENANT  ROLES          PERMISSIONS  DESCRIPTION
-key_1   (all)   admin          read,write
-key_22  acme    operator,user  read         dashboards
-";
-        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    fn a_row_says_what_is_left_out() {
+        let key = json!({ "id": "key_1", "tenant": null, "roles": ["admin"], "permissions": [],
+                          "description": null });
+        assert_eq!(row(&key, Millis(0)), ["key_1", "(all)", "admin", "read,write", ""]);
+        let key = json!({ "id": "key_22", "tenant": "acme", "roles": ["operator", "user"],
+                          "permissions": ["read"], "description": "dashboards" });
+        assert_eq!(row(&key, Millis(0)), ["key_22", "acme", "operator,user", "read", "dashboards"]);
     }
 }

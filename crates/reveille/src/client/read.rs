@@ -64,8 +64,8 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
 
 fn print_waiting(error: &Unavailable) {
     match error {
-        // Nobody waits for a server that was never there.
-        Unavailable::NoServer { .. } => {}
+        // Nobody waits for a server that was never there, or that is not to be trusted.
+        Unavailable::NoServer { .. } | Unavailable::Untrusted { .. } => {}
         Unavailable::Lost { url, cause } | Unavailable::Busy { url, cause, .. } => {
             eprintln!("waiting for {url} ({cause}); reading goes on as soon as it answers");
         }

@@ -2,23 +2,26 @@
 
 use std::io::{self, BufWriter, Write};
 
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use clap::{Args, Subcommand, ValueEnum};
 use http::{Method, StatusCode};
+use reveille_core::Millis;
 use reveille_core::condition::WakeCondition;
 use reveille_core::pattern::Pattern;
 use reveille_core::time::parse_period_ms;
 use serde_json::{Map, Value};
 
-use super::url::encode;
-use super::{ApiRequest, ApiResponse, Client, Output, ServerArguments};
+use super::list::print_list;
+use super::table::{ListPrinter, cell, print_fields};
+use super::url::{encode, encode_segment};
+use super::{ApiRequest, Client, Output, ServerArguments, parse_object};
 
 /// Every subscription has a name of its own, so the pattern in the URL need not be the right one.
 const ANY_PATTERN: &str = "/**";
 /// Where subscriptions with leases are, which have names of their own.
 const LEASES: &str = "/v1/stream/__ds/subscriptions/";
-/// A column grows with what stands in it up to here; longer texts stick out.
-const WIDTH_MAX: usize = 48;
+/// What answers are about.
+const SUBSCRIPTIONS: &str = "subscriptions";
 
 /// What `reveille sub` can do.
 #[derive(Debug, Subcommand)]
@@ -170,7 +173,7 @@ fn create(arguments: Create, out: &mut impl Write) -> anyhow::Result<()> {
         StatusCode::OK => false,
         _ => return Err(client.refusal(&answer)),
     };
-    let created = parse_object(&answer)?;
+    let created = parse_object(&answer, SUBSCRIPTIONS)?;
     print_subscription(&created, output, out)?;
     // Programs read standard output; the sentence is for whoever reads along.
     let sentence = if is_new {
@@ -204,31 +207,15 @@ fn request_body(arguments: &Create) -> Value {
 fn list(arguments: List, out: &mut impl Write) -> anyhow::Result<()> {
     let client = Client::new(arguments.server)?;
     let pattern = arguments.pattern.as_ref().map_or(ANY_PATTERN, Pattern::as_str);
-    let found = super::block_on(find_all(&client, pattern))?;
-    match arguments.output {
-        Output::Json => writeln!(out, "{:#}", Value::Array(found))?,
-        Output::Human => print_table(&found, out)?,
-    }
+    let mut list = ListPrinter::new(arguments.output, ["NAME", "PATTERN", "WEBHOOK"], row);
+    let target = format!("{pattern}?subscriptions");
+    super::block_on(print_list(&client, &target, SUBSCRIPTIONS, |_| true, &mut list, out))?;
+    list.finish("there are no such subscriptions", out)?;
     Ok(())
 }
 
-/// The subscriptions of a pattern, page by page.
-async fn find_all(client: &Client, pattern: &str) -> anyhow::Result<Vec<Value>> {
-    let mut found = Vec::new();
-    let mut target = format!("{pattern}?subscriptions");
-    loop {
-        let answer = client.send(&ApiRequest::new(Method::GET, target)).await?;
-        if answer.status != StatusCode::OK {
-            return Err(client.refusal(&answer));
-        }
-        let mut page = parse_object(&answer)?;
-        let Some(Value::Array(more)) = page.remove("subscriptions") else {
-            return Err(unexpected_answer());
-        };
-        found.extend(more);
-        let Some(next) = page.get("next").and_then(Value::as_str) else { return Ok(found) };
-        target = format!("{pattern}?subscriptions&after={}", encode(next));
-    }
+fn row(subscription: &Value, _: Millis) -> [String; 3] {
+    ["subscription_id", "pattern", "webhook"].map(|name| cell(subscription, name))
 }
 
 fn show(arguments: NameArguments, out: &mut impl Write) -> anyhow::Result<()> {
@@ -250,7 +237,7 @@ fn show(arguments: NameArguments, out: &mut impl Write) -> anyhow::Result<()> {
 async fn find(client: &Client, target: String) -> anyhow::Result<Option<Map<String, Value>>> {
     let answer = client.send(&ApiRequest::new(Method::GET, target)).await?;
     match answer.status {
-        StatusCode::OK => parse_object(&answer).map(Some),
+        StatusCode::OK => parse_object(&answer, SUBSCRIPTIONS).map(Some),
         // What is no name is nobody's.
         StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST => Ok(None),
         _ => Err(client.refusal(&answer)),
@@ -295,15 +282,7 @@ fn subscription_target(name: &str) -> String {
 }
 
 fn lease_target(name: &str) -> String {
-    format!("{LEASES}{}", encode(name).replace('/', "%2F"))
-}
-
-fn parse_object(answer: &ApiResponse) -> anyhow::Result<Map<String, Value>> {
-    serde_json::from_slice(&answer.body).with_context(unexpected_answer)
-}
-
-fn unexpected_answer() -> anyhow::Error {
-    anyhow!("the answer is not about subscriptions; see whether --url is a reveille server")
+    format!("{LEASES}{}", encode_segment(name))
 }
 
 /// A subscription, with whatever the server says of it.
@@ -314,65 +293,7 @@ fn print_subscription(
 ) -> anyhow::Result<()> {
     match output {
         Output::Json => writeln!(out, "{:#}", Value::Object(subscription.clone()))?,
-        Output::Human => {
-            let width = subscription.keys().map(String::len).max().unwrap_or(0);
-            // The name comes first; the rest as the server orders it.
-            let (first, rest): (Vec<_>, Vec<_>) =
-                subscription.iter().partition(|(name, _)| *name == "subscription_id");
-            for (name, value) in first.into_iter().chain(rest) {
-                writeln!(out, "{name:width$}  {}", cell_text(value))?;
-            }
-        }
+        Output::Human => print_fields(subscription, "subscription_id", out)?,
     }
     Ok(())
-}
-
-fn cell_text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
-fn print_table(found: &[Value], out: &mut impl Write) -> io::Result<()> {
-    let field = |item: &Value, name: &str| item.get(name).map(cell_text).unwrap_or_default();
-    let rows = found
-        .iter()
-        .map(|item| ["subscription_id", "pattern", "webhook"].map(|name| field(item, name)));
-    let head = ["NAME", "PATTERN", "WEBHOOK"].map(str::to_owned);
-    let rows: Vec<[String; 3]> = std::iter::once(head).chain(rows).collect();
-    if found.is_empty() {
-        return Ok(());
-    }
-    let width = |column: fn(&[String; 3]) -> &String| {
-        rows.iter().map(|row| column(row).len()).max().unwrap_or(0).min(WIDTH_MAX)
-    };
-    let (first, second) = (width(|[name, ..]| name), width(|[_, pattern, _]| pattern));
-    for [name, pattern, webhook] in &rows {
-        writeln!(out, "{name:first$}  {pattern:second$}  {webhook}")?;
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn people_get_a_table() {
-        let found = [
-            json!({ "subscription_id": "a", "pattern": "/agents/*", "webhook": "https://x/" }),
-            json!({ "subscription_id": "longer", "pattern": "/**", "webhook": "https://y/" }),
-        ];
-        let mut out = Vec::new();
-        print_table(&found, &mut out).unwrap();
-        let expected = "\
-NAME    PATTERN    WEBHOOK
-a       /agents/*  https://x/
-longer  /**        https://y/
-";
-        assert_eq!(String::from_utf8(out).unwrap(), expected);
-        let mut out = Vec::new();
-        print_table(&[], &mut out).unwrap();
-        assert!(out.is_empty());
-    }
 }

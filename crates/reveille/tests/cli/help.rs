@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::process::run;
 
-const COMMANDS: [&str; 27] = [
+const COMMANDS: [&str; 36] = [
     "",
     "serve",
     "append",
@@ -18,6 +18,15 @@ const COMMANDS: [&str; 27] = [
     "sub list",
     "sub show",
     "sub delete",
+    "consumers",
+    "consumers show",
+    "ingest",
+    "hooks",
+    "hooks list",
+    "hooks show",
+    "deliveries",
+    "deliveries list",
+    "deliveries show",
     "key",
     "key create",
     "key list",
@@ -63,7 +72,7 @@ fn help_is_as_agreed() {
 /// A command that is new must come into the list above.
 #[test]
 fn every_command_has_a_file() {
-    for outer in ["", "sub", "key", "bench"] {
+    for outer in ["", "sub", "consumers", "hooks", "deliveries", "key", "bench"] {
         let mut args: Vec<&str> = outer.split_ascii_whitespace().collect();
         args.push("--help");
         let help = run(&args).ok();
@@ -103,7 +112,8 @@ fn wrong_usage_is_told_apart() {
         &["append", "no-slash", "x"],
         &["append", "/a", "x", "--lines"],
         &["read", "/a", "--offset", "x"],
-        &["read", "/a", "--url", "https://localhost"],
+        &["read", "/a", "--url", "ftp://localhost"],
+        &["verify", "--secret", "s", "--header", "webhook-id: x"],
         &["read", "/a", "--key", "two\nlines"],
     ] {
         let sentence = run(args).error(2);

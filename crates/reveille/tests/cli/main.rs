@@ -9,9 +9,12 @@
 mod clients;
 mod help;
 mod keys;
+mod operations;
 mod scripted;
 mod serve;
 mod subscriptions;
+mod tls;
 mod traces;
 
+mod endpoint;
 mod process;

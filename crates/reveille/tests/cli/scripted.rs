@@ -170,3 +170,48 @@ fn a_follower_goes_on_behind_the_last_whole_message() {
     let last = "/a?offset=0_30&live=long-poll";
     assert_eq!(targets, [start, start, start, live, live, last]);
 }
+
+fn answer(body: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+}
+
+#[test]
+fn events_without_an_answer_are_sent_again_as_the_same_batch() {
+    let taken = answer(r#"{"ok":true,"received":1,"eventIds":["01E"]}"#);
+    let script = Script::new(&["", "HTTP/1.1 2", &taken]);
+    let (ended, seen) = script.run(&["ingest", r#"{"type":"a.b","n":1.10}"#, "--tenant", "acme"]);
+    assert_eq!(ended.ok(), "01E\n");
+    assert_eq!(seen.len(), 3);
+    for request in &seen {
+        assert_eq!(request.line, "POST /ingest HTTP/1.1");
+        assert_eq!(request.header("x-tenant-namespace"), Some("acme"));
+        assert_eq!(request.body, seen[0].body);
+    }
+    let body = &seen[0].body;
+    assert!(body.starts_with(r#"{"events":[{"type":"a.b","n":1.10}],"batchId":"cli-"#), "{body}");
+}
+
+#[test]
+fn hooks_are_listed_by_pages_however_the_server_counts_them() {
+    let hook = |n: usize| format!(r#"{{"id":"{n}"}}"#);
+    let page = |hooks: std::ops::Range<usize>, more: &str| {
+        let hooks: Vec<String> = hooks.map(hook).collect();
+        answer(&format!(r#"{{"subscriptions":[{}]{more}}}"#, hooks.join(",")))
+    };
+    let run = |answers: [String; 3], places: [&str; 3]| {
+        let script = Script::new(&answers.each_ref().map(String::as_str));
+        let (ended, seen) = script.run(&["hooks", "list", "--output", "json"]);
+        let found: Vec<serde_json::Value> = serde_json::from_str(&ended.ok()).unwrap();
+        let ids = found.iter().map(|hook| hook["id"].as_str().unwrap().parse().unwrap());
+        let lines: Vec<&str> = seen.iter().map(|request| request.line.as_str()).collect();
+        let target = |it| format!("GET /subscriptions/list?limit=200{it} HTTP/1.1");
+        assert_eq!(lines, places.map(target));
+        ids.collect::<Vec<usize>>()
+    };
+    // One that says where the next page begins.
+    let pages = [page(0..2, r#","next":"9-1""#), page(2..5, r#","next":"7-0""#), page(5..6, "")];
+    assert_eq!(run(pages, ["", "&after=9-1", "&after=7-0"]), (0..6).collect::<Vec<_>>());
+    // One that counts; a hook that is made meanwhile shifts the rest by one.
+    let pages = [page(0..200, ""), page(199..399, ""), page(399..400, "")];
+    assert_eq!(run(pages, ["", "&offset=200", "&offset=400"]), (0..400).collect::<Vec<_>>());
+}

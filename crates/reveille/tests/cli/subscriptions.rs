@@ -137,7 +137,8 @@ fn a_webhook_is_verified_with_the_secret_that_was_printed() {
         let args = ["verify", "--secret", secret, "--header", &header];
         run_with(reveille(&[&args[..], more].concat()), body)
     };
-    assert_eq!(verify(secret, &body, &[]).ok(), "the signature is good\n");
+    let good = verify(secret, &body, &[]).ok();
+    assert!(good.starts_with("the signature is good: `sha256=`"), "{good}");
     let sentence = verify(secret, b"{}", &[]).error(1);
     assert!(sentence.contains("raw bytes"), "{sentence}");
     let sentence = verify("whsec_other", &body, &[]).error(1);
@@ -167,7 +168,8 @@ fn a_webhook_is_verified_with_public_keys() {
         fs::write(&file, serde_json::json!({ "keys": keys }).to_string()).unwrap();
     };
     set(&[&other, &key]);
-    assert_eq!(verify(&jwks).ok(), "the signature is good\n");
+    let good = verify(&jwks).ok();
+    assert!(good.starts_with("the signature is good: `ed25519=`"), "{good}");
     set(&[&other]);
     let sentence = verify(&jwks).error(1);
     assert!(sentence.contains("another key"), "{sentence}");
@@ -176,7 +178,7 @@ fn a_webhook_is_verified_with_public_keys() {
     assert!(sentence.contains("not a JWK set"), "{sentence}");
 
     let x = key.jwk()["x"].as_str().unwrap().to_owned();
-    assert_eq!(verify(&["--public-key", &x]).ok(), "the signature is good\n");
+    verify(&["--public-key", &x]).ok();
     let sentence = verify(&["--secret", "whsec_x"]).error(1);
     assert!(sentence.contains("no `sha256=`"), "{sentence}");
     assert_eq!(verify(&["--public-key", "short"]).code, Some(2));

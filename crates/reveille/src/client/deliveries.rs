@@ -1,0 +1,187 @@
+//! `reveille deliveries`: what became of each event, hook by hook.
+
+use std::io::{self, BufWriter, Write};
+
+use anyhow::anyhow;
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Subcommand};
+use http::{Method, StatusCode};
+use reveille_core::Millis;
+use serde_json::{Map, Value};
+
+use super::list::print_list;
+use super::table::{ListPrinter, Table, cell, moment_cell, print_fields};
+use super::url::{encode, encode_segment};
+use super::{ApiRequest, Client, Output, ServerArguments, human, parse_object};
+use crate::clock;
+
+/// Where deliveries are.
+const DELIVERIES: &str = "/admin/v1/deliveries";
+const PAGE: usize = 1_000;
+/// What a delivery may be.
+const STATES: [&str; 5] = ["pending", "failed", "delivered", "dead", "dropped"];
+/// Those of which somebody should know.
+const FAILING: [&str; 2] = ["failed", "dead"];
+
+/// What `reveille deliveries` can do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum DeliveriesCommand {
+    /// Lists deliveries: hook by hook, in the order of their events
+    #[command(after_help = "\
+A delivery is pending until it is tried, failed while it is tried again, and in the end delivered,
+dead (it was given up) or dropped (it was not wanted any more).
+
+Example:
+  reveille deliveries list --failing
+  reveille deliveries list --hook 01KA9VGW3J8Y0D1T5S6R7Q8P9N --state dead --output json")]
+    List(List),
+    /// Shows a delivery with each of its attempts
+    #[command(after_help = "\
+Example:
+  reveille deliveries show 01KA9VGW3J8Y0D1T5S6R7Q8P9N")]
+    Show(Show),
+}
+
+/// What `reveille deliveries list` takes.
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// Only those that failed and are tried again, and those that were given up
+    #[arg(long)]
+    failing: bool,
+    /// Only those in this state: pending, failed, delivered, dead or dropped
+    #[arg(long, value_name = "STATE", value_parser = states(), hide_possible_values = true)]
+    state: Option<String>,
+    /// Only those of this hook
+    #[arg(long, value_name = "ID")]
+    hook: Option<String>,
+    /// Only those of this event
+    #[arg(long, value_name = "ID")]
+    event: Option<String>,
+    /// How to print them
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Human)]
+    output: Output,
+    #[command(flatten)]
+    server: ServerArguments,
+}
+
+/// What `reveille deliveries show` takes.
+#[derive(Debug, Args)]
+pub(crate) struct Show {
+    /// Its id, as `reveille deliveries list` shows it
+    #[arg(value_name = "ID")]
+    id: String,
+    /// How to print it
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Human)]
+    output: Output,
+    #[command(flatten)]
+    server: ServerArguments,
+}
+
+fn states() -> PossibleValuesParser {
+    PossibleValuesParser::new(STATES)
+}
+
+pub(crate) fn run(command: DeliveriesCommand) -> anyhow::Result<()> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    match command {
+        DeliveriesCommand::List(arguments) => list(arguments, &mut out),
+        DeliveriesCommand::Show(arguments) => show(arguments, &mut out),
+    }?;
+    out.flush()?;
+    Ok(())
+}
+
+fn list(arguments: List, out: &mut impl Write) -> anyhow::Result<()> {
+    let List { failing, state, hook, event, output, server } = arguments;
+    let client = Client::new(server)?;
+    let mut target = format!("{DELIVERIES}?limit={PAGE}");
+    for (name, id) in [("hook", &hook), ("event", &event)] {
+        if let Some(id) = id {
+            target.push_str(&format!("&{name}={}", encode(id)));
+        }
+    }
+    let is_wanted = |delivery: &Value| {
+        let found = cell(delivery, "state");
+        (!failing || FAILING.contains(&found.as_str()))
+            && state.as_ref().is_none_or(|state| *state == found)
+    };
+    let head = ["ID", "HOOK", "TYPE", "STATE", "ATTEMPTS", "CREATED", "NEXT ATTEMPT", "LAST ERROR"];
+    let mut list = ListPrinter::new(output, head, row);
+    super::block_on(print_list(&client, &target, "deliveries", is_wanted, &mut list, out))?;
+    list.finish("there are no such deliveries", out)?;
+    Ok(())
+}
+
+fn row(delivery: &Value, now: Millis) -> [String; 8] {
+    [
+        cell(delivery, "id"),
+        cell(delivery, "hook"),
+        cell(delivery, "event_type"),
+        cell(delivery, "state"),
+        cell(delivery, "attempts_made"),
+        moment_cell(delivery, "created_at", now),
+        moment_cell(delivery, "next_attempt_at", now),
+        human::shorten(&cell(delivery, "last_error")),
+    ]
+}
+
+fn show(arguments: Show, out: &mut impl Write) -> anyhow::Result<()> {
+    let client = Client::new(arguments.server)?;
+    let target = format!("{DELIVERIES}/{}", encode_segment(&arguments.id));
+    let request = ApiRequest::new(Method::GET, target);
+    let answer = super::block_on(async { Ok(client.send(&request).await?) })?;
+    match answer.status {
+        StatusCode::OK => {}
+        StatusCode::NOT_FOUND => {
+            return Err(anyhow!(
+                "there is no delivery {:?}; `reveille deliveries list` shows those that there are",
+                arguments.id
+            ));
+        }
+        _ => return Err(client.refusal(&answer)),
+    }
+    let delivery = parse_object(&answer, "deliveries")?;
+    match arguments.output {
+        Output::Json => writeln!(out, "{:#}", Value::Object(delivery))?,
+        Output::Human => print_delivery(delivery, out)?,
+    }
+    Ok(())
+}
+
+fn print_delivery(mut delivery: Map<String, Value>, out: &mut impl Write) -> io::Result<()> {
+    let attempts = delivery.remove("attempts");
+    print_fields(&delivery, "id", out)?;
+    let Some(Value::Array(attempts)) = attempts.filter(|it| *it != Value::Array(Vec::new())) else {
+        return Ok(());
+    };
+    let now = clock::now();
+    let took = |attempt: &Value| attempt.get("took_ms").and_then(Value::as_u64);
+    let rows = attempts.iter().map(|attempt| {
+        [
+            cell(attempt, "number"),
+            moment_cell(attempt, "at", now),
+            took(attempt).map(human::period).unwrap_or_default(),
+            cell(attempt, "status"),
+            cell(attempt, "error"),
+        ]
+    });
+    writeln!(out)?;
+    Table::new(["ATTEMPT", "AT", "TOOK", "STATUS", "ERROR"]).print(rows.collect(), out)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_row_says_when_it_is_tried_again() {
+        let delivery = json!({
+            "id": "01D", "hook": "01H", "event_type": "a.b", "state": "failed",
+            "attempts_made": 2, "created_at": 0, "next_attempt_at": 64_000, "last_error": "503",
+        });
+        let expected = ["01D", "01H", "a.b", "failed", "2", "1m ago", "in 4s", "503"];
+        assert_eq!(row(&delivery, Millis(60_000)), expected);
+    }
+}
