@@ -10,6 +10,7 @@ use reveille_kernel::error::Damaged;
 use reveille_schema::{keys, record};
 
 use crate::app::{IndexPart, Txn};
+use crate::quota::TenantCounts;
 use crate::records::damaged;
 
 /// All hooks.
@@ -18,6 +19,7 @@ pub struct HookIndex {
     by_id: HashMap<HookId, Arc<Hook>>,
     by_name: HashMap<(FaceId, Arc<str>), HookId>,
     by_key: HashMap<Bytes, HookId>,
+    counts: TenantCounts,
 }
 
 impl IndexPart for HookIndex {
@@ -28,11 +30,13 @@ impl IndexPart for HookIndex {
     fn follow(&mut self, key: &Bytes, value: Option<&Bytes>) -> Result<(), Damaged> {
         if let Some(before) = self.by_key.remove(key).and_then(|id| self.by_id.remove(&id)) {
             self.by_name.remove(&(before.face, before.name.clone()));
+            self.counts.remove(&before.tenant);
         }
         if let Some(value) = value {
             let hook = Arc::new(record::decode_hook(value).map_err(damaged)?);
             self.by_key.insert(key.clone(), hook.id);
             self.by_name.insert((hook.face, hook.name.clone()), hook.id);
+            self.counts.add(&hook.tenant);
             self.by_id.insert(hook.id, hook);
         }
         Ok(())
@@ -66,6 +70,11 @@ impl HookIndex {
         let mut all: Vec<Arc<Hook>> = self.by_id.values().filter(mine).cloned().collect();
         all.sort_by_key(|hook| hook.id);
         all
+    }
+
+    /// How many each tenant has.
+    pub fn counts(&self) -> &TenantCounts {
+        &self.counts
     }
 
     /// How many there are.

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use reveille_core::delivery::Phase;
-use reveille_core::delivery::hook::{DeliveryCounts, Hook};
+use reveille_core::delivery::hook::{DeliveryCounts, Hook, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::event::hook::{EventHookSpec, FACE, HookUpdate};
 use reveille_core::event::{Event, EventType, Ulid};
 use reveille_core::key_range::above;
+use reveille_core::steps::Steps;
 use reveille_core::{Millis, StreamPath, Tenant};
 use reveille_kernel::error::Damaged;
 use reveille_kernel::fairness;
@@ -18,7 +19,7 @@ use reveille_store::state::Reader;
 use reveille_store::table::Pair;
 
 use super::hook::{CreateHook, EventHook, StartFrom, UpdateHook};
-use super::index::{EventHookIndex, matching};
+use super::index::{EventHookIndex, HookQuery, next_matching};
 use super::ingest::{IngestEvents, IngestReceipt, NewEvent};
 use super::read::{event, payload};
 use super::txn::named_places;
@@ -199,10 +200,21 @@ impl Engine {
 
     /// The active hooks of a tenant that are for events of this type, oldest first.
     pub fn matching_hooks(&self, tenant: &Tenant, kind: &EventType) -> Vec<EventHook> {
-        let partition = self.partition(tenant).lock();
-        let mut hooks = matching(&partition.index, tenant, kind);
-        hooks.retain(|hook| hook.is_active());
-        partition.index.of::<EventHookIndex>().with_specs(hooks)
+        let (shared, mut all) = (self.partition(tenant), Vec::new());
+        let (mut after, accepts) = (HookId(0), |hook: &Hook| hook.is_active());
+        loop {
+            // Nobody waits for longer than a slice takes.
+            let partition = shared.lock();
+            let limit = shared.domains.settings.fan_out;
+            let query = HookQuery { tenant, kind, after, limit, accepts: &accepts };
+            let mut steps = Steps::new(shared.domains.settings.match_steps);
+            let list = next_matching(&partition.index, &query, &mut steps);
+            all.extend(partition.index.of::<EventHookIndex>().with_specs(list.hooks));
+            if list.complete {
+                return all;
+            }
+            after = list.through;
+        }
     }
 
     /// What the deliveries of a hook have come to.

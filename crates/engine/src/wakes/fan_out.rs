@@ -15,9 +15,10 @@ use reveille_schema::record;
 use reveille_schema::wakes::WakeTimer;
 
 use super::activity::ConsumerTxn;
-use super::index::SubscriptionIndex;
+use super::index::{Matching, SubscriptionIndex};
 use super::{consumer, lease};
 use crate::app::Txn;
+use crate::matching::{spend, steps_left};
 use crate::records::ReadRecord;
 use crate::streams::observer::Growth;
 use crate::streams::txn::StreamTxn;
@@ -43,28 +44,28 @@ fn set_timer(txn: &mut Txn<'_>, tenant: &Tenant, path: &StreamPath, id: StreamId
 /// A stream has grown or begun: those whose pattern matches it are told, or will be.
 pub(crate) fn grown(txn: &mut Txn<'_>, growth: &Growth<'_>) -> Result<(), ReadError> {
     let Growth { tenant, path, head, before, author } = *growth;
-    let matching = SubscriptionIndex::of_txn(txn).matching(
-        tenant,
-        path,
-        all_after(0),
-        txn.domains().settings.fan_out,
-    );
-    let Some(last) = matching.found.last() else {
+    let mut steps = steps_left(txn);
+    let limit = txn.domains().settings.fan_out;
+    let index = SubscriptionIndex::of_txn(txn);
+    let matching = index.matching(tenant, path, all_after(0), limit, &mut steps);
+    spend(txn, tenant, steps.used());
+    if matching.found.is_empty() && matching.rest.is_none() {
         return Ok(());
-    };
+    }
+    let told = matching.through;
     let mut fan_out = if head.has_fan_out { cursor(txn, head.id)? } else { None };
     if let Some(youngest) = matching.rest {
         let mark = Watermark { youngest, before };
         match &mut fan_out {
             Some(fan_out) => {
                 let known = fan_out.clone();
-                fan_out.grown(mark, last.id);
+                fan_out.grown(mark, told);
                 if *fan_out != known {
                     set_cursor(txn, head.id, fan_out);
                 }
             }
             None => {
-                let begun = fan_out.insert(FanOutCursor::new(mark, last.id));
+                let begun = fan_out.insert(FanOutCursor::new(mark, told));
                 set_cursor(txn, head.id, begun);
                 set_timer(txn, tenant, path, head.id);
                 txn.set_head(tenant, path, &Head { has_fan_out: true, ..head.clone() });
@@ -97,15 +98,8 @@ pub(crate) fn walk(
         txn.remove(&keys::subscription_fan_out(id));
         return Ok(());
     };
-    let matching = SubscriptionIndex::of_txn(txn).matching(
-        tenant,
-        path,
-        fan_out.walk,
-        txn.domains().settings.fan_out,
-    );
-    let last = matching.found.last().filter(|_| matching.rest.is_some());
-    let through = last.map_or(fan_out.walk.through, |last| last.id);
-    match fan_out.clone().told(through) {
+    let matching = next_matching(txn, tenant, path, fan_out.walk);
+    match fan_out.clone().told(matching.through) {
         Some(left) => {
             set_cursor(txn, id, &left);
             set_timer(txn, tenant, path, id);
@@ -117,6 +111,21 @@ pub(crate) fn walk(
     }
     let since = |id| fan_out.first_missed(id).map_or(Some(head.tail), |it| it.before);
     tell(txn, &matching.found, path, &head, since, None)
+}
+
+/// The next of the subscriptions in a range whose pattern matches a stream.
+pub(crate) fn next_matching(
+    txn: &mut Txn<'_>,
+    tenant: &Tenant,
+    path: &StreamPath,
+    range: IdRange,
+) -> Matching {
+    let mut steps = steps_left(txn);
+    let limit = txn.domains().settings.fan_out;
+    let index = SubscriptionIndex::of_txn(txn);
+    let matching = index.next_matching(tenant, path, range, limit, &mut steps);
+    spend(txn, tenant, steps.used());
+    matching
 }
 
 /// Tells subscriptions that a stream has grown. Those that were never told of it are told of

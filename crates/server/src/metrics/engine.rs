@@ -67,7 +67,16 @@ const ENGINE: &[EngineMetric] = &[
         "1 while writes are refused for want of room.",
         Source::Gauge(|s| s.read_only.into()),
     ),
-    ("subscriptions", "Subscriptions of both dialects.", Source::Gauge(|s| s.wakes.subscriptions)),
+    (
+        "subscriptions",
+        "Subscriptions of both dialects.",
+        Source::Gauge(|s| s.wakes.subscriptions.all),
+    ),
+    (
+        "subscriptions_largest_tenant",
+        "Subscriptions of the tenant that has the most; see --max-subscriptions.",
+        Source::Gauge(|s| s.wakes.subscriptions.largest_tenant),
+    ),
     ("wakes", "Wakes begun.", Source::Counter(|s| s.wakes.wakes)),
     (
         "wake_attempts",
@@ -96,7 +105,12 @@ const ENGINE: &[EngineMetric] = &[
         }),
     ),
     ("events_ingested", "Events taken in.", Source::Counter(|s| s.deliveries.ingested)),
-    ("hooks", "Subscriptions to events.", Source::Gauge(|s| s.deliveries.hooks)),
+    ("hooks", "Subscriptions to events.", Source::Gauge(|s| s.deliveries.hooks.all)),
+    (
+        "hooks_largest_tenant",
+        "Subscriptions to events of the tenant that has the most; see --max-hooks.",
+        Source::Gauge(|s| s.deliveries.hooks.largest_tenant),
+    ),
     (
         "delivery_attempts",
         "Requests to workers, by result.",

@@ -42,6 +42,7 @@ mod opening;
 mod parameters;
 mod partitions;
 mod producers;
+mod quotas;
 mod reading;
 mod secrets;
 mod shutdown;

@@ -9,6 +9,7 @@ use reveille_deliver::client::HttpCourier;
 use reveille_deliver::destination::Rules;
 use reveille_deliver::resolve::{Resolve, SystemResolver};
 use reveille_engine::doors::{Clock, SystemClock, SystemEntropy};
+use reveille_engine::quota::Quotas;
 use reveille_engine::{Config, Engine, OutboundConfig, Retention};
 use reveille_server::{Auth, Workers};
 use tempfile::TempDir;
@@ -40,6 +41,7 @@ pub(crate) struct Setup {
     pub(crate) auth: Auth,
     /// Where the workers are that events are delivered to.
     pub(crate) workers: Workers,
+    pub(crate) quotas: Quotas,
 }
 
 /// A running server. Its threads and tasks are its own: when it is stopped they are gone.
@@ -68,6 +70,7 @@ impl Default for Setup {
             public_url: None,
             auth: Auth::Off,
             workers: Workers::default(),
+            quotas: Quotas::default(),
         }
     }
 }
@@ -163,6 +166,7 @@ impl Setup {
             segment_bytes: self.segment_bytes,
             on_fatal: Arc::new(move |error| fatal.lock().unwrap().push(error.to_owned())),
             outbound: self.outbound(),
+            quotas: self.quotas,
         }
     }
 }
