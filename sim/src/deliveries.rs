@@ -148,6 +148,7 @@ impl World for Deliveries {
         let mode = draw_mode(&mut setup);
         let random = &mut setup.random;
         let fan_out = *random.pick(&[1, 2, 3, 64]);
+        let match_steps = *random.pick(&[1, 8, 4_096]);
         let timings =
             Timings { retry_scale_milli: *random.pick(&[100, 1_000]), ..Timings::default() };
         let concurrency = *random.pick(&[2, 5, 4_096]);
@@ -155,7 +156,13 @@ impl World for Deliveries {
         let hooks_max = *random.pick(&[3, 8, 14]);
         let events_max = *random.pick(&[30, 60, 120]);
         let settings = EngineSettings {
-            app: Settings { timings, fan_out },
+            app: Settings {
+                timings,
+                fan_out,
+                match_steps,
+                hash_seed: random.next(),
+                ..Settings::default()
+            },
             seed: 0,
             min_free_bytes: mode.min_free_bytes,
             concurrency: Some(concurrency),

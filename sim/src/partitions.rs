@@ -119,10 +119,11 @@ impl World for Partitions {
         let random = &mut setup.random;
         let mode = Mode { steps: random.between(1_000, 4_000), ..mode };
         let fan_out = *random.pick(&[1, 2, 64]);
+        let match_steps = *random.pick(&[1, 8, 4_096]);
         let timings = Timings { retry_scale_milli: 100, ..Timings::default() };
         let concurrency = *random.pick(&[2, 5, 4_096]);
         let settings = EngineSettings {
-            app: Settings { timings, fan_out },
+            app: Settings { timings, fan_out, match_steps, ..Settings::default() },
             min_free_bytes: mode.min_free_bytes,
             waiting_per_hook: Some(*random.pick(&[1, 3, 4_096])),
             ..EngineSettings::default()

@@ -55,6 +55,8 @@ pub(crate) struct Wakes {
     timings: Timings,
     /// How many consumers are told at once.
     fan_out: usize,
+    /// What finding them may take.
+    match_steps: usize,
     /// How many names there are for subscriptions.
     names: usize,
     tenant: Tenant,
@@ -118,14 +120,17 @@ impl World for Wakes {
             retry_scale_milli: *random.pick(&[100, 1_000]),
         };
         let fan_out = *random.pick(&[1, 2, 3, 64]);
+        let match_steps = *random.pick(&[1, 8, 4_096]);
         let names = *random.pick(&[3, 6, 8]);
-        setup.note(&mode, &format!("{timings:?} fan_out={fan_out} names={names}"));
+        let note = format!("{timings:?} fan_out={fan_out} match_steps={match_steps} names={names}");
+        setup.note(&mode, &note);
         let paths = ["/a/0", "/a/1", "/a/2", "/b/0", "/b/1", "/wake/0"];
         let paths = paths.map(|name| StreamPath::parse(name).expect("a path"));
         Wakes {
             base: setup.base(mode),
             timings,
             fan_out,
+            match_steps,
             names,
             tenant: Tenant::default_tenant(),
             paths: paths.to_vec(),
@@ -149,7 +154,13 @@ impl World for Wakes {
 
     fn engine_settings(&mut self, _partition: usize) -> EngineSettings {
         let seed = self.base.random.next();
-        let app = Settings { timings: self.timings.clone(), fan_out: self.fan_out };
+        let app = Settings {
+            timings: self.timings.clone(),
+            fan_out: self.fan_out,
+            match_steps: self.match_steps,
+            hash_seed: seed,
+            ..Settings::default()
+        };
         let min_free_bytes = self.base.mode.min_free_bytes;
         EngineSettings { app, seed, min_free_bytes, ..EngineSettings::default() }
     }

@@ -26,7 +26,7 @@ mod timer;
 use std::fmt;
 use std::sync::Arc;
 
-pub use callback::{Ack, Callback, ClaimedWake};
+pub use callback::{Ack, Callback, ClaimedWake, LinkPlaces};
 pub use policy::{Dialect, Policy, Schedule, SyncDone, WakeBy};
 
 use crate::offset::Offset;
@@ -307,8 +307,10 @@ impl Consumer {
         }
         let next = &step.consumer;
         assert!(self.epoch <= next.epoch, "S1: epochs only grow");
+        // Links keep their order, and new ones come last: one walk over both is enough.
+        let mut earlier = self.links.iter();
         for link in &next.links {
-            let before = self.links.iter().find(|before| before.path == link.path);
+            let before = earlier.by_ref().find(|before| before.path == link.path);
             let same = before.filter(|before| before.stream == link.stream);
             assert!(same.is_none_or(|it| it.acked <= link.acked), "S4: acks only grow");
         }

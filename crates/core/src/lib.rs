@@ -22,6 +22,7 @@ pub mod pattern;
 pub mod producer;
 pub mod secret;
 pub mod signature;
+pub mod steps;
 pub mod stream;
 pub mod subscription;
 pub mod tenant;

@@ -2,7 +2,9 @@
 
 use crate::path::StreamPath;
 use crate::pattern::{Pattern, places};
+use crate::steps::Steps;
 use crate::trie::Trie;
+pub use crate::trie::{Found, Page};
 
 /// Values under patterns. One value may stand under many patterns, and a pattern may hold many.
 ///
@@ -35,8 +37,14 @@ impl<V: Copy + Ord> Matcher<V> {
 
     /// Appends to `out` every value that stands under a matching pattern: sorted, each once.
     pub fn matches(&self, path: &StreamPath, out: &mut Vec<V>) {
+        let found = self.search(path, Page::all(), &mut Steps::unlimited());
+        out.extend(found.into_iter().flat_map(|found| found.values));
+    }
+
+    /// The same as far as it was asked for; `None` if that takes more steps than it may.
+    pub fn search(&self, path: &StreamPath, page: Page<V>, steps: &mut Steps) -> Option<Found<V>> {
         // The server's own streams are matched by no wildcard in first place (see `Pattern`).
-        self.0.matches(places(path.as_str()), !path.is_internal(), out);
+        self.0.search(places(path.as_str()), !path.is_internal(), page, steps)
     }
 
     /// How many pairs of a pattern and a value there are.

@@ -1,5 +1,6 @@
 //! The name of a stream: the raw, still percent-encoded path of its URL.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -46,6 +47,13 @@ impl StreamPath {
     /// Whether the stream is the server's own (`/_events/…`): nobody else writes it.
     pub fn is_internal(&self) -> bool {
         self.0.starts_with("/_")
+    }
+}
+
+/// Paths are found in maps by their text.
+impl Borrow<str> for StreamPath {
+    fn borrow(&self) -> &str {
+        &self.0
     }
 }
 

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use crate::limits::{PATTERN_BYTES_MAX, PATTERN_DEEP_MAX, PATTERN_SEGMENTS_MAX};
 use crate::path::StreamPath;
+use crate::steps::Steps;
 use crate::wildcard;
 
 /// A pattern in its one normal form: `%2A` is `*`, and `**` never follows `**`.
@@ -93,6 +94,13 @@ impl Pattern {
     /// The server's own streams are meant only by patterns that begin with their first segment,
     /// spelled out: whoever asks for everything asks for what clients wrote.
     pub fn matches(&self, path: &StreamPath) -> bool {
+        self.matches_counted(path, &mut Steps::unlimited())
+    }
+
+    /// The same, and counts what that takes: at most each segment of the pattern with each of the
+    /// path.
+    pub fn matches_counted(&self, path: &StreamPath, steps: &mut Steps) -> bool {
+        steps.count(1);
         if path.is_internal() && self.0.starts_with("/*") {
             return false;
         }
@@ -100,7 +108,10 @@ impl Pattern {
             places(&self.0),
             places(path.as_str()),
             |wanted| *wanted == "**",
-            |wanted, found| *wanted == "*" || wanted == found,
+            |wanted, found| {
+                steps.count(1);
+                *wanted == "*" || wanted == found
+            },
         )
     }
 

@@ -22,7 +22,36 @@ use std::ops::Bound;
 
 use foldhash::fast::FixedState;
 
+use crate::steps::Steps;
 use crate::wildcard;
+
+/// Characters of a glob that are compared in the time of one step.
+pub(crate) const CHARACTERS_PER_STEP: usize = 8;
+
+/// Which values a search is for: in their order, those above one and up to another, and of these
+/// the first so many.
+#[derive(Debug, Clone, Copy)]
+pub struct Page<V> {
+    pub after: Option<V>,
+    pub through: Option<V>,
+    pub limit: usize,
+}
+
+impl<V> Page<V> {
+    /// All of them.
+    pub fn all() -> Page<V> {
+        Page { after: None, through: None, limit: usize::MAX }
+    }
+}
+
+/// What a search has found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found<V> {
+    /// Sorted, each once.
+    pub values: Vec<V>,
+    /// The highest that there is, be it beyond what was asked for.
+    pub highest: Option<V>,
+}
 
 /// Values under patterns. One value may stand under many patterns, and a pattern may hold many.
 ///
@@ -146,33 +175,38 @@ impl<V: Copy + Ord> Trie<V> {
         true
     }
 
-    /// Appends to `out` every value that stands under a matching pattern: sorted, each once.
-    /// `wildcards_first` says whether a wildcard may stand for the first segment.
-    pub(crate) fn matches<'a>(
+    /// Every value that stands under a matching pattern, as far as it was asked for; `None` if
+    /// finding them takes more steps than it may. `wildcards_first` says whether a wildcard may
+    /// stand for the first segment.
+    pub(crate) fn search<'a>(
         &self,
         text: impl Iterator<Item = &'a str>,
         wildcards_first: bool,
-        out: &mut Vec<V>,
-    ) {
+        page: Page<V>,
+        steps: &mut Steps,
+    ) -> Option<Found<V>> {
+        let mut found = Found { values: Vec::new(), highest: None };
         let mut wildcards = wildcards_first;
         let mut live = vec![ROOT];
         live.extend(self.node(ROOT).deep.filter(|_| wildcards));
         let mut next = Vec::new();
         for segment in text {
-            self.advance(&live, segment, wildcards, &mut next);
+            self.advance(&live, segment, wildcards, &mut next, steps)?;
             std::mem::swap(&mut live, &mut next);
             if live.is_empty() {
-                return;
+                return Some(found);
             }
             wildcards = true;
         }
-        let mut found = Vec::new();
         for node in live {
-            self.node(node).values.copy_to(&mut found);
+            let before = found.values.len();
+            self.node(node).values.copy_to(page, &mut found);
+            within(steps.count(1 + found.values.len() - before))?;
         }
-        found.sort_unstable();
-        found.dedup();
-        out.append(&mut found);
+        found.values.sort_unstable();
+        found.values.dedup();
+        found.values.truncate(page.limit);
+        Some(found)
     }
 
     /// How many pairs of a pattern and a value there are.
@@ -180,9 +214,17 @@ impl<V: Copy + Ord> Trie<V> {
         self.len
     }
 
-    /// The nodes that one more segment leads to.
-    fn advance(&self, live: &[NodeId], segment: &str, wildcards: bool, next: &mut Vec<NodeId>) {
+    /// The nodes that one more segment leads to; `None` if that takes too many steps.
+    fn advance(
+        &self,
+        live: &[NodeId],
+        segment: &str,
+        wildcards: bool,
+        next: &mut Vec<NodeId>,
+        steps: &mut Steps,
+    ) -> Option<()> {
         next.clear();
+        within(steps.count(live.len()))?;
         let interned = self.segments.get(segment).map(|interned| interned.id);
         for &from in live {
             let node = self.node(from);
@@ -197,7 +239,7 @@ impl<V: Copy + Ord> Trie<V> {
                 next.extend(edge);
             }
             if node.has_globs && wildcards {
-                self.advance_globs(from, segment, next);
+                self.advance_globs(from, segment, next, steps)?;
             }
         }
         // `**` stands for nothing, too. None follows another, so one round is enough.
@@ -208,23 +250,34 @@ impl<V: Copy + Ord> Trie<V> {
         // A `**` that was live already may have been entered anew.
         next.sort_unstable();
         next.dedup();
+        Some(())
     }
 
     /// The nodes that the globs of one node lead to.
-    fn advance_globs(&self, from: NodeId, segment: &str, next: &mut Vec<NodeId>) {
-        let Some(globs) = self.globs.get(&from) else { return };
+    fn advance_globs(
+        &self,
+        from: NodeId,
+        segment: &str,
+        next: &mut Vec<NodeId>,
+        steps: &mut Steps,
+    ) -> Option<()> {
+        let Some(globs) = self.globs.get(&from) else { return Some(()) };
         let mut beginning = String::with_capacity(segment.len() + 1);
         for more in std::iter::once("").chain(segment.split_inclusive(|_: char| true)) {
             beginning.push_str(more);
             beginning.push('*');
+            within(steps.count(1))?;
             let ahead = globs.range::<str, _>((Bound::Included(&*beginning), Bound::Unbounded));
             for (glob, child) in ahead.take_while(|(glob, _)| glob.starts_with(&*beginning)) {
-                if wildcard::glob_matches(glob, segment) {
+                let (fits, compared) = wildcard::glob_matches(glob, segment);
+                within(steps.count(1 + compared / CHARACTERS_PER_STEP))?;
+                if fits {
                     next.push(*child);
                 }
             }
             beginning.pop();
         }
+        Some(())
     }
 
     fn child(&self, at: NodeId, step: Step<'_>) -> Option<NodeId> {
@@ -379,13 +432,30 @@ impl<V: Copy + Ord> Values<V> {
         true
     }
 
-    fn copy_to(&self, out: &mut Vec<V>) {
-        match self {
-            Values::None => {}
-            Values::One(one) => out.push(*one),
-            Values::Many(many) => out.extend(many.iter()),
-        }
+    fn copy_to(&self, page: Page<V>, found: &mut Found<V>) {
+        let above = |value: &V| page.after.is_none_or(|after| *value > after);
+        let below = |value: &V| page.through.is_none_or(|through| *value <= through);
+        let highest = match self {
+            Values::None => None,
+            Values::One(one) => {
+                let one = Some(*one).filter(|one| above(one) && below(one));
+                found.values.extend(one);
+                one
+            }
+            Values::Many(many) => {
+                let from = page.after.map_or(Bound::Unbounded, Bound::Excluded);
+                let first = many.range((from, Bound::Unbounded)).take_while(|value| below(value));
+                found.values.extend(first.take(page.limit));
+                let to = page.through.map_or(Bound::Unbounded, Bound::Included);
+                many.range((Bound::Unbounded, to)).next_back().filter(|last| above(last)).copied()
+            }
+        };
+        found.highest = found.highest.max(highest);
     }
+}
+
+fn within(is_within: bool) -> Option<()> {
+    is_within.then_some(())
 }
 
 #[cfg(test)]

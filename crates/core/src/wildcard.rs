@@ -41,12 +41,18 @@ pub(crate) fn matches<P: Iterator + Clone, T: Iterator + Clone>(
     }
 }
 
-/// Whether one segment fits a glob, in which every `*` stands for any characters, or none.
-pub(crate) fn glob_matches(glob: &str, segment: &str) -> bool {
-    matches(
+/// Whether one segment fits a glob, in which every `*` stands for any characters, or none. Says
+/// how many characters were compared, too.
+pub(crate) fn glob_matches(glob: &str, segment: &str) -> (bool, usize) {
+    let mut compared = 0;
+    let fits = matches(
         glob.bytes(),
         segment.bytes(),
         |wanted| *wanted == b'*',
-        |wanted, found| wanted == found,
-    )
+        |wanted, found| {
+            compared += 1;
+            wanted == found
+        },
+    );
+    (fits, compared)
 }

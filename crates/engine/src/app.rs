@@ -15,7 +15,8 @@ use reveille_kernel::error::Damaged;
 use reveille_schema::{keys, record};
 
 use crate::effect::{Attempt, Effect};
-use crate::limits::FAN_OUT;
+use crate::limits::{FAN_OUT, MATCH_STEPS};
+use crate::quota::Quotas;
 
 /// One partition, for its threads and its callers.
 pub type Shared = reveille_kernel::shared::Shared<App>;
@@ -31,22 +32,36 @@ pub struct Settings {
     pub timings: Timings,
     /// How many are told at once; see [`FAN_OUT`].
     pub fan_out: usize,
+    /// What finding out whom something is for may take; see [`MATCH_STEPS`].
+    pub match_steps: usize,
+    /// How much each tenant may have.
+    pub quotas: Quotas,
+    /// Where the hashes of what clients wrote begin: they cannot know it.
+    pub hash_seed: u64,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { timings: Timings::default(), fan_out: FAN_OUT }
+        Settings {
+            timings: Timings::default(),
+            fan_out: FAN_OUT,
+            match_steps: MATCH_STEPS,
+            quotas: Quotas::default(),
+            hash_seed: 0,
+        }
     }
 }
 
 /// An index, by its type.
 type TypedIndex = (TypeId, Box<dyn IndexPart>);
+/// Makes an index of nothing.
+type NewIndex = Box<dyn Fn(&Settings) -> TypedIndex + Send + Sync>;
 
 /// The domains of one partition, with what they keep in memory beside the state.
 pub struct App {
     pub settings: Settings,
     parts: Vec<(TypeId, Box<dyn Part>)>,
-    indexes: Vec<fn() -> TypedIndex>,
+    indexes: Vec<NewIndex>,
     followed: [bool; 256],
 }
 
@@ -89,8 +104,16 @@ impl App {
     }
 
     /// Registers what a domain knows for its decisions.
-    pub fn with_index<I: IndexPart + Default>(mut self) -> App {
-        self.indexes.push(|| (TypeId::of::<I>(), Box::new(I::default())));
+    pub fn with_index<I: IndexPart + Default>(self) -> App {
+        self.with_index_of(|_| I::default())
+    }
+
+    /// The same, for one that depends on the settings.
+    pub fn with_index_of<I: IndexPart>(mut self, new: fn(&Settings) -> I) -> App {
+        let new = move |settings: &Settings| -> TypedIndex {
+            (TypeId::of::<I>(), Box::new(new(settings)))
+        };
+        self.indexes.push(Box::new(new));
         self
     }
 
@@ -125,11 +148,11 @@ fn is_marked(tags: &[bool; 256], tag: u8) -> bool {
 impl Domains for App {
     type Index = Indexes;
     type Effect = Effect;
-    type Scratch = ChangedCounts;
+    type Scratch = DecisionScratch;
     type Attempt = Attempt;
 
     fn new_index(&self) -> Indexes {
-        let parts: Vec<_> = self.indexes.iter().map(|new| new()).collect();
+        let parts: Vec<_> = self.indexes.iter().map(|new| new(&self.settings)).collect();
         let mut followed = [false; 256];
         for (_, part) in &parts {
             mark(&mut followed, &part.ranges());
@@ -195,15 +218,20 @@ impl Index for Indexes {
     }
 }
 
-/// What deliveries have come to, as one decision leaves it: it may count a hundred times.
+/// What one decision gathers.
 #[derive(Debug, Default)]
-pub struct ChangedCounts(pub BTreeMap<HookId, DeliveryCounts>);
+pub struct DecisionScratch {
+    /// What deliveries have come to, as it leaves them: it may count a hundred times.
+    pub counts: BTreeMap<HookId, DeliveryCounts>,
+    /// What finding out whom something is for has taken.
+    pub match_steps: usize,
+}
 
-impl Scratch for ChangedCounts {
+impl Scratch for DecisionScratch {
     fn writes(self) -> Vec<(Bytes, Bytes)> {
         let write = |(hook, counts): (HookId, DeliveryCounts)| {
             (keys::counts(hook), record::encode_delivery_counts(&counts))
         };
-        self.0.into_iter().map(write).collect()
+        self.counts.into_iter().map(write).collect()
     }
 }

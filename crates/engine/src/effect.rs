@@ -33,12 +33,14 @@ pub enum Effect {
     CountActivity(ActivityChange),
     /// An event is to be delivered.
     SendDelivery(DeliveryAttempt),
+    /// A tenant has used the processors for something that it does not wait for.
+    CountWork { tenant: Tenant, work: u64 },
 }
 
 impl Effect {
     /// Whether somebody waits for it. What is only counted can wait.
     pub fn is_urgent(&self) -> bool {
-        !matches!(self, Effect::CountActivity(_))
+        !matches!(self, Effect::CountActivity(_) | Effect::CountWork { .. })
     }
 }
 

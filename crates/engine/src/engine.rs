@@ -23,6 +23,7 @@ use tokio::sync::Notify;
 
 use crate::app::{App, Shared};
 use crate::encoder::{DeliveryEncoders, Encoder};
+use crate::quota::Quotas;
 use crate::wall::WallOffset;
 
 /// What an engine needs to know.
@@ -42,6 +43,8 @@ pub struct Config {
     /// Called when the disk has failed and the process must stop.
     pub on_fatal: Arc<dyn Fn(&str) + Send + Sync>,
     pub outbound: OutboundConfig,
+    /// How much each tenant may have.
+    pub quotas: Quotas,
 }
 
 /// How consumers are woken and events delivered.

@@ -25,6 +25,7 @@ use crate::deliveries::send::DeliverySender;
 use crate::deliveries::timers::FireDeliveryTimer;
 use crate::effect::{ActivityChange, Attempt, AttemptSource, Effect};
 use crate::events::face::EventFace;
+use crate::matching::Shares;
 use crate::metrics::{DeliveryMetrics, WakeMetrics};
 use crate::outbound::OutboundContext;
 use crate::spans::SpanCollector;
@@ -54,7 +55,8 @@ impl App {
             .with(WakeMetrics::default())
             .with(DeliveryMetrics::default())
             .with(SpanCollector::default())
-            .with_index::<SubscriptionIndex>()
+            .with(Shares::default())
+            .with_index_of(SubscriptionIndex::new)
             .with_index::<HookIndex>()
             .with_face(EventFace)
     }
@@ -69,6 +71,7 @@ impl EffectHandler for App {
                 Effect::SendWake(wake) => attempts.push(Attempt::Wake(wake)),
                 Effect::SendDelivery(delivery) => attempts.push(Attempt::Delivery(delivery)),
                 Effect::CountActivity(change) => count_activity(shared, &change),
+                Effect::CountWork { tenant, work } => domains.part::<Shares>().count(&tenant, work),
                 Effect::ReleaseReaders(id) => {
                     domains.part::<AccessTimes>().forget(id, Millis::NEVER);
                     news.push(effect);

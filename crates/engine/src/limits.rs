@@ -40,6 +40,12 @@ pub const LISTED_STREAMS_MAX: usize = 20;
 /// event; the rest in slices of as many.
 pub const FAN_OUT: usize = 64;
 
+/// Steps that finding out whom something is for may take in one decision, and in one slice of what
+/// is left to the due index: a hundred microseconds or two.
+pub const MATCH_STEPS: usize = 4_096;
+/// Steps that each path or type of a decision may take, however many there are.
+pub const MATCH_STEPS_ALWAYS: usize = 64;
+
 /// Deliveries that one batch of events may begin; the rest in slices.
 pub const DELIVERIES_PER_BATCH: usize = 256;
 

@@ -7,6 +7,14 @@ mod wakes;
 pub use deliveries::{DeliveryMetrics, DeliverySnapshot};
 pub use wakes::{AttemptResult, BOUNDS_MS, Distribution, FAILURE_KINDS, WakeMetrics, WakeSnapshot};
 
+/// How many of something there are.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Population {
+    pub all: u64,
+    /// The most that any tenant has.
+    pub largest_tenant: u64,
+}
+
 /// A partition at one moment.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Snapshot {

@@ -33,6 +33,7 @@ use crate::engine::{Config, Engine, Extensions, Parts};
 use crate::events::cleaner;
 use crate::handlers::{self, Outbound};
 use crate::keyring::Keyring;
+use crate::matching::Shares;
 use crate::outbound::OutboundContext;
 use crate::wakes::consumer::RecordWakeOutcomes;
 use crate::wakes::send::WakeSender;
@@ -107,6 +108,7 @@ impl Engine {
         let places = PlacePool::new(config.outbound.concurrency, partitions.len());
         for shared in &partitions {
             shared.outbox.join(&places);
+            shared.domains.part::<Shares>().follow(&fairness);
             tasks.push(tokio::spawn(timers::run(shared.clone(), clock.clone())));
             let sender = Arc::new(Sender {
                 shared: shared.clone(),
@@ -195,7 +197,12 @@ fn open_partition(
     let opened = open::open(disk.clone(), Arc::new(table), log_config, overlay, salt);
     let OpenedStore { log, state, checkpoint, recovered } = opened.map_err(store)?;
     report(number, &recovered);
-    let settings = Settings { timings: config.outbound.timings.clone(), ..Settings::default() };
+    let settings = Settings {
+        timings: config.outbound.timings.clone(),
+        quotas: config.quotas,
+        hash_seed: entropy.number(),
+        ..Settings::default()
+    };
     let latest = partition::stored_time(&state.reader());
     let latest = latest.map_err(|error| other(error.to_string()))?;
     let started = clock.now().max(latest);

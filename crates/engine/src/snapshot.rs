@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 use crate::app::Shared;
 use crate::deliveries::index::HookIndex;
 use crate::engine::Engine;
-use crate::metrics::{DeliveryMetrics, Snapshot, WakeMetrics};
+use crate::metrics::{DeliveryMetrics, Population, Snapshot, WakeMetrics};
+use crate::quota::TenantCounts;
 use crate::streams::live::LiveReaders;
 use crate::wakes::index::SubscriptionIndex;
 
@@ -20,9 +21,17 @@ fn snapshot(shared: &Shared) -> Snapshot {
     let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
     let (read_only, subscriptions, hooks) = {
         let partition = shared.lock();
-        let index = &partition.index;
-        let subscriptions = index.of::<SubscriptionIndex>().len();
-        (partition.read_only, count(subscriptions), count(index.of::<HookIndex>().len()))
+        let subscriptions = partition.index.of::<SubscriptionIndex>();
+        let hooks = partition.index.of::<HookIndex>();
+        let population = |all: usize, counts: &TenantCounts| Population {
+            all: count(all),
+            largest_tenant: count(counts.largest()),
+        };
+        (
+            partition.read_only,
+            population(subscriptions.len(), subscriptions.counts()),
+            population(hooks.len(), hooks.counts()),
+        )
     };
     let (counters, domains) = (&shared.counters, &shared.domains);
     Snapshot {

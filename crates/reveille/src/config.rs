@@ -15,6 +15,7 @@ use anyhow::Context as _;
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 use reveille_core::subscription::Timings;
+use reveille_engine::quota::Quotas;
 use reveille_engine::{Retention, Rules};
 use reveille_server::{Auth, Workers};
 use serde::Deserialize;
@@ -174,6 +175,14 @@ struct Settings {
     )]
     outbound_concurrency: Option<u32>,
 
+    /// Subscriptions to streams that a tenant may have [default: 10000]
+    #[arg(long, value_name = "N", env = "REVEILLE_MAX_SUBSCRIPTIONS", hide_env_values = true)]
+    max_subscriptions: Option<usize>,
+
+    /// Subscriptions to events that a tenant may have [default: 10000]
+    #[arg(long, value_name = "N", env = "REVEILLE_MAX_HOOKS", hide_env_values = true)]
+    max_hooks: Option<usize>,
+
     /// Where workers are called [default: https://{workerId}.workers.dev/rpc/{rpcMethod}]
     #[arg(long, value_name = "URL", env = "REVEILLE_WORKER_URL_TEMPLATE", hide_env_values = true)]
     worker_url_template: Option<WorkerUrlTemplate>,
@@ -272,6 +281,7 @@ pub(crate) struct Config {
     pub(crate) timings: Timings,
     pub(crate) rules: Rules,
     pub(crate) outbound_concurrency: usize,
+    pub(crate) quotas: Quotas,
     pub(crate) otlp_endpoint: Option<Arc<str>>,
     pub(crate) auth: Auth,
     pub(crate) workers: Workers,
@@ -358,6 +368,8 @@ impl Settings {
             allow_private_networks: self.allow_private_networks.or(others.allow_private_networks),
             retry_scale: self.retry_scale.or(others.retry_scale),
             outbound_concurrency: self.outbound_concurrency.or(others.outbound_concurrency),
+            max_subscriptions: self.max_subscriptions.or(others.max_subscriptions),
+            max_hooks: self.max_hooks.or(others.max_hooks),
             worker_url_template: self.worker_url_template.or(others.worker_url_template),
             bindings: self.bindings.or(others.bindings),
             retain_events: self.retain_events.or(others.retain_events),
@@ -401,6 +413,7 @@ impl Settings {
                 "--outbound-concurrency must be from 1 to {OUTBOUND_MAX}"
             )));
         }
+        let quotas = Quotas::default();
         Ok(Config {
             auth,
             workers: check_workers(self.worker_url_template, self.bindings)?,
@@ -408,6 +421,10 @@ impl Settings {
             timings,
             rules,
             outbound_concurrency: usize::try_from(outbound)?,
+            quotas: Quotas {
+                subscriptions: self.max_subscriptions.unwrap_or(quotas.subscriptions),
+                hooks: self.max_hooks.unwrap_or(quotas.hooks),
+            },
             otlp_endpoint: self.otlp_endpoint.map(check_otlp_endpoint).transpose()?,
             listen,
             data_dir: self.data_dir.unwrap_or_else(|| DATA_DIR_DEFAULT.into()),

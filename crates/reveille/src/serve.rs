@@ -136,6 +136,7 @@ fn open(config: &Config) -> anyhow::Result<Engine> {
             process::exit(1);
         }),
         outbound: outbound(config, clock.clone()),
+        quotas: config.quotas,
     };
     // The sentences of these errors tell their causes themselves.
     Engine::open(&engine_config, clock, Arc::new(SystemEntropy::default()))

@@ -117,7 +117,9 @@ fn rejected(rejection: DeliveryRejection) -> DeliveryError {
         DeliveryRejection::Exists => DeliveryError::HookExists,
         DeliveryRejection::NoEvent => DeliveryError::NoEvent,
         DeliveryRejection::NotFound => DeliveryError::NotFound,
-        DeliveryRejection::NoDeadLetter => DeliveryError::Other(rejection.to_string()),
+        DeliveryRejection::NoDeadLetter | DeliveryRejection::TooManyHooks { .. } => {
+            DeliveryError::Other(rejection.to_string())
+        }
     }
 }
 

@@ -1,9 +1,14 @@
 //! What the answer to a webhook means for the consumer that it woke.
 
+use std::collections::BTreeMap;
+
 use super::{
     AnnouncedOffset, Answer, Consumer, Dialect, Given, Phase, RemovalReason, Stage, SyncDone,
     Transition, WakeBy,
 };
+use crate::offset::Offset;
+use crate::path::StreamPath;
+use crate::stream::StreamId;
 
 impl Transition {
     /// Answers of wakes that are over, or of attempts that were given up, change nothing.
@@ -71,15 +76,13 @@ impl Transition {
 
 impl Consumer {
     fn acknowledge_all(&mut self, given: &Given<'_>, announced: &[AnnouncedOffset]) {
+        let tails: BTreeMap<(&StreamPath, Option<StreamId>), Offset> =
+            announced.iter().map(|it| ((&it.path, it.stream), it.tail)).collect();
         for link in &mut self.links {
             let tail = (given.tail)(link);
             let to = match given.policy.sync_done {
                 SyncDone::Tail => tail,
-                SyncDone::Snapshot => {
-                    let same =
-                        |it: &&AnnouncedOffset| it.path == link.path && it.stream == link.stream;
-                    announced.iter().find(same).map(|it| it.tail).min(tail)
-                }
+                SyncDone::Snapshot => tails.get(&(&link.path, link.stream)).copied().min(tail),
             };
             link.acked = link.acked.max(to);
         }

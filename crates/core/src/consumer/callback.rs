@@ -1,5 +1,6 @@
 //! What a consumer may report, and when it is heard.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{Consumer, Dialect, Given, Link, Phase, Rejected, RemovalReason, Transition, WakeId};
@@ -47,11 +48,10 @@ impl Transition {
     ) -> Result<(), Rejected> {
         self.consumer.admit(given, callback)?;
         self.consumer.acknowledge(given, &callback.acks)?;
-        for (path, stream) in &callback.subscribe {
-            self.consumer.follow(given, path, *stream)?;
-        }
-        for path in &callback.unsubscribe {
-            self.consumer.links.retain(|link| link.path != *path);
+        self.consumer.follow_all(given, &callback.subscribe)?;
+        if !callback.unsubscribe.is_empty() {
+            let ended: BTreeSet<&StreamPath> = callback.unsubscribe.iter().collect();
+            self.consumer.links.retain(|link| !ended.contains(&link.path));
         }
         // One that has come to more before may still report.
         if !callback.subscribe.is_empty() {
@@ -112,10 +112,11 @@ impl Consumer {
 
     fn acknowledge(&mut self, given: &Given<'_>, acks: &[Ack]) -> Result<(), Rejected> {
         let strict = given.policy.dialect == Dialect::Leases;
+        let places = LinkPlaces::new(&self.links, acks.len());
         for ack in acks {
             let refused = || Rejected::InvalidOffset { path: ack.path.clone() };
-            let Some(link) = self.links.iter_mut().find(|link| link.path.as_str() == &*ack.path)
-            else {
+            let place = places.find(&self.links, &ack.path);
+            let Some(link) = place.and_then(|place| self.links.get_mut(place)) else {
                 if strict {
                     return Err(refused());
                 }
@@ -141,22 +142,70 @@ impl Consumer {
         if bytes > max { Err(Rejected::LinksTooLong { max }) } else { Ok(()) }
     }
 
-    /// Follows a stream from its tail on.
-    fn follow(
+    /// Follows streams from their tails on.
+    fn follow_all(
         &mut self,
         given: &Given<'_>,
-        path: &StreamPath,
-        stream: Option<StreamId>,
+        streams: &[(StreamPath, Option<StreamId>)],
     ) -> Result<(), Rejected> {
-        if self.links.iter().any(|link| link.path == *path) {
+        if streams.is_empty() {
             return Ok(());
         }
-        if self.links.len() >= CONSUMER_LINKS_MAX {
-            return Err(Rejected::TooManyLinks { max: CONSUMER_LINKS_MAX });
+        let mut known: BTreeSet<StreamPath> =
+            self.links.iter().map(|link| link.path.clone()).collect();
+        for (path, stream) in streams {
+            if !known.insert(path.clone()) {
+                continue;
+            }
+            if self.links.len() >= CONSUMER_LINKS_MAX {
+                return Err(Rejected::TooManyLinks { max: CONSUMER_LINKS_MAX });
+            }
+            let mut link = Link { path: path.clone(), stream: *stream, acked: None };
+            link.acked = (given.tail)(&link);
+            self.links.push(link);
         }
-        let mut link = Link { path: path.clone(), stream, acked: None };
-        link.acked = (given.tail)(&link);
-        self.links.push(link);
         Ok(())
+    }
+}
+
+/// Up to this many are looked for one by one.
+const FEW: usize = 4;
+
+/// Where the links of a consumer are, by their paths: as many may be asked for as there are.
+pub struct LinkPlaces(Option<BTreeMap<StreamPath, usize>>);
+
+impl LinkPlaces {
+    /// For so many questions.
+    pub fn new(links: &[Link], questions: usize) -> LinkPlaces {
+        let paths = links.iter().map(|link| link.path.clone());
+        LinkPlaces((questions > FEW).then(|| paths.zip(0..).collect()))
+    }
+
+    /// The place of a link among those that this was made for.
+    pub fn find(&self, links: &[Link], path: &str) -> Option<usize> {
+        match &self.0 {
+            Some(places) => places.get(path).copied(),
+            None => links.iter().position(|link| link.path.as_str() == path),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_found_alike_however_many_are_asked_for() {
+        let path = |number: usize| StreamPath::parse(&format!("/{number}")).unwrap();
+        let link = |number| Link { path: path(number), stream: None, acked: None };
+        let links: Vec<Link> = (0..100).map(link).collect();
+        for questions in [0, FEW, FEW + 1, 1_000] {
+            let places = LinkPlaces::new(&links, questions);
+            assert_eq!(places.0.is_some(), questions > FEW);
+            for number in 0..101 {
+                let expected = (number < 100).then_some(number);
+                assert_eq!(places.find(&links, path(number).as_str()), expected);
+            }
+        }
     }
 }

@@ -1,6 +1,8 @@
 //! From an event's type to everything whose pattern matches it, among millions of patterns.
 
 use super::{EventPattern, EventType};
+use crate::matcher::{Found, Page};
+use crate::steps::Steps;
 use crate::trie::Trie;
 
 /// Values under patterns over event types.
@@ -37,7 +39,13 @@ impl<V: Copy + Ord> EventMatcher<V> {
 
     /// Appends to `out` every value that stands under a matching pattern: sorted, each once.
     pub fn matches(&self, kind: &EventType, out: &mut Vec<V>) {
-        self.0.matches(kind.segments(), true, out);
+        let found = self.search(kind, Page::all(), &mut Steps::unlimited());
+        out.extend(found.into_iter().flat_map(|found| found.values));
+    }
+
+    /// The same as far as it was asked for; `None` if that takes more steps than it may.
+    pub fn search(&self, kind: &EventType, page: Page<V>, steps: &mut Steps) -> Option<Found<V>> {
+        self.0.search(kind.segments(), true, page, steps)
     }
 
     /// How many pairs of a pattern and a value there are.

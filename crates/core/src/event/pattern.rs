@@ -16,6 +16,8 @@ use std::sync::Arc;
 
 use super::EventType;
 use crate::limits::{EVENT_PATTERN_CHARS_MAX, EVENT_PATTERN_SEGMENTS_MAX};
+use crate::steps::Steps;
+use crate::trie::CHARACTERS_PER_STEP;
 use crate::wildcard;
 
 /// A pattern over event types, as it was given.
@@ -83,7 +85,18 @@ impl EventPattern {
 
     /// Whether events of this type are meant.
     pub fn matches(&self, kind: &EventType) -> bool {
-        self.matches_by(kind, segment_matches)
+        self.matches_counted(kind, &mut Steps::unlimited())
+    }
+
+    /// The same, and counts what that takes: at most each character of the pattern with each of the
+    /// type.
+    pub fn matches_counted(&self, kind: &EventType, steps: &mut Steps) -> bool {
+        steps.count(1);
+        self.matches_by(kind, |wanted, found| {
+            let (fits, compared) = compare(wanted, found);
+            steps.count(1 + compared / CHARACTERS_PER_STEP);
+            fits
+        })
     }
 
     /// The segments before the first that holds a `*`; empty if that is the first of all.
@@ -118,7 +131,16 @@ impl fmt::Display for EventPattern {
 
 /// Whether a segment of a pattern, but for `**`, means this segment of a type.
 pub(super) fn segment_matches(wanted: &str, found: &str) -> bool {
-    wanted == found || (wanted.contains('*') && wildcard::glob_matches(wanted, found))
+    compare(wanted, found).0
+}
+
+/// The same, and how many characters were compared.
+fn compare(wanted: &str, found: &str) -> (bool, usize) {
+    match wanted {
+        "*" => (true, 0),
+        glob if glob.contains('*') => wildcard::glob_matches(glob, found),
+        literal => (literal == found, 0),
+    }
 }
 
 #[cfg(test)]

@@ -49,6 +49,21 @@ fn found(matcher: &Matcher<u64>, path: &str) -> Vec<u64> {
     out
 }
 
+/// The same, page after page.
+fn paged(matcher: &Matcher<u64>, path: &str, limit: usize) -> Vec<u64> {
+    let path = StreamPath::parse(path).unwrap();
+    let mut all: Vec<u64> = Vec::new();
+    loop {
+        let page = Page { after: all.last().copied(), through: None, limit };
+        let found = matcher.search(&path, page, &mut Steps::unlimited()).unwrap();
+        assert!(found.values.len() <= limit);
+        all.extend(&found.values);
+        if found.highest == found.values.last().copied() {
+            return all;
+        }
+    }
+}
+
 fn matcher(patterns: &[(&str, u64)]) -> Matcher<u64> {
     let mut matcher = Matcher::default();
     for (pattern, value) in patterns {
@@ -140,6 +155,71 @@ fn children_of_one_name_under_many_parents_do_not_collide() {
     }
 }
 
+/// `/**`, fourteen segments that are `a` or anything, and `z`.
+fn hostile(number: u32) -> Pattern {
+    let middle: String =
+        (0..14).map(|bit| if number >> bit & 1 == 1 { "/a" } else { "/*" }).collect();
+    Pattern::parse(&format!("/**{middle}/z")).unwrap()
+}
+
+/// Without a limit this takes millions of steps.
+#[test]
+fn whoever_takes_too_many_steps_is_stopped() {
+    let mut matcher = Matcher::default();
+    for number in 0..3_000 {
+        matcher.insert(&hostile(number), number);
+    }
+    let path = StreamPath::parse(&"/a".repeat(900)).unwrap();
+    let mut steps = Steps::new(4_096);
+    assert_eq!(matcher.search(&path, Page::all(), &mut steps), None);
+    // The round in which the limit was reached is counted, and not made.
+    assert!((4_097..=4_096 + 20_000).contains(&steps.used()), "{steps:?}");
+    let mut steps = Steps::unlimited();
+    assert!(matcher.search(&path, Page::all(), &mut steps).unwrap().values.is_empty());
+    assert!(steps.used() > 1_000_000, "{steps:?}");
+}
+
+#[test]
+fn what_means_no_harm_takes_few_steps() {
+    let mut matcher = Matcher::default();
+    for number in 0..10_000u64 {
+        matcher.insert(&Pattern::parse(&format!("/t{number}/agents/*")).unwrap(), number);
+    }
+    matcher.insert(&Pattern::parse("/**/inbox").unwrap(), 10_000);
+    matcher.insert(&Pattern::parse("/**").unwrap(), 10_001);
+    let mut steps = Steps::new(64);
+    let path = StreamPath::parse("/t7/agents/inbox").unwrap();
+    let found = matcher.search(&path, Page::all(), &mut steps).unwrap();
+    assert_eq!(found.values, [7, 10_000, 10_001]);
+}
+
+#[test]
+fn one_pattern_takes_at_most_each_segment_with_each() {
+    for number in [0, 5, 16_383] {
+        let mut steps = Steps::unlimited();
+        let path = StreamPath::parse(&"/a".repeat(900)).unwrap();
+        assert!(!hostile(number).matches_counted(&path, &mut steps));
+        assert!(steps.used() <= 1 + 16 * 900, "{steps:?}");
+    }
+}
+
+#[test]
+fn many_values_of_one_pattern_are_not_all_looked_at() {
+    let mut matcher = Matcher::default();
+    for value in 0..10_000u64 {
+        matcher.insert(&Pattern::parse("/a/*").unwrap(), value);
+    }
+    let path = StreamPath::parse("/a/b").unwrap();
+    let mut steps = Steps::new(100);
+    let page = Page { after: Some(4_999), through: Some(8_000), limit: 64 };
+    let found = matcher.search(&path, page, &mut steps).unwrap();
+    assert_eq!(found.values, Vec::from_iter(5_000..5_064));
+    assert_eq!(found.highest, Some(8_000));
+    let page = Page { after: Some(8_000), through: Some(8_000), limit: 64 };
+    let found = matcher.search(&path, page, &mut steps).unwrap();
+    assert_eq!(found, Found { values: Vec::new(), highest: None });
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     Insert(String, u64),
@@ -213,7 +293,9 @@ proptest! {
                 .filter(|(pattern, _)| oracle(pattern, path))
                 .map(|(_, value)| *value)
                 .collect();
-            prop_assert_eq!(found(&matcher, path), Vec::from_iter(want), "{}", path);
+            let want = Vec::from_iter(want);
+            prop_assert_eq!(paged(&matcher, path, 1 + index % 3), want.clone(), "{}", path);
+            prop_assert_eq!(found(&matcher, path), want, "{}", path);
         }
         let left: Vec<(&str, u64)> = model.iter().map(|(text, value)| (&**text, *value)).collect();
         prop_assert_eq!(matcher.0.held(), self::matcher(&left).0.held());

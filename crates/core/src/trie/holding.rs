@@ -36,16 +36,10 @@ impl<V: Copy + Ord> Trie<V> {
         (self.nodes.len(), self.free_segments.len())
     }
 
-    /// How many nodes are looked at in a search, all segments of the text together.
+    /// How many steps a search takes.
     pub(crate) fn steps<'a>(&self, text: impl Iterator<Item = &'a str>) -> usize {
-        let mut live = vec![ROOT];
-        live.extend(self.node(ROOT).deep);
-        let (mut next, mut steps) = (Vec::new(), 0);
-        for segment in text {
-            steps += live.len();
-            self.advance(&live, segment, true, &mut next);
-            std::mem::swap(&mut live, &mut next);
-        }
-        steps
+        let mut steps = Steps::unlimited();
+        self.search(text, true, Page::all(), &mut steps);
+        steps.used()
     }
 }

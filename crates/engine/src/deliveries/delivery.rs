@@ -98,7 +98,7 @@ impl DeliveryTxn for Txn<'_> {
     }
 
     fn counts(&mut self, hook: &Hook) -> Result<DeliveryCounts, ReadError> {
-        if let Some(counts) = self.scratch.0.get(&hook.id) {
+        if let Some(counts) = self.scratch.counts.get(&hook.id) {
             return Ok(*counts);
         }
         let counts = self.read(&keys::counts(hook.id), record::decode_delivery_counts)?;
@@ -121,7 +121,7 @@ impl DeliveryTxn for Txn<'_> {
         for ((hook, _), value) in of_hooks.into_iter().zip(counts) {
             let decoded = value.map(|value| record::decode_delivery_counts(&value)).transpose();
             let counts = decoded.map_err(damaged)?.unwrap_or_default();
-            self.scratch.0.entry(hook).or_insert(counts);
+            self.scratch.counts.entry(hook).or_insert(counts);
         }
         Ok(values)
     }
@@ -212,7 +212,7 @@ fn keep(
         (Some(Phase::Held), _) => txn.remove(&keys::held(id)),
         _ => {}
     }
-    txn.scratch.0.insert(hook.id, counts);
+    txn.scratch.counts.insert(hook.id, counts);
     if let Some(attempt) = send {
         let (tenant, event) = (hook.tenant.clone(), event.cloned());
         txn.effect(Effect::SendDelivery(DeliveryAttempt { id, attempt, tenant, event }));
@@ -460,7 +460,7 @@ impl Command<App> for RetryDelivery {
         txn.set(keys::delivery(*id), record::encode_delivery(&retried));
         let mut counts = txn.counts(hook)?;
         counts.dead_letters = counts.dead_letters.saturating_sub(1);
-        txn.scratch.0.insert(hook.id, counts);
+        txn.scratch.counts.insert(hook.id, counts);
         let no = DeliveryNo { round, ..id.no };
         let new = NewDelivery { no, event_at, lane, event: None };
         begin(txn, &mut TimerGroups::of(1), hook, new)?;

@@ -13,6 +13,12 @@ pub enum DeliveryRejection {
     /// A hook that no two may have alike is there already.
     #[error("Subscription already exists for this worker/pattern/method combination")]
     Exists,
+    /// Its tenant has as many hooks as it may have.
+    #[error(
+        "there are {max} subscriptions to events of this tenant, and there may be no more \
+         (--max-hooks); delete one first"
+    )]
+    TooManyHooks { max: usize },
     #[error("there is no event with this id")]
     NoEvent,
     /// There is no such dead letter, or it was made again already.

@@ -55,6 +55,10 @@ pub fn create(txn: &mut Txn<'_>, new: NewHook) -> Result<Arc<Hook>, DeliveryReje
     if HookIndex::of_txn(txn).of_tenant(&tenant, &name).is_some() {
         return Err(DeliveryRejection::Exists);
     }
+    let max = txn.domains().settings.quotas.hooks;
+    if HookIndex::of_txn(txn).counts().get(&tenant) >= max {
+        return Err(DeliveryRejection::TooManyHooks { max });
+    }
     let (id, now) = (txn.take_id(), txn.now());
     let spans = vec![ActiveSpan { from: EventNo(id), to: None }];
     let (created_at, updated_at, id) = (now, now, HookId(id));

@@ -10,6 +10,7 @@ use reveille_kernel::error::Damaged;
 use reveille_schema::{keys, record};
 
 use crate::app::{IndexPart, Txn};
+use crate::quota::TenantCounts;
 use crate::records::damaged;
 
 /// All hooks.
@@ -21,6 +22,7 @@ pub struct HookIndex {
     by_age: BTreeSet<HookAge>,
     /// Of one tenant they are numbered in the order in which they were made.
     by_tenant: HashMap<Tenant, BTreeSet<HookId>>,
+    counts: TenantCounts,
 }
 
 /// A hook's place among all hooks, oldest first.
@@ -51,6 +53,7 @@ impl IndexPart for HookIndex {
                     self.by_tenant.remove(&before.tenant);
                 }
             }
+            self.counts.remove(&before.tenant);
         }
         if let Some(value) = value {
             let hook = Arc::new(record::decode_hook(value).map_err(damaged)?);
@@ -58,6 +61,7 @@ impl IndexPart for HookIndex {
             self.by_name.insert((hook.face, hook.name.clone()), hook.id);
             self.by_age.insert(HookAge::of(&hook));
             self.by_tenant.entry(hook.tenant.clone()).or_default().insert(hook.id);
+            self.counts.add(&hook.tenant);
             self.by_id.insert(hook.id, hook);
         }
         Ok(())
@@ -121,6 +125,11 @@ impl HookIndex {
         let mut all: Vec<Arc<Hook>> = self.by_id.values().filter(mine).cloned().collect();
         all.sort_by_key(|hook| hook.id);
         all
+    }
+
+    /// How many each tenant has.
+    pub fn counts(&self) -> &TenantCounts {
+        &self.counts
     }
 
     /// How many there are.

@@ -69,7 +69,7 @@ impl Command<App> for ForgetDeliveries {
             forgotten += 1;
         }
         if forgotten > 0 {
-            txn.scratch.0.insert(*id, counts);
+            txn.scratch.counts.insert(*id, counts);
         }
         let next = found.last.filter(|_| !is_younger);
         Ok(Ok(ForgottenSlice { next, forgotten }))

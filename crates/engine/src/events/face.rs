@@ -27,7 +27,7 @@ impl DeliveryFace for EventFace {
     }
 
     fn register(&self, app: App) -> App {
-        app.with_index::<EventHookIndex>()
+        app.with_index_of(EventHookIndex::new)
     }
 
     fn payload(

@@ -20,6 +20,7 @@ use crate::deliveries::delivery::{self, NewDelivery};
 use crate::deliveries::hook::{NewHook, create, from_now_on, keep, named};
 use crate::deliveries::index::HookIndex;
 use crate::deliveries::timer_group::TimerGroups;
+use crate::matching::{spend, steps_left};
 use crate::records::damaged;
 
 /// A hook for typed events.
@@ -153,22 +154,24 @@ pub(super) fn backfill(txn: &mut Txn<'_>, tenant: &Tenant, id: HookId) -> Result
     let to = if hook.is_catching_up() { all } else { keys::event(tenant, EventNo(id.0)) };
     let found = txn.range(&from, &to, txn.domains().settings.fan_out)?;
     let mut groups = TimerGroups::of(found.pairs.len());
+    let mut steps = steps_left(txn);
     let mut last = found.last;
     for (key, value) in &found.pairs {
         let Some(no) = keys::parse_event(key) else { continue };
         let event = record::decode_event(value).map_err(damaged)?;
         let its_time = no < EventNo(id.0) || hook.was_active_at(no);
-        if its_time && spec.pattern.matches(&event.kind) {
+        if its_time && spec.pattern.matches_counted(&event.kind, &mut steps) {
             let no = DeliveryNo { event: no, round: 0 };
             let new = NewDelivery { no, event_at: event.at, lane: 0, event: None };
             delivery::begin(txn, &mut groups, hook, new)?;
         }
-        if txn.is_full() {
+        if txn.is_full() || steps.is_exceeded() {
             // Whatever comes after this is for the next slice.
             last = Some(key.clone());
             break;
         }
     }
+    spend(txn, tenant, steps.used());
     groups.keep(txn);
     let last = last.and_then(|key| keys::parse_event(&key));
     let backfill = last.map(|last| Backfill { next: EventNo(last.0 + 1) });

@@ -1,6 +1,7 @@
 //! Which hooks are for events of a type, in memory.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -8,22 +9,51 @@ use reveille_core::Tenant;
 use reveille_core::delivery::hook::{Hook, HookId};
 use reveille_core::event::hook::{EventHookSpec, FACE, Identity};
 use reveille_core::event::{EventMatcher, EventPattern, EventType};
+use reveille_core::matcher::Page;
+use reveille_core::steps::Steps;
 use reveille_kernel::error::Damaged;
 use reveille_schema::events::decode_hook_spec;
 use reveille_schema::{keys, record};
 
 use super::hook::EventHook;
-use crate::app::{IndexPart, Indexes};
+use crate::app::{IndexPart, Indexes, Settings};
 use crate::deliveries::index::HookIndex;
 use crate::records::damaged;
 
 /// Hooks for events, by what they match and by what no two may have alike.
 #[derive(Default)]
 pub struct EventHookIndex {
-    matchers: HashMap<Tenant, EventMatcher<u64>>,
+    by_tenant: HashMap<Tenant, TenantHooks>,
     by_identity: HashMap<(Tenant, Identity), HookId>,
     by_key: HashMap<Bytes, (Tenant, HookId)>,
     specs: HashMap<HookId, Arc<EventHookSpec>>,
+    hash_seed: u64,
+}
+
+/// What one tenant has: nobody's patterns are looked at for another's events.
+struct TenantHooks {
+    matcher: EventMatcher<u64>,
+    ids: BTreeSet<HookId>,
+}
+
+/// Some of the hooks that are for events of a type.
+pub(crate) struct MatchingHooks {
+    /// Oldest first.
+    pub(crate) hooks: Vec<Arc<Hook>>,
+    /// None that is not younger than this is left out.
+    pub(crate) through: HookId,
+    /// Whether these are all.
+    pub(crate) complete: bool,
+}
+
+/// Which of the hooks for events of a type are asked for.
+pub(crate) struct HookQuery<'a> {
+    pub(crate) tenant: &'a Tenant,
+    pub(crate) kind: &'a EventType,
+    /// Those that come after one.
+    pub(crate) after: HookId,
+    pub(crate) limit: usize,
+    pub(crate) accepts: &'a dyn Fn(&Hook) -> bool,
 }
 
 impl IndexPart for EventHookIndex {
@@ -49,8 +79,12 @@ impl IndexPart for EventHookIndex {
         }
         if let (Some(Hook { id, tenant, .. }), Some(spec)) = (hook, spec) {
             if !is_matched {
-                let matcher = self.matchers.entry(tenant.clone()).or_default();
-                matcher.insert(&spec.pattern, id.0);
+                let seed = self.hash_seed;
+                let of_tenant = self.by_tenant.entry(tenant.clone()).or_insert_with(|| {
+                    TenantHooks { matcher: EventMatcher::with_seed(seed), ids: BTreeSet::new() }
+                });
+                of_tenant.matcher.insert(&spec.pattern, id.0);
+                of_tenant.ids.insert(id);
             }
             self.by_identity.insert((tenant.clone(), spec.identity()), id);
             self.by_key.insert(key.clone(), (tenant, id));
@@ -61,11 +95,16 @@ impl IndexPart for EventHookIndex {
 }
 
 impl EventHookIndex {
+    pub fn new(settings: &Settings) -> EventHookIndex {
+        EventHookIndex { hash_seed: settings.hash_seed, ..EventHookIndex::default() }
+    }
+
     fn unmatch(&mut self, tenant: &Tenant, id: HookId, pattern: &EventPattern) {
-        if let Some(matcher) = self.matchers.get_mut(tenant) {
-            matcher.remove(pattern, id.0);
-            if matcher.is_empty() {
-                self.matchers.remove(tenant);
+        if let Some(of_tenant) = self.by_tenant.get_mut(tenant) {
+            of_tenant.matcher.remove(pattern, id.0);
+            of_tenant.ids.remove(&id);
+            if of_tenant.ids.is_empty() {
+                self.by_tenant.remove(tenant);
             }
         }
     }
@@ -90,24 +129,68 @@ impl EventHookIndex {
     }
 }
 
-/// The hooks that are for events of this type and come after one, active or not, oldest first.
-pub(crate) fn matching_after(
-    index: &Indexes,
-    tenant: &Tenant,
-    kind: &EventType,
-    after: HookId,
-) -> Vec<Arc<Hook>> {
-    let (matching, hooks) = (index.of::<EventHookIndex>(), index.of::<HookIndex>());
-    let Some(matcher) = matching.matchers.get(tenant) else {
-        return Vec::new();
+/// The first hooks that are for events of a type. If looking for more of them takes too many steps,
+/// they are left.
+pub(crate) fn matching(index: &Indexes, query: &HookQuery<'_>, steps: &mut Steps) -> MatchingHooks {
+    let (matching, known) = (index.of::<EventHookIndex>(), index.of::<HookIndex>());
+    let mut found = MatchingHooks { hooks: Vec::new(), through: query.after, complete: false };
+    let Some(of_tenant) = matching.by_tenant.get(query.tenant) else {
+        return MatchingHooks { complete: true, ..found };
     };
-    let mut ids = Vec::new();
-    matcher.matches(kind, &mut ids);
-    let rest = ids.into_iter().map(HookId).filter(|id| *id > after);
-    rest.filter_map(|id| hooks.get(id)).cloned().collect()
+    // Those that are not accepted do not count: there may be many.
+    while found.hooks.len() < query.limit {
+        let limit = query.limit - found.hooks.len();
+        let page = Page { after: Some(found.through.0), through: None, limit };
+        let Some(matched) = of_tenant.matcher.search(query.kind, page, steps) else {
+            return found;
+        };
+        let hooks = matched.values.iter().filter_map(|id| known.get(HookId(*id)));
+        found.hooks.extend(hooks.filter(|hook| (query.accepts)(hook)).cloned());
+        let last = matched.values.last().copied();
+        if matched.highest == last {
+            return MatchingHooks { complete: true, ..found };
+        }
+        found.through = last.map_or(found.through, HookId);
+    }
+    found
+}
+
+/// The same for a slice of what was left, which always comes further: where looking for all at once
+/// takes too many steps, hooks are looked at one after another.
+pub(crate) fn next_matching(
+    index: &Indexes,
+    query: &HookQuery<'_>,
+    steps: &mut Steps,
+) -> MatchingHooks {
+    let mut one_by_one = *steps;
+    let (matching_hooks, known) = (index.of::<EventHookIndex>(), index.of::<HookIndex>());
+    let found = matching(index, query, steps);
+    let is_stuck = steps.is_exceeded() && found.through == query.after;
+    let Some(of_tenant) = matching_hooks.by_tenant.get(query.tenant).filter(|_| is_stuck) else {
+        return found;
+    };
+    let mut found = MatchingHooks { hooks: Vec::new(), through: query.after, complete: true };
+    for id in of_tenant.ids.range((Bound::Excluded(query.after), Bound::Unbounded)) {
+        if found.hooks.len() == query.limit || one_by_one.is_exceeded() {
+            found.complete = false;
+            break;
+        }
+        found.through = *id;
+        one_by_one.count(1);
+        let pattern = matching_hooks.specs.get(id).map(|spec| &spec.pattern);
+        let hook = known.get(*id).filter(|hook| (query.accepts)(hook));
+        if hook.is_some()
+            && pattern.is_some_and(|it| it.matches_counted(query.kind, &mut one_by_one))
+        {
+            found.hooks.extend(hook.cloned());
+        }
+    }
+    steps.count(one_by_one.used());
+    found
 }
 
 /// All of them.
-pub fn matching(index: &Indexes, tenant: &Tenant, kind: &EventType) -> Vec<Arc<Hook>> {
-    matching_after(index, tenant, kind, HookId(0))
+pub fn matching_all(index: &Indexes, tenant: &Tenant, kind: &EventType) -> Vec<Arc<Hook>> {
+    let query = HookQuery { tenant, kind, after: HookId(0), limit: usize::MAX, accepts: &|_| true };
+    matching(index, &query, &mut Steps::unlimited()).hooks
 }

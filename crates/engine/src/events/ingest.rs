@@ -4,6 +4,7 @@
 //! it is decided here, at its place in the log: the first hooks get their deliveries in this very
 //! batch, the rest in slices by the due index, from a cursor that is pinned to the event.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -20,13 +21,14 @@ use reveille_schema::events::EventTimer;
 use reveille_schema::keys;
 use reveille_schema::record::{self, EventRecord};
 
-use super::index::{matching, matching_after};
+use super::index::{HookQuery, MatchingHooks, matching, next_matching};
 use super::txn::EventTxn;
 use crate::app::{App, Txn};
 use crate::deliveries::delivery::{self, DeliveryTxn, NewDelivery};
 use crate::deliveries::timer_group::TimerGroups;
 use crate::effect::EventPayload;
 use crate::limits::{BATCH_MEMORY_MS, DELIVERIES_PER_BATCH};
+use crate::matching::{spend, steps_left};
 use crate::records::ReadRecord;
 use crate::streams::append::append_to;
 use crate::streams::create::create_stream;
@@ -135,17 +137,19 @@ fn spread_all(
     let IngestEvents { tenant, events, payload, first_id, .. } = ingest;
     let (at, stream) = (txn.now(), head.id);
     let (mut begin, mut room) = (0, DELIVERIES_PER_BATCH);
-    let matched = hooks_of(txn, tenant, events);
     let most = txn.domains().settings.fan_out;
-    read_counts(txn, matched.lists.iter().flat_map(|hooks| hooks.iter().take(most)))?;
-    let mut waits = has_ordered(matched.lists.iter().flatten())
+    let matched = hooks_of(txn, tenant, events);
+    read_counts(txn, matched.lists.iter().flat_map(|list| list.hooks.iter().take(most)))?;
+    let mut waits = has_ordered(matched.lists.iter().flat_map(|list| &list.hooks))
         && next_fan_out(txn, tenant, EventNo(0))?.is_some();
     if events.iter().any(|event| !event.named) {
         // Names and numbers both follow each other: knowing where they begin is enough.
         txn.set(keys::event_ids(tenant, *first_id), record::encode_u64(txn.next_id()));
     }
-    let mut groups = TimerGroups::of(matched.by_event().map(|hooks| hooks.len().min(most)).sum());
-    for (event, hooks) in events.iter().zip(matched.by_event()) {
+    let now = |list: &MatchingHooks| list.hooks.len().min(most);
+    let mut groups = TimerGroups::of(matched.by_event().map(now).sum());
+    for (event, list) in events.iter().zip(matched.by_event()) {
+        let hooks = &list.hooks;
         let no = EventNo(txn.take_id());
         let (id, kind) = (event.id.clone(), event.kind.clone());
         let len = u64::try_from(event.len).unwrap_or(u64::MAX);
@@ -166,9 +170,11 @@ fn spread_all(
             delivery::begin(txn, &mut groups, hook, new)?;
         }
         room -= now;
-        if now < hooks.len() {
-            let told = now.checked_sub(1).and_then(|last| hooks.get(last));
-            let told = told.map_or(HookId(0), |hook| hook.id);
+        if now < hooks.len() || !list.complete {
+            let told = match now.checked_sub(1).and_then(|last| hooks.get(last)) {
+                _ if now == hooks.len() => list.through,
+                told => told.map_or(HookId(0), |hook| hook.id),
+            };
             txn.set(keys::fan_out(tenant, no), record::encode_u64(told.0));
             txn.set_event_timer(at, &EventTimer::FanOutToHooks(tenant.clone(), no));
             waits = true;
@@ -181,36 +187,34 @@ fn spread_all(
     Ok(())
 }
 
-/// The hooks that each event is for. Batches are mostly of a few types, whose events share a list.
+/// The hooks that each event is for, or the first of them. Batches are mostly of a few types, whose
+/// events share a list.
 struct MatchedHooks {
-    lists: Vec<Vec<Arc<Hook>>>,
+    lists: Vec<MatchingHooks>,
     /// The place of each event's list.
     places: Vec<usize>,
 }
 
 impl MatchedHooks {
     /// The list of each event.
-    fn by_event(&self) -> impl Iterator<Item = &[Arc<Hook>]> {
-        let list = |place: &usize| self.lists.get(*place).map_or(&[][..], Vec::as_slice);
-        self.places.iter().map(list)
+    fn by_event(&self) -> impl Iterator<Item = &MatchingHooks> {
+        self.places.iter().filter_map(|place| self.lists.get(*place))
     }
 }
 
-fn hooks_of(txn: &Txn<'_>, tenant: &Tenant, events: &[NewEvent]) -> MatchedHooks {
-    let mut kinds: Vec<&EventType> = Vec::new();
+fn hooks_of(txn: &mut Txn<'_>, tenant: &Tenant, events: &[NewEvent]) -> MatchedHooks {
+    let mut kinds: HashMap<&EventType, usize, foldhash::fast::RandomState> = HashMap::default();
     let mut matched = MatchedHooks { lists: Vec::new(), places: Vec::with_capacity(events.len()) };
-    for event in events {
-        let mut known = kinds.iter().enumerate().rev().take(8);
-        let place = match known.find(|(_, kind)| **kind == &event.kind) {
-            Some((place, _)) => place,
-            None => {
-                let mut hooks = matching(txn.index(), tenant, &event.kind);
-                hooks.retain(|hook| hook.is_active() && !hook.is_catching_up());
-                kinds.push(&event.kind);
-                matched.lists.push(hooks);
-                kinds.len() - 1
-            }
-        };
+    let limit = txn.domains().settings.fan_out;
+    let accepts = |hook: &Hook| hook.is_active() && !hook.is_catching_up();
+    for NewEvent { kind, .. } in events {
+        let place = *kinds.entry(kind).or_insert_with(|| {
+            let mut steps = steps_left(txn);
+            let query = HookQuery { tenant, kind, after: HookId(0), limit, accepts: &accepts };
+            matched.lists.push(matching(txn.index(), &query, &mut steps));
+            spend(txn, tenant, steps.used());
+            matched.lists.len() - 1
+        });
         matched.places.push(place);
     }
     matched
@@ -253,10 +257,13 @@ pub(super) fn fan_out(
     let (Some(told), Some(event)) = (told, txn.event(tenant, no)?) else {
         return Ok(());
     };
-    let mut hooks = matching_after(txn.index(), tenant, &event.kind, HookId(told));
-    hooks.retain(|hook| hook.was_active_at(no) && !hook.is_catching_up());
-    let more = hooks.len() > txn.domains().settings.fan_out;
-    hooks.truncate(txn.domains().settings.fan_out);
+    let (limit, mut steps) = (txn.domains().settings.fan_out, steps_left(txn));
+    let accepts = |hook: &Hook| hook.was_active_at(no) && !hook.is_catching_up();
+    let query =
+        HookQuery { tenant, kind: &event.kind, after: HookId(told), limit, accepts: &accepts };
+    let list = next_matching(txn.index(), &query, &mut steps);
+    spend(txn, tenant, steps.used());
+    let hooks = list.hooks;
     if has_ordered(&hooks) && next_fan_out(txn, tenant, EventNo(0))?.is_some_and(|it| it < no) {
         return Ok(());
     }
@@ -272,17 +279,14 @@ pub(super) fn fan_out(
         delivery::begin(txn, &mut groups, hook, NewDelivery { no, event_at, lane: 0, event })?;
     }
     groups.keep(txn);
-    match hooks.last() {
-        Some(last) if more => {
-            txn.set(cursor, record::encode_u64(last.id.0));
-            txn.set_event_timer(txn.now(), &EventTimer::FanOutToHooks(tenant.clone(), no));
-        }
-        _ => {
-            txn.remove(&cursor);
-            if let Some(next) = next_fan_out(txn, tenant, EventNo(no.0 + 1))? {
-                txn.set_event_timer(txn.now(), &EventTimer::FanOutToHooks(tenant.clone(), next));
-            }
-        }
+    if !list.complete {
+        txn.set(cursor, record::encode_u64(list.through.0));
+        txn.set_event_timer(txn.now(), &EventTimer::FanOutToHooks(tenant.clone(), no));
+        return Ok(());
+    }
+    txn.remove(&cursor);
+    if let Some(next) = next_fan_out(txn, tenant, EventNo(no.0 + 1))? {
+        txn.set_event_timer(txn.now(), &EventTimer::FanOutToHooks(tenant.clone(), next));
     }
     Ok(())
 }

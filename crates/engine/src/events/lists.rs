@@ -11,13 +11,14 @@ use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::event::EventType;
 use reveille_core::event::hook::FACE;
 use reveille_core::key_range::above;
+use reveille_core::steps::Steps;
 use reveille_core::{Millis, Tenant};
 use reveille_kernel::error::Damaged;
 use reveille_schema::{keys, record};
 use reveille_store::state::Reader;
 
 use super::hook::EventHook;
-use super::index::{EventHookIndex, matching_after};
+use super::index::{EventHookIndex, HookQuery, next_matching};
 use super::queries::DeliveryView;
 use super::read::{event, payload};
 use crate::app::Shared;
@@ -95,11 +96,23 @@ impl Engine {
         after: HookId,
         limit: usize,
     ) -> Vec<EventHook> {
-        let partition = self.partition(tenant).lock();
-        let mut hooks = matching_after(&partition.index, tenant, kind, after);
-        hooks.retain(|hook| hook.is_active());
-        hooks.truncate(limit);
-        partition.index.of::<EventHookIndex>().with_specs(hooks)
+        let (shared, mut all) = (self.partition(tenant), Vec::new());
+        let (mut after, accepts) = (after, |hook: &Hook| hook.is_active());
+        while all.len() < limit {
+            // Nobody waits for longer than a slice takes.
+            let partition = shared.lock();
+            let settings = &shared.domains.settings;
+            let limit = settings.fan_out.min(limit - all.len());
+            let query = HookQuery { tenant, kind, after, limit, accepts: &accepts };
+            let mut steps = Steps::new(settings.match_steps);
+            let list = next_matching(&partition.index, &query, &mut steps);
+            all.extend(partition.index.of::<EventHookIndex>().with_specs(list.hooks));
+            if list.complete {
+                break;
+            }
+            after = list.through;
+        }
+        all
     }
 
     /// The deliveries of a hook in the order of their events, after one. Returns the last one that

@@ -13,13 +13,18 @@ use reveille_core::stream::Rejected;
 use reveille_core::stream::create::Create;
 use reveille_core::{Millis, StreamPath, Tenant};
 use reveille_kernel::error::Error;
+use reveille_kernel::timers::DueTimer;
+use reveille_schema::events::EventTimer;
 use reveille_schema::{keys, record};
 
 use super::hook::{CreateHook, StartFrom, UpdateHook};
 use super::ingest::{IngestEvents, IngestReceipt, NewEvent};
+use crate::app::Settings;
 use crate::deliveries::DeliveryRejection;
 use crate::deliveries::hook::{DeleteHook, SetHookActive};
 use crate::effect::{DeliveryAttempt, Effect};
+use crate::limits::{FAN_OUT, MATCH_STEPS, MATCH_STEPS_ALWAYS};
+use crate::quota::Quotas;
 use crate::streams::create::CreateStream;
 use crate::testing::{Bench, Decided, path, text};
 
@@ -225,4 +230,69 @@ fn a_hook_that_is_ended_is_gone_and_is_cleared_away_later() {
     assert_eq!((decided.timer_at, decided.effects.len()), (Some(world.bench.now), 0));
     assert!(decided.outcome.is_ok());
     rejected(world.bench.when(&command), DeliveryRejection::NotFound);
+}
+
+/// Deliveries that were begun, and what was paid for finding out for whom.
+fn begun<A, R>(decided: &Decided<A, R>) -> (usize, u64) {
+    let work = decided.effects.iter().map(|effect| match effect {
+        Effect::CountWork { work, .. } => *work,
+        _ => 0,
+    });
+    (sent(decided).len(), work.sum())
+}
+
+/// Two hundred patterns and three hundred types that take a second to match.
+#[test]
+fn nobody_waits_while_hostile_patterns_are_matched() {
+    let mut world = World::new();
+    for number in 0..200 {
+        let pattern = format!("**.*a.**.a*.**.*{number}");
+        world.hook(&format!("h{number}"), &pattern, StartFrom::Now).answer();
+    }
+    let kinds: Vec<String> = (0..300).map(|it| format!("{}a{it}", "a.".repeat(120))).collect();
+    let kinds: Vec<&str> = kinds.iter().map(String::as_str).collect();
+    let (mut deliveries, work) = begun(&world.ingest(&kinds, None));
+    let most = MATCH_STEPS + MATCH_STEPS_ALWAYS * kinds.len();
+    assert!(work <= u64::try_from(2 * most / 1_024).unwrap(), "{work}");
+    let mut slices = 0;
+    while let Some(timer) = world.bench.timers().into_iter().find(is_fan_out) {
+        let (more, work) = begun(&world.bench.fire(timer));
+        assert!(more <= FAN_OUT && work <= 16, "{more} deliveries, {work}");
+        deliveries += more;
+        slices += 1;
+    }
+    assert!(slices > kinds.len(), "{slices}");
+    let ends = |kind: &&str, number: usize| kind.ends_with(&number.to_string());
+    let expected = kinds.iter().map(|kind| (0..200).filter(|it| ends(kind, *it)).count());
+    assert_eq!(deliveries, expected.sum::<usize>());
+}
+
+fn is_fan_out(timer: &DueTimer) -> bool {
+    matches!(EventTimer::decode(timer.name()), Some(EventTimer::FanOutToHooks(..)))
+}
+
+#[test]
+fn those_who_are_paused_do_not_stand_in_the_way_of_others() {
+    let mut world = World::new();
+    for number in 0..2 * FAN_OUT {
+        let name = format!("h{number}");
+        world.hook(&name, &format!("ping*{number}"), StartFrom::Now).answer();
+        world.set_active(&name, false).answer();
+    }
+    world.hook("last", "ping*", StartFrom::Now).answer();
+    let decided = world.ingest(&["ping"], None);
+    assert_eq!(sent(&decided).len(), 1);
+    assert!(!world.bench.timers().iter().any(is_fan_out));
+}
+
+#[test]
+fn a_hook_too_many_is_refused() {
+    let quotas = Quotas { hooks: 1, ..Quotas::default() };
+    let bench = Bench::with(Settings { quotas, ..Settings::default() });
+    let mut world = World { tenant: bench.tenant.clone(), bench };
+    world.hook("one", "ping", StartFrom::Now).answer();
+    rejected(world.hook("two", "pong", StartFrom::Now), DeliveryRejection::TooManyHooks { max: 1 });
+    // Another tenant has hooks of its own.
+    world.tenant = Tenant::parse("other").unwrap();
+    world.hook("two", "pong", StartFrom::Now).answer();
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use reveille_core::delivery::Verdict;
 
+use super::Population;
 use super::wakes::{Distribution, FAILURE_KINDS, Histogram};
 use crate::app::Part;
 
@@ -31,7 +32,7 @@ pub struct DeliverySnapshot {
     /// How long attempts took.
     pub duration: Distribution,
     /// Hooks.
-    pub hooks: u64,
+    pub hooks: Population,
 }
 
 impl Part for DeliveryMetrics {}
@@ -64,7 +65,7 @@ impl DeliveryMetrics {
     }
 
     /// What was counted so far.
-    pub fn snapshot(&self, hooks: u64) -> DeliverySnapshot {
+    pub fn snapshot(&self, hooks: Population) -> DeliverySnapshot {
         DeliverySnapshot {
             ingested: self.ingested.load(Ordering::Relaxed),
             delivered: self.delivered.load(Ordering::Relaxed),

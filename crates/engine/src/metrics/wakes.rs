@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use reveille_kernel::outbox::OutboundGauges;
 
+use super::Population;
 use crate::app::Part;
 use crate::effect::{ActivityChange, ConsumerActivity};
 
@@ -91,7 +92,7 @@ pub struct WakeSnapshot {
     /// Attempts that wait or are on their way.
     pub traffic: OutboundGauges,
     /// Subscriptions.
-    pub subscriptions: u64,
+    pub subscriptions: Population,
 }
 
 impl Part for WakeMetrics {}
@@ -142,7 +143,7 @@ impl WakeMetrics {
     }
 
     /// What was counted so far.
-    pub fn snapshot(&self, traffic: OutboundGauges, subscriptions: u64) -> WakeSnapshot {
+    pub fn snapshot(&self, traffic: OutboundGauges, subscriptions: Population) -> WakeSnapshot {
         let gauge = |gauge: &AtomicI64| u64::try_from(gauge.load(Ordering::Relaxed)).unwrap_or(0);
         WakeSnapshot {
             wakes: self.wakes.load(Ordering::Relaxed),
@@ -189,7 +190,7 @@ mod tests {
         for ms in [0, 1, 2, 3, 30_000, 30_001] {
             metrics.sent(ms);
         }
-        let delay = metrics.snapshot(OutboundGauges::default(), 0).delay;
+        let delay = metrics.snapshot(OutboundGauges::default(), Population::default()).delay;
         assert_eq!(delay.buckets, [2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1]);
         assert_eq!(delay.sum_ms, 60_007);
     }

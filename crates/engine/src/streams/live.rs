@@ -137,6 +137,7 @@ fn gather(effects: Vec<Effect>, watched: impl Fn(StreamId) -> bool) -> Vec<(Stre
             Effect::NotifyReaders { .. }
             | Effect::SendWake(_)
             | Effect::CountActivity(_)
+            | Effect::CountWork { .. }
             | Effect::SendDelivery(_) => {}
         }
     }

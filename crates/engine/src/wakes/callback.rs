@@ -1,10 +1,11 @@
 //! A consumer's callback: acks, streams to follow, appends, done; all of it or nothing.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use reveille_core::consumer::{
-    Ack, Callback, ClaimedWake, Input, Link, Phase, Rejected, RemovalReason,
+    Ack, Callback, ClaimedWake, Input, Link, LinkPlaces, Phase, Rejected, RemovalReason,
 };
 use reveille_core::stream::Head;
 use reveille_core::stream::append::Append;
@@ -40,6 +41,13 @@ pub struct CallbackBody {
     pub done: bool,
     /// What to append in the same step.
     pub appends: Vec<(StreamPath, Append)>,
+}
+
+impl CallbackBody {
+    /// Streams that are looked at for it, beside those that are appended to.
+    pub fn reads(&self) -> usize {
+        self.acks.len() + self.subscribe.len() + self.unsubscribe.len()
+    }
 }
 
 /// Does what a consumer says, by the right of its token.
@@ -183,8 +191,9 @@ fn rejected(rejected: Rejected) -> WakeRejection {
 
 /// A report whose acks bring nothing new has been heard before: what it appended is there.
 fn is_repetition(links: &[Link], acks: &[Ack]) -> bool {
+    let places = LinkPlaces::new(links, acks.len());
     let brings = |ack: &Ack| {
-        let link = links.iter().find(|link| link.path.as_str() == &*ack.path);
+        let link = places.find(links, &ack.path).and_then(|place| links.get(place));
         link.is_some_and(|link| ack.offset.is_none_or(|to| to > link.acked))
     };
     !acks.iter().any(brings)
@@ -220,14 +229,14 @@ fn add_tails(
     tails: &mut StreamTails,
 ) -> Result<(), ReadError> {
     for (path, stream) in &callback.subscribe {
-        if tails.0.iter().any(|(known, _)| known == path) {
+        if tails.get(path).is_some() {
             continue;
         }
         let tail = match stream {
             Some(_) => txn.live_head(tenant, path)?.map(|head| head.tail),
             None => None,
         };
-        tails.0.push((path.clone(), tail));
+        tails.push(path.clone(), tail);
     }
     Ok(())
 }
@@ -240,11 +249,12 @@ fn follow(
     before: &[Link],
     after: &[Link],
 ) -> Result<(), ReadError> {
-    let has = |links: &[Link], path: &StreamPath| links.iter().any(|link| link.path == *path);
-    for link in before.iter().filter(|link| !has(after, &link.path)) {
+    let had: HashSet<&StreamPath> = before.iter().map(|link| &link.path).collect();
+    let has: HashSet<&StreamPath> = after.iter().map(|link| &link.path).collect();
+    for link in before.iter().filter(|link| !has.contains(&link.path)) {
         txn.remove(&keys::follower(tenant, &link.path, key));
     }
-    for link in after.iter().filter(|link| !has(before, &link.path)) {
+    for link in after.iter().filter(|link| !had.contains(&link.path)) {
         mark_followed(txn, tenant, &link.path, key)?;
     }
     Ok(())

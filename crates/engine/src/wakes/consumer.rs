@@ -1,5 +1,6 @@
 //! Consumers: finding them, letting them take a step, and keeping what becomes of them.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -30,14 +31,43 @@ use crate::streams::txn::StreamTxn;
 /// How long an error text may be that is kept with a consumer.
 const ERROR_BYTES_MAX: usize = 256;
 
-/// The tails of a consumer's streams as far as a step may ask for them.
-pub(crate) struct StreamTails(pub(super) Vec<(StreamPath, Option<Offset>)>);
+/// The tails of a consumer's streams as far as a step may ask for them, in the order of its links.
+#[derive(Default)]
+pub(crate) struct StreamTails {
+    tails: Vec<(StreamPath, Option<Offset>)>,
+    /// Where each is, if there are more than a few: a step asks for all of them.
+    places: HashMap<StreamPath, usize, foldhash::fast::RandomState>,
+}
+
+/// Up to this many are looked through one by one.
+const FEW_TAILS: usize = 8;
 
 impl StreamTails {
+    pub(super) fn push(&mut self, path: StreamPath, tail: Option<Offset>) {
+        self.tails.push((path, tail));
+        if self.tails.len() > FEW_TAILS {
+            let fresh = self.tails.iter().enumerate().skip(self.places.len());
+            self.places.extend(fresh.map(|(place, (path, _))| (path.clone(), place)));
+        }
+    }
+
+    /// The tail of a stream, if it was looked at.
+    pub(super) fn get(&self, path: &StreamPath) -> Option<Option<Offset>> {
+        let known = if self.places.is_empty() {
+            self.tails.iter().find(|(known, _)| known == path)
+        } else {
+            self.places.get(path).and_then(|place| self.tails.get(*place))
+        };
+        known.map(|(_, tail)| *tail)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = Option<Offset>> {
+        self.tails.iter().map(|(_, tail)| *tail)
+    }
+
     fn of(&self, link: &Link) -> Option<Offset> {
-        let known = self.0.iter().find(|(path, _)| *path == link.path);
         // What nobody looked at has not changed since it was acknowledged.
-        known.map_or(link.acked, |(_, tail)| *tail)
+        self.get(&link.path).unwrap_or(link.acked)
     }
 }
 
@@ -134,7 +164,9 @@ fn follow_grown(
     let tails = if subscription.spec.coalescing.wake_if.is_some() {
         refresh(txn, &subscription.tenant, key, &mut record.consumer, None)?
     } else {
-        StreamTails(vec![(path.clone(), Some(head.tail))])
+        let mut tails = StreamTails::default();
+        tails.push(path.clone(), Some(head.tail));
+        tails
     };
     let consumer = &record.consumer;
     let stepped = step(txn, subscription, key, consumer, &tails, false, &Input::Appended)
@@ -240,7 +272,7 @@ pub(crate) fn refresh(
             None => Ok(txn.live_head(tenant, &link.path)?.filter(|head| !head.soft_deleted)),
         }
     })?;
-    let mut tails = Vec::with_capacity(links.len());
+    let mut tails = StreamTails::default();
     for (mut link, head) in links.into_iter().zip(heads) {
         match (link.stream, &head) {
             (Some(id), Some(head)) if id == head.id => {}
@@ -250,10 +282,10 @@ pub(crate) fn refresh(
             }
             (None, head) => link.stream = head.as_ref().map(|head| head.id),
         }
-        tails.push((link.path.clone(), head.map(|head| head.tail)));
+        tails.push(link.path.clone(), head.map(|head| head.tail));
         consumer.links.push(link);
     }
-    Ok(StreamTails(tails))
+    Ok(tails)
 }
 
 /// A consumer with its subscription and the tails of its streams, if it still exists.
@@ -429,12 +461,7 @@ pub(crate) fn forget(
         return Ok(());
     };
     let after = record::decode_u64(&value).unwrap_or(0);
-    let matching = SubscriptionIndex::of_txn(txn).matching(
-        tenant,
-        path,
-        fan_out::all_after(after),
-        txn.domains().settings.fan_out,
-    );
+    let matching = fan_out::next_matching(txn, tenant, path, fan_out::all_after(after));
     fan_out::want(txn, &matching.found, path)?;
     let mut done = None;
     for subscription in &matching.found {
@@ -453,8 +480,10 @@ pub(crate) fn forget(
             txn.remove_all(&belongings(tenant, &key, &record))?;
         }
     }
-    match done.filter(|done| matching.youngest() > Some(*done)) {
-        Some(done) => txn.set(entry.clone(), record::encode_u64(done.0)),
+    let is_cut = matching.found.last().map(|last| last.id) > done;
+    let rest = matching.rest.map(|_| matching.through);
+    match if is_cut { done } else { rest } {
+        Some(through) => txn.set(entry.clone(), record::encode_u64(through.0)),
         None => txn.remove(entry),
     }
     Ok(())

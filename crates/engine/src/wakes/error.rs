@@ -35,6 +35,12 @@ pub enum WakeRejection {
     /// Something is to be appended together with acks, and cannot be.
     #[error("{path}: {why}; nothing of this callback was applied")]
     Append { path: Arc<str>, why: Box<stream::Rejected> },
+    /// Its tenant has as many subscriptions as it may have.
+    #[error(
+        "there are {max} subscriptions of this tenant, and there may be no more \
+         (--max-subscriptions); delete one first"
+    )]
+    TooManySubscriptions { max: usize },
     /// A subscription names more streams than it may.
     #[error("a subscription names at most {max} streams")]
     TooManyStreams { max: usize },

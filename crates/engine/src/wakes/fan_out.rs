@@ -18,6 +18,7 @@ use super::activity::ConsumerTxn;
 use super::index::{Matching, SubscriptionIndex};
 use super::{consumer, lease};
 use crate::app::Txn;
+use crate::matching::{spend, steps_left};
 use crate::records::ReadRecord;
 use crate::streams::observer::Growth;
 use crate::streams::txn::StreamTxn;
@@ -43,9 +44,11 @@ fn set_timer(txn: &mut Txn<'_>, tenant: &Tenant, path: &StreamPath, id: StreamId
 /// A stream has grown or begun: those whose pattern matches it are told, or will be.
 pub(crate) fn grown(txn: &mut Txn<'_>, growth: &Growth<'_>) -> Result<(), ReadError> {
     let Growth { tenant, path, head, before, author } = *growth;
-    let most = txn.domains().settings.fan_out.min(txn.items_left());
+    let mut steps = steps_left(txn);
+    let limit = txn.domains().settings.fan_out.min(txn.items_left());
     let index = SubscriptionIndex::of_txn(txn);
-    let matching = index.matching(tenant, path, all_after(0), most);
+    let matching = index.matching(tenant, path, all_after(0), limit, &mut steps);
+    spend(txn, tenant, steps.used());
     let Some(youngest) = matching.youngest() else {
         return Ok(());
     };
@@ -56,17 +59,17 @@ pub(crate) fn grown(txn: &mut Txn<'_>, growth: &Growth<'_>) -> Result<(), ReadEr
     if told.is_all(&matching) {
         return Ok(());
     }
-    let mark = Watermark { youngest, before };
+    let (mark, through) = (Watermark { youngest, before }, told.through(&matching));
     match known {
         Some(known) => {
             let mut fan_out = known.clone();
-            fan_out.grown(mark, told.through);
+            fan_out.grown(mark, through);
             if fan_out != known {
                 set_cursor(txn, head.id, &fan_out);
             }
         }
         None => {
-            set_cursor(txn, head.id, &FanOutCursor::new(mark, told.through));
+            set_cursor(txn, head.id, &FanOutCursor::new(mark, through));
             set_timer(txn, tenant, path, head.id);
             txn.set_head(tenant, path, &Head { has_fan_out: true, ..head.clone() });
         }
@@ -95,13 +98,10 @@ pub(crate) fn walk(
         txn.remove(&keys::subscription_fan_out(id));
         return Ok(());
     };
-    let most = txn.domains().settings.fan_out;
-    let matching = SubscriptionIndex::of_txn(txn).matching(tenant, path, fan_out.walk, most);
+    let matching = next_matching(txn, tenant, path, fan_out.walk);
     let since = |id| fan_out.first_missed(id).map_or(Some(head.tail), |it| it.before);
     let told = tell(txn, &matching.found, path, &head, since, None)?;
-    let is_all = told.is_all(&matching);
-    let through = if is_all { fan_out.walk.through } else { told.through };
-    match fan_out.told(through) {
+    match fan_out.told(told.through(&matching)) {
         Some(left) => {
             set_cursor(txn, id, &left);
             set_timer(txn, tenant, path, id);
@@ -114,16 +114,36 @@ pub(crate) fn walk(
     Ok(())
 }
 
+/// The next of the subscriptions in a range whose pattern matches a stream.
+pub(crate) fn next_matching(
+    txn: &mut Txn<'_>,
+    tenant: &Tenant,
+    path: &StreamPath,
+    range: IdRange,
+) -> Matching {
+    let mut steps = steps_left(txn);
+    let limit = txn.domains().settings.fan_out;
+    let index = SubscriptionIndex::of_txn(txn);
+    let matching = index.next_matching(tenant, path, range, limit, &mut steps);
+    spend(txn, tenant, steps.used());
+    matching
+}
+
 /// How far telling came.
 struct Told {
     count: usize,
     /// The last that was told, or a number below all of them.
-    through: SubscriptionId,
+    last: SubscriptionId,
 }
 
 impl Told {
     fn is_all(&self, matching: &Matching) -> bool {
         self.count == matching.found.len() && matching.rest.is_none()
+    }
+
+    /// Nobody who matches and is not younger than this is left out.
+    fn through(&self, matching: &Matching) -> SubscriptionId {
+        if self.count == matching.found.len() { matching.through } else { self.last }
     }
 }
 
@@ -151,7 +171,7 @@ fn tell(
         }
     })?;
     let last = count.checked_sub(1).and_then(|last| subscriptions.get(last));
-    Ok(Told { count, through: last.map_or(SubscriptionId(0), |last| last.id) })
+    Ok(Told { count, last: last.map_or(SubscriptionId(0), |last| last.id) })
 }
 
 /// Asks for what subscriptions have of a stream, all at once.

@@ -4,6 +4,7 @@
 //! was named; and a mark while it has more than was acknowledged. A few marks are kept with the
 //! consumer, many are keys of the backlog.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -141,7 +142,7 @@ pub(crate) fn grown(
     if !is_marked {
         mark(txn, subscription, &mut record, path);
     }
-    let (consumer, tails) = (&record.consumer, StreamTails(Vec::new()));
+    let (consumer, tails) = (&record.consumer, StreamTails::default());
     record.consumer = step(txn, subscription, &key, consumer, &tails, true, &Input::Appended)
         .expect("growth is never refused");
     settle(txn, subscription, &key, stored.as_ref(), record, Some(path))
@@ -233,14 +234,11 @@ fn view(
         }
     };
     let marked = paths.len();
-    for path in named {
-        if !paths.contains(path) {
-            paths.push(path.clone());
-        }
-    }
-    let (links, tails) = (Vec::with_capacity(paths.len()), Vec::with_capacity(paths.len()));
+    let mut known: HashSet<StreamPath> = paths.iter().cloned().collect();
+    paths.extend(named.iter().filter(|path| known.insert((*path).clone())).cloned());
+    let (links, tails) = (Vec::with_capacity(paths.len()), StreamTails::default());
     let (seen, strays) = (Vec::with_capacity(paths.len()), Vec::new());
-    let mut view = LeaseView { links, tails: StreamTails(tails), seen, strays, complete };
+    let mut view = LeaseView { links, tails, seen, strays, complete };
     let found = txn.gather(&paths, |txn, path| look(txn, subscription, path))?;
     for (number, (path, found)) in paths.into_iter().zip(found).enumerate() {
         match found {
@@ -248,7 +246,7 @@ fn view(
                 let LinkRecord { stream, acked, explicit } = link;
                 // Of those that are named, only a complete view says that they have no mark.
                 view.seen.push(SeenStream { explicit, marked: number < marked || !complete });
-                view.tails.0.push((path.clone(), tail));
+                view.tails.push(path.clone(), tail);
                 view.links.push(Link { path, stream, acked });
             }
             None if number < marked => view.strays.push(path),
@@ -317,8 +315,8 @@ fn step_with(
     };
     let mut marked = view.strays;
     let links = record.consumer.links.iter().zip(&stepped.links);
-    for (((before, after), (_, tail)), seen) in links.zip(&view.tails.0).zip(&view.seen) {
-        if seen.marked && *tail > after.acked {
+    for (((before, after), tail), seen) in links.zip(view.tails.iter()).zip(&view.seen) {
+        if seen.marked && tail > after.acked {
             marked.push(after.path.clone());
         } else if seen.marked && by_key {
             txn.remove(&keys::backlog(subscription.id, &after.path));

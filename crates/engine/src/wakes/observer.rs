@@ -11,6 +11,7 @@ use super::activity::ConsumerTxn;
 use super::consumer;
 use super::index::SubscriptionIndex;
 use crate::app::Txn;
+use crate::matching::{spend, steps_left};
 use crate::streams::observer::{Growth, StreamObserver};
 
 /// Wakes whoever a stream is for.
@@ -40,8 +41,10 @@ impl StreamObserver for WakeConsumers {
     /// What the consumers of an ended stream left is kept until no token of theirs is valid any
     /// more: a stream that takes its place goes on counting their epochs.
     fn ended(&self, txn: &mut Txn<'_>, tenant: &Tenant, path: &StreamPath, head: &Head) {
-        let is_matched = SubscriptionIndex::of_txn(txn).is_matched(tenant, path);
-        if (is_matched || head.followed) && !head.soft_deleted {
+        let mut steps = steps_left(txn);
+        let may_match = SubscriptionIndex::of_txn(txn).may_match(tenant, path, &mut steps);
+        spend(txn, tenant, steps.used());
+        if (may_match || head.followed) && !head.soft_deleted {
             // Neither a token nor an answer that is under way may meet a record that begins anew.
             let Timings { token_ttl_ms, webhook_timeout_ms, .. } = txn.domains().settings.timings;
             let at = txn.now() + token_ttl_ms.max(webhook_timeout_ms);

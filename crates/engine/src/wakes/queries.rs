@@ -12,6 +12,7 @@ use reveille_core::trace::Trace;
 use reveille_core::{StreamPath, Tenant};
 use reveille_deliver::destination::{Destination, DestinationError};
 use reveille_kernel::error::{Damaged, Error, Never};
+use reveille_kernel::fairness;
 use reveille_schema::keys::{self, ConsumerKey};
 use reveille_schema::record::{self, ConsumerRecord, LinkRecord};
 
@@ -30,6 +31,9 @@ use crate::records::{ReadRecord, Scan, TakeEntry, damaged};
 const RENEW_WITHIN_MS: u64 = 300_000;
 /// Random bytes of a webhook secret.
 const SECRET_BYTES: usize = 32;
+
+/// Streams of a report that cost about as much as an append.
+const STREAMS_PER_APPEND: usize = 16;
 
 /// A callback as it comes in.
 #[derive(Debug, Clone, Default)]
@@ -166,6 +170,11 @@ impl Engine {
         Ok(claims)
     }
 
+    /// Whose consumer a token is for, if this server made it.
+    pub fn callback_tenant(&self, token: &str) -> Option<Tenant> {
+        self.extension::<Arc<Keyring>>().verify(token).ok().map(|claims| claims.tenant)
+    }
+
     /// A consumer reports. Whoever has no good token learns nothing, not even who exists.
     pub async fn report(
         &self,
@@ -175,6 +184,7 @@ impl Engine {
         let gone = || CallbackError::plain(WakeRejection::Consumer(Rejected::Gone));
         let path = StreamPath::parse(&request.path).map_err(|_| gone())?;
         let subscription = SubscriptionId(claims.subscription);
+        self.count_report(&claims.tenant, request.body.appends.len(), request.body.reads());
         let command = ApplyCallback {
             consumer: ConsumerKey { subscription, path: Some(path) },
             claims: claims.clone(),
@@ -195,6 +205,12 @@ impl Engine {
                 Err(CallbackError { token: epoch.map(|it| self.renew(&claims, it)), error })
             }
         }
+    }
+
+    /// A report is a request, and each append in it is another; looking at a stream is less.
+    fn count_report(&self, tenant: &Tenant, appends: usize, streams: usize) {
+        let work = u64::try_from(1 + appends + streams / STREAMS_PER_APPEND).unwrap_or(u64::MAX);
+        self.fairness().request(tenant, work * fairness::TAKEN_IN);
     }
 
     fn renew(&self, claims: &Claims, epoch: u64) -> String {
@@ -247,6 +263,7 @@ impl Engine {
         done: bool,
     ) -> Result<bool, WakeError> {
         let tenant = claims.tenant.clone();
+        self.count_report(&tenant, 0, acks.len());
         self.submit(&tenant, &RenewLease { claims, generation, wake_id, acks, done }).await
     }
 

@@ -51,6 +51,11 @@ impl Command<App> for CreateSubscription {
                 Err(WakeRejection::Exists)
             });
         }
+        let max = txn.domains().settings.quotas.subscriptions;
+        if index.counts().get(tenant) >= max {
+            txn.rests_on_index();
+            return Ok(Err(WakeRejection::TooManySubscriptions { max }));
+        }
         if spec.streams.len() > EXPLICIT_STREAMS_MAX {
             return Ok(Err(WakeRejection::TooManyStreams { max: EXPLICIT_STREAMS_MAX }));
         }

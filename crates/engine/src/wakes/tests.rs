@@ -10,7 +10,7 @@ use reveille_core::stream::create::Create;
 use reveille_core::stream::{Body, StreamId};
 use reveille_core::subscription::{Coalescing, SubscriptionId, SubscriptionSpec, Target};
 use reveille_core::{Millis, Offset, StreamPath};
-use reveille_kernel::error::Never;
+use reveille_kernel::error::{Error, Never};
 use reveille_kernel::partition::CommitterWait;
 use reveille_kernel::timers::DueTimer;
 use reveille_schema::keys::{self, ConsumerKey};
@@ -18,10 +18,13 @@ use reveille_schema::record;
 use reveille_schema::wakes::WakeTimer;
 
 use super::consumer::{RecordWakeOutcomes, WakeOutcome};
+use super::error::WakeRejection;
 use super::index::SubscriptionIndex;
-use super::subscribe::{CreateSubscription, DeleteSubscription};
+use super::subscribe::{CreateSubscription, CreatedSubscription, DeleteSubscription};
+use crate::app::Settings;
 use crate::effect::{Effect, WakeAttempt};
-use crate::limits::FAN_OUT;
+use crate::limits::{FAN_OUT, MATCH_STEPS};
+use crate::quota::Quotas;
 use crate::streams::append::AppendToStream;
 use crate::streams::create::CreateStream;
 use crate::streams::delete::DeleteStream;
@@ -62,11 +65,15 @@ impl World {
     }
 
     fn subscribe(&mut self) -> SubscriptionId {
+        self.subscribe_to("/a/*").answer().subscription.id
+    }
+
+    fn subscribe_to(&mut self, pattern: &str) -> Decided<CreatedSubscription, WakeRejection> {
         self.made += 1;
         let spec = SubscriptionSpec {
             dialect: Dialect::Webhooks,
             name: format!("s{}", self.made).into(),
-            pattern: Some(Pattern::parse("/a/*").unwrap()),
+            pattern: Some(Pattern::parse(pattern).unwrap()),
             streams: Vec::new(),
             target: Target::Webhook("https://example.com".into()),
             description: None,
@@ -76,7 +83,7 @@ impl World {
         };
         let tenant = self.bench.tenant.clone();
         let command = CreateSubscription { tenant, spec, secret: None };
-        self.bench.when(&command).answer().subscription.id
+        self.bench.when(&command)
     }
 
     fn create(&mut self) -> StreamId {
@@ -170,6 +177,79 @@ fn a_batch_stays_small_however_many_subscriptions_match() {
         slices += 1;
     }
     assert_eq!((told(&world), slices), (0, all.len().div_ceil(FAN_OUT)));
+}
+
+fn wakes<A, R>(decided: &Decided<A, R>) -> usize {
+    decided.effects.iter().filter(|effect| matches!(effect, Effect::SendWake(_))).count()
+}
+
+/// The most that a decision pays for: its own steps, a look at all patterns at once, and one
+/// pattern more.
+fn pays_little<A, R>(decided: &Decided<A, R>) -> u64 {
+    let work = decided.effects.iter().map(|effect| match effect {
+        Effect::CountWork { work, .. } => *work,
+        _ => 0,
+    });
+    let work = work.sum();
+    assert!(work <= u64::try_from((3 * MATCH_STEPS + 32 * 1_024) / 1_024).unwrap(), "{work}");
+    work
+}
+
+/// Three hundred patterns that match in many ways, and a path of nine hundred segments.
+#[test]
+fn nobody_waits_while_hostile_patterns_are_matched() {
+    let mut world = World::new();
+    world.path = path(&"/a".repeat(900));
+    world.create();
+    let mut all = Vec::new();
+    for number in 0..300_u32 {
+        let bits = (0..14).map(|bit| if number >> bit & 1 == 1 { "/a" } else { "/*" });
+        let end = if number % 10 == 0 { "a" } else { "z" };
+        let pattern = format!("/**{}/{end}", bits.collect::<String>());
+        all.push((world.subscribe_to(&pattern).answer().subscription.id, number % 10 == 0));
+    }
+    for round in 1..=2 {
+        let decided = world.append();
+        assert_eq!(wakes(&decided), 0, "all of them are left");
+        assert!(pays_little(&decided) > 0);
+        let mut told = 0;
+        while let Some(decided) = world.walk() {
+            is_small(&decided);
+            pays_little(&decided);
+            told += wakes(&decided);
+        }
+        // Those who are being told already are not told again.
+        assert_eq!(told, if round == 1 { 30 } else { 0 });
+    }
+    for (id, matches) in &all {
+        let consumer = world.consumer(*id);
+        assert_eq!(consumer.is_some(), *matches);
+        assert_eq!(world.acked(*id), matches.then_some(0));
+    }
+    pays_little(&world.delete());
+    while let Some(timer) = world.timer(|timer| matches!(timer, WakeTimer::Forget(..))) {
+        pays_little(&world.bench.fire(timer));
+    }
+    assert!(all.iter().all(|(id, _)| world.consumer(*id).is_none()));
+}
+
+#[test]
+fn a_subscription_too_many_is_refused_and_what_exists_stays() {
+    let quotas = Quotas { subscriptions: 2, ..Quotas::default() };
+    let mut world = World::new();
+    world.bench = Bench::with(Settings { quotas, ..Settings::default() });
+    let first = world.subscribe();
+    world.subscribe();
+    let refused = Error::Rejected(WakeRejection::TooManySubscriptions { max: 2 });
+    assert_eq!(world.subscribe_to("/b").outcome, Err(refused.clone()));
+    // It is there already: nothing is made.
+    world.made = 0;
+    assert!(!world.subscribe_to("/a/*").answer().is_new);
+    let (tenant, dialect) = (world.bench.tenant.clone(), Dialect::Webhooks);
+    world.bench.when(&DeleteSubscription { tenant, dialect, name: "s1".into() }).answer();
+    world.made = 2;
+    assert_ne!(world.subscribe(), first);
+    assert_eq!(world.subscribe_to("/b").outcome, Err(refused));
 }
 
 #[test]

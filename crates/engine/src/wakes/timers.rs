@@ -68,8 +68,11 @@ impl FireWakeTimer {
 
     /// What is known of a timer of this domain.
     pub fn traits(name: &[u8]) -> TimerTraits {
-        let is_consumer = matches!(WakeTimer::decode(name), Some(WakeTimer::Consumer(_)));
-        TimerTraits { fires_once: is_consumer, is_patient: false, reads: !is_consumer }
+        let timer = WakeTimer::decode(name);
+        let is_consumer = matches!(timer, Some(WakeTimer::Consumer(_)));
+        // Slices of what many are told, which may be many.
+        let is_patient = matches!(timer, Some(WakeTimer::FanOutToSubscriptions(..)));
+        TimerTraits { fires_once: is_consumer, is_patient, reads: !is_consumer }
     }
 }
 

@@ -40,6 +40,7 @@ fn defaults() -> Config {
         timings: Timings::default(),
         rules: Rules { allow_http_loopback: true, private_networks: Vec::new() },
         outbound_concurrency: 4_096,
+        quotas: Quotas { subscriptions: 10_000, hooks: 10_000 },
         otlp_endpoint: None,
         auth: Auth::Off,
         workers: Workers::default(),
@@ -90,6 +91,8 @@ fn flags_come_before_the_file() {
         allow-private-networks = "10.0.0.0/8, fd00::/8"
         retry-scale = 0.25
         outbound-concurrency = 7
+        max-subscriptions = 8
+        max-hooks = 9
         otlp-endpoint = "https://file.example/otlp"
         worker-url-template = "https://{workerId}.file.example/{rpcMethod}"
         binding = ["A=https://a.example", "B=https://b.example/rpc"]
@@ -120,6 +123,7 @@ fn flags_come_before_the_file() {
             private_networks: vec!["10.0.0.0/8".parse().unwrap(), "fd00::/8".parse().unwrap()],
         },
         outbound_concurrency: 7,
+        quotas: Quotas { subscriptions: 8, hooks: 9 },
         otlp_endpoint: Some("https://file.example/otlp".into()),
         auth: keys(Some("from-file-0123456789"), true),
         workers: workers(
@@ -153,6 +157,8 @@ fn flags_come_before_the_file() {
         "--allow-private-networks=192.168.0.0/16",
         "--retry-scale=2",
         "--outbound-concurrency=8",
+        "--max-subscriptions=9",
+        "--max-hooks=0",
         "--otlp-endpoint=http://127.0.0.1:4318/",
         "--worker-url-template=https://flag.example/{workerId}/{rpcMethod}",
         "--binding=C=https://c.example",
@@ -184,6 +190,7 @@ fn flags_come_before_the_file() {
             private_networks: vec!["192.168.0.0/16".parse().unwrap()],
         },
         outbound_concurrency: 8,
+        quotas: Quotas { subscriptions: 9, hooks: 0 },
         otlp_endpoint: Some("http://127.0.0.1:4318".into()),
         auth: keys(Some("from-flag-0123456789"), false),
         workers: workers(
@@ -270,7 +277,7 @@ fn a_file_that_is_wrong_says_where() {
         "r.toml: unknown key \"color\"; the keys are listen, data-dir, secrets-key-file, public-url, durability, \
          auth, admin-key, metrics-open, insecure, long-poll-timeout, webhook-timeout, waking-timeout, liveness-timeout, \
          callback-token-ttl, consumer-gc-after, allow-http-loopback, allow-private-networks, \
-         retry-scale, outbound-concurrency, worker-url-template, binding, retain-events, retain-deliveries, \
+         retry-scale, outbound-concurrency, max-subscriptions, max-hooks, worker-url-template, binding, retain-events, retain-deliveries, \
          otlp-endpoint, partitions, max-body, min-free-disk",
     );
     let says = |file: &str, parts: &[&str]| {

@@ -76,6 +76,8 @@ fn delivery_refusal(rejection: &DeliveryRejection) -> Refusal {
     match rejection {
         DeliveryRejection::NotFound => Refusal::not_found("SUBSCRIPTION_NOT_FOUND", rejection),
         DeliveryRejection::NoEvent => Refusal::not_found("EVENT_NOT_FOUND", rejection),
-        DeliveryRejection::Exists | DeliveryRejection::NoDeadLetter => Refusal::internal(rejection),
+        DeliveryRejection::Exists
+        | DeliveryRejection::TooManyHooks { .. }
+        | DeliveryRejection::NoDeadLetter => Refusal::internal(rejection),
     }
 }

@@ -17,6 +17,7 @@ use super::{find, read_body};
 use crate::Server;
 use crate::http::auth::Caller;
 use crate::http::auth::bearer_token;
+use crate::http::error::RequestError;
 use crate::http::fields::{self, FieldError, Fields};
 use crate::http::reply::{self, Reply};
 use crate::http::subscription::{parse_acks, parse_claimed_wake};
@@ -118,6 +119,7 @@ async fn report(
     body: Incoming,
 ) -> Result<Reply, Error> {
     let claims = valid_claims(claims)?;
+    server.engine.turn(&claims.tenant).await.map_err(RequestError::from)?;
     let body = read_body(server, parts, body).await?;
     let ReportBody { generation, wake_id, acks, done } = ReportBody::parse(&body.bytes)?;
     let expires_at = claims.expires_at;

@@ -133,6 +133,9 @@ fn rejection_refusal(rejection: &DeliveryRejection) -> Refusal {
     match rejection {
         DeliveryRejection::NotFound => Refusal::not_found("NOT_FOUND", "Subscription not found"),
         DeliveryRejection::Exists => Refusal::conflict("DUPLICATE_ENTRY", rejection),
+        DeliveryRejection::TooManyHooks { .. } => {
+            Refusal::new(StatusCode::FORBIDDEN, "QUOTA_EXCEEDED", rejection)
+        }
         DeliveryRejection::NoEvent => Refusal::not_found("EVENT_NOT_FOUND", rejection),
         DeliveryRejection::NoDeadLetter => Refusal::not_found("DEAD_LETTER_NOT_FOUND", rejection),
     }

@@ -75,7 +75,16 @@ const ENGINE: &[EngineMetric] = &[
         "Obligations that could not be fulfilled and were set aside; the log says which.",
         Source::Gauge(|s| s.set_aside),
     ),
-    ("subscriptions", "Subscriptions of both dialects.", Source::Gauge(|s| s.wakes.subscriptions)),
+    (
+        "subscriptions",
+        "Subscriptions of both dialects.",
+        Source::Gauge(|s| s.wakes.subscriptions.all),
+    ),
+    (
+        "subscriptions_largest_tenant",
+        "Subscriptions of the tenant that has the most; see --max-subscriptions.",
+        Source::Gauge(|s| s.wakes.subscriptions.largest_tenant),
+    ),
     ("wakes", "Wakes begun.", Source::Counter(|s| s.wakes.wakes)),
     (
         "wake_attempts",
@@ -104,7 +113,12 @@ const ENGINE: &[EngineMetric] = &[
         }),
     ),
     ("events_ingested", "Events taken in.", Source::Counter(|s| s.deliveries.ingested)),
-    ("hooks", "Subscriptions to events.", Source::Gauge(|s| s.deliveries.hooks)),
+    ("hooks", "Subscriptions to events.", Source::Gauge(|s| s.deliveries.hooks.all)),
+    (
+        "hooks_largest_tenant",
+        "Subscriptions to events of the tenant that has the most; see --max-hooks.",
+        Source::Gauge(|s| s.deliveries.hooks.largest_tenant),
+    ),
     (
         "delivery_attempts",
         "Requests to workers, by result.",

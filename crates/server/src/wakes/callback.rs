@@ -86,6 +86,10 @@ async fn report(server: &Server, request: Request<Incoming>) -> Result<Reply, Er
     let Some(token) = bearer.and_then(bearer_token) else {
         return Err(CallbackError { error: WakeRejection::TokenInvalid.into(), token: None }.into());
     };
+    // Whoever has a good token takes turns like everybody else of its tenant.
+    if let Some(tenant) = server.engine.callback_tenant(token) {
+        server.engine.turn(&tenant).await.map_err(RequestError::from)?;
+    }
     let max = server.config.max_body_bytes;
     let body = inbound::read(&server.engine, &parts.headers, body, max).await?;
     let body = ParsedCallback::parse(&body.bytes)?;

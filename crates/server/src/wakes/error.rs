@@ -65,6 +65,7 @@ pub(super) fn rejection_refusal(rejection: &WakeRejection) -> Refusal {
         WakeRejection::Exists => (CONFLICT, "SUBSCRIPTION_ALREADY_EXISTS"),
         WakeRejection::NotFound => (StatusCode::NOT_FOUND, "SUBSCRIPTION_NOT_FOUND"),
         WakeRejection::TooManyStreams { .. } => (BAD, "INVALID_REQUEST"),
+        WakeRejection::TooManySubscriptions { .. } => (StatusCode::FORBIDDEN, "QUOTA_EXCEEDED"),
         WakeRejection::TokenInvalid => (StatusCode::UNAUTHORIZED, "TOKEN_INVALID"),
         WakeRejection::TokenExpired { .. } => (StatusCode::UNAUTHORIZED, "TOKEN_EXPIRED"),
         WakeRejection::Consumer(rejected) => match rejected {

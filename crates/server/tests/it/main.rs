@@ -44,6 +44,7 @@ mod pages;
 mod parameters;
 mod partitions;
 mod producers;
+mod quotas;
 mod reading;
 mod secrets;
 mod shutdown;

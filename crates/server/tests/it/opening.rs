@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use reveille_engine::doors::{SystemClock, SystemEntropy};
+use reveille_engine::quota::Quotas;
 use reveille_engine::{Config, Engine};
 
 use crate::harness::*;
@@ -140,6 +141,7 @@ async fn another_number_of_partitions_is_refused() {
         segment_bytes: 2 << 20,
         on_fatal: Arc::new(|error| panic!("{error}")),
         outbound: Setup::default().outbound(),
+        quotas: Quotas::default(),
     };
     let opened =
         Engine::open(&config, Arc::new(SystemClock::default()), Arc::new(SystemEntropy::default()));
@@ -160,6 +162,7 @@ async fn an_engine_that_was_shut_down_can_be_opened_again_in_the_same_process() 
         segment_bytes: 2 << 20,
         on_fatal: Arc::new(|error| panic!("{error}")),
         outbound: Setup::default().outbound(),
+        quotas: Quotas::default(),
     };
     let open = || {
         Engine::open(&config, Arc::new(SystemClock::default()), Arc::new(SystemEntropy::default()))

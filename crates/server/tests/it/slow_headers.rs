@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reveille_engine::doors::{SystemClock, SystemEntropy};
+use reveille_engine::quota::Quotas;
 use reveille_engine::{Config, Engine};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -24,6 +25,7 @@ async fn start(directory: &std::path::Path) -> std::net::SocketAddr {
         segment_bytes: 2 << 20,
         on_fatal: Arc::new(|error| panic!("{error}")),
         outbound: Setup::default().outbound(),
+        quotas: Quotas::default(),
     };
     let clock = Arc::new(SystemClock::default());
     let engine = Engine::open(&config, clock, Arc::new(SystemEntropy::default())).unwrap();

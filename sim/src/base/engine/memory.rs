@@ -6,6 +6,7 @@ use reveille_core::Tenant;
 use reveille_core::consumer::Dialect;
 use reveille_core::event::EventType;
 use reveille_core::fan_out::IdRange;
+use reveille_core::steps::Steps;
 use reveille_core::subscription::SubscriptionId;
 use reveille_core::{Millis, StreamPath};
 use reveille_engine::app::Indexes;
@@ -80,7 +81,8 @@ impl Probes {
             answers.push(format!("{:?}", wakes.named(tenant, *dialect, name)));
         }
         for (tenant, path) in &self.streams {
-            let found = wakes.matching(tenant, path, EVERYBODY, usize::MAX).found;
+            let found =
+                wakes.matching(tenant, path, EVERYBODY, usize::MAX, &mut Steps::unlimited()).found;
             let found: Vec<_> = found.iter().map(|it| it.id).collect();
             answers.push(format!("{tenant} {path} wakes {found:?}"));
         }
@@ -89,7 +91,7 @@ impl Probes {
             answers.push(format!("{hook:?} {named:?}"));
         }
         for (tenant, kind) in &self.kinds {
-            let found = events::index::matching(index, tenant, kind);
+            let found = events::index::matching_all(index, tenant, kind);
             let found: Vec<_> = found.iter().map(|it| it.id).collect();
             answers.push(format!("{tenant} {kind:?} for {found:?}"));
         }

@@ -1,6 +1,7 @@
 //! What is refused about subscriptions and their consumers, in both dialects.
 
 use reveille_core::subscription::Timings;
+use reveille_engine::quota::Quotas;
 use serde_json::{Value, json};
 
 use crate::harness::*;
@@ -13,6 +14,7 @@ pub(super) async fn refusals(seen: &mut Vec<Answer>) {
     let timings = Timings { token_ttl_ms: 10_000, ..Timings::default() };
     let server = Setup { timings, ..Setup::on(&clock) }.start().await;
     of_making(&server, seen).await;
+    of_too_many(seen).await;
     of_callbacks(&clock, &server, seen).await;
     of_leases(&clock, &server, seen).await;
 }
@@ -43,6 +45,14 @@ async fn of_making(server: &TestServer, seen: &mut Vec<Answer>) {
     keep(seen, server.ds_put("t", &asked).await, 400, "INVALID_REQUEST");
     keep(seen, server.ds_put("a:b", &asked).await, 400, "INVALID_REQUEST");
     keep(seen, server.get("/v1/stream/__ds/other").await, 404, "RESERVED_PATH");
+}
+
+async fn of_too_many(seen: &mut Vec<Answer>) {
+    let quotas = Quotas { subscriptions: 0, hooks: 0 };
+    let server = Setup { quotas, ..Setup::default() }.start().await;
+    let asked = json!({ "webhook": URL }).to_string();
+    let answer = server.ask("PUT", "/a/*?subscription=s", &[], asked.as_bytes()).await;
+    keep(seen, answer, 403, "QUOTA_EXCEEDED");
 }
 
 /// Calls back for a consumer of the dialect in which every stream has one.

@@ -9,6 +9,7 @@ use reveille_deliver::client::HttpCourier;
 use reveille_deliver::destination::Rules;
 use reveille_deliver::resolve::{Resolve, SystemResolver};
 use reveille_engine::doors::{Clock, SystemClock, SystemEntropy};
+use reveille_engine::quota::Quotas;
 use reveille_engine::{Config, Engine, OutboundConfig, Retention};
 use reveille_server::{Auth, Workers};
 use tempfile::TempDir;
@@ -42,6 +43,7 @@ pub(crate) struct Setup {
     pub(crate) partitions: Option<u32>,
     /// Where the workers are that events are delivered to.
     pub(crate) workers: Workers,
+    pub(crate) quotas: Quotas,
 }
 
 /// A running server. Its threads and tasks are its own: when it is stopped they are gone.
@@ -71,6 +73,7 @@ impl Default for Setup {
             auth: Auth::Off,
             partitions: None,
             workers: Workers::default(),
+            quotas: Quotas::default(),
         }
     }
 }
@@ -166,6 +169,7 @@ impl Setup {
             segment_bytes: self.segment_bytes,
             on_fatal: Arc::new(move |error| fatal.lock().unwrap().push(error.to_owned())),
             outbound: self.outbound(),
+            quotas: self.quotas,
         }
     }
 }
