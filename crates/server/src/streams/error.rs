@@ -76,7 +76,7 @@ fn rejection_refusal(rejected: &Rejected) -> Refusal {
         }
         Rejected::Producer(ProducerRejected::Gap { .. }) => (CONFLICT, "PRODUCER_GAP"),
         Rejected::Producer(ProducerRejected::EpochStart) => (BAD, "PRODUCER_EPOCH_START"),
-        Rejected::Json(JsonError::Invalid) => (BAD, "INVALID_JSON"),
+        Rejected::Json(JsonError::Invalid | JsonError::TooDeep) => (BAD, "INVALID_JSON"),
         Rejected::Json(JsonError::EmptyArray) => (BAD, "EMPTY_ARRAY"),
         Rejected::Exists(_) => (CONFLICT, "STREAM_EXISTS"),
         Rejected::PathHeld => (CONFLICT, "PATH_HELD"),
