@@ -105,7 +105,7 @@ fn refused(_rejected: stream::Rejected) -> WakeError {
 
 fn rejected(rejection: WakeRejection) -> WakeError {
     match rejection {
-        WakeRejection::TokenExpired { .. } => WakeError::TokenExpired,
+        WakeRejection::TokenExpired => WakeError::TokenExpired,
         WakeRejection::Consumer(Rejected::InvalidOffset { path }) => WakeError::InvalidOffset(path),
         WakeRejection::Append { .. } | WakeRejection::Consumer(Rejected::AlreadyClaimed) => {
             WakeError::Conflict

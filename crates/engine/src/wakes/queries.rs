@@ -180,22 +180,22 @@ impl Engine {
         match self.submit(&claims.tenant, &command).await {
             Ok(receipt) if receipt.gone => Err(gone()),
             Ok(receipt) => {
-                let is_good = receipt.epoch == claims.epoch
-                    && !claims.nears_expiry(self.clock().wall(), RENEW_WITHIN_MS);
-                let token =
-                    if is_good { request.token } else { self.renew(&claims, receipt.epoch) };
+                let is_good = !claims.nears_expiry(self.clock().wall(), RENEW_WITHIN_MS);
+                let token = if is_good { request.token } else { self.renew(&claims) };
                 Ok((receipt, token))
             }
             Err(error) => {
-                let epoch = current_epoch(&error, &claims);
-                Err(CallbackError { token: epoch.map(|it| self.renew(&claims, it)), error })
+                let token = may_go_on(&error).then(|| self.renew(&claims));
+                Err(CallbackError { token, error })
             }
         }
     }
 
-    fn renew(&self, claims: &Claims, epoch: u64) -> String {
+    /// A token that says the same for longer. It is for the wake that it was for: whoever is given
+    /// it may be one who does not know that somebody else has taken over.
+    fn renew(&self, claims: &Claims) -> String {
         let expires_at = self.clock().wall() + self.timings().token_ttl_ms;
-        self.extension::<Arc<Keyring>>().renew(&Claims { epoch, expires_at, ..claims.clone() })
+        self.extension::<Arc<Keyring>>().renew(&Claims { expires_at, ..claims.clone() })
     }
 
     /// A worker asks for work; with it come a token and the streams with something to do.
@@ -294,16 +294,18 @@ impl Engine {
     }
 }
 
-/// The wake that a refused caller may be given a token for.
-fn current_epoch(error: &WakeError, claims: &Claims) -> Option<u64> {
-    let Error::Rejected(rejection) = error else { return None };
-    match rejection {
-        WakeRejection::Consumer(Rejected::StaleEpoch { current, .. }) => Some(*current),
-        WakeRejection::TokenExpired { epoch } => Some(*epoch),
-        WakeRejection::Consumer(
-            Rejected::AlreadyClaimed | Rejected::Overtaken { .. } | Rejected::InvalidOffset { .. },
-        )
-        | WakeRejection::Append { .. } => Some(claims.epoch),
-        _ => None,
-    }
+/// Whether a refused caller is given a token.
+fn may_go_on(error: &WakeError) -> bool {
+    let Error::Rejected(rejection) = error else { return false };
+    matches!(
+        rejection,
+        WakeRejection::TokenExpired
+            | WakeRejection::Append { .. }
+            | WakeRejection::Consumer(
+                Rejected::StaleEpoch { .. }
+                    | Rejected::AlreadyClaimed
+                    | Rejected::Overtaken { .. }
+                    | Rejected::InvalidOffset { .. }
+            )
+    )
 }

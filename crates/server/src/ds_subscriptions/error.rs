@@ -70,7 +70,7 @@ fn rejection_refusal(rejection: &WakeRejection) -> Refusal {
         WakeRejection::Exists => (CONFLICT, "SUBSCRIPTION_ALREADY_EXISTS"),
         WakeRejection::NotFound => (StatusCode::NOT_FOUND, "SUBSCRIPTION_NOT_FOUND"),
         WakeRejection::TooManyStreams { .. } => (BAD, "INVALID_REQUEST"),
-        WakeRejection::TokenInvalid | WakeRejection::TokenExpired { .. } => {
+        WakeRejection::TokenInvalid | WakeRejection::TokenExpired => {
             (StatusCode::UNAUTHORIZED, "TOKEN_INVALID")
         }
         WakeRejection::Consumer(rejected) => match rejected {

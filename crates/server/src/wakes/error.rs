@@ -66,7 +66,7 @@ pub(super) fn rejection_refusal(rejection: &WakeRejection) -> Refusal {
         WakeRejection::NotFound => (StatusCode::NOT_FOUND, "SUBSCRIPTION_NOT_FOUND"),
         WakeRejection::TooManyStreams { .. } => (BAD, "INVALID_REQUEST"),
         WakeRejection::TokenInvalid => (StatusCode::UNAUTHORIZED, "TOKEN_INVALID"),
-        WakeRejection::TokenExpired { .. } => (StatusCode::UNAUTHORIZED, "TOKEN_EXPIRED"),
+        WakeRejection::TokenExpired => (StatusCode::UNAUTHORIZED, "TOKEN_EXPIRED"),
         WakeRejection::Consumer(rejected) => match rejected {
             Rejected::StaleEpoch { .. } | Rejected::Fenced => (CONFLICT, "STALE_EPOCH"),
             Rejected::AlreadyClaimed
