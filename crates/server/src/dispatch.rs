@@ -17,7 +17,7 @@ impl Service for Arc<Server> {
     async fn answer(&self, request: Request<Incoming>) -> Reply {
         let started = self.engine.clock().now();
         let method = request.method().clone();
-        let is_events = face_of(request.uri().path()).0 == Face::Events;
+        let is_events = face_of(request.uri()).0 == Face::Events;
         let mut reply = match dispatch(self, request).await {
             Ok(reply) => reply,
             Err(error) if is_events => events::refuse(error),
@@ -35,7 +35,7 @@ async fn dispatch(server: &Server, request: Request<Incoming>) -> Result<Reply, 
     if request.method() == Method::OPTIONS {
         return Ok(reply::preflight());
     }
-    let (face, requirement) = face_of(request.uri().path());
+    let (face, requirement) = face_of(request.uri());
     let caller = auth::admit(server, requirement, &request)?;
     let method = request.method();
     match (face, caller) {
@@ -68,6 +68,7 @@ async fn answer(
         Face::LeaseSubscriptions => {
             return Ok(ds_subscriptions::answer(server, caller, request).await);
         }
+        Face::PatternSubscriptions => return Ok(wakes::answer(server, caller, request).await),
         Face::Events => return Ok(events::answer(server, caller, request).await),
         Face::Keys => admin::Resource::Keys,
         Face::Rotate => admin::Resource::SigningKeys,
@@ -77,9 +78,6 @@ async fn answer(
         Face::Deliveries => admin::Resource::Deliveries,
         Face::Delivery => admin::Resource::Delivery,
         _ => {
-            if let Some(selector) = wakes::selector(request.uri().query())? {
-                return Ok(wakes::answer(server, caller, selector, request).await);
-            }
             let path = StreamPath::parse(request.uri().path())?;
             return Ok(streams::answer(server, caller, &path, request).await);
         }

@@ -39,6 +39,10 @@ pub(crate) enum Requirement {
     Key,
     /// To read data, or to write it, as the method says.
     Data,
+    /// To look at subscriptions, to make and change them, or to end them, as the method says.
+    Subscriptions,
+    /// To run subscriptions that there are.
+    RunSubscriptions,
     /// To look at what a tenant has.
     Operate,
     /// The same, unless metrics are for everybody.
@@ -53,13 +57,21 @@ impl Requirement {
     /// What a request must be allowed; nothing where no key is asked for.
     fn right<'a>(self, method: &Method, path: &'a str) -> Option<Right<'a>> {
         let reads = matches!(*method, Method::GET | Method::HEAD);
+        let permission = if reads { Permission::Read } else { Permission::Write };
         match self {
             Requirement::Nothing | Requirement::Token => None,
             Requirement::Key => Some(Right::Any),
             Requirement::Data if reads => Some(Right::to_read(path)),
             Requirement::Data => Some(Right::Data(Permission::Write)),
-            Requirement::Operate | Requirement::Metrics => Some(Right::Operate),
-            Requirement::Manage => Some(Right::Manage),
+            Requirement::Subscriptions if reads => Some(Right::Subscriptions(Permission::Read)),
+            Requirement::Subscriptions if *method == Method::DELETE => {
+                Some(Right::Data(Permission::Write))
+            }
+            Requirement::Subscriptions => Some(Right::Subscribe),
+            Requirement::RunSubscriptions => Some(Right::Subscriptions(permission)),
+            Requirement::Operate => Some(Right::Operate(permission)),
+            Requirement::Metrics => Some(Right::Operate(Permission::Read)),
+            Requirement::Manage => Some(Right::Manage(permission)),
             Requirement::ManageAll => Some(Right::ManageAll),
         }
     }
@@ -203,12 +215,32 @@ fn missing_right(right: Right<'_>) -> &'static str {
             "the key may not write here: that takes the role user or admin, and the permission \
              write"
         }
+        Right::Subscribe => {
+            "the key may not subscribe: what is read is sent somewhere, so that takes the role \
+             user or admin, and the permissions read and write"
+        }
+        Right::Subscriptions(Permission::Read) => {
+            "the key may not look at subscriptions: that takes the permission read"
+        }
+        Right::Subscriptions(Permission::Write) => {
+            "the key may not run subscriptions: that takes the permission write"
+        }
         Right::Facts(_) => "the key may not read the facts of this scope",
-        Right::Operate => "this takes a key with the role operator or admin",
-        Right::Manage => "this takes a key with the role admin",
+        Right::Operate(Permission::Read) => {
+            "this takes a key with the role operator or admin, and the permission read"
+        }
+        Right::Operate(Permission::Write) => {
+            "this takes a key with the role operator or admin, and the permission write"
+        }
+        Right::Manage(Permission::Read) => {
+            "this takes a key with the role admin, and the permission read"
+        }
+        Right::Manage(Permission::Write) => {
+            "this takes a key with the role admin, and the permission write"
+        }
         Right::ManageAll => {
-            "this concerns all tenants: it takes an admin key without a tenant, and no \
-             X-Tenant-Namespace"
+            "this concerns all tenants: it takes an admin key without a tenant that may write, \
+             and no X-Tenant-Namespace"
         }
     }
 }
@@ -255,6 +287,7 @@ mod tests {
         let inside =
             resolve_tenant(Access::admin(None), None, true, &headers(Some("acme"))).unwrap();
         assert!(inside.access().tenant.is_some_and(|tenant| tenant.as_str() == "acme"));
-        assert!(inside.check(Right::Manage).is_ok() && inside.check(Right::ManageAll).is_err());
+        assert!(inside.check(Right::Manage(Permission::Write)).is_ok());
+        assert!(inside.check(Right::ManageAll).is_err());
     }
 }

@@ -160,6 +160,7 @@ async fn refusals_of_requests(seen: &mut Vec<Answer>) {
         ("PATCH", "/text", &[], b"", 405, "METHOD_NOT_ALLOWED"),
         ("PUT", "/_events/x", &[], b"", 403, "RESERVED_STREAM"),
         ("GET", "/callback", &[], b"", 404, "RESERVED_PATH"),
+        ("PUT", "/f", &[("stream-forked-from", "/_events/x")], b"", 403, "RESERVED_STREAM"),
         ("POST", "/json", &[JSON], deep.as_bytes(), 400, "INVALID_JSON"),
         ("GET", "/admin/v1/consumers/no", &[], b"", 404, "CONSUMER_NOT_FOUND"),
         ("GET", "/admin/v1/deliveries/no", &[], b"", 404, "DELIVERY_NOT_FOUND"),

@@ -73,8 +73,14 @@ async fn roles_and_permissions_are_kept_to() {
         ("POST", "/s", b"x", [204, 204, 403, 204, 403, 204]),
         ("GET", "/s", b"", [200, 200, 403, 200, 200, 403]),
         ("HEAD", "/s", b"", [200, 200, 403, 200, 200, 403]),
-        ("GET", "/**?subscriptions", b"", [200, 200, 403, 200, 200, 403]),
-        ("PUT", "/s?subscription=w", b"{}", [400, 400, 403, 400, 403, 400]),
+        ("GET", "/**?subscriptions", b"", [200, 200, 200, 200, 200, 403]),
+        ("GET", "/_x?subscription=w", b"", [404, 404, 404, 404, 404, 403]),
+        ("PUT", "/s?subscription=w", b"{}", [400, 400, 403, 400, 403, 403]),
+        ("DELETE", "/_x?subscription=w", b"", [204, 204, 403, 204, 403, 204]),
+        ("GET", "/subscriptions/list", b"", [200, 200, 200, 200, 200, 403]),
+        ("POST", "/subscriptions/subscribe", b"{}", [400, 400, 403, 400, 403, 403]),
+        ("GET", "/v1/stream/__ds/subscriptions/p", b"", [404, 404, 404, 404, 404, 403]),
+        ("PUT", "/v1/stream/__ds/subscriptions/p", b"{}", [400, 400, 403, 400, 403, 403]),
         ("GET", "/_events/acme", b"", [404, 404, 403, 404, 404, 403]),
         ("POST", "/_events/acme", b"x", [403; 6]),
         ("GET", "/_system/events", b"", [404, 404, 404, 403, 403, 403]),
@@ -95,8 +101,8 @@ async fn roles_and_permissions_are_kept_to() {
         }
     }
     // What may not be read may not be copied either.
-    let fork = [("stream-forked-from", "/_system/events")];
-    let answer = server.ask_as(&keys[3], "PUT", "/copy", &fork, b"").await.expect(403);
+    let fork = [("stream-forked-from", "/s")];
+    let answer = server.ask_as(&keys[5], "PUT", "/copy", &fork, b"").await.expect(403);
     assert_eq!(answer.code(), "FORBIDDEN");
     server.ask_as(&keys[1], "PUT", "/copy", &fork, b"").await.expect(404);
     server.stop().await;

@@ -43,6 +43,7 @@ mod parameters;
 mod partitions;
 mod producers;
 mod reading;
+mod rights;
 mod secrets;
 mod shutdown;
 mod slow_headers;
