@@ -155,7 +155,7 @@ impl World for Deliveries {
         let hooks_max = *random.pick(&[3, 8, 14]);
         let events_max = *random.pick(&[30, 60, 120]);
         let settings = EngineSettings {
-            app: Settings { timings, fan_out },
+            app: Settings { timings, fan_out, ..Settings::default() },
             seed: 0,
             min_free_bytes: mode.min_free_bytes,
             concurrency: Some(concurrency),

@@ -122,7 +122,7 @@ impl World for Partitions {
         let timings = Timings { retry_scale_milli: 100, ..Timings::default() };
         let concurrency = *random.pick(&[2, 5, 4_096]);
         let settings = EngineSettings {
-            app: Settings { timings, fan_out },
+            app: Settings { timings, fan_out, ..Settings::default() },
             min_free_bytes: mode.min_free_bytes,
             waiting_per_hook: Some(*random.pick(&[1, 3, 4_096])),
             ..EngineSettings::default()

@@ -149,7 +149,8 @@ impl World for Wakes {
 
     fn engine_settings(&mut self, _partition: usize) -> EngineSettings {
         let seed = self.base.random.next();
-        let app = Settings { timings: self.timings.clone(), fan_out: self.fan_out };
+        let (timings, fan_out) = (self.timings.clone(), self.fan_out);
+        let app = Settings { timings, fan_out, ..Settings::default() };
         let min_free_bytes = self.base.mode.min_free_bytes;
         EngineSettings { app, seed, min_free_bytes, ..EngineSettings::default() }
     }

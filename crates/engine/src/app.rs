@@ -15,7 +15,7 @@ use reveille_kernel::error::Damaged;
 use reveille_schema::{keys, record};
 
 use crate::effect::{Attempt, Effect};
-use crate::limits::FAN_OUT;
+use crate::limits::{FAN_OUT, KEYS_MAX_DEFAULT};
 
 /// One partition, for its threads and its callers.
 pub type Shared = reveille_kernel::shared::Shared<App>;
@@ -31,11 +31,13 @@ pub struct Settings {
     pub timings: Timings,
     /// How many are told at once; see [`FAN_OUT`].
     pub fan_out: usize,
+    /// Keys of one tenant.
+    pub max_keys: usize,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { timings: Timings::default(), fan_out: FAN_OUT }
+        Settings { timings: Timings::default(), fan_out: FAN_OUT, max_keys: KEYS_MAX_DEFAULT }
     }
 }
 

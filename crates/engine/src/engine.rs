@@ -38,6 +38,8 @@ pub struct Config {
     pub min_free_bytes: u64,
     /// Length of a log segment.
     pub segment_bytes: u64,
+    /// Keys that a tenant may have.
+    pub max_keys: usize,
     /// Called when the disk has failed and the process must stop.
     pub on_fatal: Arc<dyn Fn(&str) + Send + Sync>,
     pub outbound: OutboundConfig,

@@ -195,7 +195,11 @@ fn open_partition(
     let opened = open::open(disk.clone(), Arc::new(table), log_config, overlay, salt);
     let OpenedStore { log, state, checkpoint, recovered } = opened.map_err(store)?;
     report(number, &recovered);
-    let settings = Settings { timings: config.outbound.timings.clone(), ..Settings::default() };
+    let settings = Settings {
+        timings: config.outbound.timings.clone(),
+        max_keys: config.max_keys,
+        ..Settings::default()
+    };
     let latest = partition::stored_time(&state.reader());
     let latest = latest.map_err(|error| other(error.to_string()))?;
     let started = clock.now().max(latest);

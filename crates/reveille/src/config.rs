@@ -21,7 +21,8 @@ use serde::Deserialize;
 
 use crate::failure::usage_error;
 use checks::{
-    check_auth, check_exposure, check_max_body, check_otlp_endpoint, check_retention, check_workers,
+    check_auth, check_exposure, check_max_body, check_max_keys, check_otlp_endpoint,
+    check_retention, check_workers,
 };
 use units::{
     Address, AdminKey, Factor, Networks, Period, PublicUrl, Size, WorkerBinding, WorkerUrlTemplate,
@@ -219,6 +220,16 @@ struct Settings {
     #[arg(long, value_name = "SIZE", env = "REVEILLE_MIN_FREE_DISK", hide_env_values = true)]
     min_free_disk: Option<Size>,
 
+    /// API keys of one tenant [default: 1000]
+    #[arg(
+        long,
+        value_name = "N",
+        env = "REVEILLE_MAX_KEYS",
+        hide_env_values = true,
+        value_parser = clap::value_parser!(u32).range(1..),
+    )]
+    max_keys: Option<u32>,
+
     /// Length of a segment of the log, for tests
     #[arg(
         long,
@@ -269,6 +280,7 @@ pub(crate) struct Config {
     pub(crate) max_body_bytes: usize,
     pub(crate) min_free_bytes: u64,
     pub(crate) segment_bytes: u64,
+    pub(crate) max_keys: usize,
     pub(crate) timings: Timings,
     pub(crate) rules: Rules,
     pub(crate) outbound_concurrency: usize,
@@ -348,6 +360,7 @@ impl Settings {
             partitions: self.partitions.or(others.partitions),
             max_body: self.max_body.or(others.max_body),
             min_free_disk: self.min_free_disk.or(others.min_free_disk),
+            max_keys: self.max_keys.or(others.max_keys),
             log_segment_bytes: self.log_segment_bytes.or(others.log_segment_bytes),
             webhook_timeout: self.webhook_timeout.or(others.webhook_timeout),
             waking_timeout: self.waking_timeout.or(others.waking_timeout),
@@ -419,6 +432,7 @@ impl Settings {
             max_body_bytes: check_max_body(bytes(self.max_body, MAX_BODY_DEFAULT_BYTES))?,
             min_free_bytes: bytes(self.min_free_disk, MIN_FREE_DISK_DEFAULT_BYTES),
             segment_bytes,
+            max_keys: check_max_keys(self.max_keys)?,
         })
     }
 }

@@ -131,6 +131,7 @@ fn open(config: &Config) -> anyhow::Result<Engine> {
         sync: config.durability == Durability::Fsync,
         min_free_bytes: config.min_free_bytes,
         segment_bytes: config.segment_bytes,
+        max_keys: config.max_keys,
         on_fatal: Arc::new(|error| {
             tracing::error!(error, "the disk has failed: the server stops at once");
             process::exit(1);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use reveille_core::event::worker::Binding;
 use reveille_core::subscription::Timings;
+use reveille_engine::limits::KEYS_MAX_DEFAULT;
 use reveille_server::{Auth, Workers};
 
 use super::units::{AdminKey, Period, PublicUrl, WorkerBinding, WorkerUrlTemplate};
@@ -86,6 +87,15 @@ pub(super) fn check_max_body(bytes: u64) -> anyhow::Result<usize> {
         return Err(usage_error("--max-body must be more than 0 and at most 32MiB"));
     }
     Ok(usize::try_from(bytes)?)
+}
+
+/// A tenant that can have no key is none.
+pub(super) fn check_max_keys(count: Option<u32>) -> anyhow::Result<usize> {
+    match count {
+        None => Ok(KEYS_MAX_DEFAULT),
+        Some(0) => Err(usage_error("--max-keys must be at least 1")),
+        Some(count) => Ok(usize::try_from(count)?),
+    }
 }
 
 /// What is over must be kept for a while: somebody may want to look at it.

@@ -37,6 +37,7 @@ fn defaults() -> Config {
         max_body_bytes: 10 << 20,
         min_free_bytes: 256 << 20,
         segment_bytes: 64 << 20,
+        max_keys: 1_000,
         timings: Timings::default(),
         rules: Rules { allow_http_loopback: true, private_networks: Vec::new() },
         outbound_concurrency: 4_096,
@@ -80,6 +81,7 @@ fn flags_come_before_the_file() {
         partitions = 2
         max-body = "1MiB"
         min-free-disk = 1000
+        max-keys = 5
         log-segment-bytes = "2MiB"
         webhook-timeout = "1s"
         waking-timeout = "2s"
@@ -107,6 +109,7 @@ fn flags_come_before_the_file() {
         max_body_bytes: 1 << 20,
         min_free_bytes: 1_000,
         segment_bytes: 2 << 20,
+        max_keys: 5,
         timings: Timings {
             webhook_timeout_ms: 1_000,
             waking_timeout_ms: 2_000,
@@ -143,6 +146,7 @@ fn flags_come_before_the_file() {
         "--partitions=3",
         "--max-body=2MiB",
         "--min-free-disk=2000",
+        "--max-keys=6",
         "--log-segment-bytes=3MiB",
         "--webhook-timeout=10s",
         "--waking-timeout=20s",
@@ -171,6 +175,7 @@ fn flags_come_before_the_file() {
         max_body_bytes: 2 << 20,
         min_free_bytes: 2_000,
         segment_bytes: 3 << 20,
+        max_keys: 6,
         timings: Timings {
             webhook_timeout_ms: 10_000,
             waking_timeout_ms: 20_000,
@@ -194,6 +199,11 @@ fn flags_come_before_the_file() {
     };
     assert_eq!(resolve(&flags, file).unwrap(), from_flags);
     assert_eq!(resolve(&flags, "").unwrap(), from_flags);
+}
+
+#[test]
+fn a_tenant_may_have_a_key() {
+    assert!(refusal(&[], "max-keys = 0").contains("--max-keys"));
 }
 
 #[test]
@@ -271,7 +281,7 @@ fn a_file_that_is_wrong_says_where() {
          auth, admin-key, metrics-open, insecure, long-poll-timeout, webhook-timeout, waking-timeout, liveness-timeout, \
          callback-token-ttl, consumer-gc-after, allow-http-loopback, allow-private-networks, \
          retry-scale, outbound-concurrency, worker-url-template, binding, retain-events, retain-deliveries, \
-         otlp-endpoint, partitions, max-body, min-free-disk",
+         otlp-endpoint, partitions, max-body, min-free-disk, max-keys",
     );
     let says = |file: &str, parts: &[&str]| {
         let sentence = refusal(&[], file);

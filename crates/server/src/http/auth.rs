@@ -1,11 +1,13 @@
 //! Who asks, and whether they may: from the headers of a request to a [`Caller`].
 
+use std::sync::Arc;
+
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, Method, Request};
 use hyper::body::Incoming;
 use reveille_core::Tenant;
 use reveille_core::key::{Access, KeyHash, Permission, Right};
-use reveille_engine::Engine;
+use reveille_engine::auth::ActiveKey;
 
 use super::error::RequestError;
 use crate::Server;
@@ -87,7 +89,7 @@ pub(crate) struct Caller {
     /// Whether the request names its tenant.
     is_named: bool,
     /// The stored key that let it in.
-    key: Option<KeyHash>,
+    key: Option<Arc<ActiveKey>>,
     /// Whether the server asks for keys at all.
     needs_keys: bool,
 }
@@ -127,8 +129,16 @@ impl Caller {
     }
 
     /// Whether its key still lets it in; asked again by those who stay for long.
-    pub(crate) fn is_key_valid(&self, engine: &Engine) -> bool {
-        self.key.as_ref().is_none_or(|hash| engine.key_of(hash).is_some())
+    pub(crate) fn is_key_valid(&self) -> bool {
+        self.key.as_ref().is_none_or(|key| !key.is_revoked())
+    }
+
+    /// Waits until its key lets nobody in any more; for ever, if that cannot be.
+    pub(crate) async fn key_revoked(&self) {
+        match &self.key {
+            Some(key) => key.revoked().await,
+            None => std::future::pending().await,
+        }
     }
 }
 
@@ -161,7 +171,10 @@ pub(crate) fn admit(
     let text = value.to_str().ok().and_then(bearer_token).ok_or(RequestError::KeyFormat)?;
     let hash = KeyHash::of(text).ok_or(RequestError::KeyUnknown)?;
     let caller = match server.engine.access_of(text) {
-        Some(key) => resolve_tenant(key.access.clone(), Some(hash), true, headers)?,
+        Some(active) => {
+            let access = active.key.access.clone();
+            resolve_tenant(access, Some(active), true, headers)?
+        }
         None if admin_key.is_some_and(|admin| admin.is_same(&hash)) => {
             resolve_tenant(Access::admin(None), None, true, headers)?
         }
@@ -174,7 +187,7 @@ pub(crate) fn admit(
 /// The caller with the tenant that it acts in.
 fn resolve_tenant(
     access: Access,
-    key: Option<KeyHash>,
+    key: Option<Arc<ActiveKey>>,
     needs_keys: bool,
     headers: &HeaderMap,
 ) -> Result<Caller, RequestError> {

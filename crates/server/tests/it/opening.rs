@@ -138,6 +138,7 @@ async fn another_number_of_partitions_is_refused() {
         sync: true,
         min_free_bytes: 0,
         segment_bytes: 2 << 20,
+        max_keys: 1_000,
         on_fatal: Arc::new(|error| panic!("{error}")),
         outbound: Setup::default().outbound(),
     };
@@ -158,6 +159,7 @@ async fn an_engine_that_was_shut_down_can_be_opened_again_in_the_same_process() 
         sync: true,
         min_free_bytes: 0,
         segment_bytes: 2 << 20,
+        max_keys: 1_000,
         on_fatal: Arc::new(|error| panic!("{error}")),
         outbound: Setup::default().outbound(),
     };

@@ -22,6 +22,7 @@ async fn start(directory: &std::path::Path) -> std::net::SocketAddr {
         sync: true,
         min_free_bytes: 0,
         segment_bytes: 2 << 20,
+        max_keys: 1_000,
         on_fatal: Arc::new(|error| panic!("{error}")),
         outbound: Setup::default().outbound(),
     };

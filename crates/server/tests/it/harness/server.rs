@@ -30,6 +30,8 @@ pub(crate) struct Setup {
     pub(crate) min_free_bytes: u64,
     pub(crate) segment_bytes: u64,
     pub(crate) max_body_bytes: usize,
+    /// Keys of one tenant.
+    pub(crate) max_keys: usize,
     pub(crate) sync: bool,
     pub(crate) timings: Timings,
     /// Which addresses may be called.
@@ -61,6 +63,7 @@ impl Default for Setup {
             min_free_bytes: 0,
             segment_bytes: 2 << 20,
             max_body_bytes: 10 << 20,
+            max_keys: 1_000,
             sync: true,
             timings: Timings::default(),
             rules: Rules { allow_http_loopback: true, ..Rules::default() },
@@ -161,6 +164,7 @@ impl Setup {
             sync: self.sync,
             min_free_bytes: self.min_free_bytes,
             segment_bytes: self.segment_bytes,
+            max_keys: self.max_keys,
             on_fatal: Arc::new(move |error| fatal.lock().unwrap().push(error.to_owned())),
             outbound: self.outbound(),
         }
