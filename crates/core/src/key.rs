@@ -27,6 +27,8 @@ use crate::time::Millis;
 
 /// What every key begins with, so that one that was left somewhere is recognised.
 const PREFIX: &str = "rv_";
+/// By which the key is spoken of that the server was started with: it is stored nowhere.
+pub const BOOTSTRAP_KEY_ID: &str = "admin-key";
 /// The shortest key that an operator may choose.
 pub const CHOSEN_KEY_CHARS_MIN: usize = 16;
 

@@ -56,7 +56,9 @@ async fn route(
         (Selector::Name(_), method) => {
             Err(RequestError::Method { method, allowed: "GET, PUT, DELETE, OPTIONS" }.into())
         }
-        (Selector::Pattern, Method::GET) => subscribe::list(server, caller, request.uri().path()),
+        (Selector::Pattern, Method::GET) => {
+            subscribe::list(server, caller, request.uri().path(), &query)
+        }
         (Selector::Pattern, method) => {
             Err(RequestError::Method { method, allowed: "GET, OPTIONS" }.into())
         }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use reveille_core::Tenant;
-use reveille_core::key::{self, Access, Key, KeyHash};
+use reveille_core::key::{self, Access, BOOTSTRAP_KEY_ID, Key, KeyHash, Right};
 use reveille_kernel::command::{Command, Decision};
 use reveille_kernel::error::{Damaged, Error};
 use reveille_kernel::keys::partition_of;
@@ -227,6 +227,15 @@ impl Engine {
             known.values().find(|it| *it.key.id == *id).map(|it| it.key.clone())
         };
         self.all_api_keys().find_map(of)
+    }
+
+    /// Whether whoever made something by a key may do this now: nobody may by one that was revoked.
+    /// What was made without keys was made by the admin.
+    pub(crate) fn may_creator(&self, created_by: Option<&str>, right: Right<'_>) -> bool {
+        match created_by {
+            None | Some(BOOTSTRAP_KEY_ID) => true,
+            Some(id) => self.key(id).is_some_and(|key| key.access.may(right)),
+        }
     }
 
     /// The key with this text.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use reveille_core::consumer::{Ack, ClaimedWake, Dialect, Rejected};
+use reveille_core::key::Right;
 use reveille_core::key_range::after_prefix;
 use reveille_core::pattern::Pattern;
 use reveille_core::secret::SealedSecret;
@@ -46,6 +47,16 @@ pub struct CallbackRequest {
     pub trace: Option<Trace>,
 }
 
+/// A callback that was heard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallbackAnswer {
+    pub receipt: CallbackReceipt,
+    /// A token to go on with, for the same wake.
+    pub token: String,
+    /// Streams that it asked for and does not follow: the subscription's creator may not read them.
+    pub unreadable: Vec<StreamPath>,
+}
+
 /// A callback that was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallbackError {
@@ -77,10 +88,12 @@ impl Engine {
         &self,
         tenant: &Tenant,
         spec: SubscriptionSpec,
+        created_by: Option<Arc<str>>,
     ) -> Result<(Arc<Subscription>, Option<String>, bool), WakeError> {
         let secret = (spec.dialect == Dialect::Webhooks).then(|| self.fresh_secret());
         let sealed = secret.as_ref().map(|secret| self.seal_webhook_secret(tenant, secret));
-        let command = CreateSubscription { tenant: tenant.clone(), spec, secret: sealed };
+        let tenant_of_it = tenant.clone();
+        let command = CreateSubscription { tenant: tenant_of_it, spec, secret: sealed, created_by };
         let created = self.submit(tenant, &command).await?;
         if created.is_new {
             let spec = &created.subscription.spec;
@@ -163,18 +176,17 @@ impl Engine {
     }
 
     /// A consumer reports. Whoever has no good token learns nothing, not even who exists.
-    pub async fn report(
-        &self,
-        request: CallbackRequest,
-    ) -> Result<(CallbackReceipt, String), CallbackError> {
+    pub async fn report(&self, request: CallbackRequest) -> Result<CallbackAnswer, CallbackError> {
         let claims = self.caller(&request)?;
+        let mut body = request.body;
+        let unreadable = self.take_unreadable(&claims, &request.subscription, &mut body)?;
         let gone = || CallbackError::plain(WakeRejection::Consumer(Rejected::Gone));
         let path = StreamPath::parse(&request.path).map_err(|_| gone())?;
         let subscription = SubscriptionId(claims.subscription);
         let command = ApplyCallback {
             consumer: ConsumerKey { subscription, path: Some(path) },
             claims: claims.clone(),
-            body: request.body,
+            body,
             trace: request.trace,
         };
         match self.submit(&claims.tenant, &command).await {
@@ -182,13 +194,38 @@ impl Engine {
             Ok(receipt) => {
                 let is_good = !claims.nears_expiry(self.clock().wall(), RENEW_WITHIN_MS);
                 let token = if is_good { request.token } else { self.renew(&claims) };
-                Ok((receipt, token))
+                Ok(CallbackAnswer { receipt, token, unreadable })
             }
             Err(error) => {
                 let token = may_go_on(&error).then(|| self.renew(&claims));
                 Err(CallbackError { token, error })
             }
         }
+    }
+
+    /// Takes out of a report the streams that are not to be followed: of the server's own, those
+    /// that whoever made the subscription may not read.
+    fn take_unreadable(
+        &self,
+        claims: &Claims,
+        subscription: &str,
+        body: &mut CallbackBody,
+    ) -> Result<Vec<StreamPath>, CallbackError> {
+        if !body.subscribe.iter().any(StreamPath::is_internal) {
+            return Ok(Vec::new());
+        }
+        let known = self.subscription(&claims.tenant, Dialect::Webhooks, subscription);
+        let known = known.map_err(|error| CallbackError { error: error.into(), token: None })?;
+        // Of one that is not there nothing is followed; the decision says so.
+        let Some(known) = known else { return Ok(Vec::new()) };
+        let is_readable = |path: &StreamPath| {
+            let right = Right::to_read(path.as_str());
+            !path.is_internal() || self.may_creator(known.created_by.as_deref(), right)
+        };
+        let all = std::mem::take(&mut body.subscribe);
+        let (readable, unreadable) = all.into_iter().partition(is_readable);
+        body.subscribe = readable;
+        Ok(unreadable)
     }
 
     /// A token that says the same for longer. It is for the wake that it was for: whoever is given

@@ -47,7 +47,8 @@ pub(super) async fn create(
     {
         server.engine.check_destination(url)?;
     }
-    let (subscription, _, is_new) = server.engine.subscribe(&caller.tenant, spec).await?;
+    let (subscription, _, is_new) =
+        server.engine.subscribe(&caller.tenant, spec, caller.key_id()).await?;
     let body = show::subscription_json(server, &subscription, &base_url(server, &parts)).await?;
     Ok(reply::json(if is_new { StatusCode::CREATED } else { StatusCode::OK }, &body))
 }

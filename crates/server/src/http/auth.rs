@@ -6,7 +6,7 @@ use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, Method, Request};
 use hyper::body::Incoming;
 use reveille_core::Tenant;
-use reveille_core::key::{Access, KeyHash, Permission, Right};
+use reveille_core::key::{Access, BOOTSTRAP_KEY_ID, KeyHash, Permission, Right};
 use reveille_engine::auth::ActiveKey;
 
 use super::error::RequestError;
@@ -138,6 +138,14 @@ impl Caller {
         match &self.key {
             Some(key) => key.revoked().await,
             None => std::future::pending().await,
+        }
+    }
+
+    /// The id of the key by which it makes what it makes; nobody's on a server without keys.
+    pub(crate) fn key_id(&self) -> Option<Arc<str>> {
+        match &self.key {
+            Some(key) => Some(key.key.id.clone()),
+            None => self.needs_keys.then(|| BOOTSTRAP_KEY_ID.into()),
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::Server;
 use crate::http::auth::Caller;
 use crate::http::fields::{self, FieldError, Fields};
 use crate::http::inbound;
+use crate::http::query::Query;
 use crate::http::reply::{self, Reply};
 use crate::http::subscription::{callback_base, check_name};
 
@@ -49,7 +50,8 @@ pub(super) async fn create(
     {
         server.engine.check_destination(url)?;
     }
-    let (subscription, secret, is_new) = server.engine.subscribe(&caller.tenant, spec).await?;
+    let (subscription, secret, is_new) =
+        server.engine.subscribe(&caller.tenant, spec, caller.key_id()).await?;
     let mut body = subscription_json(&subscription);
     if let (Some(object), Some(secret)) = (body.as_object_mut(), secret) {
         object.insert("webhook_secret".into(), secret.into());
@@ -103,12 +105,21 @@ pub(super) fn show(server: &Server, caller: &Caller, name: &str) -> Result<Reply
     Ok(reply::json(StatusCode::OK, &subscription_json(&found)))
 }
 
-/// `GET /{pattern}?subscriptions`: those with this very pattern; `/**` lists all.
-pub(super) fn list(server: &Server, caller: &Caller, path: &str) -> Result<Reply, Error> {
+/// `GET /{pattern}?subscriptions[&created_by=KEY]`: those with this very pattern; `/**` lists all.
+pub(super) fn list(
+    server: &Server,
+    caller: &Caller,
+    path: &str,
+    query: &Query,
+) -> Result<Reply, Error> {
     let pattern = Pattern::parse(path)?;
+    let created_by = query.get("created_by")?;
     let mut all = server.engine.subscriptions(&caller.tenant, Dialect::Webhooks)?;
     if !pattern.matches_everything() {
         all.retain(|it| it.spec.pattern.as_ref() == Some(&pattern));
+    }
+    if created_by.is_some() {
+        all.retain(|it| it.created_by.as_deref() == created_by);
     }
     let items: Vec<Value> = all.iter().map(subscription_json).collect();
     Ok(reply::json(StatusCode::OK, &json!({ "subscriptions": items })))
@@ -133,6 +144,9 @@ fn subscription_json(subscription: &Subscription) -> Value {
     }
     if let Some(description) = &spec.description {
         object.insert("description".into(), description.as_ref().into());
+    }
+    if let Some(key) = &subscription.created_by {
+        object.insert("created_by".into(), key.as_ref().into());
     }
     let Coalescing { min_interval_ms, max_delay_ms, wake_if, sync_done } = &spec.coalescing;
     if *min_interval_ms > 0 {
