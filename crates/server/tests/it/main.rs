@@ -8,6 +8,7 @@ mod admin_consumers;
 mod admin_deliveries;
 mod answers;
 mod bodies;
+mod browsers;
 mod connections;
 mod ds_create;
 mod ds_links;

@@ -48,7 +48,7 @@ async fn of_making(server: &TestServer, seen: &mut Vec<Answer>) {
 /// Calls back for a consumer of the dialect in which every stream has one.
 async fn call_back(server: &TestServer, wake: &Value, token: &str, body: Value) -> Answer {
     let url = wake["callback"].as_str().unwrap();
-    let target = url.strip_prefix("http://test.example").unwrap();
+    let target = url.strip_prefix("http://localhost").unwrap();
     let bearer = format!("Bearer {token}");
     let headers = [("authorization", bearer.as_str())];
     server.ask("POST", target, &headers, body.to_string().as_bytes()).await
