@@ -138,7 +138,8 @@ struct Settings {
     #[arg(long, value_name = "TIME", env = "REVEILLE_CONSUMER_GC_AFTER", hide_env_values = true)]
     consumer_gc_after: Option<Period>,
 
-    /// Call webhooks on this machine, also without TLS [default: true on a loopback address]
+    /// Call webhooks on this machine, also without TLS [default: true on a loopback address, unless
+    /// --auth keys is given]
     #[arg(
         long,
         value_name = "BOOL",
@@ -403,9 +404,10 @@ impl Settings {
             events_ms: check_retention("--retain-events", self.retain_events)?,
             deliveries_ms: check_retention("--retain-deliveries", self.retain_deliveries)?,
         };
-        let loopback = listen.ip().to_canonical().is_loopback();
+        // With keys there are tenants, and what listens on this machine is not theirs to call.
+        let own_machine = listen.ip().to_canonical().is_loopback() && auth == Auth::Off;
         let rules = Rules {
-            allow_http_loopback: self.allow_http_loopback.unwrap_or(loopback),
+            allow_http_loopback: self.allow_http_loopback.unwrap_or(own_machine),
             private_networks: self.allow_private_networks.map_or_else(Vec::new, |it| it.0),
         };
         let outbound = self.outbound_concurrency.unwrap_or(OUTBOUND_DEFAULT);

@@ -201,6 +201,16 @@ fn flags_come_before_the_file() {
     assert_eq!(resolve(&flags, "").unwrap(), from_flags);
 }
 
+/// With keys there are tenants, and what listens on the machine is not theirs to call.
+#[test]
+fn webhooks_on_this_machine_are_for_its_owner_unless_said_otherwise() {
+    let allows = |flags: &[&str]| resolve(flags, "").unwrap().rules.allow_http_loopback;
+    assert!(allows(&[]) && allows(&["--listen=[::1]:0"]) && allows(&["--auth=off"]));
+    assert!(!allows(&["--auth=keys"]) && !allows(&["--listen=0.0.0.0:0", "--insecure"]));
+    assert!(allows(&["--auth=keys", "--allow-http-loopback"]));
+    assert!(!allows(&["--allow-http-loopback=false"]));
+}
+
 #[test]
 fn a_tenant_may_have_a_key() {
     assert!(refusal(&[], "max-keys = 0").contains("--max-keys"));
