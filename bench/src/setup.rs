@@ -76,6 +76,7 @@ impl RunSettings {
         if setup == Setup::WorkersAndKeys {
             run.server_flags
                 .extend(["--auth", "keys", "--admin-key", ADMIN_KEY].map(str::to_owned));
+            run.server_flags.push("--allow-http-loopback".to_owned());
             run.generator_arguments.extend(["--key", ADMIN_KEY].map(str::to_owned));
         }
         Ok(run)

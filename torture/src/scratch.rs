@@ -31,6 +31,7 @@ impl Scratch {
             let key = admin_key.insert(fresh_key()).clone();
             flags.extend(["--partitions".to_owned(), partitions.to_string()]);
             flags.extend(["--auth".to_owned(), "keys".to_owned(), "--admin-key".to_owned(), key]);
+            flags.push("--allow-http-loopback".to_owned());
         }
         let directory = workspace::scratch(&name)?;
         Ok(Scratch { name, directory, partitions, admin_key, flags })

@@ -6,12 +6,17 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::value::RawValue;
 
+use crate::limits::JSON_DEPTH_MAX;
+
 /// The body cannot be stored in a JSON stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
     /// Not JSON, or more than one value.
     #[error("the body is not valid JSON")]
     Invalid,
+    /// Readers could not parse it.
+    #[error("the body is nested deeper than {JSON_DEPTH_MAX} arrays and objects")]
+    TooDeep,
     /// An array of no messages has nothing to append.
     #[error("an empty array appends nothing; send at least one message")]
     EmptyArray,
@@ -27,6 +32,7 @@ pub fn frame(body: &[u8]) -> Result<Bytes, JsonError> {
         if messages.is_empty() {
             return Err(JsonError::EmptyArray);
         }
+        check_depth(body)?;
         let mut framed = BytesMut::with_capacity(body.len() + 1);
         for message in messages {
             put(&mut framed, message);
@@ -34,9 +40,47 @@ pub fn frame(body: &[u8]) -> Result<Bytes, JsonError> {
         Ok(framed.freeze())
     } else {
         let message: &RawValue = serde_json::from_slice(body).map_err(|_| JsonError::Invalid)?;
+        check_depth(body)?;
         let mut framed = BytesMut::with_capacity(body.len() + 1);
         put(&mut framed, message);
         Ok(framed.freeze())
+    }
+}
+
+fn check_depth(body: &[u8]) -> Result<(), JsonError> {
+    if is_too_deep(body) { Err(JsonError::TooDeep) } else { Ok(()) }
+}
+
+/// Whether JSON, which must be valid, is nested deeper than [`JSON_DEPTH_MAX`].
+pub fn is_too_deep(json: &[u8]) -> bool {
+    // Every level has a byte that begins it: most bodies are too short to be looked at.
+    if json.len() <= JSON_DEPTH_MAX {
+        return false;
+    }
+    let mut depth = 0usize;
+    let mut bytes = json.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'[' | b'{' if depth == JSON_DEPTH_MAX => return true,
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            b'"' => skip_string(&mut bytes),
+            _ => {}
+        }
+    }
+    false
+}
+
+/// Goes on behind a string that has begun.
+fn skip_string(bytes: &mut std::slice::Iter<'_, u8>) {
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => return,
+            b'\\' => {
+                bytes.next();
+            }
+            _ => {}
+        }
     }
 }
 
@@ -92,6 +136,27 @@ mod tests {
     fn a_deeply_nested_value_is_no_danger() {
         let deep = "[".repeat(1_000_000);
         check(&deep, Err(JsonError::Invalid));
+    }
+
+    #[test]
+    fn so_deep_and_no_deeper() {
+        let nested = |open: &str, close: &str, depth| {
+            let value = format!("{}1{}", open.repeat(depth), close.repeat(depth));
+            frame(value.as_bytes()).map(drop)
+        };
+        for (open, close, levels) in
+            [("[", "]", 1), ("{\"a\":", "}", 1), ("[{\"]}\\\"[\": ", "}]", 2)]
+        {
+            let depth = JSON_DEPTH_MAX / levels;
+            assert_eq!(nested(open, close, depth), Ok(()), "{open}");
+            assert_eq!(nested(open, close, depth + 1), Err(JsonError::TooDeep), "{open}");
+            assert_eq!(nested(open, close, 100_000), Err(JsonError::TooDeep), "{open}");
+        }
+        // One after another is not one in another, and what stands in a text is nothing.
+        let flat = format!("[{}1]", "[],{},".repeat(1_000));
+        assert_eq!(frame(flat.as_bytes()).map(drop), Ok(()));
+        let text = format!("\"{}\\\\\"", "[{\\\"".repeat(1_000));
+        assert_eq!(frame(text.as_bytes()).map(drop), Ok(()));
     }
 
     #[test]

@@ -27,6 +27,8 @@ use crate::time::Millis;
 
 /// What every key begins with, so that one that was left somewhere is recognised.
 const PREFIX: &str = "rv_";
+/// By which the key is spoken of that the server was started with: it is stored nowhere.
+pub const BOOTSTRAP_KEY_ID: &str = "admin-key";
 /// The shortest key that an operator may choose.
 pub const CHOSEN_KEY_CHARS_MIN: usize = 16;
 
@@ -134,12 +136,16 @@ pub enum Right<'a> {
     Any,
     /// To read or write the tenant's data.
     Data(Permission),
+    /// To have what may be read sent somewhere: that reads it, and writes a subscription.
+    Subscribe,
+    /// To look at subscriptions and what became of them, or to run those that there are.
+    Subscriptions(Permission),
     /// To read the facts of a scope.
     Facts(&'a str),
-    /// To look at the tenant from the outside, and to run it.
-    Operate,
-    /// To manage the tenant.
-    Manage,
+    /// To look at the tenant from the outside, or to run it.
+    Operate(Permission),
+    /// To look at who may what in the tenant, or to change it.
+    Manage(Permission),
     /// To change what all tenants share.
     ManageAll,
 }
@@ -154,7 +160,7 @@ impl Right<'_> {
         match own.split_once('/') {
             Some(("events", _)) => Right::Data(Permission::Read),
             Some(("facts", scope)) => Right::Facts(scope),
-            _ => Right::Operate,
+            _ => Right::Operate(Permission::Read),
         }
     }
 }
@@ -258,21 +264,37 @@ impl Access {
     /// Whether it allows this.
     pub fn may(&self, right: Right<'_>) -> bool {
         let admin = self.is(Role::Admin);
+        let (user, operator) = (admin || self.is(Role::User), admin || self.is(Role::Operator));
         match right {
             Right::Any => !self.roles.is_empty(),
-            Right::Data(permission) => (admin || self.is(Role::User)) && self.permits(permission),
+            Right::Data(permission) => user && self.permits(permission),
+            Right::Subscribe => {
+                user && self.permits(Permission::Read) && self.permits(Permission::Write)
+            }
+            Right::Subscriptions(permission) => (user || operator) && self.permits(permission),
             Right::Facts(scope) => {
                 let scoped = self.is(Role::User) && self.scopes.contains(scope);
                 (admin || scoped) && self.permits(Permission::Read)
             }
-            Right::Operate => admin || self.is(Role::Operator),
-            Right::Manage => admin,
-            Right::ManageAll => self.is_everywhere(),
+            Right::Operate(permission) => operator && self.permits(permission),
+            Right::Manage(permission) => admin && self.permits(permission),
+            Right::ManageAll => self.is_everywhere() && self.permits(Permission::Write),
         }
     }
 
     fn permits(&self, permission: Permission) -> bool {
         self.permissions.is_empty() || self.permissions.contains(&permission)
+    }
+
+    /// Whether everything that the other allows in its tenant is allowed by this one, too: then
+    /// whoever has this key may give that one away. An admin is everything that there is to be; it
+    /// may still lack a permission, and one that is for some scopes gives none but those away.
+    pub fn covers(&self, other: &Access) -> bool {
+        let permissions = Permission::ALL.into_iter();
+        let mut wanted = permissions.filter(|permission| other.permits(*permission));
+        let roles = self.is(Role::Admin) || other.roles.is_subset(&self.roles);
+        let scopes = self.scopes.is_empty() || other.scopes.is_subset(&self.scopes);
+        wanted.all(|permission| self.permits(permission)) && roles && scopes
     }
 
     /// Whether its holder may make, see and revoke keys like this one.

@@ -28,6 +28,9 @@ pub const TTL_SECONDS_MAX: u64 = 100_000_000_000;
 /// Longest chain of forks of forks: every read walks it.
 pub const FORK_DEPTH_MAX: u32 = 64;
 
+/// How deep JSON may be nested: parsers of readers give up on more, or fall over.
+pub const JSON_DEPTH_MAX: usize = 512;
+
 /// Longest condition of a subscription in bytes: it bounds how deep one can be, and what it costs.
 pub const CONDITION_BYTES_MAX: usize = 256;
 

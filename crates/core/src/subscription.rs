@@ -25,6 +25,8 @@ pub struct Subscription {
     pub created_at: Millis,
     /// Signs its webhooks, in the dialect where every subscription has a secret of its own.
     pub secret: Option<SealedSecret>,
+    /// The id of the key by which it was made, if the server asked for one.
+    pub created_by: Option<Arc<str>>,
     /// What its creator asked for.
     pub spec: SubscriptionSpec,
 }

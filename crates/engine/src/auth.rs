@@ -6,4 +6,4 @@ pub mod server_keys;
 #[cfg(test)]
 mod tests;
 
-pub use keys::{KeyError, KeyRejection};
+pub use keys::{ActiveKey, KeyError, KeyRejection};

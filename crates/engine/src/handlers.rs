@@ -17,7 +17,7 @@ use reveille_schema::streams::StreamTimer;
 use reveille_schema::wakes::WakeTimer;
 
 use crate::app::{App, Indexes, Settings, Shared, Txn};
-use crate::auth::keys::ApiKeys;
+use crate::auth::keys::{ApiKeys, KeyCounts};
 use crate::deliveries::delivery::DeliveryOutcome;
 use crate::deliveries::face::{DeliveryFaces, FaceTimer};
 use crate::deliveries::index::HookIndex;
@@ -58,6 +58,7 @@ impl App {
             .with(Shares::default())
             .with_index_of(SubscriptionIndex::new)
             .with_index::<HookIndex>()
+            .with_index::<KeyCounts>()
             .with_face(EventFace)
     }
 }

@@ -63,6 +63,3 @@ pub const NOTICE_STREAMS_MAX: usize = 1_000;
 
 /// Streams that a subscription may name at once.
 pub const EXPLICIT_STREAMS_MAX: usize = 1_000;
-
-/// Keys of a server: all of them are in memory.
-pub const KEYS_MAX: usize = 100_000;

@@ -11,11 +11,13 @@ pub struct Quotas {
     pub subscriptions: usize,
     /// Hooks of all faces.
     pub hooks: usize,
+    /// API keys: all of them are in memory.
+    pub keys: usize,
 }
 
 impl Default for Quotas {
     fn default() -> Quotas {
-        Quotas { subscriptions: 10_000, hooks: 10_000 }
+        Quotas { subscriptions: 10_000, hooks: 10_000, keys: 1_000 }
     }
 }
 

@@ -20,4 +20,4 @@ mod queries;
 
 pub use error::{WakeError, WakeRejection};
 pub use inspect::ConsumerItem;
-pub use queries::{CallbackError, CallbackRequest};
+pub use queries::{CallbackAnswer, CallbackError, CallbackRequest};

@@ -22,7 +22,8 @@ use serde::Deserialize;
 
 use crate::failure::usage_error;
 use checks::{
-    check_auth, check_exposure, check_max_body, check_otlp_endpoint, check_retention, check_workers,
+    check_auth, check_exposure, check_max_body, check_max_keys, check_otlp_endpoint,
+    check_retention, check_workers,
 };
 use units::{
     Address, AdminKey, Factor, Networks, Period, PublicUrl, Size, WorkerBinding, WorkerUrlTemplate,
@@ -138,7 +139,8 @@ struct Settings {
     #[arg(long, value_name = "TIME", env = "REVEILLE_CONSUMER_GC_AFTER", hide_env_values = true)]
     consumer_gc_after: Option<Period>,
 
-    /// Call webhooks on this machine, also without TLS [default: true on a loopback address]
+    /// Call webhooks on this machine, also without TLS [default: true on a loopback address, unless
+    /// --auth keys is given]
     #[arg(
         long,
         value_name = "BOOL",
@@ -227,6 +229,16 @@ struct Settings {
     /// Free disk space below which writes get 507 until there is room again [default: 256MiB]
     #[arg(long, value_name = "SIZE", env = "REVEILLE_MIN_FREE_DISK", hide_env_values = true)]
     min_free_disk: Option<Size>,
+
+    /// API keys of one tenant [default: 1000]
+    #[arg(
+        long,
+        value_name = "N",
+        env = "REVEILLE_MAX_KEYS",
+        hide_env_values = true,
+        value_parser = clap::value_parser!(u32).range(1..),
+    )]
+    max_keys: Option<usize>,
 
     /// Length of a segment of the log, for tests
     #[arg(
@@ -358,6 +370,7 @@ impl Settings {
             partitions: self.partitions.or(others.partitions),
             max_body: self.max_body.or(others.max_body),
             min_free_disk: self.min_free_disk.or(others.min_free_disk),
+            max_keys: self.max_keys.or(others.max_keys),
             log_segment_bytes: self.log_segment_bytes.or(others.log_segment_bytes),
             webhook_timeout: self.webhook_timeout.or(others.webhook_timeout),
             waking_timeout: self.waking_timeout.or(others.waking_timeout),
@@ -402,9 +415,10 @@ impl Settings {
             events_ms: check_retention("--retain-events", self.retain_events)?,
             deliveries_ms: check_retention("--retain-deliveries", self.retain_deliveries)?,
         };
-        let loopback = listen.ip().to_canonical().is_loopback();
+        // With keys there are tenants, and what listens on this machine is not theirs to call.
+        let own_machine = listen.ip().to_canonical().is_loopback() && auth == Auth::Off;
         let rules = Rules {
-            allow_http_loopback: self.allow_http_loopback.unwrap_or(loopback),
+            allow_http_loopback: self.allow_http_loopback.unwrap_or(own_machine),
             private_networks: self.allow_private_networks.map_or_else(Vec::new, |it| it.0),
         };
         let outbound = self.outbound_concurrency.unwrap_or(OUTBOUND_DEFAULT);
@@ -424,6 +438,7 @@ impl Settings {
             quotas: Quotas {
                 subscriptions: self.max_subscriptions.unwrap_or(quotas.subscriptions),
                 hooks: self.max_hooks.unwrap_or(quotas.hooks),
+                keys: check_max_keys(self.max_keys.unwrap_or(quotas.keys))?,
             },
             otlp_endpoint: self.otlp_endpoint.map(check_otlp_endpoint).transpose()?,
             listen,

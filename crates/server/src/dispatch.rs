@@ -6,7 +6,7 @@ use http::{Method, Request};
 use hyper::body::Incoming;
 use reveille_core::StreamPath;
 
-use crate::http::auth::{self, Caller};
+use crate::http::auth::{self, Caller, Requirement};
 use crate::http::error::RequestError;
 use crate::http::listen::Service;
 use crate::http::reply::{self, Reply};
@@ -17,13 +17,25 @@ impl Service for Arc<Server> {
     async fn answer(&self, request: Request<Incoming>) -> Reply {
         let started = self.engine.clock().now();
         let method = request.method().clone();
-        let is_events = face_of(request.uri().path()).0 == Face::Events;
-        let mut reply = match dispatch(self, request).await {
-            Ok(reply) => reply,
-            Err(error) if is_events => events::refuse(error),
-            Err(error) => error.refusal().reply(),
+        let (face, requirement) = face_of(request.uri());
+        let dispatched = match self.browsers.check_host(&request) {
+            Ok(()) => dispatch(self, face, requirement, request).await,
+            Err(error) => Err(error),
         };
-        reply::finish(&mut reply);
+        let mut is_stream = face == Face::Streams;
+        let mut reply = match dispatched {
+            Ok(reply) => reply,
+            Err(error) => {
+                // Who is at the wrong server is told so, and nothing that this one lets pages see.
+                is_stream &= error != RequestError::ForeignHost;
+                if face == Face::Events { events::refuse(error) } else { error.refusal().reply() }
+            }
+        };
+        if is_stream {
+            reply::finish_stream(&mut reply);
+        } else {
+            reply::finish(&mut reply);
+        }
         let elapsed_ms = self.engine.clock().now().since(started);
         self.metrics.count_request(&method, reply.status(), elapsed_ms);
         reply
@@ -31,11 +43,17 @@ impl Service for Arc<Server> {
 }
 
 /// Lets a request in and hands it to its face. An error is one from before the face was reached.
-async fn dispatch(server: &Server, request: Request<Incoming>) -> Result<Reply, RequestError> {
+async fn dispatch(
+    server: &Server,
+    face: Face,
+    requirement: Requirement,
+    request: Request<Incoming>,
+) -> Result<Reply, RequestError> {
     if request.method() == Method::OPTIONS {
-        return Ok(reply::preflight());
+        let is_stream = face == Face::Streams;
+        return Ok(if is_stream { reply::preflight() } else { reply::options() });
     }
-    let (face, requirement) = face_of(request.uri().path());
+    server.browsers.check_origin(face, requirement, &request)?;
     let caller = auth::admit(server, requirement, &request)?;
     let method = request.method();
     match (face, caller) {
@@ -68,6 +86,7 @@ async fn answer(
         Face::LeaseSubscriptions => {
             return Ok(ds_subscriptions::answer(server, caller, request).await);
         }
+        Face::PatternSubscriptions => return Ok(wakes::answer(server, caller, request).await),
         Face::Events => return Ok(events::answer(server, caller, request).await),
         Face::Keys => admin::Resource::Keys,
         Face::Rotate => admin::Resource::SigningKeys,
@@ -77,9 +96,6 @@ async fn answer(
         Face::Deliveries => admin::Resource::Deliveries,
         Face::Delivery => admin::Resource::Delivery,
         _ => {
-            if let Some(selector) = wakes::selector(request.uri().query())? {
-                return Ok(wakes::answer(server, caller, selector, request).await);
-            }
             let path = StreamPath::parse(request.uri().path())?;
             return Ok(streams::answer(server, caller, &path, request).await);
         }

@@ -24,6 +24,8 @@ mod show;
 mod subscribe;
 mod workers;
 
+use std::sync::Arc;
+
 use http::{Method, Request};
 use hyper::body::Incoming;
 use reveille_core::Tenant;
@@ -65,11 +67,14 @@ struct Scope {
     tenant: Tenant,
     /// Whether the subscriptions of all tenants are within reach.
     is_everywhere: bool,
+    /// The key by which subscriptions are made.
+    key_id: Option<Arc<str>>,
 }
 
 impl Scope {
     fn of(caller: &Caller) -> Scope {
-        Scope { tenant: caller.tenant.clone(), is_everywhere: caller.is_everywhere() }
+        let (tenant, is_everywhere) = (caller.tenant.clone(), caller.is_everywhere());
+        Scope { tenant, is_everywhere, key_id: caller.key_id() }
     }
 
     /// What answers call it: nothing where there are no namespaces.

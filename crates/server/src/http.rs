@@ -6,6 +6,7 @@
 pub(crate) mod auth;
 mod first_bytes;
 pub(crate) mod listen;
+pub(crate) mod origin;
 pub(crate) mod route;
 
 pub(crate) mod error;

@@ -32,6 +32,8 @@ pub use crate::encoder::{PayloadEncoder, delivery_encoders};
 pub use crate::events::Workers;
 pub use crate::http::auth::Auth;
 
+use crate::http::origin::BrowserRules;
+
 /// How the server answers.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -52,6 +54,8 @@ struct Server {
     config: Config,
     metrics: metrics::Metrics,
     readiness: health::Readiness,
+    /// Which web pages may use it.
+    browsers: BrowserRules,
     /// True once the server is going down: whoever waits for news stops waiting.
     stopping: watch::Receiver<bool>,
 }
@@ -65,7 +69,10 @@ pub async fn serve(
 ) -> std::io::Result<()> {
     let clock = engine.clock().clone();
     let (stop, stopping) = watch::channel(false);
+    let browsers =
+        BrowserRules::new(listener.local_addr()?, &config.auth, config.public_url.as_deref());
     let server = Server {
+        browsers,
         metrics: metrics::Metrics::new(engine.clone()),
         readiness: health::Readiness::default(),
         engine,

@@ -19,45 +19,35 @@ use crate::http::query::Query;
 use crate::http::reply::Reply;
 
 /// Which subscriptions a request is about.
-pub(crate) enum Selector {
+enum Selector {
     /// The one of this name.
     Name(String),
     /// Those with the pattern in the path.
     Pattern,
 }
 
-/// The subscriptions that a request is about, if its query says that it is about any.
-pub(crate) fn selector(query: Option<&str>) -> Result<Option<Selector>, RequestError> {
-    // Nearly no request has such a query: they are told apart without reading it.
-    if !query.is_some_and(|query| query.contains("subscription")) {
-        return Ok(None);
-    }
-    let query = Query::parse(query);
+/// The subscriptions that a request is about, as its query says.
+fn selector(query: &Query) -> Result<Selector, RequestError> {
     if let Some(name) = query.get("subscription")? {
-        return Ok(Some(Selector::Name(name.to_owned())));
+        return Ok(Selector::Name(name.to_owned()));
     }
-    Ok(query.get("subscriptions")?.map(|_| Selector::Pattern))
+    query.get("subscriptions").map(|_| Selector::Pattern)
 }
 
 /// Answers a request about subscriptions.
-pub(crate) async fn answer(
-    server: &Server,
-    caller: &Caller,
-    selector: Selector,
-    request: Request<Incoming>,
-) -> Reply {
-    let answer = route(server, caller, selector, request).await;
+pub(crate) async fn answer(server: &Server, caller: &Caller, request: Request<Incoming>) -> Reply {
+    let answer = route(server, caller, request).await;
     answer.unwrap_or_else(|error| error.refusal().reply())
 }
 
 async fn route(
     server: &Server,
     caller: &Caller,
-    selector: Selector,
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
     let method = request.method().clone();
-    match (selector, method) {
+    let query = Query::parse(request.uri().query());
+    match (selector(&query)?, method) {
         (Selector::Name(name), Method::PUT) => {
             subscribe::create(server, caller, &name, request).await
         }
@@ -66,7 +56,9 @@ async fn route(
         (Selector::Name(_), method) => {
             Err(RequestError::Method { method, allowed: "GET, PUT, DELETE, OPTIONS" }.into())
         }
-        (Selector::Pattern, Method::GET) => subscribe::list(server, caller, request.uri()).await,
+        (Selector::Pattern, Method::GET) => {
+            subscribe::list(server, caller, request.uri().path(), &query).await
+        }
         (Selector::Pattern, method) => {
             Err(RequestError::Method { method, allowed: "GET, OPTIONS" }.into())
         }

@@ -302,9 +302,9 @@ mod tests {
         fs::remove_file(path.join("letter.txt")).unwrap();
         drop(Directory::open(path, None).unwrap());
         let text = fs::read_to_string(path.join("format")).unwrap();
-        fs::write(path.join("format"), text.replace("format 2", "format 3")).unwrap();
+        fs::write(path.join("format"), text.replace("format 3", "format 4")).unwrap();
         let newer = Directory::open(path, None);
-        assert!(matches!(newer, Err(DirectoryError::Newer { found: 3, .. })));
+        assert!(matches!(newer, Err(DirectoryError::Newer { found: 4, .. })));
         for byte in 0..text.len() {
             let mut bent = text.clone().into_bytes();
             bent[byte] ^= 1;

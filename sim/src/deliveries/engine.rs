@@ -49,7 +49,7 @@ pub(super) fn call(action: &Action) -> WorldCall<Deliveries> {
             engine::call(*ingest, |outcome| translate(outcome, ingested, unfit))
         }
         Action::CreateHook { tenant, name, spec, start } => {
-            engine::call(CreateHook { tenant, name, spec, start }, hooked)
+            engine::call(CreateHook { tenant, name, spec, start, created_by: None }, hooked)
         }
         Action::ChangeHook { tenant, name, change } => match change {
             HookChange::Update(update) => engine::call(UpdateHook { tenant, name, update }, hooked),

@@ -50,12 +50,13 @@ pub(super) fn call(tenant: &Tenant, action: &Action) -> WorldCall<Partitions> {
         Action::Append { path, request, .. } => {
             engine::call(AppendToStream { tenant, path, request }, translate)
         }
-        Action::Subscribe(spec) => {
-            engine::call(CreateSubscription { tenant, spec, secret: None }, translate)
-        }
+        Action::Subscribe(spec) => engine::call(
+            CreateSubscription { tenant, spec, secret: None, created_by: None },
+            translate,
+        ),
         Action::CreateHook { name, spec } => {
             let start = StartFrom::Now;
-            engine::call(CreateHook { tenant, name, spec, start }, translate)
+            engine::call(CreateHook { tenant, name, spec, start, created_by: None }, translate)
         }
         Action::Ingest(ingest) => engine::call(*ingest, translate),
         Action::RecordWake(outcome) => engine::call(RecordWakeOutcomes(vec![outcome]), translate),

@@ -47,7 +47,7 @@ pub(super) fn call(tenant: &Tenant, action: &Action) -> WorldCall<Wakes> {
             translate(outcome, other, refused)
         }),
         Action::Subscribe(spec) => {
-            let command = CreateSubscription { tenant, spec, secret: None };
+            let command = CreateSubscription { tenant, spec, secret: None, created_by: None };
             engine::call(command, |outcome| translate(outcome, other, rejected))
         }
         Action::Unsubscribe { dialect, name } => {
@@ -107,7 +107,7 @@ fn refused(_rejected: stream::Rejected) -> WakeError {
 
 fn rejected(rejection: WakeRejection) -> WakeError {
     match rejection {
-        WakeRejection::TokenExpired { .. } => WakeError::TokenExpired,
+        WakeRejection::TokenExpired => WakeError::TokenExpired,
         WakeRejection::Consumer(Rejected::InvalidOffset { path }) => WakeError::InvalidOffset(path),
         WakeRejection::Append { .. } | WakeRejection::Consumer(Rejected::AlreadyClaimed) => {
             WakeError::Conflict

@@ -40,6 +40,8 @@ pub struct Hook {
     pub policy: Policy,
     /// What its owner wishes, in the words of its face, which alone reads them.
     pub spec: Bytes,
+    /// The id of the key by which it was made, if the server asked for one.
+    pub created_by: Option<Arc<str>>,
 }
 
 /// From one event to before another.

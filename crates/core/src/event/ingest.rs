@@ -11,7 +11,8 @@ use serde_json::value::RawValue;
 
 use super::RawEvent;
 use super::envelope::{EventError, is_plain_id, string};
-use crate::limits::{EVENT_BATCH_MAX, EVENT_BYTES_MAX, EVENT_ID_BYTES_MAX};
+use crate::json;
+use crate::limits::{EVENT_BATCH_MAX, EVENT_BYTES_MAX, EVENT_ID_BYTES_MAX, JSON_DEPTH_MAX};
 
 /// How many bad events a refusal names.
 const INDICES_MAX: usize = 10;
@@ -34,6 +35,9 @@ pub enum IngestError {
     /// The body is not JSON.
     #[error("the body is not valid JSON")]
     InvalidJson,
+    /// Workers could not parse it.
+    #[error("the body is nested deeper than {JSON_DEPTH_MAX} arrays and objects")]
+    TooDeep,
     /// The body is not in one of the forms that events are sent in.
     #[error(transparent)]
     InvalidBatch(#[from] BatchError),
@@ -77,6 +81,9 @@ impl Ingest {
     /// Reads a body.
     pub fn parse(body: &[u8]) -> Result<Ingest, IngestError> {
         let text: &RawValue = serde_json::from_slice(body).map_err(|_| IngestError::InvalidJson)?;
+        if json::is_too_deep(body) {
+            return Err(IngestError::TooDeep);
+        }
         let (events, batch_id) = match text.get().as_bytes().first() {
             Some(b'[') => (elements(text)?, None),
             Some(b'{') => members(text)?,

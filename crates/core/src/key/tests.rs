@@ -54,8 +54,8 @@ fn roles_allow_what_they_are_for() {
         Right::Data(Read),
         Right::Data(Write),
         Right::Facts("team"),
-        Right::Operate,
-        Right::Manage,
+        Right::Operate(Read),
+        Right::Manage(Read),
         Right::ManageAll,
     ];
     let check = |access: &Access, allowed: [bool; 7]| {
@@ -68,13 +68,80 @@ fn roles_allow_what_they_are_for() {
     check(&access(Some("a"), &[Role::User], &[]), [yes, yes, yes, no, no, no, no]);
     check(&access(Some("a"), &[Role::User], &[Read]), [yes, yes, no, no, no, no, no]);
     check(&access(Some("a"), &[Role::User], &[Write]), [yes, no, yes, no, no, no, no]);
-    check(&access(Some("a"), &[Role::Admin], &[Write]), [yes, no, yes, no, yes, yes, no]);
+    check(&access(Some("a"), &[Role::Admin], &[Write]), [yes, no, yes, no, no, no, no]);
+    check(&access(None, &[Role::Admin], &[Read]), [yes, yes, no, yes, yes, yes, no]);
     let both = [Role::User, Role::Operator];
     check(&access(Some("a"), &both, &[Read, Write]), [yes, yes, yes, no, yes, no, no]);
     let scopes = BTreeSet::from(["team".into()]);
     let reader = Access { scopes, ..access(Some("a"), &[Role::User], &[]) };
     check(&reader, [yes, yes, yes, yes, no, no, no]);
     check(&access(Some("a"), &[], &[]), [no; 7]);
+}
+
+/// Who looks at subscriptions, runs them, and makes them; and who changes what there is to manage.
+#[test]
+fn subscribing_takes_both_permissions_and_operators_only_run_what_there_is() {
+    use Permission::{Read, Write};
+    let rights = [
+        Right::Subscriptions(Read),
+        Right::Subscriptions(Write),
+        Right::Subscribe,
+        Right::Operate(Write),
+        Right::Manage(Write),
+    ];
+    let check = |roles: &[Role], permissions: &[Permission], allowed: [bool; 5]| {
+        let access = access(Some("a"), roles, permissions);
+        assert_eq!(rights.map(|right| access.may(right)), allowed, "{access:?}");
+    };
+    let (yes, no) = (true, false);
+    check(&[Role::Admin], &[], [yes, yes, yes, yes, yes]);
+    check(&[Role::Admin], &[Read], [yes, no, no, no, no]);
+    check(&[Role::Admin], &[Write], [no, yes, no, yes, yes]);
+    check(&[Role::Operator], &[], [yes, yes, no, yes, no]);
+    check(&[Role::Operator], &[Read], [yes, no, no, no, no]);
+    check(&[Role::User], &[], [yes, yes, yes, no, no]);
+    check(&[Role::User], &[Read], [yes, no, no, no, no]);
+    check(&[Role::User], &[Write], [no, yes, no, no, no]);
+    check(&[Role::User], &[Read, Write], [yes, yes, yes, no, no]);
+}
+
+/// Whatever a key allows that another covers, the other allows.
+#[test]
+fn no_key_covers_one_that_may_more() {
+    use Permission::{Read, Write};
+    let rights = |access: &Access| {
+        let mut all = vec![Right::Any, Right::Subscribe, Right::ManageAll];
+        all.extend(["team", "other"].map(Right::Facts));
+        for permission in Permission::ALL {
+            all.extend([Right::Data(permission), Right::Subscriptions(permission)]);
+            all.extend([Right::Operate(permission), Right::Manage(permission)]);
+        }
+        all.retain(|right| access.may(*right));
+        all
+    };
+    let mut keys = Vec::new();
+    for roles in 0..8 {
+        let roles = Role::ALL.into_iter().enumerate().filter(|(at, _)| roles & (1 << at) != 0);
+        let roles: Vec<Role> = roles.map(|(_, role)| role).collect();
+        for permissions in [&[][..], &[Read], &[Write], &[Read, Write]] {
+            for scopes in [&[][..], &["team"], &["team", "other"]] {
+                let scopes = scopes.iter().map(|scope| Arc::from(*scope)).collect();
+                keys.push(Access { scopes, ..access(Some("a"), &roles, permissions) });
+            }
+        }
+    }
+    for mine in &keys {
+        // One that may nothing but what it is for all can be given away by anybody.
+        assert!(mine.covers(mine), "{mine:?}");
+        for theirs in keys.iter().filter(|theirs| mine.is(Role::Admin) && mine.covers(theirs)) {
+            let more: Vec<_> =
+                rights(theirs).into_iter().filter(|right| !mine.may(*right)).collect();
+            assert!(more.is_empty(), "{mine:?} gives {more:?} to {theirs:?}");
+        }
+    }
+    let admin = Access::admin(Some(tenant("a")));
+    let reader = access(Some("a"), &[Role::Admin], &[Read]);
+    assert!(admin.covers(&reader) && !reader.covers(&admin));
 }
 
 #[test]
@@ -84,7 +151,7 @@ fn the_servers_own_streams_are_not_for_everybody() {
     check("/_events/default", Right::Data(Permission::Read));
     check("/_facts/team", Right::Facts("team"));
     for path in ["/_system/events", "/_changes/a", "/_events", "/_eventsx/a", "/_", "/_new/x"] {
-        check(path, Right::Operate);
+        check(path, Right::Operate(Permission::Read));
     }
 }
 

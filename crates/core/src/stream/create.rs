@@ -143,7 +143,7 @@ pub fn create(
             Ok(first) => data.push(first),
             // PROTOCOL.md §9.1.3: an empty array creates an empty stream.
             Err(JsonError::EmptyArray) => {}
-            Err(JsonError::Invalid) => return Err(JsonError::Invalid.into()),
+            Err(error @ (JsonError::Invalid | JsonError::TooDeep)) => return Err(error.into()),
         }
     }
     let added: usize = data.iter().map(Bytes::len).sum();

@@ -2,23 +2,25 @@
 //!
 //! A key lives in the partition of its tenant, whose number is in its text; one of all tenants in
 //! the first. Memory follows what is durable: a key that was revoked lets nobody in once the answer
-//! has left.
+//! has left, and whoever was let in by it and stays is told.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use reveille_core::Tenant;
-use reveille_core::key::{self, Access, Key, KeyHash};
+use reveille_core::key::{self, Access, BOOTSTRAP_KEY_ID, Key, KeyHash, Right};
 use reveille_kernel::command::{Command, Decision};
-use reveille_kernel::error::{Damaged, Error, Never};
+use reveille_kernel::error::{Damaged, Error};
 use reveille_kernel::keys::partition_of;
 use reveille_schema::{keys, record};
+use tokio::sync::Notify;
 
-use crate::app::{App, Part, Shared, Txn};
+use crate::app::{App, IndexPart, Part, Shared, Txn};
 use crate::engine::Engine;
-use crate::limits::KEYS_MAX;
 use crate::records::damaged;
 
 /// Why something was not done with a key.
@@ -27,8 +29,8 @@ pub type KeyError = Error<KeyRejection>;
 /// Why something cannot be done with a key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyRejection {
-    /// There are as many keys as there can be.
-    #[error("the server keeps at most {max} keys; revoke some that nobody uses")]
+    /// The tenant has as many keys as it may have.
+    #[error("a tenant has at most {max} keys (--max-keys); revoke some that nobody uses")]
     TooManyKeys { max: usize },
 }
 
@@ -42,14 +44,20 @@ pub struct ChangeKey {
 
 impl Command<App> for ChangeKey {
     type Answer = ();
-    type Rejection = Never;
+    type Rejection = KeyRejection;
 
-    fn decide(&self, txn: &mut Txn<'_>) -> Decision<(), Never> {
+    fn decide(&self, txn: &mut Txn<'_>) -> Decision<(), KeyRejection> {
         let key = keys::api_key(&self.hash);
-        match &self.key {
-            Some(known) => txn.set(key, record::encode_key(known)),
-            None => txn.remove(&key),
+        let Some(known) = &self.key else {
+            txn.remove(&key);
+            return Ok(Ok(()));
+        };
+        txn.rests_on_index();
+        let max = txn.domains().settings.quotas.keys;
+        if txn.index().of::<KeyCounts>().of(known.access.tenant.as_ref()) >= max {
+            return Ok(Err(KeyRejection::TooManyKeys { max }));
         }
+        txn.set(key, record::encode_key(known));
         Ok(Ok(()))
     }
 
@@ -58,7 +66,82 @@ impl Command<App> for ChangeKey {
     }
 }
 
-type ByHash = HashMap<KeyHash, Arc<Key>>;
+/// How many keys each tenant has, for decisions; those of all tenants are counted by themselves.
+#[derive(Default)]
+pub struct KeyCounts {
+    tenants: HashMap<KeyHash, Option<Tenant>>,
+    counts: HashMap<Option<Tenant>, usize>,
+}
+
+impl KeyCounts {
+    fn of(&self, tenant: Option<&Tenant>) -> usize {
+        self.counts.get(&tenant.cloned()).copied().unwrap_or(0)
+    }
+}
+
+impl IndexPart for KeyCounts {
+    fn ranges(&self) -> Vec<(Bytes, Bytes)> {
+        vec![keys::api_keys()]
+    }
+
+    fn follow(&mut self, key: &Bytes, value: Option<&Bytes>) -> Result<(), Damaged> {
+        let hash = parse_hash(key)?;
+        if let Some(tenant) = self.tenants.remove(&hash)
+            && let Some(count) = self.counts.get_mut(&tenant)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&tenant);
+            }
+        }
+        if let Some(value) = value {
+            let tenant = record::decode_key(value).map_err(damaged)?.access.tenant;
+            *self.counts.entry(tenant.clone()).or_default() += 1;
+            self.tenants.insert(hash, tenant);
+        }
+        Ok(())
+    }
+}
+
+fn parse_hash(key: &Bytes) -> Result<KeyHash, Damaged> {
+    keys::parse_api_key(key).ok_or_else(|| Damaged::new("the key of a key is damaged"))
+}
+
+/// A key that lets its holders in, until it is revoked.
+#[derive(Debug)]
+pub struct ActiveKey {
+    pub key: Arc<Key>,
+    is_revoked: AtomicBool,
+    /// Those who were let in by it and wait for something.
+    waiting: Notify,
+}
+
+impl ActiveKey {
+    fn new(key: Key) -> ActiveKey {
+        ActiveKey { key: Arc::new(key), is_revoked: AtomicBool::new(false), waiting: Notify::new() }
+    }
+
+    pub fn is_revoked(&self) -> bool {
+        self.is_revoked.load(Ordering::Acquire)
+    }
+
+    /// Waits until it is revoked.
+    pub async fn revoked(&self) {
+        let mut told = pin!(self.waiting.notified());
+        // Waiting begins before looking: nothing can fall in between.
+        told.as_mut().enable();
+        if !self.is_revoked() {
+            told.await;
+        }
+    }
+
+    fn revoke(&self) {
+        self.is_revoked.store(true, Ordering::Release);
+        self.waiting.notify_waiters();
+    }
+}
+
+type ByHash = HashMap<KeyHash, Arc<ActiveKey>>;
 
 /// The keys of a partition.
 #[derive(Default)]
@@ -72,19 +155,20 @@ impl Part for ApiKeys {
     }
 
     fn follow(&self, key: &Bytes, value: Option<&Bytes>) -> Result<(), Damaged> {
-        let unreadable = || Damaged::new("the key of a key is damaged");
-        let hash = keys::parse_api_key(key).ok_or_else(unreadable)?;
+        let hash = parse_hash(key)?;
         let mut by_hash = ByHash::clone(&self.by_hash.load());
-        match value {
+        let before = match value {
             Some(value) => {
                 let known = record::decode_key(value).map_err(damaged)?;
-                by_hash.insert(hash, Arc::new(known));
+                by_hash.insert(hash, Arc::new(ActiveKey::new(known)))
             }
-            None => {
-                by_hash.remove(&hash);
-            }
-        }
+            None => by_hash.remove(&hash),
+        };
         self.by_hash.store(Arc::new(by_hash));
+        // Nobody is let in by it any more, and then whoever is in is sent out.
+        if let Some(before) = before {
+            before.revoke();
+        }
         Ok(())
     }
 }
@@ -92,10 +176,6 @@ impl Part for ApiKeys {
 impl Engine {
     /// Makes a key. Its text is nowhere but in this answer.
     pub async fn create_key(&self, access: Access) -> Result<(Arc<Key>, String), KeyError> {
-        let count: usize = self.all_api_keys().map(|keys| keys.by_hash.load().len()).sum();
-        if count >= KEYS_MAX {
-            return Err(Error::Rejected(KeyRejection::TooManyKeys { max: KEYS_MAX }));
-        }
         let mut random = [0; 32];
         self.entropy().fill(&mut random);
         let partition = self.partition_number(access.tenant.as_ref());
@@ -115,7 +195,7 @@ impl Engine {
     pub async fn revoke_key(&self, id: &str) -> Result<bool, KeyError> {
         for (partition, keys) in self.all_api_keys().enumerate() {
             let known = keys.by_hash.load();
-            let hash = known.iter().find(|(_, key)| *key.id == *id).map(|(hash, _)| *hash);
+            let hash = known.iter().find(|(_, it)| *it.key.id == *id).map(|(hash, _)| *hash);
             let Some(hash) = hash else { continue };
             let partition = u8::try_from(partition).unwrap_or(0);
             self.change_key(partition, ChangeKey { hash, key: None }).await?;
@@ -126,14 +206,15 @@ impl Engine {
     }
 
     async fn change_key(&self, partition: u8, change: ChangeKey) -> Result<(), KeyError> {
-        let shared = self.numbered_partition(partition);
-        let changed = self.submit_to(shared, &change).await;
-        changed.map_err(|error| error.map_rejection(|never| match never {}))
+        self.submit_to(self.numbered_partition(partition), &change).await
     }
 
     /// All keys, oldest first.
     pub fn keys(&self) -> Vec<Arc<Key>> {
-        let of = |keys: &ApiKeys| keys.by_hash.load().values().cloned().collect::<Vec<_>>();
+        let of = |keys: &ApiKeys| {
+            let known = keys.by_hash.load();
+            known.values().map(|it| it.key.clone()).collect::<Vec<_>>()
+        };
         let mut all: Vec<_> = self.all_api_keys().flat_map(of).collect();
         all.sort_by(|left, right| left.id.cmp(&right.id));
         all
@@ -141,20 +222,27 @@ impl Engine {
 
     /// The key of this id.
     pub fn key(&self, id: &str) -> Option<Arc<Key>> {
-        let of = |keys: &ApiKeys| keys.by_hash.load().values().find(|it| *it.id == *id).cloned();
+        let of = |keys: &ApiKeys| {
+            let known = keys.by_hash.load();
+            known.values().find(|it| *it.key.id == *id).map(|it| it.key.clone())
+        };
         self.all_api_keys().find_map(of)
     }
 
+    /// Whether whoever made something by a key may do this now: nobody may by one that was revoked.
+    /// What was made without keys was made by the admin.
+    pub(crate) fn may_creator(&self, created_by: Option<&str>, right: Right<'_>) -> bool {
+        match created_by {
+            None | Some(BOOTSTRAP_KEY_ID) => true,
+            Some(id) => self.key(id).is_some_and(|key| key.access.may(right)),
+        }
+    }
+
     /// The key with this text.
-    pub fn access_of(&self, text: &str) -> Option<Arc<Key>> {
+    pub fn access_of(&self, text: &str) -> Option<Arc<ActiveKey>> {
         let hash = KeyHash::of(text)?;
         let shared = self.numbered_partition(key::partition(text)?);
         api_keys(shared).by_hash.load().get(&hash).cloned()
-    }
-
-    /// The key with this hash, wherever it lives.
-    pub fn key_of(&self, hash: &KeyHash) -> Option<Arc<Key>> {
-        self.all_api_keys().find_map(|keys| keys.by_hash.load().get(hash).cloned())
     }
 
     fn all_api_keys(&self) -> impl Iterator<Item = &ApiKeys> {

@@ -5,14 +5,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use reveille_core::Millis;
 use reveille_core::key::{Access, Key, KeyHash};
+use reveille_core::{Millis, Tenant};
 use reveille_kernel::error::{Error, Unavailable};
 use reveille_schema::keys::{self, Meta};
 use reveille_schema::record;
 
-use super::keys::ChangeKey;
+use super::keys::{ChangeKey, KeyRejection};
 use super::server_keys::InstallValue;
+use crate::app::Settings;
 use crate::testing::Bench;
 
 fn key() -> (KeyHash, Arc<Key>) {
@@ -41,6 +42,42 @@ fn a_key_is_kept_and_forgotten() {
     assert_eq!(revoked.written(&stored), Some(&None));
     assert_eq!((revoked.effects.len(), revoked.outcome), (0, Ok(())));
     assert_eq!(bench.reader().get(&stored).unwrap(), None);
+}
+
+/// Each tenant has its own, and those of all tenants are a tenant of their own.
+#[test]
+fn a_tenant_has_so_many_keys_and_one_that_is_revoked_makes_room() {
+    let mut bench = Bench::with(Settings {
+        quotas: crate::quota::Quotas { keys: 2, ..Default::default() },
+        ..Settings::default()
+    });
+    let make = |text: &str, tenant: Option<&str>| {
+        let (_, key) = key();
+        let tenant = tenant.map(|name| Tenant::parse(name).unwrap());
+        let access = Access { tenant, ..key.access.clone() };
+        let key = Some(Arc::new(Key { access, ..Key::clone(&key) }));
+        ChangeKey { hash: KeyHash::of(text).unwrap(), key }
+    };
+    for tenant in [Some("a"), Some("b"), None] {
+        let name = |number: u8| format!("{tenant:?}{number}");
+        for number in 0..2 {
+            bench.when(&make(&name(number), tenant)).answer();
+        }
+        let refused = bench.when(&make(&name(2), tenant));
+        assert!(refused.writes.is_empty());
+        let Err(Error::Rejected(why)) = refused.outcome else { panic!("{:?}", refused.outcome) };
+        assert_eq!(why, KeyRejection::TooManyKeys { max: 2 });
+        assert!(why.to_string().contains("--max-keys"));
+    }
+    // Those that are not durable yet are counted, too.
+    let hash = KeyHash::of(&format!("{:?}0", Some("a"))).unwrap();
+    bench.when(&ChangeKey { hash, key: None }).answer();
+    let (mut first, mut second) =
+        (bench.submit(&make("x", Some("a"))), bench.submit(&make("y", Some("a"))));
+    let full = Err(Error::Rejected(KeyRejection::TooManyKeys { max: 2 }));
+    bench.when(&make("z", Some("a"))).outcome.unwrap_err();
+    assert_eq!(first.try_recv().unwrap(), Ok(()));
+    assert_eq!(second.try_recv().unwrap(), full);
 }
 
 #[test]

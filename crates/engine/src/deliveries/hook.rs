@@ -29,6 +29,8 @@ pub struct NewHook {
     /// In the words of the face.
     pub spec: Bytes,
     pub backfill: Option<Backfill>,
+    /// The key by which it is asked for.
+    pub created_by: Option<Arc<str>>,
 }
 
 /// Makes a hook active, or not.
@@ -50,7 +52,7 @@ pub struct DeleteHook {
 
 /// Makes a hook, active from now on, unless its tenant has one of this name.
 pub fn create(txn: &mut Txn<'_>, new: NewHook) -> Result<Arc<Hook>, DeliveryRejection> {
-    let NewHook { face, tenant, name, policy, spec, backfill } = new;
+    let NewHook { face, tenant, name, policy, spec, backfill, created_by } = new;
     txn.rests_on_index();
     if HookIndex::of_txn(txn).of_tenant(&tenant, &name).is_some() {
         return Err(DeliveryRejection::Exists);
@@ -62,8 +64,19 @@ pub fn create(txn: &mut Txn<'_>, new: NewHook) -> Result<Arc<Hook>, DeliveryReje
     let (id, now) = (txn.take_id(), txn.now());
     let spans = vec![ActiveSpan { from: EventNo(id), to: None }];
     let (created_at, updated_at, id) = (now, now, HookId(id));
-    let hook =
-        Hook { id, tenant, name, created_at, updated_at, spans, backfill, face, policy, spec };
+    let hook = Hook {
+        id,
+        tenant,
+        name,
+        created_at,
+        updated_at,
+        spans,
+        backfill,
+        face,
+        policy,
+        spec,
+        created_by,
+    };
     Ok(keep(txn, hook))
 }
 

@@ -51,7 +51,7 @@ impl World {
         };
         let (tenant, name) = (bench.tenant.clone(), "h".into());
         let start = StartFrom::Now;
-        let hook = bench.when(&CreateHook { tenant, name, spec, start }).answer();
+        let hook = bench.when(&CreateHook { tenant, name, spec, start, created_by: None }).answer();
         World { bench, hook }
     }
 

@@ -65,6 +65,8 @@ pub struct CreateHook {
     pub name: Arc<str>,
     pub spec: EventHookSpec,
     pub start: StartFrom,
+    /// The key by which it is asked for.
+    pub created_by: Option<Arc<str>>,
 }
 
 impl Command<App> for CreateHook {
@@ -72,7 +74,7 @@ impl Command<App> for CreateHook {
     type Rejection = DeliveryRejection;
 
     fn decide(&self, txn: &mut Txn<'_>) -> Decision<Arc<Hook>, DeliveryRejection> {
-        let CreateHook { tenant, name, spec, start } = self;
+        let CreateHook { tenant, name, spec, start, created_by } = self;
         txn.rests_on_index();
         let index = txn.index().of::<EventHookIndex>();
         if index.identical(tenant, spec.identity()).is_some() {
@@ -95,6 +97,7 @@ impl Command<App> for CreateHook {
             policy: spec.policy(),
             spec: encode_hook_spec(spec),
             backfill: next.map(|next| Backfill { next }),
+            created_by: created_by.clone(),
         };
         let hook = match create(txn, new) {
             Ok(hook) => hook,

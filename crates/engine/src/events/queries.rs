@@ -96,9 +96,10 @@ impl Engine {
         tenant: &Tenant,
         spec: EventHookSpec,
         start: StartFrom,
+        created_by: Option<Arc<str>>,
     ) -> Result<Arc<Hook>, DeliveryError> {
         let name = self.fresh_ulid().to_string().into();
-        let command = CreateHook { tenant: tenant.clone(), name, spec, start };
+        let command = CreateHook { tenant: tenant.clone(), name, spec, start, created_by };
         let hook = self.submit(tenant, &command).await?;
         tracing::info!(hook = &*hook.name, tenant = tenant.as_str(), "a hook was made");
         Ok(hook)

@@ -56,7 +56,7 @@ impl World {
             ordered: false,
         };
         let (tenant, name) = (self.tenant.clone(), name.into());
-        self.bench.when(&CreateHook { tenant, name, spec, start })
+        self.bench.when(&CreateHook { tenant, name, spec, start, created_by: None })
     }
 
     fn ingest(&mut self, kinds: &[&str], batch: Option<&str>) -> Decided<IngestReceipt, Rejected> {

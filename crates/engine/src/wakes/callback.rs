@@ -65,7 +65,7 @@ pub struct ApplyCallback {
 /// How a consumer stands after its callback.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallbackReceipt {
-    /// The wake that counts now.
+    /// The wake that counts now; another than the one that it speaks for if it is woken again.
     pub epoch: u64,
     /// What it follows, and how far it has come.
     pub streams: Vec<(StreamPath, Option<Offset>)>,
@@ -111,14 +111,14 @@ fn apply(txn: &mut Txn<'_>, command: &ApplyCallback) -> Decision<CallbackReceipt
     if claims.subscription != key.subscription.0 || claims.stream != incarnation {
         return Ok(Err(rejected(Rejected::Gone)));
     }
+    // A token speaks for the wake that it was given out for, whatever the body says.
     let current = record.consumer.epoch;
+    if claims.epoch != current {
+        return Ok(Err(rejected(Rejected::StaleEpoch { given: claims.epoch, current })));
+    }
     let wall = txn.domains().part::<WallOffset>().wall_at(txn.now());
     if claims.is_expired(wall) {
-        return Ok(Err(if claims.epoch == current {
-            WakeRejection::TokenExpired { epoch: current }
-        } else {
-            rejected(Rejected::StaleEpoch { given: claims.epoch, current })
-        }));
+        return Ok(Err(WakeRejection::TokenExpired));
     }
     let before = record.clone();
     let repeated = is_repetition(&record.consumer.links, &report.acks);

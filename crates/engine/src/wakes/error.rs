@@ -28,10 +28,7 @@ pub enum WakeRejection {
     TokenInvalid,
     /// The token has expired; its consumer is still the same.
     #[error("the token has expired; repeat the request with the one in this answer")]
-    TokenExpired {
-        /// The wake that a new one may be for.
-        epoch: u64,
-    },
+    TokenExpired,
     /// Something is to be appended together with acks, and cannot be.
     #[error("{path}: {why}; nothing of this callback was applied")]
     Append { path: Arc<str>, why: Box<stream::Rejected> },

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use reveille_core::consumer::{Ack, ClaimedWake, Dialect, Rejected};
+use reveille_core::key::Right;
 use reveille_core::key_range::{above, after_prefix};
 use reveille_core::pattern::Pattern;
 use reveille_core::secret::SealedSecret;
@@ -49,6 +50,16 @@ pub struct CallbackRequest {
     pub trace: Option<Trace>,
 }
 
+/// A callback that was heard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallbackAnswer {
+    pub receipt: CallbackReceipt,
+    /// A token to go on with, for the same wake.
+    pub token: String,
+    /// Streams that it asked for and does not follow: the subscription's creator may not read them.
+    pub unreadable: Vec<StreamPath>,
+}
+
 /// A callback that was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallbackError {
@@ -80,10 +91,12 @@ impl Engine {
         &self,
         tenant: &Tenant,
         spec: SubscriptionSpec,
+        created_by: Option<Arc<str>>,
     ) -> Result<(Arc<Subscription>, Option<String>, bool), WakeError> {
         let secret = (spec.dialect == Dialect::Webhooks).then(|| self.fresh_secret());
         let sealed = secret.as_ref().map(|secret| self.seal_webhook_secret(tenant, secret));
-        let command = CreateSubscription { tenant: tenant.clone(), spec, secret: sealed };
+        let tenant_of_it = tenant.clone();
+        let command = CreateSubscription { tenant: tenant_of_it, spec, secret: sealed, created_by };
         let created = self.submit(tenant, &command).await?;
         if created.is_new {
             let spec = &created.subscription.spec;
@@ -176,33 +189,30 @@ impl Engine {
     }
 
     /// A consumer reports. Whoever has no good token learns nothing, not even who exists.
-    pub async fn report(
-        &self,
-        request: CallbackRequest,
-    ) -> Result<(CallbackReceipt, String), CallbackError> {
+    pub async fn report(&self, request: CallbackRequest) -> Result<CallbackAnswer, CallbackError> {
         let claims = self.caller(&request)?;
+        let mut body = request.body;
+        let unreadable = self.take_unreadable(&claims, &request.subscription, &mut body)?;
         let gone = || CallbackError::plain(WakeRejection::Consumer(Rejected::Gone));
         let path = StreamPath::parse(&request.path).map_err(|_| gone())?;
         let subscription = SubscriptionId(claims.subscription);
-        self.count_report(&claims.tenant, request.body.appends.len(), request.body.reads());
+        self.count_report(&claims.tenant, body.appends.len(), body.reads());
         let command = ApplyCallback {
             consumer: ConsumerKey { subscription, path: Some(path) },
             claims: claims.clone(),
-            body: request.body,
+            body,
             trace: request.trace,
         };
         match self.submit(&claims.tenant, &command).await {
             Ok(receipt) if receipt.gone => Err(gone()),
             Ok(receipt) => {
-                let is_good = receipt.epoch == claims.epoch
-                    && !claims.nears_expiry(self.clock().wall(), RENEW_WITHIN_MS);
-                let token =
-                    if is_good { request.token } else { self.renew(&claims, receipt.epoch) };
-                Ok((receipt, token))
+                let is_good = !claims.nears_expiry(self.clock().wall(), RENEW_WITHIN_MS);
+                let token = if is_good { request.token } else { self.renew(&claims) };
+                Ok(CallbackAnswer { receipt, token, unreadable })
             }
             Err(error) => {
-                let epoch = current_epoch(&error, &claims);
-                Err(CallbackError { token: epoch.map(|it| self.renew(&claims, it)), error })
+                let token = may_go_on(&error).then(|| self.renew(&claims));
+                Err(CallbackError { token, error })
             }
         }
     }
@@ -213,9 +223,36 @@ impl Engine {
         self.fairness().request(tenant, work * fairness::TAKEN_IN);
     }
 
-    fn renew(&self, claims: &Claims, epoch: u64) -> String {
+    /// Takes out of a report the streams that are not to be followed: of the server's own, those
+    /// that whoever made the subscription may not read.
+    fn take_unreadable(
+        &self,
+        claims: &Claims,
+        subscription: &str,
+        body: &mut CallbackBody,
+    ) -> Result<Vec<StreamPath>, CallbackError> {
+        if !body.subscribe.iter().any(StreamPath::is_internal) {
+            return Ok(Vec::new());
+        }
+        let known = self.subscription(&claims.tenant, Dialect::Webhooks, subscription);
+        let known = known.map_err(|error| CallbackError { error: error.into(), token: None })?;
+        // Of one that is not there nothing is followed; the decision says so.
+        let Some(known) = known else { return Ok(Vec::new()) };
+        let is_readable = |path: &StreamPath| {
+            let right = Right::to_read(path.as_str());
+            !path.is_internal() || self.may_creator(known.created_by.as_deref(), right)
+        };
+        let all = std::mem::take(&mut body.subscribe);
+        let (readable, unreadable) = all.into_iter().partition(is_readable);
+        body.subscribe = readable;
+        Ok(unreadable)
+    }
+
+    /// A token that says the same for longer. It is for the wake that it was for: whoever is given
+    /// it may be one who does not know that somebody else has taken over.
+    fn renew(&self, claims: &Claims) -> String {
         let expires_at = self.clock().wall() + self.timings().token_ttl_ms;
-        self.extension::<Arc<Keyring>>().renew(&Claims { epoch, expires_at, ..claims.clone() })
+        self.extension::<Arc<Keyring>>().renew(&Claims { expires_at, ..claims.clone() })
     }
 
     /// A worker asks for work; with it come a token and the streams with something to do.
@@ -315,16 +352,18 @@ impl Engine {
     }
 }
 
-/// The wake that a refused caller may be given a token for.
-fn current_epoch(error: &WakeError, claims: &Claims) -> Option<u64> {
-    let Error::Rejected(rejection) = error else { return None };
-    match rejection {
-        WakeRejection::Consumer(Rejected::StaleEpoch { current, .. }) => Some(*current),
-        WakeRejection::TokenExpired { epoch } => Some(*epoch),
-        WakeRejection::Consumer(
-            Rejected::AlreadyClaimed | Rejected::Overtaken { .. } | Rejected::InvalidOffset { .. },
-        )
-        | WakeRejection::Append { .. } => Some(claims.epoch),
-        _ => None,
-    }
+/// Whether a refused caller is given a token.
+fn may_go_on(error: &WakeError) -> bool {
+    let Error::Rejected(rejection) = error else { return false };
+    matches!(
+        rejection,
+        WakeRejection::TokenExpired
+            | WakeRejection::Append { .. }
+            | WakeRejection::Consumer(
+                Rejected::StaleEpoch { .. }
+                    | Rejected::AlreadyClaimed
+                    | Rejected::Overtaken { .. }
+                    | Rejected::InvalidOffset { .. }
+            )
+    )
 }

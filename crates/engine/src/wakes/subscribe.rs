@@ -25,6 +25,8 @@ pub struct CreateSubscription {
     pub spec: SubscriptionSpec,
     /// The secret that it gets if it is new.
     pub secret: Option<SealedSecret>,
+    /// The key by which it is asked for.
+    pub created_by: Option<Arc<str>>,
 }
 
 /// A subscription that is there, as it was asked for.
@@ -40,7 +42,7 @@ impl Command<App> for CreateSubscription {
     type Rejection = WakeRejection;
 
     fn decide(&self, txn: &mut Txn<'_>) -> Decision<CreatedSubscription, WakeRejection> {
-        let CreateSubscription { tenant, spec, secret } = self;
+        let CreateSubscription { tenant, spec, secret, created_by } = self;
         let index = SubscriptionIndex::of_txn(txn);
         if let Some(known) = index.named(tenant, spec.dialect, &spec.name).cloned() {
             // Others may be made in the same batch: what is answered rests on them.
@@ -64,6 +66,7 @@ impl Command<App> for CreateSubscription {
             tenant: tenant.clone(),
             created_at: txn.now(),
             secret: secret.clone(),
+            created_by: created_by.clone(),
             spec: spec.clone(),
         });
         lease::link(txn, &subscription, &spec.streams)?;

@@ -82,7 +82,7 @@ impl World {
             base_url: None,
         };
         let tenant = self.bench.tenant.clone();
-        let command = CreateSubscription { tenant, spec, secret: None };
+        let command = CreateSubscription { tenant, spec, secret: None, created_by: None };
         self.bench.when(&command)
     }
 

@@ -88,6 +88,14 @@ pub(super) fn check_max_body(bytes: u64) -> anyhow::Result<usize> {
     Ok(usize::try_from(bytes)?)
 }
 
+/// A tenant that can have no key is none.
+pub(super) fn check_max_keys(count: usize) -> anyhow::Result<usize> {
+    match count {
+        0 => Err(usage_error("--max-keys must be at least 1")),
+        count => Ok(count),
+    }
+}
+
 /// What is over must be kept for a while: somebody may want to look at it.
 pub(super) fn check_retention(flag: &str, period: Option<Period>) -> anyhow::Result<u64> {
     let retention = ms(period, RETAIN_DEFAULT_MS);

@@ -40,7 +40,7 @@ fn defaults() -> Config {
         timings: Timings::default(),
         rules: Rules { allow_http_loopback: true, private_networks: Vec::new() },
         outbound_concurrency: 4_096,
-        quotas: Quotas { subscriptions: 10_000, hooks: 10_000 },
+        quotas: Quotas { subscriptions: 10_000, hooks: 10_000, keys: 1_000 },
         otlp_endpoint: None,
         auth: Auth::Off,
         workers: Workers::default(),
@@ -81,6 +81,7 @@ fn flags_come_before_the_file() {
         partitions = 2
         max-body = "1MiB"
         min-free-disk = 1000
+        max-keys = 5
         log-segment-bytes = "2MiB"
         webhook-timeout = "1s"
         waking-timeout = "2s"
@@ -123,7 +124,7 @@ fn flags_come_before_the_file() {
             private_networks: vec!["10.0.0.0/8".parse().unwrap(), "fd00::/8".parse().unwrap()],
         },
         outbound_concurrency: 7,
-        quotas: Quotas { subscriptions: 8, hooks: 9 },
+        quotas: Quotas { subscriptions: 8, hooks: 9, keys: 5 },
         otlp_endpoint: Some("https://file.example/otlp".into()),
         auth: keys(Some("from-file-0123456789"), true),
         workers: workers(
@@ -147,6 +148,7 @@ fn flags_come_before_the_file() {
         "--partitions=3",
         "--max-body=2MiB",
         "--min-free-disk=2000",
+        "--max-keys=6",
         "--log-segment-bytes=3MiB",
         "--webhook-timeout=10s",
         "--waking-timeout=20s",
@@ -190,7 +192,7 @@ fn flags_come_before_the_file() {
             private_networks: vec!["192.168.0.0/16".parse().unwrap()],
         },
         outbound_concurrency: 8,
-        quotas: Quotas { subscriptions: 9, hooks: 0 },
+        quotas: Quotas { subscriptions: 9, hooks: 0, keys: 6 },
         otlp_endpoint: Some("http://127.0.0.1:4318".into()),
         auth: keys(Some("from-flag-0123456789"), false),
         workers: workers(
@@ -201,6 +203,21 @@ fn flags_come_before_the_file() {
     };
     assert_eq!(resolve(&flags, file).unwrap(), from_flags);
     assert_eq!(resolve(&flags, "").unwrap(), from_flags);
+}
+
+/// With keys there are tenants, and what listens on the machine is not theirs to call.
+#[test]
+fn webhooks_on_this_machine_are_for_its_owner_unless_said_otherwise() {
+    let allows = |flags: &[&str]| resolve(flags, "").unwrap().rules.allow_http_loopback;
+    assert!(allows(&[]) && allows(&["--listen=[::1]:0"]) && allows(&["--auth=off"]));
+    assert!(!allows(&["--auth=keys"]) && !allows(&["--listen=0.0.0.0:0", "--insecure"]));
+    assert!(allows(&["--auth=keys", "--allow-http-loopback"]));
+    assert!(!allows(&["--allow-http-loopback=false"]));
+}
+
+#[test]
+fn a_tenant_may_have_a_key() {
+    assert!(refusal(&[], "max-keys = 0").contains("--max-keys"));
 }
 
 #[test]
@@ -277,7 +294,7 @@ fn a_file_that_is_wrong_says_where() {
         "r.toml: unknown key \"color\"; the keys are listen, data-dir, secrets-key-file, public-url, durability, \
          auth, admin-key, metrics-open, insecure, long-poll-timeout, webhook-timeout, waking-timeout, liveness-timeout, \
          callback-token-ttl, consumer-gc-after, allow-http-loopback, allow-private-networks, \
-         retry-scale, outbound-concurrency, max-subscriptions, max-hooks, worker-url-template, binding, retain-events, retain-deliveries, \
+         retry-scale, outbound-concurrency, max-subscriptions, max-hooks, max-keys, worker-url-template, binding, retain-events, retain-deliveries, \
          otlp-endpoint, partitions, max-body, min-free-disk",
     );
     let says = |file: &str, parts: &[&str]| {

@@ -11,6 +11,7 @@
 //! | 7 | bytes | what its owner wishes; its face alone reads them |
 //! | 8 | integer | its face |
 //! | 9 | map | the rules of its deliveries: 0 an attempt's time in ms, 1 attempts, 2 first pause in ms, 3 longest pause in ms, 4 at most this many ms are added to a pause at random (absent: it is shortened by at most half), 5 statuses that are final (absent: none; 1: 400 to 499 but 408, 425 and 429), 6 the status that ends the hook, 7 whether deliveries of a lane come one after another |
+//! | 10 | text | id of the key by which it was made |
 
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
@@ -54,6 +55,8 @@ struct HookFields<'a> {
     face: u8,
     #[n(9)]
     policy: PolicyFields,
+    #[n(10)]
+    created_by: Option<&'a str>,
 }
 
 impl<'a> From<&'a Hook> for HookFields<'a> {
@@ -70,6 +73,7 @@ impl<'a> From<&'a Hook> for HookFields<'a> {
             spec: &hook.spec,
             face: hook.face.0,
             policy: PolicyFields::from(&hook.policy),
+            created_by: hook.created_by.as_deref(),
         }
     }
 }
@@ -90,6 +94,7 @@ impl TryFrom<HookFields<'_>> for Hook {
             face: FaceId(fields.face),
             policy: fields.policy.try_into()?,
             spec: Bytes::copy_from_slice(fields.spec),
+            created_by: fields.created_by.map(Into::into),
         })
     }
 }

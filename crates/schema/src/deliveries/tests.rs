@@ -167,6 +167,7 @@ fn full_hook() -> Hook {
             order: Order::Lanes,
         },
         spec: Bytes::from_static(b"words"),
+        created_by: Some("key_1".into()),
     }
 }
 
@@ -175,7 +176,8 @@ fn plain_hook() -> Hook {
     let backoff = Backoff { jitter: Jitter::Shortened, ..policy.backoff };
     let (refused, order) = (StatusSet::Empty, Order::None);
     let policy = Policy { backoff, refused, ends: None, order, ..policy };
-    Hook { backfill: None, spans: vec![], policy, spec: Bytes::new(), ..full_hook() }
+    let (spec, created_by) = (Bytes::new(), None);
+    Hook { backfill: None, spans: vec![], policy, spec, created_by, ..full_hook() }
 }
 
 #[test]
@@ -184,8 +186,8 @@ fn hooks_have_these_bytes() {
         (
             full_hook(),
             "\
-            aa0009016461636d6502643031485103010402058282090c810e06030745776f726473080409a800\
-            1975300105021903e8031a000493e0041901f405010619019a07f5",
+            ab0009016461636d6502643031485103010402058282090c810e06030745776f726473080409a800\
+            1975300105021903e8031a000493e0041901f405010619019a07f50a656b65795f31",
         ),
         (
             plain_hook(),

@@ -64,6 +64,7 @@ fn hook(policy: Policy, spec: Bytes) -> Hook {
         face: FACE,
         policy,
         spec,
+        created_by: None,
     }
 }
 

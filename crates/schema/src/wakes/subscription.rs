@@ -17,6 +17,7 @@
 //! | 14 | text | condition under which events wait no longer |
 //! | 15 | bool | `done` acknowledges what was announced |
 //! | 16 | text | base of callback URLs |
+//! | 17 | text | id of the key by which it was made |
 //!
 //! There is a webhook URL or a wake stream.
 //!
@@ -70,6 +71,7 @@ impl Record for Subscription {
         map.put_some(12, Some(coalescing.min_interval_ms).filter(|ms| *ms > 0));
         map.put_some(13, coalescing.max_delay_ms);
         map.put_some(15, is_snapshot.then_some(true));
+        map.put_some(17, self.created_by.as_deref());
         map.finish()
     }
 
@@ -115,6 +117,8 @@ struct SubscriptionFields<'a> {
     is_snapshot: bool,
     #[n(16)]
     base_url: Option<&'a str>,
+    #[n(17)]
+    created_by: Option<&'a str>,
 }
 
 impl TryFrom<SubscriptionFields<'_>> for Subscription {
@@ -160,6 +164,7 @@ impl TryFrom<SubscriptionFields<'_>> for Subscription {
             tenant: Tenant::parse(fields.tenant).map_err(|_| "no tenant")?,
             created_at: Millis(fields.created_at),
             secret: fields.secret.map(Into::into),
+            created_by: fields.created_by.map(Into::into),
             spec,
         })
     }

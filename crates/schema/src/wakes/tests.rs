@@ -108,6 +108,7 @@ fn full_subscription() -> Subscription {
         tenant: Tenant::default_tenant(),
         created_at: Millis(4),
         secret: Some("whsec_00".into()),
+        created_by: Some("key_1".into()),
         spec: SubscriptionSpec {
             dialect: Dialect::Webhooks,
             name: "agents".into(),
@@ -133,6 +134,7 @@ fn plain_subscription() -> Subscription {
         tenant: Tenant::parse("acme").unwrap(),
         created_at: Millis(1_700_000_000_000),
         secret: None,
+        created_by: None,
         spec: SubscriptionSpec {
             dialect: Dialect::Leases,
             name: "s".into(),
@@ -153,10 +155,10 @@ fn subscriptions_have_these_bytes() {
         (
             full_subscription(),
             "\
-        b00009016764656661756c740204040105666167656e74730782622f61622f62036877687365635f\
+        b10009016764656661756c740204040105666167656e74730782622f61622f62036877687365635f\
         3030066a2f6167656e74732f2a2a08781868747470733a2f2f6578616d706c652e636f6d2f686f6f\
         6b0a6a666f722070656f706c650e696279746573203e20331075687474703a2f2f6c6f63616c686f\
-        73743a343433370b1903e80c010d020ff5",
+        73743a343433370b1903e80c010d020ff511656b65795f31",
         ),
         (
             plain_subscription(),

@@ -64,6 +64,13 @@ async fn create(
         )
         .into());
     }
+    if !caller.access().covers(&access) {
+        return Err(RequestError::Forbidden(
+            "no key makes one that may more than itself: name no permissions and no scopes but \
+             those of the key that asks",
+        )
+        .into());
+    }
     access.check().map_err(|error| FieldError(error.to_string()))?;
     let (key, text) = server.engine.create_key(access).await?;
     let mut body = key_json(&key);

@@ -47,7 +47,8 @@ pub(super) async fn create(
     {
         server.engine.check_destination(url)?;
     }
-    let (subscription, _, is_new) = server.engine.subscribe(&caller.tenant, spec).await?;
+    let (subscription, _, is_new) =
+        server.engine.subscribe(&caller.tenant, spec, caller.key_id()).await?;
     // Not before: a page that waits for the disk would keep others out.
     let mut page = show::begin(server, caller).await?;
     let base_url = base_url(server, &parts);

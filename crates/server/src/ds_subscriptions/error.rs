@@ -71,7 +71,7 @@ fn rejection_refusal(rejection: &WakeRejection) -> Refusal {
         WakeRejection::NotFound => (StatusCode::NOT_FOUND, "SUBSCRIPTION_NOT_FOUND"),
         WakeRejection::TooManyStreams { .. } => (BAD, "INVALID_REQUEST"),
         WakeRejection::TooManySubscriptions { .. } => (StatusCode::FORBIDDEN, "QUOTA_EXCEEDED"),
-        WakeRejection::TokenInvalid | WakeRejection::TokenExpired { .. } => {
+        WakeRejection::TokenInvalid | WakeRejection::TokenExpired => {
             (StatusCode::UNAUTHORIZED, "TOKEN_INVALID")
         }
         WakeRejection::Consumer(rejected) => match rejected {

@@ -71,6 +71,9 @@ pub(super) async fn fill(
         let text = pattern.as_str();
         set("pattern", text.strip_prefix(STREAM_ROOT).unwrap_or(text).into());
     }
+    if let Some(key) = &subscription.created_by {
+        set("created_by", key.as_ref().into());
+    }
     if let Some(description) = &spec.description {
         set("description", description.as_ref().into());
     }

@@ -112,7 +112,9 @@ impl From<IngestError> for Error {
     fn from(error: IngestError) -> Error {
         let indices = |indices: Value| json!({ "indices": indices });
         let refusal = match &error {
-            IngestError::InvalidJson => Refusal::bad_request("INVALID_JSON", error),
+            IngestError::InvalidJson | IngestError::TooDeep => {
+                Refusal::bad_request("INVALID_JSON", error)
+            }
             IngestError::InvalidBatch(_) => Refusal::bad_request("INVALID_BATCH", error),
             IngestError::InvalidEvent { indices: events, .. } => {
                 let details = indices(json!(events));

@@ -36,6 +36,7 @@ pub(super) fn hook_json(hook: &EventHook) -> Value {
         "signed": spec.secret.is_some(),
         "active": hook.is_active(),
         "createdAt": hook.created_at.0,
+        "created_by": hook.created_by.as_deref(),
         "updatedAt": hook.updated_at.0,
         "shard": Shard::of_pattern(&spec.pattern).label(namespace),
         "namespace": namespace,
@@ -63,7 +64,7 @@ pub(super) async fn list(
         Some(_) => return Err(Error::invalid_parameter("active", "must be true or false")),
     };
     let (worker, prefix) = (query.get("workerId")?, query.get("patternPrefix")?);
-    let shard = query.get("shard")?;
+    let (shard, created_by) = (query.get("shard")?, query.get("created_by")?);
     let (mut left, mut skipped) =
         (page_limit(&query, PAGE)?, parse_number(&query, "offset")?.unwrap_or(0));
     let after = query.get("after")?.map(parse_age).transpose()?;
@@ -72,6 +73,7 @@ pub(super) async fn list(
         let own = Shard::of_pattern(&spec.pattern);
         active.is_none_or(|active| hook.is_active() == active)
             && worker.is_none_or(|worker| spec.worker.as_str() == worker)
+            && created_by.is_none_or(|key| hook.created_by.as_deref() == Some(key))
             && prefix.is_none_or(|prefix| spec.pattern.as_str().starts_with(prefix))
             && shard.is_none_or(|shard| own.is_meant_by(shard, namespace_of(&hook.tenant)))
     };

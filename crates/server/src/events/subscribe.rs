@@ -35,7 +35,7 @@ pub(super) async fn answer(
     let since = parse_since(&body)?;
     check_address(server, &spec)?;
     let shard = Shard::of_pattern(&spec.pattern);
-    let hook = server.engine.hook(&scope.tenant, spec, since).await?;
+    let hook = server.engine.hook(&scope.tenant, spec, since, scope.key_id.clone()).await?;
     let namespace = namespace_of(&hook.tenant);
     let mut answer = json!({
         "ok": true,

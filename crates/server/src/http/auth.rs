@@ -1,11 +1,13 @@
 //! Who asks, and whether they may: from the headers of a request to a [`Caller`].
 
+use std::sync::Arc;
+
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, Method, Request};
 use hyper::body::Incoming;
 use reveille_core::Tenant;
-use reveille_core::key::{Access, KeyHash, Permission, Right};
-use reveille_engine::Engine;
+use reveille_core::key::{Access, BOOTSTRAP_KEY_ID, KeyHash, Permission, Right};
+use reveille_engine::auth::ActiveKey;
 
 use super::error::RequestError;
 use crate::Server;
@@ -39,6 +41,10 @@ pub(crate) enum Requirement {
     Key,
     /// To read data, or to write it, as the method says.
     Data,
+    /// To look at subscriptions, to make and change them, or to end them, as the method says.
+    Subscriptions,
+    /// To run subscriptions that there are.
+    RunSubscriptions,
     /// To look at what a tenant has.
     Operate,
     /// The same, unless metrics are for everybody.
@@ -53,13 +59,21 @@ impl Requirement {
     /// What a request must be allowed; nothing where no key is asked for.
     fn right<'a>(self, method: &Method, path: &'a str) -> Option<Right<'a>> {
         let reads = matches!(*method, Method::GET | Method::HEAD);
+        let permission = if reads { Permission::Read } else { Permission::Write };
         match self {
             Requirement::Nothing | Requirement::Token => None,
             Requirement::Key => Some(Right::Any),
             Requirement::Data if reads => Some(Right::to_read(path)),
             Requirement::Data => Some(Right::Data(Permission::Write)),
-            Requirement::Operate | Requirement::Metrics => Some(Right::Operate),
-            Requirement::Manage => Some(Right::Manage),
+            Requirement::Subscriptions if reads => Some(Right::Subscriptions(Permission::Read)),
+            Requirement::Subscriptions if *method == Method::DELETE => {
+                Some(Right::Data(Permission::Write))
+            }
+            Requirement::Subscriptions => Some(Right::Subscribe),
+            Requirement::RunSubscriptions => Some(Right::Subscriptions(permission)),
+            Requirement::Operate => Some(Right::Operate(permission)),
+            Requirement::Metrics => Some(Right::Operate(Permission::Read)),
+            Requirement::Manage => Some(Right::Manage(permission)),
             Requirement::ManageAll => Some(Right::ManageAll),
         }
     }
@@ -75,7 +89,7 @@ pub(crate) struct Caller {
     /// Whether the request names its tenant.
     is_named: bool,
     /// The stored key that let it in.
-    key: Option<KeyHash>,
+    key: Option<Arc<ActiveKey>>,
     /// Whether the server asks for keys at all.
     needs_keys: bool,
 }
@@ -115,8 +129,24 @@ impl Caller {
     }
 
     /// Whether its key still lets it in; asked again by those who stay for long.
-    pub(crate) fn is_key_valid(&self, engine: &Engine) -> bool {
-        self.key.as_ref().is_none_or(|hash| engine.key_of(hash).is_some())
+    pub(crate) fn is_key_valid(&self) -> bool {
+        self.key.as_ref().is_none_or(|key| !key.is_revoked())
+    }
+
+    /// Waits until its key lets nobody in any more; for ever, if that cannot be.
+    pub(crate) async fn key_revoked(&self) {
+        match &self.key {
+            Some(key) => key.revoked().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// The id of the key by which it makes what it makes; nobody's on a server without keys.
+    pub(crate) fn key_id(&self) -> Option<Arc<str>> {
+        match &self.key {
+            Some(key) => Some(key.key.id.clone()),
+            None => self.needs_keys.then(|| BOOTSTRAP_KEY_ID.into()),
+        }
     }
 }
 
@@ -149,7 +179,10 @@ pub(crate) fn admit(
     let text = value.to_str().ok().and_then(bearer_token).ok_or(RequestError::KeyFormat)?;
     let hash = KeyHash::of(text).ok_or(RequestError::KeyUnknown)?;
     let caller = match server.engine.access_of(text) {
-        Some(key) => resolve_tenant(key.access.clone(), Some(hash), true, headers)?,
+        Some(active) => {
+            let access = active.key.access.clone();
+            resolve_tenant(access, Some(active), true, headers)?
+        }
         None if admin_key.is_some_and(|admin| admin.is_same(&hash)) => {
             resolve_tenant(Access::admin(None), None, true, headers)?
         }
@@ -162,7 +195,7 @@ pub(crate) fn admit(
 /// The caller with the tenant that it acts in.
 fn resolve_tenant(
     access: Access,
-    key: Option<KeyHash>,
+    key: Option<Arc<ActiveKey>>,
     needs_keys: bool,
     headers: &HeaderMap,
 ) -> Result<Caller, RequestError> {
@@ -203,12 +236,32 @@ fn missing_right(right: Right<'_>) -> &'static str {
             "the key may not write here: that takes the role user or admin, and the permission \
              write"
         }
+        Right::Subscribe => {
+            "the key may not subscribe: what is read is sent somewhere, so that takes the role \
+             user or admin, and the permissions read and write"
+        }
+        Right::Subscriptions(Permission::Read) => {
+            "the key may not look at subscriptions: that takes the permission read"
+        }
+        Right::Subscriptions(Permission::Write) => {
+            "the key may not run subscriptions: that takes the permission write"
+        }
         Right::Facts(_) => "the key may not read the facts of this scope",
-        Right::Operate => "this takes a key with the role operator or admin",
-        Right::Manage => "this takes a key with the role admin",
+        Right::Operate(Permission::Read) => {
+            "this takes a key with the role operator or admin, and the permission read"
+        }
+        Right::Operate(Permission::Write) => {
+            "this takes a key with the role operator or admin, and the permission write"
+        }
+        Right::Manage(Permission::Read) => {
+            "this takes a key with the role admin, and the permission read"
+        }
+        Right::Manage(Permission::Write) => {
+            "this takes a key with the role admin, and the permission write"
+        }
         Right::ManageAll => {
-            "this concerns all tenants: it takes an admin key without a tenant, and no \
-             X-Tenant-Namespace"
+            "this concerns all tenants: it takes an admin key without a tenant that may write, \
+             and no X-Tenant-Namespace"
         }
     }
 }
@@ -255,6 +308,7 @@ mod tests {
         let inside =
             resolve_tenant(Access::admin(None), None, true, &headers(Some("acme"))).unwrap();
         assert!(inside.access().tenant.is_some_and(|tenant| tenant.as_str() == "acme"));
-        assert!(inside.check(Right::Manage).is_ok() && inside.check(Right::ManageAll).is_err());
+        assert!(inside.check(Right::Manage(Permission::Write)).is_ok());
+        assert!(inside.check(Right::ManageAll).is_err());
     }
 }

@@ -146,6 +146,17 @@ pub(crate) enum RequestError {
     KeyUnknown,
     #[error("{0}")]
     Forbidden(&'static str),
+    #[error(
+        "this is not the host of this server, which asks nobody for a key and so answers to \
+         loopback names and to the host of --public-url alone; use one of those, or start it with \
+         --public-url"
+    )]
+    ForeignHost,
+    #[error(
+        "a page of another origin may use streams alone while this server asks nobody for a key; \
+         ask from a program, or start the server with --auth keys"
+    )]
+    CrossOrigin,
 }
 
 impl RequestError {
@@ -168,6 +179,8 @@ impl RequestError {
             RequestError::KeyFormat => (UNAUTHORIZED, "INVALID_AUTH_FORMAT"),
             RequestError::KeyUnknown => (UNAUTHORIZED, "INVALID_API_KEY"),
             RequestError::Forbidden(_) => (StatusCode::FORBIDDEN, "FORBIDDEN"),
+            RequestError::ForeignHost => (StatusCode::MISDIRECTED_REQUEST, "MISDIRECTED_REQUEST"),
+            RequestError::CrossOrigin => (StatusCode::FORBIDDEN, "CROSS_ORIGIN"),
         };
         let refusal = Refusal::new(status, code, self);
         match self {

@@ -28,6 +28,16 @@ impl Query {
     }
 }
 
+/// Whether a parameter of one of these names is given, however it is encoded.
+pub(crate) fn has_any(raw: &str, names: &[&str]) -> bool {
+    // Nearly no request has any: that is told without reading the query.
+    if !raw.contains('%') && !names.iter().any(|name| raw.contains(name)) {
+        return false;
+    }
+    let mut given = raw.split('&').map(|pair| decode(pair.split('=').next().unwrap_or(pair)));
+    given.any(|name| names.contains(&name.as_str()))
+}
+
 fn decode(text: &str) -> String {
     unescape(text, true)
 }

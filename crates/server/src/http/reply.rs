@@ -33,7 +33,7 @@ pub(crate) fn callable_base_url(request: &Parts) -> Option<String> {
 }
 
 /// Whether this is a host, with a port or without.
-fn is_host(text: &str) -> bool {
+pub(crate) fn is_host(text: &str) -> bool {
     let Ok(authority) = text.parse::<Authority>() else { return false };
     let is_port = |port: &str| port.is_empty() || authority.port_u16().is_some();
     let host = authority.host();
@@ -164,6 +164,7 @@ pub(crate) fn set(headers: &mut HeaderMap, name: HeaderName, value: impl AsRef<s
     }
 }
 
+const ALLOW_METHODS: &str = "GET, POST, PUT, DELETE, HEAD, OPTIONS";
 const ALLOW_HEADERS: &str = "content-type, authorization, x-tenant-namespace, if-none-match, cache-control, \
      traceparent, tracestate, stream-seq, stream-ttl, stream-expires-at, stream-closed, \
      producer-id, producer-epoch, producer-seq, stream-forked-from, stream-fork-offset, \
@@ -176,28 +177,60 @@ const EXPOSE_HEADERS: &str = "stream-next-offset, stream-cursor, stream-up-to-da
 // Constants, because checking a header's bytes again for every answer would show in profiles.
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 const CROSS_ORIGIN: HeaderValue = HeaderValue::from_static("cross-origin");
+const SAME_ORIGIN: HeaderValue = HeaderValue::from_static("same-origin");
+const SANDBOX: HeaderValue = HeaderValue::from_static("sandbox");
 const ANY_ORIGIN: HeaderValue = HeaderValue::from_static("*");
 const EXPOSED: HeaderValue = HeaderValue::from_static(EXPOSE_HEADERS);
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
-/// What every answer carries, so that browsers may read it and never guess its type.
+/// What every answer carries: browsers never guess its type, and show it to no page of another
+/// origin.
 pub(crate) fn finish(reply: &mut Reply) {
+    let headers = reply.headers_mut();
+    headers.reserve(2);
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+    headers.insert(RESOURCE_POLICY, SAME_ORIGIN);
+}
+
+/// What every answer about a stream carries: browsers show it to all pages, never guess its type,
+/// and give what was stored no power over the server that it came from.
+pub(crate) fn finish_stream(reply: &mut Reply) {
     let headers = reply.headers_mut();
     headers.reserve(6);
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
     headers.insert(RESOURCE_POLICY, CROSS_ORIGIN);
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, ANY_ORIGIN);
     headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
+    if headers.get(header::CONTENT_TYPE).is_some_and(|kind| !is_inert(kind)) {
+        headers.insert(header::CONTENT_SECURITY_POLICY, SANDBOX);
+    }
 }
 
-/// The answer to a browser that asks whether it may.
-pub(crate) fn preflight() -> Reply {
+/// Types of which it is certain that no browser runs what they hold. HTML, SVG and XML are not the
+/// only ones that some browser does.
+const INERT_TYPES: [&str; 4] =
+    ["application/json", "text/event-stream", "application/octet-stream", "text/plain"];
+
+fn is_inert(kind: &HeaderValue) -> bool {
+    let kind = kind.to_str().unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    INERT_TYPES.iter().any(|inert| kind.eq_ignore_ascii_case(inert))
+}
+
+/// The answer to whoever asks what can be done, where no page of another origin can do anything.
+pub(crate) fn options() -> Reply {
     let mut reply = status(StatusCode::NO_CONTENT);
+    reply.headers_mut().insert(header::ALLOW, HeaderValue::from_static(ALLOW_METHODS));
+    reply
+}
+
+/// The answer to a browser that asks whether it may use a stream.
+pub(crate) fn preflight() -> Reply {
+    let mut reply = options();
     let fixed = [
-        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, PUT, DELETE, HEAD, OPTIONS"),
+        (header::ACCESS_CONTROL_ALLOW_METHODS, ALLOW_METHODS),
         (header::ACCESS_CONTROL_ALLOW_HEADERS, ALLOW_HEADERS),
         (header::ACCESS_CONTROL_MAX_AGE, "86400"),
-        (header::ALLOW, "GET, POST, PUT, DELETE, HEAD, OPTIONS"),
     ];
     for (name, value) in fixed {
         reply.headers_mut().insert(name, HeaderValue::from_static(value));

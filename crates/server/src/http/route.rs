@@ -1,9 +1,10 @@
 //! Which face a request is for, and what it takes to ask it.
 
-use http::Method;
+use http::{Method, Uri};
 
 use super::auth::Requirement;
 use super::error::RequestError;
+use super::query;
 
 /// Who answers a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +26,8 @@ pub(crate) enum Face {
     Events,
     /// Nobody yet: the name belongs to a face all the same.
     Nobody,
-    /// A stream, or the subscriptions to streams.
+    /// Subscriptions to streams: the path is a pattern.
+    PatternSubscriptions,
     Streams,
 }
 
@@ -44,7 +46,7 @@ const ROUTES: &[(&str, Face, Requirement)] = &[
     ("/v1/stream/__ds/subscriptions/*/callback", Face::LeaseTokens, Requirement::Token),
     ("/v1/stream/__ds/subscriptions/*/ack", Face::LeaseTokens, Requirement::Token),
     ("/v1/stream/__ds/subscriptions/*/release", Face::LeaseTokens, Requirement::Token),
-    ("/v1/stream/__ds/**", Face::LeaseSubscriptions, Requirement::Data),
+    ("/v1/stream/__ds/**", Face::LeaseSubscriptions, Requirement::Subscriptions),
     ("/admin/v1/keys", Face::Keys, Requirement::Manage),
     ("/admin/v1/keys/*", Face::Keys, Requirement::Manage),
     ("/admin/v1/signing-keys/rotate", Face::Rotate, Requirement::ManageAll),
@@ -56,7 +58,9 @@ const ROUTES: &[(&str, Face, Requirement)] = &[
     ("/admin/v1/deliveries/*", Face::Delivery, Requirement::Operate),
     ("/e/**", Face::Events, Requirement::Data),
     ("/ingest/**", Face::Events, Requirement::Data),
-    ("/subscriptions/**", Face::Events, Requirement::Data),
+    ("/subscriptions/unsubscribe", Face::Events, Requirement::Data),
+    ("/subscriptions/*/dead-letters/*/retry", Face::Events, Requirement::RunSubscriptions),
+    ("/subscriptions/**", Face::Events, Requirement::Subscriptions),
     // Names that belong to other faces: no stream can have them, now or later.
     ("/admin/**", Face::Nobody, Requirement::Key),
     ("/api/v1/**", Face::Nobody, Requirement::Key),
@@ -69,10 +73,20 @@ const ROUTES: &[(&str, Face, Requirement)] = &[
     ("/v1/subscriptions/**", Face::Nobody, Requirement::Key),
 ];
 
-/// The face that a path belongs to, and what it takes to ask it.
-pub(crate) fn face_of(path: &str) -> (Face, Requirement) {
-    let found = ROUTES.iter().find(|(route, _, _)| is_match(route, path));
-    found.map_or((Face::Streams, Requirement::Data), |(_, face, needed)| (*face, *needed))
+/// Parameters that make a request one about subscriptions to streams.
+const SUBSCRIPTION_PARAMETERS: [&str; 2] = ["subscription", "subscriptions"];
+
+/// The face that a request is for, and what it takes to ask it. What is no line of the table is a
+/// stream, unless the query says that it is about subscriptions: so it says what is needed, too.
+pub(crate) fn face_of(uri: &Uri) -> (Face, Requirement) {
+    let path = uri.path();
+    if let Some((_, face, needed)) = ROUTES.iter().find(|(route, _, _)| is_match(route, path)) {
+        return (*face, *needed);
+    }
+    if uri.query().is_some_and(|query| query::has_any(query, &SUBSCRIPTION_PARAMETERS)) {
+        return (Face::PatternSubscriptions, Requirement::Subscriptions);
+    }
+    (Face::Streams, Requirement::Data)
 }
 
 /// Whether a path is one that the route stands for.
@@ -82,8 +96,9 @@ fn is_match(route: &str, path: &str) -> bool {
         return rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     }
     let Some((before, after)) = route.split_once('*') else { return route == path };
-    let segment = path.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
-    segment.is_some_and(|segment| !segment.is_empty() && !segment.contains('/'))
+    let Some(rest) = path.strip_prefix(before) else { return false };
+    let (segment, rest) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    !segment.is_empty() && is_match(after, rest)
 }
 
 /// Whether the method only reads, where nothing else can be done.
@@ -100,30 +115,64 @@ mod tests {
 
     #[test]
     fn only_whole_segments_are_reserved() {
-        let check =
-            |path, face, requirement| assert_eq!(face_of(path), (face, requirement), "{path}");
+        let check = |uri: &str, face, requirement| {
+            let parsed: Uri = uri.parse().unwrap();
+            assert_eq!(face_of(&parsed), (face, requirement), "{uri}");
+        };
         check("/callback/x", Face::Callback, Requirement::Token);
         check("/callback/x/y", Face::Callback, Requirement::Token);
         check("/callback/", Face::Nobody, Requirement::Key);
-        check("/v1/stream/__ds", Face::LeaseSubscriptions, Requirement::Data);
-        check("/v1/stream/__ds/x", Face::LeaseSubscriptions, Requirement::Data);
-        check("/v1/stream/__ds/subscriptions/a/claim", Face::LeaseSubscriptions, Requirement::Data);
+        check("/v1/stream/__ds", Face::LeaseSubscriptions, Requirement::Subscriptions);
+        check("/v1/stream/__ds/x", Face::LeaseSubscriptions, Requirement::Subscriptions);
+        check(
+            "/v1/stream/__ds/subscriptions/a/claim",
+            Face::LeaseSubscriptions,
+            Requirement::Subscriptions,
+        );
         check("/v1/stream/__ds/subscriptions/a/ack", Face::LeaseTokens, Requirement::Token);
         check(
             "/v1/stream/__ds/subscriptions/a/streams/ack",
             Face::LeaseSubscriptions,
-            Requirement::Data,
+            Requirement::Subscriptions,
         );
-        check("/v1/stream/__ds/subscriptions//ack", Face::LeaseSubscriptions, Requirement::Data);
+        check(
+            "/v1/stream/__ds/subscriptions//ack",
+            Face::LeaseSubscriptions,
+            Requirement::Subscriptions,
+        );
         check("/v1/stream/__ds/jwks.json", Face::SigningKeys, Requirement::Nothing);
         check("/v1/stream/__dsx", Face::Streams, Requirement::Data);
         check("/admin/v1/keys/a", Face::Keys, Requirement::Manage);
         check("/admin/v1/keys/a/b", Face::Nobody, Requirement::Key);
         check("/admin/v1/consumers/a", Face::Consumer, Requirement::Operate);
         check("/e", Face::Events, Requirement::Data);
-        check("/subscriptions/list", Face::Events, Requirement::Data);
+        check("/subscriptions/list", Face::Events, Requirement::Subscriptions);
+        check("/subscriptions/unsubscribe", Face::Events, Requirement::Data);
+        let retry = "/subscriptions/A/dead-letters/B/retry";
+        check(retry, Face::Events, Requirement::RunSubscriptions);
+        for other in
+            ["/subscriptions//dead-letters/B/retry", "/subscriptions/A/dead-letters/B/c/retry"]
+        {
+            check(other, Face::Events, Requirement::Subscriptions);
+        }
         for stream in ["/events", "/v1/stream/a", "/callbacks", "/healthz/x", "/administer"] {
             check(stream, Face::Streams, Requirement::Data);
+        }
+    }
+
+    #[test]
+    fn the_query_says_whether_a_stream_or_its_subscriptions_are_meant() {
+        let check = |uri: &str, face| {
+            let parsed: Uri = uri.parse().unwrap();
+            assert_eq!(face_of(&parsed).0, face, "{uri}");
+        };
+        for query in ["subscription=a", "x&subscriptions", "%73ubscription=a", "subscription%73"] {
+            check(&format!("/a/*?{query}"), Face::PatternSubscriptions);
+            check(&format!("/_x?{query}"), Face::PatternSubscriptions);
+            check(&format!("/subscriptions/list?{query}"), Face::Events);
+        }
+        for query in ["", "xsubscription=a", "a=subscription", "subscription+=a", "offset=%2D1"] {
+            check(&format!("/a?{query}"), Face::Streams);
         }
     }
 }

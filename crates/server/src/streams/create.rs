@@ -32,6 +32,9 @@ pub(super) async fn answer(
     let expiry = Expiry::parse(ttl, expires_at)?;
     let fork = fork_request(&parts.headers)?;
     if let Some(fork) = &fork {
+        if fork.source.is_internal() {
+            return Err(Error::ReservedSource);
+        }
         caller.check_reading(fork.source.as_str())?;
     }
     let closed = headers::is_closing(&parts.headers);

@@ -31,6 +31,11 @@ pub(super) enum Error {
     ContentTypeMissing,
     #[error("streams whose name begins with `_` are written by the server alone")]
     ReservedStream,
+    #[error(
+        "streams whose name begins with `_` are the server's own and cannot be forked: a fork would \
+         keep their past for ever; read them instead"
+    )]
+    ReservedSource,
 }
 
 impl From<Damaged> for Error {
@@ -55,7 +60,9 @@ impl Error {
             Error::Expiry(_) => Refusal::bad_request("INVALID_EXPIRY", self),
             Error::EmptyBody => Refusal::bad_request("EMPTY_BODY", self),
             Error::ContentTypeMissing => Refusal::bad_request("CONTENT_TYPE_REQUIRED", self),
-            Error::ReservedStream => Refusal::new(StatusCode::FORBIDDEN, "RESERVED_STREAM", self),
+            Error::ReservedStream | Error::ReservedSource => {
+                Refusal::new(StatusCode::FORBIDDEN, "RESERVED_STREAM", self)
+            }
         }
     }
 }
@@ -76,7 +83,7 @@ fn rejection_refusal(rejected: &Rejected) -> Refusal {
         }
         Rejected::Producer(ProducerRejected::Gap { .. }) => (CONFLICT, "PRODUCER_GAP"),
         Rejected::Producer(ProducerRejected::EpochStart) => (BAD, "PRODUCER_EPOCH_START"),
-        Rejected::Json(JsonError::Invalid) => (BAD, "INVALID_JSON"),
+        Rejected::Json(JsonError::Invalid | JsonError::TooDeep) => (BAD, "INVALID_JSON"),
         Rejected::Json(JsonError::EmptyArray) => (BAD, "EMPTY_ARRAY"),
         Rejected::Exists(_) => (CONFLICT, "STREAM_EXISTS"),
         Rejected::PathHeld => (CONFLICT, "PATH_HELD"),

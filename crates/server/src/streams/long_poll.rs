@@ -46,10 +46,11 @@ pub(super) async fn answer(
                 biased;
                 event = watch.next() => Some(event),
                 _ = stopping.wait_for(|stop| *stop) => None,
+                () = caller.key_revoked() => None,
             }
         });
         let event = waited.await.flatten();
-        if !caller.is_key_valid(engine) {
+        if !caller.is_key_valid() {
             return Err(RequestError::KeyUnknown.into());
         }
         match event {

@@ -103,7 +103,7 @@ impl ChunkSource for EventStream {
     async fn next(&mut self) -> Option<Result<Bytes, BodyError>> {
         loop {
             // Whoever lost the right to read is not sent a word more.
-            if self.is_done || !self.caller.is_key_valid(&self.engine) {
+            if self.is_done || !self.caller.is_key_valid() {
                 return None;
             }
             if let Some(reading) = &mut self.reading {
@@ -117,7 +117,7 @@ impl ChunkSource for EventStream {
                 return Some(Ok(self.position()));
             }
             if let Some(event) = self.wait().await {
-                return self.caller.is_key_valid(&self.engine).then_some(event);
+                return self.caller.is_key_valid().then_some(event);
             }
         }
     }
@@ -164,6 +164,10 @@ impl EventStream {
                 return None;
             }
             () = self.engine.clock().sleep_until(self.ends_at) => {
+                self.is_done = true;
+                return None;
+            }
+            () = self.caller.key_revoked() => {
                 self.is_done = true;
                 return None;
             }

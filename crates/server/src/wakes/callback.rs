@@ -11,7 +11,7 @@ use reveille_core::stream::append::Append;
 use reveille_core::trace::Trace;
 use reveille_core::{Offset, StreamPath, Tenant};
 use reveille_engine as engine;
-use reveille_engine::wakes::{CallbackError, CallbackRequest, WakeRejection};
+use reveille_engine::wakes::{CallbackAnswer, CallbackError, CallbackRequest, WakeRejection};
 use serde_json::{Value, json};
 
 use self::body::{ParsedCallback, StreamMessages};
@@ -99,16 +99,29 @@ async fn report(server: &Server, request: Request<Incoming>) -> Result<Reply, Er
     let request = callback_request(server, consumer, token, span.map(|span| span.trace), body)?;
     let has_appends = !request.body.appends.is_empty();
     let outcome = server.engine.report(request).await;
-    let wake = outcome.as_ref().ok().and_then(|(standing, _)| standing.trace);
+    let wake = outcome.as_ref().ok().and_then(|heard| heard.receipt.trace);
     let error = outcome.as_ref().err().map(|error| error.error.to_string());
     trace::end_callback(server, span, wake, started, consumer, error);
-    let (standing, token) = outcome?;
-    let streams = streams_json(&standing.streams);
+    Ok(reply::json(StatusCode::OK, &answer_json(&outcome?, has_appends)))
+}
+
+fn answer_json(heard: &CallbackAnswer, has_appends: bool) -> Value {
+    let CallbackAnswer { receipt, token, unreadable } = heard;
+    let streams = streams_json(&receipt.streams);
     let mut body = json!({ "ok": true, "token": token, "streams": streams });
-    if has_appends && let Some(object) = body.as_object_mut() {
-        object.insert("appended".into(), standing.appended.into());
+    let Some(object) = body.as_object_mut() else { return body };
+    if has_appends {
+        object.insert("appended".into(), receipt.appended.into());
     }
-    Ok(reply::json(StatusCode::OK, &body))
+    if !unreadable.is_empty() {
+        let warning = |path: &StreamPath| {
+            Value::from(format!(
+                "{path} is not followed: the key that made the subscription may not read it"
+            ))
+        };
+        object.insert("warnings".into(), unreadable.iter().map(warning).collect());
+    }
+    body
 }
 
 /// What the engine is asked: the one place where a body becomes its request.

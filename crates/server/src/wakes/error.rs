@@ -67,7 +67,7 @@ pub(super) fn rejection_refusal(rejection: &WakeRejection) -> Refusal {
         WakeRejection::TooManyStreams { .. } => (BAD, "INVALID_REQUEST"),
         WakeRejection::TooManySubscriptions { .. } => (StatusCode::FORBIDDEN, "QUOTA_EXCEEDED"),
         WakeRejection::TokenInvalid => (StatusCode::UNAUTHORIZED, "TOKEN_INVALID"),
-        WakeRejection::TokenExpired { .. } => (StatusCode::UNAUTHORIZED, "TOKEN_EXPIRED"),
+        WakeRejection::TokenExpired => (StatusCode::UNAUTHORIZED, "TOKEN_EXPIRED"),
         WakeRejection::Consumer(rejected) => match rejected {
             Rejected::StaleEpoch { .. } | Rejected::Fenced => (CONFLICT, "STALE_EPOCH"),
             Rejected::AlreadyClaimed

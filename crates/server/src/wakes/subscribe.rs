@@ -1,6 +1,6 @@
 //! Making, showing, listing and ending subscriptions; the pattern is the path of the URL.
 
-use http::{Request, StatusCode, Uri};
+use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use reveille_core::condition::WakeCondition;
 use reveille_core::consumer::{Dialect, SyncDone};
@@ -51,7 +51,8 @@ pub(super) async fn create(
     {
         server.engine.check_destination(url)?;
     }
-    let (subscription, secret, is_new) = server.engine.subscribe(&caller.tenant, spec).await?;
+    let (subscription, secret, is_new) =
+        server.engine.subscribe(&caller.tenant, spec, caller.key_id()).await?;
     let mut body = subscription_json(&subscription);
     if let (Some(object), Some(secret)) = (body.as_object_mut(), secret) {
         object.insert("webhook_secret".into(), secret.into());
@@ -105,14 +106,24 @@ pub(super) fn show(server: &Server, caller: &Caller, name: &str) -> Result<Reply
     Ok(reply::json(StatusCode::OK, &subscription_json(&found)))
 }
 
-/// `GET /{pattern}?subscriptions&limit=&after=`: those with this very pattern; `/**` lists all.
-pub(super) async fn list(server: &Server, caller: &Caller, uri: &Uri) -> Result<Reply, Error> {
-    let pattern = Pattern::parse(uri.path())?;
-    let query = Query::parse(uri.query());
-    let (mut left, after) = (page_limit(&query)?, query.get("after")?);
+/// `GET /{pattern}?subscriptions[&created_by=KEY][&limit=&after=]`: those with this very pattern;
+/// `/**` lists all.
+pub(super) async fn list(
+    server: &Server,
+    caller: &Caller,
+    path: &str,
+    query: &Query,
+) -> Result<Reply, Error> {
+    let pattern = Pattern::parse(path)?;
+    let created_by = query.get("created_by")?;
+    let (mut left, after) = (page_limit(query)?, query.get("after")?);
     let mut page = Page::begin(&server.engine, &caller.tenant, "subscriptions").await?;
+    let is_wanted = |it: &Subscription| {
+        (pattern.matches_everything() || it.spec.pattern.as_ref() == Some(&pattern))
+            && (created_by.is_none() || it.created_by.as_deref() == created_by)
+    };
     let mut take = |it: &Subscription| {
-        if !pattern.matches_everything() && it.spec.pattern.as_ref() != Some(&pattern) {
+        if !is_wanted(it) {
             return true;
         }
         let is_taken = left > 0 && page.push(&subscription_json(it));
@@ -143,6 +154,9 @@ fn subscription_json(subscription: &Subscription) -> Value {
     }
     if let Some(description) = &spec.description {
         object.insert("description".into(), description.as_ref().into());
+    }
+    if let Some(key) = &subscription.created_by {
+        object.insert("created_by".into(), key.as_ref().into());
     }
     let Coalescing { min_interval_ms, max_delay_ms, wake_if, sync_done } = &spec.coalescing;
     if *min_interval_ms > 0 {

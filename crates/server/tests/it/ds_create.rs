@@ -34,7 +34,7 @@ async fn ds_a_subscription_is_made_once_and_confirmed_when_asked_for_alike() {
     let kid = made["webhook"]["signing"]["kid"].as_str().unwrap().to_owned();
     assert!(kid.starts_with("ds_"), "{kid}");
     let signing = json!({
-        "alg": "ed25519", "kid": kid, "jwks_url": "http://test.example/v1/stream/__ds/jwks.json",
+        "alg": "ed25519", "kid": kid, "jwks_url": "http://localhost/v1/stream/__ds/jwks.json",
     });
     let expected = json!({
         "id": "s-1",

@@ -49,7 +49,7 @@ async fn ds_a_wake_says_what_is_to_be_done_and_where_to_report() {
         "wake_id": wake["wake_id"],
         "generation": 1,
         "streams": [stream],
-        "callback_url": "http://test.example/v1/stream/__ds/subscriptions/s/callback",
+        "callback_url": "http://localhost/v1/stream/__ds/subscriptions/s/callback",
         "callback_token": wake["callback_token"],
     });
     assert_eq!(wake, expected);

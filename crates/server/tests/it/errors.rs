@@ -107,6 +107,7 @@ async fn refusals_of_requests(seen: &mut Vec<Answer>) {
     let server = Setup::default().start().await;
     prepare(&server).await;
     let long = format!("/{}", "x".repeat(2048));
+    let deep = format!("{}{}", "[".repeat(513), "]".repeat(513));
     let from_text = ("stream-forked-from", "/text");
     let producer =
         |epoch, seq| [TEXT, ("producer-id", "p"), ("producer-epoch", epoch), ("producer-seq", seq)];
@@ -159,6 +160,10 @@ async fn refusals_of_requests(seen: &mut Vec<Answer>) {
         ("PATCH", "/text", &[], b"", 405, "METHOD_NOT_ALLOWED"),
         ("PUT", "/_events/x", &[], b"", 403, "RESERVED_STREAM"),
         ("GET", "/callback", &[], b"", 404, "RESERVED_PATH"),
+        ("PUT", "/f", &[("stream-forked-from", "/_events/x")], b"", 403, "RESERVED_STREAM"),
+        ("POST", "/json", &[JSON], deep.as_bytes(), 400, "INVALID_JSON"),
+        ("GET", "/metrics", &[("origin", "http://a.example")], b"", 403, "CROSS_ORIGIN"),
+        ("GET", "/text", &[("host", "a.example")], b"", 421, "MISDIRECTED_REQUEST"),
         ("GET", "/admin/v1/consumers/no", &[], b"", 404, "CONSUMER_NOT_FOUND"),
         ("GET", "/admin/v1/deliveries/no", &[], b"", 404, "DELIVERY_NOT_FOUND"),
         ("GET", "/admin/v1/deliveries?event=no", &[], b"", 404, "EVENT_NOT_FOUND"),

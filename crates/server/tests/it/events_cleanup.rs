@@ -66,8 +66,8 @@ async fn e41_the_same_can_be_done_in_the_process() {
         ordered: false,
     };
     let (engine, tenant) = (events.server.engine.clone(), Tenant::default_tenant());
-    let hook = engine.hook(&tenant, spec.clone(), StartFrom::Now).await.unwrap();
-    let twice = engine.hook(&tenant, spec, StartFrom::Now).await;
+    let hook = engine.hook(&tenant, spec.clone(), StartFrom::Now, None).await.unwrap();
+    let twice = engine.hook(&tenant, spec, StartFrom::Now, None).await;
     assert_eq!(twice.map(drop), Err(DeliveryError::Rejected(DeliveryRejection::Exists)));
     let shown = events.server.get(&format!("/subscriptions/{}", hook.name)).await.expect(200);
     assert_eq!(shown.json()["subscription"]["workerId"], "my-worker");

@@ -1,6 +1,10 @@
 //! Events that came long ago are forgotten, and none that somebody may still be told of.
 
-use reveille_core::Millis;
+use reveille_core::stream::Rejected;
+use reveille_core::stream::create::{Create, ForkRequest};
+use reveille_core::{Millis, Offset, StreamPath, Tenant};
+use reveille_engine::Error;
+use reveille_engine::streams::StreamError;
 use serde_json::{Value, json};
 
 use crate::harness::*;
@@ -124,6 +128,15 @@ async fn an_event_stays_until_its_deliveries_have_ended() {
     assert!(shown.iter().all(|it| it["eventId"].is_null()), "{shown:?}");
 }
 
+/// Forks the stream of events, which no request can.
+async fn fork(events: &Deliveries, path: &str, at: Option<Offset>) -> Result<(), StreamError> {
+    let source = StreamPath::parse(STREAM).unwrap();
+    let fork = Some(ForkRequest { source, at, sub_offset: 0 });
+    let create = Create { fork, ..Create::default() };
+    let (tenant, path) = (Tenant::default_tenant(), StreamPath::parse(path).unwrap());
+    events.server.engine.create(&tenant, &path, create, None).await.map(drop)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_event_stays_for_a_subscription_that_is_not_active_and_for_a_fork() {
     let mut events = Deliveries::start().await;
@@ -139,8 +152,7 @@ async fn an_event_stays_for_a_subscription_that_is_not_active_and_for_a_fork() {
     events.called().await.ok();
     events.until_status(&id, "delivered").await;
     events.clock.advance(DAY_MS);
-    let fork = [("stream-forked-from", STREAM), JSON];
-    events.server.ask("PUT", "/copy", &fork, b"").await.expect(201);
+    fork(&events, "/copy", None).await.unwrap();
     assert_eq!(events.trim().await, 0, "the fork reads it");
     events.server.ask("DELETE", "/copy", &[], b"").await.expect(204);
     eventually("the fork to be let go", async || (events.trim().await == 1).then_some(())).await;
@@ -154,15 +166,13 @@ async fn a_fork_of_what_is_left_has_what_is_left() {
     let cutoff = Millis(events.now());
     events.ingest(json!({ "type": "b" })).await;
     assert_eq!(events.server.engine.trim_events(cutoff).await.unwrap(), 1);
-    let fork = [("stream-forked-from", STREAM), JSON];
-    events.server.ask("PUT", "/copy", &fork, b"").await.expect(201);
+    fork(&events, "/copy", None).await.unwrap();
     let copied = events.server.get("/copy?offset=-1").await.expect(200);
     assert_eq!(event_kinds(&copied.text()), ["b"]);
     let zero = "0000000000000000_0000000000000000";
     events.server.get(&format!("/copy?offset={zero}")).await.expect(410);
-    let fork = [("stream-forked-from", STREAM), ("stream-fork-offset", zero), JSON];
-    let refused = events.server.ask("PUT", "/early", &fork, b"").await.expect(400);
-    assert_eq!(refused.code(), "INVALID_FORK_OFFSET");
+    let refused = fork(&events, "/early", Some(Offset::ZERO)).await;
+    assert!(matches!(refused, Err(Error::Rejected(Rejected::ForkOffset { .. }))), "{refused:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -36,7 +36,7 @@ async fn e13_e14_e20_what_is_left_out_has_a_default() {
             "id": id, "workerId": "w", "workerBinding": null, "pattern": "webhook.github.*",
             "patternPrefix": "webhook.github", "rpcMethod": "handle", "maxRetries": 5,
             "timeoutMs": 30_000, "signed": false, "active": true, "createdAt": START_MS,
-            "updatedAt": START_MS, "shard": "webhook", "namespace": null,
+            "created_by": null, "updatedAt": START_MS, "shard": "webhook", "namespace": null,
         })
     );
     let more = json!({ "workerId": "v", "workerBinding": "B", "maxRetries": 0, "timeoutMs": 1 });

@@ -141,7 +141,12 @@ async fn e16_without_a_good_key_nothing_is_answered() {
         (&[("authorization", &bearer)], 403, "FORBIDDEN"),
     ];
     for (method, target) in routes {
+        // Operators look, and retry what was given up.
+        let is_for_operators = method == "GET" || target.ends_with("/retry");
         for (headers, status, code) in wrong {
+            if status == 403 && is_for_operators {
+                continue;
+            }
             let answer = tenants.server.ask(method, target, headers, b"").await.expect(status);
             assert_eq!(answer.get("www-authenticate").is_some(), status == 401);
             let answer = answer.json();

@@ -20,7 +20,7 @@ async fn connect(server: &TestServer) -> SendRequest<Full<Bytes>> {
 
 /// A request for a path of the server as the client knows it.
 fn ask(method: &str, path: &str, body: impl Into<Bytes>) -> Request<Full<Bytes>> {
-    let uri = format!("http://known.example:8080{path}");
+    let uri = format!("http://localhost:8080{path}");
     let request = Request::builder().method(method).uri(uri).header("content-type", "text/plain");
     request.body(Full::new(body.into())).unwrap()
 }
@@ -55,7 +55,7 @@ async fn the_location_of_a_new_stream_is_its_whole_url() {
     let server = Setup::default().start().await;
     let mut client = connect(&server).await;
     let created = client.send_request(ask("PUT", "/s", "")).await.unwrap();
-    assert_eq!(created.headers()["location"], "http://known.example:8080/s");
+    assert_eq!(created.headers()["location"], "http://localhost:8080/s");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -92,10 +92,48 @@ async fn an_empty_array_creates_an_empty_stream_and_appends_nothing() {
     assert_eq!(server.get("/empty").await.expect(200).text(), "[]");
 }
 
+/// Arrays in arrays, so many.
+fn nested(depth: usize) -> String {
+    format!("{}{}", "[".repeat(depth), "]".repeat(depth))
+}
+
+/// Readers' parsers give up on it, or fall over.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_nested_too_deep_is_refused_by_everybody_who_takes_json() {
+    let server = with_stream().await;
+    let objects = |depth: usize| format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth));
+    for depth in [513, 1_000_000] {
+        for body in [nested(depth), objects(depth)] {
+            for (method, target) in [("POST", "/j"), ("PUT", "/new")] {
+                let answer = server.ask(method, target, &[JSON], body.as_bytes()).await;
+                assert_eq!(answer.expect(400).code(), "INVALID_JSON", "{method} {depth}");
+            }
+            let event = format!(r#"{{"type":"a","x":{body}}}"#);
+            let events = format!(r#"{{"events":[{event}]}}"#);
+            for body in [&event, &events, &format!("[{event}]")] {
+                let answer = server.ask("POST", "/ingest", &[JSON], body.as_bytes()).await;
+                let answer = answer.expect(400);
+                assert_eq!(answer.code(), "INVALID_JSON", "{depth}");
+                assert!(answer.text().contains("512"), "{answer}");
+            }
+        }
+    }
+    assert_eq!(server.get("/j").await.expect(200).text(), "[]");
+    server.head("/new").await.expect(404);
+    // Brackets in texts nest nothing.
+    let text = format!(r#"["{}\\\"{}"]"#, "[".repeat(600), "{".repeat(600));
+    for body in [nested(512), objects(512), text] {
+        server.ask("POST", "/j", &[JSON], body.as_bytes()).await.expect(204);
+        let event = format!(r#"{{"type":"a","x":{}}}"#, nested(511));
+        server.ask("POST", "/ingest", &[JSON], event.as_bytes()).await.expect(200);
+    }
+    server.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_keep_their_bytes() {
     let server = with_stream().await;
-    let nested = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
+    let nested = nested(512);
     let messages = [
         "{\"b\":1, \"a\" : [ 2 ]}",
         "1.0000000000000000000000000001",

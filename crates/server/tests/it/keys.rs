@@ -7,7 +7,7 @@ use reveille_core::key::KeyHash;
 use reveille_server::Auth;
 use serde_json::{Value, json};
 
-use crate::harness::keys::{ADMIN, guarded_by_keys};
+use crate::harness::keys::{self, ADMIN, guarded_by_keys};
 use crate::harness::*;
 
 const TEXT: (&str, &str) = ("content-type", "text/plain");
@@ -73,8 +73,14 @@ async fn roles_and_permissions_are_kept_to() {
         ("POST", "/s", b"x", [204, 204, 403, 204, 403, 204]),
         ("GET", "/s", b"", [200, 200, 403, 200, 200, 403]),
         ("HEAD", "/s", b"", [200, 200, 403, 200, 200, 403]),
-        ("GET", "/**?subscriptions", b"", [200, 200, 403, 200, 200, 403]),
-        ("PUT", "/s?subscription=w", b"{}", [400, 400, 403, 400, 403, 400]),
+        ("GET", "/**?subscriptions", b"", [200, 200, 200, 200, 200, 403]),
+        ("GET", "/_x?subscription=w", b"", [404, 404, 404, 404, 404, 403]),
+        ("PUT", "/s?subscription=w", b"{}", [400, 400, 403, 400, 403, 403]),
+        ("DELETE", "/_x?subscription=w", b"", [204, 204, 403, 204, 403, 204]),
+        ("GET", "/subscriptions/list", b"", [200, 200, 200, 200, 200, 403]),
+        ("POST", "/subscriptions/subscribe", b"{}", [400, 400, 403, 400, 403, 403]),
+        ("GET", "/v1/stream/__ds/subscriptions/p", b"", [404, 404, 404, 404, 404, 403]),
+        ("PUT", "/v1/stream/__ds/subscriptions/p", b"{}", [400, 400, 403, 400, 403, 403]),
         ("GET", "/_events/acme", b"", [404, 404, 403, 404, 404, 403]),
         ("POST", "/_events/acme", b"x", [403; 6]),
         ("GET", "/_system/events", b"", [404, 404, 404, 403, 403, 403]),
@@ -95,8 +101,8 @@ async fn roles_and_permissions_are_kept_to() {
         }
     }
     // What may not be read may not be copied either.
-    let fork = [("stream-forked-from", "/_system/events")];
-    let answer = server.ask_as(&keys[3], "PUT", "/copy", &fork, b"").await.expect(403);
+    let fork = [("stream-forked-from", "/s")];
+    let answer = server.ask_as(&keys[5], "PUT", "/copy", &fork, b"").await.expect(403);
     assert_eq!(answer.code(), "FORBIDDEN");
     server.ask_as(&keys[1], "PUT", "/copy", &fork, b"").await.expect(404);
     server.stop().await;
@@ -224,6 +230,64 @@ async fn whoever_listens_is_cut_off_when_the_key_is_revoked() {
             assert!(!String::from_utf8_lossy(&bytes).contains("after"));
         }
     }
+    server.stop().await;
+}
+
+/// One tenant's keys are not another's to use up.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tenant_has_only_so_many_keys() {
+    let server = Setup {
+        quotas: reveille_engine::quota::Quotas { keys: 2, ..Default::default() },
+        ..guarded_by_keys()
+    }
+    .start()
+    .await;
+    let (_, admin) = server.make_key("acme", &["admin"]).await;
+    let body = |tenant: &str| json!({ "tenant": tenant, "roles": ["user"] });
+    let made = server.post_key(&admin, &body("acme")).await.expect(201).json();
+    let answer = server.post_key(&admin, &body("acme")).await.expect(403);
+    assert!(answer.text().contains("--max-keys") && answer.text().contains('2'), "{answer}");
+    server.post_key(ADMIN, &body("acme")).await.expect(403);
+    for _ in 0..2 {
+        server.post_key(ADMIN, &body("beta")).await.expect(201);
+    }
+    server.revoke(&admin, made["id"].as_str().unwrap()).await.expect(204);
+    server.post_key(&admin, &body("acme")).await.expect(201);
+    server.stop().await;
+}
+
+/// Nothing has to happen to the stream: the clock stands still, and nobody writes.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_listens_in_vain_is_cut_off_at_once_too() {
+    let clock = HandClock::new();
+    let server = Setup { auth: keys::keys(), ..Setup::on(&clock) }.start().await;
+    let (id, key) = server.make_key("acme", &["user"]).await;
+    let (_, kept) = server.make_key("acme", &["user"]).await;
+    server.ask_as(&kept, "PUT", "/s", &[TEXT], b"before").await.expect(201);
+    let listen = async |key: &str, target: &str| {
+        let bearer = format!("Bearer {key}");
+        let mut connection = server.connect().await;
+        connection.send(&request("GET", target, &[("authorization", &bearer)], b"")).await;
+        connection
+    };
+    let (sse, poll) = ("/s?offset=now&live=sse", "/s?offset=now&live=long-poll");
+    let mut reader = listen(&key, sse).await;
+    let mut other = listen(&kept, sse).await;
+    for connection in [&mut reader, &mut other] {
+        assert_eq!(connection.head("GET").await.unwrap().status, 200);
+        let Piece::Bytes(_) = connection.piece().await else { panic!("nothing came") };
+    }
+    let mut poller = listen(&key, poll).await;
+    let mut polling = listen(&kept, poll).await;
+    clock.sleepers(LONG_POLL_MS, 2).await;
+    server.revoke(ADMIN, &id).await.expect(204);
+    assert_eq!(reader.piece().await, Piece::End);
+    assert_eq!(poller.answer("GET").await.expect(401).code(), "INVALID_API_KEY");
+    // The others hear what comes.
+    server.ask_as(&kept, "POST", "/s", &[TEXT], b"after").await.expect(204);
+    let Piece::Bytes(bytes) = other.piece().await else { panic!("nothing came") };
+    assert!(String::from_utf8_lossy(&bytes).contains("after"));
+    assert_eq!(polling.answer("GET").await.expect(200).text(), "after");
     server.stop().await;
 }
 

@@ -26,7 +26,7 @@ fn refused(answer: &Answer, setting: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tenant_has_as_many_subscriptions_as_it_may_have() {
     let directory = tempfile::tempdir().unwrap();
-    let quotas = Quotas { subscriptions: 3, hooks: 2 };
+    let quotas = Quotas { subscriptions: 3, hooks: 2, ..Quotas::default() };
     let server = Setup { quotas, ..Setup::default() }.start_in(directory.path()).await;
     for name in ["one", "two"] {
         subscribe(&server, name).await.expect(201);
@@ -50,7 +50,7 @@ async fn a_tenant_has_as_many_subscriptions_as_it_may_have() {
     subscribe(&server, "four").await.expect(201);
     server.stop().await;
     // With smaller quotas what exists stays, and works.
-    let quotas = Quotas { subscriptions: 1, hooks: 0 };
+    let quotas = Quotas { subscriptions: 1, hooks: 0, ..Quotas::default() };
     let server = Setup { quotas, ..Setup::default() }.start_in(directory.path()).await;
     assert_eq!(server.metric("reveille_subscriptions").await, 3);
     assert_eq!(server.metric("reveille_hooks").await, 2);
@@ -61,7 +61,7 @@ async fn a_tenant_has_as_many_subscriptions_as_it_may_have() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tenants_do_not_share_a_quota() {
-    let quotas = Quotas { subscriptions: 1, hooks: 1 };
+    let quotas = Quotas { subscriptions: 1, hooks: 1, ..Quotas::default() };
     let server = Setup { quotas, ..guarded_by_keys() }.start().await;
     for tenant in ["acme", "beta"] {
         let (_, key) = server.make_key(tenant, &["user"]).await;

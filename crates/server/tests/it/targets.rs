@@ -23,7 +23,7 @@ async fn nobody_is_connected_to_anybody() {
     let server = Setup::default().start().await;
     for target in ["other.example:80", "/s", "http://other.example/"] {
         let answer = server.ask("CONNECT", target, &[], b"").await;
-        assert!([400, 405].contains(&answer.status()), "{target}: {answer}");
+        assert!([400, 405, 421].contains(&answer.status()), "{target}: {answer}");
     }
 }
 
@@ -133,9 +133,9 @@ async fn paths_are_bounded_and_kept_as_they_are() {
     for path in distinct {
         assert_eq!(server.get(path).await.expect(200).text(), path);
         let location = server.ask("PUT", path, &[("content-type", "text/plain")], b"").await;
-        assert_eq!(location.need("location"), format!("http://test.example{path}"));
+        assert_eq!(location.need("location"), format!("http://localhost{path}"));
     }
-    let answer = server.ask("PUT", "http://other.example/abs", &[], b"").await.expect(201);
+    let answer = server.ask("PUT", "http://localhost:99/abs", &[], b"").await.expect(201);
     assert!(answer.need("location").ends_with("/abs"));
 }
 
@@ -148,10 +148,13 @@ async fn bytes_that_no_url_has_are_refused_and_harm_nobody() {
         let mut connection = server.connect().await;
         let mut request = b"GET ".to_vec();
         request.extend_from_slice(odd);
-        request.extend_from_slice(b" HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        request.extend_from_slice(b" HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
         connection.send(&request).await;
         let answer = String::from_utf8_lossy(&connection.rest().await).into_owned();
-        let refused = answer.starts_with("HTTP/1.1 400") || answer.starts_with("HTTP/1.1 404");
+        // What has no slash may be taken for the name of a server: this is not it.
+        let refused = ["400", "404", "421"]
+            .iter()
+            .any(|status| answer.starts_with(&format!("HTTP/1.1 {status}")));
         assert!(refused, "{:?}: {answer:?}", String::from_utf8_lossy(odd));
     }
     server.get("/healthz").await.expect(200);

@@ -234,3 +234,26 @@ async fn of_two_handlers_of_one_wake_the_one_that_was_overtaken_appends_nothing(
     let wrong = wakes.call(&call, report("yesterday", &second, json!([3]))).await.expect(400);
     assert_eq!(wrong.code(), "INVALID_REQUEST");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_that_are_nested_too_deep_are_refused_with_the_callback() {
+    let mut wakes = Wakes::start().await;
+    wakes.subscribe("s", "/a/*").await;
+    let tail = wakes.create("/a/1", "[1]").await;
+    wakes.create("/out", "").await;
+    let call = wakes.woken().await;
+    let body = |depth: usize| {
+        let messages = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        format!(
+            r#"{{"epoch":1,"acks":[{{"path":"/a/1","offset":"{tail}"}}],"append":[{{"path":"/out","messages":{messages}}}]}}"#
+        )
+    };
+    for depth in [513, 1_000_000] {
+        let deep = body(depth);
+        let answer = wakes.call_raw(&call.consumer(), &call.token(), deep.as_bytes()).await;
+        assert_eq!(answer.expect(400).code(), "INVALID_REQUEST");
+    }
+    assert_eq!(wakes.server.get("/out").await.expect(200).text(), "[]");
+    let answer = wakes.call_raw(&call.consumer(), &call.token(), body(512).as_bytes()).await;
+    assert_eq!(answer.expect(200).json()["appended"], true);
+}

@@ -105,9 +105,44 @@ async fn another_epoch_is_refused_in_either_direction_with_a_token() {
     let token = refused(wakes.finish(&call, &tail).await, 409, "STALE_EPOCH").unwrap();
     assert_eq!(next.epoch(), 2);
     wakes.quiet("the second wake is untouched").await;
-    // Its token with the current epoch is accepted: the body's epoch is the fence.
-    let body = accepted(wakes.call_as(&call.consumer(), &token, json!({ "epoch": 2 })).await);
+    // Whatever it says, its token speaks for the first wake: nothing is heard, and nothing appended.
+    let acks = json!([{ "path": "/a/1", "offset": tail }]);
+    let append = json!([{ "path": "/a/1", "messages": ["from the grave"] }]);
+    for token in [call.token(), token] {
+        for body in [
+            json!({ "epoch": 2 }),
+            json!({ "epoch": 2, "wake_id": next.wake_id(), "done": true }),
+            json!({ "epoch": 2, "acks": acks, "append": append }),
+        ] {
+            let answer = wakes.call_as(&call.consumer(), &token, body).await;
+            refused(answer, 409, "STALE_EPOCH").unwrap();
+        }
+    }
+    let body = accepted(wakes.call(&next, json!({ "epoch": 2 })).await);
     assert_eq!(body["streams"][0]["offset"], tail);
+    // Nor does the token of a wake speak for another one.
+    let early = wakes.call(&next, json!({ "epoch": 1, "done": true })).await;
+    refused(early, 409, "STALE_EPOCH").unwrap();
+}
+
+/// Who is done has nothing to say in the wake that begins with that.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_answer_to_a_done_that_wakes_again_is_for_the_wake_that_is_over() {
+    let (mut wakes, call, _) = told().await;
+    let tail = wakes.append("/a/1", "[2]").await;
+    let done = json!({ "epoch": 1, "wake_id": call.wake_id(), "done": true });
+    let body = accepted(wakes.call(&call, done).await);
+    let token = body["token"].as_str().unwrap().to_owned();
+    let next = wakes.woken().await;
+    assert_eq!(next.epoch(), 2);
+    let acks = json!([{ "path": "/a/1", "offset": tail }]);
+    let late = json!({ "epoch": 2, "acks": acks, "done": true });
+    let answer = wakes.call_as(&call.consumer(), &token, late).await;
+    let renewed = refused(answer, 409, "STALE_EPOCH").unwrap();
+    let answer = wakes.call_as(&call.consumer(), &renewed, json!({ "epoch": 2 })).await;
+    refused(answer, 409, "STALE_EPOCH");
+    wakes.finish(&next, &tail).await.expect(200);
+    wakes.idle("s", "/a/1").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -204,7 +239,14 @@ async fn an_expired_token_is_replaced_by_one_that_works_if_it_is_for_the_current
     wakes.append("/a/1", "[2]").await;
     let next = wakes.woken().await;
     assert_eq!(next.epoch(), 2);
-    refused(wakes.call(&call, expired).await, 409, "STALE_EPOCH").unwrap();
+    // What it is given instead is as dead as it is.
+    for token in [call.token(), fresh] {
+        let answer = wakes.call_as(&call.consumer(), &token, expired.clone()).await;
+        let renewed = refused(answer, 409, "STALE_EPOCH").unwrap();
+        let zombie = json!({ "epoch": 2, "wake_id": next.wake_id() });
+        let answer = wakes.call_as(&call.consumer(), &renewed, zombie).await;
+        refused(answer, 409, "STALE_EPOCH").unwrap();
+    }
     // Expired, and somebody else's: nothing is said about the expiry.
     let answer = wakes.call_as("s:%2Fa%2F2", &call.token(), json!({ "epoch": 1 })).await;
     refused(answer, 401, "TOKEN_INVALID");

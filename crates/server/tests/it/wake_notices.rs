@@ -23,7 +23,7 @@ async fn a_notice_has_every_field_and_a_signature_over_its_very_bytes() {
         "primary_stream": "/agents/task-123",
         "streams": [{ "path": "/agents/task-123", "offset": "-1" }],
         "triggered_by": ["/agents/task-123"],
-        "callback": "http://test.example/callback/my-sub:%2Fagents%2Ftask-123",
+        "callback": "http://localhost/callback/my-sub:%2Fagents%2Ftask-123",
         "token": token,
     });
     assert_eq!(call.json(), expected);
@@ -166,7 +166,7 @@ async fn names_of_consumers_are_encoded_as_browsers_do_and_found_again() {
             assert_eq!(call.consumer(), format!("a~b.c:{encoded}"));
         }
         let callback = call.json()["callback"].as_str().unwrap().to_owned();
-        assert_eq!(callback, format!("http://test.example/callback/{}", call.consumer()));
+        assert_eq!(callback, format!("http://localhost/callback/{}", call.consumer()));
         let answer = wakes.finish(&call, &tail).await.expect(200);
         assert_eq!(answer.json()["streams"], json!([{ "path": path, "offset": tail }]));
     }

@@ -69,14 +69,12 @@ async fn a_callback_with_one_bad_ack_applies_nothing_of_itself() {
 async fn done_without_pending_work_rests_and_with_it_wakes_at_once() {
     let (mut wakes, call, first) = told().await;
     let second = wakes.append("/a/1", "[2]").await;
-    let answer = wakes.finish(&call, &first).await.expect(200);
+    wakes.finish(&call, &first).await.expect(200);
     let next = wakes.woken().await;
     assert_eq!((next.epoch(), &next.json()["streams"][0]["offset"]), (2, &json!(first)));
     assert_ne!(next.wake_id(), call.wake_id());
-    // The answer's token is good for the wake that followed.
-    let token = answer.json()["token"].as_str().unwrap().to_owned();
     let claim = json!({ "epoch": 2, "wake_id": next.wake_id() });
-    wakes.call_as(&next.consumer(), &token, claim).await.expect(200);
+    wakes.call(&next, claim).await.expect(200);
     wakes.finish(&next, &second).await.expect(200);
     wakes.idle("s", "/a/1").await;
     wakes.clock.advance(100_000);
@@ -117,18 +115,18 @@ async fn every_callback_prolongs_a_life_and_without_one_it_ends() {
     // It had acknowledged nothing: somebody else is told.
     let next = wakes.woken().await;
     assert_eq!((next.epoch(), &next.json()["streams"][0]["offset"]), (2, &json!("-1")));
+    let (consumer, token) = (next.consumer(), next.token());
     next.ok();
     wakes.live("s", "/a/1").await;
     let acks = json!([{ "path": "/a/1", "offset": tail }]);
     let body = json!({ "epoch": 2, "acks": acks });
-    let answer = wakes.call(&call, body).await.expect(200);
-    let token = answer.json()["token"].as_str().unwrap().to_owned();
+    wakes.call_as(&consumer, &token, body).await.expect(200);
     wakes.clock.advance(45_000);
     wakes.idle("s", "/a/1").await;
     wakes.quiet("everything was acknowledged").await;
     // One that was taken for dead and is not may still say so, for as long as nobody took over.
     let late = json!({ "epoch": 2, "done": true });
-    wakes.call_as(&call.consumer(), &token, late).await.expect(200);
+    wakes.call_as(&consumer, &token, late).await.expect(200);
     wakes.quiet("and that changes nothing").await;
 }
 

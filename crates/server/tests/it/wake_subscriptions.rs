@@ -373,8 +373,12 @@ async fn put_at(server: &TestServer, target: &str, version: &str, lines: &str) -
         false => json!({ "webhook": "http://127.0.0.1:9/" }),
     };
     let body = body.to_string();
-    let head =
-        format!("PUT {target} {version}\r\n{lines}content-length: {}\r\n\r\n{body}", body.len());
+    let head = format!(
+        "PUT {target} {version}\r\n{lines}authorization: Bearer {}\r\ncontent-length: {}\r\n\r\n\
+         {body}",
+        keys::ADMIN,
+        body.len()
+    );
     let mut connection = server.connect().await;
     connection.send(head.as_bytes()).await;
     connection.answer("PUT").await
@@ -382,9 +386,10 @@ async fn put_at(server: &TestServer, target: &str, version: &str, lines: &str) -
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_says_no_good_host_gets_no_dead_callback_url() {
-    let server = Setup::default().start().await;
+    // Without keys hosts that are not the server's are turned away before.
+    let server = keys::guarded_by_keys().start().await;
     let public_url = Some("https://streams.example".into());
-    let public = Setup { public_url, ..Setup::default() }.start().await;
+    let public = Setup { public_url, ..keys::guarded_by_keys() }.start().await;
     let bad = [
         ("HTTP/1.1", ""),
         ("HTTP/1.0", ""),
@@ -409,7 +414,7 @@ async fn who_says_no_good_host_gets_no_dead_callback_url() {
             );
             let text = answer.text();
             assert!(text.contains("--public-url") && text.contains("Host"), "{text}");
-            server.get(&target).await.expect(404);
+            server.get_as(keys::ADMIN, &target).await.expect(404);
             // There it is not needed.
             put_at(&public, &target, version, lines).await.expect(201);
         }
@@ -422,6 +427,10 @@ async fn who_says_no_good_host_gets_no_dead_callback_url() {
     }
     // Everything else is as it was.
     let mut connection = server.connect().await;
-    connection.send(b"PUT /plain HTTP/1.1\r\ncontent-length: 0\r\n\r\n").await;
+    let plain = format!(
+        "PUT /plain HTTP/1.1\r\nauthorization: Bearer {}\r\ncontent-length: 0\r\n\r\n",
+        keys::ADMIN
+    );
+    connection.send(plain.as_bytes()).await;
     connection.answer("PUT").await.expect(201);
 }

@@ -132,6 +132,7 @@ impl Command<App> for CreateReminderHook {
             policy: policy(),
             spec: encode_spec(*spec),
             backfill: None,
+            created_by: None,
         };
         Ok(create(txn, new))
     }

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use reveille_core::StreamPath;
+use reveille_core::limits::JSON_DEPTH_MAX;
+use reveille_core::{StreamPath, json};
 use reveille_engine::wakes::callback::CallbackBody;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::error::Category;
@@ -71,6 +72,12 @@ impl<'a> StreamMessages<'a> {
             return Err(format!("`append`: {path} is written by the server alone").into());
         }
         let array = field("messages").ok_or_else(message)?;
+        if json::is_too_deep(array.get().as_bytes()) {
+            return Err(format!(
+                "`append`: `messages` is nested deeper than {JSON_DEPTH_MAX} arrays and objects"
+            )
+            .into());
+        }
         let items: Vec<IgnoredAny> = parse(array).ok_or("`append`: `messages` must be an array")?;
         if items.is_empty() {
             return Err("`append`: `messages` must hold at least one message".into());

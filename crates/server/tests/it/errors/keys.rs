@@ -42,6 +42,19 @@ pub(super) async fn refusals(seen: &mut Vec<Answer>) {
         assert_eq!(answer.get("www-authenticate"), challenge, "{answer}");
         seen.push(answer);
     }
+    let writer = key("\"acme\"", "\"roles\":[\"admin\"],\"permissions\":[\"write\"]");
+    let writer = server.ask("POST", keys, &by(&admin), writer.as_bytes()).await.expect(201).json();
+    let writer = format!("Bearer {}", writer["key"].as_str().unwrap());
+    let refused: &[(&str, &str, &str)] = &[
+        ("POST", keys, &user_of("\"acme\"")),
+        ("GET", "/**?subscriptions", ""),
+        ("PUT", "/a?subscription=a", "{}"),
+    ];
+    for (method, target, body) in refused {
+        let answer = server.ask(method, target, &by(&writer), body.as_bytes()).await;
+        assert_eq!((answer.status(), answer.code().as_str()), (403, "FORBIDDEN"), "{target}");
+        seen.push(answer);
+    }
     for body in &bodies {
         let answer = server.ask("POST", keys, &by(&admin), body.as_bytes()).await;
         assert_eq!((answer.status(), answer.code().as_str()), (400, "INVALID_REQUEST"), "{body}");

@@ -48,7 +48,7 @@ async fn of_making(server: &TestServer, seen: &mut Vec<Answer>) {
 }
 
 async fn of_too_many(seen: &mut Vec<Answer>) {
-    let quotas = Quotas { subscriptions: 0, hooks: 0 };
+    let quotas = Quotas { subscriptions: 0, hooks: 0, ..Quotas::default() };
     let server = Setup { quotas, ..Setup::default() }.start().await;
     let asked = json!({ "webhook": URL }).to_string();
     let answer = server.ask("PUT", "/a/*?subscription=s", &[], asked.as_bytes()).await;
@@ -58,7 +58,7 @@ async fn of_too_many(seen: &mut Vec<Answer>) {
 /// Calls back for a consumer of the dialect in which every stream has one.
 async fn call_back(server: &TestServer, wake: &Value, token: &str, body: Value) -> Answer {
     let url = wake["callback"].as_str().unwrap();
-    let target = url.strip_prefix("http://test.example").unwrap();
+    let target = url.strip_prefix("http://localhost").unwrap();
     let bearer = format!("Bearer {token}");
     let headers = [("authorization", bearer.as_str())];
     server.ask("POST", target, &headers, body.to_string().as_bytes()).await

@@ -56,7 +56,7 @@ pub(crate) fn request(method: &str, target: &str, headers: Headers<'_>, body: &[
 
 /// The first lines of a request, without the empty line that ends them.
 pub(crate) fn head_of(method: &str, target: &str, headers: Headers<'_>) -> Vec<u8> {
-    let mut out = format!("{method} {target} HTTP/1.1\r\nhost: test.example\r\n");
+    let mut out = format!("{method} {target} HTTP/1.1\r\nhost: localhost\r\n");
     for (name, value) in headers {
         out.push_str(&format!("{name}: {value}\r\n"));
     }
