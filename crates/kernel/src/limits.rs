@@ -56,6 +56,10 @@ pub const OUTCOMES_WAITING_MAX: usize = 8_192;
 /// An attempt that takes longer than this makes room for others.
 pub const SLOW_AFTER_MS: u64 = 1_000;
 
+/// An attempt that could not be made for want of something of ours keeps its place for this long
+/// before it waits for its turn again.
+pub const SHORTAGE_PAUSE_MS: u64 = 500;
+
 /// Attempts of one source that wait in memory; more of them are read when these are sent.
 pub const WAITING_PER_SOURCE: usize = 16_384;
 
@@ -67,4 +71,5 @@ pub const WAITING_PAYLOAD_BYTES: usize = 32 << 20;
 
 const _: () = assert!((APPLY_BYTES + SETTLE_BYTES) * 2 <= OVERLAY_PRESSED_BYTES);
 const _: () = assert!(OVERLAY_PRESSED_BYTES < OVERLAY_BYTES_MAX);
+const _: () = assert!(SHORTAGE_PAUSE_MS < SLOW_AFTER_MS);
 const _: () = assert!(SMALL_BODY_BYTES * 16 <= SMALL_BODIES_BYTES);

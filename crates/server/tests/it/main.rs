@@ -39,6 +39,7 @@ mod long_poll;
 mod memory;
 mod metrics;
 mod opening;
+mod outbound;
 mod parameters;
 mod partitions;
 mod producers;
