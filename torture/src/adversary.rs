@@ -19,7 +19,7 @@ mod quiet;
 mod sockets;
 mod work;
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -159,7 +159,10 @@ pub fn run(options: &Options) -> anyhow::Result<Tally> {
 fn run_attack(attack: &Attack, options: &Options) -> anyhow::Result<String> {
     let directory = workspace::scratch(&format!("adversary-{}", attack.name))?;
     let endpoint = Endpoint::open()?;
-    let mut server = start(&directory, endpoint.address)?;
+    // Whoever asks it for a name hears nothing.
+    let silent = UdpSocket::bind("127.0.0.1:0")?;
+    let names = silent.local_addr()?;
+    let mut server = start(&directory, endpoint.address, names)?;
     let quiet = QuietTenant::new(server.address, &create_key(server.address, "quiet")?, &endpoint)?;
     let loud = create_key(server.address, "loud")?;
     let calm_for = Duration::from_secs(options.seconds.clamp(1, 3));
@@ -189,7 +192,7 @@ fn run_attack(attack: &Attack, options: &Options) -> anyhow::Result<String> {
     endpoint.stop_hanging();
     quiet.settle().with_context(|| format!("after {}", beside.attack))?;
     server.kill()?;
-    let server = start(&directory, endpoint.address).context("starting again")?;
+    let server = start(&directory, endpoint.address, names).context("starting again")?;
     quiet.check_streams(server.address)?;
     server.kill()?;
     if !options.no_latency {
@@ -220,7 +223,7 @@ fn check_latency(calm: &Report, beside: &Report) -> anyhow::Result<()> {
 }
 
 /// A server that may open so many files and no more.
-fn start(directory: &Path, endpoint: SocketAddr) -> anyhow::Result<Server> {
+fn start(directory: &Path, endpoint: SocketAddr, names: SocketAddr) -> anyhow::Result<Server> {
     let log = directory.join("server.log");
     let limited = format!("ulimit -n {DESCRIPTORS} && exec \"$0\" \"$@\"");
     let mut command = Command::new("sh");
@@ -228,7 +231,7 @@ fn start(directory: &Path, endpoint: SocketAddr) -> anyhow::Result<Server> {
     command.arg(directory.join("data"));
     command.args(["--listen", "127.0.0.1:0", "--auth", "keys", "--admin-key", ADMIN_KEY]);
     command.args(["--allow-http-loopback", "--retry-scale", "0.01"]);
-    command.args(["--outbound-concurrency", "64"]);
+    command.args(["--outbound-concurrency", "64", "--name-servers", &names.to_string()]);
     command.arg("--worker-url-template");
     command.arg(format!("http://{endpoint}/{{workerId}}/{{rpcMethod}}"));
     match Server::launch(&mut command, &log, std::io::sink())? {

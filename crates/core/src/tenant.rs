@@ -41,6 +41,11 @@ impl Tenant {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The name, for those who know no tenants and must tell them apart.
+    pub fn to_shared(&self) -> Arc<str> {
+        self.0.clone()
+    }
 }
 
 impl fmt::Display for Tenant {

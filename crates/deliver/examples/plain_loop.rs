@@ -16,9 +16,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, header};
 use reveille_deliver::client::HttpCourier;
-use reveille_deliver::courier::{Courier, Request};
+use reveille_deliver::courier::{Courier, EarlyAnswer, Request};
 use reveille_deliver::destination::{Destination, Rules};
-use reveille_deliver::resolve::SystemResolver;
+use reveille_deliver::resolve::{NameResolver, NameServers};
 
 /// As many threads as the server has at least.
 const THREADS_MIN: usize = 2;
@@ -57,7 +57,7 @@ async fn call(address: &str, hooks: usize, in_flight: usize) -> Result<(), Box<d
         let passed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         u64::try_from(passed.as_millis()).unwrap_or(u64::MAX)
     });
-    let resolver = Arc::new(SystemResolver::new(now.clone()));
+    let resolver = Arc::new(NameResolver::new(now.clone(), NameServers::System));
     let mut requests = Vec::new();
     for hook in 0..hooks {
         requests.push(request(&format!("http://{address}/live/m{hook}"))?);
@@ -78,7 +78,9 @@ fn request(url: &str) -> Result<Request, Box<dyn Error>> {
         (HeaderName::from_static("x-events-attempt"), HeaderValue::from_static("1")),
         (HeaderName::from_static("x-events-delivery-id"), HeaderValue::from_static(ULID)),
     ];
-    Ok(Request { destination: Destination::parse(url, &RULES)?, headers, body: envelope() })
+    let destination = Destination::parse(url, &RULES)?;
+    let (tenant, early) = ("bench".into(), EarlyAnswer::default());
+    Ok(Request { tenant, destination, headers, body: envelope(), early })
 }
 
 /// The envelope of an event of 100 bytes.

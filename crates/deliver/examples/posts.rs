@@ -16,9 +16,9 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use reveille_deliver::client::HttpCourier;
-use reveille_deliver::courier::{Courier, Request};
+use reveille_deliver::courier::{Courier, EarlyAnswer, Request};
 use reveille_deliver::destination::{Destination, Rules};
-use reveille_deliver::resolve::SystemResolver;
+use reveille_deliver::resolve::{NameResolver, NameServers};
 use tokio::net::TcpListener;
 
 /// A webhook of an ordinary size.
@@ -63,11 +63,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let rules = Rules { allow_http_loopback: true, private_networks: Vec::new() };
     let url = format!("http://{}/hook", sink().await?);
     let request = Request {
+        tenant: "bench".into(),
         destination: Destination::parse(&url, &rules)?,
         headers: vec![(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))],
         body: Bytes::from_static(BODY),
+        early: EarlyAnswer::default(),
     };
-    let resolver = Arc::new(SystemResolver::new(now.clone()));
+    let resolver = Arc::new(NameResolver::new(now.clone(), NameServers::System));
     let courier = Arc::new(HttpCourier::new(rules, resolver, now));
     let begin = Instant::now();
     let end = begin + Duration::from_secs(seconds);

@@ -8,7 +8,9 @@ use bytes::Bytes;
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, Method};
 use http_body_util::Full;
+use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 
 use crate::connection::{Connection, EndpointResponse, ExchangeError};
 use crate::connector::Connector;
@@ -33,10 +35,37 @@ const OWN_HEADERS: &[HeaderName] = &[
     header::USER_AGENT,
 ];
 
-/// The bytes of a root certificate are not one.
+/// The certificates of an authority cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the root certificate cannot be read; it must be one X.509 certificate in DER")]
-pub struct RootCertificateError;
+pub enum AuthorityError {
+    #[error("it is not PEM with certificates (-----BEGIN CERTIFICATE-----)")]
+    NotPem,
+    #[error("there is no certificate in it")]
+    Empty,
+    #[error("certificate {0} in it is none that an authority can have")]
+    BadCertificate(usize),
+}
+
+/// Certificate authorities, as they are trusted beside those that browsers trust.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Authorities(Vec<CertificateDer<'static>>);
+
+impl Authorities {
+    /// Reads certificates in PEM, one after another.
+    pub fn from_pem(pem: &[u8]) -> Result<Authorities, AuthorityError> {
+        let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+        let found = found.map_err(|_| AuthorityError::NotPem)?;
+        if found.is_empty() {
+            return Err(AuthorityError::Empty);
+        }
+        let mut store = RootCertStore::empty();
+        for (number, certificate) in (1..).zip(&found) {
+            let added = store.add(certificate.clone());
+            added.map_err(|_| AuthorityError::BadCertificate(number))?;
+        }
+        Ok(Authorities(found))
+    }
+}
 
 /// Sends requests over the network.
 pub struct HttpCourier {
@@ -58,22 +87,19 @@ impl HttpCourier {
         resolver: Arc<dyn Resolve>,
         now: Arc<dyn Fn() -> u64 + Send + Sync>,
     ) -> HttpCourier {
-        let connector = Connector::new(rules, resolver, Vec::new())
-            .expect("the provider has the default versions of TLS");
-        HttpCourier::with_connector(connector, now)
+        HttpCourier::trusting(rules, resolver, now, Authorities::default())
     }
 
-    /// A courier that also trusts one more authority, whose certificate is given in DER.
-    pub fn with_root(
+    /// A courier that also trusts these authorities.
+    pub fn trusting(
         rules: Rules,
         resolver: Arc<dyn Resolve>,
         now: Arc<dyn Fn() -> u64 + Send + Sync>,
-        root: &[u8],
-    ) -> Result<HttpCourier, RootCertificateError> {
-        let root = CertificateDer::from(root.to_vec());
-        let connector =
-            Connector::new(rules, resolver, vec![root]).map_err(|_| RootCertificateError)?;
-        Ok(HttpCourier::with_connector(connector, now))
+        authorities: Authorities,
+    ) -> HttpCourier {
+        let connector = Connector::new(rules, resolver, authorities.0)
+            .expect("the certificates were read, and the provider has the default versions of TLS");
+        HttpCourier::with_connector(connector, now)
     }
 
     /// How many requests were sent a second time, because the idle connection that they were sent
@@ -128,7 +154,13 @@ impl CourierState {
         origin: &Origin,
         request: &Request,
     ) -> Result<EndpointResponse, ExchangeError> {
-        let transport = self.connector.connect(origin).await?;
+        let transport = match self.connector.connect(&request.tenant, origin).await {
+            // Connections that wait for a request have what one that is needed now lacks.
+            Err(SendError::Shortage) if self.pool.close_idle() => {
+                self.connector.connect(&request.tenant, origin).await
+            }
+            connected => connected,
+        }?;
         let connection = Connection::open(transport).await?;
         self.send(origin, connection, request).await
     }
@@ -140,7 +172,10 @@ impl CourierState {
         mut connection: Connection,
         request: &Request,
     ) -> Result<EndpointResponse, ExchangeError> {
-        let response = connection.exchange(to_wire(request)).await?;
+        let when_head_comes = |status, headers: &HeaderMap| {
+            request.early.set(status, retry_after_s(headers, (self.now)()));
+        };
+        let response = connection.exchange(to_wire(request), when_head_comes).await?;
         if !response.is_truncated {
             self.pool.put(origin, connection);
         }

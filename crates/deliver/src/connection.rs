@@ -18,7 +18,8 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 
 use crate::courier::SendError;
-use crate::transport::{ReceivedFlag, Transport};
+use crate::timer;
+use crate::transport::{ReceivedBytes, Transport};
 
 /// The longest body of an answer that is read; what follows is cut off.
 pub(crate) const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -26,14 +27,18 @@ pub(crate) const BODY_BYTES_MAX: usize = 64 * 1024;
 /// The longest head of an answer. It also bounds what is buffered for one connection. That a head
 /// has at most 100 headers is hyper's default; to set the same number would cost an allocation
 /// per answer, so a test holds it.
-const HEAD_BYTES_MAX: usize = 64 * 1024;
+pub(crate) const HEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// How long the body of an answer may take; what comes later is cut off. The answer has come by
+/// then: its status says what became of the request.
+const BODY_MS_MAX: u64 = 3_000;
 
 /// An open connection.
 pub(crate) struct Connection {
     sender: SendRequest<Full<Bytes>>,
     /// `None` once it has ended: hyper's connections must not be polled after that.
     driver: Option<http1::Connection<TokioIo<Transport>, Full<Bytes>>>,
-    received: ReceivedFlag,
+    received: ReceivedBytes,
     is_reused: bool,
 }
 
@@ -55,7 +60,7 @@ pub(crate) struct ExchangeError {
 
 impl Connection {
     pub(crate) async fn open(transport: Transport) -> Result<Connection, SendError> {
-        let received = transport.received_flag();
+        let received = transport.received_bytes();
         let handshake = http1::Builder::new()
             .max_buf_size(HEAD_BYTES_MAX)
             .max_header_size(HEAD_BYTES_MAX)
@@ -81,12 +86,17 @@ impl Connection {
     pub(crate) async fn exchange(
         &mut self,
         request: Request<Full<Bytes>>,
+        when_head_comes: impl FnOnce(u16, &HeaderMap),
     ) -> Result<EndpointResponse, ExchangeError> {
         self.received.clear();
         match self.send(request).await {
-            Ok(response) => self.read(response).await.map_err(ExchangeError::from),
+            Ok(response) => {
+                self.received.end_head();
+                when_head_comes(response.status().as_u16(), response.headers());
+                self.read(response).await.map_err(ExchangeError::from)
+            }
             Err(error) => {
-                let is_stale = self.is_reused && !self.received.is_set();
+                let is_stale = self.is_reused && !self.received.is_any();
                 Err(ExchangeError { error: classify(&error), is_stale })
             }
         }
@@ -107,15 +117,32 @@ impl Connection {
     }
 
     async fn read(&mut self, response: Response<Incoming>) -> Result<EndpointResponse, SendError> {
-        let (head, mut incoming) = response.into_parts();
-        let (mut body, mut is_truncated) = (BytesMut::new(), false);
+        let (head, incoming) = response.into_parts();
+        let mut body = BytesMut::new();
+        let is_truncated = match incoming.is_end_stream() {
+            true => false,
+            false => {
+                let reading = self.read_body(incoming, &mut body);
+                timer::within_ms(BODY_MS_MAX, reading).await.unwrap_or(Ok(true))?
+            }
+        };
+        let (status, headers) = (head.status.as_u16(), head.headers);
+        Ok(EndpointResponse { status, headers, body: body.freeze(), is_truncated })
+    }
+
+    /// Reads a body, and says whether it was cut.
+    async fn read_body(
+        &mut self,
+        mut incoming: Incoming,
+        body: &mut BytesMut,
+    ) -> Result<bool, SendError> {
+        let mut is_truncated = false;
         while !is_truncated && !incoming.is_end_stream() {
             let Some(chunk) = self.next_chunk(&mut incoming).await else { break };
             let chunk = chunk.map_err(|error| classify(&error))?;
-            is_truncated = !append(&mut body, &chunk);
+            is_truncated = !append(body, &chunk);
         }
-        let (status, headers) = (head.status.as_u16(), head.headers);
-        Ok(EndpointResponse { status, headers, body: body.freeze(), is_truncated })
+        Ok(is_truncated)
     }
 
     /// The next chunk of a body; trailers are an empty one.

@@ -3,9 +3,16 @@
 //! **Invariant:** there is one call of `connect`, and the address in it was checked on the line
 //! before. Literals, names that resolve to something else the second time, and the second and
 //! third address of a name all come through here.
+//!
+//! The addresses of a name are tried in their order. One that has not answered after a moment is
+//! not waited for: the next is tried beside it, and whichever is there first is taken.
 
+use std::collections::VecDeque;
+use std::future::{pending, poll_fn};
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, RootCertStore};
@@ -15,7 +22,19 @@ use tokio_rustls::TlsConnector;
 use crate::courier::SendError;
 use crate::destination::{Host, Origin, Rules};
 use crate::resolve::{ADDRESSES_MAX, Resolve};
+use crate::shortage::is_shortage;
+use crate::timer;
 use crate::transport::Transport;
+
+/// How long an address is waited for before the next one is tried too (RFC 8305 §5).
+const STAGGER_MS: u64 = 250;
+
+/// How many addresses of a name are tried at once; when there are more, the oldest try is given up.
+/// Each is a descriptor, and whoever owns the name says how many addresses there are.
+const DIALS_MAX: usize = 2;
+
+/// An address that is being connected to.
+type Dial<'a> = Pin<Box<dyn Future<Output = Result<TcpStream, SendError>> + Send + 'a>>;
 
 /// Opens sockets.
 pub(crate) struct Connector {
@@ -46,10 +65,14 @@ impl Connector {
         Ok(Connector { rules, resolver, tls: TlsConnector::from(Arc::new(config)) })
     }
 
-    pub(crate) async fn connect(&self, origin: &Origin) -> Result<Transport, SendError> {
+    pub(crate) async fn connect(
+        &self,
+        tenant: &Arc<str>,
+        origin: &Origin,
+    ) -> Result<Transport, SendError> {
         let addresses = match &origin.host {
             Host::Literal(literal) => vec![SocketAddr::new(*literal, origin.port)],
-            Host::Name(name) => self.resolver.resolve(name, origin.port).await?,
+            Host::Name(name) => self.resolver.resolve(tenant, name, origin.port).await?,
         };
         let socket = self.dial(&origin.host, &addresses).await?;
         match &origin.tls {
@@ -61,24 +84,73 @@ impl Connector {
         }
     }
 
-    /// Tries the addresses in order. One that is refused is passed over: it says nothing about
-    /// the others.
+    /// Connects to the first of the addresses that can be connected to. One that is refused is
+    /// passed over: it says nothing about the others.
     async fn dial(&self, host: &Host, addresses: &[SocketAddr]) -> Result<TcpStream, SendError> {
+        let mut addresses = addresses.iter().take(ADDRESSES_MAX);
+        let mut dials: VecDeque<Dial<'_>> = VecDeque::new();
         let mut error = SendError::Unresolved;
-        for address in addresses.iter().take(ADDRESSES_MAX) {
-            if !self.rules.is_allowed(host, address.ip()) {
-                if error == SendError::Unresolved {
-                    error = SendError::AddressRefused(address.ip());
+        loop {
+            let next = addresses.next();
+            if let Some(address) = next {
+                if dials.len() == DIALS_MAX {
+                    dials.pop_front();
+                    error = SendError::NoConnection;
                 }
-                continue;
+                dials.push_back(Box::pin(self.connect_to(host, *address)));
+            } else if dials.is_empty() {
+                return Err(error);
             }
-            if let Ok(socket) = TcpStream::connect(address).await {
-                // A socket that cannot be tuned still works.
-                let _ = socket.set_nodelay(true);
-                return Ok(socket);
+            let patience = async {
+                match next {
+                    Some(_) => timer::sleep_ms(STAGGER_MS).await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                dialed = first_of(&mut dials) => match dialed {
+                    Ok(socket) => return Ok(socket),
+                    Err(SendError::Shortage) => return Err(SendError::Shortage),
+                    Err(SendError::AddressRefused(address)) => {
+                        if error == SendError::Unresolved {
+                            error = SendError::AddressRefused(address);
+                        }
+                    }
+                    Err(other) => error = other,
+                },
+                () = patience => {}
             }
-            error = SendError::NoConnection;
         }
-        Err(error)
     }
+
+    async fn connect_to(&self, host: &Host, address: SocketAddr) -> Result<TcpStream, SendError> {
+        if !self.rules.is_allowed(host, address.ip()) {
+            return Err(SendError::AddressRefused(address.ip()));
+        }
+        let socket = TcpStream::connect(address).await.map_err(|error| {
+            match is_shortage(&error, &address) {
+                true => SendError::Shortage,
+                false => SendError::NoConnection,
+            }
+        })?;
+        // A socket that cannot be tuned still works.
+        let _ = socket.set_nodelay(true);
+        Ok(socket)
+    }
+}
+
+/// What comes of the first of these that has an end, which is removed.
+async fn first_of(dials: &mut VecDeque<Dial<'_>>) -> Result<TcpStream, SendError> {
+    poll_fn(|cx| {
+        for at in 0..dials.len() {
+            let Some(dial) = dials.get_mut(at) else { break };
+            if let Poll::Ready(dialed) = dial.as_mut().poll(cx) {
+                dials.remove(at);
+                return Poll::Ready(dialed);
+            }
+        }
+        Poll::Pending
+    })
+    .await
 }

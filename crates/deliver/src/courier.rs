@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
@@ -10,20 +11,41 @@ use http::{HeaderName, HeaderValue};
 use crate::destination::Destination;
 
 /// A request to somebody's endpoint, always a `POST`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Request {
+    /// On whose behalf: those who wait for names take turns by this.
+    pub tenant: Arc<str>,
     pub destination: Destination,
     /// Headers to send beside those that the courier writes itself.
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// What to send.
     pub body: Bytes,
+    /// Where the status is put as soon as it has come.
+    pub early: EarlyAnswer,
+}
+
+/// An answer whose body may still be on its way: for whoever does not wait for it.
+#[derive(Debug, Clone, Default)]
+pub struct EarlyAnswer(Arc<OnceLock<Answer>>);
+
+impl EarlyAnswer {
+    /// Says that an answer has come, all but its body.
+    pub fn set(&self, status: u16, retry_after_s: Option<u64>) {
+        // It is said once.
+        let _ = self.0.set(Answer { status, body: Bytes::new(), truncated: true, retry_after_s });
+    }
+
+    /// The answer without its body, if it has come.
+    pub fn take(&self) -> Option<Answer> {
+        self.0.get().cloned()
+    }
 }
 
 /// What came back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     pub status: u16,
-    /// The body, cut at the limit.
+    /// The body, cut at the limit, or where it did not come in time.
     pub body: Bytes,
     /// Whether the body was cut.
     pub truncated: bool,
@@ -34,8 +56,9 @@ pub struct Answer {
 /// Why nothing came back.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// The address is one that must not be called.
-    #[error("the address {0} is not allowed")]
+    /// The address is one that must not be called. Which one it is, is not for whoever the endpoint
+    /// belongs to: a name could be asked for what it leads to inside.
+    #[error("the address is not allowed")]
     AddressRefused(IpAddr),
     /// The name has no address.
     #[error("the name cannot be resolved")]
@@ -58,9 +81,21 @@ pub enum SendError {
     /// What came back is not HTTP, or more than we are willing to read.
     #[error("the answer is not HTTP/1.1, or its headers are too many or too long")]
     BadAnswer,
+    /// This machine has run short of something. The endpoint has nothing to do with it, and nothing
+    /// was sent to it.
+    #[error("the server has no descriptor, port or memory left for a connection")]
+    Shortage,
 }
 
 impl SendError {
+    /// What operators may know beside the sentence that everybody may read.
+    pub fn detail(&self) -> Option<String> {
+        match self {
+            SendError::AddressRefused(address) => Some(format!("{self}: {address}")),
+            _ => None,
+        }
+    }
+
     /// One word for metrics and records, without the address.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -71,6 +106,7 @@ impl SendError {
             SendError::TimedOut => "timed_out",
             SendError::Broken => "broken",
             SendError::BadAnswer => "bad_answer",
+            SendError::Shortage => "shortage",
         }
     }
 }

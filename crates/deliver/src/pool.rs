@@ -127,6 +127,16 @@ impl Pool {
         drop(pool);
     }
 
+    /// Closes all that wait, and says whether there were any.
+    pub(crate) fn close_idle(&self) -> bool {
+        let mut closed = Vec::new();
+        let mut pool = self.lock();
+        pool.sweep(u64::MAX, &mut closed);
+        pool.last_sweep_ms = (self.now)();
+        drop(pool);
+        !closed.is_empty()
+    }
+
     pub(crate) fn idle_count(&self) -> usize {
         self.lock().count
     }

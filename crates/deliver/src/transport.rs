@@ -1,19 +1,26 @@
-//! The bytes under a connection: TCP or TLS, and whether the other side has said anything.
+//! The bytes under a connection: TCP or TLS, and how much the other side has said.
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
-/// An open socket, and whether it has received anything.
+/// What may come before the head of an answer is complete: informational answers, the head itself,
+/// and what was read ahead. Whoever sends more has no answer to give.
+const BEFORE_HEAD_BYTES_MAX: usize = 2 * crate::connection::HEAD_BYTES_MAX;
+
+/// Above every number of bytes: the head has come.
+const HEAD_CAME: usize = usize::MAX / 2;
+
+/// An open socket, and how much it has received.
 pub(crate) struct Transport {
     socket: Socket,
-    received: ReceivedFlag,
+    received: ReceivedBytes,
 }
 
 enum Socket {
@@ -21,33 +28,52 @@ enum Socket {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// Whether a byte came from the other side since this was last cleared.
+/// How many bytes came from the other side since this was last cleared.
 ///
 /// The HTTP layer owns the stream and does not tell a connection that was closed without a word
-/// from one that was closed in the middle of an answer; only the former may be tried again.
+/// from one that was closed in the middle of an answer; only the former may be tried again. Nor
+/// does it count informational answers, of which an endpoint can send any number.
 #[derive(Clone, Default)]
-pub(crate) struct ReceivedFlag(Arc<AtomicBool>);
+pub(crate) struct ReceivedBytes(Arc<AtomicUsize>);
 
-impl ReceivedFlag {
+impl ReceivedBytes {
     pub(crate) fn clear(&self) {
-        self.0.store(false, Ordering::Relaxed);
+        self.0.store(0, Ordering::Relaxed);
     }
 
-    pub(crate) fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+    pub(crate) fn is_any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+
+    /// The head of an answer has come: what follows is a body, which has a limit of its own.
+    pub(crate) fn end_head(&self) {
+        self.0.store(HEAD_CAME, Ordering::Relaxed);
+    }
+
+    /// Adds what came, and refuses what is too much.
+    fn add(&self, bytes: usize) -> io::Result<()> {
+        let before = self.0.load(Ordering::Relaxed);
+        if before >= HEAD_CAME {
+            return Ok(());
+        }
+        self.0.store(before + bytes, Ordering::Relaxed);
+        if before + bytes > BEFORE_HEAD_BYTES_MAX {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "too much before an answer"));
+        }
+        Ok(())
     }
 }
 
 impl Transport {
     pub(crate) fn plain(stream: TcpStream) -> Transport {
-        Transport { socket: Socket::Plain(stream), received: ReceivedFlag::default() }
+        Transport { socket: Socket::Plain(stream), received: ReceivedBytes::default() }
     }
 
     pub(crate) fn tls(stream: TlsStream<TcpStream>) -> Transport {
-        Transport { socket: Socket::Tls(Box::new(stream)), received: ReceivedFlag::default() }
+        Transport { socket: Socket::Tls(Box::new(stream)), received: ReceivedBytes::default() }
     }
 
-    pub(crate) fn received_flag(&self) -> ReceivedFlag {
+    pub(crate) fn received_bytes(&self) -> ReceivedBytes {
         self.received.clone()
     }
 }
@@ -64,8 +90,11 @@ impl AsyncRead for Transport {
             Socket::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
             Socket::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
         };
-        if buffer.filled().len() > before {
-            this.received.0.store(true, Ordering::Relaxed);
+        let came = buffer.filled().len() - before;
+        if came > 0
+            && let Err(error) = this.received.add(came)
+        {
+            return Poll::Ready(Err(error));
         }
         polled
     }

@@ -59,6 +59,7 @@ pub struct WakeAttempt {
     pub epoch: u64,
     /// Counted from 1.
     pub attempt: u32,
+    pub tenant: Tenant,
 }
 
 /// An attempt to deliver an event.
@@ -120,17 +121,9 @@ pub enum AttemptSource {
     Hook(HookId),
 }
 
-/// Who takes turns with whom.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum TurnGroup {
-    Subscription(SubscriptionId),
-    Tenant(Tenant),
-}
-
 impl outbox::Attempt for Attempt {
     type Key = AttemptKey;
     type Source = AttemptSource;
-    type Group = TurnGroup;
     type Cursor = DeliveryNo;
 
     fn key(&self) -> AttemptKey {
@@ -147,17 +140,10 @@ impl outbox::Attempt for Attempt {
         }
     }
 
-    fn group(&self) -> TurnGroup {
+    fn tenant(&self) -> &Tenant {
         match self {
-            Attempt::Wake(wake) => TurnGroup::Subscription(wake.consumer.subscription),
-            Attempt::Delivery(delivery) => TurnGroup::Tenant(delivery.tenant.clone()),
-        }
-    }
-
-    fn tenant_of(group: &TurnGroup) -> Option<&Tenant> {
-        match group {
-            TurnGroup::Subscription(_) => None,
-            TurnGroup::Tenant(tenant) => Some(tenant),
+            Attempt::Wake(wake) => &wake.tenant,
+            Attempt::Delivery(delivery) => &delivery.tenant,
         }
     }
 

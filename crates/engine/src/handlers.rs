@@ -235,7 +235,7 @@ impl AttemptHandler for App {
                 deliveries::send::attempt(sender, context, deliveries, delivery, hook).await
             }
             (attempt, _) => {
-                sender.shared.outbox.ended(&attempt, false);
+                sender.shared.outbox.ended(&attempt);
                 None
             }
         }

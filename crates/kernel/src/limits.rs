@@ -103,6 +103,10 @@ pub const OUTCOMES_WAITING_MAX: usize = 8_192;
 /// An attempt that takes longer than this makes room for others.
 pub const SLOW_AFTER_MS: u64 = 1_000;
 
+/// An attempt that could not be made for want of something of ours keeps its place for this long
+/// before it waits for its turn again.
+pub const SHORTAGE_PAUSE_MS: u64 = 500;
+
 /// Attempts of one source that wait in memory; more of them are read when these are sent.
 pub const WAITING_PER_SOURCE: usize = 16_384;
 
@@ -115,6 +119,7 @@ pub const WAITING_PAYLOAD_BYTES: usize = 32 << 20;
 const _: () = assert!((APPLY_BYTES + SETTLE_BYTES) * 2 <= OVERLAY_PRESSED_BYTES);
 const _: () = assert!(OVERLAY_PRESSED_BYTES < OVERLAY_BYTES_MAX);
 const _: () = assert!(SLICE_BYTES * 8 <= BATCH_BYTES_MAX, "others fit beside a slice");
+const _: () = assert!(SHORTAGE_PAUSE_MS < SLOW_AFTER_MS);
 const _: () = assert!(SMALL_BODY_BYTES * 16 <= SMALL_BODIES_BYTES);
 const _: () = assert!(PAGE_BYTES_MAX <= PAGES_BYTES_PER_TENANT);
 const _: () = assert!(PAGES_BYTES_PER_TENANT * 4 <= PAGES_BYTES, "four tenants, not one, fill it");

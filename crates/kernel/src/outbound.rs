@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 use reveille_core::{Millis, Tenant};
-use reveille_deliver::courier::{Answer, Courier, Request, SendError};
+use reveille_deliver::courier::{Answer, Courier, EarlyAnswer, Request, SendError};
 use reveille_deliver::destination::Destination;
 
 use crate::command::Command;
@@ -15,7 +15,7 @@ use crate::domains::Domains;
 use crate::doors::Clock;
 use crate::error::{Error, Never, Unavailable};
 use crate::fairness::Fairness;
-use crate::limits::SLOW_AFTER_MS;
+use crate::limits::{SHORTAGE_PAUSE_MS, SLOW_AFTER_MS};
 use crate::outbox::Attempt;
 use crate::shared::Shared;
 use crate::submit::submit;
@@ -71,16 +71,35 @@ pub struct EncodedRequest {
     pub body: Bytes,
 }
 
-/// Why nothing came back: a kind to count, and a sentence to keep.
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PostError {
+    Failed(SendFailure),
+    /// Nobody failed but us: the attempt waits in the outbox again, under the same number.
+    PutBack,
+}
+
+/// Why nothing came back: a kind to count, and a sentence to keep and to show to whoever the
+/// endpoint belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SendFailure {
     pub kind: &'static str,
     pub text: String,
+    /// What operators alone may know.
+    pub detail: Option<String>,
+}
+
+impl SendFailure {
+    /// A failure of which everybody may know everything.
+    pub fn new(kind: &'static str, text: String) -> SendFailure {
+        SendFailure { kind, text, detail: None }
+    }
 }
 
 impl From<SendError> for SendFailure {
     fn from(error: SendError) -> SendFailure {
-        SendFailure { kind: error.kind(), text: error.to_string() }
+        let detail = error.detail();
+        SendFailure { kind: error.kind(), text: error.to_string(), detail }
     }
 }
 
@@ -153,7 +172,7 @@ impl<D: AttemptHandler> Sender<D> {
                 Some(owner) => D::attempt(&self, attempt, owner).await,
                 // Whose it was has ended, and so has it.
                 None => {
-                    self.shared.outbox.ended(&attempt, false);
+                    self.shared.outbox.ended(&attempt);
                     None
                 }
             };
@@ -182,42 +201,67 @@ impl<D: AttemptHandler> Sender<D> {
 
     /// An attempt was answered, after so long if that was good; what is next, if anything may be
     /// sent now.
-    pub fn answered(
-        &self,
-        attempt: &D::Attempt,
-        was_slow: bool,
-        took_ms: Option<u64>,
-    ) -> Option<D::Attempt> {
+    pub fn answered(&self, attempt: &D::Attempt, took_ms: Option<u64>) -> Option<D::Attempt> {
         let may = |tenant: &Tenant| self.fairness.try_attempt(tenant).is_ok();
-        self.shared.outbox.answered(attempt, was_slow, took_ms, may)
+        self.shared.outbox.answered(attempt, took_ms, may)
     }
 
     /// Sends a request and waits for its answer, but no longer than this; one that takes a while
-    /// makes room for others.
+    /// makes room for others. The status is the answer: for the rest of it nobody waits any longer.
     pub async fn post(
         &self,
         destination: Destination,
         request: EncodedRequest,
         timeout_ms: u64,
         attempt: &D::Attempt,
-        is_slow: &mut bool,
-    ) -> Result<Answer, SendFailure> {
+    ) -> Result<Answer, PostError> {
         let EncodedRequest { headers, body } = request;
-        let mut response = self.courier.post(Request { destination, headers, body });
-        let deadline = self.clock.now() + timeout_ms;
-        let mut slow_at = self.clock.now() + SLOW_AFTER_MS;
+        let (tenant, early) = (attempt.tenant().to_shared(), EarlyAnswer::default());
+        let request = Request { tenant, destination, headers, body, early: early.clone() };
+        let mut response = self.courier.post(request);
+        let now = self.clock.now();
+        let deadline = now + timeout_ms;
+        let mut until = deadline.min(now + SLOW_AFTER_MS);
         loop {
-            let until = slow_at.min(deadline);
             tokio::select! {
                 biased;
-                answer = &mut response => return answer.map_err(SendFailure::from),
+                answer = &mut response => return self.judge(answer, attempt).await,
                 () = self.clock.sleep_until(until) => {}
             }
-            if until == deadline {
-                return Err(SendError::TimedOut.into());
+            let is_over = until == deadline;
+            if !is_over && self.shared.outbox.slows(attempt) {
+                until = deadline;
+                continue;
             }
-            *is_slow = self.shared.outbox.slows(attempt);
-            slow_at = deadline;
+            // Its connection is closed before anybody makes another attempt.
+            drop(response);
+            if let Some(answer) = early.take() {
+                return Ok(answer);
+            }
+            if is_over {
+                return Err(PostError::Failed(SendError::TimedOut.into()));
+            }
+            self.shared.outbox.put_back(attempt.clone(), true);
+            return Err(PostError::PutBack);
+        }
+    }
+
+    /// What we run short of is nobody's failure: the attempt is made again in a while.
+    async fn judge(
+        &self,
+        answer: Result<Answer, SendError>,
+        attempt: &D::Attempt,
+    ) -> Result<Answer, PostError> {
+        match answer {
+            Ok(answer) => Ok(answer),
+            Err(SendError::Shortage) => {
+                tracing::debug!("an attempt waits: the machine has no descriptor or memory for it");
+                let later = self.clock.now() + SHORTAGE_PAUSE_MS;
+                self.clock.sleep_until(later).await;
+                self.shared.outbox.put_back(attempt.clone(), false);
+                Err(PostError::PutBack)
+            }
+            Err(error) => Err(PostError::Failed(error.into())),
         }
     }
 

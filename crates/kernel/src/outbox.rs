@@ -1,7 +1,7 @@
 //! The outbox: attempts that are to be made, in whose turn it is.
 //!
 //! ```text
-//! turns ─▶ a group, mostly a tenant ─▶ turns ─▶ a source ─▶ its attempts
+//! turns ─▶ a tenant ─▶ turns ─▶ a source ─▶ its attempts
 //! ```
 //!
 //! Nothing here must survive a crash: every attempt also has a timer, and one that is not made is
@@ -29,17 +29,13 @@ pub trait Attempt: Clone + Debug + PartialEq + Send + Sync + 'static {
     type Key: Clone + Eq + Hash + Send;
     /// Whose attempts are limited together.
     type Source: Copy + Eq + Hash + Send;
-    /// Who takes turns with whom.
-    type Group: Clone + Eq + Hash + Send;
     /// Where a source goes on that has more attempts than fit into memory, in their order.
     type Cursor: Copy + Ord + Send;
 
     fn key(&self) -> Self::Key;
     fn source(&self) -> Self::Source;
-    fn group(&self) -> Self::Group;
-
-    /// The tenant whose turns a group's are, where turns are a tenant's.
-    fn tenant_of(group: &Self::Group) -> Option<&Tenant>;
+    /// Whose it is: tenants take turns, and share the places.
+    fn tenant(&self) -> &Tenant;
 
     /// Which of those about the same thing it is.
     fn number(&self) -> (u64, u32);
@@ -171,14 +167,21 @@ impl<A: Attempt> Outbox<A> {
         self.lock().next_refill()
     }
 
-    /// An attempt has been open for a while: it makes room for quick ones, if those that are slow
-    /// leave any. Says whether it counts as slow now.
+    /// An attempt has been open for a while: it makes room for quick ones. Says whether it may go on;
+    /// if its tenant holds all the slow places that it may have, it is to be put back.
     pub fn slows(&self, attempt: &A) -> bool {
-        let slow = self.lock().slows(attempt);
-        if slow {
+        let goes_on = self.lock().slows(attempt);
+        if goes_on {
             self.ready.notify_one();
         }
-        slow
+        goes_on
+    }
+
+    /// An attempt that was begun is not made now and waits again, under the same number. One that was
+    /// too slow for the places that there were has a slow one from the beginning the next time.
+    pub fn put_back(&self, attempt: A, is_slow: bool) {
+        self.lock().put_back(attempt, is_slow);
+        self.ready.notify_one();
     }
 
     /// An answer came, after so long if it was a good one, or none will: the next attempt may be
@@ -187,13 +190,12 @@ impl<A: Attempt> Outbox<A> {
     pub fn answered(
         &self,
         attempt: &A,
-        was_slow: bool,
         took_ms: Option<u64>,
         mut may: impl FnMut(&Tenant) -> bool,
     ) -> Option<A> {
         let (next, more) = {
             let mut queues = self.lock();
-            queues.answered(attempt, was_slow, took_ms);
+            queues.answered(attempt, took_ms);
             (queues.next_few(1, &mut may).pop(), queues.has_more())
         };
         if more {
@@ -203,16 +205,15 @@ impl<A: Attempt> Outbox<A> {
     }
 
     /// An attempt has ended, and what came of it is written down.
-    pub fn ended(&self, attempt: &A, was_slow: bool) {
-        self.lock().ended(attempt, was_slow);
-        self.ready.notify_one();
+    pub fn ended(&self, attempt: &A) {
+        self.all_ended(std::slice::from_ref(attempt));
     }
 
     /// The same for several attempts whose answers had come.
     pub fn all_ended(&self, attempts: &[A]) {
         let mut queues = self.lock();
         for attempt in attempts {
-            queues.ended(attempt, false);
+            queues.ended(attempt);
         }
         drop(queues);
         self.ready.notify_one();

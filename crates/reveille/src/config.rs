@@ -15,6 +15,8 @@ use anyhow::Context as _;
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 use reveille_core::subscription::Timings;
+use reveille_deliver::client::Authorities;
+use reveille_deliver::resolve::NameServers;
 use reveille_engine::quota::Quotas;
 use reveille_engine::{Retention, Rules};
 use reveille_server::{Auth, Workers};
@@ -22,11 +24,12 @@ use serde::Deserialize;
 
 use crate::failure::usage_error;
 use checks::{
-    check_auth, check_exposure, check_max_body, check_max_keys, check_otlp_endpoint,
+    check_auth, check_ca_file, check_exposure, check_max_body, check_max_keys, check_otlp_endpoint,
     check_retention, check_workers,
 };
 use units::{
-    Address, AdminKey, Factor, Networks, Period, PublicUrl, Size, WorkerBinding, WorkerUrlTemplate,
+    Address, AdminKey, Factor, Networks, Period, PublicUrl, ServerAddresses, Size, WorkerBinding,
+    WorkerUrlTemplate,
 };
 
 const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4437);
@@ -163,6 +166,16 @@ struct Settings {
     )]
     allow_private_networks: Option<Networks>,
 
+    /// Certificate authorities that webhooks may have beside the well-known ones, as PEM
+    /// [default: none]
+    #[arg(long, value_name = "FILE", env = "REVEILLE_CA_FILE", hide_env_values = true)]
+    ca_file: Option<PathBuf>,
+
+    /// Name servers for the hosts of webhooks, as addresses with commas between them
+    /// [default: those of /etc/resolv.conf]
+    #[arg(long, value_name = "ADDRS", env = "REVEILLE_NAME_SERVERS", hide_env_values = true)]
+    name_servers: Option<ServerAddresses>,
+
     /// Multiplies every retry delay, for tests [default: 1.0]
     #[arg(long, value_name = "FACTOR", env = "REVEILLE_RETRY_SCALE", hide_env_values = true)]
     retry_scale: Option<Factor>,
@@ -292,6 +305,8 @@ pub(crate) struct Config {
     pub(crate) segment_bytes: u64,
     pub(crate) timings: Timings,
     pub(crate) rules: Rules,
+    pub(crate) authorities: Authorities,
+    pub(crate) name_servers: NameServers,
     pub(crate) outbound_concurrency: usize,
     pub(crate) quotas: Quotas,
     pub(crate) otlp_endpoint: Option<Arc<str>>,
@@ -379,6 +394,8 @@ impl Settings {
             consumer_gc_after: self.consumer_gc_after.or(others.consumer_gc_after),
             allow_http_loopback: self.allow_http_loopback.or(others.allow_http_loopback),
             allow_private_networks: self.allow_private_networks.or(others.allow_private_networks),
+            ca_file: self.ca_file.or(others.ca_file),
+            name_servers: self.name_servers.or(others.name_servers),
             retry_scale: self.retry_scale.or(others.retry_scale),
             outbound_concurrency: self.outbound_concurrency.or(others.outbound_concurrency),
             max_subscriptions: self.max_subscriptions.or(others.max_subscriptions),
@@ -434,6 +451,8 @@ impl Settings {
             retention,
             timings,
             rules,
+            authorities: check_ca_file(self.ca_file.as_deref())?,
+            name_servers: self.name_servers.map_or(NameServers::System, |it| it.into()),
             outbound_concurrency: usize::try_from(outbound)?,
             quotas: Quotas {
                 subscriptions: self.max_subscriptions.unwrap_or(quotas.subscriptions),

@@ -10,9 +10,9 @@ use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 use reveille_core::Millis;
 use reveille_deliver::client::HttpCourier;
-use reveille_deliver::courier::{Courier, Request};
+use reveille_deliver::courier::{Courier, EarlyAnswer, Request};
 use reveille_deliver::destination::{Destination, DestinationError, Rules};
-use reveille_deliver::resolve::SystemResolver;
+use reveille_deliver::resolve::{NameResolver, NameServers};
 use reveille_engine::doors::Clock;
 use reveille_engine::spans::Span;
 use serde_json::{Value, json};
@@ -57,10 +57,14 @@ pub(crate) struct Exporter {
 }
 
 impl Exporter {
-    pub(crate) fn new(clock: Arc<dyn Clock>, destination: Destination) -> Exporter {
+    pub(crate) fn new(
+        clock: Arc<dyn Clock>,
+        servers: NameServers,
+        destination: Destination,
+    ) -> Exporter {
         let time = clock.clone();
         let now: Arc<dyn Fn() -> u64 + Send + Sync> = Arc::new(move || time.now().0);
-        let resolver = Arc::new(SystemResolver::new(now.clone()));
+        let resolver = Arc::new(NameResolver::new(now.clone(), servers));
         let courier = HttpCourier::new(rules(), resolver, now);
         Exporter { clock, courier, destination, last_warning_at: None, lost_spans: 0 }
     }
@@ -114,7 +118,10 @@ impl Exporter {
         let body = Bytes::from(encode(batch).to_string());
         let headers = vec![(CONTENT_TYPE, HeaderValue::from_static("application/json"))];
         let destination = self.destination.clone();
-        let posting = self.courier.post(Request { destination, headers, body });
+        // The collector is the operator's, and waits for nobody's names.
+        let (tenant, early) = ("".into(), EarlyAnswer::default());
+        let request = Request { tenant, destination, headers, body, early };
+        let posting = self.courier.post(request);
         let deadline = self.clock.now() + within_ms;
         let problem = tokio::select! {
             biased;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use reveille_core::key::Role;
 use reveille_deliver::client::HttpCourier;
-use reveille_deliver::resolve::SystemResolver;
+use reveille_deliver::resolve::{NameResolver, NameServers};
 use reveille_engine::doors::{Clock, SystemClock, SystemEntropy};
 use reveille_engine::spans::Spans;
 use reveille_engine::{Engine, OutboundConfig};
@@ -82,7 +82,10 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         // A sender that is gone means the same.
         let _ = stopped.await;
     };
-    let exporter = config.otlp_endpoint.as_deref().map(|endpoint| export(&engine, endpoint));
+    let exporter = config.otlp_endpoint.as_deref().map(|endpoint| {
+        let servers = config.name_servers.clone();
+        export(&engine, endpoint, servers)
+    });
     let exporter = exporter.transpose()?;
     let server =
         tokio::spawn(reveille_server::serve(listener, engine.clone(), server_config, shutdown));
@@ -147,8 +150,9 @@ fn open(config: &Config) -> anyhow::Result<Engine> {
 fn export(
     engine: &Engine,
     endpoint: &str,
+    servers: NameServers,
 ) -> anyhow::Result<(oneshot::Sender<()>, JoinHandle<()>)> {
-    let exporter = Exporter::new(engine.clock().clone(), otlp::destination(endpoint)?);
+    let exporter = Exporter::new(engine.clock().clone(), servers, otlp::destination(endpoint)?);
     let (spans, collected) = Spans::new();
     engine.collect_spans(spans);
     let (stop, stopped) = oneshot::channel();
@@ -158,11 +162,12 @@ fn export(
 /// How consumers are called from this machine.
 fn outbound(config: &Config, clock: Arc<SystemClock>) -> OutboundConfig {
     let now: Arc<dyn Fn() -> u64 + Send + Sync> = Arc::new(move || clock.now().0);
-    let resolver = Arc::new(SystemResolver::new(now.clone()));
+    let resolver = Arc::new(NameResolver::new(now.clone(), config.name_servers.clone()));
+    let (rules, authorities) = (config.rules.clone(), config.authorities.clone());
     OutboundConfig {
         timings: config.timings.clone(),
         rules: config.rules.clone(),
-        courier: Arc::new(HttpCourier::new(config.rules.clone(), resolver, now)),
+        courier: Arc::new(HttpCourier::trusting(rules, resolver, now, authorities)),
         encoder: Arc::new(PayloadEncoder { public_url: config.public_url.clone() }),
         delivery_encoders: delivery_encoders(config.workers.clone()),
         concurrency: config.outbound_concurrency,

@@ -40,11 +40,11 @@ impl Deliveries {
         let engine = self.base.engine();
         let Some(attempt) = engine::next_attempt(engine) else { return Ok(false) };
         let Some(hook) = engine::hook(engine, attempt.id.hook) else {
-            engine::end_attempt(engine, attempt, false);
+            engine::end_attempt(engine, attempt);
             return Ok(true);
         };
         match engine::readiness(engine, &hook, &attempt)? {
-            DeliveryReadiness::Nothing => engine::end_attempt(engine, attempt, false),
+            DeliveryReadiness::Nothing => engine::end_attempt(engine, attempt),
             DeliveryReadiness::Held => self.hold(attempt),
             DeliveryReadiness::Dropped => {
                 return Err(violation(format!("{:?} is dropped, and owed", attempt.id)));
@@ -161,8 +161,13 @@ impl Deliveries {
 
     /// An attempt has been open for a while.
     pub(super) fn slow_down(&mut self) -> CheckResult {
-        if let Some(open) = self.attempts.iter_mut().find(|open| !open.is_slow) {
+        let is_quick = |open: &OutboundAttempt| !open.is_slow && !open.is_answered;
+        if let Some(index) = self.attempts.iter().position(is_quick) {
+            let open = &mut self.attempts[index];
             open.is_slow = engine::slow_down(self.base.engine(), &open.attempt);
+            if !open.is_slow {
+                self.attempts.remove(index);
+            }
         }
         Ok(())
     }
@@ -210,7 +215,7 @@ impl Deliveries {
             if !was_heard {
                 self.delayed.insert(over.attempt.id);
             }
-            engine::end_attempt(self.base.engine(), over.attempt, over.is_slow);
+            engine::end_attempt(self.base.engine(), over.attempt);
         }
         if let Action::RecordOutcome(outcome) = action
             && was_heard

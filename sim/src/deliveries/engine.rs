@@ -180,13 +180,18 @@ pub(super) fn readiness(
 }
 
 /// An attempt is over, made or not.
-pub(super) fn end_attempt(engine: &Engine, attempt: DeliveryAttempt, was_slow: bool) {
-    engine.shared().outbox.ended(&Attempt::Delivery(attempt), was_slow);
+pub(super) fn end_attempt(engine: &Engine, attempt: DeliveryAttempt) {
+    engine.shared().outbox.ended(&Attempt::Delivery(attempt));
 }
 
-/// An attempt has been open for a while; true if it counts as slow now.
+/// An attempt has been open for a while; true if it goes on, and if not it waits again.
 pub(super) fn slow_down(engine: &Engine, attempt: &DeliveryAttempt) -> bool {
-    engine.shared().outbox.slows(&Attempt::Delivery(attempt.clone()))
+    let (outbox, attempt) = (&engine.shared().outbox, Attempt::Delivery(attempt.clone()));
+    let goes_on = outbox.slows(&attempt);
+    if !goes_on {
+        outbox.put_back(attempt, true);
+    }
+    goes_on
 }
 
 /// Whether an attempt is under way, or waits for its turn.

@@ -54,7 +54,7 @@ impl Partitions {
             Attempt::Delivery(delivery) => self.event(at, delivery)?,
         };
         let Some((tenant, content)) = found else {
-            engine::end_attempt(self.base.partitions[at].engine(), &attempt, false);
+            engine::end_attempt(self.base.partitions[at].engine(), &attempt);
             return Ok(true);
         };
         if engine::partition_of(&tenant) != at {
@@ -113,9 +113,14 @@ impl Partitions {
 
     /// An attempt has been open for a while.
     pub(super) fn slow_down(&mut self) -> CheckResult {
-        if let Some(open) = self.attempts.iter_mut().find(|open| !open.is_slow) {
+        let is_quick = |open: &OutboundAttempt| !open.is_slow && !open.is_answered;
+        if let Some(index) = self.attempts.iter().position(is_quick) {
+            let open = &mut self.attempts[index];
             let engine = self.base.partitions[open.partition].engine();
             open.is_slow = engine::slow_down(engine, &open.attempt);
+            if !open.is_slow {
+                self.attempts.remove(index);
+            }
         }
         Ok(())
     }
@@ -177,7 +182,7 @@ impl Partitions {
         let Some(index) = self.attempts.iter().position(|open| open.id == id) else { return };
         let over = self.attempts.remove(index);
         let engine = self.base.partitions[over.partition].engine();
-        engine::end_attempt(engine, &over.attempt, over.is_slow);
+        engine::end_attempt(engine, &over.attempt);
     }
 
     /// An endpoint has taken it, whether or not the server will hear of that.

@@ -85,13 +85,18 @@ pub(super) fn next_attempt(engine: &Engine) -> Option<Attempt> {
 }
 
 /// An attempt is over, made or not.
-pub(super) fn end_attempt(engine: &Engine, attempt: &Attempt, was_slow: bool) {
-    engine.shared().outbox.ended(attempt, was_slow);
+pub(super) fn end_attempt(engine: &Engine, attempt: &Attempt) {
+    engine.shared().outbox.ended(attempt);
 }
 
-/// An attempt has been open for a while; true if it counts as slow now.
+/// An attempt has been open for a while; true if it goes on, and if not it waits again.
 pub(super) fn slow_down(engine: &Engine, attempt: &Attempt) -> bool {
-    engine.shared().outbox.slows(attempt)
+    let outbox = &engine.shared().outbox;
+    let goes_on = outbox.slows(attempt);
+    if !goes_on {
+        outbox.put_back(attempt.clone(), true);
+    }
+    goes_on
 }
 
 /// A hook with room in memory has more of its deliveries there; true if one has.

@@ -55,7 +55,7 @@ impl Reminders {
         let Some(Attempt::Delivery(attempt)) = shared.outbox.next() else { return Ok(false) };
         let hook = shared.lock().index.of::<HookIndex>().get(attempt.id.hook).cloned();
         let Some(hook) = hook else {
-            shared.outbox.ended(&Attempt::Delivery(attempt), false);
+            shared.outbox.ended(&Attempt::Delivery(attempt));
             return Ok(true);
         };
         let face = shared.domains.part::<DeliveryFaces>().get(hook.face).map_err(unreadable)?;
@@ -63,7 +63,7 @@ impl Reminders {
         let (id, number) = (attempt.id, attempt.attempt);
         match ready.map_err(unreadable)? {
             DeliveryReadiness::Nothing => {
-                shared.outbox.ended(&Attempt::Delivery(attempt), false);
+                shared.outbox.ended(&Attempt::Delivery(attempt));
             }
             DeliveryReadiness::Held => {
                 let hold = Action::Hold(HoldDelivery { id, attempt: number });
@@ -256,7 +256,7 @@ impl Reminders {
             if !was_heard {
                 self.delayed.insert(over.attempt.id);
             }
-            self.shared().outbox.ended(&Attempt::Delivery(over.attempt), false);
+            self.shared().outbox.ended(&Attempt::Delivery(over.attempt));
         }
     }
 }

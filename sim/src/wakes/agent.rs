@@ -223,7 +223,8 @@ impl Wakes {
             return Ok(());
         };
         let streams = engine::streams(self.base.engine(), &subscription, record)?;
-        let attempt = WakeAttempt { consumer, epoch: lease.generation, attempt: 1 };
+        let tenant = subscription.tenant.clone();
+        let attempt = WakeAttempt { consumer, epoch: lease.generation, attempt: 1, tenant };
         self.wake_agent(&subscription.into(), &attempt, lease.wake_id, 0, streams);
         Ok(())
     }

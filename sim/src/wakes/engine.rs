@@ -130,7 +130,7 @@ pub(super) fn next_attempt(engine: &Engine) -> Option<WakeAttempt> {
 
 /// An attempt is over, made or not.
 pub(super) fn end_attempt(engine: &Engine, attempt: WakeAttempt) {
-    engine.shared().outbox.ended(&Attempt::Wake(attempt), false);
+    engine.shared().outbox.ended(&Attempt::Wake(attempt));
 }
 
 pub(super) fn subscription(engine: &Engine, id: SubscriptionId) -> Option<Arc<Subscription>> {

@@ -90,3 +90,29 @@ async fn addresses_are_tried_in_order_and_refused_ones_passed_over() {
     assert_eq!(check(vec![refused]).await, Err(SendError::AddressRefused(refused.ip())));
     assert_eq!(check(vec![]).await, Err(SendError::Unresolved));
 }
+
+/// A listener that nobody accepts from and that takes no further connection: like a host that
+/// swallows packets.
+fn silent_listener() -> (std::net::TcpListener, Vec<std::net::TcpStream>, SocketAddr) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    rustix::net::listen(&listener, 0).unwrap();
+    let address = listener.local_addr().unwrap();
+    let wait = std::time::Duration::from_millis(200);
+    let connect = || std::net::TcpStream::connect_timeout(&address, wait).ok();
+    let held = std::iter::from_fn(connect).collect();
+    (listener, held, address)
+}
+
+#[tokio::test]
+async fn an_address_that_swallows_packets_does_not_keep_the_next_one_waiting() {
+    let sink = Sink::answering(OK).await;
+    let open: SocketAddr = ([127, 0, 0, 1], sink.port).into();
+    let silent: Vec<_> = (0..3).map(|_| silent_listener()).collect();
+    let refused: SocketAddr = ([169, 254, 169, 254], 80).into();
+    for count in 1..=3 {
+        let mut found: Vec<SocketAddr> = silent.iter().map(|it| it.2).take(count).collect();
+        found.extend([refused, open]);
+        let caller = Caller::resolving(local_rules(), Scripted::new(move |_, _| found.clone()));
+        assert_eq!(caller.post("http://localhost/").await.unwrap().status, 200);
+    }
+}

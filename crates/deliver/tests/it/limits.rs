@@ -91,3 +91,45 @@ async fn an_endless_body_is_cut_and_its_connection_closed() {
         assert_eq!(caller.courier.idle_connections(), 0);
     }
 }
+
+#[tokio::test]
+async fn informational_answers_without_end_are_no_answer() {
+    for information in ["100 Continue", "103 Early Hints\r\nlink: </x>"] {
+        let sink = Sink::playing(move |mut socket, _| async move {
+            read_request(&mut socket).await.unwrap();
+            let information = format!("HTTP/1.1 {information}\r\n\r\n").repeat(100);
+            while socket.write_all(information.as_bytes()).await.is_ok() {}
+        })
+        .await;
+        let caller = Caller::new();
+        assert_eq!(caller.post(&sink.url()).await, Err(SendError::BadAnswer), "{information}");
+        assert_eq!((sink.accepts(), caller.courier.retries()), (1, 0));
+    }
+    let few = "HTTP/1.1 100 Continue\r\n\r\n".repeat(100) + crate::sink::OK;
+    let sink = Sink::answering(few).await;
+    let caller = Caller::new();
+    for _ in 0..100 {
+        assert_eq!(caller.post(&sink.url()).await.unwrap().status, 200, "each has its own limit");
+    }
+    assert_eq!(sink.accepts(), 1);
+}
+
+#[tokio::test]
+async fn the_status_is_the_answer_although_the_body_never_comes() {
+    for status in [200, 503] {
+        let sink = Sink::playing(move |mut socket, _| async move {
+            read_request(&mut socket).await.unwrap();
+            let head = format!("HTTP/1.1 {status} X\r\ncontent-length: 10\r\n\r\nhalf");
+            socket.write_all(head.as_bytes()).await.unwrap();
+            crate::sink::wait_for_end(&mut socket).await;
+        })
+        .await;
+        let caller = Caller::new();
+        let answered = caller.post(&sink.url()).await.unwrap();
+        assert_eq!(
+            (answered.status, &answered.body[..], answered.truncated),
+            (status, &b"half"[..], true)
+        );
+        assert_eq!(caller.courier.idle_connections(), 0);
+    }
+}

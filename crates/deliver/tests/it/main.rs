@@ -4,6 +4,7 @@
 
 mod guard;
 mod limits;
+mod names;
 mod plain;
 mod reuse;
 mod sink;

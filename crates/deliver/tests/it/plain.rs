@@ -4,14 +4,11 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use http::{HeaderValue, header};
-use reveille_deliver::courier::{Answer, Courier, Request, SendError};
-use reveille_deliver::destination::Destination;
+use reveille_deliver::courier::{Answer, Courier, SendError};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::oneshot;
 
-use crate::sink::{
-    Caller, OK, Sink, local_rules, read_request, wait_for_end, while_pending, within,
-};
+use crate::sink::{Caller, OK, Sink, read_request, request, wait_for_end, while_pending, within};
 
 #[tokio::test]
 async fn a_request_arrives_as_it_was_given_and_its_answer_comes_back() {
@@ -28,19 +25,16 @@ async fn a_request_arrives_as_it_was_given_and_its_answer_comes_back() {
     })
     .await;
     let url = format!("http://LocalHost:{}/hook/%2F?a=b&c", sink.port);
-    let request = Request {
-        destination: Destination::parse(&url, &local_rules()).unwrap(),
-        headers: vec![
-            (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
-            // What the courier writes itself cannot be overwritten, or smuggled in.
-            (header::HOST, HeaderValue::from_static("other.example")),
-            (header::CONTENT_LENGTH, HeaderValue::from_static("1")),
-            (header::TRANSFER_ENCODING, HeaderValue::from_static("chunked")),
-            (header::USER_AGENT, HeaderValue::from_static("other")),
-            (header::CONNECTION, HeaderValue::from_static("upgrade")),
-        ],
-        body: Bytes::from_static(b"{\"a\":1}"),
-    };
+    let headers = vec![
+        (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
+        // What the courier writes itself cannot be overwritten, or smuggled in.
+        (header::HOST, HeaderValue::from_static("other.example")),
+        (header::CONTENT_LENGTH, HeaderValue::from_static("1")),
+        (header::TRANSFER_ENCODING, HeaderValue::from_static("chunked")),
+        (header::USER_AGENT, HeaderValue::from_static("other")),
+        (header::CONNECTION, HeaderValue::from_static("upgrade")),
+    ];
+    let request = request(&url, headers, Bytes::from_static(b"{\"a\":1}"));
     let answer = within(Caller::new().courier.post(request)).await;
     let expected = Answer {
         status: 503,
@@ -111,8 +105,7 @@ async fn a_large_body_is_sent_whole() {
     })
     .await;
     let body: Bytes = (0..5_000_000_u32).map(|byte| byte.to_le_bytes()[0]).collect();
-    let destination = Destination::parse(&sink.url(), &local_rules()).unwrap();
-    let request = Request { destination, headers: Vec::new(), body: body.clone() };
+    let request = request(&sink.url(), Vec::new(), body.clone());
     assert_eq!(within(Caller::new().courier.post(request)).await.unwrap().status, 200);
     assert!(within(received).await.unwrap() == body);
 }

@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::{HeaderName, HeaderValue};
 use reveille_deliver::client::HttpCourier;
-use reveille_deliver::courier::{Answer, Courier, Request, ResponseFuture, SendError};
+use reveille_deliver::courier::{Answer, Courier, EarlyAnswer, Request, ResponseFuture, SendError};
 use reveille_deliver::destination::{Destination, Rules};
 use reveille_deliver::resolve::{Resolve, ResolveFuture};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -131,7 +132,7 @@ impl<F: Fn(&str, usize) -> Vec<SocketAddr>> Scripted<F> {
 }
 
 impl<F: Fn(&str, usize) -> Vec<SocketAddr> + Send + Sync + 'static> Resolve for Scripted<F> {
-    fn resolve(&self, host: &str, _port: u16) -> ResolveFuture {
+    fn resolve(&self, _tenant: &Arc<str>, host: &str, _port: u16) -> ResolveFuture {
         let number = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
         let found = (self.answers)(host, number);
         Box::pin(std::future::ready(Ok(found)))
@@ -142,7 +143,7 @@ impl<F: Fn(&str, usize) -> Vec<SocketAddr> + Send + Sync + 'static> Resolve for 
 pub(crate) struct Everything(pub(crate) IpAddr);
 
 impl Resolve for Everything {
-    fn resolve(&self, _host: &str, port: u16) -> ResolveFuture {
+    fn resolve(&self, _tenant: &Arc<str>, _host: &str, port: u16) -> ResolveFuture {
         Box::pin(std::future::ready(Ok(vec![SocketAddr::new(self.0, port)])))
     }
 }
@@ -150,6 +151,14 @@ impl Resolve for Everything {
 pub(crate) fn local_rules() -> Rules {
     Rules { allow_http_loopback: true, private_networks: Vec::new() }
 }
+
+/// A request to a URL that would be allowed if this machine is.
+pub(crate) fn request(url: &str, headers: Headers, body: Bytes) -> Request {
+    let destination = Destination::parse(url, &local_rules()).unwrap();
+    Request { tenant: "a".into(), destination, headers, body, early: EarlyAnswer::default() }
+}
+
+pub(crate) type Headers = Vec<(HeaderName, HeaderValue)>;
 
 /// A courier that may call this machine, and its clock.
 pub(crate) struct Caller {
@@ -177,9 +186,7 @@ impl Caller {
 
     /// Begins to send a small body to a URL that would be allowed if this machine is.
     pub(crate) fn begin(&self, url: &str) -> ResponseFuture {
-        let destination = Destination::parse(url, &local_rules()).unwrap();
-        let body = Bytes::from_static(b"hello");
-        self.courier.post(Request { destination, headers: Vec::new(), body })
+        self.courier.post(request(url, Vec::new(), Bytes::from_static(b"hello")))
     }
 
     pub(crate) async fn post(&self, url: &str) -> Result<Answer, SendError> {

@@ -2,8 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, KeyUsagePurpose};
-use reveille_deliver::client::{HttpCourier, RootCertificateError};
+use reveille_deliver::client::{Authorities, AuthorityError, HttpCourier};
 use reveille_deliver::courier::SendError;
 use rustls::ServerConfig;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -62,11 +64,21 @@ async fn secure_sink(acceptor: TlsAcceptor) -> Sink {
     .await
 }
 
+fn pem(authority: &Authority) -> String {
+    let text = STANDARD.encode(authority.der());
+    let lines: Vec<&str> =
+        text.as_bytes().chunks(64).map(|line| str::from_utf8(line).unwrap()).collect();
+    format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
+}
+
 fn trusting(authority: &Authority) -> Caller {
+    trusting_pem(&pem(authority))
+}
+
+fn trusting_pem(pem: &str) -> Caller {
+    let authorities = Authorities::from_pem(pem.as_bytes()).unwrap();
     let resolver = Arc::new(Everything([127, 0, 0, 1].into()));
-    Caller::made(|now| {
-        HttpCourier::with_root(local_rules(), resolver, now, authority.der()).unwrap()
-    })
+    Caller::made(|now| HttpCourier::trusting(local_rules(), resolver, now, authorities))
 }
 
 #[tokio::test]
@@ -163,11 +175,26 @@ async fn a_server_without_tls_is_a_failed_handshake() {
     assert_eq!(Caller::new().post(&url).await, Err(SendError::TlsHandshake));
 }
 
+#[tokio::test]
+async fn every_authority_of_a_file_is_trusted() {
+    let (one, two) = (authority(), authority());
+    let caller = trusting_pem(&format!("# ours\n{}\n{}", pem(&one), pem(&two)));
+    for authority in [one, two] {
+        let sink = secure_sink(acceptor(&authority, "localhost", false)).await;
+        let answer = caller.post(&format!("https://localhost:{}/", sink.port)).await.unwrap();
+        assert_eq!(answer.status, 200);
+    }
+}
+
 #[test]
-fn a_root_that_is_none_is_refused() {
-    let resolver = Arc::new(Everything([127, 0, 0, 1].into()));
-    let made = HttpCourier::with_root(local_rules(), resolver, Arc::new(|| 0), b"no certificate");
-    assert_eq!(made.err(), Some(RootCertificateError));
+fn a_file_without_authorities_is_refused() {
+    let refused = |text: &str| Authorities::from_pem(text.as_bytes()).unwrap_err();
+    assert_eq!(refused("no certificate"), AuthorityError::Empty);
+    let wrap =
+        |inner: &str| format!("-----BEGIN CERTIFICATE-----\n{inner}\n-----END CERTIFICATE-----\n");
+    assert_eq!(refused(&wrap("!!!")), AuthorityError::NotPem);
+    let good = pem(&authority());
+    assert_eq!(refused(&(good + &wrap("bm9uZQ=="))), AuthorityError::BadCertificate(2));
 }
 
 /// With two providers in one process, rustls panics when it is asked to choose.

@@ -12,7 +12,7 @@ use reveille_deliver::courier::Answer;
 use reveille_deliver::destination::Destination;
 use reveille_kernel::domains::Pages;
 use reveille_kernel::error::Damaged;
-use reveille_kernel::outbound::{OutcomeQueue, SendFailure, Sender};
+use reveille_kernel::outbound::{OutcomeQueue, PostError, SendFailure, Sender};
 use reveille_kernel::outbox::PushResult;
 use reveille_kernel::timers::walk;
 use reveille_schema::deliveries::DeliveryTimer;
@@ -102,7 +102,6 @@ pub(crate) async fn attempt(
     delivery: DeliveryAttempt,
     hook: Arc<Hook>,
 ) -> Option<Attempt> {
-    let mut is_slow = false;
     let reader = sender.shared.state.reader();
     let faces = sender.shared.domains.part::<DeliveryFaces>();
     let ready = faces.get(hook.face).and_then(|face| readiness(&reader, face, &hook, &delivery));
@@ -126,7 +125,8 @@ pub(crate) async fn attempt(
                 now,
                 wall: sender.clock.wall(),
             };
-            try_once(sender, context, deliveries, notification, &attempt, &mut is_slow).await
+            // One that was put back waits for its turn again.
+            try_once(sender, context, deliveries, notification, &attempt).await?
         }
         Err(error) => {
             tracing::error!(%error, "an event cannot be delivered");
@@ -136,21 +136,21 @@ pub(crate) async fn attempt(
             // It counts as under way until that is written down: the same attempt may not
             // be made for good before.
             sender.record(&HoldDelivery { id, attempt: number }).await;
-            sender.shared.outbox.ended(&attempt, is_slow);
+            sender.shared.outbox.ended(&attempt);
             return None;
         }
         Ok(DeliveryReadiness::Dropped) => {
             sender.record(&DropDelivery { id, attempt: number }).await;
-            sender.shared.outbox.ended(&attempt, is_slow);
+            sender.shared.outbox.ended(&attempt);
             return None;
         }
         Ok(DeliveryReadiness::Nothing) => {
-            sender.shared.outbox.ended(&attempt, is_slow);
+            sender.shared.outbox.ended(&attempt);
             return None;
         }
     };
     let good = (outcome.verdict == Verdict::Delivered).then_some(outcome.attempt.took_ms);
-    let next = sender.answered(&attempt, is_slow, good);
+    let next = sender.answered(&attempt, good);
     deliveries.outcomes.push(outcome, attempt);
     next
 }
@@ -163,20 +163,24 @@ fn unreadable(sender: &Sender<App>, id: DeliveryId, number: u32) -> DeliveryOutc
     DeliveryOutcome { id, attempt, verdict: Verdict::Failed }
 }
 
+/// What came of an attempt; `None` if it was put back.
 async fn try_once(
     sender: &Sender<App>,
     context: &OutboundContext,
     deliveries: &DeliverySender,
     notification: DeliveryNotification,
     attempt: &Attempt,
-    is_slow: &mut bool,
-) -> DeliveryOutcome {
+) -> Option<DeliveryOutcome> {
     let hook = &notification.hook;
     let policy = &hook.policy;
     let answer = match deliveries.targets.of(hook.id, hook, || find_target(context, hook)) {
         Ok((destination, target)) => {
             let request = target.encode(&notification);
-            sender.post(destination, request, policy.timeout_ms, attempt, is_slow).await
+            match sender.post(destination, request, policy.timeout_ms, attempt).await {
+                Ok(answer) => Ok(answer),
+                Err(PostError::Failed(failure)) => Err(failure),
+                Err(PostError::PutBack) => return None,
+            }
         }
         Err(failure) => Err(failure),
     };
@@ -193,14 +197,15 @@ async fn try_once(
         Err(failure) => (Verdict::Failed, failure.kind, None, Some(failure.text.clone()), None),
     };
     sender.shared.domains.part::<DeliveryMetrics>().attempted(verdict, kind, took_ms);
-    tell_operators(sender, context, &notification, error.as_deref(), took_ms);
+    let detail = answer.as_ref().err().and_then(|failure| failure.detail.as_deref());
+    tell_operators(sender, context, &notification, detail.or(error.as_deref()), took_ms);
     let (error, number) = (error.map(|text| cut(&text, ERROR_BYTES_MAX)), notification.attempt);
     let attempt = AttemptRecord { number, at, took_ms, status, error, response };
-    DeliveryOutcome { id: notification.id, attempt, verdict }
+    Some(DeliveryOutcome { id: notification.id, attempt, verdict })
 }
 
 fn find_target(context: &OutboundContext, hook: &Hook) -> Result<KnownTarget, SendFailure> {
-    let nowhere = |text| SendFailure { kind: "destination", text };
+    let nowhere = |text| SendFailure::new("destination", text);
     let open = |sealed: &SealedSecret| context.keyring.open_webhook_secret(&hook.tenant, sealed);
     let target = context.delivery_encoders.target(hook, &open);
     let target = target.map_err(|error| nowhere(error.to_string()))?;

@@ -239,7 +239,7 @@ fn deliveries_that_were_passed_over_are_made_when_a_deletion_is_undone() {
     let shared = &world.bench.shared;
     let (_, from) = shared.outbox.next_refill().expect("there is room in memory");
     send::refill(shared, world.hook.id, from);
-    shared.outbox.ended(&first, false);
+    shared.outbox.ended(&first);
     assert!(!shared.outbox.knows(&AttemptKey::Delivery(ids[1])), "its hook is about to end");
 
     let batch = shared.lock().take().expect("the deletion");
@@ -250,7 +250,7 @@ fn deliveries_that_were_passed_over_are_made_when_a_deletion_is_undone() {
     let is_waiting = |id: &DeliveryId| shared.outbox.knows(&AttemptKey::Delivery(*id));
     assert!(ids.iter().any(is_waiting), "nobody has to wait until a lease ends");
     let next = shared.outbox.next().expect("one has its turn");
-    shared.outbox.ended(&next, false);
+    shared.outbox.ended(&next);
     let (_, from) = shared.outbox.next_refill().expect("and the other is not forgotten");
     assert!(ids.iter().any(|id| id.no == from));
 }

@@ -95,7 +95,8 @@ pub(crate) fn step(
     let step = consumer.step(&given, input)?;
     for Consequence::Tell { epoch, attempt } in step.effects {
         if policy.wake_by == WakeBy::Webhook {
-            txn.effect(Effect::SendWake(WakeAttempt { consumer: key.clone(), epoch, attempt }));
+            let (consumer, tenant) = (key.clone(), subscription.tenant.clone());
+            txn.effect(Effect::SendWake(WakeAttempt { consumer, epoch, attempt, tenant }));
         }
     }
     Ok(step.consumer)
@@ -362,8 +363,8 @@ impl OutcomeCommand<App> for RecordWakeOutcomes {
 
 /// An attempt was answered, or failed.
 fn answered(txn: &mut Txn<'_>, outcome: &WakeOutcome) -> Result<(), ReadError> {
-    let WakeOutcome { attempt: WakeAttempt { consumer: key, epoch, attempt }, response, error } =
-        outcome;
+    let WakeOutcome { attempt, response, error } = outcome;
+    let WakeAttempt { consumer: key, epoch, attempt, .. } = attempt;
     let (epoch, attempt) = (*epoch, *attempt);
     let input = Input::Answered { epoch, attempt, answer: response.clone() };
     if key.path.is_none() {

@@ -13,8 +13,7 @@ use reveille_core::{Millis, Offset, StreamPath, Tenant};
 use reveille_deliver::courier::Answer;
 use reveille_deliver::destination::{Destination, DestinationError};
 use reveille_kernel::error::Damaged;
-use reveille_kernel::fairness;
-use reveille_kernel::outbound::{OutcomeQueue, SendFailure, Sender};
+use reveille_kernel::outbound::{OutcomeQueue, PostError, SendFailure, Sender};
 use reveille_kernel::timers::walk;
 use reveille_schema::keys::{self, ConsumerKey};
 use reveille_schema::record::{self, ConsumerRecord, LinkRecord};
@@ -23,6 +22,7 @@ use reveille_store::state::Reader;
 
 use super::activity::activity_of;
 use super::consumer::WakeOutcome;
+use super::index::SubscriptionIndex;
 use crate::addresses::Addresses;
 use crate::app::{App, Shared};
 use crate::effect::{Attempt, WakeAttempt};
@@ -59,31 +59,35 @@ pub(crate) async fn attempt(
 ) -> Option<Attempt> {
     let attempt = Attempt::Wake(wake.clone());
     let Some(prepared) = prepare(sender, context, wakes, &wake, subscription) else {
-        sender.shared.outbox.ended(&attempt, false);
+        sender.shared.outbox.ended(&attempt);
         return None;
     };
     let PreparedWake { notification, destination, span } = prepared;
     let started = notification.now;
-    sender.fairness.count(&notification.subscription.tenant, fairness::ATTEMPT);
     let metrics = sender.shared.domains.part::<WakeMetrics>();
     if wake.attempt == 1 {
         metrics.sent(started.since(notification.woken_at));
     }
-    let mut is_slow = false;
     let answer = match destination {
         Ok(destination) => {
             let request = context.encoder.encode_wake(&notification);
             let timeout_ms = context.timings.webhook_timeout_ms;
-            sender.post(destination, request, timeout_ms, &attempt, &mut is_slow).await
+            match sender.post(destination, request, timeout_ms, &attempt).await {
+                Ok(answer) => Ok(answer),
+                Err(PostError::Failed(failure)) => Err(failure),
+                Err(PostError::PutBack) => return None,
+            }
         }
-        Err(error) => Err(SendFailure { kind: "destination", text: error.to_string() }),
+        Err(error) => Err(SendFailure::new("destination", error.to_string())),
     };
     let took = sender.clock.now().since(started);
+    let detail = answer.as_ref().err().and_then(|failure| failure.detail.clone());
     let (result, outcome) = judge(context, wake, &notification, answer);
     let good = outcome.error.is_none().then_some(took);
-    let next = sender.answered(&attempt, is_slow, good);
+    let next = sender.answered(&attempt, good);
     metrics.attempted(result, took);
-    tell_operators(sender, context, &notification, result, &outcome, took);
+    let error = detail.as_deref().or(outcome.error.as_deref());
+    tell_operators(sender, context, &notification, result, outcome.attempt.attempt, error, took);
     if let Some(span) = span {
         end_span(sender, span, &notification, &outcome);
     }
@@ -119,14 +123,14 @@ fn tell_operators(
     sender: &Sender<App>,
     context: &OutboundContext,
     notification: &WakeNotification,
-    result: AttemptResult,
-    outcome: &WakeOutcome,
+    how: AttemptResult,
+    attempt: u32,
+    error: Option<&str>,
     took_ms: u64,
 ) {
     let subscription = &*notification.subscription.spec.name;
     let stream = notification.primary.as_ref().map(StreamPath::as_str);
-    let (epoch, attempt) = (notification.epoch, outcome.attempt.attempt);
-    let (how, error) = (result, outcome.error.as_deref());
+    let epoch = notification.epoch;
     tracing::debug!(subscription, stream, epoch, attempt, ?how, error, took_ms, "attempt");
     // One failure is an accident; the next one of the same wake is worth a look.
     if let Some(error) = error
@@ -236,7 +240,13 @@ pub fn recover(shared: &Shared, now: Millis) -> Result<(), Damaged> {
             && now < until
         {
             let epoch = record.consumer.epoch;
-            shared.outbox.push(Attempt::Wake(WakeAttempt { consumer, epoch, attempt }));
+            let index = &shared.lock().index;
+            let Some(subscription) = index.of::<SubscriptionIndex>().get(consumer.subscription)
+            else {
+                return;
+            };
+            let tenant = subscription.tenant.clone();
+            shared.outbox.push(Attempt::Wake(WakeAttempt { consumer, epoch, attempt, tenant }));
         }
     })
 }

@@ -59,7 +59,8 @@ impl World {
 
     fn outcome(&self, subscription: SubscriptionId, response: WakeResponse) -> RecordWakeOutcomes {
         let consumer = ConsumerKey { subscription, path: Some(self.path.clone()) };
-        let attempt = WakeAttempt { consumer, epoch: 1, attempt: 1 };
+        let tenant = self.bench.tenant.clone();
+        let attempt = WakeAttempt { consumer, epoch: 1, attempt: 1, tenant };
         let error = (response == WakeResponse::Failed).then(|| "refused".into());
         RecordWakeOutcomes(vec![WakeOutcome { attempt, response, error }])
     }

@@ -2,6 +2,11 @@
 //!
 //! Half of all places are divided among the partitions, so that none can keep another from sending;
 //! the other half is for whoever needs more.
+//!
+//! Tenants share what a partition can have by one rule: a tenant may take another place while it
+//! holds fewer than are free. One alone has half of them, whoever comes next half of the rest, and
+//! as places are given back they come to equal parts, with as many left for the next one. A quick
+//! place is given back after a second at the latest, whatever an endpoint does (`queues.rs`).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +16,6 @@ use tokio::sync::Notify;
 /// The places of a process. Attempts that were sent a moment ago and those that have been open for
 /// a while are counted apart, each up to the same number.
 pub struct PlacePool {
-    concurrency: usize,
     /// Those that every partition has for itself.
     reserve: usize,
     quick: Arc<AtomicUsize>,
@@ -31,11 +35,7 @@ impl PlacePool {
         let free = concurrency.saturating_sub(reserve * partitions.max(1));
         let common = || Arc::new(AtomicUsize::new(free));
         let (quick, slow) = (common(), common());
-        Arc::new(PlacePool { concurrency, reserve, quick, slow, waiting: Mutex::default() })
-    }
-
-    pub(super) fn concurrency(&self) -> usize {
-        self.concurrency
+        Arc::new(PlacePool { reserve, quick, slow, waiting: Mutex::default() })
     }
 
     pub(super) fn tell(&self, ready: Arc<Notify>) {
@@ -80,8 +80,15 @@ impl Places {
         self.used
     }
 
-    pub(super) fn is_free(&self) -> bool {
-        self.used < self.reserve + self.borrowed || self.common.load(Ordering::Relaxed) > 0
+    /// Places that could be taken now.
+    pub(super) fn free(&self) -> usize {
+        let own = (self.reserve + self.borrowed).saturating_sub(self.used);
+        own + self.common.load(Ordering::Relaxed)
+    }
+
+    /// Whether a tenant that holds so many of them may take another one.
+    pub(super) fn has_room_for(&self, held: usize) -> bool {
+        held < self.free()
     }
 
     /// Takes a place, if there is one.
@@ -121,8 +128,8 @@ mod tests {
         let (mut greedy, mut other) = (pool.quick(), pool.quick());
         let taken = std::iter::from_fn(|| greedy.take().then_some(())).count();
         assert_eq!(taken, 2 + 8, "its own, and what is for everybody");
-        assert!(other.is_free() && other.take() && other.take());
-        assert!(!other.is_free() && !other.take());
+        assert!(other.free() == 2 && other.take() && other.take());
+        assert!(other.free() == 0 && !other.take());
         greedy.give();
         assert!(other.take(), "what was borrowed is for everybody again");
         assert!(!greedy.take());
@@ -134,6 +141,29 @@ mod tests {
         let pool = PlacePool::new(3, 1);
         let mut places = pool.quick();
         assert_eq!(std::iter::from_fn(|| places.take().then_some(())).count(), 3);
-        assert!(pool.slow().is_free(), "slow ones have places of their own");
+        assert_eq!(pool.slow().free(), 3, "slow ones have places of their own");
+    }
+
+    /// Takes what a tenant may have that holds so many.
+    fn take_share(places: &mut Places, mut held: usize) -> usize {
+        while places.has_room_for(held) && places.take() {
+            held += 1;
+        }
+        held
+    }
+
+    #[test]
+    fn tenants_that_hold_what_they_can_leave_room_and_come_to_equal_parts() {
+        let mut places = Places::alone(60);
+        assert_eq!(take_share(&mut places, 0), 30);
+        let mut held = [30, take_share(&mut places, 0)];
+        assert_eq!(held, [30, 15]);
+        // Each gives one back in turn, and takes what it may.
+        for round in 0..100 {
+            let mine = &mut held[round % 2];
+            places.give();
+            *mine = take_share(&mut places, *mine - 1);
+        }
+        assert_eq!((held, places.free()), ([20, 20], 20), "a third each, and one for the next");
     }
 }

@@ -1,4 +1,14 @@
 //! Who waits behind whom.
+//!
+//! ```text
+//! waits ─▶ a quick place ─▶ answered
+//!              │ open for a second
+//!              ├─▶ a slow place, if its tenant may have one more ─▶ answered
+//!              └─▶ waits: its source begins in slow places from now on, until it is quick again
+//! ```
+//!
+//! So nobody holds a quick place for longer than a second, and a call is broken off once at most:
+//! the next time it has its slow place from the beginning, and all the time that it may take.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -9,24 +19,27 @@ use super::places::{PlacePool, Places};
 use super::window::Window;
 use super::{Attempt, OutboundGauges, PushResult};
 use crate::limits::{
-    OUTBOX_MAX, OUTCOMES_WAITING_MAX, WAITING_PAYLOAD_BYTES, WAITING_PER_SOURCE,
+    OUTBOX_MAX, OUTCOMES_WAITING_MAX, SLOW_AFTER_MS, WAITING_PAYLOAD_BYTES, WAITING_PER_SOURCE,
     WAITING_PER_SOURCE_ALWAYS,
 };
+
+/// A tenant may have so many times as many attempts in memory as there is room left.
+const SHARE_OF_FREE: usize = 4;
+/// Tenants that are looked at to see whether somebody may send.
+const LOOK_AHEAD: usize = 8;
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
 /// Everything that waits or is on its way.
 pub(super) struct Queues<A: Attempt> {
-    /// How many may be on their way in the whole process, quick ones and slow ones each.
-    concurrency: usize,
     quick: Places,
     slow: Places,
     /// How many attempts of one source may wait.
     waiting_per_source: usize,
     sources: Map<A::Source, SourceQueue<A>>,
-    groups: Map<A::Group, GroupQueue<A>>,
-    /// Groups with something that may be sent, each once.
-    turns: VecDeque<A::Group>,
+    tenants: Map<Tenant, TenantQueue<A>>,
+    /// Tenants with something to send, each once.
+    turns: VecDeque<Tenant>,
     known: Map<A::Key, Vec<KnownAttempt>>,
     /// Sources that may have more in memory.
     refills: VecDeque<A::Source>,
@@ -46,45 +59,82 @@ struct SourceQueue<A: Attempt> {
     under_way: usize,
     /// How many may be under way.
     window: Window,
-    /// Whether its group has it among its turns.
+    /// Whether its tenant has it among its turns.
     in_turn: bool,
+    /// One of its calls was broken off because there was no slow place for it: until one is answered
+    /// soon, the others begin there.
+    is_slow: bool,
     /// The first attempt that found no room.
     left_out: Option<A::Cursor>,
     /// Whether its attempts can be read again.
     refills: bool,
 }
 
-/// Sources of one group with something that may be sent, each once.
-struct GroupQueue<A: Attempt> {
+/// What one tenant has to send, and what it holds.
+struct TenantQueue<A: Attempt> {
+    /// Sources with something that may be sent, each once in one of the two.
     sources: VecDeque<A::Source>,
+    slow_sources: VecDeque<A::Source>,
     /// Attempts under way that were sent a moment ago, and that have been open for a while.
     quick: usize,
     slow: usize,
+    /// Attempts that wait and come back by their timers alone, and those that can be read again.
+    timed: usize,
+    refillable: usize,
     in_turn: bool,
 }
 
 struct KnownAttempt {
     number: (u64, u32),
-    sent: bool,
-    /// It was answered, and that is being written down.
-    answered: bool,
+    stage: Stage,
 }
 
-impl<A: Attempt> Default for GroupQueue<A> {
-    fn default() -> GroupQueue<A> {
-        GroupQueue { sources: VecDeque::new(), quick: 0, slow: 0, in_turn: false }
+/// How far an attempt has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Waits,
+    UnderWay(PlaceKind),
+    /// It was answered, and that is being written down.
+    Answered,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PlaceKind {
+    Quick,
+    Slow,
+}
+
+impl<A: Attempt> Default for TenantQueue<A> {
+    fn default() -> TenantQueue<A> {
+        TenantQueue {
+            sources: VecDeque::new(),
+            slow_sources: VecDeque::new(),
+            quick: 0,
+            slow: 0,
+            timed: 0,
+            refillable: 0,
+            in_turn: false,
+        }
+    }
+}
+
+impl<A: Attempt> TenantQueue<A> {
+    fn held(&mut self, kind: PlaceKind) -> &mut usize {
+        match kind {
+            PlaceKind::Quick => &mut self.quick,
+            PlaceKind::Slow => &mut self.slow,
+        }
     }
 }
 
 impl<A: Attempt> Queues<A> {
     pub(super) fn new(concurrency: usize) -> Queues<A> {
         Queues {
-            concurrency,
             quick: Places::alone(concurrency),
             slow: Places::alone(concurrency),
             waiting_per_source: WAITING_PER_SOURCE,
             sources: Map::default(),
-            groups: Map::default(),
+            tenants: Map::default(),
             turns: VecDeque::new(),
             known: Map::default(),
             refills: VecDeque::new(),
@@ -98,7 +148,6 @@ impl<A: Attempt> Queues<A> {
 
     /// Nothing is under way yet.
     pub(super) fn join(&mut self, pool: &Arc<PlacePool>) {
-        self.concurrency = pool.concurrency();
         (self.quick, self.slow) = (pool.quick(), pool.slow());
     }
 
@@ -111,14 +160,15 @@ impl<A: Attempt> Queues<A> {
         if self.known.get(&key).is_some_and(|all| all.iter().any(|it| it.number == number)) {
             return PushResult::Known;
         }
-        let (source, group) = (attempt.source(), attempt.group());
-        let full = self.refillable >= OUTBOX_MAX;
+        let (source, tenant) = (attempt.source(), attempt.tenant().clone());
+        let (timed_full, full) = self.is_full_for(&tenant);
         let overfull = self.refillable >= 4 * OUTBOX_MAX;
         let waiting = self.sources.entry(source).or_insert_with(|| SourceQueue {
             attempts: VecDeque::new(),
             under_way: 0,
             window: if cursor.is_some() { Window::new() } else { Window::wide() },
             in_turn: false,
+            is_slow: false,
             left_out: None,
             refills: cursor.is_some(),
         });
@@ -126,135 +176,197 @@ impl<A: Attempt> Queues<A> {
         let few = waiting.attempts.len() < WAITING_PER_SOURCE_ALWAYS && !overfull;
         let crowded = (full && !few) || waiting.attempts.len() >= self.waiting_per_source;
         match cursor {
-            None if self.timed >= OUTBOX_MAX => {
+            None if timed_full => {
                 self.dropped += 1;
-                self.forget(source, &group);
+                self.forget(source, &tenant);
                 return PushResult::LeftOut;
             }
-            None => self.timed += 1,
+            None => {}
             // Once one was left out, those after it wait with it: it comes first.
             Some(cursor) if crowded || waiting.left_out.is_some() => {
                 waiting.left_out = waiting.left_out.into_iter().chain([cursor]).min();
-                self.note_refill(source);
+                self.note_refill(source, &tenant);
                 return PushResult::LeftOut;
             }
-            Some(_) => self.refillable += 1,
+            Some(_) => {}
         }
         if self.payload_bytes + attempt.payload_bytes() > WAITING_PAYLOAD_BYTES {
             attempt.drop_payload();
         }
         self.payload_bytes += attempt.payload_bytes();
         waiting.attempts.push_back(attempt);
-        let known = KnownAttempt { number, sent: false, answered: false };
+        *self.waiting_of(&tenant, cursor.is_some()) += 1;
+        *self.waiting(cursor.is_some()) += 1;
+        let known = KnownAttempt { number, stage: Stage::Waits };
         self.known.entry(key).or_default().push(known);
-        self.offer(source, &group);
+        self.offer(source, &tenant);
         PushResult::Waits
     }
 
-    /// Whose turn it is, if an attempt may be made now.
-    pub(super) fn turn(&self) -> Option<&A::Group> {
-        let full = !self.quick.is_free() || self.reporting >= OUTCOMES_WAITING_MAX;
-        self.turns.front().filter(|_| !full)
+    /// Whether a tenant has as many attempts in memory as it may have: of those that come back by
+    /// their timers alone, and of those that can be read again. However many one has, there is room
+    /// for those of another.
+    fn is_full_for(&self, tenant: &Tenant) -> (bool, bool) {
+        let held = self.tenants.get(tenant).map_or((0, 0), |it| (it.timed, it.refillable));
+        let is_full = |held: usize, all: usize| {
+            let free = OUTBOX_MAX.saturating_sub(all);
+            held > 0 && held >= free.saturating_mul(SHARE_OF_FREE)
+        };
+        (is_full(held.0, self.timed), is_full(held.1, self.refillable))
     }
 
-    /// Leaves out whoever has the turn; it is to be taken back.
-    pub(super) fn hold(&mut self) -> Option<A::Group> {
-        self.turns.pop_front()
+    /// Attempts of one kind that wait, of all and of one tenant.
+    fn waiting(&mut self, refills: bool) -> &mut usize {
+        if refills { &mut self.refillable } else { &mut self.timed }
     }
 
-    /// Those who were left out have their turns before everybody else.
-    pub(super) fn take_back(&mut self, held: Vec<A::Group>) {
-        for group in held.into_iter().rev() {
-            self.turns.push_front(group);
-        }
+    fn waiting_of(&mut self, tenant: &Tenant, refills: bool) -> &mut usize {
+        let turns = self.tenants.entry(tenant.clone()).or_default();
+        if refills { &mut turns.refillable } else { &mut turns.timed }
     }
 
-    /// The next attempts, at most so many. Tenants that may not deliver now keep their turns.
+    /// The next attempts, at most so many. Tenants that may not send now, or that hold what they may
+    /// have, keep their turns.
     pub(super) fn next_few(&mut self, most: usize, may: &mut dyn FnMut(&Tenant) -> bool) -> Vec<A> {
         let (mut attempts, mut held) = (Vec::new(), Vec::new());
-        while attempts.len() < most {
-            let Some(group) = self.turn() else { break };
-            if A::tenant_of(group).is_some_and(|tenant| !may(tenant)) {
-                held.extend(self.hold());
-                continue;
+        while attempts.len() < most && self.has_place() {
+            let Some(tenant) = self.turns.pop_front() else { break };
+            match self.place_for(&tenant).filter(|_| may(&tenant)) {
+                Some(kind) => attempts.extend(self.take_turn(tenant, kind)),
+                None => held.push(tenant),
             }
-            // Others may have taken the last place meanwhile.
-            let Some(attempt) = self.next() else { break };
-            attempts.push(attempt);
         }
-        self.take_back(held);
+        held.into_iter().rev().for_each(|tenant| self.turns.push_front(tenant));
         attempts
     }
 
     /// Whether there is something else to do: an attempt that may be made, or a source to fill up.
     pub(super) fn has_more(&self) -> bool {
-        self.turn().is_some() || !self.refills.is_empty()
+        let mut first = self.turns.iter().take(LOOK_AHEAD);
+        let may_send = self.has_place() && first.any(|tenant| self.place_for(tenant).is_some());
+        may_send || !self.refills.is_empty()
     }
 
     pub(super) fn next(&mut self) -> Option<A> {
-        self.turn()?;
-        if !self.quick.take() {
-            return None;
-        }
-        let next = self.take_turn();
-        if next.is_none() {
-            self.quick.give();
-        }
-        next
+        self.next_few(1, &mut |_| true).pop()
     }
 
-    fn take_turn(&mut self) -> Option<A> {
-        let group = self.turns.pop_front()?;
-        let turns = self.groups.get_mut(&group)?;
-        turns.in_turn = false;
-        let source = turns.sources.pop_front()?;
+    /// Whether anybody may send anything.
+    fn has_place(&self) -> bool {
+        let free = self.quick.free() > 0 || self.slow.free() > 0;
+        free && self.reporting < OUTCOMES_WAITING_MAX
+    }
+
+    /// The place that a tenant's next attempt would have, if it may have one.
+    fn place_for(&self, tenant: &Tenant) -> Option<PlaceKind> {
+        let turns = self.tenants.get(tenant)?;
+        if !turns.slow_sources.is_empty() && self.slow.has_room_for(turns.slow) {
+            return Some(PlaceKind::Slow);
+        }
+        let may = !turns.sources.is_empty() && self.quick.has_room_for(turns.quick);
+        may.then_some(PlaceKind::Quick)
+    }
+
+    fn places(&mut self, kind: PlaceKind) -> &mut Places {
+        match kind {
+            PlaceKind::Quick => &mut self.quick,
+            PlaceKind::Slow => &mut self.slow,
+        }
+    }
+
+    /// A tenant's next attempt, in a place of this kind.
+    fn take_turn(&mut self, tenant: Tenant, kind: PlaceKind) -> Option<A> {
+        self.tenants.get_mut(&tenant)?.in_turn = false;
+        // Others may have taken the last place meanwhile.
+        let source = match self.places(kind).take() {
+            true => self.next_source(&tenant, kind),
+            false => {
+                self.take_turns(&tenant);
+                return None;
+            }
+        };
+        let attempt = source.and_then(|source| self.take_attempt(source, &tenant, kind));
+        if attempt.is_none() {
+            self.places(kind).give();
+        }
+        self.take_turns(&tenant);
+        attempt
+    }
+
+    /// The source whose turn it is within its tenant. Those that have turned out to be slow since
+    /// they got in line go to the other one.
+    fn next_source(&mut self, tenant: &Tenant, kind: PlaceKind) -> Option<A::Source> {
+        let turns = self.tenants.get_mut(tenant)?;
+        if kind == PlaceKind::Slow {
+            return turns.slow_sources.pop_front();
+        }
+        while let Some(source) = turns.sources.pop_front() {
+            if !self.sources.get(&source).is_some_and(|it| it.is_slow) {
+                return Some(source);
+            }
+            turns.slow_sources.push_back(source);
+        }
+        None
+    }
+
+    fn take_attempt(&mut self, source: A::Source, tenant: &Tenant, kind: PlaceKind) -> Option<A> {
         let waiting = self.sources.get_mut(&source)?;
         waiting.in_turn = false;
         let attempt = waiting.attempts.pop_front()?;
         waiting.under_way += 1;
-        turns.quick += 1;
-        if waiting.refills {
-            self.refillable -= 1;
-        } else {
-            self.timed -= 1;
-        }
+        let refills = waiting.refills;
+        *self.waiting(refills) -= 1;
+        *self.waiting_of(tenant, refills) -= 1;
+        *self.tenants.entry(tenant.clone()).or_default().held(kind) += 1;
         self.payload_bytes -= attempt.payload_bytes();
-        let number = attempt.number();
-        let known = self.known.get_mut(&attempt.key());
-        if let Some(known) = known.and_then(|all| all.iter_mut().find(|it| it.number == number)) {
-            known.sent = true;
+        if let Some(stage) = self.stage(&attempt) {
+            *stage = Stage::UnderWay(kind);
         }
-        self.offer(source, &group);
-        self.note_refill(source);
+        self.offer(source, tenant);
+        self.note_refill(source, tenant);
         Some(attempt)
     }
 
-    /// A source with something that may be sent gets a turn within its group, and the group one
+    fn stage(&mut self, attempt: &A) -> Option<&mut Stage> {
+        let number = attempt.number();
+        let known = self.known.get_mut(&attempt.key())?;
+        known.iter_mut().find(|it| it.number == number).map(|it| &mut it.stage)
+    }
+
+    /// A source with something that may be sent gets a turn within its tenant, and the tenant one
     /// among all.
-    fn offer(&mut self, source: A::Source, group: &A::Group) {
+    fn offer(&mut self, source: A::Source, tenant: &Tenant) {
         let Some(waiting) = self.sources.get_mut(&source) else {
             return;
         };
-        let turns = self.groups.entry(group.clone()).or_default();
+        let turns = self.tenants.entry(tenant.clone()).or_default();
         let may_send = !waiting.attempts.is_empty() && waiting.under_way < waiting.window.size();
         if may_send && !waiting.in_turn {
             waiting.in_turn = true;
-            turns.sources.push_back(source);
+            match waiting.is_slow {
+                true => turns.slow_sources.push_back(source),
+                false => turns.sources.push_back(source),
+            }
         }
-        // No tenant has more than half of what may be under way.
-        let share = (self.concurrency / 2).max(1);
-        if !turns.sources.is_empty() && turns.quick < share && !turns.in_turn {
+        self.take_turns(tenant);
+    }
+
+    /// A tenant with something to send is in line.
+    fn take_turns(&mut self, tenant: &Tenant) {
+        let Some(turns) = self.tenants.get_mut(tenant) else { return };
+        let is_waiting = !turns.sources.is_empty() || !turns.slow_sources.is_empty();
+        if is_waiting && !turns.in_turn {
             turns.in_turn = true;
-            self.turns.push_back(group.clone());
+            self.turns.push_back(tenant.clone());
         }
     }
 
     /// A source with room in memory and more in the state is to be filled up.
-    fn note_refill(&mut self, source: A::Source) {
+    fn note_refill(&mut self, source: A::Source, tenant: &Tenant) {
         let Some(waiting) = self.sources.get(&source) else { return };
-        let room =
-            waiting.attempts.len() <= self.waiting_per_source / 2 && self.refillable < OUTBOX_MAX;
-        if waiting.left_out.is_some() && room && !self.refills.contains(&source) {
+        let is_low = waiting.attempts.len() <= self.waiting_per_source / 2;
+        let room = waiting.left_out.is_some() && is_low && !self.is_full_for(tenant).1;
+        if room && !self.refills.contains(&source) {
             self.refills.push_back(source);
         }
     }
@@ -265,102 +377,134 @@ impl<A: Attempt> Queues<A> {
         Some((source, waiting.left_out.take()?))
     }
 
+    /// Whether an attempt that has been open for a while may go on, in a slow place.
     pub(super) fn slows(&mut self, attempt: &A) -> bool {
-        let share = (self.concurrency / 2).max(1);
-        let Some(turns) = self.groups.get_mut(&attempt.group()) else {
-            return false;
-        };
-        let room = turns.slow < share && self.slow.take();
-        if room {
-            self.quick.give();
-            turns.quick -= 1;
-            turns.slow += 1;
+        if self.stage(attempt).is_none_or(|it| *it != Stage::UnderWay(PlaceKind::Quick)) {
+            return true;
         }
-        self.offer(attempt.source(), &attempt.group());
-        room
+        let Some(turns) = self.tenants.get_mut(attempt.tenant()) else { return true };
+        if !self.slow.has_room_for(turns.slow) || !self.slow.take() {
+            return false;
+        }
+        turns.quick -= 1;
+        turns.slow += 1;
+        self.quick.give();
+        if let Some(stage) = self.stage(attempt) {
+            *stage = Stage::UnderWay(PlaceKind::Slow);
+        }
+        true
+    }
+
+    /// An attempt that was begun is not made now, and waits again, before others of its source.
+    pub(super) fn put_back(&mut self, attempt: A, is_slow: bool) {
+        let Some(stage) = self.stage(&attempt) else { return };
+        let Stage::UnderWay(kind) = *stage else { return };
+        *stage = Stage::Waits;
+        let (source, tenant) = (attempt.source(), attempt.tenant().clone());
+        self.leave(source, &tenant, kind);
+        self.payload_bytes += attempt.payload_bytes();
+        if let Some(waiting) = self.sources.get_mut(&source) {
+            waiting.is_slow |= is_slow;
+            waiting.attempts.push_front(attempt);
+            let refills = waiting.refills;
+            *self.waiting(refills) += 1;
+            *self.waiting_of(&tenant, refills) += 1;
+        }
+        self.offer(source, &tenant);
     }
 
     /// An answer came, or none will: the next attempt may be made, although what came of this one
     /// is still to be written down.
-    pub(super) fn answered(&mut self, attempt: &A, was_slow: bool, took_ms: Option<u64>) {
-        let number = attempt.number();
-        let known = self.known.get_mut(&attempt.key());
-        let Some(known) = known.and_then(|all| all.iter_mut().find(|it| it.number == number))
-        else {
-            return;
-        };
-        if std::mem::replace(&mut known.answered, true) {
-            return;
-        }
+    pub(super) fn answered(&mut self, attempt: &A, took_ms: Option<u64>) {
+        let Some(stage) = self.stage(attempt) else { return };
+        let Stage::UnderWay(kind) = *stage else { return };
+        *stage = Stage::Answered;
         self.reporting += 1;
-        self.free(attempt, was_slow, took_ms);
+        self.free(attempt, kind, took_ms);
     }
 
     /// An attempt takes up no place any more.
-    fn free(&mut self, attempt: &A, was_slow: bool, took_ms: Option<u64>) {
-        let (source, group) = (attempt.source(), attempt.group());
-        if was_slow {
-            self.slow.give();
-        } else {
-            self.quick.give();
-        }
+    fn free(&mut self, attempt: &A, kind: PlaceKind, took_ms: Option<u64>) {
+        let (source, tenant) = (attempt.source(), attempt.tenant());
+        self.leave(source, tenant, kind);
+        let mut recovered = false;
         if let Some(waiting) = self.sources.get_mut(&source) {
-            waiting.under_way -= 1;
+            recovered = waiting.is_slow && took_ms.is_some_and(|took_ms| took_ms < SLOW_AFTER_MS);
             match took_ms {
                 _ if !waiting.refills => {}
                 Some(took_ms) => waiting.window.answered(took_ms),
-                None if was_slow => waiting.window.unanswered(),
+                None if kind == PlaceKind::Slow => waiting.window.unanswered(),
                 None => {}
             }
         }
-        if let Some(turns) = self.groups.get_mut(&group) {
-            if was_slow {
-                turns.slow -= 1;
-            } else {
-                turns.quick -= 1;
-            }
+        if recovered {
+            self.hurry(source, tenant);
         }
-        self.offer(source, &group);
-        self.note_refill(source);
+        self.offer(source, tenant);
+        self.note_refill(source, tenant);
     }
 
-    pub(super) fn ended(&mut self, attempt: &A, was_slow: bool) {
+    /// A source is not slow any more: it leaves the line of those that are.
+    fn hurry(&mut self, source: A::Source, tenant: &Tenant) {
+        let Some(waiting) = self.sources.get_mut(&source) else { return };
+        waiting.is_slow = false;
+        if waiting.in_turn
+            && let Some(turns) = self.tenants.get_mut(tenant)
+            && let Some(at) = turns.slow_sources.iter().position(|it| *it == source)
+        {
+            turns.slow_sources.remove(at);
+            waiting.in_turn = false;
+        }
+    }
+
+    /// One attempt less is under way.
+    fn leave(&mut self, source: A::Source, tenant: &Tenant, kind: PlaceKind) {
+        self.places(kind).give();
+        if let Some(waiting) = self.sources.get_mut(&source) {
+            waiting.under_way -= 1;
+        }
+        if let Some(turns) = self.tenants.get_mut(tenant) {
+            *turns.held(kind) -= 1;
+        }
+    }
+
+    pub(super) fn ended(&mut self, attempt: &A) {
+        match self.stage(attempt).copied() {
+            Some(Stage::UnderWay(kind)) => self.free(attempt, kind, None),
+            Some(Stage::Answered) => self.reporting -= 1,
+            // Nobody makes it.
+            Some(Stage::Waits) | None => return,
+        }
         let (key, number) = (attempt.key(), attempt.number());
-        let (source, group) = (attempt.source(), attempt.group());
-        let mut answered = false;
         if let Some(known) = self.known.get_mut(&key) {
-            answered = known.iter().any(|it| it.number == number && it.answered);
             known.retain(|it| it.number != number);
             if known.is_empty() {
                 self.known.remove(&key);
             }
         }
-        if answered {
-            self.reporting -= 1;
-        } else {
-            self.free(attempt, was_slow, None);
-        }
-        self.forget(source, &group);
+        self.forget(attempt.source(), attempt.tenant());
     }
 
     /// Whoever has nothing to send and nothing under way takes no room.
-    fn forget(&mut self, source: A::Source, group: &A::Group) {
+    fn forget(&mut self, source: A::Source, tenant: &Tenant) {
         let idle = |it: &SourceQueue<A>| {
             it.attempts.is_empty() && it.under_way == 0 && it.left_out.is_none() && !it.in_turn
         };
         if self.sources.get(&source).is_some_and(idle) {
             self.sources.remove(&source);
         }
-        let idle =
-            |it: &GroupQueue<A>| it.sources.is_empty() && it.quick + it.slow == 0 && !it.in_turn;
-        if self.groups.get(group).is_some_and(idle) {
-            self.groups.remove(group);
+        let idle = |it: &TenantQueue<A>| {
+            let waits = !it.sources.is_empty() || !it.slow_sources.is_empty();
+            !waits && it.quick + it.slow + it.timed + it.refillable == 0 && !it.in_turn
+        };
+        if self.tenants.get(tenant).is_some_and(idle) {
+            self.tenants.remove(tenant);
         }
     }
 
     pub(super) fn sent(&self, key: &A::Key) -> Vec<(u64, u32)> {
         let known = self.known.get(key).into_iter().flatten();
-        known.filter(|it| it.sent).map(|it| it.number).collect()
+        known.filter(|it| it.stage != Stage::Waits).map(|it| it.number).collect()
     }
 
     pub(super) fn knows(&self, key: &A::Key) -> bool {
@@ -369,7 +513,7 @@ impl<A: Attempt> Queues<A> {
 
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        let idle = self.sources.is_empty() && self.groups.is_empty() && self.turns.is_empty();
+        let idle = self.sources.is_empty() && self.tenants.is_empty() && self.turns.is_empty();
         idle && self.known.is_empty() && self.refills.is_empty()
     }
 

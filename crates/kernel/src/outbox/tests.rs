@@ -6,7 +6,7 @@ use crate::limits::{OUTBOUND_PER_SOURCE, OUTBOX_MAX, WAITING_PER_SOURCE};
 /// An attempt of a source: one that only a timer brings back, or one that can be read again.
 #[derive(Debug, Clone, PartialEq)]
 enum TestAttempt {
-    Timed { source: u64, name: String },
+    Timed { tenant: Tenant, source: u64, name: String },
     Refillable { tenant: Tenant, source: u64, number: u64 },
 }
 
@@ -15,12 +15,11 @@ use TestAttempt::{Refillable, Timed};
 impl Attempt for TestAttempt {
     type Key = (u64, String);
     type Source = u64;
-    type Group = Result<Tenant, u64>;
     type Cursor = u64;
 
     fn key(&self) -> (u64, String) {
         match self {
-            Timed { source, name } => (*source, name.clone()),
+            Timed { source, name, .. } => (*source, name.clone()),
             Refillable { source, number, .. } => (*source, number.to_string()),
         }
     }
@@ -31,15 +30,10 @@ impl Attempt for TestAttempt {
         }
     }
 
-    fn group(&self) -> Result<Tenant, u64> {
+    fn tenant(&self) -> &Tenant {
         match self {
-            Timed { source, .. } => Err(*source),
-            Refillable { tenant, .. } => Ok(tenant.clone()),
+            Timed { tenant, .. } | Refillable { tenant, .. } => tenant,
         }
-    }
-
-    fn tenant_of(group: &Result<Tenant, u64>) -> Option<&Tenant> {
-        group.as_ref().ok()
     }
 
     fn number(&self) -> (u64, u32) {
@@ -63,7 +57,11 @@ impl Attempt for TestAttempt {
 type TestOutbox = Outbox<TestAttempt>;
 
 fn tell(source: u64, name: &str) -> TestAttempt {
-    Timed { source, name: name.to_owned() }
+    tell_of("default", source, name)
+}
+
+fn tell_of(tenant: &str, source: u64, name: &str) -> TestAttempt {
+    Timed { tenant: Tenant::parse(tenant).unwrap(), source, name: name.to_owned() }
 }
 
 fn deliver(tenant: &str, source: u64, number: u64) -> TestAttempt {
@@ -95,7 +93,8 @@ fn tenants_take_turns_and_within_them_hooks() {
     }
     outbox.push(deliver("calm", 9, 1));
     outbox.push(tell(5, "/x"));
-    assert_eq!(hooks(&outbox), [1, 9, 5, 2, 1, 2, 1, 2, 1, 2]);
+    outbox.push(tell_of("flood", 3, "/y"));
+    assert_eq!(hooks(&outbox), [1, 9, 5, 2, 3, 1, 2, 1, 2, 1, 2]);
 }
 
 #[test]
@@ -130,7 +129,7 @@ fn a_subscription_that_hangs_holds_its_own_attempts_alone() {
     outbox.push(tell(2, "/x"));
     assert_eq!(outbox.next(), Some(tell(2, "/x")));
     assert_eq!(outbox.next(), None);
-    outbox.ended(&sent[0], false);
+    outbox.ended(&sent[0]);
     assert!(outbox.next().is_some());
     assert_eq!(outbox.next(), None);
 }
@@ -143,11 +142,11 @@ fn an_answer_makes_room_before_it_is_written_down_and_more_if_it_was_good() {
     }
     let sent: Vec<TestAttempt> = std::iter::from_fn(|| outbox.next()).collect();
     assert!((2..100).contains(&sent.len()), "it has answered nothing yet");
-    assert!(outbox.answered(&sent[0], false, None, |_| true).is_some(), "a place for a place");
-    assert_eq!(outbox.answered(&sent[0], false, None, |_| true), None, "but not for two");
-    outbox.ended(&sent[0], false);
+    assert!(outbox.answered(&sent[0], None, |_| true).is_some(), "a place for a place");
+    assert_eq!(outbox.answered(&sent[0], None, |_| true), None, "but not for two");
+    outbox.ended(&sent[0]);
     assert_eq!(outbox.next(), None, "it was counted when it was answered");
-    assert!(outbox.answered(&sent[1], false, Some(1), |_| true).is_some());
+    assert!(outbox.answered(&sent[1], Some(1), |_| true).is_some());
     assert_eq!(std::iter::from_fn(|| outbox.next()).count(), 1, "and one for the good answer");
 }
 
@@ -160,9 +159,9 @@ fn whoever_was_answered_goes_on_with_whose_turn_it_is() {
     outbox.push(deliver("calm", 9, 1));
     let first = outbox.next().unwrap();
     let calm = |tenant: &Tenant| tenant.to_string() == "calm";
-    let next = outbox.answered(&first, false, Some(1), calm);
+    let next = outbox.answered(&first, Some(1), calm);
     assert_eq!(next, Some(deliver("calm", 9, 1)));
-    assert_eq!(outbox.answered(&next.unwrap(), false, Some(1), calm), None);
+    assert_eq!(outbox.answered(&next.unwrap(), Some(1), calm), None);
     assert_eq!(outbox.next(), Some(deliver("flood", 1, 2)), "it kept its turn");
 }
 
@@ -178,9 +177,39 @@ fn a_tenant_whose_hooks_all_hang_leaves_half_to_others() {
     outbox.push(deliver("calm", 200, 1));
     assert_eq!(outbox.next(), Some(deliver("calm", 200, 1)));
     assert_eq!(outbox.next(), None);
-    outbox.ended(&held[0], false);
+    outbox.ended(&held[0]);
     assert!(outbox.next().is_some(), "one came back, one more may go");
     assert_eq!(outbox.next(), None);
+}
+
+#[test]
+fn wakes_of_one_tenant_leave_room_for_the_wakes_of_another() {
+    let outbox = TestOutbox::default();
+    outbox.set_concurrency(64);
+    for subscription in 0..6 {
+        for stream in 0..100 {
+            outbox.push(tell_of("hangs", subscription, &format!("/{stream}")));
+        }
+    }
+    let held: Vec<TestAttempt> = std::iter::from_fn(|| outbox.next()).collect();
+    assert_eq!(held.len(), 32);
+    outbox.push(tell_of("calm", 9, "/a"));
+    assert_eq!(outbox.next(), Some(tell_of("calm", 9, "/a")), "at once");
+    // After a second: half of the slow places for as long as they like, and the others wait again.
+    let (slow, refused): (Vec<_>, Vec<_>) = held.iter().partition(|it| outbox.slows(it));
+    assert_eq!((slow.len(), refused.len()), (32, 0));
+    let held: Vec<TestAttempt> = std::iter::from_fn(|| outbox.next()).collect();
+    assert_eq!(held.len(), 32);
+    for attempt in held {
+        assert!(!outbox.slows(&attempt));
+        outbox.put_back(attempt, true);
+    }
+    let traffic = OutboundGauges { queued: 600 - 32, quick: 1, slow: 32, dropped: 0 };
+    assert_eq!(outbox.traffic(), traffic, "nothing that hangs has a quick place");
+    assert_eq!(outbox.next(), None);
+    // A subscription of the same tenant that answers is not held up by those that hang.
+    outbox.push(tell_of("hangs", 7, "/b"));
+    assert_eq!(outbox.next(), Some(tell_of("hangs", 7, "/b")));
 }
 
 #[test]
@@ -193,12 +222,55 @@ fn slow_attempts_make_room_for_quick_ones() {
     let first = outbox.next().unwrap();
     assert_eq!(outbox.next(), None);
     assert!(outbox.slows(&first));
-    assert!(outbox.next().is_some());
-    assert!(!outbox.slows(&first), "the slow pool has a limit too");
-    outbox.ended(&first, true);
-    assert_eq!(outbox.next(), None);
-    let traffic = OutboundGauges { queued: 1, quick: 1, slow: 0, dropped: 0 };
+    let second = outbox.next().unwrap();
+    assert!(!outbox.slows(&second), "the slow pool has a limit too");
+    assert!(outbox.slows(&first), "whoever is in it stays there");
+    outbox.put_back(second.clone(), true);
+    assert!(outbox.sent(&second.key()).is_empty() && outbox.knows(&second.key()));
+    let third = outbox.next().unwrap();
+    assert_eq!(third, tell(3, "/a"), "the second waits for a slow place");
+    outbox.ended(&first);
+    assert_eq!(outbox.next(), Some(second.clone()), "and has it from the beginning");
+    assert!(outbox.slows(&second));
+    let traffic = OutboundGauges { queued: 0, quick: 1, slow: 1, dropped: 0 };
     assert_eq!(outbox.traffic(), traffic);
+}
+
+#[test]
+fn a_source_that_is_quick_again_has_quick_places() {
+    let outbox = TestOutbox::default();
+    outbox.set_concurrency(2);
+    for event in 0..4 {
+        outbox.push(deliver("a", 1, event));
+    }
+    let first = outbox.next().unwrap();
+    assert!(outbox.slows(&first));
+    let second = outbox.next().unwrap();
+    assert!(!outbox.slows(&second));
+    outbox.put_back(second.clone(), true);
+    assert_eq!(outbox.next(), None, "there is no slow place for it");
+    assert_eq!(outbox.answered(&first, Some(5_000), |_| true), Some(second.clone()));
+    assert_eq!(outbox.traffic().slow, 1);
+    let third = outbox.answered(&second, Some(3), |_| true).unwrap();
+    assert_eq!((third, outbox.traffic().quick), (deliver("a", 1, 2), 1));
+}
+
+#[test]
+fn an_attempt_that_is_put_back_is_the_next_of_its_source() {
+    let outbox = TestOutbox::default();
+    for event in 0..3 {
+        outbox.push(deliver("a", 1, event));
+    }
+    let first = outbox.next().unwrap();
+    outbox.put_back(first.clone(), false);
+    assert_eq!(outbox.traffic(), OutboundGauges { queued: 3, ..OutboundGauges::default() });
+    assert_eq!(outbox.try_push(first.clone()), PushResult::Known);
+    assert_eq!(outbox.next(), Some(first.clone()));
+    while let Some(attempt) = outbox.next() {
+        outbox.ended(&attempt);
+    }
+    outbox.ended(&first);
+    assert!(outbox.lock().is_empty());
 }
 
 #[test]
@@ -212,7 +284,7 @@ fn what_finds_no_room_in_memory_is_gone_on_with_in_order() {
     assert_eq!(outbox.next_refill(), None, "there is no room yet");
     for _ in 0..=WAITING_PER_SOURCE / 2 {
         let sent = outbox.next().unwrap();
-        outbox.ended(&sent, false);
+        outbox.ended(&sent);
     }
     let from = WAITING_PER_SOURCE as u64;
     assert_eq!(outbox.next_refill(), Some((1, from)));
@@ -229,7 +301,7 @@ fn whoever_is_done_takes_no_room() {
         outbox.push(tell(n + 100, "/a"));
     }
     while let Some(attempt) = outbox.next() {
-        outbox.ended(&attempt, false);
+        outbox.ended(&attempt);
     }
     assert!(outbox.lock().is_empty());
 }
@@ -242,7 +314,21 @@ fn wakes_have_room_however_many_deliveries_wait() {
             outbox.push(deliver("stuck", hook, event));
         }
     }
-    assert!(outbox.traffic().queued >= OUTBOX_MAX);
+    assert!(outbox.traffic().queued > OUTBOX_MAX / 2);
     assert_eq!(outbox.try_push(tell(1, "/a")), PushResult::Waits);
+    assert_eq!(outbox.try_push(deliver("calm", 99, 1)), PushResult::Waits);
     assert_eq!(outbox.traffic().dropped, 0);
+}
+
+#[test]
+fn wakes_have_room_however_many_of_another_tenant_wait() {
+    let outbox = TestOutbox::default();
+    for stream in 0..=OUTBOX_MAX {
+        outbox.push(tell_of("stuck", 1, &stream.to_string()));
+    }
+    assert!(outbox.traffic().dropped > 0);
+    for stream in 0..100 {
+        let calm = tell_of("calm", 2, &stream.to_string());
+        assert_eq!(outbox.try_push(calm), PushResult::Waits);
+    }
 }

@@ -59,14 +59,12 @@ enum NoAttempt {}
 impl Attempt for NoAttempt {
     type Key = ();
     type Source = ();
-    type Group = ();
     type Cursor = ();
 
     fn key(&self) {}
     fn source(&self) {}
-    fn group(&self) {}
-    fn tenant_of(_: &()) -> Option<&Tenant> {
-        None
+    fn tenant(&self) -> &Tenant {
+        match *self {}
     }
     fn number(&self) -> (u64, u32) {
         match *self {}

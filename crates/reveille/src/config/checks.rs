@@ -1,10 +1,13 @@
 //! What settings may be, where their form alone does not tell.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use reveille_core::event::worker::Binding;
 use reveille_core::subscription::Timings;
+use reveille_deliver::client::Authorities;
 use reveille_server::{Auth, Workers};
 
 use super::units::{AdminKey, Period, PublicUrl, WorkerBinding, WorkerUrlTemplate};
@@ -42,6 +45,15 @@ impl Settings {
         }
         Ok(timings)
     }
+}
+
+/// What is wrong with the file is said at the start, not at the first webhook.
+pub(super) fn check_ca_file(path: Option<&Path>) -> anyhow::Result<Authorities> {
+    let Some(path) = path else { return Ok(Authorities::default()) };
+    let pem = std::fs::read(path)
+        .with_context(|| format!("--ca-file: cannot read {}", path.display()))?;
+    Authorities::from_pem(&pem)
+        .map_err(|error| usage_error(format!("--ca-file {}: {error}", path.display())))
 }
 
 fn ms(period: Option<Period>, default: u64) -> u64 {

@@ -39,6 +39,8 @@ fn defaults() -> Config {
         segment_bytes: 64 << 20,
         timings: Timings::default(),
         rules: Rules { allow_http_loopback: true, private_networks: Vec::new() },
+        authorities: Authorities::default(),
+        name_servers: NameServers::System,
         outbound_concurrency: 4_096,
         quotas: Quotas { subscriptions: 10_000, hooks: 10_000, keys: 1_000 },
         otlp_endpoint: None,
@@ -90,6 +92,7 @@ fn flags_come_before_the_file() {
         consumer-gc-after = "5s"
         allow-http-loopback = false
         allow-private-networks = "10.0.0.0/8, fd00::/8"
+        name-servers = "10.0.0.2, 10.0.0.3:5353"
         retry-scale = 0.25
         outbound-concurrency = 7
         max-subscriptions = 8
@@ -123,6 +126,11 @@ fn flags_come_before_the_file() {
             allow_http_loopback: false,
             private_networks: vec!["10.0.0.0/8".parse().unwrap(), "fd00::/8".parse().unwrap()],
         },
+        authorities: Authorities::default(),
+        name_servers: NameServers::These(vec![
+            ([10, 0, 0, 2], 53).into(),
+            ([10, 0, 0, 3], 5353).into(),
+        ]),
         outbound_concurrency: 7,
         quotas: Quotas { subscriptions: 8, hooks: 9, keys: 5 },
         otlp_endpoint: Some("https://file.example/otlp".into()),
@@ -157,6 +165,7 @@ fn flags_come_before_the_file() {
         "--consumer-gc-after=50s",
         "--allow-http-loopback",
         "--allow-private-networks=192.168.0.0/16",
+        "--name-servers=127.0.0.1:5353",
         "--retry-scale=2",
         "--outbound-concurrency=8",
         "--max-subscriptions=9",
@@ -191,6 +200,8 @@ fn flags_come_before_the_file() {
             allow_http_loopback: true,
             private_networks: vec!["192.168.0.0/16".parse().unwrap()],
         },
+        authorities: Authorities::default(),
+        name_servers: NameServers::These(vec![([127, 0, 0, 1], 5353).into()]),
         outbound_concurrency: 8,
         quotas: Quotas { subscriptions: 9, hooks: 0, keys: 6 },
         otlp_endpoint: Some("http://127.0.0.1:4318".into()),
@@ -272,6 +283,9 @@ fn values_out_of_range_are_refused() {
     check(&["--retry-scale=-1"], "", "not a factor");
     check(&[], "retry-scale = \"1e3\"", "not a factor");
     check(&[], "outbound-concurrency = 0", "from 1 to 65536");
+    check(&["--ca-file=/no/such.pem"], "", "--ca-file: cannot read /no/such.pem");
+    check(&[], "ca-file = \"/dev/null\"", "--ca-file /dev/null: there is no certificate in it");
+    check(&["--name-servers=dns.example"], "", "is no name server; write its address");
     check(&["--otlp-endpoint", "http://otel.example"], "", "use https");
     check(&["--worker-url-template", "https://a.example/{rpcMethod}"], "", "no `{workerId}`");
     check(&[], "worker-url-template = \"ftp://{workerId}/{rpcMethod}\"", "begins with `http://`");
@@ -294,7 +308,7 @@ fn a_file_that_is_wrong_says_where() {
         "r.toml: unknown key \"color\"; the keys are listen, data-dir, secrets-key-file, public-url, durability, \
          auth, admin-key, metrics-open, insecure, long-poll-timeout, webhook-timeout, waking-timeout, liveness-timeout, \
          callback-token-ttl, consumer-gc-after, allow-http-loopback, allow-private-networks, \
-         retry-scale, outbound-concurrency, max-subscriptions, max-hooks, max-keys, worker-url-template, binding, retain-events, retain-deliveries, \
+         ca-file, name-servers, retry-scale, outbound-concurrency, max-subscriptions, max-hooks, max-keys, worker-url-template, binding, retain-events, retain-deliveries, \
          otlp-endpoint, partitions, max-body, min-free-disk",
     );
     let says = |file: &str, parts: &[&str]| {

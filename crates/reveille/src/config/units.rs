@@ -8,6 +8,7 @@ use reveille_core::key::{CHOSEN_KEY_CHARS_MIN, KeyHash};
 use reveille_core::limits::KEY_BYTES_MAX;
 use reveille_core::time::{measure, parse_period_ms};
 use reveille_deliver::destination::Network;
+use reveille_deliver::resolve::NameServers;
 use serde::de::{Deserialize, Deserializer, Error as _};
 
 /// A length of time, written `500ms`, `45s`, `10m`, `1h` or `3d`.
@@ -39,6 +40,13 @@ pub(crate) struct Factor {
 /// Networks, written as CIDRs with commas between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Networks(pub(crate) Vec<Network>);
+
+/// Name servers, written as addresses with or without a port, with commas between them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ServerAddresses(pub(crate) Vec<SocketAddr>);
+
+/// Where name servers listen that have no port.
+const NAME_SERVER_PORT: u16 = 53;
 
 /// What is kept of a key that an operator chose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,6 +117,34 @@ impl FromStr for Networks {
         let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
         let networks = parts.map(|part| part.parse::<Network>().map_err(|error| error.to_string()));
         networks.collect::<Result<_, _>>().map(Networks)
+    }
+}
+
+impl FromStr for ServerAddresses {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ServerAddresses, String> {
+        let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+        let servers = parts.map(|part| {
+            let with_port = part.parse().ok();
+            let alone = || part.parse().ok().map(|ip| SocketAddr::new(ip, NAME_SERVER_PORT));
+            with_port.or_else(alone).ok_or_else(|| {
+                format!("{part:?} is no name server; write its address: 10.0.0.2 or 10.0.0.2:5353")
+            })
+        });
+        let servers: Vec<SocketAddr> = servers.collect::<Result<_, _>>()?;
+        if servers.is_empty() {
+            return Err(
+                "there is no name server in it; leave it out to use the system's".to_owned()
+            );
+        }
+        Ok(ServerAddresses(servers))
+    }
+}
+
+impl From<ServerAddresses> for NameServers {
+    fn from(servers: ServerAddresses) -> NameServers {
+        NameServers::These(servers.0)
     }
 }
 
@@ -189,6 +225,7 @@ deserialize_as_text!(
     Address,
     PublicUrl,
     Networks,
+    ServerAddresses,
     AdminKey,
     WorkerUrlTemplate,
     WorkerBinding
@@ -251,6 +288,19 @@ mod tests {
             "18446744073709551615d",
         ] {
             assert!(bad.parse::<Period>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn name_servers_are_addresses_with_or_without_a_port() {
+        let check = |text: &str, expected: &[&str]| {
+            let expected = expected.iter().map(|it| it.parse().unwrap()).collect();
+            assert_eq!(text.parse(), Ok(ServerAddresses(expected)), "{text}");
+        };
+        check("10.0.0.2", &["10.0.0.2:53"]);
+        check("10.0.0.2:5353, ::1,[::1]:54", &["10.0.0.2:5353", "[::1]:53", "[::1]:54"]);
+        for bad in ["", ",", "dns.example", "10.0.0.2:", "10.0.0.2:99999", "10.0.0"] {
+            assert!(bad.parse::<ServerAddresses>().is_err(), "{bad:?}");
         }
     }
 

@@ -41,6 +41,7 @@ mod long_poll;
 mod memory;
 mod metrics;
 mod opening;
+mod outbound;
 mod pages;
 mod parameters;
 mod partitions;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use reveille_core::subscription::Timings;
 use reveille_deliver::client::HttpCourier;
 use reveille_deliver::destination::Rules;
-use reveille_deliver::resolve::{Resolve, SystemResolver};
+use reveille_deliver::resolve::{NameResolver, NameServers, Resolve};
 use reveille_engine::doors::{Clock, SystemClock, SystemEntropy};
 use reveille_engine::quota::Quotas;
 use reveille_engine::{Config, Engine, OutboundConfig, Retention};
@@ -37,10 +37,14 @@ pub(crate) struct Setup {
     pub(crate) rules: Rules,
     /// Knows the addresses of names, instead of the operating system.
     pub(crate) resolver: Option<Arc<dyn Resolve>>,
+    /// Who is asked for names otherwise.
+    pub(crate) name_servers: Vec<SocketAddr>,
+    /// How many partitions there are, where a test needs to know.
+    pub(crate) partitions: Option<u32>,
+    /// How many attempts may be under way.
+    pub(crate) outbound_concurrency: usize,
     pub(crate) public_url: Option<Arc<str>>,
     pub(crate) auth: Auth,
-    /// As many as this, whatever somebody wants to see all tests with.
-    pub(crate) partitions: Option<u32>,
     /// Where the workers are that events are delivered to.
     pub(crate) workers: Workers,
     pub(crate) quotas: Quotas,
@@ -69,9 +73,11 @@ impl Default for Setup {
             timings: Timings::default(),
             rules: Rules { allow_http_loopback: true, ..Rules::default() },
             resolver: None,
+            name_servers: Vec::new(),
+            partitions: None,
+            outbound_concurrency: 4_096,
             public_url: None,
             auth: Auth::Off,
-            partitions: None,
             workers: Workers::default(),
             quotas: Quotas::default(),
         }
@@ -181,7 +187,10 @@ impl Setup {
         let now: Arc<dyn Fn() -> u64 + Send + Sync> = Arc::new(move || clock.now().0);
         let rules = self.rules.clone();
         let resolver = self.resolver.clone();
-        let resolver = resolver.unwrap_or_else(|| Arc::new(SystemResolver::new(now.clone())));
+        let resolver = resolver.unwrap_or_else(|| {
+            let servers = NameServers::These(self.name_servers.clone());
+            Arc::new(NameResolver::new(now.clone(), servers))
+        });
         OutboundConfig {
             timings: self.timings.clone(),
             rules: rules.clone(),
@@ -190,7 +199,7 @@ impl Setup {
                 public_url: self.public_url.clone(),
             }),
             delivery_encoders: reveille_server::delivery_encoders(self.workers.clone()),
-            concurrency: 4_096,
+            concurrency: self.outbound_concurrency,
             retention: Retention { events_ms: 30 * 86_400_000, deliveries_ms: 30 * 86_400_000 },
         }
     }
