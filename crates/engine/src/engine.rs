@@ -15,6 +15,7 @@ use reveille_kernel::doors::{Clock, Entropy};
 use reveille_kernel::error::{Error, Never, Unavailable};
 use reveille_kernel::fairness::Fairness;
 use reveille_kernel::keys::partition_of;
+use reveille_kernel::reply_budget::{ReplyBudget, ReplyRoom};
 use reveille_kernel::submit::submit;
 use reveille_kernel::task;
 use reveille_store::directory::Directory;
@@ -90,6 +91,7 @@ struct Inner {
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     budget: Budget,
+    replies: Arc<ReplyBudget>,
     fairness: Arc<Fairness>,
     outbound: OutboundConfig,
     extensions: Extensions,
@@ -138,6 +140,7 @@ impl Engine {
             clock,
             entropy,
             budget: Budget::default(),
+            replies: Arc::default(),
             fairness,
             outbound,
             extensions,
@@ -195,6 +198,17 @@ impl Engine {
     /// Waits for the right to hold a body of this size in memory.
     pub async fn admit(&self, bytes: usize) -> Result<Permit, Unavailable> {
         self.inner.budget.admit(bytes, self.inner.clock.as_ref()).await
+    }
+
+    /// A tenant's place in what answers may take in memory. A page is counted by
+    /// `room.admit(bytes, clock)` before it is put together, or by `room.hold(bytes)` after.
+    pub fn reply_room(&self, tenant: &Tenant) -> ReplyRoom {
+        ReplyRoom::new(&self.inner.replies, tenant)
+    }
+
+    /// Bytes of answers that are in memory.
+    pub fn reply_bytes(&self) -> usize {
+        self.inner.replies.held()
     }
 
     /// Waits for a tenant's turn to have a request read and decided; see [`Engine::create`],

@@ -34,6 +34,13 @@ pub const LARGE_BODIES_BYTES: usize = 48 << 20;
 /// What counts as small.
 pub const SMALL_BODY_BYTES: usize = 64 << 10;
 
+/// Bytes of answers that are held in memory at once: pieces that wait for slow readers, pages, what
+/// live readers share. One tenant has half of it at most.
+pub const REPLIES_BYTES: usize = 64 << 20;
+
+/// The longest piece in which an answer travels.
+pub const REPLY_PIECE_BYTES: usize = 64 << 10;
+
 /// How long a request waits for room before it is told to come back.
 pub const ROOM_WAIT: Duration = Duration::from_secs(2);
 
@@ -68,3 +75,4 @@ pub const WAITING_PAYLOAD_BYTES: usize = 32 << 20;
 const _: () = assert!((APPLY_BYTES + SETTLE_BYTES) * 2 <= OVERLAY_PRESSED_BYTES);
 const _: () = assert!(OVERLAY_PRESSED_BYTES < OVERLAY_BYTES_MAX);
 const _: () = assert!(SMALL_BODY_BYTES * 16 <= SMALL_BODIES_BYTES);
+const _: () = assert!(REPLY_PIECE_BYTES * 16 <= REPLIES_BYTES);
