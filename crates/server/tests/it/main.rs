@@ -46,6 +46,7 @@ mod reading;
 mod secrets;
 mod shutdown;
 mod slow_headers;
+mod slow_readers;
 mod sse;
 mod targets;
 mod tenants;
