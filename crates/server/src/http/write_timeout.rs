@@ -124,9 +124,9 @@ impl WriteTimeout {
         context: &mut Context<'_>,
         polled: Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
+        self.shared.is_flushed.store(false, Ordering::Release);
         if polled.is_ready() {
             self.stall = None;
-            self.shared.is_flushed.store(false, Ordering::Release);
             return polled;
         }
         let (clock, timeout_ms) = (&self.clock, self.timeout_ms);

@@ -24,6 +24,9 @@ impl Collector for EngineCollector {
         let (name, help) = ("spans_dropped", "Spans that there was no room for.");
         let mut spans = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
         encode_counter(&mut spans, self.engine.dropped_spans())?;
+        let (name, help) = ("reply_bytes", "Bytes of answers that wait for their clients.");
+        let mut replies = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        replies.encode_gauge(&u64::try_from(self.engine.reply_bytes()).unwrap_or(u64::MAX))?;
         encode_snapshots(&mut encoder, &self.engine.snapshots())
     }
 }
