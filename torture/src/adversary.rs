@@ -232,6 +232,8 @@ fn start(directory: &Path, endpoint: SocketAddr, names: SocketAddr) -> anyhow::R
     command.args(["--listen", "127.0.0.1:0", "--auth", "keys", "--admin-key", ADMIN_KEY]);
     command.args(["--allow-http-loopback", "--retry-scale", "0.01"]);
     command.args(["--outbound-concurrency", "64", "--name-servers", &names.to_string()]);
+    // So short that an attack sees its readers let go.
+    command.args(["--reader-timeout", "3s"]);
     command.arg("--worker-url-template");
     command.arg(format!("http://{endpoint}/{{workerId}}/{{rpcMethod}}"));
     match Server::launch(&mut command, &log, std::io::sink())? {

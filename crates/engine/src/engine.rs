@@ -16,6 +16,7 @@ use reveille_kernel::error::{Error, Never, Unavailable};
 use reveille_kernel::fairness::Fairness;
 use reveille_kernel::keys::partition_of;
 use reveille_kernel::pages::{PageBudget, PagePermit};
+use reveille_kernel::reply_budget::{ReplyBudget, ReplyRoom};
 use reveille_kernel::submit::submit;
 use reveille_kernel::task;
 use reveille_store::directory::Directory;
@@ -95,6 +96,7 @@ struct Inner {
     entropy: Arc<dyn Entropy>,
     budget: Budget,
     pages: PageBudget,
+    replies: Arc<ReplyBudget>,
     fairness: Arc<Fairness>,
     outbound: OutboundConfig,
     extensions: Extensions,
@@ -144,6 +146,7 @@ impl Engine {
             entropy,
             budget: Budget::default(),
             pages: PageBudget::default(),
+            replies: Arc::default(),
             fairness,
             outbound,
             extensions,
@@ -211,6 +214,17 @@ impl Engine {
     /// The bytes of all pages that are being made or on their way to their readers.
     pub fn page_bytes(&self) -> usize {
         self.inner.pages.held_bytes()
+    }
+
+    /// A tenant's place in what answers may take in memory. A page is counted by
+    /// `room.admit(bytes, clock)` before it is put together, or by `room.hold(bytes)` after.
+    pub fn reply_room(&self, tenant: &Tenant) -> ReplyRoom {
+        ReplyRoom::new(&self.inner.replies, tenant)
+    }
+
+    /// Bytes of answers that are in memory.
+    pub fn reply_bytes(&self) -> usize {
+        self.inner.replies.held()
     }
 
     /// Waits for a tenant's turn to have a request read and decided; see [`Engine::create`],

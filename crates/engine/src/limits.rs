@@ -9,6 +9,9 @@ pub const LIVE_BACKLOG: usize = 16;
 /// Bytes that a batch may add to a stream and still be handed to its live readers as they are.
 pub const LIVE_DATA_BYTES: u64 = 64 << 10;
 
+/// Less than this is handed to live readers without being counted.
+pub const LIVE_UNCOUNTED_BYTES: usize = 4 << 10;
+
 /// What a fork that copies a part of an append may hold in memory, at most.
 pub const FORK_COPY_BYTES: usize = 16 << 20;
 

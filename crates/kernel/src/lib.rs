@@ -29,6 +29,7 @@ pub mod pages;
 pub mod partition;
 pub mod pending;
 mod random;
+pub mod reply_budget;
 pub mod shared;
 pub mod submit;
 pub mod task;

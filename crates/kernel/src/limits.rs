@@ -81,6 +81,13 @@ pub const PAGES_BYTES: usize = 32 << 20;
 /// See [`PAGES_BYTES`].
 pub const PAGES_BYTES_PER_TENANT: usize = 8 << 20;
 
+/// Bytes of answers that are held in memory at once: pieces that wait for slow readers, pages, what
+/// live readers share. One tenant has half of it at most.
+pub const REPLIES_BYTES: usize = 64 << 20;
+
+/// The longest piece in which an answer travels.
+pub const REPLY_PIECE_BYTES: usize = 64 << 10;
+
 /// How long a request waits for room before it is told to come back.
 pub const ROOM_WAIT: Duration = Duration::from_secs(2);
 
@@ -123,6 +130,7 @@ const _: () = assert!(SHORTAGE_PAUSE_MS < SLOW_AFTER_MS);
 const _: () = assert!(SMALL_BODY_BYTES * 16 <= SMALL_BODIES_BYTES);
 const _: () = assert!(PAGE_BYTES_MAX <= PAGES_BYTES_PER_TENANT);
 const _: () = assert!(PAGES_BYTES_PER_TENANT * 4 <= PAGES_BYTES, "four tenants, not one, fill it");
+const _: () = assert!(REPLY_PIECE_BYTES * 16 <= REPLIES_BYTES);
 
 #[cfg(test)]
 mod tests {

@@ -35,6 +35,7 @@ use units::{
 const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4437);
 const DATA_DIR_DEFAULT: &str = "./reveille-data";
 const LONG_POLL_TIMEOUT_DEFAULT_MS: u64 = 30_000;
+const READER_TIMEOUT_DEFAULT_MS: u64 = 60_000;
 const MAX_BODY_DEFAULT_BYTES: u64 = 10 << 20;
 const MIN_FREE_DISK_DEFAULT_BYTES: u64 = 256 << 20;
 const LOG_SEGMENT_DEFAULT_BYTES: u64 = 64 << 20;
@@ -121,6 +122,10 @@ struct Settings {
     /// How long a long-poll waits for news [default: 30s]
     #[arg(long, value_name = "TIME", env = "REVEILLE_LONG_POLL_TIMEOUT", hide_env_values = true)]
     long_poll_timeout: Option<Period>,
+
+    /// A reader that has bytes waiting and takes none for so long is let go [default: 60s]
+    #[arg(long, value_name = "TIME", env = "REVEILLE_READER_TIMEOUT", hide_env_values = true)]
+    reader_timeout: Option<Period>,
 
     /// How long one webhook request may take [default: 30s]
     #[arg(long, value_name = "TIME", env = "REVEILLE_WEBHOOK_TIMEOUT", hide_env_values = true)]
@@ -299,6 +304,7 @@ pub(crate) struct Config {
     pub(crate) public_url: Option<Arc<str>>,
     pub(crate) durability: Durability,
     pub(crate) long_poll_timeout_ms: u64,
+    pub(crate) reader_timeout_ms: u64,
     pub(crate) partitions: Option<u32>,
     pub(crate) max_body_bytes: usize,
     pub(crate) min_free_bytes: u64,
@@ -382,6 +388,7 @@ impl Settings {
             metrics_open: self.metrics_open.or(others.metrics_open),
             insecure: self.insecure.or(others.insecure),
             long_poll_timeout: self.long_poll_timeout.or(others.long_poll_timeout),
+            reader_timeout: self.reader_timeout.or(others.reader_timeout),
             partitions: self.partitions.or(others.partitions),
             max_body: self.max_body.or(others.max_body),
             min_free_disk: self.min_free_disk.or(others.min_free_disk),
@@ -419,6 +426,11 @@ impl Settings {
             return Err(usage_error(
                 "--long-poll-timeout must be longer than 0; the default is 30s",
             ));
+        }
+        let reader_timeout_ms =
+            self.reader_timeout.map_or(READER_TIMEOUT_DEFAULT_MS, |period| period.ms);
+        if reader_timeout_ms == 0 {
+            return Err(usage_error("--reader-timeout must be longer than 0; the default is 60s"));
         }
         if !self.partitions.is_none_or(|count| (1..=PARTITIONS_MAX).contains(&count.into())) {
             return Err(usage_error(format!("--partitions must be from 1 to {PARTITIONS_MAX}")));
@@ -466,6 +478,7 @@ impl Settings {
             public_url: self.public_url.map(|url| url.0.into()),
             durability: self.durability.unwrap_or(Durability::Fsync),
             long_poll_timeout_ms,
+            reader_timeout_ms,
             partitions: self.partitions,
             max_body_bytes: check_max_body(bytes(self.max_body, MAX_BODY_DEFAULT_BYTES))?,
             min_free_bytes: bytes(self.min_free_disk, MIN_FREE_DISK_DEFAULT_BYTES),

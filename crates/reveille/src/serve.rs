@@ -73,6 +73,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let (stop, stopped) = oneshot::channel();
     let server_config = reveille_server::Config {
         long_poll_timeout_ms: config.long_poll_timeout_ms,
+        reader_timeout_ms: config.reader_timeout_ms,
         max_body_bytes: config.max_body_bytes,
         public_url: config.public_url,
         auth: config.auth,

@@ -4,10 +4,14 @@
 //! bodies, the words of [`subscription`]s to streams, and those of a [`delivery`].
 
 pub(crate) mod auth;
+mod connection;
 mod first_bytes;
 pub(crate) mod listen;
 pub(crate) mod origin;
+mod outbound_body;
 pub(crate) mod route;
+mod stream_timeout;
+mod write_timeout;
 
 pub(crate) mod error;
 pub(crate) mod fields;

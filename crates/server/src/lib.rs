@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use reveille_engine::Engine;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 pub use crate::encoder::{PayloadEncoder, delivery_encoders};
 pub use crate::events::Workers;
@@ -39,6 +39,8 @@ use crate::http::origin::BrowserRules;
 pub struct Config {
     /// How long a long-poll waits for news.
     pub long_poll_timeout_ms: u64,
+    /// A client that takes nothing of what there is for it for so long is let go.
+    pub reader_timeout_ms: u64,
     /// The largest body of a request.
     pub max_body_bytes: usize,
     /// The base of URLs in answers; from the request's `Host` if absent.
@@ -56,6 +58,8 @@ struct Server {
     readiness: health::Readiness,
     /// Which web pages may use it.
     browsers: BrowserRules,
+    /// Bodies that may be compressed at once.
+    compressors: Arc<Semaphore>,
     /// True once the server is going down: whoever waits for news stops waiting.
     stopping: watch::Receiver<bool>,
 }
@@ -68,6 +72,7 @@ pub async fn serve(
     shutdown: impl Future<Output = ()> + Send,
 ) -> std::io::Result<()> {
     let clock = engine.clock().clone();
+    let reader_timeout_ms = config.reader_timeout_ms;
     let (stop, stopping) = watch::channel(false);
     let browsers =
         BrowserRules::new(listener.local_addr()?, &config.auth, config.public_url.as_deref());
@@ -75,9 +80,11 @@ pub async fn serve(
         browsers,
         metrics: metrics::Metrics::new(engine.clone()),
         readiness: health::Readiness::default(),
+        compressors: Arc::new(Semaphore::new(streams::COMPRESSORS_MAX)),
         engine,
         config,
         stopping,
     };
-    http::listen::serve(listener, clock, Arc::new(server), stop, shutdown).await
+    let server = Arc::new(server);
+    http::listen::serve(listener, clock, server, reader_timeout_ms, stop, shutdown).await
 }

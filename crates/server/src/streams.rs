@@ -11,11 +11,13 @@ mod headers;
 mod long_poll;
 mod read;
 mod sse;
+mod sse_event;
 
 use http::{Method, Request};
 use hyper::body::Incoming;
 use reveille_core::StreamPath;
 
+pub(crate) use self::compress::COMPRESSORS_MAX;
 use self::error::Error;
 use crate::Server;
 use crate::http::auth::Caller;

@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use bytes::{Bytes, BytesMut};
 use reveille_core::Offset;
 use reveille_core::stream::StreamId;
+use reveille_kernel::reply_budget::ReplyRoom;
 use tokio::sync::broadcast;
 
 use crate::app::Part;
 use crate::effect::Effect;
-use crate::limits::{LIVE_BACKLOG, LIVE_DATA_BYTES};
+use crate::limits::{LIVE_BACKLOG, LIVE_DATA_BYTES, LIVE_UNCOUNTED_BYTES};
 
 /// What a live reader hears.
 #[derive(Debug, Clone)]
@@ -28,13 +29,15 @@ pub struct StreamGrowth {
     pub from: Offset,
     /// The tail after.
     pub to: Offset,
-    /// The stored bytes in between; none if they are many: then they are read by offset, so that
-    /// slow readers do not keep them in memory.
+    /// The stored bytes in between; none if they are many, or memory is short: then they are read
+    /// by offset, so that slow readers do not keep them in memory.
     pub data: Bytes,
     /// Whether the stream is closed at `to`.
     pub closed: bool,
-    /// A face's encoding of the bytes, made by the first reader that needs it.
+    /// A face's encoding of the bytes as an event, made by the first reader that needs it.
     pub encoded: OnceLock<Bytes>,
+    /// The same as the body of an answer.
+    pub body: OnceLock<Bytes>,
 }
 
 impl StreamGrowth {
@@ -47,13 +50,21 @@ impl StreamGrowth {
 /// The streams that somebody watches.
 #[derive(Debug, Default)]
 pub struct LiveReaders {
-    watched: Mutex<HashMap<StreamId, broadcast::Sender<TailEvent>>>,
+    watched: Mutex<HashMap<StreamId, Watched>>,
+}
+
+/// A stream that somebody watches.
+#[derive(Debug)]
+struct Watched {
+    news: broadcast::Sender<TailEvent>,
+    /// Where what waits for its readers is counted.
+    room: Option<ReplyRoom>,
 }
 
 impl Part for LiveReaders {
     /// Lets go of streams that nobody watches any more.
     fn sweep(&self) {
-        self.lock().retain(|_, sender| sender.receiver_count() > 0);
+        self.lock().retain(|_, watched| watched.news.receiver_count() > 0);
     }
 }
 
@@ -75,9 +86,16 @@ pub enum WatchEvent {
 impl LiveReaders {
     /// Begins to watch: everything that is published from now on is heard.
     pub fn watch(&self, id: StreamId) -> TailWatch {
+        self.watch_within(id, None)
+    }
+
+    /// The same; what waits for the stream's readers is counted there.
+    pub fn watch_within(&self, id: StreamId, room: Option<ReplyRoom>) -> TailWatch {
         let mut watched = self.lock();
-        let sender = watched.entry(id).or_insert_with(|| broadcast::Sender::new(LIVE_BACKLOG));
-        TailWatch { news: sender.subscribe() }
+        let entry = watched
+            .entry(id)
+            .or_insert_with(|| Watched { news: broadcast::Sender::new(LIVE_BACKLOG), room });
+        TailWatch { news: entry.news.subscribe() }
     }
 
     /// The number of streams that somebody watches.
@@ -96,15 +114,15 @@ impl LiveReaders {
         if watched.is_empty() {
             return;
         }
-        for (id, news) in gather(effects, |id| watched.contains_key(&id)) {
-            let nobody = watched.get(&id).is_none_or(|sender| sender.send(news).is_err());
+        for (id, news) in gather(effects, &watched) {
+            let nobody = watched.get(&id).is_none_or(|watched| watched.news.send(news).is_err());
             if nobody {
                 watched.remove(&id);
             }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<StreamId, broadcast::Sender<TailEvent>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<StreamId, Watched>> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -118,13 +136,16 @@ struct Gathered {
 }
 
 /// The effects of a batch as news, one for each stream that grew.
-fn gather(effects: Vec<Effect>, watched: impl Fn(StreamId) -> bool) -> Vec<(StreamId, TailEvent)> {
+fn gather(
+    effects: Vec<Effect>,
+    watched: &HashMap<StreamId, Watched>,
+) -> Vec<(StreamId, TailEvent)> {
     let mut grown: HashMap<StreamId, Gathered> = HashMap::new();
     let mut order = Vec::new();
     let mut ended = Vec::new();
     for effect in effects {
         match effect {
-            Effect::NotifyReaders { id, from, data, closed } if watched(id) => {
+            Effect::NotifyReaders { id, from, data, closed } if watched.contains_key(&id) => {
                 let entry = grown.entry(id).or_insert_with(|| {
                     order.push(id);
                     Gathered { from, to: from, pieces: Vec::new(), closed: false }
@@ -144,9 +165,11 @@ fn gather(effects: Vec<Effect>, watched: impl Fn(StreamId) -> bool) -> Vec<(Stre
     let mut news = Vec::with_capacity(order.len() + ended.len());
     for id in order {
         if let Some(Gathered { from, to, pieces, closed }) = grown.remove(&id) {
-            let small = to.position() - from.position() <= LIVE_DATA_BYTES;
-            let data = if small { join(pieces) } else { Bytes::new() };
-            let growth = StreamGrowth { from, to, data, closed, encoded: OnceLock::new() };
+            let room = watched.get(&id).and_then(|watched| watched.room.as_ref());
+            let is_small = to.position() - from.position() <= LIVE_DATA_BYTES;
+            let data = if is_small { join(&pieces, room) } else { Bytes::new() };
+            let (encoded, body) = (OnceLock::new(), OnceLock::new());
+            let growth = StreamGrowth { from, to, data, closed, encoded, body };
             news.push((id, TailEvent::Grown(Arc::new(growth))));
         }
     }
@@ -154,15 +177,26 @@ fn gather(effects: Vec<Effect>, watched: impl Fn(StreamId) -> bool) -> Vec<(Stre
     news
 }
 
-fn join(mut pieces: Vec<Bytes>) -> Bytes {
-    if pieces.len() == 1 {
-        return pieces.pop().unwrap_or_default();
-    }
-    let mut joined = BytesMut::with_capacity(pieces.iter().map(Bytes::len).sum());
+/// All pieces as one, counted for as long as a reader holds it; nothing if there is no room.
+fn join(pieces: &[Bytes], room: Option<&ReplyRoom>) -> Bytes {
+    let len = pieces.iter().map(Bytes::len).sum();
+    let permit = match room.filter(|_| len >= LIVE_UNCOUNTED_BYTES) {
+        Some(room) => match room.try_acquire(len) {
+            None => return Bytes::new(),
+            permit => permit,
+        },
+        None => None,
+    };
+    // Always a copy: the pieces may be small parts of the buffers that their requests came in.
+    let mut joined = BytesMut::with_capacity(len);
     for piece in pieces {
-        joined.extend_from_slice(&piece);
+        joined.extend_from_slice(piece);
     }
-    joined.freeze()
+    let joined = joined.freeze();
+    match permit {
+        Some(permit) => permit.attach(joined),
+        None => joined,
+    }
 }
 
 impl TailWatch {
@@ -190,6 +224,9 @@ impl TailWatch {
 
 #[cfg(test)]
 mod tests {
+    use reveille_core::Tenant;
+    use reveille_kernel::reply_budget::ReplyBudget;
+
     use super::*;
 
     fn grown(id: u64, from: u64, data: &'static str, closed: bool) -> Effect {
@@ -223,6 +260,28 @@ mod tests {
             live.publish(vec![grown(1, at, "x", false)]);
         }
         assert!(matches!(watch.try_next(), Some(WatchEvent::Behind)));
+    }
+
+    #[test]
+    fn without_room_for_it_readers_are_told_to_read_by_offset() {
+        let budget = Arc::new(ReplyBudget::new(24 << 10));
+        let room = ReplyRoom::new(&budget, &Tenant::parse("acme").unwrap());
+        let live = LiveReaders::default();
+        let mut watch = live.watch_within(StreamId(1), Some(room));
+        let large = |from| Effect::NotifyReaders {
+            id: StreamId(1),
+            from: Offset::new(from),
+            data: Bytes::from(vec![b'x'; 8 << 10]),
+            closed: false,
+        };
+        live.publish(vec![large(0)]);
+        live.publish(vec![large(8 << 10)]);
+        let mut is_whole = || match watch.try_next() {
+            Some(WatchEvent::TailEvent(TailEvent::Grown(growth))) => growth.is_whole(),
+            _ => panic!("no news"),
+        };
+        assert_eq!((is_whole(), is_whole()), (true, false));
+        assert_eq!(budget.held(), 0, "what all have heard is let go");
     }
 
     #[test]

@@ -108,7 +108,8 @@ impl Engine {
         from: ReadFrom,
     ) -> Result<Reading, StreamError> {
         let state = &self.partition(tenant).state;
-        Reading::open(state, tenant, head, head.offset(from), head.tail)
+        let reading = Reading::open(state, tenant, head, head.offset(from), head.tail)?;
+        Ok(reading.within(self.reply_room(tenant)))
     }
 
     /// What a failed read means: bytes of a stream that has ended meanwhile, or was trimmed, are
@@ -133,7 +134,8 @@ impl Engine {
 
     /// Watches a stream: whatever becomes durable after this call is heard.
     pub fn watch(&self, tenant: &Tenant, id: StreamId) -> TailWatch {
-        self.partition(tenant).domains.part::<LiveReaders>().watch(id)
+        let live = self.partition(tenant).domains.part::<LiveReaders>();
+        live.watch_within(id, Some(self.reply_room(tenant)))
     }
 
     /// Streams whose path begins with `prefix`, in order, after a path. Returns the path after

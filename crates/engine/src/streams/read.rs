@@ -8,6 +8,8 @@ use reveille_core::stream::create::ForkAnchor;
 use reveille_core::stream::{Head, Rejected, StreamId};
 use reveille_core::{Offset, StreamPath, Tenant};
 use reveille_kernel::error::{Damaged, Error};
+use reveille_kernel::limits::REPLY_PIECE_BYTES;
+use reveille_kernel::reply_budget::{ReplyPermit, ReplyRoom};
 use reveille_kernel::task;
 use reveille_schema::keys;
 use reveille_schema::record;
@@ -18,19 +20,22 @@ use reveille_store::state::{Reader, State};
 use super::StreamError;
 use crate::records::ReadRecord;
 
-/// Bytes that are read from the table in one go.
-const READ_AHEAD_BYTES: u64 = 512 << 10;
+/// Bytes that are read from the table in one go, once a reader has shown that it takes them.
+const READ_AHEAD_BYTES: usize = 512 << 10;
 /// The longest piece: what a reader that does not read holds in memory.
-const PIECE_BYTES: u64 = 256 << 10;
-/// A piece of at least this size is copied out of a larger value, so that a slow reader does not
-/// keep all of that in memory.
-const COPY_BYTES: usize = 32 << 10;
+const PIECE_BYTES: usize = REPLY_PIECE_BYTES;
+/// Less than this is not worth being counted.
+const UNCOUNTED_BYTES: usize = 4 << 10;
 
 /// A range of a stream that is being read. Nothing is held in memory but the next piece.
 pub struct Reading {
     state: Arc<State>,
     spans: VecDeque<Span>,
     ready: VecDeque<Piece>,
+    /// How much is read from the table next time.
+    ahead: usize,
+    /// Where what was read is counted for as long as anybody holds it.
+    room: Option<ReplyRoom>,
     /// Whether the last piece ended where an append ends.
     at_boundary: bool,
     from: Offset,
@@ -51,12 +56,21 @@ struct Piece {
     ends_append: bool,
 }
 
+impl Span {
+    fn len(&self) -> usize {
+        usize::try_from(self.to - self.from).unwrap_or(usize::MAX)
+    }
+}
+
 impl Piece {
-    /// The part of a chunk from a position on, at most up to another.
-    fn of(chunk: &Chunk, from: u64, to: u64) -> Piece {
-        let to = to.min(from + PIECE_BYTES).min(chunk.end());
+    /// The part of a chunk from a position on, at most up to another, and so many bytes.
+    fn of(chunk: &Chunk, from: u64, to: u64, max: usize) -> Piece {
+        let end = from.saturating_add(u64::try_from(max).unwrap_or(u64::MAX));
+        let to = to.min(end).min(chunk.end());
         let slice = chunk.slice(from, to);
-        let copies = slice.len() >= COPY_BYTES && slice.len() as u64 * 2 < chunk.len();
+        // Copied out of a much larger value, so that a slow reader does not keep all of that in
+        // memory.
+        let copies = u64::try_from(slice.len()).unwrap_or(u64::MAX).saturating_mul(2) < chunk.len();
         let bytes = if copies { Bytes::copy_from_slice(&slice) } else { slice };
         Piece { bytes, ends_append: chunk.is_boundary(to) }
     }
@@ -100,10 +114,18 @@ impl Reading {
             state: state.clone(),
             spans,
             ready: VecDeque::new(),
+            ahead: PIECE_BYTES,
+            room: None,
             at_boundary: true,
             from,
             to,
         })
+    }
+
+    /// Has what is read counted: it waits for room before it reads.
+    #[must_use]
+    pub fn within(self, room: ReplyRoom) -> Reading {
+        Reading { room: Some(room), ..self }
     }
 
     /// Where it begins.
@@ -133,9 +155,27 @@ impl Reading {
 
     /// The next piece; `None` after the last.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Damaged> {
-        if let Some(span) = self.beyond_memory()? {
-            let state = self.state.clone();
-            self.ready = task::blocking(move || read_ahead(&state, span)).await?;
+        if let Some(span) = self.spans.front().copied().filter(|_| self.ready.is_empty()) {
+            let room = self.room.clone().filter(|_| span.len() >= UNCOUNTED_BYTES);
+            let mut permit = match &room {
+                Some(room) => Some(room.acquire(span.len().min(PIECE_BYTES)).await),
+                None => None,
+            };
+            if let Some(span) = self.beyond_memory()? {
+                let more = room.as_ref().filter(|_| self.ahead > PIECE_BYTES);
+                let more = more.and_then(|room| room.try_acquire_spare(self.ahead - PIECE_BYTES));
+                let ahead = if more.is_some() || room.is_none() { self.ahead } else { PIECE_BYTES };
+                if let (Some(permit), Some(more)) = (&mut permit, more) {
+                    permit.join(more);
+                }
+                // A reader that takes what it gets is given more at a time.
+                self.ahead = (self.ahead * 2).min(READ_AHEAD_BYTES);
+                let state = self.state.clone();
+                self.ready = task::blocking(move || read_ahead(&state, span, ahead)).await?;
+            }
+            if let Some(permit) = permit {
+                count(&mut self.ready, permit);
+            }
         }
         Ok(self.pop())
     }
@@ -143,7 +183,7 @@ impl Reading {
     /// The same on the caller's thread, which may have to wait for the disk.
     pub fn next_blocking(&mut self) -> Result<Option<Bytes>, Damaged> {
         if let Some(span) = self.beyond_memory()? {
-            self.ready = read_ahead(&self.state, span)?;
+            self.ready = read_ahead(&self.state, span, READ_AHEAD_BYTES)?;
         }
         Ok(self.pop())
     }
@@ -157,20 +197,24 @@ impl Reading {
         let Some(chunk) = reader.recent_chunk_at(BlobId(span.id.0), span.from)? else {
             return Ok(Some(span));
         };
-        self.ready.push_back(Piece::of(&chunk, span.from, span.to));
+        self.ready.push_back(Piece::of(&chunk, span.from, span.to, PIECE_BYTES));
         Ok(None)
     }
 
     fn pop(&mut self) -> Option<Bytes> {
-        let piece = self.ready.pop_front()?;
-        self.at_boundary = piece.ends_append;
+        let first = self.ready.front_mut()?;
+        let bytes = first.bytes.split_to(first.bytes.len().min(PIECE_BYTES));
+        self.at_boundary = first.bytes.is_empty() && first.ends_append;
+        if first.bytes.is_empty() {
+            self.ready.pop_front();
+        }
         if let Some(span) = self.spans.front_mut() {
-            span.from += u64::try_from(piece.bytes.len()).unwrap_or(u64::MAX);
+            span.from += u64::try_from(bytes.len()).unwrap_or(u64::MAX);
             if span.from >= span.to {
                 self.spans.pop_front();
             }
         }
-        Some(piece.bytes)
+        Some(bytes)
     }
 
     /// Everything at once, for a range that is known to be small.
@@ -189,19 +233,28 @@ impl Reading {
     }
 }
 
-/// Pieces from the beginning of the span on.
-fn read_ahead(state: &State, span: Span) -> Result<VecDeque<Piece>, Damaged> {
+/// Pieces from the beginning of the span on, so many bytes at most.
+fn read_ahead(state: &State, span: Span, max: usize) -> Result<VecDeque<Piece>, Damaged> {
     let reader = state.reader();
     let mut pieces = VecDeque::new();
-    let mut at = span.from;
-    while at < span.to && at < span.from + READ_AHEAD_BYTES {
+    let (mut at, mut left) = (span.from, max);
+    while at < span.to && left > 0 {
         let chunk = reader.chunk_at(BlobId(span.id.0), at)?;
         let chunk = chunk.ok_or_else(|| lost(span.id, at))?;
-        let piece = Piece::of(&chunk, at, span.to);
+        let piece = Piece::of(&chunk, at, span.to, left);
         at += u64::try_from(piece.bytes.len()).unwrap_or(u64::MAX);
+        left -= piece.bytes.len();
         pieces.push_back(piece);
     }
     Ok(pieces)
+}
+
+/// Has each piece carry its part of the permit.
+fn count(pieces: &mut VecDeque<Piece>, mut permit: ReplyPermit) {
+    for piece in pieces {
+        let part = permit.split(piece.bytes.len());
+        piece.bytes = part.attach(std::mem::take(&mut piece.bytes));
+    }
 }
 
 /// The bytes are not there: the stream was ended and cleaned up meanwhile, or they are lost.

@@ -33,6 +33,7 @@ fn defaults() -> Config {
         public_url: None,
         durability: Durability::Fsync,
         long_poll_timeout_ms: 30_000,
+        reader_timeout_ms: 60_000,
         partitions: None,
         max_body_bytes: 10 << 20,
         min_free_bytes: 256 << 20,
@@ -80,6 +81,7 @@ fn flags_come_before_the_file() {
         metrics-open = true
         insecure = false
         long-poll-timeout = "1s"
+        reader-timeout = "7s"
         partitions = 2
         max-body = "1MiB"
         min-free-disk = 1000
@@ -110,6 +112,7 @@ fn flags_come_before_the_file() {
         public_url: Some("https://file.example".into()),
         durability: Durability::Os,
         long_poll_timeout_ms: 1_000,
+        reader_timeout_ms: 7_000,
         partitions: Some(2),
         max_body_bytes: 1 << 20,
         min_free_bytes: 1_000,
@@ -153,6 +156,7 @@ fn flags_come_before_the_file() {
         "--metrics-open=false",
         "--insecure",
         "--long-poll-timeout=2s",
+        "--reader-timeout=70s",
         "--partitions=3",
         "--max-body=2MiB",
         "--min-free-disk=2000",
@@ -184,6 +188,7 @@ fn flags_come_before_the_file() {
         public_url: Some("https://flag.example".into()),
         durability: Durability::Fsync,
         long_poll_timeout_ms: 2_000,
+        reader_timeout_ms: 70_000,
         partitions: Some(3),
         max_body_bytes: 2 << 20,
         min_free_bytes: 2_000,
@@ -274,6 +279,7 @@ fn values_out_of_range_are_refused() {
     check(&["--max-body", "33MiB"], "", "at most 32MiB");
     check(&[], "max-body = 0", "at most 32MiB");
     check(&["--long-poll-timeout", "0s"], "", "longer than 0");
+    check(&["--reader-timeout", "0s"], "", "longer than 0");
     check(&["--partitions", "0"], "", "partitions");
     check(&[], "partitions = 0", "from 1 to 256");
     check(&[], "partitions = 257", "from 1 to 256");
@@ -306,7 +312,7 @@ fn a_file_that_is_wrong_says_where() {
     check(
         "color = 1",
         "r.toml: unknown key \"color\"; the keys are listen, data-dir, secrets-key-file, public-url, durability, \
-         auth, admin-key, metrics-open, insecure, long-poll-timeout, webhook-timeout, waking-timeout, liveness-timeout, \
+         auth, admin-key, metrics-open, insecure, long-poll-timeout, reader-timeout, webhook-timeout, waking-timeout, liveness-timeout, \
          callback-token-ttl, consumer-gc-after, allow-http-loopback, allow-private-networks, \
          ca-file, name-servers, retry-scale, outbound-concurrency, max-subscriptions, max-hooks, max-keys, worker-url-template, binding, retain-events, retain-deliveries, \
          otlp-endpoint, partitions, max-body, min-free-disk",

@@ -28,6 +28,10 @@ impl PrefaceTimeout {
         let deadline = clock.sleep_until(clock.now() + WITHIN_MS);
         PrefaceTimeout { socket, seen: 0, deadline: Some(deadline) }
     }
+
+    pub(crate) fn stream(&self) -> &TcpStream {
+        &self.socket
+    }
 }
 
 impl AsyncRead for PrefaceTimeout {

@@ -1,32 +1,20 @@
 //! Sockets: accepting, limits against slow and hostile clients, and going down in order.
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::Request;
 use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
 use reveille_engine::doors::Clock;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
 use super::clock;
-use super::first_bytes::PrefaceTimeout;
+use super::connection::Connections;
 use super::reply::Reply;
 
-/// A client has this long to send its headers.
-const HEADERS_WITHIN: Duration = Duration::from_secs(15);
-/// All headers together.
-const HEADERS_BYTES_MAX: usize = 64 << 10;
 /// Open connections; further ones wait to be accepted.
 const CONNECTIONS_MAX: usize = 16_384;
-/// Requests at once on one HTTP/2 connection.
-const STREAMS_PER_CONNECTION: u32 = 256;
 /// Requests that were begun have this long to finish when the server goes down.
 const DRAIN_MS: u64 = 10_000;
 /// A pause after the machine refused a socket.
@@ -44,12 +32,13 @@ pub(crate) async fn serve(
     listener: TcpListener,
     clock: Arc<dyn Clock>,
     service: impl Service,
+    reader_timeout_ms: u64,
     stopping: watch::Sender<bool>,
     shutdown: impl Future<Output = ()> + Send,
 ) -> std::io::Result<()> {
     let pulse = tokio::spawn(pulse(clock.clone()));
-    let builder = connection_builder();
-    let graceful = GracefulShutdown::new();
+    let (drain, draining) = watch::channel(false);
+    let connections = Connections { service, clock: clock.clone(), reader_timeout_ms, draining };
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     tokio::pin!(shutdown);
     loop {
@@ -70,7 +59,7 @@ pub(crate) async fn serve(
                 continue;
             }
         };
-        let connection = graceful.watch(connect(&builder, socket, &*clock, service.clone()));
+        let connection = connections.clone().serve(socket);
         tokio::spawn(async move {
             // A client that goes away in the middle of a request is no event of ours.
             if let Err(error) = connection.await {
@@ -79,9 +68,11 @@ pub(crate) async fn serve(
             drop(permit);
         });
     }
-    drop(listener);
+    drop((listener, connections));
     let _ = stopping.send(true);
-    let drained = clock::within(clock.as_ref(), DRAIN_MS, graceful.shutdown()).await;
+    let _ = drain.send(true);
+    // Every connection holds the other end.
+    let drained = clock::within(clock.as_ref(), DRAIN_MS, drain.closed()).await;
     if drained.is_none() {
         tracing::warn!("some requests did not finish in time");
     }
@@ -96,40 +87,4 @@ async fn pulse(clock: Arc<dyn Clock>) {
     loop {
         clock.sleep_until(clock.now() + PULSE_MS).await;
     }
-}
-
-fn connection_builder() -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADERS_WITHIN)
-        .max_buf_size(HEADERS_BYTES_MAX);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(STREAMS_PER_CONNECTION)
-        .max_header_list_size(64 << 10)
-        .keep_alive_interval(Some(Duration::from_secs(20)))
-        .keep_alive_timeout(Duration::from_secs(20));
-    builder
-}
-
-fn connect(
-    builder: &auto::Builder<TokioExecutor>,
-    socket: TcpStream,
-    clock: &dyn Clock,
-    service: impl Service,
-) -> impl hyper_util::server::graceful::GracefulConnection<
-    Error = Box<dyn std::error::Error + Send + Sync>,
-> + Send
-+ 'static {
-    // Answers are small and awaited: they must not wait for more bytes to fill a packet.
-    let _ = socket.set_nodelay(true);
-    let service = service_fn(move |request| {
-        let service = service.clone();
-        async move { Ok::<_, Infallible>(service.answer(request).await) }
-    });
-    let socket = PrefaceTimeout::new(socket, clock);
-    builder.serve_connection(TokioIo::new(socket), service).into_owned()
 }

@@ -9,7 +9,8 @@ use http::header::{self, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderMap, Response, StatusCode};
-use http_body::{Body, Frame, SizeHint};
+use http_body::SizeHint;
+use reveille_engine::ReplyRoom;
 
 pub(crate) type Reply = Response<ReplyBody>;
 
@@ -46,6 +47,8 @@ pub(crate) enum ReplyBody {
     Full(Bytes),
     /// One chunk after another, for as long as the source has some.
     Chunks(Chunks),
+    /// The same, most of the time without any.
+    Live(Chunks),
 }
 
 /// A source of chunks had to give up: the connection is cut so that nobody takes the part for the
@@ -83,6 +86,8 @@ pub(crate) struct Chunks {
     next: Option<NextChunk>,
     /// Bytes that are still to come, if that is known.
     remaining: Option<u64>,
+    /// Where what is made is counted.
+    room: ReplyRoom,
 }
 
 impl ReplyBody {
@@ -90,54 +95,75 @@ impl ReplyBody {
         ReplyBody::Full(Bytes::new())
     }
 
-    /// A body from a source; `len` if its length is known beforehand.
-    pub(crate) fn chunks(source: impl ChunkSource, len: Option<u64>) -> ReplyBody {
-        ReplyBody::Chunks(Chunks { next: Some(Box::new(source).advance()), remaining: len })
+    /// A body from a source, whose chunks are counted there; `len` if its length is known
+    /// beforehand.
+    pub(crate) fn chunks(source: impl ChunkSource, room: ReplyRoom, len: Option<u64>) -> ReplyBody {
+        ReplyBody::Chunks(Chunks { next: Some(Box::new(source).advance()), remaining: len, room })
+    }
+
+    /// A body that stays open, and is silent for most of the time.
+    pub(crate) fn live(source: impl ChunkSource, room: ReplyRoom) -> ReplyBody {
+        let next = Some(Box::new(source).advance());
+        ReplyBody::Live(Chunks { next, remaining: None, room })
+    }
+
+    /// Where what is made of it is counted, if it is made while it is sent.
+    pub(crate) fn room(&self) -> Option<&ReplyRoom> {
+        match self {
+            ReplyBody::Full(_) => None,
+            ReplyBody::Chunks(chunks) | ReplyBody::Live(chunks) => Some(&chunks.room),
+        }
     }
 }
 
-impl Body for ReplyBody {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
+impl ReplyBody {
+    pub(crate) fn poll_next(
+        &mut self,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        match self.get_mut() {
+    ) -> Poll<Option<Result<Bytes, BodyError>>> {
+        match self {
             ReplyBody::Full(bytes) => {
                 let bytes = std::mem::take(bytes);
-                Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))))
+                Poll::Ready((!bytes.is_empty()).then_some(Ok(bytes)))
             }
-            ReplyBody::Chunks(chunks) => {
-                let Some(next) = &mut chunks.next else {
-                    return Poll::Ready(None);
-                };
-                let (chunk, rest) = ready!(next.as_mut().poll(context));
-                chunks.next = matches!(chunk, Some(Ok(_))).then(|| rest.advance());
-                if let (Some(Ok(bytes)), Some(remaining)) = (&chunk, &mut chunks.remaining) {
-                    *remaining -= u64::try_from(bytes.len()).unwrap_or(0).min(*remaining);
-                }
-                Poll::Ready(chunk.map(|chunk| chunk.map(Frame::data)))
-            }
+            ReplyBody::Chunks(chunks) | ReplyBody::Live(chunks) => chunks.poll_next(context),
         }
     }
 
-    fn is_end_stream(&self) -> bool {
+    pub(crate) fn is_end(&self) -> bool {
         match self {
             ReplyBody::Full(bytes) => bytes.is_empty(),
-            ReplyBody::Chunks(chunks) => chunks.next.is_none(),
+            ReplyBody::Chunks(chunks) | ReplyBody::Live(chunks) => chunks.next.is_none(),
         }
     }
 
-    fn size_hint(&self) -> SizeHint {
+    pub(crate) fn size_hint(&self) -> SizeHint {
         match self {
             ReplyBody::Full(bytes) => {
                 SizeHint::with_exact(u64::try_from(bytes.len()).unwrap_or(u64::MAX))
             }
-            ReplyBody::Chunks(Chunks { remaining: Some(len), .. }) => SizeHint::with_exact(*len),
-            ReplyBody::Chunks(Chunks { remaining: None, .. }) => SizeHint::default(),
+            ReplyBody::Chunks(chunks) | ReplyBody::Live(chunks) => match chunks.remaining {
+                Some(len) => SizeHint::with_exact(len),
+                None => SizeHint::default(),
+            },
         }
+    }
+}
+
+impl Chunks {
+    pub(crate) fn poll_next(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, BodyError>>> {
+        let Some(next) = &mut self.next else {
+            return Poll::Ready(None);
+        };
+        let (chunk, rest) = ready!(next.as_mut().poll(context));
+        self.next = matches!(chunk, Some(Ok(_))).then(|| rest.advance());
+        if let (Some(Ok(bytes)), Some(remaining)) = (&chunk, &mut self.remaining) {
+            *remaining -= u64::try_from(bytes.len()).unwrap_or(0).min(*remaining);
+        }
+        Poll::Ready(chunk)
     }
 }
 

@@ -27,6 +27,9 @@ impl Collector for EngineCollector {
         let (name, help) = ("page_bytes", "Bytes of lists that are made or on their way.");
         let mut pages = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         pages.encode_gauge(&u64::try_from(self.engine.page_bytes()).unwrap_or(u64::MAX))?;
+        let (name, help) = ("reply_bytes", "Bytes of answers that wait for their clients.");
+        let mut replies = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        replies.encode_gauge(&u64::try_from(self.engine.reply_bytes()).unwrap_or(u64::MAX))?;
         encode_snapshots(&mut encoder, &self.engine.snapshots())
     }
 }

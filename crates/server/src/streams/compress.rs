@@ -1,6 +1,7 @@
 //! Compression of catch-up reads, for clients that ask for it.
 
 use std::io::Write;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use flate2::Compression;
@@ -8,7 +9,10 @@ use flate2::write::GzEncoder;
 use http::HeaderMap;
 use http::header;
 use reveille_core::media::Framing;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+/// Bodies that are compressed at once: each takes some 300 KiB for as long as its client takes.
+pub(crate) const COMPRESSORS_MAX: usize = 64;
 /// Shorter bodies gain nothing.
 const COMPRESSED_BYTES_MIN: u64 = 1_024;
 
@@ -38,11 +42,16 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
 /// A body that is compressed chunk by chunk.
 pub(super) struct Gzip {
     encoder: Option<GzEncoder<Vec<u8>>>,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Gzip {
-    pub(super) fn new() -> Gzip {
-        Gzip { encoder: Some(GzEncoder::new(Vec::new(), Compression::fast())) }
+    /// Compresses, unless as many bodies are being compressed as may be: this one goes out as it
+    /// is then.
+    pub(super) fn new(compressors: &Arc<Semaphore>) -> Option<Gzip> {
+        let permit = compressors.clone().try_acquire_owned().ok()?;
+        let encoder = Some(GzEncoder::new(Vec::new(), Compression::fast()));
+        Some(Gzip { encoder, _permit: permit })
     }
 
     /// Takes a chunk; returns what is ready.
@@ -86,7 +95,7 @@ mod tests {
 
     #[test]
     fn chunks_make_one_whole() {
-        let mut gzip = Gzip::new();
+        let mut gzip = Gzip::new(&Arc::new(Semaphore::new(1))).unwrap();
         let mut out = Vec::new();
         for _ in 0..100 {
             out.extend_from_slice(&gzip.push(&[b'x'; 5_000]));

@@ -2,12 +2,13 @@
 
 use http::header::{self, HeaderValue};
 use http::{Response, StatusCode};
+use reveille_core::media::Framing;
 use reveille_core::stream::Head;
 use reveille_core::{ReadFrom, cursor};
 use reveille_engine::streams::live::{StreamGrowth, TailEvent, WatchEvent};
 
 use super::error::Error;
-use super::read::{ReadRequest, catch_up};
+use super::read::{ReadRequest, catch_up, hold};
 use super::{etag, framing, headers};
 use crate::Server;
 use crate::http::auth::Caller;
@@ -57,7 +58,7 @@ pub(super) async fn answer(
             Some(WatchEvent::TailEvent(TailEvent::Grown(growth)))
                 if growth.from == at && growth.to > at && growth.is_whole() =>
             {
-                return Ok(growth_reply(server, read, &head, &growth));
+                return Ok(growth_reply(server, caller, read, &head, &growth));
             }
             // Whatever else it was, the next look shows it.
             Some(
@@ -71,12 +72,17 @@ pub(super) async fn answer(
 /// What a batch added, just as it was published.
 fn growth_reply(
     server: &Server,
+    caller: &Caller,
     read: &ReadRequest<'_>,
     head: &Head,
     growth: &StreamGrowth,
 ) -> Reply {
-    let body = framing::unframe(head.content_type.framing(), growth.data.clone());
-    let mut reply = Response::new(ReplyBody::Full(body));
+    let body = growth.body.get_or_init(|| {
+        let framing = head.content_type.framing();
+        let body = framing::unframe(framing, growth.data.clone());
+        if framing == Framing::Json { hold(server, caller, body) } else { body }
+    });
+    let mut reply = Response::new(ReplyBody::Full(body.clone()));
     let out = reply.headers_mut();
     let tag = etag::tag(head.id, growth.from, growth.to, growth.closed);
     reply::set(out, header::ETAG, tag);

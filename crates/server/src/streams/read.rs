@@ -7,6 +7,7 @@ use hyper::body::Incoming;
 use reveille_core::media::Framing;
 use reveille_core::stream::{Expiry, Head};
 use reveille_core::{ReadFrom, StreamPath};
+use reveille_engine::ReplyRoom;
 use reveille_engine::streams::read::Reading;
 
 use super::compress::{self, Gzip};
@@ -20,6 +21,9 @@ use crate::http::reply::{self, BodyError, ChunkSource, Reply, ReplyBody};
 
 /// Up to here an answer is put together in memory; beyond, it is sent chunk by chunk.
 const WHOLE_BYTES: u64 = 64 << 10;
+
+/// A shorter body is not worth being counted.
+const UNCOUNTED_BYTES: usize = 4 << 10;
 
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
@@ -139,38 +143,53 @@ pub(super) async fn catch_up(
     reply::set(out, header::CONTENT_TYPE, head.content_type.as_str());
     let kind = head.content_type.framing();
     let len = framing::unframed_len(kind, reading.len());
-    let gzip = compress::is_wanted(read.headers, kind, len).then(Gzip::new);
+    let gzip = compress::is_wanted(read.headers, kind, len);
+    let gzip = gzip.then(|| Gzip::new(&server.compressors)).flatten();
     if gzip.is_some() {
         out.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
     *reply.body_mut() = if reading.len() <= WHOLE_BYTES {
         let body =
             framing::unframe(kind, reading.collect().await.map_err(|it| explain(it.into()))?);
-        ReplyBody::Full(match gzip {
+        let body = match gzip {
             None => body,
             Some(mut gzip) => [gzip.push(&body), gzip.finish()].concat().into(),
-        })
+        };
+        ReplyBody::Full(hold(server, caller, body))
     } else {
         let known = gzip.is_none().then_some(len);
-        ReplyBody::chunks(CatchUpBody { reading, kind, gzip, state: ArrayState::Start }, known)
+        let room = engine.reply_room(&caller.tenant);
+        let (left, state) = (reading.len(), ArrayState::Start);
+        let body = CatchUpBody { reading, left, kind, gzip, room: room.clone(), state };
+        ReplyBody::chunks(body, room, known)
     };
     Ok(reply)
+}
+
+/// Counts a body that waits for its client, unless it is short.
+pub(super) fn hold(server: &Server, caller: &Caller, body: Bytes) -> Bytes {
+    if body.len() < UNCOUNTED_BYTES {
+        return body;
+    }
+    server.engine.reply_room(&caller.tenant).hold(body)
 }
 
 /// A long body that is read while it is sent.
 struct CatchUpBody {
     reading: Reading,
+    /// Stored bytes that have not been read.
+    left: u64,
     kind: Framing,
     gzip: Option<Gzip>,
+    room: ReplyRoom,
     state: ArrayState,
 }
 
 /// How much of a JSON array has been sent.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ArrayState {
     Start,
-    /// A chunk that may be the last: an array ends without its comma.
-    Inside(Bytes),
+    Inside,
     End,
 }
 
@@ -192,7 +211,7 @@ impl ChunkSource for CatchUpBody {
                 }
             };
             if !ready.is_empty() {
-                return Some(Ok(ready));
+                return Some(Ok(self.room.hold(ready)));
             }
         }
     }
@@ -201,27 +220,26 @@ impl ChunkSource for CatchUpBody {
 impl CatchUpBody {
     /// The next chunk before compression.
     async fn next_plain(&mut self) -> Result<Option<Bytes>, BodyError> {
-        match self.kind {
-            Framing::Text | Framing::Binary => self.next_stored().await,
-            Framing::Json => match std::mem::replace(&mut self.state, ArrayState::End) {
-                ArrayState::Start => {
-                    let first = self.next_stored().await?.unwrap_or_default();
-                    self.state = ArrayState::Inside(first);
-                    Ok(Some(Bytes::from_static(b"[")))
+        match (self.kind, self.state) {
+            (Framing::Text | Framing::Binary, _) => self.next_stored().await,
+            (Framing::Json, ArrayState::Start) => {
+                self.state = ArrayState::Inside;
+                Ok(Some(Bytes::from_static(b"[")))
+            }
+            (Framing::Json, ArrayState::Inside) => {
+                let Some(chunk) = self.next_stored().await? else {
+                    self.state = ArrayState::End;
+                    return Ok(Some(Bytes::from_static(b"]")));
+                };
+                self.left = self.left.saturating_sub(u64::try_from(chunk.len()).unwrap_or(0));
+                if self.left > 0 {
+                    return Ok(Some(chunk));
                 }
-                ArrayState::Inside(chunk) => match self.next_stored().await? {
-                    Some(next) => {
-                        self.state = ArrayState::Inside(next);
-                        Ok(Some(chunk))
-                    }
-                    None => {
-                        let mut last = chunk.strip_suffix(b",").unwrap_or(&chunk).to_vec();
-                        last.push(b']');
-                        Ok(Some(last.into()))
-                    }
-                },
-                ArrayState::End => Ok(None),
-            },
+                // An array ends without its last comma; nothing is stored after that.
+                let len = chunk.strip_suffix(b",").unwrap_or(&chunk).len();
+                Ok(Some(chunk.slice(..len)))
+            }
+            (Framing::Json, ArrayState::End) => Ok(None),
         }
     }
 

@@ -1,26 +1,28 @@
 //! `GET ?live=sse`: an event stream of what is there and what comes.
 //!
-//! Every `data` event is followed by its own `control` event, in one piece, which says where to go
-//! on. What a batch adds is encoded once and shared by all readers at the tail.
+//! Every `data` event is followed by its own `control` event, which says where to go on. What a
+//! batch adds is encoded once and shared by all readers at the tail. Whatever is longer is encoded
+//! piece by piece, as the client takes it; an event may be longer than a piece.
 
+use std::collections::VecDeque;
 use std::fmt::Write;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::StatusCode;
 use http::header::{self, HeaderValue};
 use reveille_core::media::Framing;
 use reveille_core::stream::{Head, StreamId};
 use reveille_core::{Millis, Offset, ReadFrom, StreamPath, cursor};
+use reveille_engine::Engine;
 use reveille_engine::streams::live::{StreamGrowth, TailEvent, TailWatch, WatchEvent};
 use reveille_engine::streams::read::Reading;
-use reveille_engine::{Damaged, Engine};
+use reveille_kernel::limits::REPLY_PIECE_BYTES;
 use tokio::sync::watch;
 
 use super::error::Error;
+use super::headers;
 use super::read::ReadRequest;
-use super::{framing, headers};
+use super::sse_event::{EventEncoder, data_event, data_len};
 use crate::Server;
 use crate::http::auth::Caller;
 use crate::http::reply::{self, BodyError, ChunkSource, Reply, ReplyBody};
@@ -28,8 +30,14 @@ use crate::metrics::LiveReader;
 
 /// A connection is closed after this long, so that caches may collapse readers; they come back.
 const SESSION_MS: u64 = 60_000;
-/// Stored bytes that go into one event when catching up.
+/// Stored bytes that go into one event when catching up; more if an append is longer.
 const EVENT_BYTES: usize = 64 << 10;
+/// The longest piece, without the end of an event and the control event after it.
+const PIECE_BYTES: usize = REPLY_PIECE_BYTES - 512;
+/// A piece of this size does not wait for more to be read.
+const PIECE_BYTES_MIN: usize = 16 << 10;
+/// Less than this is not worth being counted.
+const UNCOUNTED_BYTES: usize = 4 << 10;
 
 pub(super) fn answer(
     server: &Server,
@@ -55,7 +63,8 @@ pub(super) fn answer(
         at: reading.from(),
         tail: reading.to(),
         is_closed: head.closed.is_some(),
-        reading: Some(reading),
+        catch_up: Some(Box::new(CatchUp::new(reading, framing))),
+        ready: VecDeque::new(),
         has_sent_position: false,
         watch,
         ends_at: engine.clock().now() + SESSION_MS,
@@ -70,7 +79,7 @@ pub(super) fn answer(
     if framing == Framing::Binary {
         out.insert(headers::SSE_DATA_ENCODING, HeaderValue::from_static("base64"));
     }
-    *reply.body_mut() = ReplyBody::chunks(events, None);
+    *reply.body_mut() = ReplyBody::live(events, engine.reply_room(&caller.tenant));
     Ok(reply)
 }
 
@@ -83,13 +92,15 @@ struct EventStream {
     framing: Framing,
     /// The cursor that the client came with.
     cursor: Option<String>,
-    /// Everything before this has been sent.
+    /// Every event before this has been sent.
     at: Offset,
     /// What is known of the stream's end.
     tail: Offset,
     is_closed: bool,
     /// What is being caught up with.
-    reading: Option<Reading>,
+    catch_up: Option<Box<CatchUp>>,
+    /// What has been put into words already.
+    ready: VecDeque<Bytes>,
     /// Whether the client knows where it stands.
     has_sent_position: bool,
     watch: TailWatch,
@@ -99,40 +110,120 @@ struct EventStream {
     _reader: LiveReader,
 }
 
+/// Stored bytes on their way into events.
+struct CatchUp {
+    reading: Reading,
+    encoder: EventEncoder,
+    /// What was read and is not yet part of an event.
+    input: Bytes,
+    /// Stored bytes of the event that has been begun.
+    event_bytes: usize,
+}
+
+impl CatchUp {
+    fn new(reading: Reading, framing: Framing) -> CatchUp {
+        let encoder = EventEncoder::new(framing);
+        CatchUp { reading, encoder, input: Bytes::new(), event_bytes: 0 }
+    }
+
+    /// Goes on with the event until it is whole, and says so, or the piece is full.
+    async fn fill(&mut self, out: &mut Vec<u8>) -> Result<Filled, BodyError> {
+        loop {
+            if self.input.is_empty() {
+                let is_whole = self.event_bytes >= EVENT_BYTES && self.reading.at_boundary();
+                if is_whole {
+                    return Ok(Filled::Event);
+                }
+                // What is here goes first: nobody knows how long the next takes.
+                if out.len() >= PIECE_BYTES_MIN {
+                    return Ok(Filled::Piece);
+                }
+                match self.reading.next().await.map_err(|error| BodyError(error.to_string()))? {
+                    Some(input) => self.input = input,
+                    None => return Ok(Filled::End),
+                }
+                if self.event_bytes == 0 {
+                    self.encoder.begin(out);
+                }
+            }
+            let room = PIECE_BYTES.saturating_sub(out.len());
+            let len = self.encoder.input_for(room).min(self.input.len());
+            if len == 0 {
+                return Ok(Filled::Piece);
+            }
+            let part = self.input.split_to(len);
+            self.encoder.push(&part, out);
+            self.event_bytes += len;
+        }
+    }
+}
+
+/// Why no more is put into a piece.
+enum Filled {
+    /// An event is whole.
+    Event,
+    /// The event goes on in the next piece.
+    Piece,
+    /// Nothing is left to catch up with.
+    End,
+}
+
 impl ChunkSource for EventStream {
     async fn next(&mut self) -> Option<Result<Bytes, BodyError>> {
         loop {
             // Whoever lost the right to read is not sent a word more.
-            if self.is_done || !self.caller.is_key_valid() {
+            if !self.caller.is_key_valid() {
                 return None;
             }
-            if let Some(reading) = &mut self.reading {
-                match read_event(reading).await {
-                    Err(error) => return Some(Err(BodyError(error.to_string()))),
-                    Ok(stored) if !stored.is_empty() => return Some(Ok(self.catch_up(stored))),
-                    Ok(_) => self.reading = None,
-                }
+            if let Some(piece) = self.ready.pop_front() {
+                return Some(Ok(piece));
+            }
+            if self.is_done {
+                return None;
+            }
+            match self.catch_up().await {
+                Err(error) => return Some(Err(error)),
+                Ok(piece) if !piece.is_empty() => return Some(Ok(piece)),
+                Ok(_) => {}
             }
             if !self.has_sent_position || (self.is_closed && self.at == self.tail) {
                 return Some(Ok(self.position()));
             }
-            if let Some(event) = self.wait().await {
-                return self.caller.is_key_valid().then_some(event);
+            if let Err(error) = self.wait().await {
+                return Some(Err(error));
             }
         }
     }
 }
 
 impl EventStream {
-    /// The event of what was there already.
-    fn catch_up(&mut self, stored: Bytes) -> Bytes {
-        let mut out = String::new();
-        self.at = self.at.plus(u64::try_from(stored.len()).unwrap_or(u64::MAX));
-        write_data(&mut out, self.framing, stored);
-        let control = self.control();
-        out.push_str(&control);
-        self.has_sent_position = true;
-        out.into()
+    /// The next piece of what was there already; empty if there is nothing.
+    async fn catch_up(&mut self) -> Result<Bytes, BodyError> {
+        let Some(catch_up) = &mut self.catch_up else { return Ok(Bytes::new()) };
+        let mut out = Vec::new();
+        let filled = catch_up.fill(&mut out).await?;
+        let is_whole = !matches!(filled, Filled::Piece) && catch_up.event_bytes > 0;
+        if is_whole {
+            catch_up.encoder.finish(&mut out);
+            let len = u64::try_from(std::mem::take(&mut catch_up.event_bytes));
+            self.at = self.at.plus(len.unwrap_or(u64::MAX));
+        }
+        if matches!(filled, Filled::End) {
+            self.catch_up = None;
+        }
+        if is_whole {
+            out.extend_from_slice(self.control().as_bytes());
+            self.has_sent_position = true;
+        }
+        Ok(self.hold(out.into()))
+    }
+
+    /// Counts what waits for the client.
+    fn hold(&self, bytes: Bytes) -> Bytes {
+        if bytes.len() < UNCOUNTED_BYTES {
+            return bytes;
+        }
+        self.engine.reply_room(&self.caller.tenant).hold(bytes)
     }
 
     /// The event of where the reader stands, without data.
@@ -154,132 +245,83 @@ impl EventStream {
         cursor::next(now, self.cursor.as_deref(), self.engine.entropy().number())
     }
 
-    /// Waits for news; `None` if there is something to read by offset, or nothing to say.
-    async fn wait(&mut self) -> Option<Result<Bytes, BodyError>> {
+    /// Waits for news: there is something to send then, or to read by offset, or nothing to say.
+    async fn wait(&mut self) -> Result<(), BodyError> {
         let event = tokio::select! {
             biased;
             event = self.watch.next() => event,
             _ = self.stopping.wait_for(|stop| *stop) => {
                 self.is_done = true;
-                return None;
+                return Ok(());
             }
             () = self.engine.clock().sleep_until(self.ends_at) => {
                 self.is_done = true;
-                return None;
+                return Ok(());
             }
             () = self.caller.key_revoked() => {
                 self.is_done = true;
-                return None;
+                return Ok(());
             }
         };
         match event {
             WatchEvent::TailEvent(TailEvent::Grown(growth))
                 if growth.from == self.at && growth.is_whole() =>
             {
-                Some(Ok(self.growth(&growth)))
+                self.grow(&growth);
             }
             WatchEvent::TailEvent(TailEvent::Grown(growth))
-                if growth.to <= self.at && !growth.closed =>
-            {
-                None
-            }
-            WatchEvent::TailEvent(TailEvent::Ended) => {
-                self.is_done = true;
-                None
-            }
-            WatchEvent::TailEvent(TailEvent::Grown(_)) | WatchEvent::Behind => self.read_on(),
+                if growth.to <= self.at && !growth.closed => {}
+            WatchEvent::TailEvent(TailEvent::Ended) => self.is_done = true,
+            WatchEvent::TailEvent(TailEvent::Grown(_)) | WatchEvent::Behind => self.read_on()?,
         }
+        Ok(())
     }
 
-    /// What a batch added, in the encoding that all readers share.
-    fn growth(&mut self, growth: &StreamGrowth) -> Bytes {
+    /// Sends what a batch added, in the encoding that all readers share.
+    fn grow(&mut self, growth: &StreamGrowth) {
         self.at = growth.to;
         self.tail = growth.to;
         self.is_closed = growth.closed;
         self.is_done = growth.closed;
-        let now = self.engine.clock().now();
-        let shared = cursor::next(now, None, 0);
-        let encode = |cursor| {
-            let mut out = String::new();
-            if !growth.data.is_empty() {
-                write_data(&mut out, self.framing, growth.data.clone());
-            }
-            out.push_str(&control_event(growth.to, cursor, true, growth.closed));
-            Bytes::from(out)
-        };
+        let shared = cursor::next(self.engine.clock().now(), None, 0);
         let own = self.next_cursor();
-        if own == shared {
-            growth.encoded.get_or_init(|| encode(shared)).clone()
-        } else {
-            encode(own)
+        let control = |cursor| control_event(growth.to, cursor, true, growth.closed);
+        let encoded = growth.encoded.get_or_init(|| {
+            let mut out = data_event(self.framing, &growth.data);
+            out.extend_from_slice(control(shared).as_bytes());
+            self.hold(out.into())
+        });
+        let mut rest = encoded.clone();
+        // The cursor may be another by now, or the reader may need one of its own.
+        let tail = control(own);
+        if !encoded.ends_with(tail.as_bytes()) {
+            rest.truncate(data_len(encoded));
+        }
+        let has_control = rest.len() == encoded.len();
+        while !rest.is_empty() {
+            self.ready.push_back(rest.split_to(rest.len().min(PIECE_BYTES)));
+        }
+        if !has_control {
+            self.ready.push_back(tail.into());
         }
     }
 
     /// Goes on by offset after having fallen behind.
-    fn read_on(&mut self) -> Option<Result<Bytes, BodyError>> {
+    fn read_on(&mut self) -> Result<(), BodyError> {
         let head = match self.engine.head(&self.caller.tenant, &self.path) {
             Ok(head) if head.id == self.id => head,
             Ok(_) | Err(_) => {
                 self.is_done = true;
-                return None;
+                return Ok(());
             }
         };
         self.tail = head.tail;
         self.is_closed = head.closed.is_some();
-        match self.engine.read(&self.caller.tenant, &head, ReadFrom::At(self.at)) {
-            Ok(reading) => {
-                self.reading = Some(reading);
-                None
-            }
-            Err(error) => Some(Err(BodyError(error.to_string()))),
-        }
+        let reading = self.engine.read(&self.caller.tenant, &head, ReadFrom::At(self.at));
+        let reading = reading.map_err(|error| BodyError(error.to_string()))?;
+        self.catch_up = Some(Box::new(CatchUp::new(reading, self.framing)));
+        Ok(())
     }
-}
-
-/// Enough stored bytes for one event; empty at the end.
-async fn read_event(reading: &mut Reading) -> Result<Bytes, Damaged> {
-    let Some(first) = reading.next().await? else {
-        return Ok(Bytes::new());
-    };
-    if first.len() >= EVENT_BYTES && reading.at_boundary() {
-        return Ok(first);
-    }
-    let mut all = Vec::from(first);
-    // An event holds whole appends.
-    while all.len() < EVENT_BYTES || !reading.at_boundary() {
-        match reading.next().await? {
-            Some(chunk) => all.extend_from_slice(&chunk),
-            None => break,
-        }
-    }
-    Ok(all.into())
-}
-
-/// A data event. Line ends would end its lines, so each line gets its own field.
-fn write_data(out: &mut String, framing: Framing, stored: Bytes) {
-    out.push_str("event: data\n");
-    match framing {
-        Framing::Binary => {
-            out.push_str("data:");
-            STANDARD.encode_string(&stored, out);
-            out.push('\n');
-        }
-        Framing::Text | Framing::Json => {
-            let body = framing::unframe(framing, stored);
-            let text = String::from_utf8_lossy(&body);
-            let mut rest = text.as_ref();
-            loop {
-                let end = rest.find(['\r', '\n']);
-                let (line, after) = rest.split_at(end.unwrap_or(rest.len()));
-                let _ = writeln!(out, "data:{line}");
-                if end.is_none() {
-                    break;
-                }
-                rest = after.strip_prefix("\r\n").or_else(|| after.get(1..)).unwrap_or_default();
-            }
-        }
-    }
-    out.push('\n');
 }
 
 /// A control event.
@@ -300,24 +342,6 @@ fn control_event(at: Offset, cursor: u64, up_to_date: bool, closed: bool) -> Str
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn check(framing: Framing, stored: &'static [u8], expected: &str) {
-        let mut out = String::new();
-        write_data(&mut out, framing, Bytes::from_static(stored));
-        assert_eq!(out, expected);
-    }
-
-    #[test]
-    fn every_line_is_a_field_of_its_own() {
-        check(Framing::Text, b"one", "event: data\ndata:one\n\n");
-        check(Framing::Text, b"a\nb\r\nc\rd", "event: data\ndata:a\ndata:b\ndata:c\ndata:d\n\n");
-        check(Framing::Text, b"a\n", "event: data\ndata:a\ndata:\n\n");
-        let injected = b"x\r\n\r\nevent: control\r\ndata:{}";
-        let expected = "event: data\ndata:x\ndata:\ndata:event: control\ndata:data:{}\n\n";
-        check(Framing::Text, injected, expected);
-        check(Framing::Json, b"{\"a\":1},2,", "event: data\ndata:[{\"a\":1},2]\n\n");
-        check(Framing::Binary, &[0, 255], "event: data\ndata:AP8=\n\n");
-    }
 
     #[test]
     fn control_events_say_where_to_go_on() {

@@ -25,7 +25,7 @@ pub(crate) use deliveries::{Deliveries, event_kinds};
 pub(crate) use endpoint::Endpoint;
 pub(crate) use events::Events;
 pub(crate) use responder::Responder;
-pub(crate) use server::{LONG_POLL_MS, Setup, TestServer, metric_of, partition_dirs};
+pub(crate) use server::{LONG_POLL_MS, READER_MS, Setup, TestServer, metric_of, partition_dirs};
 pub(crate) use sink::{Call, Sink};
 pub(crate) use wakes::{JSON, Wakes, ZERO};
 

@@ -52,6 +52,7 @@ mod rights;
 mod secrets;
 mod shutdown;
 mod slow_headers;
+mod slow_readers;
 mod sse;
 mod targets;
 mod tenants;

@@ -211,3 +211,29 @@ fn live_readers_that_do_not_read_stay_within_the_budget() {
         assert!(grown < BUDGET_MIB, "memory grew by {grown} MiB");
     });
 }
+
+/// What was appended is there once, and not once more for each of its readers.
+#[test]
+fn two_hundred_live_readers_that_do_not_read_share_what_was_appended() {
+    let name = "memory::two_hundred_live_readers_that_do_not_read_share_what_was_appended";
+    alone(name, async {
+        let server = Setup::large().start().await;
+        server.create("/s", BINARY).await;
+        let mut stalled = Vec::new();
+        for _ in 0..200 {
+            let mut connection = server.connect().await;
+            connection.send(&request("GET", "/s?offset=-1&live=sse", &[], b"")).await;
+            assert_eq!(connection.head("GET").await.unwrap().status, 200);
+            stalled.push(connection);
+        }
+        let memory = Memory::measure();
+        server.append("/s", BINARY, &vec![7; 10 * MIB]).await.expect(204);
+        // As much as the sockets take, and what the budget lets them hold besides.
+        eventually("the readers to stand still", async || {
+            (server.engine.reply_bytes() > 0).then_some(())
+        })
+        .await;
+        stays("within the budget", async || memory.grown_mib() < 160).await;
+        println!("memory grew by {} MiB", memory.grown_mib());
+    });
+}

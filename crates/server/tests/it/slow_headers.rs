@@ -33,6 +33,7 @@ async fn start(directory: &std::path::Path) -> std::net::SocketAddr {
     let address = listener.local_addr().unwrap();
     let answers = reveille_server::Config {
         long_poll_timeout_ms: 1_000,
+        reader_timeout_ms: 60_000,
         max_body_bytes: 1 << 20,
         public_url: None,
         auth: reveille_server::Auth::Off,

@@ -25,6 +25,9 @@ use super::guarded;
 /// How long a long-poll waits: a number that nothing else waits for.
 pub(crate) const LONG_POLL_MS: u64 = 7_777;
 
+/// How long a reader may take nothing: a number that nothing else waits for.
+pub(crate) const READER_MS: u64 = 55_555;
+
 /// What a server is started with.
 pub(crate) struct Setup {
     pub(crate) clock: Arc<dyn Clock>,
@@ -116,6 +119,7 @@ impl Setup {
         let clock = self.clock.clone();
         let answers = reveille_server::Config {
             long_poll_timeout_ms: LONG_POLL_MS,
+            reader_timeout_ms: READER_MS,
             max_body_bytes: self.max_body_bytes,
             public_url: self.public_url.clone(),
             auth: self.auth.clone(),
