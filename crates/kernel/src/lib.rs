@@ -28,6 +28,7 @@ pub mod outbox;
 pub mod partition;
 pub mod pending;
 mod random;
+pub mod set_aside;
 pub mod shared;
 pub mod submit;
 pub mod task;
