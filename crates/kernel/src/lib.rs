@@ -30,6 +30,7 @@ pub mod partition;
 pub mod pending;
 mod random;
 pub mod reply_budget;
+pub mod set_aside;
 pub mod shared;
 pub mod submit;
 pub mod task;

@@ -15,7 +15,7 @@ use crate::error::Damaged;
 use crate::limits::OverlayLimits;
 use crate::outbox::Outbox;
 use crate::partition::{Partition, Settings};
-use crate::timers::count_set_aside;
+use crate::set_aside;
 
 /// One partition, for its threads and its callers.
 pub struct Shared<D: Domains> {
@@ -59,7 +59,7 @@ impl<D: Domains> Shared<D> {
         domains::fold(&state.reader(), ranges, |key, value| domains.follow(key, value))?;
         let partition = Partition::open(state.clone(), domains.clone(), settings)?;
         let counters = Counters::default();
-        counters.set_aside.store(count_set_aside(&state.reader())?, Ordering::Relaxed);
+        counters.set_aside.store(set_aside::count(&state.reader())?, Ordering::Relaxed);
         Ok(Shared {
             overlay_limits: partition.overlay_limits,
             partition: Mutex::new(partition),

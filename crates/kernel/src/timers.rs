@@ -1,7 +1,6 @@
 //! The due index at work: what has come due is done, in slices, and then the next is waited for.
 
 mod lookahead;
-mod set_aside;
 
 use std::sync::Arc;
 
@@ -17,13 +16,11 @@ use crate::domains::{Domains, Pages};
 use crate::doors::Clock;
 use crate::error::{Damaged, Error, Never, Unavailable};
 use crate::limits::TIMER_SLICE;
+use crate::set_aside::{FailingTimers, SetTimerAside};
 use crate::shared::Shared;
 use crate::submit::submit;
 use crate::{keys, task};
 pub use lookahead::TimerLookahead;
-use set_aside::FailingTimers;
-pub use set_aside::SetTimerAside;
-pub(crate) use set_aside::count as count_set_aside;
 
 /// What timers ask for.
 pub trait TimerHandler: Domains {

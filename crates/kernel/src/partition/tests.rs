@@ -11,7 +11,7 @@ use crate::command::Decision;
 use crate::error::Never;
 use crate::limits::{SLICE_ITEMS, SLICE_READ_KEYS};
 use crate::outbox::Attempt;
-use crate::timers::SetTimerAside;
+use crate::set_aside::SetTimerAside;
 
 /// A domain that knows nothing.
 struct Nothing;
@@ -80,8 +80,10 @@ impl Attempt for NoAttempt {
 
 type NothingTxn<'a> = Txn<'a, Nothing>;
 
+type Deed = dyn Fn(&mut NothingTxn<'_>) -> Result<(), ReadError> + Send + Sync;
+
 /// Does something, and answers what that was counted as.
-struct Perform(Box<dyn Fn(&mut NothingTxn<'_>) -> Result<(), ReadError> + Send + Sync>);
+struct Perform(Box<Deed>);
 
 impl Command<Nothing> for Perform {
     type Answer = usize;

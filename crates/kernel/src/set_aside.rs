@@ -72,19 +72,19 @@ pub(crate) fn count(reader: &Reader) -> Result<u64, Damaged> {
 
 /// Timers that failed whenever they were tried, and since when.
 #[derive(Debug, Default)]
-pub(super) struct FailingTimers {
+pub(crate) struct FailingTimers {
     since: HashMap<Bytes, Millis>,
 }
 
 impl FailingTimers {
-    pub(super) fn forget(&mut self, key: &Bytes) {
+    pub(crate) fn forget(&mut self, key: &Bytes) {
         if !self.since.is_empty() {
             self.since.remove(key);
         }
     }
 
     /// A timer has failed. Says whether trying again is of no use.
-    pub(super) fn is_hopeless(&mut self, key: &Bytes, error: &Error<Never>, now: Millis) -> bool {
+    pub(crate) fn is_hopeless(&mut self, key: &Bytes, error: &Error<Never>, now: Millis) -> bool {
         match error {
             Error::Unavailable(Unavailable::TooLarge) => true,
             Error::Unavailable(_) => false,
