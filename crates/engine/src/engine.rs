@@ -32,6 +32,8 @@ pub struct Config {
     pub secrets_key_file: Option<PathBuf>,
     /// Fixed when the data directory is created; `None` takes what it has.
     pub partitions: Option<u32>,
+    /// Files of the tables that stay open, in all partitions together.
+    pub table_files: usize,
     /// Whether an answer means that it is on disk.
     pub sync: bool,
     /// Below this the server is read-only.
@@ -192,9 +194,9 @@ impl Engine {
         &self.inner.entropy
     }
 
-    /// Waits for the right to hold a body of this size in memory.
-    pub async fn admit(&self, bytes: usize) -> Result<Permit, Unavailable> {
-        self.inner.budget.admit(bytes, self.inner.clock.as_ref()).await
+    /// Waits for the right to hold so many bytes for a tenant in memory.
+    pub async fn admit(&self, tenant: &Tenant, bytes: usize) -> Result<Permit, Unavailable> {
+        self.inner.budget.admit(tenant, bytes, self.inner.clock.as_ref()).await
     }
 
     /// Waits for a tenant's turn to have a request read and decided; see [`Engine::create`],

@@ -7,6 +7,7 @@ use hyper::body::Incoming;
 use reveille_core::StreamPath;
 
 use crate::http::auth::{self, Caller};
+use crate::http::connections::BusyConnection;
 use crate::http::error::RequestError;
 use crate::http::listen::Service;
 use crate::http::reply::{self, Reply};
@@ -14,11 +15,11 @@ use crate::http::route::{Face, check_read_method, face_of};
 use crate::{Server, admin, ds_subscriptions, events, health, streams, wakes};
 
 impl Service for Arc<Server> {
-    async fn answer(&self, request: Request<Incoming>) -> Reply {
+    async fn answer(&self, request: Request<Incoming>, connection: &BusyConnection) -> Reply {
         let started = self.engine.clock().now();
         let method = request.method().clone();
         let is_events = face_of(request.uri().path()).0 == Face::Events;
-        let mut reply = match dispatch(self, request).await {
+        let mut reply = match dispatch(self, request, connection).await {
             Ok(reply) => reply,
             Err(error) if is_events => events::refuse(error),
             Err(error) => error.refusal().reply(),
@@ -31,12 +32,19 @@ impl Service for Arc<Server> {
 }
 
 /// Lets a request in and hands it to its face. An error is one from before the face was reached.
-async fn dispatch(server: &Server, request: Request<Incoming>) -> Result<Reply, RequestError> {
+async fn dispatch(
+    server: &Server,
+    request: Request<Incoming>,
+    connection: &BusyConnection,
+) -> Result<Reply, RequestError> {
     if request.method() == Method::OPTIONS {
         return Ok(reply::preflight());
     }
     let (face, requirement) = face_of(request.uri().path());
     let caller = auth::admit(server, requirement, &request)?;
+    if let Some(caller) = &caller {
+        caller.take_connection(connection)?;
+    }
     let method = request.method();
     match (face, caller) {
         (Face::Nobody, _) => Err(RequestError::ReservedPath),

@@ -4,6 +4,7 @@
 //! bodies, the words of [`subscription`]s to streams, and those of a [`delivery`].
 
 pub(crate) mod auth;
+pub(crate) mod connections;
 mod first_bytes;
 pub(crate) mod listen;
 pub(crate) mod route;
@@ -11,6 +12,7 @@ pub(crate) mod route;
 pub(crate) mod error;
 pub(crate) mod fields;
 pub(crate) mod inbound;
+pub(crate) mod object;
 pub(crate) mod query;
 pub(crate) mod reply;
 

@@ -32,11 +32,16 @@ pub use crate::encoder::{PayloadEncoder, delivery_encoders};
 pub use crate::events::Workers;
 pub use crate::http::auth::Auth;
 
+/// More connections than this are not worth the memory of one process.
+pub const CONNECTIONS_MAX: usize = 16_384;
+
 /// How the server answers.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// How long a long-poll waits for news.
     pub long_poll_timeout_ms: u64,
+    /// Connections that may be open at once; idle ones make room for others.
+    pub connections_max: usize,
     /// The largest body of a request.
     pub max_body_bytes: usize,
     /// The base of URLs in answers; from the request's `Host` if absent.
@@ -64,6 +69,7 @@ pub async fn serve(
     shutdown: impl Future<Output = ()> + Send,
 ) -> std::io::Result<()> {
     let clock = engine.clock().clone();
+    let connections_max = config.connections_max;
     let (stop, stopping) = watch::channel(false);
     let server = Server {
         metrics: metrics::Metrics::new(engine.clone()),
@@ -72,5 +78,5 @@ pub async fn serve(
         config,
         stopping,
     };
-    http::listen::serve(listener, clock, Arc::new(server), stop, shutdown).await
+    http::listen::serve(listener, connections_max, clock, Arc::new(server), stop, shutdown).await
 }

@@ -13,9 +13,10 @@ use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
 use reveille_engine::doors::Clock;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use super::clock;
+use super::connections::{AnswerBody, BusyConnection, Connection, Connections};
 use super::first_bytes::PrefaceTimeout;
 use super::reply::Reply;
 
@@ -23,10 +24,12 @@ use super::reply::Reply;
 const HEADERS_WITHIN: Duration = Duration::from_secs(15);
 /// All headers together.
 const HEADERS_BYTES_MAX: usize = 64 << 10;
-/// Open connections; further ones wait to be accepted.
-const CONNECTIONS_MAX: usize = 16_384;
 /// Requests at once on one HTTP/2 connection.
 const STREAMS_PER_CONNECTION: u32 = 256;
+/// What a client may send on one HTTP/2 request, and on all of a connection, before it is read:
+/// until then it is counted nowhere.
+const STREAM_WINDOW_BYTES: u32 = 128 << 10;
+const CONNECTION_WINDOW_BYTES: u32 = 512 << 10;
 /// Requests that were begun have this long to finish when the server goes down.
 const DRAIN_MS: u64 = 10_000;
 /// A pause after the machine refused a socket.
@@ -36,12 +39,17 @@ const PULSE_MS: u64 = 250;
 
 /// What answers the requests of all connections.
 pub(crate) trait Service: Clone + Send + Sync + 'static {
-    fn answer(&self, request: Request<Incoming>) -> impl Future<Output = Reply> + Send;
+    fn answer(
+        &self,
+        request: Request<Incoming>,
+        connection: &BusyConnection,
+    ) -> impl Future<Output = Reply> + Send;
 }
 
 /// Serves until `shutdown` ends, sets `stopping`, and finishes the requests that were begun.
 pub(crate) async fn serve(
     listener: TcpListener,
+    connections_max: usize,
     clock: Arc<dyn Clock>,
     service: impl Service,
     stopping: watch::Sender<bool>,
@@ -50,33 +58,25 @@ pub(crate) async fn serve(
     let pulse = tokio::spawn(pulse(clock.clone()));
     let builder = connection_builder();
     let graceful = GracefulShutdown::new();
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let connections = Connections::new(connections_max);
     tokio::pin!(shutdown);
     loop {
-        let accepted = async {
-            let permit = room.clone().acquire_owned().await;
-            (listener.accept().await, permit)
-        };
-        let (accepted, permit) = tokio::select! {
+        let (socket, connection) = tokio::select! {
             biased;
             () = &mut shutdown => break,
-            accepted = accepted => accepted,
+            accepted = accept(&listener, &connections, &*clock) => accepted,
         };
-        let socket = match accepted {
-            Ok((socket, _)) => socket,
-            Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                clock.sleep_until(clock.now() + ACCEPT_PAUSE_MS).await;
-                continue;
-            }
-        };
-        let connection = graceful.watch(connect(&builder, socket, &*clock, service.clone()));
+        let serving =
+            graceful.watch(connect(&builder, socket, &*clock, service.clone(), &connection));
         tokio::spawn(async move {
-            // A client that goes away in the middle of a request is no event of ours.
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection ended early");
+            tokio::select! {
+                biased;
+                // A client that goes away in the middle of a request is no event of ours.
+                ended = serving => if let Err(error) = ended {
+                    tracing::debug!(%error, "a connection ended early");
+                },
+                () = connection.closed() => tracing::debug!("an idle connection made room"),
             }
-            drop(permit);
         });
     }
     drop(listener);
@@ -87,6 +87,28 @@ pub(crate) async fn serve(
     }
     pulse.abort();
     Ok(())
+}
+
+/// The next connection that there is a place for. What the machine lacks others will give back:
+/// running out of descriptors or memory is a state to wait in.
+async fn accept(
+    listener: &TcpListener,
+    connections: &Connections,
+    clock: &dyn Clock,
+) -> (TcpStream, Arc<Connection>) {
+    let mut is_told = false;
+    loop {
+        match listener.accept().await {
+            Ok((socket, _)) => return (socket, connections.enter().await),
+            Err(error) => {
+                if !std::mem::replace(&mut is_told, true) {
+                    tracing::warn!(%error, "connections cannot be accepted; waiting");
+                }
+                connections.make_room();
+                clock.sleep_until(clock.now() + ACCEPT_PAUSE_MS).await;
+            }
+        }
+    }
 }
 
 /// Keeps the runtime's next timer near. A timer that is set for earlier than the next one wakes
@@ -109,6 +131,8 @@ fn connection_builder() -> auto::Builder<TokioExecutor> {
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_PER_CONNECTION)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_header_list_size(64 << 10)
         .keep_alive_interval(Some(Duration::from_secs(20)))
         .keep_alive_timeout(Duration::from_secs(20));
@@ -120,15 +144,20 @@ fn connect(
     socket: TcpStream,
     clock: &dyn Clock,
     service: impl Service,
+    connection: &Arc<Connection>,
 ) -> impl hyper_util::server::graceful::GracefulConnection<
     Error = Box<dyn std::error::Error + Send + Sync>,
 > + Send
 + 'static {
     // Answers are small and awaited: they must not wait for more bytes to fill a packet.
     let _ = socket.set_nodelay(true);
+    let connection = connection.clone();
     let service = service_fn(move |request| {
-        let service = service.clone();
-        async move { Ok::<_, Infallible>(service.answer(request).await) }
+        let (service, busy) = (service.clone(), connection.begin());
+        async move {
+            let reply = service.answer(request, &busy).await;
+            Ok::<_, Infallible>(reply.map(|body| AnswerBody::new(body, busy)))
+        }
     });
     let socket = PrefaceTimeout::new(socket, clock);
     builder.serve_connection(TokioIo::new(socket), service).into_owned()

@@ -47,6 +47,7 @@ mod secrets;
 mod shutdown;
 mod slow_headers;
 mod sse;
+mod strangers;
 mod targets;
 mod tenants;
 mod traces;
