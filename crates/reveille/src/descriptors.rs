@@ -72,7 +72,10 @@ impl DescriptorBudget {
             .min(TABLE_FILES_MAX.max(TABLE_FILES_MIN * partitions));
         let merging = (MERGING_MIN + more / 8 / partitions).min(MERGING_MAX);
         let rest = limit - reserve(partitions, merging) - table_files;
-        let calls = (rest / 2).min(concurrency.saturating_mul(CALLS_PER_PLACE)).max(CALLS_MIN);
+        let calls = (rest / 2)
+            .min(rest - CONNECTIONS_MIN)
+            .min(concurrency.saturating_mul(CALLS_PER_PLACE))
+            .max(CALLS_MIN);
         let connections = (rest - calls).min(CONNECTIONS_MAX);
         Ok(DescriptorBudget { table_files, calls, connections })
     }
