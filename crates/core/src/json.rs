@@ -3,7 +3,10 @@
 //! A message is stored as its raw bytes followed by one comma. A range of a JSON stream is thus
 //! wire-ready: `[`, the stored bytes without their last comma, `]`.
 
+use std::fmt;
+
 use bytes::{BufMut, Bytes, BytesMut};
+use serde::de::{DeserializeSeed, Deserializer, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::limits::JSON_DEPTH_MAX;
@@ -27,15 +30,13 @@ pub enum JsonError {
 pub fn frame(body: &[u8]) -> Result<Bytes, JsonError> {
     let first = body.iter().find(|byte| !byte.is_ascii_whitespace());
     if first == Some(&b'[') {
-        let messages: Vec<&RawValue> =
-            serde_json::from_slice(body).map_err(|_| JsonError::Invalid)?;
-        if messages.is_empty() {
-            return Err(JsonError::EmptyArray);
-        }
         check_depth(body)?;
         let mut framed = BytesMut::with_capacity(body.len() + 1);
-        for message in messages {
-            put(&mut framed, message);
+        let mut input = serde_json::Deserializer::from_slice(body);
+        let messages = MessagesSeed(&mut framed).deserialize(&mut input);
+        messages.and_then(|()| input.end()).map_err(|_| JsonError::Invalid)?;
+        if framed.is_empty() {
+            return Err(JsonError::EmptyArray);
         }
         Ok(framed.freeze())
     } else {
@@ -81,6 +82,33 @@ fn skip_string(bytes: &mut std::slice::Iter<'_, u8>) {
             }
             _ => {}
         }
+    }
+}
+
+/// Frames the messages of an array while it is read: a list of them would take many times what they
+/// take.
+struct MessagesSeed<'b>(&'b mut BytesMut);
+
+impl<'de> DeserializeSeed<'de> for MessagesSeed<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, input: D) -> Result<(), D::Error> {
+        input.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for MessagesSeed<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array")
+    }
+
+    fn visit_seq<S: SeqAccess<'de>>(self, mut seq: S) -> Result<(), S::Error> {
+        while let Some(message) = seq.next_element::<&RawValue>()? {
+            put(self.0, message);
+        }
+        Ok(())
     }
 }
 

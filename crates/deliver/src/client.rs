@@ -102,6 +102,12 @@ impl HttpCourier {
         HttpCourier::with_connector(connector, now)
     }
 
+    /// At most so many connections at once, those that wait for another request included.
+    pub fn with_connections_max(self, max: usize) -> HttpCourier {
+        self.state.pool.set_connections_max(max);
+        self
+    }
+
     /// How many requests were sent a second time, because the idle connection that they were sent
     /// on turned out to be closed.
     pub fn retries(&self) -> u64 {

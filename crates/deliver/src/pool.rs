@@ -2,6 +2,7 @@
 //! use.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -37,6 +38,8 @@ const _: () = assert!(SWEEP_MS < IDLE_MS);
 pub(crate) struct Pool {
     idle: Mutex<IdleConnections>,
     busy: Arc<Semaphore>,
+    /// Connections in use and those that wait, together.
+    connections_max: AtomicUsize,
     now: Now,
 }
 
@@ -69,7 +72,16 @@ pub(crate) struct RequestPermit {
 
 impl Pool {
     pub(crate) fn new(now: Now) -> Pool {
-        Pool { idle: Mutex::default(), busy: Arc::new(Semaphore::new(BUSY_MAX)), now }
+        let (busy, connections_max) = (Arc::new(Semaphore::new(BUSY_MAX)), AtomicUsize::new(0));
+        connections_max.store(BUSY_MAX + IDLE_MAX, Ordering::Relaxed);
+        Pool { idle: Mutex::default(), busy, connections_max, now }
+    }
+
+    /// From now on at most so many connections are open; to be called before the first request.
+    pub(crate) fn set_connections_max(&self, max: usize) {
+        let max = max.clamp(1, BUSY_MAX);
+        self.busy.forget_permits(self.busy.available_permits().saturating_sub(max));
+        self.connections_max.store(max, Ordering::Relaxed);
     }
 
     /// Waits until another request may be under way. First for its origin: requests that queue for
@@ -79,7 +91,22 @@ impl Pool {
         let origin = busy.acquire_owned().await.map_err(|_| SendError::NoConnection)?;
         let total = self.busy.clone().acquire_owned().await;
         let total = total.map_err(|_| SendError::NoConnection)?;
+        self.make_room();
         Ok(RequestPermit { _origin: origin, _total: total })
+    }
+
+    /// Whoever has a permit may open a connection: for each that is in use beyond what is left, one
+    /// that waits is closed.
+    fn make_room(&self) {
+        let max = self.connections_max.load(Ordering::Relaxed);
+        let permits = max.min(BUSY_MAX);
+        let in_use = permits.saturating_sub(self.busy.available_permits());
+        let mut closed = Vec::new();
+        let mut pool = self.lock();
+        while pool.count > 0 && pool.count + in_use > max {
+            closed.extend(pool.pop_any());
+        }
+        drop(pool);
     }
 
     /// A connection that waits for this origin and is open, as far as is known.
@@ -157,6 +184,13 @@ impl IdleConnections {
 
     fn pop(&mut self, origin: &Origin) -> Option<IdleConnection> {
         let idle = self.origins.get_mut(origin)?.idle.pop_back()?;
+        self.count -= 1;
+        Some(idle)
+    }
+
+    /// The one of some origin that has waited longest.
+    fn pop_any(&mut self) -> Option<IdleConnection> {
+        let idle = self.origins.values_mut().find_map(|origin| origin.idle.pop_front())?;
         self.count -= 1;
         Some(idle)
     }

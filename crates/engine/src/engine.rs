@@ -35,6 +35,8 @@ pub struct Config {
     pub secrets_key_file: Option<PathBuf>,
     /// Fixed when the data directory is created; `None` takes what it has.
     pub partitions: Option<u32>,
+    /// Files of the tables that stay open, in all partitions together.
+    pub table_files: usize,
     /// Whether an answer means that it is on disk.
     pub sync: bool,
     /// Below this the server is read-only.
@@ -201,9 +203,9 @@ impl Engine {
         &self.inner.entropy
     }
 
-    /// Waits for the right to hold a body of this size in memory.
-    pub async fn admit(&self, bytes: usize) -> Result<Permit, Unavailable> {
-        self.inner.budget.admit(bytes, self.inner.clock.as_ref()).await
+    /// Waits for the right to hold so many bytes for a tenant in memory.
+    pub async fn admit(&self, tenant: &Tenant, bytes: usize) -> Result<Permit, Unavailable> {
+        self.inner.budget.admit(tenant, bytes, self.inner.clock.as_ref()).await
     }
 
     /// Waits for the right to hold a page of a list in memory.

@@ -31,7 +31,7 @@ mod snapshot;
 mod testing;
 
 pub use engine::{Config, Engine, OutboundConfig, Retention};
-pub use open::OpenError;
+pub use open::{OpenError, partitions_of};
 pub use reveille_deliver::destination::{DestinationError, Rules};
 pub use reveille_kernel::budget::Permit;
 pub use reveille_kernel::doors;

@@ -1,6 +1,6 @@
 //! Opening an engine: partitions with their threads and tasks, wired to the domains.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -144,6 +144,11 @@ impl Engine {
     }
 }
 
+/// How many partitions a data directory that exists was created with.
+pub fn partitions_of(data_dir: &Path) -> Option<u32> {
+    Directory::partitions_of(data_dir)
+}
+
 /// What opens the secrets of the data directory. Its key is made before anything is stored.
 fn open_secrets(
     config: &Config,
@@ -187,7 +192,7 @@ fn open_partition(
     // Looked at before the table is opened, because opening that changes its files.
     checkpoint::read(disk.as_ref()).map_err(|error| store(error.into()))?;
     let table_path = directory.table_path(number);
-    let table = LsmTable::open_among(&table_path, directory.partitions())
+    let table = LsmTable::open_among(&table_path, directory.partitions(), config.table_files)
         .map_err(|source| OpenError::Table { path: table_path, source })?;
     let salts = entropy.clone();
     let salt = Box::new(move || salts.number());

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use reveille_store::checkpoint;
-use reveille_store::disk::{Disk, is_full};
+use reveille_store::disk::{Disk, is_exhausted, is_full};
 use reveille_store::log::SparePool;
 use reveille_store::table::TableError;
 
@@ -44,6 +44,8 @@ pub struct Checkpointer<D: Domains> {
     replayed_bytes: u64,
     /// The table has failed a write: it is to be reopened once there is room.
     failed: bool,
+    /// There was no descriptor for a file: the same is tried again.
+    exhausted: bool,
     /// Recoveries without a checkpoint in between.
     recoveries: u32,
 }
@@ -69,6 +71,7 @@ impl<D: Domains> Checkpointer<D> {
             checkpoint_log_bytes: CHECKPOINT_LOG_BYTES,
             replayed_bytes: 0,
             failed: false,
+            exhausted: false,
             recoveries: 0,
         }
     }
@@ -93,7 +96,7 @@ impl<D: Domains> Checkpointer<D> {
             self.shared.domains.sweep();
             self.shared.state.sweep();
             self.settle();
-            if stopping || self.failed || self.is_time() {
+            if stopping || self.failed || self.exhausted || self.is_time() {
                 self.apply()?;
                 self.checkpoint()?;
             }
@@ -163,11 +166,24 @@ impl<D: Domains> Checkpointer<D> {
         match self.shared.state.apply(&frozen) {
             Ok(()) => {
                 self.applied = frozen.through;
+                self.exhausted = false;
                 self.shared.room.notify_waiters();
+                Ok(())
+            }
+            Err(TableError::Exhausted) => {
+                self.wait_for_descriptors();
                 Ok(())
             }
             Err(error) => self.failed(&error),
         }
+    }
+
+    /// The overlay and the log keep what could not be written: it is tried again in a moment.
+    fn wait_for_descriptors(&mut self) {
+        if !self.exhausted {
+            tracing::warn!("too many files are open; the table waits for a descriptor");
+        }
+        self.exhausted = true;
     }
 
     /// Writes down how far the table has come, and lets the log be recycled up to there.
@@ -185,6 +201,10 @@ impl<D: Domains> Checkpointer<D> {
                 Ok(())
             }
             Err(error) if is_full(&error) => self.failed(&TableError::NoSpace),
+            Err(error) if is_exhausted(&error) => {
+                self.wait_for_descriptors();
+                Ok(())
+            }
             Err(error) => Err(Fatal(format!("the checkpoint cannot be written: {error}"))),
         }
     }
@@ -194,6 +214,10 @@ impl<D: Domains> Checkpointer<D> {
         let wanted = self.min_free_bytes.max(RECOVER_FREE_BYTES);
         let free = self.disk.free_bytes().unwrap_or(0);
         if free < wanted {
+            return Ok(());
+        }
+        if self.disk.list().is_err_and(|error| is_exhausted(&error)) {
+            self.wait_for_descriptors();
             return Ok(());
         }
         self.failed = false;
@@ -212,7 +236,7 @@ impl<D: Domains> Checkpointer<D> {
     /// A full disk passes; anything else, or no end of it, does not.
     fn failed(&mut self, error: &TableError) -> Result<(), Fatal> {
         match error {
-            TableError::NoSpace => {}
+            TableError::NoSpace | TableError::Exhausted => {}
             TableError::Stopped if self.recoveries < RECOVERIES_MAX => {}
             TableError::Stopped | TableError::Corrupt(_) | TableError::Failed(_) => {
                 return Err(Fatal(error.to_string()));

@@ -30,6 +30,8 @@ const SEAL_AFTER: Duration = Duration::from_millis(10);
 
 /// A log that does not answer is asked again after this.
 const RETRY_AFTER: Duration = Duration::from_millis(1);
+/// And then after twice as long, but never longer than this.
+const RETRY_AFTER_MAX: Duration = Duration::from_millis(100);
 
 /// What nobody waits for is made durable after this at the latest; mostly it goes along with
 /// something else before.
@@ -163,11 +165,13 @@ impl<D: EffectHandler> Committer<D> {
     fn commit_batch(&mut self, payload: &Bytes) -> Result<u64, CommitError> {
         self.batches += 1;
         let id = BatchId { writer: self.writer, number: self.batches };
+        let mut retry_after = RETRY_AFTER;
         loop {
             match self.log.commit(id, payload) {
                 Err(error) if error.is_ambiguous() => {
                     tracing::warn!(%error, "the log does not answer; trying again");
-                    std::thread::park_timeout(RETRY_AFTER);
+                    std::thread::park_timeout(retry_after);
+                    retry_after = RETRY_AFTER_MAX.min(retry_after * 2);
                 }
                 committed => return committed,
             }

@@ -67,7 +67,10 @@ pub const CHECKPOINTER_INTERVAL: Duration = Duration::from_millis(500);
 pub const SMALL_BODIES_BYTES: usize = 16 << 20;
 
 /// See [`SMALL_BODIES_BYTES`].
-pub const LARGE_BODIES_BYTES: usize = 48 << 20;
+pub const LARGE_BODIES_BYTES: usize = 64 << 20;
+
+/// One tenant has this part of either at most, so that another always finds room.
+pub const BODIES_TENANT_PART: usize = 2;
 
 /// What counts as small.
 pub const SMALL_BODY_BYTES: usize = 64 << 10;

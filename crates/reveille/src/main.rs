@@ -3,6 +3,7 @@
 mod cli;
 
 mod config;
+mod descriptors;
 mod logs;
 mod otlp;
 mod serve;

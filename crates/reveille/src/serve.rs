@@ -20,6 +20,7 @@ use tokio::sync::oneshot;
 use tokio::task::{JoinError, JoinHandle};
 
 use crate::config::{Arguments, Config, Durability};
+use crate::descriptors::{self, DescriptorBudget};
 use crate::otlp::{self, Exporter};
 use crate::{clock, logs};
 
@@ -61,9 +62,12 @@ fn use_small_pages() {
 }
 
 async fn serve(config: Config) -> anyhow::Result<()> {
+    let descriptors = divide_descriptors(&config)?;
+    let concurrency = descriptors.concurrency(config.outbound_concurrency);
+    let config = Config { outbound_concurrency: concurrency, ..config };
     // The address is claimed first, but nobody can connect before the data is there.
     let socket = bind(config.listen)?;
-    let engine = open(&config)?;
+    let engine = open(&config, descriptors)?;
     let signals = Signals::new().context("cannot listen for signals")?;
     let listener = listen(socket, config.listen)?;
     let address = listener.local_addr()?;
@@ -74,6 +78,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let server_config = reveille_server::Config {
         long_poll_timeout_ms: config.long_poll_timeout_ms,
         reader_timeout_ms: config.reader_timeout_ms,
+        connections_max: descriptors.connections,
         max_body_bytes: config.max_body_bytes,
         public_url: config.public_url,
         auth: config.auth,
@@ -101,6 +106,28 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     result
 }
 
+/// Divides what this process may open, and says so if that is less than was asked for.
+fn divide_descriptors(config: &Config) -> anyhow::Result<DescriptorBudget> {
+    let limit = descriptors::raise_limit();
+    let partitions = reveille_engine::partitions_of(&config.data_dir).or(config.partitions);
+    let partitions = usize::try_from(partitions.unwrap_or(1)).unwrap_or(usize::MAX);
+    let wanted = config.outbound_concurrency;
+    let budget = DescriptorBudget::divide(limit, partitions, wanted)?;
+    let concurrency = budget.concurrency(wanted);
+    if concurrency < wanted {
+        tracing::warn!(
+            limit,
+            wanted,
+            concurrency,
+            connections = budget.connections,
+            "--outbound-concurrency is lowered: this process may not open enough files; raise its \
+             limit (ulimit -Hn)"
+        );
+    }
+    tracing::debug!(limit, ?budget, "descriptors");
+    Ok(budget)
+}
+
 fn bind(address: SocketAddr) -> anyhow::Result<TcpSocket> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4(),
@@ -124,7 +151,7 @@ fn cannot_listen(address: SocketAddr, error: &std::io::Error) -> anyhow::Error {
     anyhow!("cannot listen on {address} ({error}); choose another address with --listen")
 }
 
-fn open(config: &Config) -> anyhow::Result<Engine> {
+fn open(config: &Config, descriptors: DescriptorBudget) -> anyhow::Result<Engine> {
     // Whatever is kept is for the owner alone, whoever makes the files.
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     let clock = Arc::new(SystemClock::default());
@@ -132,6 +159,7 @@ fn open(config: &Config) -> anyhow::Result<Engine> {
         data_dir: config.data_dir.clone(),
         secrets_key_file: config.secrets_key_file.clone(),
         partitions: config.partitions,
+        table_files: descriptors.table_files,
         sync: config.durability == Durability::Fsync,
         min_free_bytes: config.min_free_bytes,
         segment_bytes: config.segment_bytes,
@@ -139,7 +167,7 @@ fn open(config: &Config) -> anyhow::Result<Engine> {
             tracing::error!(error, "the disk has failed: the server stops at once");
             process::exit(1);
         }),
-        outbound: outbound(config, clock.clone()),
+        outbound: outbound(config, descriptors, clock.clone()),
         quotas: config.quotas,
     };
     // The sentences of these errors tell their causes themselves.
@@ -161,14 +189,21 @@ fn export(
 }
 
 /// How consumers are called from this machine.
-fn outbound(config: &Config, clock: Arc<SystemClock>) -> OutboundConfig {
+fn outbound(
+    config: &Config,
+    descriptors: DescriptorBudget,
+    clock: Arc<SystemClock>,
+) -> OutboundConfig {
     let now: Arc<dyn Fn() -> u64 + Send + Sync> = Arc::new(move || clock.now().0);
     let resolver = Arc::new(NameResolver::new(now.clone(), config.name_servers.clone()));
     let (rules, authorities) = (config.rules.clone(), config.authorities.clone());
     OutboundConfig {
         timings: config.timings.clone(),
         rules: config.rules.clone(),
-        courier: Arc::new(HttpCourier::trusting(rules, resolver, now, authorities)),
+        courier: Arc::new(
+            HttpCourier::trusting(rules, resolver, now, authorities)
+                .with_connections_max(descriptors.calls),
+        ),
         encoder: Arc::new(PayloadEncoder { public_url: config.public_url.clone() }),
         delivery_encoders: delivery_encoders(config.workers.clone()),
         concurrency: config.outbound_concurrency,

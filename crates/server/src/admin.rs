@@ -39,7 +39,7 @@ pub(crate) async fn answer(
     let answer = match resource {
         Resource::Keys => keys::answer(server, caller, request).await,
         Resource::SigningKeys if request.method() == Method::POST => {
-            signing_keys::rotate(server, request).await
+            signing_keys::rotate(server, caller, request).await
         }
         Resource::SigningKeys => {
             let method = request.method().clone();

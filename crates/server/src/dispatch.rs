@@ -7,6 +7,7 @@ use hyper::body::Incoming;
 use reveille_core::StreamPath;
 
 use crate::http::auth::{self, Caller, Requirement};
+use crate::http::connections::BusyConnection;
 use crate::http::error::RequestError;
 use crate::http::listen::Service;
 use crate::http::reply::{self, Reply};
@@ -14,12 +15,12 @@ use crate::http::route::{Face, check_read_method, face_of};
 use crate::{Server, admin, ds_subscriptions, events, health, streams, wakes};
 
 impl Service for Arc<Server> {
-    async fn answer(&self, request: Request<Incoming>) -> Reply {
+    async fn answer(&self, request: Request<Incoming>, connection: &BusyConnection) -> Reply {
         let started = self.engine.clock().now();
         let method = request.method().clone();
         let (face, requirement) = face_of(request.uri());
         let dispatched = match self.browsers.check_host(&request) {
-            Ok(()) => dispatch(self, face, requirement, request).await,
+            Ok(()) => dispatch(self, face, requirement, request, connection).await,
             Err(error) => Err(error),
         };
         let mut is_stream = face == Face::Streams;
@@ -48,6 +49,7 @@ async fn dispatch(
     face: Face,
     requirement: Requirement,
     request: Request<Incoming>,
+    connection: &BusyConnection,
 ) -> Result<Reply, RequestError> {
     if request.method() == Method::OPTIONS {
         let is_stream = face == Face::Streams;
@@ -55,6 +57,9 @@ async fn dispatch(
     }
     server.browsers.check_origin(face, requirement, &request)?;
     let caller = auth::admit(server, requirement, &request)?;
+    if let Some(caller) = &caller {
+        caller.take_connection(connection)?;
+    }
     let method = request.method();
     match (face, caller) {
         (Face::Nobody, _) => Err(RequestError::ReservedPath),

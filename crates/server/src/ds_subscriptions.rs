@@ -176,11 +176,12 @@ fn find(server: &Server, tenant: &Tenant, id: &str) -> Result<Subscription, Erro
 /// Reads the body of a request to this face.
 async fn read_body(
     server: &Server,
+    tenant: &Tenant,
     parts: &http::request::Parts,
     body: Incoming,
 ) -> Result<inbound::InboundBody, RequestError> {
     let max = BODY_BYTES_MAX.min(server.config.max_body_bytes);
-    inbound::read(&server.engine, &parts.headers, body, max).await
+    inbound::read(&server.engine, tenant, &parts.headers, body, max).await
 }
 
 /// The base of URLs in answers.

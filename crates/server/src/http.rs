@@ -5,6 +5,7 @@
 
 pub(crate) mod auth;
 mod connection;
+pub(crate) mod connections;
 mod first_bytes;
 pub(crate) mod listen;
 pub(crate) mod origin;
@@ -16,6 +17,7 @@ mod write_timeout;
 pub(crate) mod error;
 pub(crate) mod fields;
 pub(crate) mod inbound;
+pub(crate) mod object;
 pub(crate) mod page;
 pub(crate) mod query;
 pub(crate) mod reply;

@@ -32,6 +32,8 @@ pub use crate::encoder::{PayloadEncoder, delivery_encoders};
 pub use crate::events::Workers;
 pub use crate::http::auth::Auth;
 
+/// More connections than this are not worth the memory of one process.
+pub const CONNECTIONS_MAX: usize = 16_384;
 use crate::http::origin::BrowserRules;
 
 /// How the server answers.
@@ -41,6 +43,8 @@ pub struct Config {
     pub long_poll_timeout_ms: u64,
     /// A client that takes nothing of what there is for it for so long is let go.
     pub reader_timeout_ms: u64,
+    /// Connections that may be open at once; idle ones make room for others.
+    pub connections_max: usize,
     /// The largest body of a request.
     pub max_body_bytes: usize,
     /// The base of URLs in answers; from the request's `Host` if absent.
@@ -73,6 +77,7 @@ pub async fn serve(
 ) -> std::io::Result<()> {
     let clock = engine.clock().clone();
     let reader_timeout_ms = config.reader_timeout_ms;
+    let connections_max = config.connections_max;
     let (stop, stopping) = watch::channel(false);
     let browsers =
         BrowserRules::new(listener.local_addr()?, &config.auth, config.public_url.as_deref());
@@ -86,5 +91,6 @@ pub async fn serve(
         stopping,
     };
     let server = Arc::new(server);
-    http::listen::serve(listener, clock, server, reader_timeout_ms, stop, shutdown).await
+    let settings = http::listen::Settings { connections_max, reader_timeout_ms };
+    http::listen::serve(listener, settings, clock, server, stop, shutdown).await
 }

@@ -4,8 +4,10 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+use crate::disk::real::create_dir_durably;
 
 /// What this server reads and writes. A directory with another number is left alone.
 pub const FORMAT: u32 = 3;
@@ -65,12 +67,16 @@ pub enum DirectoryError {
 }
 
 impl Directory {
+    /// How many partitions a directory that exists was created with, without opening it.
+    pub fn partitions_of(path: &Path) -> Option<u32> {
+        read_format(path, &fs::read_to_string(path.join(FORMAT_FILE)).ok()?).ok()
+    }
+
     /// Opens or creates a data directory. `partitions` is checked against what it was created
     /// with; `None` takes whatever that was, or one.
     pub fn open(path: &Path, partitions: Option<u32>) -> Result<Directory, DirectoryError> {
         let io = |source| DirectoryError::Io { path: path.to_owned(), source };
-        let mut builder = fs::DirBuilder::new();
-        builder.recursive(true).mode(DIRECTORY_MODE).create(path).map_err(io)?;
+        create_dir_durably(path).map_err(io)?;
         let is_exposed = close_to_others(path)?;
         let lock = lock(path)?;
         let format_path = path.join(FORMAT_FILE);

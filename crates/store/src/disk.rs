@@ -44,3 +44,11 @@ pub trait DiskFile: Send + Sync {
 pub fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
+
+/// Whether an error says that the process, or the machine, has run out of descriptors or memory for
+/// now: nothing was done, and the same may succeed later.
+pub fn is_exhausted(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS];
+    Errno::from_io_error(error).is_some_and(|errno| shortages.contains(&errno))
+}

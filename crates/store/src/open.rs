@@ -84,7 +84,7 @@ pub fn replay(
     {
         match state.apply(&frozen) {
             // A full disk is no reason not to go on: memory holds it until there is room.
-            Ok(()) | Err(TableError::NoSpace | TableError::Stopped) => {}
+            Ok(()) | Err(TableError::NoSpace | TableError::Exhausted | TableError::Stopped) => {}
             Err(error) => return Err(error.into()),
         }
     }

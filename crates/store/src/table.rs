@@ -62,6 +62,9 @@ pub enum TableError {
     /// The file system is full: it can go on when there is room again.
     #[error("the disk is full")]
     NoSpace,
+    /// There is no descriptor, or no memory, for a file: it can go on when there is one again.
+    #[error("too many files are open in this process or on this machine")]
+    Exhausted,
     /// A write failed earlier, and it takes no more until it is reopened.
     #[error("the table has stopped after a failed write")]
     Stopped,

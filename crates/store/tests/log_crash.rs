@@ -546,7 +546,7 @@ fn a_crash_never_leaves_a_segment_with_the_header_of_another() {
             // SubscriptionSpec for records that were trimmed, the log says so, or still has them.
             match open(&disk, &SMALL, 0) {
                 Ok((.., records)) => assert!(records.len() >= 3),
-                Err(OpenError::Gap { want: 1, .. }) => {}
+                Err(OpenError::Gap { want: 1, .. } | OpenError::Missing { .. }) => {}
                 Err(error) => panic!("{error}"),
             }
         }
@@ -580,6 +580,59 @@ fn missing_pieces_are_named() {
     disk.rename("0000000000000003.seg", "0000000000000002.seg").unwrap();
     let error = open(&disk, &SMALL, 0).err().unwrap();
     assert!(matches!(&error, OpenError::Header { file, .. } if file == "0000000000000002.seg"));
+}
+
+/// Of the renames of a trim a crash may keep the later ones alone.
+#[test]
+fn segments_are_given_up_in_any_order() {
+    let mut holes = 0;
+    for seed in 0..200 {
+        let mut model = Model::new(seed, SMALL);
+        model.reopen().unwrap();
+        model.run(&[Step::Commit(10_000); 5]).unwrap();
+        // Four segments are renamed; the sync of the directory is interrupted.
+        model.disk.fail_after(5);
+        let _ = model.step(Step::Trim);
+        model.disk.crash();
+        let mut names = model.disk.list().unwrap();
+        names.retain(|name| name.ends_with(".seg"));
+        let numbers: Vec<u32> = names.iter().map(|name| name[..16].parse().unwrap()).collect();
+        holes += u32::from(numbers.windows(2).any(|pair| pair[1] > pair[0] + 1));
+        model.reopen().unwrap();
+        model.run(AFTERWARDS).unwrap();
+        model.run(&[Step::Trim]).unwrap();
+        model.run(AFTERWARDS).unwrap();
+    }
+    assert!(holes > 20, "{holes}");
+}
+
+/// Running out of descriptors is a state to wait in: the commit was not made, the log is as it was
+/// and takes the same commit when there is a descriptor again. Only a failed sync ends it.
+#[test]
+fn without_a_descriptor_for_the_next_segment_the_same_commit_is_made_later() {
+    for spare in [false, true] {
+        let mut model = Model::new(7, SMALL);
+        model.reopen().unwrap();
+        model.run(&[Step::Commit(10_000)]).unwrap();
+        if spare {
+            model.run(&[Step::Fill]).unwrap();
+        }
+        let files = model.disk.list().unwrap();
+        model.disk.exhaust(3);
+        for _ in 0..3 {
+            let error = model.log.as_mut().unwrap().commit(&[&[7; 9_000]]).unwrap_err();
+            assert!(error.is_ambiguous() && error.to_string().contains("spare"), "{error}");
+        }
+        assert_eq!(model.disk.list().unwrap(), files, "no spare is lost");
+        model.run(&[Step::Commit(9_000), Step::Commit(100), Step::Restart]).unwrap();
+        // Nobody waits for a spare that is made ahead.
+        model.disk.exhaust(1);
+        let filled = model.log.as_ref().unwrap().spares().fill(|| {});
+        assert!(filled.is_err_and(|error| reveille_store::disk::is_exhausted(&error)));
+        model.run(AFTERWARDS).unwrap();
+        model.disk.crash();
+        model.reopen().unwrap();
+    }
 }
 
 #[test]

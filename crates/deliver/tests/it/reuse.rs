@@ -30,6 +30,28 @@ async fn other_origins_have_other_connections() {
     assert_eq!(caller.courier.idle_connections(), 3);
 }
 
+/// Connections that wait count as well: they make room for those that are needed.
+#[tokio::test]
+async fn there_are_never_more_connections_than_allowed() {
+    let caller = Caller::new();
+    let caller = Caller { courier: caller.courier.with_connections_max(2), ..caller };
+    let sinks = [Sink::answering(OK).await, Sink::answering(OK).await, Sink::answering(OK).await];
+    for _ in 0..3 {
+        for sink in &sinks {
+            assert_eq!(caller.post(&sink.url()).await.unwrap().status, 200);
+            assert!(caller.courier.idle_connections() <= 2);
+        }
+    }
+    // Those that are under way wait for each other.
+    let urls = [sinks[0].url(), sinks[1].url(), sinks[2].url()];
+    let post = |number: usize| caller.post(&urls[number % 3]);
+    let (a, b, c, d) = within(async { tokio::join!(post(0), post(1), post(2), post(3)) }).await;
+    for answer in [a, b, c, d] {
+        assert_eq!(answer.unwrap().status, 200);
+    }
+    assert!(caller.courier.idle_connections() <= 2);
+}
+
 /// On the first connection: one answer, then the second request is read, these bytes are said, and
 /// the connection is closed, as when a server's idle timeout meets a request on its way.
 async fn closing_on_second(said: &'static str, then: &'static str) -> Sink {

@@ -43,7 +43,7 @@ impl Engine {
     ) -> Result<(Head, bool), StreamError> {
         self.fairness().request(tenant, fairness::TAKEN_IN);
         let copies = request.fork.as_ref().is_some_and(|fork| fork.sub_offset > 0);
-        let _permit = if copies { Some(self.admit(FORK_COPY_BYTES).await?) } else { None };
+        let _permit = if copies { Some(self.admit(tenant, FORK_COPY_BYTES).await?) } else { None };
         let anchor = self.fetch_anchor(tenant, &request)?;
         let command = CreateStream { tenant: tenant.clone(), path: path.clone(), request, anchor };
         let created = self.submit(tenant, &Traced { trace, command }).await?;

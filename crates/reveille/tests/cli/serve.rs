@@ -41,6 +41,54 @@ fn the_log_can_be_filtered() {
     assert!(sentence.contains("RUST_LOG"), "{sentence}");
 }
 
+/// The program with a limit of open files that it cannot raise.
+fn with_descriptors(limit: u32, directory: &std::path::Path) -> std::process::Command {
+    let server = reveille(&[]);
+    let mut command = std::process::Command::new("sh");
+    command.arg("-c").arg(format!("ulimit -n {limit} && exec \"$0\" \"$@\""));
+    command.arg(server.get_program()).args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]);
+    command.arg(directory).stdin(std::process::Stdio::null());
+    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    for (name, value) in server.get_envs().filter(|(_, value)| value.is_none()) {
+        assert_eq!(value, None);
+        command.env_remove(name);
+    }
+    command
+}
+
+#[test]
+fn more_sockets_than_it_may_open_do_not_end_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = with_descriptors(128, directory.path());
+    // Segments are small, so that the log needs files while strangers hold all others.
+    command.args(["--log-segment-bytes", "1MiB", "--max-body", "256KiB"]);
+    let mut process = crate::process::Running::start(command);
+    let lowered = process.err.until("--outbound-concurrency is lowered");
+    assert!(lowered.contains("ulimit -Hn"), "{lowered}");
+    let line = process.out.until("listening on");
+    let url = line.rsplit(' ').next().unwrap().to_owned();
+    let address = url.strip_prefix("http://").unwrap();
+    let mut silent = Vec::new();
+    for round in 0..40 {
+        for _ in 0..5 {
+            silent.push(std::net::TcpStream::connect(address).unwrap());
+        }
+        let mut append = reveille(&["append", "--url", &url, "/kept", "-"]);
+        append.env("REVEILLE_URL", &url);
+        run_with(append, &vec![b'x'; 200_000]).ok();
+        assert!(round < 39 || silent.len() == 200);
+    }
+    process.signal(Signal::INT);
+    assert_eq!(process.wait().code(), Some(0));
+}
+
+#[test]
+fn with_far_too_few_descriptors_it_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let sentence = run_with(with_descriptors(64, directory.path()), b"").error(1);
+    assert!(sentence.contains("64 files open") && sentence.contains("LimitNOFILE"), "{sentence}");
+}
+
 #[test]
 fn what_was_answered_is_there_after_kill_9() {
     let mut server = Server::start();

@@ -54,7 +54,7 @@ async fn create(
 ) -> Result<Reply, Error> {
     let (parts, body) = request.into_parts();
     let max = BODY_BYTES_MAX.min(server.config.max_body_bytes);
-    let body = inbound::read(&server.engine, &parts.headers, body, max).await?;
+    let body = inbound::read(&server.engine, &caller.tenant, &parts.headers, body, max).await?;
     let body = fields::parse_object(&body.bytes)?;
     let access = parse_access(&body)?;
     if !caller.access().manages(&access) {

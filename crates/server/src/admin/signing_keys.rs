@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::error::Error;
 use crate::Server;
+use crate::http::auth::Caller;
 use crate::http::fields::{self, FieldError, Fields};
 use crate::http::inbound;
 use crate::http::reply::{self, Reply};
@@ -14,13 +15,17 @@ use crate::http::reply::{self, Reply};
 const OVERLAP_MS_DEFAULT: u64 = 86_400_000;
 const OVERLAP_MS_MAX: u64 = 30 * 86_400_000;
 /// A body larger than this asks for nothing that can be had.
-const BODY_BYTES_MAX: usize = 4 << 20;
+const BODY_BYTES_MAX: usize = 64 << 10;
 
 /// `POST /admin/v1/signing-keys/rotate`
-pub(super) async fn rotate(server: &Server, request: Request<Incoming>) -> Result<Reply, Error> {
+pub(super) async fn rotate(
+    server: &Server,
+    caller: &Caller,
+    request: Request<Incoming>,
+) -> Result<Reply, Error> {
     let (parts, body) = request.into_parts();
     let max = BODY_BYTES_MAX.min(server.config.max_body_bytes);
-    let body = inbound::read(&server.engine, &parts.headers, body, max).await?;
+    let body = inbound::read(&server.engine, &caller.tenant, &parts.headers, body, max).await?;
     let overlap_ms = parse_overlap_ms(&body.bytes)?;
     let key = server.engine.rotate_signing_key(overlap_ms).await?;
     let published = server.engine.published_keys();

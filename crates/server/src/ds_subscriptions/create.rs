@@ -30,7 +30,7 @@ pub(super) async fn create(
 ) -> Result<Reply, Error> {
     check_name(id)?;
     let (parts, body) = request.into_parts();
-    let body = read_body(server, &parts, body).await?;
+    let body = read_body(server, &caller.tenant, &parts, body).await?;
     let body = fields::parse_object(&body.bytes)?;
     let mut spec = parse_spec(id, &Fields(&body))?;
     spec.base_url = match spec.target {

@@ -49,7 +49,7 @@ pub(super) async fn claim(
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
     let (parts, body) = request.into_parts();
-    let body = read_body(server, &parts, body).await?;
+    let body = read_body(server, &caller.tenant, &parts, body).await?;
     let body = fields::parse_object(&body.bytes)?;
     let worker = parse_worker(&Fields(&body))?;
     check_pull(&find(server, &caller.tenant, id)?)?;
@@ -85,7 +85,7 @@ pub(super) async fn release(
 ) -> Result<Reply, Error> {
     let (parts, body) = request.into_parts();
     let claims = valid_claims(pull_claims(server, tenant, id, &parts.headers)?)?;
-    let body = read_body(server, &parts, body).await?;
+    let body = read_body(server, &claims.tenant, &parts, body).await?;
     let body = fields::parse_object(&body.bytes)?;
     let (generation, wake_id) = parse_wake(&Fields(&body))?;
     let expires_at = claims.expires_at;
@@ -120,7 +120,7 @@ async fn report(
 ) -> Result<Reply, Error> {
     let claims = valid_claims(claims)?;
     server.engine.turn(&claims.tenant).await.map_err(RequestError::from)?;
-    let body = read_body(server, parts, body).await?;
+    let body = read_body(server, &claims.tenant, parts, body).await?;
     let ReportBody { generation, wake_id, acks, done } = ReportBody::parse(&body.bytes)?;
     let expires_at = claims.expires_at;
     let outcome = server.engine.lease_report(claims, generation, wake_id, acks, done).await;

@@ -20,7 +20,7 @@ pub(super) async fn add(
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
     let (parts, body) = request.into_parts();
-    let body = read_body(server, &parts, body).await?;
+    let body = read_body(server, &caller.tenant, &parts, body).await?;
     let body = fields::parse_object(&body.bytes)?;
     let streams = create::parse_streams(&Fields(&body))?;
     if streams.is_empty() {

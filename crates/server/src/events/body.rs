@@ -2,12 +2,13 @@
 
 use http::Request;
 use hyper::body::Incoming;
+use reveille_core::Tenant;
 use reveille_core::event::worker::RpcMethod;
 use serde_json::{Map, Value};
 
 use super::error::Error;
 use crate::Server;
-use crate::http::inbound;
+use crate::http::{inbound, object};
 
 /// A body larger than this is none about subscriptions.
 const BODY_BYTES_MAX: usize = 64 << 10;
@@ -21,13 +22,17 @@ pub(super) struct Body(Map<String, Value>);
 
 impl Body {
     /// Reads the body of a request.
-    pub(super) async fn read(server: &Server, request: Request<Incoming>) -> Result<Body, Error> {
+    pub(super) async fn read(
+        server: &Server,
+        tenant: &Tenant,
+        request: Request<Incoming>,
+    ) -> Result<Body, Error> {
         let (parts, body) = request.into_parts();
         let max = BODY_BYTES_MAX.min(server.config.max_body_bytes);
-        let body = inbound::read(&server.engine, &parts.headers, body, max).await?;
-        match serde_json::from_slice(&body.bytes) {
-            Ok(Value::Object(object)) => Ok(Body(object)),
-            Ok(_) | Err(_) => Err(Error::bad_request("INVALID_JSON", "Invalid JSON body")),
+        let body = inbound::read(&server.engine, tenant, &parts.headers, body, max).await?;
+        match object::parse(&body.bytes) {
+            Ok(object) => Ok(Body(object)),
+            Err(_) => Err(Error::bad_request("INVALID_JSON", "Invalid JSON body")),
         }
     }
 

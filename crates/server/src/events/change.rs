@@ -21,7 +21,7 @@ pub(super) async fn activate(
     is_active: bool,
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
-    let body = Body::read(server, request).await?;
+    let body = Body::read(server, &scope.tenant, request).await?;
     let id = body.required("subscriptionId")?;
     let hint = body.text("shard")?;
     let EventHook { hook, spec } = find_hook(server, scope, id)?;
@@ -47,7 +47,7 @@ pub(super) async fn edit(
     id: &str,
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
-    let body = Body::read(server, request).await?;
+    let body = Body::read(server, &scope.tenant, request).await?;
     let edit = HookUpdate {
         max_retries: body.max_retries()?,
         timeout_ms: body.timeout_ms()?,

@@ -29,7 +29,7 @@ pub(super) async fn answer(
     scope: &Scope,
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
-    let body = Body::read(server, request).await?;
+    let body = Body::read(server, &scope.tenant, request).await?;
     let (secret, new_secret) = parse_secret(server, &scope.tenant, &body)?;
     let spec = parse_spec(&body, secret)?;
     let since = parse_since(&body)?;

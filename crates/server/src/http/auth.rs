@@ -9,6 +9,7 @@ use reveille_core::Tenant;
 use reveille_core::key::{Access, BOOTSTRAP_KEY_ID, KeyHash, Permission, Right};
 use reveille_engine::auth::ActiveKey;
 
+use super::connections::BusyConnection;
 use super::error::RequestError;
 use crate::Server;
 
@@ -126,6 +127,13 @@ impl Caller {
     /// Whether it may read the stream at a path, or those that a pattern names.
     pub(crate) fn check_reading(&self, path: &str) -> Result<(), RequestError> {
         self.check(Right::to_read(path))
+    }
+
+    /// Its request is answered on this connection, unless its tenant is busy on too many.
+    pub(crate) fn take_connection(&self, connection: &BusyConnection) -> Result<(), RequestError> {
+        connection.has_key();
+        // Without keys there is one tenant, and nobody to leave connections to.
+        if self.needs_keys { connection.belongs_to(&self.tenant) } else { Ok(()) }
     }
 
     /// Whether its key still lets it in; asked again by those who stay for long.

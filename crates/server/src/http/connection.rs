@@ -31,6 +31,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
+use super::connections::{BusyConnection, Connection};
 use super::listen::Service;
 use super::outbound_body::{HandOver, OutboundBody};
 use super::reply::{BodyError, Chunks};
@@ -43,10 +44,14 @@ const HEADERS_WITHIN: Duration = Duration::from_secs(15);
 const HEADERS_BYTES_MAX: usize = 64 << 10;
 /// Requests at once on one HTTP/2 connection.
 const STREAMS_PER_CONNECTION: u32 = 256;
+/// What a client may send on one HTTP/2 request, and on all of a connection, before it is read:
+/// until then it is counted nowhere.
+const STREAM_WINDOW_BYTES: u32 = 128 << 10;
+const CONNECTION_WINDOW_BYTES: u32 = 512 << 10;
 
-/// What all connections have in common.
+/// Serves connections; each has a clone.
 #[derive(Clone)]
-pub(crate) struct Connections<S> {
+pub(crate) struct ConnectionServer<S> {
     pub(crate) service: S,
     pub(crate) clock: Arc<dyn Clock>,
     /// A client that takes nothing of what there is for it for so long is let go.
@@ -74,11 +79,17 @@ struct LiveAnswer {
     chunks: Chunks,
     /// Whether the connection ends with it.
     is_last: bool,
+    /// Until it has ended, the connection makes room for nobody.
+    _busy: BusyConnection,
 }
 
-impl<S: Service> Connections<S> {
+impl<S: Service> ConnectionServer<S> {
     /// Answers the requests of one connection until it ends.
-    pub(crate) async fn serve(mut self, socket: TcpStream) -> Result<(), ConnectionError> {
+    pub(crate) async fn serve(
+        mut self,
+        socket: TcpStream,
+        place: Arc<Connection>,
+    ) -> Result<(), ConnectionError> {
         // Answers are small and awaited: they must not wait for more bytes to fill a packet.
         let _ = socket.set_nodelay(true);
         let mut socket = WriteTimeout::new(socket, &self.clock, self.reader_timeout_ms);
@@ -89,9 +100,9 @@ impl<S: Service> Connections<S> {
         };
         // Boxed, each of them: what one needs is gone when the next begins.
         if is_http2 {
-            return Box::pin(self.serve_http2(socket)).await;
+            return Box::pin(self.serve_http2(socket, place)).await;
         }
-        while let Some(mut live) = Box::pin(self.serve_http1(socket)).await? {
+        while let Some(mut live) = Box::pin(self.serve_http1(socket, &place)).await? {
             let goes_on = Box::pin(live.send()).await?;
             if !goes_on || *self.draining.borrow() {
                 break;
@@ -105,20 +116,23 @@ impl<S: Service> Connections<S> {
     async fn serve_http1(
         &mut self,
         socket: WriteTimeout,
+        place: &Arc<Connection>,
     ) -> Result<Option<LiveAnswer>, ConnectionError> {
         let hand_over = Arc::new(HandOver::default());
         let state = socket.state();
         let service = {
             let (service, state) = (self.service.clone(), state.clone());
             let hand_over = hand_over.clone();
+            let place = place.clone();
             service_fn(move |request| {
-                answer_http1(service.clone(), state.clone(), hand_over.clone(), request)
+                let (state, hand_over) = (state.clone(), hand_over.clone());
+                answer_http1(service.clone(), place.begin(), state, hand_over, request)
             })
         };
         let mut connection = http1_builder().serve_connection(TokioIo::new(socket), service);
         let mut draining = pin!(self.draining.wait_for(|draining| *draining));
         let mut is_draining = false;
-        let chunks = poll_fn(|context| {
+        let live = poll_fn(|context| {
             if !is_draining && draining.as_mut().poll(context).is_ready() {
                 is_draining = true;
                 Pin::new(&mut connection).graceful_shutdown();
@@ -127,23 +141,28 @@ impl<S: Service> Connections<S> {
                 Poll::Ready(ended) => Poll::Ready(ended.map(|()| None)),
                 // The head must be out: whatever is not is lost with the connection's buffers.
                 Poll::Pending if state.is_flushed() => {
-                    hand_over.take().map_or(Poll::Pending, |chunks| Poll::Ready(Ok(Some(chunks))))
+                    hand_over.take().map_or(Poll::Pending, |live| Poll::Ready(Ok(Some(live))))
                 }
                 Poll::Pending => Poll::Pending,
             }
         });
-        let Some(chunks) = chunks.await? else { return Ok(None) };
+        let Some((chunks, busy)) = live.await? else { return Ok(None) };
         let parts = connection.into_parts();
         let mut socket = parts.io.into_inner();
         socket.read_again(&parts.read_buf);
-        Ok(Some(LiveAnswer { socket, chunks, is_last: hand_over.is_last() }))
+        Ok(Some(LiveAnswer { socket, chunks, is_last: hand_over.is_last(), _busy: busy }))
     }
 
-    async fn serve_http2(&mut self, socket: WriteTimeout) -> Result<(), ConnectionError> {
+    async fn serve_http2(
+        &mut self,
+        socket: WriteTimeout,
+        place: Arc<Connection>,
+    ) -> Result<(), ConnectionError> {
         let executor = StreamExecutor::new(&self.clock, self.reader_timeout_ms);
         let hang_up = executor.hang_up();
         let service = self.service.clone();
-        let service = service_fn(move |request| answer_http2(service.clone(), request));
+        let service =
+            service_fn(move |request| answer_http2(service.clone(), place.begin(), request));
         let connection = http2_builder(executor).serve_connection(TokioIo::new(socket), service);
         let mut connection = pin!(connection);
         let mut is_draining = false;
@@ -175,6 +194,8 @@ fn http2_builder(executor: StreamExecutor) -> http2::Builder<StreamExecutor> {
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_PER_CONNECTION)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_send_buf_size(REPLY_PIECE_BYTES)
         .max_header_list_size(64 << 10)
         .keep_alive_interval(Some(Duration::from_secs(20)))
@@ -186,6 +207,7 @@ type Answer = Result<Response<OutboundBody>, Infallible>;
 
 async fn answer_http1(
     service: impl Service,
+    busy: BusyConnection,
     state: Arc<SocketState>,
     hand_over: Arc<HandOver>,
     request: Request<Incoming>,
@@ -194,11 +216,11 @@ async fn answer_http1(
     // a client know an answer's end from the connection's.
     let may_hand_over = request.version() == Version::HTTP_11 && request.body().is_end_stream();
     let is_last = asks_to_close(request.headers());
-    let reply = service.answer(request).await;
+    let reply = service.answer(request, &busy).await;
     state.set_room(reply.body().room());
     hand_over.set_last(is_last);
     let hand_over = may_hand_over.then_some(hand_over);
-    Ok(reply.map(|body| OutboundBody::http1(body, hand_over)))
+    Ok(reply.map(|body| OutboundBody::http1(body, busy, hand_over)))
 }
 
 fn asks_to_close(headers: &HeaderMap) -> bool {
@@ -206,13 +228,17 @@ fn asks_to_close(headers: &HeaderMap) -> bool {
     values.flat_map(|value| value.split(',')).any(|it| it.trim().eq_ignore_ascii_case("close"))
 }
 
-async fn answer_http2(service: impl Service, request: Request<Incoming>) -> Answer {
-    let reply = service.answer(request).await;
+async fn answer_http2(
+    service: impl Service,
+    busy: BusyConnection,
+    request: Request<Incoming>,
+) -> Answer {
+    let reply = service.answer(request, &busy).await;
     let progress = StreamProgress::current();
     if let (Some(progress), Some(room)) = (&progress, reply.body().room()) {
         progress.set_room(room);
     }
-    Ok(reply.map(|body| OutboundBody::http2(body, progress)))
+    Ok(reply.map(|body| OutboundBody::http2(body, busy, progress)))
 }
 
 impl LiveAnswer {

@@ -134,6 +134,11 @@ pub(crate) enum RequestError {
     BodyTooSlow,
     #[error("the body broke off")]
     BodyIncomplete,
+    #[error(
+        "this tenant is busy on {share} connections, its share of those that this server may have \
+         open; use fewer, or let the server open more files (ulimit -n)"
+    )]
+    TooManyConnections { share: usize },
     #[error("{method} is not something that can be done here; {allowed} are")]
     Method { method: Method, allowed: &'static str },
     #[error("nothing is served at this path; names like this one are reserved")]
@@ -173,6 +178,9 @@ impl RequestError {
             RequestError::BodyTooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "BODY_TOO_LARGE"),
             RequestError::BodyTooSlow => (StatusCode::REQUEST_TIMEOUT, "BODY_TOO_SLOW"),
             RequestError::BodyIncomplete => (BAD, "BODY_INCOMPLETE"),
+            RequestError::TooManyConnections { .. } => {
+                (StatusCode::SERVICE_UNAVAILABLE, "TOO_MANY_CONNECTIONS")
+            }
             RequestError::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED"),
             RequestError::ReservedPath => (StatusCode::NOT_FOUND, "RESERVED_PATH"),
             RequestError::KeyRequired => (UNAUTHORIZED, "AUTH_REQUIRED"),
@@ -190,7 +198,8 @@ impl RequestError {
             // The rest of the body is not read: the connection cannot be used again.
             RequestError::BodyTooLarge { .. }
             | RequestError::BodyTooSlow
-            | RequestError::BodyIncomplete => {
+            | RequestError::BodyIncomplete
+            | RequestError::TooManyConnections { .. } => {
                 refusal.with_header(header::CONNECTION, HeaderValue::from_static("close"))
             }
             _ => refusal,

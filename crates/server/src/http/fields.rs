@@ -6,6 +6,8 @@ use reveille_core::time::parse_period_ms;
 use reveille_engine::limits::{EXPLICIT_STREAMS_MAX, NOTICE_STREAMS_MAX};
 use serde_json::{Map, Value};
 
+use super::object;
+
 /// What is wrong with a body, as a sentence for whoever sent it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -28,7 +30,7 @@ pub(crate) struct Fields<'a>(pub(crate) &'a Map<String, Value>);
 
 /// Entries of a list: each costs time while others wait for the decision, and nobody follows, names
 /// or is told of more streams at once.
-const LIST_MAX: usize = CONSUMER_LINKS_MAX;
+pub(crate) const LIST_MAX: usize = CONSUMER_LINKS_MAX;
 
 const _: () = assert!(LIST_MAX >= EXPLICIT_STREAMS_MAX && LIST_MAX >= NOTICE_STREAMS_MAX);
 
@@ -42,11 +44,7 @@ pub(crate) fn check_count(name: &str, count: usize) -> Result<(), FieldError> {
 
 /// The body as an object.
 pub(crate) fn parse_object(body: &[u8]) -> Result<Map<String, Value>, FieldError> {
-    match serde_json::from_slice(body) {
-        Ok(Value::Object(object)) => Ok(object),
-        Ok(_) => Err("the body must be a JSON object".into()),
-        Err(error) => Err(format!("the body is not valid JSON: {error}").into()),
-    }
+    object::parse(body)
 }
 
 impl<'a> Fields<'a> {

@@ -6,7 +6,8 @@ use http::header;
 use http_body::Body;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use reveille_core::Tenant;
+use reveille_core::{Millis, Tenant};
+use reveille_engine::doors::Clock;
 use reveille_engine::{Engine, Permit};
 use reveille_kernel::limits::SMALL_BODY_BYTES;
 
@@ -14,12 +15,12 @@ use super::clock;
 use super::error::RequestError;
 
 /// The next part of a body must come within this time.
-const PART_WITHIN_MS: u64 = 15_000;
-/// A whole body may take this long, and longer by its size at the slowest rate.
+const PART_WITHIN_MS: u64 = 20_000;
+/// A whole body may take this long, and longer by what has come of it at the slowest rate.
 const BODY_WITHIN_MS: u64 = 30_000;
 const BYTES_PER_MS_MIN: u64 = 32;
-/// What a body without a length is first given room for; then twice as much, and so on.
-const FIRST_ROOM: usize = 16 << 10;
+/// The least that a body is given room for when something of it has come.
+const FIRST_ROOM: usize = 1 << 10;
 
 /// A body in memory, with the right to be there.
 #[derive(Debug)]
@@ -38,14 +39,15 @@ pub(crate) async fn read_in_turn(
     max: usize,
 ) -> Result<InboundBody, RequestError> {
     engine.turn(tenant).await?;
-    read(engine, headers, body, max).await
+    read(engine, tenant, headers, body, max).await
 }
 
-/// Reads a body of at most `max` bytes.
+/// Reads a body of at most `max` bytes. Whose it is must be known: strangers send nothing.
 pub(crate) async fn read(
     engine: &Engine,
+    tenant: &Tenant,
     headers: &HeaderMap,
-    body: Incoming,
+    mut body: Incoming,
     max: usize,
 ) -> Result<InboundBody, RequestError> {
     if body.is_end_stream() {
@@ -58,40 +60,22 @@ pub(crate) async fn read(
     if announced.is_some_and(|len| len > max) {
         return Err(RequestError::BodyTooLarge { max });
     }
-    let size = u64::try_from(announced.unwrap_or(max)).unwrap_or(u64::MAX);
-    let within = BODY_WITHIN_MS + size / BYTES_PER_MS_MIN;
-    let reading = collect(engine, body, announced, max);
-    clock::within(engine.clock().as_ref(), within, reading)
-        .await
-        .unwrap_or(Err(RequestError::BodyTooSlow))
-}
-
-async fn collect(
-    engine: &Engine,
-    mut body: Incoming,
-    announced: Option<usize>,
-    max: usize,
-) -> Result<InboundBody, RequestError> {
     let mut permits = Vec::new();
-    let mut room = 0;
+    let (mut len, mut room) = (0, 0);
     let mut first: Option<Bytes> = None;
     let mut all = BytesMut::new();
-    loop {
-        let next = clock::within(engine.clock().as_ref(), PART_WITHIN_MS, body.frame());
-        let Some(frame) = next.await.ok_or(RequestError::BodyTooSlow)? else { break };
-        let Ok(part) = frame.map_err(|_| RequestError::BodyIncomplete)?.into_data() else {
-            continue;
-        };
-        let len = first.as_ref().map_or(all.len(), Bytes::len) + part.len();
+    let mut pace = Pace::new(engine.clock().as_ref());
+    while let Some(part) = pace.next(&mut body).await? {
+        len += part.len();
         if len > max {
             return Err(RequestError::BodyTooLarge { max });
         }
-        // Room is given when something has come: announcing a body and sending nothing of it
-        // keeps nobody out.
-        while len > room {
-            let more = next_room(room, announced);
-            permits.push(engine.admit(more).await?);
-            room += more;
+        // Room is given for what has come: announcing a body and sending nothing of it keeps
+        // nobody out.
+        if len > room {
+            let wanted = room_for(len, announced);
+            permits.push(engine.admit(tenant, wanted - room).await?);
+            room = wanted;
         }
         // A body that comes in one part is not copied.
         match first.take() {
@@ -108,15 +92,51 @@ async fn collect(
     Ok(InboundBody { bytes, _permits: permits })
 }
 
-/// How much room a body gets next. Without an announcement it doubles. A large body gets all that
-/// it announced once its beginning has come: many that are half there would wait for each other.
-fn next_room(room: usize, announced: Option<usize>) -> usize {
-    let rest = announced.map(|len| len.saturating_sub(room).max(1));
-    match rest {
-        _ if room == 0 => rest.unwrap_or(FIRST_ROOM).min(FIRST_ROOM),
-        Some(rest) if room + rest > SMALL_BODY_BYTES => rest,
-        Some(rest) => rest.min(room),
-        None => room,
+/// How fast a body must come: whoever sends a byte now and then would stay for ever.
+struct Pace<'a> {
+    clock: &'a dyn Clock,
+    started: Millis,
+    received: u64,
+}
+
+impl Pace<'_> {
+    fn new(clock: &dyn Clock) -> Pace<'_> {
+        Pace { clock, started: clock.now(), received: 0 }
+    }
+
+    /// The next part, if there is one and it comes in time.
+    async fn next(&mut self, body: &mut Incoming) -> Result<Option<Bytes>, RequestError> {
+        loop {
+            let within_ms = self.within_ms();
+            let frame = clock::within(self.clock, within_ms, body.frame()).await;
+            let Some(frame) = frame.ok_or(RequestError::BodyTooSlow)? else { return Ok(None) };
+            let frame = frame.map_err(|_| RequestError::BodyIncomplete)?;
+            let Ok(part) = frame.into_data() else { continue };
+            self.received += u64::try_from(part.len()).unwrap_or(0);
+            // A body that is always there in time, but only just, must come to its end as well.
+            if self.within_ms() == 0 {
+                return Err(RequestError::BodyTooSlow);
+            }
+            return Ok(Some(part));
+        }
+    }
+
+    /// How long the next part may take.
+    fn within_ms(&self) -> u64 {
+        let all_ms = BODY_WITHIN_MS + self.received / BYTES_PER_MS_MIN;
+        PART_WITHIN_MS.min((self.started + all_ms).since(self.clock.now()))
+    }
+}
+
+/// How much room a body has when so much of it has come: twice as much each time. A large body gets
+/// all that it announced once it has shown to be one: many that are half there would wait for each
+/// other.
+fn room_for(len: usize, announced: Option<usize>) -> usize {
+    let doubled = len.next_power_of_two().max(FIRST_ROOM);
+    match announced {
+        Some(all) if len > SMALL_BODY_BYTES => all.max(len),
+        Some(all) => doubled.min(all.max(len)),
+        None => doubled,
     }
 }
 
@@ -126,12 +146,13 @@ mod tests {
 
     #[test]
     fn room_follows_what_has_come() {
-        assert_eq!(next_room(0, Some(100)), 100);
-        assert_eq!(next_room(0, Some(64 << 10)), FIRST_ROOM);
-        assert_eq!(next_room(FIRST_ROOM, Some(64 << 10)), FIRST_ROOM);
-        assert_eq!(next_room(0, Some(10 << 20)), FIRST_ROOM);
-        assert_eq!(next_room(FIRST_ROOM, Some(10 << 20)), (10 << 20) - FIRST_ROOM);
-        assert_eq!(next_room(0, None), FIRST_ROOM);
-        assert_eq!(next_room(64 << 10, None), 64 << 10);
+        assert_eq!(room_for(1, Some(100)), 100);
+        assert_eq!(room_for(1, Some(10 << 20)), FIRST_ROOM);
+        assert_eq!(room_for(1_025, Some(10 << 20)), 2_048);
+        assert_eq!(room_for(40_000, Some(50_000)), 50_000);
+        assert_eq!(room_for(64 << 10, Some(10 << 20)), 64 << 10);
+        assert_eq!(room_for((64 << 10) + 1, Some(10 << 20)), 10 << 20);
+        assert_eq!(room_for(1, None), FIRST_ROOM);
+        assert_eq!(room_for((64 << 10) + 1, None), 128 << 10);
     }
 }

@@ -6,15 +6,14 @@ use std::sync::Arc;
 use http::Request;
 use hyper::body::Incoming;
 use reveille_engine::doors::Clock;
-use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 
 use super::clock;
-use super::connection::Connections;
+use super::connection::ConnectionServer;
+use super::connections::{BusyConnection, Connection, Connections};
 use super::reply::Reply;
 
-/// Open connections; further ones wait to be accepted.
-const CONNECTIONS_MAX: usize = 16_384;
 /// Requests that were begun have this long to finish when the server goes down.
 const DRAIN_MS: u64 = 10_000;
 /// A pause after the machine refused a socket.
@@ -24,51 +23,55 @@ const PULSE_MS: u64 = 250;
 
 /// What answers the requests of all connections.
 pub(crate) trait Service: Clone + Send + Sync + 'static {
-    fn answer(&self, request: Request<Incoming>) -> impl Future<Output = Reply> + Send;
+    fn answer(
+        &self,
+        request: Request<Incoming>,
+        connection: &BusyConnection,
+    ) -> impl Future<Output = Reply> + Send;
+}
+
+/// What connections may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Settings {
+    pub(crate) connections_max: usize,
+    /// A client that takes nothing of what there is for it for so long is let go.
+    pub(crate) reader_timeout_ms: u64,
 }
 
 /// Serves until `shutdown` ends, sets `stopping`, and finishes the requests that were begun.
 pub(crate) async fn serve(
     listener: TcpListener,
+    settings: Settings,
     clock: Arc<dyn Clock>,
     service: impl Service,
-    reader_timeout_ms: u64,
     stopping: watch::Sender<bool>,
     shutdown: impl Future<Output = ()> + Send,
 ) -> std::io::Result<()> {
+    let Settings { connections_max, reader_timeout_ms } = settings;
     let pulse = tokio::spawn(pulse(clock.clone()));
     let (drain, draining) = watch::channel(false);
-    let connections = Connections { service, clock: clock.clone(), reader_timeout_ms, draining };
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let server = ConnectionServer { service, clock: clock.clone(), reader_timeout_ms, draining };
+    let connections = Connections::new(connections_max);
     tokio::pin!(shutdown);
     loop {
-        let accepted = async {
-            let permit = room.clone().acquire_owned().await;
-            (listener.accept().await, permit)
-        };
-        let (accepted, permit) = tokio::select! {
+        let (socket, connection) = tokio::select! {
             biased;
             () = &mut shutdown => break,
-            accepted = accepted => accepted,
+            accepted = accept(&listener, &connections, &*clock) => accepted,
         };
-        let socket = match accepted {
-            Ok((socket, _)) => socket,
-            Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                clock.sleep_until(clock.now() + ACCEPT_PAUSE_MS).await;
-                continue;
-            }
-        };
-        let connection = connections.clone().serve(socket);
+        let serving = server.clone().serve(socket, connection.clone());
         tokio::spawn(async move {
-            // A client that goes away in the middle of a request is no event of ours.
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection ended early");
+            tokio::select! {
+                biased;
+                // A client that goes away in the middle of a request is no event of ours.
+                ended = serving => if let Err(error) = ended {
+                    tracing::debug!(%error, "a connection ended early");
+                },
+                () = connection.closed() => tracing::debug!("an idle connection made room"),
             }
-            drop(permit);
         });
     }
-    drop((listener, connections));
+    drop((listener, server));
     let _ = stopping.send(true);
     let _ = drain.send(true);
     // Every connection holds the other end.
@@ -78,6 +81,28 @@ pub(crate) async fn serve(
     }
     pulse.abort();
     Ok(())
+}
+
+/// The next connection that there is a place for. What the machine lacks others will give back:
+/// running out of descriptors or memory is a state to wait in.
+async fn accept(
+    listener: &TcpListener,
+    connections: &Connections,
+    clock: &dyn Clock,
+) -> (TcpStream, Arc<Connection>) {
+    let mut is_told = false;
+    loop {
+        match listener.accept().await {
+            Ok((socket, _)) => return (socket, connections.enter().await),
+            Err(error) => {
+                if !std::mem::replace(&mut is_told, true) {
+                    tracing::warn!(%error, "connections cannot be accepted; waiting");
+                }
+                connections.make_room();
+                clock.sleep_until(clock.now() + ACCEPT_PAUSE_MS).await;
+            }
+        }
+    }
 }
 
 /// Keeps the runtime's next timer near. A timer that is set for earlier than the next one wakes

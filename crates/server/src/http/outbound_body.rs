@@ -8,26 +8,30 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
+use super::connections::BusyConnection;
 use super::reply::{BodyError, Chunks, ReplyBody};
 use super::stream_timeout::StreamProgress;
 
 /// The longest piece on HTTP/2, where taking a piece is what shows that the client reads.
 const STREAM_PIECE_BYTES: usize = 16 << 10;
 
-/// What the client is sent.
+/// A body that stays open, and what keeps its connection until it has ended.
+pub(crate) type LiveBody = (Chunks, BusyConnection);
+
+/// What the client is sent. Until it has ended its connection makes room for nobody.
 pub(crate) enum OutboundBody {
     /// As it is: the socket shows whether the client takes it.
-    Whole(ReplyBody),
+    Whole { body: ReplyBody, _busy: BusyConnection },
     /// One that stays open, and goes on without all that a connection needs for requests.
-    HandOver(Option<Chunks>, Arc<HandOver>),
+    HandOver(Option<LiveBody>, Arc<HandOver>),
     /// Followed piece by piece.
-    Stream { body: ReplyBody, rest: Bytes, progress: Arc<StreamProgress> },
+    Stream { body: ReplyBody, rest: Bytes, progress: Arc<StreamProgress>, _busy: BusyConnection },
 }
 
 /// Where a connection finds the body that it is to send by itself.
 #[derive(Default)]
 pub(crate) struct HandOver {
-    chunks: Mutex<Option<Chunks>>,
+    live: Mutex<Option<LiveBody>>,
     is_last: AtomicBool,
 }
 
@@ -42,25 +46,35 @@ impl HandOver {
     }
 
     /// The body, once the head of the answer is on its way.
-    pub(crate) fn take(&self) -> Option<Chunks> {
-        self.chunks.lock().unwrap_or_else(PoisonError::into_inner).take()
+    pub(crate) fn take(&self) -> Option<LiveBody> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
 impl OutboundBody {
     /// For HTTP/1; one that stays open is handed over if there is somebody to take it.
-    pub(crate) fn http1(body: ReplyBody, hand_over: Option<Arc<HandOver>>) -> OutboundBody {
+    pub(crate) fn http1(
+        body: ReplyBody,
+        busy: BusyConnection,
+        hand_over: Option<Arc<HandOver>>,
+    ) -> OutboundBody {
         match (body, hand_over) {
-            (ReplyBody::Live(chunks), Some(to)) => OutboundBody::HandOver(Some(chunks), to),
-            (body, _) => OutboundBody::Whole(body),
+            (ReplyBody::Live(chunks), Some(to)) => OutboundBody::HandOver(Some((chunks, busy)), to),
+            (body, _) => OutboundBody::Whole { body, _busy: busy },
         }
     }
 
     /// For HTTP/2.
-    pub(crate) fn http2(body: ReplyBody, progress: Option<Arc<StreamProgress>>) -> OutboundBody {
+    pub(crate) fn http2(
+        body: ReplyBody,
+        busy: BusyConnection,
+        progress: Option<Arc<StreamProgress>>,
+    ) -> OutboundBody {
         match progress {
-            Some(progress) => OutboundBody::Stream { body, rest: Bytes::new(), progress },
-            None => OutboundBody::Whole(body),
+            Some(progress) => {
+                OutboundBody::Stream { body, rest: Bytes::new(), progress, _busy: busy }
+            }
+            None => OutboundBody::Whole { body, _busy: busy },
         }
     }
 }
@@ -74,18 +88,18 @@ impl Body for OutboundBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match self.get_mut() {
-            OutboundBody::Whole(body) => {
+            OutboundBody::Whole { body, .. } => {
                 body.poll_next(context).map(|next| next.map(|next| next.map(Frame::data)))
             }
-            OutboundBody::HandOver(chunks, to) => {
-                if let Some(chunks) = chunks.take() {
-                    let mut place = to.chunks.lock().unwrap_or_else(PoisonError::into_inner);
-                    *place = Some(chunks);
+            OutboundBody::HandOver(live, to) => {
+                if let Some(live) = live.take() {
+                    let mut place = to.live.lock().unwrap_or_else(PoisonError::into_inner);
+                    *place = Some(live);
                 }
                 // The connection looks for it after this.
                 Poll::Pending
             }
-            OutboundBody::Stream { body, rest, progress } => {
+            OutboundBody::Stream { body, rest, progress, .. } => {
                 if rest.is_empty() {
                     match ready!(body.poll_next(context)) {
                         Some(Ok(bytes)) => *rest = bytes,
@@ -103,7 +117,7 @@ impl Body for OutboundBody {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            OutboundBody::Whole(body) => body.is_end(),
+            OutboundBody::Whole { body, .. } => body.is_end(),
             OutboundBody::HandOver(..) => false,
             OutboundBody::Stream { body, rest, .. } => rest.is_empty() && body.is_end(),
         }
@@ -112,7 +126,9 @@ impl Body for OutboundBody {
     fn size_hint(&self) -> SizeHint {
         match self {
             // Asked for before anything of it is sent.
-            OutboundBody::Whole(body) | OutboundBody::Stream { body, .. } => body.size_hint(),
+            OutboundBody::Whole { body, .. } | OutboundBody::Stream { body, .. } => {
+                body.size_hint()
+            }
             OutboundBody::HandOver(..) => SizeHint::default(),
         }
     }

@@ -8,9 +8,9 @@ use hyper::body::Incoming;
 use reveille_core::media::{ContentType, Framing};
 use reveille_core::stream::Body;
 use reveille_core::stream::append::Append;
-use reveille_core::trace::Trace;
 use reveille_core::{Offset, StreamPath, Tenant};
 use reveille_engine as engine;
+use reveille_engine::wakes::callback::CallbackBody;
 use reveille_engine::wakes::{CallbackAnswer, CallbackError, CallbackRequest, WakeRejection};
 use serde_json::{Value, json};
 
@@ -86,17 +86,18 @@ async fn report(server: &Server, request: Request<Incoming>) -> Result<Reply, Er
     let Some(token) = bearer.and_then(bearer_token) else {
         return Err(CallbackError { error: WakeRejection::TokenInvalid.into(), token: None }.into());
     };
-    // Whoever has a good token takes turns like everybody else of its tenant.
-    if let Some(tenant) = server.engine.callback_tenant(token) {
-        server.engine.turn(&tenant).await.map_err(RequestError::from)?;
-    }
+    let mut request = empty_request(consumer, token);
+    // Whoever has no good token sends nothing, and learns nothing: not even what is wrong with it.
+    let tenant = server.engine.caller(&request)?.tenant;
+    server.engine.turn(&tenant).await.map_err(RequestError::from)?;
     let max = server.config.max_body_bytes;
-    let body = inbound::read(&server.engine, &parts.headers, body, max).await?;
-    let body = ParsedCallback::parse(&body.bytes)?;
+    let body = inbound::read(&server.engine, &tenant, &parts.headers, body, max).await?;
+    let parsed = ParsedCallback::parse(&body.bytes)?;
     let started = server.engine.collects_spans().then(|| server.engine.clock().now());
     let parent = trace::parent(&parts.headers);
     let span = parent.and_then(|_| trace::begin(server, "callback", &parts.headers));
-    let request = callback_request(server, consumer, token, span.map(|span| span.trace), body)?;
+    request.trace = span.map(|span| span.trace);
+    add_body(server, &tenant, &mut request, parsed)?;
     let has_appends = !request.body.appends.is_empty();
     let outcome = server.engine.report(request).await;
     let wake = outcome.as_ref().ok().and_then(|heard| heard.receipt.trace);
@@ -124,31 +125,31 @@ fn answer_json(heard: &CallbackAnswer, has_appends: bool) -> Value {
     body
 }
 
-/// What the engine is asked: the one place where a body becomes its request.
-fn callback_request(
-    server: &Server,
-    consumer: &str,
-    token: &str,
-    trace: Option<Trace>,
-    parsed: ParsedCallback<'_>,
-) -> Result<CallbackRequest, Error> {
+/// What the engine is asked by whom, before it is known what.
+fn empty_request(consumer: &str, token: &str) -> CallbackRequest {
     // A name that cannot be read is answered like one that is not the token's.
     let (subscription, path) = consumer.split_once(':').unwrap_or((consumer, ""));
-    let ParsedCallback { body, messages } = parsed;
-    let mut request = CallbackRequest {
+    CallbackRequest {
         subscription: subscription.to_owned(),
         path: query::decode_path(path),
         token: token.to_owned(),
-        body,
-        trace,
-    };
-    if !messages.is_empty() {
-        // What streams there are, and of what type, is nobody's business who has no good token.
-        let tenant = server.engine.caller(&request)?.tenant;
-        let append = |messages| append(server, &tenant, messages);
-        request.body.appends = messages.iter().map(append).collect::<Result<_, _>>()?;
+        body: CallbackBody::default(),
+        trace: None,
     }
-    Ok(request)
+}
+
+/// The one place where a body becomes what the engine is asked.
+fn add_body(
+    server: &Server,
+    tenant: &Tenant,
+    request: &mut CallbackRequest,
+    parsed: ParsedCallback<'_>,
+) -> Result<(), FieldError> {
+    let ParsedCallback { body, messages } = parsed;
+    request.body = body;
+    let append = |messages| append(server, tenant, messages);
+    request.body.appends = messages.iter().map(append).collect::<Result<_, _>>()?;
+    Ok(())
 }
 
 /// What is to be appended, in the type that the stream has.

@@ -37,7 +37,7 @@ pub(super) async fn create(
         caller.check_reading(pattern.as_str())?;
     }
     let max = BODY_BYTES_MAX.min(server.config.max_body_bytes);
-    let body = inbound::read(&server.engine, &parts.headers, body, max).await?;
+    let body = inbound::read(&server.engine, &caller.tenant, &parts.headers, body, max).await?;
     let body = fields::parse_object(&body.bytes)?;
     let fields = Fields(&body);
     let mut spec = parse_spec(name, pattern, &fields)?;

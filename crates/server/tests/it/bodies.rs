@@ -111,8 +111,8 @@ async fn a_body_that_stops_coming_is_given_up() {
         let mut connection = server.connect().await;
         connection.send(&[&announce(10), begin.as_bytes()].concat()).await;
         // The body is being read.
-        clock.sleeper(30_000).await;
-        let answer = clock.run_out(15_000, connection.answer("POST")).await.expect(408);
+        clock.sleeper(20_000).await;
+        let answer = clock.run_out(20_000, connection.answer("POST")).await.expect(408);
         assert_eq!(answer.code(), "BODY_TOO_SLOW");
         assert!(connection.rest().await.is_empty(), "the connection ends");
         assert_eq!(stored(&server).await, 0);
@@ -124,13 +124,14 @@ async fn a_body_that_comes_byte_by_byte_has_no_more_than_its_time() {
     let clock = HandClock::new();
     let server = with_stream(Setup::on(&clock)).await;
     let mut connection = server.connect().await;
-    connection.send(&announce(10)).await;
-    clock.sleeper(30_000).await;
+    // However much was announced: time is given for what has come.
+    connection.send(&announce(MAX)).await;
+    clock.sleeper(20_000).await;
     // Every byte is in time; all of them together are not.
-    for _ in 0..2 {
+    for left in [16_000, 2_000] {
         clock.advance(14_000);
         connection.send(b"x").await;
-        clock.sleeper(15_000).await;
+        clock.sleeper(left).await;
     }
     clock.advance(2_000);
     let answer = connection.answer("POST").await.expect(408);
@@ -250,7 +251,8 @@ async fn a_client_that_asks_before_it_sends_is_answered_first() {
 async fn uploads_without_room_wait_and_then_are_told_to_come_back_while_small_ones_pass() {
     let clock = HandClock::new();
     let server = with_stream(Setup { segment_bytes: 64 << 20, ..Setup::on(&clock) }).await;
-    let all = server.engine.admit(48 << 20).await.unwrap();
+    let tenant = reveille_core::Tenant::default_tenant();
+    let all = server.engine.admit(&tenant, 32 << 20).await.unwrap();
     let mut connection = server.connect().await;
     let large = upload(&mut connection, MAX);
     let others = async {
@@ -305,4 +307,20 @@ async fn three_hundred_announcements_of_10_mib_keep_nobody_out() {
 #[tokio::test(flavor = "multi_thread")]
 async fn three_hundred_announcements_of_64_kib_with_one_byte_each_keep_nobody_out() {
     announcements_keep_nobody_out(64 << 10, b"x").await;
+}
+
+/// Room follows what has come: a thousand that drip take a kilobyte each.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_bodies_of_one_byte_keep_nobody_out() {
+    let server = with_stream(Setup::large()).await;
+    let mut dripping = Vec::new();
+    for _ in 0..1_100 {
+        let mut connection = server.connect().await;
+        connection.send(&[&announce(MAX), &b"x"[..]].concat()).await;
+        dripping.push(connection);
+    }
+    for bytes in [1, 64 << 10, MAX] {
+        let mut connection = server.connect().await;
+        upload(&mut connection, bytes).await.expect(204);
+    }
 }

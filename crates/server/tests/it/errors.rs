@@ -27,6 +27,7 @@ async fn every_row_of_the_error_table_is_reached_and_is_as_documented() {
     refusals_of_the_server(&mut seen).await;
     subscriptions::refusals(&mut seen).await;
     keys::refusals(&mut seen).await;
+    keys::refusal_of_connections(&mut seen).await;
     let mut table = String::new();
     let mut codes = BTreeSet::new();
     seen.sort_by_key(|answer| (answer.code(), answer.status(), answer.text()));
@@ -198,8 +199,8 @@ async fn refusals_of_bodies(seen: &mut Vec<Answer>) {
     let mut connection = server.connect().await;
     connection.send(&[announce("10"), b"half".to_vec()].concat()).await;
     // The body is being read.
-    clock.sleeper(30_000).await;
-    let answer = clock.run_out(15_000, connection.answer("POST")).await.expect(408);
+    clock.sleeper(20_000).await;
+    let answer = clock.run_out(20_000, connection.answer("POST")).await.expect(408);
     assert_eq!(answer.code(), "BODY_TOO_SLOW");
     seen.push(answer);
 
@@ -212,9 +213,10 @@ async fn refusals_of_bodies(seen: &mut Vec<Answer>) {
     assert_eq!(answer.code(), "BODY_INCOMPLETE");
     seen.push(answer);
 
-    let all = server.engine.admit(48 << 20).await.unwrap();
+    let tenant = reveille_core::Tenant::default_tenant();
+    let all = server.engine.admit(&tenant, 32 << 20).await.unwrap();
     let mut connection = server.connect().await;
-    connection.send(&[announce("100000"), vec![b'x'; 100_000]].concat()).await;
+    connection.send(&[announce("1000000"), vec![b'x'; 1_000_000]].concat()).await;
     let answer = clock.run_out(2_000, connection.answer("POST")).await.expect(503);
     assert_eq!(answer.code(), "BUSY");
     seen.push(answer);

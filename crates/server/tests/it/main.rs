@@ -54,6 +54,7 @@ mod shutdown;
 mod slow_headers;
 mod slow_readers;
 mod sse;
+mod strangers;
 mod targets;
 mod tenants;
 mod traces;

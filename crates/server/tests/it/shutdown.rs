@@ -8,7 +8,7 @@ use crate::harness::*;
 
 const TEXT: (&str, &str) = ("content-type", "text/plain");
 /// What a short body may take: whoever waits this long is reading one.
-const BODY_MS: u64 = 30_000;
+const BODY_MS: u64 = 20_000;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn long_polls_and_event_streams_end_at_once_and_in_order() {

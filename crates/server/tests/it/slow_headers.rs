@@ -20,6 +20,7 @@ async fn start(directory: &std::path::Path) -> std::net::SocketAddr {
         data_dir: directory.join("data"),
         secrets_key_file: None,
         partitions: None,
+        table_files: 64,
         sync: true,
         min_free_bytes: 0,
         segment_bytes: 2 << 20,
@@ -34,6 +35,7 @@ async fn start(directory: &std::path::Path) -> std::net::SocketAddr {
     let answers = reveille_server::Config {
         long_poll_timeout_ms: 1_000,
         reader_timeout_ms: 60_000,
+        connections_max: 64,
         max_body_bytes: 1 << 20,
         public_url: None,
         auth: reveille_server::Auth::Off,

@@ -3,16 +3,21 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{Disk, DiskFile};
 
+/// Whoever is not the owner may do nothing with what is kept.
+const DIRECTORY_MODE: u32 = 0o700;
+
 /// A directory of the operating system.
 #[derive(Debug)]
 pub struct RealDisk {
     dir: PathBuf,
+    /// Open for as long as the disk is: whoever syncs must not depend on a free descriptor.
+    entries: File,
 }
 
 impl RealDisk {
@@ -20,7 +25,8 @@ impl RealDisk {
     pub fn open(dir: impl Into<PathBuf>) -> io::Result<RealDisk> {
         let dir = dir.into();
         create_dir_durably(&dir)?;
-        Ok(RealDisk { dir })
+        let entries = File::open(&dir)?;
+        Ok(RealDisk { dir, entries })
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -31,20 +37,34 @@ impl RealDisk {
 
 /// A directory whose own entry is lost in a power cut takes its files along, however well those
 /// were synced: so each new level is synced into its parent.
-fn create_dir_durably(dir: &Path) -> io::Result<()> {
+pub(crate) fn create_dir_durably(dir: &Path) -> io::Result<()> {
+    if dir.is_dir() {
+        // Whoever made it may have died before it was synced. Where we may not look into the
+        // parent it was made by somebody else.
+        let _ = File::open(parent_of(dir)).and_then(|parent| parent.sync_all());
+        return Ok(());
+    }
+    create_levels(dir)
+}
+
+fn create_levels(dir: &Path) -> io::Result<()> {
     if dir.is_dir() {
         return Ok(());
     }
-    let parent = match dir.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    create_dir_durably(parent)?;
-    match fs::create_dir(dir) {
+    let parent = parent_of(dir);
+    create_levels(parent)?;
+    match fs::DirBuilder::new().mode(DIRECTORY_MODE).create(dir) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
     File::open(parent)?.sync_all()
+}
+
+fn parent_of(dir: &Path) -> &Path {
+    match dir.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
 }
 
 impl Disk for RealDisk {
@@ -83,7 +103,7 @@ impl Disk for RealDisk {
     }
 
     fn sync_dir(&self) -> io::Result<()> {
-        File::open(&self.dir)?.sync_all()
+        self.entries.sync_all()
     }
 
     fn free_bytes(&self) -> io::Result<u64> {

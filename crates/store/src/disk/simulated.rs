@@ -2,8 +2,9 @@
 //!
 //! Data moves in sectors. A sector that was written and not synced keeps, in a crash, any one of
 //! the contents it had since the last sync, whatever its neighbors keep; one of the last write may
-//! be torn in its middle. Of the directory operations that were not synced a prefix survives, as
-//! file systems journal them in order. Everything follows from the seed and the calls.
+//! be torn in its middle. Of the directory operations that were not synced any may survive without
+//! those before it, unless they are about the same names: not every file system journals them in
+//! order. Everything follows from the seed and the calls.
 
 mod files;
 
@@ -35,6 +36,8 @@ struct DiskState {
     down: bool,
     fail_sync: bool,
     fill_write: bool,
+    /// So many files more cannot be opened or made.
+    exhausted: u64,
     /// The sum of the lengths of all files stays below this.
     capacity: u64,
     trace: u64,
@@ -56,6 +59,7 @@ impl SimDisk {
             down: false,
             fail_sync: false,
             fill_write: false,
+            exhausted: 0,
             capacity: u64::MAX,
             trace: seed,
         };
@@ -71,6 +75,7 @@ impl SimDisk {
         state.down = false;
         state.fail_sync = false;
         state.fill_write = false;
+        state.exhausted = 0;
         state.note(&[b"crash", &state.random.0.to_le_bytes()]);
     }
 
@@ -91,6 +96,11 @@ impl SimDisk {
     /// as on a file system that copies on write.
     pub fn fill_next_write(&self) {
         self.lock().fill_write = true;
+    }
+
+    /// The next `count` times that a file is opened or made, there is no descriptor for it.
+    pub fn exhaust(&self, count: u64) {
+        self.lock().exhausted = count;
     }
 
     /// From now on files may grow by `bytes` in all.
@@ -133,6 +143,16 @@ impl DiskState {
         self.down = interrupted;
         let takes_effect = !interrupted || self.random.one_in(2);
         Ok(OperationOutcome { takes_effect, interrupted })
+    }
+
+    /// Takes a descriptor for a file, if there is one.
+    fn take_descriptor(&mut self) -> io::Result<()> {
+        self.check_up()?;
+        if self.exhausted > 0 {
+            self.exhausted -= 1;
+            return Err(rustix::io::Errno::MFILE.into());
+        }
+        Ok(())
     }
 
     fn check_up(&self) -> io::Result<()> {
@@ -194,14 +214,15 @@ impl Disk for SimDisk {
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let state = self.lock();
-        state.check_up()?;
+        let mut state = self.lock();
+        state.take_descriptor()?;
         let inode = state.files.find(name).ok_or(io::ErrorKind::NotFound)?;
         Ok(self.handle(inode, state.generation))
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let mut state = self.lock();
+        state.take_descriptor()?;
         let fate = state.begin(&[b"create", name.as_bytes()])?;
         if state.files.find(name).is_some() {
             return Err(io::ErrorKind::AlreadyExists.into());

@@ -31,7 +31,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{BatchId, CommitError, Log};
-use crate::disk::{Disk, is_full};
+use crate::disk::{Disk, is_exhausted, is_full};
 pub use error::{DurabilityEvidence, OpenError};
 use frame::{HEADER_BYTES, Header, Kind};
 use recover::OpenedLog;
@@ -187,8 +187,8 @@ impl SegmentLog {
     /// Makes one record durable, whose payload is `parts` one after the other, and returns its
     /// sequence.
     ///
-    /// After `NoSpace` and `TooLarge` the log is as it was. Every other error stops it for good:
-    /// a sync that failed must not be tried again, since the data may be gone.
+    /// After `NoSpace`, `TooLarge` and `Unavailable` (no descriptor for the next segment) the log is
+    /// as it was. Every other error stops it for good: a sync that failed must not be tried again, since the data may be gone.
     pub fn commit(&mut self, parts: &[&[u8]]) -> Result<u64, CommitError> {
         self.check_running()?;
         let payload = parts.iter().map(|part| part.len() as u64).sum();
@@ -232,7 +232,6 @@ impl SegmentLog {
         self.check_running()?;
         let mut spares = Vec::new();
         let mut trimmed = false;
-        // Oldest first: whatever a crash leaves of this is still without holes.
         while let Some(closed) = self.closed.front().filter(|closed| closed.last <= through) {
             let file = segment::name(closed.number);
             let done = match self.spares.name_for(closed.bytes, spares.len()) {
@@ -306,6 +305,11 @@ impl SegmentLog {
             Ok(file) => file,
             Err(failed) if failed.unchanged && is_full(&failed.source) => {
                 return Err(CommitError::NoSpace);
+            }
+            // Others hold what is missing, and will let go of it: the same commit comes again.
+            Err(failed) if failed.unchanged && is_exhausted(&failed.source) => {
+                let reason = format!("{}: {}", failed.file, failed.source);
+                return Err(CommitError::Unavailable { reason });
             }
             Err(failed) => return Err(self.stop(failed.file, 0, failed.source)),
         };

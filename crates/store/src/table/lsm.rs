@@ -29,13 +29,22 @@ const FILES_MAX: usize = 24;
 /// Changes that are written before others have their turn.
 const TURN_CHANGES: u32 = 16;
 const COMPACTION_POLL: Duration = Duration::from_millis(2);
+/// Looks without anybody at work, after which a compaction is made here: the request for one may
+/// have been lost, and nothing else would ever make it.
+const IDLE_POLLS_MAX: u32 = 250;
+/// Files that stay open when nobody says how many may: what the library takes for granted.
+const OPEN_FILES: usize = 900;
+/// The library takes no fewer.
+const OPEN_FILES_MIN: usize = 10;
+/// A read that found no descriptor is tried again so often.
+const READ_TRIES: u32 = 50;
 const REOPEN_POLL: Duration = Duration::from_millis(20);
 const REOPEN_TRIES: usize = 100;
 
 /// The server's table.
 pub struct LsmTable {
     directory: PathBuf,
-    cache_bytes: u64,
+    limits: TreeLimits,
     /// Absent only while it is being reopened.
     trees: RwLock<Option<Arc<Trees>>>,
 }
@@ -47,6 +56,13 @@ struct LsmSnapshot {
     snapshot: Snapshot,
 }
 
+/// What a table may hold at once.
+#[derive(Debug, Clone, Copy)]
+struct TreeLimits {
+    cache_bytes: u64,
+    open_files: usize,
+}
+
 struct Trees {
     database: Database,
     keys: Keyspace,
@@ -56,21 +72,30 @@ struct Trees {
 impl LsmTable {
     /// Opens or creates the table in a directory.
     pub fn open(directory: &Path) -> Result<LsmTable, TableError> {
-        LsmTable::open_among(directory, 1)
+        LsmTable::open_among(directory, 1, OPEN_FILES)
     }
 
-    /// The same for one of several tables of a process, which share what may be cached.
-    pub fn open_among(directory: &Path, tables: u32) -> Result<LsmTable, TableError> {
-        let cache_bytes = CACHE_BYTES / u64::from(tables.max(1));
+    /// The same for one of several tables of a process, which share what may be cached and how
+    /// many files stay open.
+    pub fn open_among(
+        directory: &Path,
+        tables: u32,
+        open_files: usize,
+    ) -> Result<LsmTable, TableError> {
+        let tables = tables.max(1);
+        let limits = TreeLimits {
+            cache_bytes: CACHE_BYTES / u64::from(tables),
+            open_files: (open_files / usize::try_from(tables).unwrap_or(1)).max(OPEN_FILES_MIN),
+        };
         let opening = || {
             // The threads of the tree are begun here, and are like this one.
             background::step_back();
-            guarded(|| Trees::open(directory, cache_bytes))
+            guarded(|| Trees::open(directory, limits))
         };
         let opened = std::thread::scope(|scope| scope.spawn(opening).join());
         let trees = opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         let trees = RwLock::new(Some(Arc::new(trees)));
-        Ok(LsmTable { directory: directory.to_owned(), cache_bytes, trees })
+        Ok(LsmTable { directory: directory.to_owned(), limits, trees })
     }
 
     fn trees(&self) -> Result<Arc<Trees>, TableError> {
@@ -80,13 +105,16 @@ impl LsmTable {
 }
 
 impl Trees {
-    fn open(directory: &Path, cache_bytes: u64) -> Result<Trees, TableError> {
-        let database = Database::builder(directory)
-            .cache_size(cache_bytes)
-            // With more than one, the first does nothing but hand on what is for another, in a loop
-            // that takes a whole processor until that one is done.
-            .worker_threads(1)
-            .open()?;
+    fn open(directory: &Path, limits: TreeLimits) -> Result<Trees, TableError> {
+        let builder = Database::builder(directory)
+            .cache_size(limits.cache_bytes)
+            .max_cached_files(Some(limits.open_files));
+        // With more than one, the first does nothing but hand on what is for another, in a loop
+        // that takes a whole processor until that one is done.
+        Trees::of(builder.worker_threads(1).open()?)
+    }
+
+    fn of(database: Database) -> Result<Trees, TableError> {
         let keys = database.keyspace("keys", KeyspaceCreateOptions::default)?;
         let chunks = database.keyspace("chunks", || {
             let blobs = KvSeparationOptions::default()
@@ -100,13 +128,25 @@ impl Trees {
         Ok(Trees { database, keys, chunks })
     }
 
-    /// Waits while there are so many files that every look at the table would be slow.
+    /// Waits while there are so many files that every look at the table would be slow. If nobody
+    /// makes them fewer it does so itself.
     fn wait_for_compaction(&self) -> Result<(), TableError> {
+        let mut idle_polls = 0;
         loop {
             // Fails when a compaction has failed: nothing else says so, and none is made any more.
             self.database.persist(PersistMode::Buffer)?;
             if self.keys.l0_table_count().max(self.chunks.l0_table_count()) < FILES_MAX {
                 return Ok(());
+            }
+            let is_idle = self.database.active_compactions() == 0;
+            idle_polls = if is_idle { idle_polls + 1 } else { 0 };
+            if idle_polls > IDLE_POLLS_MAX {
+                idle_polls = 0;
+                for tree in [&self.keys, &self.chunks] {
+                    if tree.l0_table_count() >= FILES_MAX {
+                        tree.major_compact()?;
+                    }
+                }
             }
             std::thread::sleep(COMPACTION_POLL);
         }
@@ -120,7 +160,7 @@ impl Trees {
 impl TableReader for LsmTable {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, TableError> {
         let trees = self.trees()?;
-        guarded(|| Ok(trees.tree(key).get(key)?.map(Bytes::from)))
+        patiently(|| guarded(|| Ok(trees.tree(key).get(key)?.map(Bytes::from))))
     }
 
     fn range(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Pair, TableError>>> {
@@ -139,7 +179,8 @@ impl TableReader for LsmTable {
 
     fn floor(&self, from: &[u8], last: &[u8]) -> Result<Option<Pair>, TableError> {
         let trees = self.trees()?;
-        guarded(|| trees.tree(from).range(from..=last).next_back().map(pair).transpose())
+        let range = || trees.tree(from).range(from..=last);
+        patiently(|| guarded(|| range().next_back().map(pair).transpose()))
     }
 }
 
@@ -152,7 +193,7 @@ impl LsmSnapshot {
 impl TableReader for LsmSnapshot {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, TableError> {
         let trees = self.trees()?;
-        guarded(|| Ok(self.snapshot.get(trees.tree(key), key)?.map(Bytes::from)))
+        patiently(|| guarded(|| Ok(self.snapshot.get(trees.tree(key), key)?.map(Bytes::from))))
     }
 
     fn range(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Pair, TableError>>> {
@@ -172,7 +213,7 @@ impl TableReader for LsmSnapshot {
     fn floor(&self, from: &[u8], last: &[u8]) -> Result<Option<Pair>, TableError> {
         let trees = self.trees()?;
         let range = || self.snapshot.range(trees.tree(from), from..=last);
-        guarded(|| range().next_back().map(pair).transpose())
+        patiently(|| guarded(|| range().next_back().map(pair).transpose()))
     }
 }
 
@@ -222,17 +263,30 @@ impl Table for LsmTable {
         let mut trees = self.trees.write().unwrap_or_else(PoisonError::into_inner);
         drop(trees.take());
         for _ in 0..REOPEN_TRIES {
-            match Trees::open(&self.directory, self.cache_bytes) {
+            match Trees::open(&self.directory, self.limits) {
                 Ok(opened) => {
                     *trees = Some(Arc::new(opened));
                     return Ok(());
                 }
-                Err(TableError::Stopped) => std::thread::sleep(REOPEN_POLL),
+                Err(TableError::Stopped | TableError::Exhausted) => {
+                    std::thread::sleep(REOPEN_POLL);
+                }
                 Err(error) => return Err(error),
             }
         }
         Err(TableError::Stopped)
     }
+}
+
+/// Has a look again for which there was no descriptor: others let go of theirs.
+fn patiently<T>(read: impl Fn() -> Result<T, TableError>) -> Result<T, TableError> {
+    for _ in 1..READ_TRIES {
+        match read() {
+            Err(TableError::Exhausted) => std::thread::sleep(COMPACTION_POLL),
+            found => return found,
+        }
+    }
+    read()
 }
 
 /// The library asserts some of what it reads from disk: its panic is our damaged file.
@@ -265,6 +319,9 @@ impl From<fjall::Error> for TableError {
                 if crate::disk::is_full(io) {
                     return TableError::NoSpace;
                 }
+                if crate::disk::is_exhausted(io) {
+                    return TableError::Exhausted;
+                }
                 if io.kind() == std::io::ErrorKind::InvalidData {
                     return TableError::Corrupt(error.to_string());
                 }
@@ -296,6 +353,30 @@ mod tests {
             true => Bytes::copy_from_slice(&[2, number]),
             false => keys::chunk(BlobId(1), u64::from(number)),
         }
+    }
+
+    /// A request for a compaction may be lost: then whoever waits for one makes it.
+    #[test]
+    fn whoever_waits_for_fewer_files_sees_to_it() {
+        let directory = tempfile::tempdir().unwrap();
+        // Nobody compacts beside us.
+        let database = Database::builder(directory.path()).worker_threads_unchecked(0);
+        let trees = Trees::of(database.open().unwrap()).unwrap();
+        let limits = TreeLimits { cache_bytes: 1 << 20, open_files: 10 };
+        let table = LsmTable {
+            directory: directory.path().to_owned(),
+            limits,
+            trees: RwLock::new(Some(Arc::new(trees))),
+        };
+        for round in 0..40u8 {
+            let pairs = (0..8).map(|n| (key(n), Some(Bytes::copy_from_slice(&[round]))));
+            change(&table, pairs.collect());
+            let trees = table.trees().unwrap();
+            let files = trees.keys.l0_table_count().max(trees.chunks.l0_table_count());
+            assert!(files <= FILES_MAX, "{files} files");
+        }
+        let values: Vec<Bytes> = pairs(&table).into_iter().map(|(_, value)| value).collect();
+        assert_eq!(values, vec![Bytes::from_static(&[39]); 8]);
     }
 
     fn change(table: &LsmTable, changes: BTreeMap<Bytes, Option<Bytes>>) {

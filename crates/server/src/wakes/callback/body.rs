@@ -1,18 +1,20 @@
 //! The body of a callback. Messages stay the bytes that were sent, as those of a plain append do.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use reveille_core::limits::JSON_DEPTH_MAX;
 use reveille_core::{StreamPath, json};
 use reveille_engine::wakes::callback::CallbackBody;
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
-use serde_json::error::Category;
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::http::fields::{FieldError, Fields, check_count};
+use crate::http::fields::{FieldError, Fields, LIST_MAX, check_count};
+use crate::http::object::{self, TreeBudget};
 use crate::http::subscription::{parse_acks, parse_claimed_wake};
+
+/// What a callback says beside `append`.
+const FIELDS: [&str; 6] = ["epoch", "wake_id", "acks", "subscribe", "unsubscribe", "done"];
 
 /// What a consumer says in a callback, but for appends whose streams are not known yet.
 pub(super) struct ParsedCallback<'a> {
@@ -55,23 +57,22 @@ impl<'a> ParsedCallback<'a> {
 }
 
 fn parse_messages(append: &RawValue) -> Result<Vec<StreamMessages<'_>>, FieldError> {
-    let items: Vec<&RawValue> = parse(append).ok_or("`append` must be an array")?;
-    check_count("append", items.len())?;
+    let FewItems { items, count } = parse(append).ok_or("`append` must be an array")?;
+    check_count("append", count)?;
     items.into_iter().map(StreamMessages::parse).collect()
 }
 
 impl<'a> StreamMessages<'a> {
     fn parse(item: &'a RawValue) -> Result<StreamMessages<'a>, FieldError> {
         let message = || "`append` must hold objects with `path` and `messages`".to_owned();
-        let fields: BTreeMap<String, &RawValue> = parse(item).ok_or_else(message)?;
-        let field = |name| fields.get(name).copied().and_then(non_null);
-        let path: String =
-            parse(field("path").ok_or_else(message)?).ok_or("`append`: `path` must be a string")?;
+        let RawMessages { path, messages } = parse(item).ok_or_else(message)?;
+        let path = path.and_then(non_null).ok_or_else(message)?;
+        let path: String = parse(path).ok_or("`append`: `path` must be a string")?;
         let path = StreamPath::parse(&path).map_err(|error| format!("`append`: {error}"))?;
         if path.is_internal() {
             return Err(format!("`append`: {path} is written by the server alone").into());
         }
-        let array = field("messages").ok_or_else(message)?;
+        let array = messages.and_then(non_null).ok_or_else(message)?;
         if json::is_too_deep(array.get().as_bytes()) {
             return Err(format!(
                 "`append`: `messages` is nested deeper than {JSON_DEPTH_MAX} arrays and objects"
@@ -93,10 +94,9 @@ impl<'a> StreamMessages<'a> {
     /// The messages for a stream that is not JSON: texts, one after another.
     pub(super) fn text(&self) -> Result<String, FieldError> {
         let StreamMessages { path, array } = self;
-        let texts: Vec<String> = parse(array).ok_or_else(|| {
+        let JoinedTexts(text) = parse(array).ok_or_else(|| {
             format!("`append`: {path} is no JSON stream; its messages are strings")
         })?;
-        let text = texts.concat();
         if text.is_empty() {
             let message =
                 format!("`append`: the messages for {path} are empty; send a byte at least");
@@ -106,20 +106,98 @@ impl<'a> StreamMessages<'a> {
     }
 }
 
+/// What of an entry of `append` is looked at.
+#[derive(serde::Deserialize)]
+struct RawMessages<'a> {
+    #[serde(borrow, default)]
+    path: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    messages: Option<&'a RawValue>,
+}
+
+/// The items of an array, as many as a list may have, and how many there are.
+struct FewItems<'a> {
+    items: Vec<&'a RawValue>,
+    count: usize,
+}
+
+impl<'de> Deserialize<'de> for FewItems<'de> {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<FewItems<'de>, D::Error> {
+        input.deserialize_seq(FewItemsVisitor)
+    }
+}
+
+struct FewItemsVisitor;
+
+impl<'de> Visitor<'de> for FewItemsVisitor {
+    type Value = FewItems<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array")
+    }
+
+    fn visit_seq<S: SeqAccess<'de>>(self, mut seq: S) -> Result<FewItems<'de>, S::Error> {
+        let mut items = Vec::new();
+        while items.len() < LIST_MAX {
+            let Some(item) = seq.next_element()? else {
+                return Ok(FewItems { count: items.len(), items });
+            };
+            items.push(item);
+        }
+        let mut count = items.len();
+        while seq.next_element::<IgnoredAny>()?.is_some() {
+            count += 1;
+        }
+        Ok(FewItems { items, count })
+    }
+}
+
+/// Texts of an array, joined while they are read.
+struct JoinedTexts(String);
+
+impl<'de> Deserialize<'de> for JoinedTexts {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<JoinedTexts, D::Error> {
+        input.deserialize_seq(JoinedTextsVisitor)
+    }
+}
+
+struct JoinedTextsVisitor;
+
+impl<'de> Visitor<'de> for JoinedTextsVisitor {
+    type Value = JoinedTexts;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of strings")
+    }
+
+    fn visit_seq<S: SeqAccess<'de>>(self, mut seq: S) -> Result<JoinedTexts, S::Error> {
+        let mut all = String::new();
+        while let Some(text) = seq.next_element::<String>()? {
+            all.push_str(&text);
+        }
+        Ok(JoinedTexts(all))
+    }
+}
+
 /// A body with its `append` left as the bytes that it is.
 struct RawBody<'a> {
-    /// Everything but `append`.
+    /// Everything else that a callback says.
     fields: Map<String, Value>,
     append: Option<&'a RawValue>,
 }
 
 impl<'a> RawBody<'a> {
     fn parse(body: &'a [u8]) -> Result<RawBody<'a>, FieldError> {
-        serde_json::from_slice(body).map_err(|error| match error.classify() {
-            Category::Data => "the body must be a JSON object".into(),
-            _ => format!("the body is not valid JSON: {error}").into(),
-        })
+        match serde_json::from_slice(body) {
+            Ok(body) => Ok(body),
+            Err(_) if !is_object(body) => Err("the body must be a JSON object".into()),
+            Err(error) => Err(object::describe(&error)),
+        }
     }
+}
+
+fn is_object(body: &[u8]) -> bool {
+    body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{')
 }
 
 impl<'de> Deserialize<'de> for RawBody<'de> {
@@ -139,11 +217,16 @@ impl<'de> Visitor<'de> for RawBodyVisitor {
 
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<RawBody<'de>, M::Error> {
         let mut body = RawBody { fields: Map::new(), append: None };
+        let mut budget = TreeBudget::default();
         while let Some(name) = map.next_key::<String>()? {
             if name == "append" {
                 body.append = Some(map.next_value()?);
-            } else {
-                body.fields.insert(name, map.next_value()?);
+                continue;
+            }
+            // What nobody asks for is read within the same bounds, and forgotten.
+            let value = map.next_value_seed(budget.value())?;
+            if FIELDS.contains(&&*name) {
+                body.fields.insert(name, value);
             }
         }
         Ok(body)

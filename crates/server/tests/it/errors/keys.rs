@@ -63,6 +63,27 @@ pub(super) async fn refusals(seen: &mut Vec<Answer>) {
     server.stop().await;
 }
 
+pub(super) async fn refusal_of_connections(seen: &mut Vec<Answer>) {
+    let clock = HandClock::new();
+    let setup =
+        Setup { connections_max: 4, clock: std::sync::Arc::new(clock), ..guarded_by_keys() };
+    let server = setup.start().await;
+    let (_, key) = server.make_key("acme", &["user"]).await;
+    let bearer = format!("Bearer {key}");
+    server.ask("PUT", "/s", &by(&bearer), b"").await.expect(201);
+    let mut waiting = Vec::new();
+    for _ in 0..3 {
+        let mut connection = server.connect().await;
+        let target = "/s?offset=now&live=sse";
+        connection.send(&request("GET", target, &by(&bearer), b"")).await;
+        assert_eq!(connection.head("GET").await.unwrap().status, 200);
+        waiting.push(connection);
+    }
+    let answer = server.ask("GET", "/s", &by(&bearer), b"").await.expect(503);
+    assert_eq!(answer.code(), "TOO_MANY_CONNECTIONS");
+    seen.push(answer);
+}
+
 fn by(value: &str) -> [(&str, &str); 1] {
     [("authorization", value)]
 }

@@ -33,6 +33,8 @@ pub(crate) struct Setup {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) min_free_bytes: u64,
     pub(crate) segment_bytes: u64,
+    /// Open at once.
+    pub(crate) connections_max: usize,
     pub(crate) max_body_bytes: usize,
     pub(crate) sync: bool,
     pub(crate) timings: Timings,
@@ -71,6 +73,7 @@ impl Default for Setup {
             clock: Arc::new(SystemClock::default()),
             min_free_bytes: 0,
             segment_bytes: 2 << 20,
+            connections_max: reveille_server::CONNECTIONS_MAX,
             max_body_bytes: 10 << 20,
             sync: true,
             timings: Timings::default(),
@@ -120,6 +123,7 @@ impl Setup {
         let answers = reveille_server::Config {
             long_poll_timeout_ms: LONG_POLL_MS,
             reader_timeout_ms: READER_MS,
+            connections_max: self.connections_max,
             max_body_bytes: self.max_body_bytes,
             public_url: self.public_url.clone(),
             auth: self.auth.clone(),
@@ -174,6 +178,7 @@ impl Setup {
             data_dir,
             secrets_key_file: None,
             partitions: self.partitions(),
+            table_files: 64,
             sync: self.sync,
             min_free_bytes: self.min_free_bytes,
             segment_bytes: self.segment_bytes,

@@ -1,6 +1,6 @@
 //! The files of a simulated disk: what programs see, what is durable, and what is in between.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Random;
 
@@ -142,16 +142,29 @@ impl Files {
             1 => CrashSeverity::KeepAll,
             _ => CrashSeverity::Mixed,
         };
-        let changes = std::mem::take(&mut self.directory_changes);
-        let survive = random.below(changes.len() as u64 + 1) as usize;
-        for change in changes.iter().take(survive) {
-            change.apply(&mut self.durable_names);
-        }
+        self.crash_names(random);
         self.names.clone_from(&self.durable_names);
         let names = &self.names;
         self.inodes.retain(|inode, _| names.values().any(|named| named == inode));
         for inode in self.inodes.values_mut() {
             inode.crash(severity, self.writes, random);
+        }
+    }
+
+    /// In half of all crashes a prefix of the changes survives, as where they are journaled; else
+    /// any of them, but none that follows, for the same name, one that is lost.
+    fn crash_names(&mut self, random: &mut Random) {
+        let changes = std::mem::take(&mut self.directory_changes);
+        let in_order = random.one_in(2);
+        let prefix = random.below(changes.len() as u64 + 1) as usize;
+        let mut lost = BTreeSet::new();
+        for (index, change) in changes.iter().enumerate() {
+            let survives = if in_order { index < prefix } else { random.one_in(2) };
+            if survives && change.names().all(|name| !lost.contains(name)) {
+                change.apply(&mut self.durable_names);
+            } else {
+                lost.extend(change.names());
+            }
         }
     }
 
@@ -162,6 +175,14 @@ impl Files {
 }
 
 impl DirectoryChange {
+    fn names(&self) -> impl Iterator<Item = &str> {
+        let (first, second) = match self {
+            DirectoryChange::Create(name, _) | DirectoryChange::Remove(name) => (name, None),
+            DirectoryChange::Rename(from, to) => (from, Some(to)),
+        };
+        std::iter::once(first).chain(second).map(String::as_str)
+    }
+
     fn apply(&self, names: &mut BTreeMap<String, u64>) {
         match self {
             DirectoryChange::Create(name, inode) => {

@@ -43,7 +43,7 @@ fn a_crash_keeps_what_was_synced_and_any_mix_of_the_rest() {
 }
 
 #[test]
-fn a_prefix_of_the_directory_operations_survives() {
+fn directory_operations_survive_in_any_order_but_that_of_a_name() {
     let mut seen = std::collections::BTreeSet::new();
     for seed in 0..100 {
         let (disk, _) = prepared(seed);
@@ -54,7 +54,7 @@ fn a_prefix_of_the_directory_operations_survives() {
         disk.crash();
         seen.insert(disk.list().unwrap().join(" "));
     }
-    assert_eq!(Vec::from_iter(seen), ["a", "b", "b c", "c"]);
+    assert_eq!(Vec::from_iter(seen), ["", "a", "a c", "b", "b c", "c"]);
 }
 
 #[test]
@@ -78,6 +78,18 @@ fn an_interrupted_operation_takes_everything_down() {
     assert!(disk.list().is_err());
     disk.crash();
     assert_eq!(disk.list().unwrap(), ["a"]);
+}
+
+#[test]
+fn without_descriptors_nothing_is_opened_and_nothing_changed() {
+    let (disk, file) = prepared(1);
+    let before = disk.operations();
+    disk.exhaust(2);
+    assert!(disk.open("a").is_err_and(|error| crate::disk::is_exhausted(&error)));
+    assert!(disk.create("b").is_err_and(|error| crate::disk::is_exhausted(&error)));
+    assert_eq!((disk.list().unwrap(), disk.operations()), (vec!["a".to_owned()], before));
+    file.write_at(b"x", 0).unwrap();
+    disk.open("a").unwrap();
 }
 
 #[test]

@@ -196,22 +196,18 @@ pub(super) fn expect_none(disk: &dyn Disk) -> Result<(), OpenError> {
     }
 }
 
-/// The numbers of all segments, which leave none out.
+/// The numbers of all segments, in order.
 fn segment_numbers(disk: &dyn Disk) -> Result<Vec<u64>, OpenError> {
     let names =
         disk.list().map_err(|source| OpenError::Io { file: "the log directory".into(), source })?;
     let mut numbers: Vec<u64> = names.iter().filter_map(|name| segment::parse_name(name)).collect();
     numbers.sort_unstable();
-    for (number, next) in numbers.iter().zip(numbers.iter().skip(1)) {
-        if number + 1 != *next {
-            return Err(OpenError::Missing { file: segment::name(number + 1) });
-        }
-    }
     Ok(numbers)
 }
 
-/// The segments from the one that holds record `after + 1`, in order. Older ones are not needed,
-/// so damage in them is nobody's trouble.
+/// The segments from the one that holds record `after + 1`, in order; none is left out. Older ones
+/// are not needed, so damage in them is nobody's trouble, nor are holes: a crash may keep any of
+/// the renames with which segments are given up, and lose those before it.
 fn read_headers(
     disk: &dyn Disk,
     numbers: &[u64],
@@ -219,6 +215,10 @@ fn read_headers(
 ) -> Result<VecDeque<SegmentReader>, OpenError> {
     let mut chain: VecDeque<SegmentReader> = VecDeque::new();
     for number in numbers.iter().rev() {
+        let next = chain.front().map(|reader| reader.segment.number);
+        if let Some(next) = next.filter(|next| number + 1 != *next) {
+            return Err(OpenError::Missing { file: segment::name(next - 1) });
+        }
         let reader = read_header(disk, *number)?;
         let begins_before = reader.segment.first_seq <= after + 1;
         chain.push_front(reader);

@@ -90,7 +90,11 @@ impl SparePool {
             match self.shared.disk.open(&name) {
                 // Somebody made room by hand, which is no reason to stop.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                opened => return opened.map(|file| (name, file)),
+                Err(error) => {
+                    self.ready().names.push_front(name);
+                    return Err(error);
+                }
+                Ok(file) => return Ok((name, file)),
             }
         }
     }
