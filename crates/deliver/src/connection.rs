@@ -19,7 +19,7 @@ use hyper_util::rt::TokioIo;
 
 use crate::courier::SendError;
 use crate::timer;
-use crate::transport::{ReceivedBytes, Transport};
+use crate::transport::{BEFORE_HEAD_BYTES_MAX, ReceivedBytes, Transport};
 
 /// The longest body of an answer that is read; what follows is cut off.
 pub(crate) const BODY_BYTES_MAX: usize = 64 * 1024;
@@ -27,11 +27,13 @@ pub(crate) const BODY_BYTES_MAX: usize = 64 * 1024;
 /// The longest head of an answer. It also bounds what is buffered for one connection. That a head
 /// has at most 100 headers is hyper's default; to set the same number would cost an allocation
 /// per answer, so a test holds it.
-pub(crate) const HEAD_BYTES_MAX: usize = 64 * 1024;
+const HEAD_BYTES_MAX: usize = 64 * 1024;
 
 /// How long the body of an answer may take; what comes later is cut off. The answer has come by
 /// then: its status says what became of the request.
 const BODY_MS_MAX: u64 = 3_000;
+
+const _: () = assert!(2 * HEAD_BYTES_MAX <= BEFORE_HEAD_BYTES_MAX);
 
 /// An open connection.
 pub(crate) struct Connection {

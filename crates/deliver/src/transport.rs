@@ -12,7 +12,7 @@ use tokio_rustls::client::TlsStream;
 
 /// What may come before the head of an answer is complete: informational answers, the head itself,
 /// and what was read ahead. Whoever sends more has no answer to give.
-const BEFORE_HEAD_BYTES_MAX: usize = 2 * crate::connection::HEAD_BYTES_MAX;
+pub(crate) const BEFORE_HEAD_BYTES_MAX: usize = 128 * 1024;
 
 /// Above every number of bytes: the head has come.
 const HEAD_CAME: usize = usize::MAX / 2;

@@ -238,7 +238,7 @@ impl Server {
         let length = body.len();
         write!(
             socket,
-            "{head}\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+            "{head}\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
         )
         .unwrap();
         let mut answer = String::new();

@@ -109,7 +109,7 @@ fn half_sent(server: &Server) -> std::net::TcpStream {
     assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
     let mut socket = server.connect();
     // `100 Continue` tells that the server has begun to read the body.
-    let head = "POST /half HTTP/1.1\r\nhost: x\r\ncontent-type: text/plain\r\n\
+    let head = "POST /half HTTP/1.1\r\nhost: localhost\r\ncontent-type: text/plain\r\n\
                 expect: 100-continue\r\ncontent-length: 8\r\n\r\n";
     socket.write_all(head.as_bytes()).unwrap();
     let mut go_on = [0; 25];

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use reveille_core::consumer::Dialect;
+use reveille_core::consumer::{Dialect, Phase};
 use reveille_core::event::worker::WorkerTemplate;
 use reveille_core::subscription::Timings;
 use reveille_core::{StreamPath, Tenant};
@@ -122,7 +122,7 @@ async fn a_call_that_is_broken_off_for_want_of_room_is_made_again_and_is_no_fail
     let path = StreamPath::parse("/second/1").unwrap();
     let record = eventually("the wake to be done", async || {
         let record = server.engine.consumer(&subscription, Some(&path)).unwrap()?.record?;
-        record.consumer.wake_id.is_none().then_some(record)
+        matches!(record.consumer.phase, Phase::Idle { .. }).then_some(record)
     })
     .await;
     assert_eq!((record.failures, record.last_error), (0, None));
