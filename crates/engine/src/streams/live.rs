@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn without_room_for_it_readers_are_told_to_read_by_offset() {
-        let budget = Arc::new(ReplyBudget::new(24 << 10));
+        let budget = Arc::new(ReplyBudget::new(20 << 10));
         let room = ReplyRoom::new(&budget, &Tenant::parse("acme").unwrap());
         let live = LiveReaders::default();
         let mut watch = live.watch_within(StreamId(1), Some(room));
