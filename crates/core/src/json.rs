@@ -30,7 +30,6 @@ pub enum JsonError {
 pub fn frame(body: &[u8]) -> Result<Bytes, JsonError> {
     let first = body.iter().find(|byte| !byte.is_ascii_whitespace());
     if first == Some(&b'[') {
-        check_depth(body)?;
         let mut framed = BytesMut::with_capacity(body.len() + 1);
         let mut input = serde_json::Deserializer::from_slice(body);
         let messages = MessagesSeed(&mut framed).deserialize(&mut input);
@@ -38,6 +37,7 @@ pub fn frame(body: &[u8]) -> Result<Bytes, JsonError> {
         if framed.is_empty() {
             return Err(JsonError::EmptyArray);
         }
+        check_depth(body)?;
         Ok(framed.freeze())
     } else {
         let message: &RawValue = serde_json::from_slice(body).map_err(|_| JsonError::Invalid)?;

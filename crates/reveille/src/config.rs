@@ -249,13 +249,7 @@ struct Settings {
     min_free_disk: Option<Size>,
 
     /// API keys of one tenant [default: 1000]
-    #[arg(
-        long,
-        value_name = "N",
-        env = "REVEILLE_MAX_KEYS",
-        hide_env_values = true,
-        value_parser = clap::value_parser!(u32).range(1..),
-    )]
+    #[arg(long, value_name = "N", env = "REVEILLE_MAX_KEYS", hide_env_values = true)]
     max_keys: Option<usize>,
 
     /// Length of a segment of the log, for tests

@@ -314,8 +314,8 @@ fn a_file_that_is_wrong_says_where() {
         "r.toml: unknown key \"color\"; the keys are listen, data-dir, secrets-key-file, public-url, durability, \
          auth, admin-key, metrics-open, insecure, long-poll-timeout, reader-timeout, webhook-timeout, waking-timeout, liveness-timeout, \
          callback-token-ttl, consumer-gc-after, allow-http-loopback, allow-private-networks, \
-         ca-file, name-servers, retry-scale, outbound-concurrency, max-subscriptions, max-hooks, max-keys, worker-url-template, binding, retain-events, retain-deliveries, \
-         otlp-endpoint, partitions, max-body, min-free-disk",
+         ca-file, name-servers, retry-scale, outbound-concurrency, max-subscriptions, max-hooks, worker-url-template, binding, retain-events, retain-deliveries, \
+         otlp-endpoint, partitions, max-body, min-free-disk, max-keys",
     );
     let says = |file: &str, parts: &[&str]| {
         let sentence = refusal(&[], file);

@@ -13,9 +13,11 @@ use serde_json::{Map, Number, Value};
 use super::fields::FieldError;
 
 /// Values of a body: three lists as long as a list may be, one of them of objects with three fields.
-const VALUES_MAX: usize = 8 * CONSUMER_LINKS_MAX;
+const VALUES_MAX: usize = 8_000;
 /// Objects of a body: each takes half a kilobyte, however small it is.
-const OBJECTS_MAX: usize = CONSUMER_LINKS_MAX + 24;
+const OBJECTS_MAX: usize = 1_024;
+
+const _: () = assert!(CONSUMER_LINKS_MAX < OBJECTS_MAX && CONSUMER_LINKS_MAX * 8 <= VALUES_MAX);
 
 /// What a body may still hold.
 pub(crate) struct TreeBudget {

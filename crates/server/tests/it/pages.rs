@@ -322,7 +322,7 @@ async fn narrow_connection(server: &TestServer) -> SendRequest<Empty<Bytes>> {
 }
 
 async fn ask_for_page(server: &TestServer, target: &str) -> Response<Incoming> {
-    let uri = format!("http://known.example{target}");
+    let uri = format!("http://localhost{target}");
     let request = Request::builder().uri(uri).body(Empty::new()).unwrap();
     narrow_connection(server).await.send_request(request).await.unwrap()
 }

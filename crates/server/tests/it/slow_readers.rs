@@ -136,7 +136,7 @@ async fn connect_http2(server: &TestServer, window: u32) -> SendRequest<Empty<By
 }
 
 async fn get(client: &mut SendRequest<Empty<Bytes>>, path: &str) -> Response<Incoming> {
-    let request = Request::builder().uri(format!("http://known.example{path}"));
+    let request = Request::builder().uri(format!("http://localhost{path}"));
     let answer = client.send_request(request.body(Empty::new()).unwrap());
     guarded("an answer", answer).await.unwrap()
 }

@@ -51,7 +51,7 @@ async fn connect_http2(server: &TestServer) -> SendRequest<Drip> {
 }
 
 fn drip(path: &str, authorization: &str) -> Request<Drip> {
-    let uri = format!("http://known.example:8080{path}");
+    let uri = format!("http://localhost:8080{path}");
     let request = Request::builder()
         .method("POST")
         .uri(uri)
