@@ -8,7 +8,9 @@ use super::Target;
 
 /// More than the server may open.
 const SOCKETS: usize = 400;
-const READERS: usize = 120;
+const PIPELINES: usize = 120;
+/// As many as one tenant may have and still be let in to append.
+const READERS: usize = 40;
 pub(super) const LARGE_BYTES: usize = 10 << 20;
 
 pub(super) fn connect(address: SocketAddr) -> Option<TcpStream> {
@@ -117,7 +119,7 @@ pub(super) fn pipelining(target: &Target) -> anyhow::Result<String> {
         "GET /loud/large HTTP/1.1\r\nhost: {}\r\nauthorization: {}\r\n\r\n",
         target.server, target.authorization
     );
-    let opened = keep_open(target, READERS, |stream| {
+    let opened = keep_open(target, PIPELINES, |stream| {
         for _ in 0..50 {
             if stream.write_all(request.as_bytes()).is_err() {
                 break;
