@@ -33,7 +33,32 @@ struct TableChanges<'a> {
     table: &'a dyn Table,
     rest: &'a [Entry],
     /// The changes of the stream whose turn it is.
-    of_stream: BTreeMap<Bytes, Option<Bytes>>,
+    of_stream: BTreeMap<Bytes, Option<NewChunk>>,
+}
+
+/// A chunk that is to be written. It is put together when it is its turn: a long stream is never
+/// in memory twice.
+enum NewChunk {
+    /// Whole appends, with so many bytes in all.
+    Appends(Vec<Bytes>, u64),
+    /// A part of one that is longer than a chunk.
+    Part { bytes: Bytes, is_first: bool, is_last: bool },
+}
+
+impl NewChunk {
+    fn encode(&self) -> Bytes {
+        match self {
+            NewChunk::Appends(appends, len) => {
+                let capacity = 4 + 4 * appends.len() + usize::try_from(*len).unwrap_or(0);
+                let mut value = BytesMut::with_capacity(capacity);
+                Chunk::encode(&mut value, appends.iter());
+                value.freeze()
+            }
+            NewChunk::Part { bytes, is_first, is_last } => {
+                Chunk::encode_part(bytes, *is_first, *is_last)
+            }
+        }
+    }
 }
 
 impl Iterator for TableChanges<'_> {
@@ -41,8 +66,8 @@ impl Iterator for TableChanges<'_> {
 
     fn next(&mut self) -> Option<Result<Change, TableError>> {
         loop {
-            if let Some(change) = self.of_stream.pop_first() {
-                return Some(Ok(change));
+            if let Some((key, chunk)) = self.of_stream.pop_first() {
+                return Some(Ok((key, chunk.map(|chunk| chunk.encode()))));
             }
             let (entry, after) = self.rest.split_first()?;
             let Some((id, _)) = keys::parse_chunk(&entry.key) else {
@@ -154,7 +179,7 @@ impl TableChanges<'_> {
         }
         self.of_stream.extend(removed.into_iter().map(|key| (key, None)));
         let written = cut(&pile).into_iter();
-        self.of_stream.extend(written.map(|(start, value)| (keys::chunk(id, start), Some(value))));
+        self.of_stream.extend(written.map(|(start, chunk)| (keys::chunk(id, start), Some(chunk))));
         Ok(())
     }
 
@@ -177,7 +202,7 @@ fn unseen_part(chunk: &Chunk, held: u64) -> Option<Chunk> {
 
 /// Cuts adjacent chunks anew into values of the full size: at boundaries between appends, and
 /// through appends that are longer than that.
-fn cut(pile: &[Chunk]) -> Vec<(u64, Bytes)> {
+fn cut(pile: &[Chunk]) -> Vec<(u64, NewChunk)> {
     let mut written = Vec::new();
     let mut piece: Vec<Bytes> = Vec::new();
     let mut start = pile.first().map_or(0, Chunk::start);
@@ -185,8 +210,7 @@ fn cut(pile: &[Chunk]) -> Vec<(u64, Bytes)> {
     for append in pile.iter().flat_map(Chunk::appends) {
         let append_len = u64::try_from(append.len()).unwrap_or(u64::MAX);
         if !piece.is_empty() && len + append_len > CHUNK_BYTES {
-            written.push((start, encode(&piece, len)));
-            piece.clear();
+            written.push((start, NewChunk::Appends(std::mem::take(&mut piece), len)));
             start += len;
             len = 0;
         }
@@ -199,27 +223,21 @@ fn cut(pile: &[Chunk]) -> Vec<(u64, Bytes)> {
         }
     }
     if !piece.is_empty() {
-        written.push((start, encode(&piece, len)));
+        written.push((start, NewChunk::Appends(piece, len)));
     }
     written
 }
 
 /// One long append as several values.
-fn cut_append(written: &mut Vec<(u64, Bytes)>, start: u64, append: &Bytes) {
+fn cut_append(written: &mut Vec<(u64, NewChunk)>, start: u64, append: &Bytes) {
     let size = usize::try_from(CHUNK_BYTES).unwrap_or(usize::MAX);
-    let count = append.len().div_ceil(size);
-    let mut at = start;
-    for (index, part) in append.chunks(size).enumerate() {
-        written.push((at, Chunk::encode_part(part, index == 0, index + 1 == count)));
-        at += u64::try_from(part.len()).unwrap_or(u64::MAX);
+    let (mut rest, mut at, mut is_first) = (append.clone(), start, true);
+    while !rest.is_empty() {
+        let bytes = rest.split_to(rest.len().min(size));
+        let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        written.push((at, NewChunk::Part { bytes, is_first, is_last: rest.is_empty() }));
+        (at, is_first) = (at + len, false);
     }
-}
-
-fn encode(piece: &[Bytes], len: u64) -> Bytes {
-    let capacity = 4 + 4 * piece.len() + usize::try_from(len).unwrap_or(0);
-    let mut value = BytesMut::with_capacity(capacity);
-    Chunk::encode(&mut value, piece.iter());
-    value.freeze()
 }
 
 #[cfg(test)]

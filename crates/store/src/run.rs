@@ -11,6 +11,10 @@ use crate::background::YieldCounter;
 /// Entries that are looked at before others have their turn.
 const TURN_ENTRIES: u32 = 1_024;
 
+/// A value of so many bytes is not copied when runs are put together: the batch that holds it is
+/// at most a few times as long.
+const KEPT_VALUE_BYTES: usize = 4 << 20;
+
 /// A key's newest change: a value, or its removal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
@@ -171,24 +175,33 @@ impl Run {
         }
     }
 
-    /// The same, with all bytes in one piece that holds nothing else.
+    /// The same, with all bytes in one piece that holds nothing else; very long values stay where
+    /// they are.
     pub fn pack_all(runs: &[Arc<Run>]) -> Arc<Run> {
         let entries = newest_of(runs);
-        let bytes = |entry: &&Entry| entry.key.len() + entry.value.as_ref().map_or(0, Bytes::len);
+        let bytes = |entry: &&Entry| entry.key.len() + copied(entry).map_or(0, Bytes::len);
         let mut all = BytesMut::with_capacity(entries.iter().map(bytes).sum());
         let mut turns = YieldCounter::of(TURN_ENTRIES);
-        for Entry { key, value } in &entries {
+        for entry in &entries {
             turns.count();
-            all.extend_from_slice(key);
-            all.extend_from_slice(value.as_deref().unwrap_or_default());
+            all.extend_from_slice(&entry.key);
+            all.extend_from_slice(copied(entry).map_or(&[], |value| value));
         }
         let mut all = all.freeze();
-        let pack = |Entry { key, value }: &Entry| Entry {
-            key: all.split_to(key.len()),
-            value: value.as_ref().map(|value| all.split_to(value.len())),
+        let pack = |entry: &Entry| Entry {
+            key: all.split_to(entry.key.len()),
+            value: match copied(entry) {
+                Some(value) => Some(all.split_to(value.len())),
+                None => entry.value.clone(),
+            },
         };
         Arc::new(Run::from_sorted(entries.into_iter().map(pack).collect()))
     }
+}
+
+/// The value of an entry, unless it is so long that what holds it holds little else.
+fn copied(entry: &Entry) -> Option<&Bytes> {
+    entry.value.as_ref().filter(|value| value.len() < KEPT_VALUE_BYTES)
 }
 
 /// The entries of many runs, oldest first, by key; of each key the newest.
@@ -219,6 +232,25 @@ mod tests {
         let one = |byte: u8| Bytes::copy_from_slice(&[byte]);
         let entries = map.iter().map(|(k, v)| Entry { key: one(*k), value: v.map(one) });
         Arc::new(Run::from_sorted(entries.collect()))
+    }
+
+    #[test]
+    fn very_long_values_are_not_copied() {
+        let entry = |key: &'static str, len| Entry {
+            key: Bytes::from_static(key.as_bytes()),
+            value: Some(Bytes::from(vec![7; len])),
+        };
+        let entries = vec![entry("a", 3), entry("b", KEPT_VALUE_BYTES), entry("c", 5)];
+        let before = Arc::new(Run::from_sorted(entries));
+        let packed = Run::pack_all(std::slice::from_ref(&before));
+        assert_eq!(packed, before);
+        let places = |run: &Run| {
+            let values = run.entries().iter().filter_map(|it| it.value.as_ref());
+            values.map(|value| value.as_ptr()).collect::<Vec<_>>()
+        };
+        let is_same: Vec<bool> =
+            places(&packed).iter().zip(places(&before)).map(|(now, then)| *now == then).collect();
+        assert_eq!(is_same, [false, true, false]);
     }
 
     proptest! {
