@@ -71,7 +71,10 @@ impl Keyring {
         let text = std::str::from_utf8(stored).map_err(|_| SealBroken);
         let opened = text.and_then(|text| self.cipher.open(purpose, text));
         opened.map_err(|error| {
-            format!("{error}: it is another one than this data directory was written with")
+            format!(
+                "{error}: the key is damaged, or is another one than this data directory was \
+                 written with; restore it from a backup, or name it with --secrets-key-file"
+            )
         })
     }
 
