@@ -1,5 +1,5 @@
 //! Telling everybody whose pattern matches a stream: the first of them in the batch of the append,
-//! the others slice by slice. [`reveille_core::crowd`] says why nobody is forgotten.
+//! the others slice by slice. [`reveille_core::fan_out`] says why nobody is forgotten.
 
 use std::sync::Arc;
 

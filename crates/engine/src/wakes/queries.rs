@@ -183,11 +183,6 @@ impl Engine {
         Ok(claims)
     }
 
-    /// Whose consumer a token is for, if this server made it.
-    pub fn callback_tenant(&self, token: &str) -> Option<Tenant> {
-        self.extension::<Arc<Keyring>>().verify(token).ok().map(|claims| claims.tenant)
-    }
-
     /// A consumer reports. Whoever has no good token learns nothing, not even who exists.
     pub async fn report(&self, request: CallbackRequest) -> Result<CallbackAnswer, CallbackError> {
         let claims = self.caller(&request)?;
