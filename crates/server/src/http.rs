@@ -17,6 +17,7 @@ mod write_timeout;
 pub(crate) mod error;
 pub(crate) mod fields;
 pub(crate) mod inbound;
+pub(crate) mod known;
 pub(crate) mod object;
 pub(crate) mod page;
 pub(crate) mod query;

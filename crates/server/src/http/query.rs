@@ -1,6 +1,8 @@
-//! The query of a URL: unknown parameters are ignored, known ones come once.
+//! The query of a URL: known parameters come once; unknown ones are ignored, as the protocol of
+//! streams wants it, or refused by faces that ask for it.
 
 use super::error::RequestError;
+use super::known;
 
 /// The parameters of a request.
 pub(crate) struct Query {
@@ -24,6 +26,14 @@ impl Query {
                 Err(RequestError::Query(format!("the parameter `{name}` is given more than once")))
             }
             None => Ok(first),
+        }
+    }
+
+    /// Refuses parameters of other names.
+    pub(crate) fn check_known(&self, known: &[&str]) -> Result<(), RequestError> {
+        match self.pairs.iter().find(|(name, _)| !known.contains(&name.as_str())) {
+            None => Ok(()),
+            Some((name, _)) => Err(RequestError::Query(known::describe("parameter", name, known))),
         }
     }
 }
@@ -83,5 +93,12 @@ mod tests {
         assert_eq!(query.get("w"), Ok(Some("%")));
         assert_eq!(query.get("absent"), Ok(None));
         assert!(Query::parse(Some("offset=1&offset=2")).get("offset").is_err());
+        assert_eq!(
+            Query::parse(Some("limit=1&after=%2D")).check_known(&["after", "limit"]),
+            Ok(())
+        );
+        let said = "unknown parameter `limt`; did you mean `limit`?";
+        let refused = Query::parse(Some("limt=1")).check_known(&["after", "limit"]);
+        assert_eq!(refused, Err(RequestError::Query(said.to_owned())));
     }
 }
