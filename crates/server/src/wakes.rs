@@ -47,7 +47,12 @@ async fn route(
 ) -> Result<Reply, Error> {
     let method = request.method().clone();
     let query = Query::parse(request.uri().query());
-    match (selector(&query)?, method) {
+    let selector = selector(&query)?;
+    query.check_known(match selector {
+        Selector::Name(_) => &["subscription"],
+        Selector::Pattern => &["subscriptions", "created_by", "limit", "after"],
+    })?;
+    match (selector, method) {
         (Selector::Name(name), Method::PUT) => {
             subscribe::create(server, caller, &name, request).await
         }

@@ -14,6 +14,7 @@ use crate::Server;
 use crate::http::auth::Caller;
 use crate::http::fields::{self, FieldError, Fields};
 use crate::http::inbound;
+use crate::http::known::check_fields;
 use crate::http::page::{Page, page_limit};
 use crate::http::query::Query;
 use crate::http::reply::{self, Reply};
@@ -21,6 +22,9 @@ use crate::http::subscription::{callback_base, check_name};
 
 /// A body larger than this is no subscription.
 const BODY_BYTES_MAX: usize = 64 << 10;
+/// What may be said of a subscription that is to be made.
+const CREATE_FIELDS: &[&str] =
+    &["webhook", "description", "min_interval", "max_delay", "wake_if", "sync_done"];
 
 /// `PUT /{pattern}?subscription=NAME`
 pub(super) async fn create(
@@ -39,6 +43,7 @@ pub(super) async fn create(
     let max = BODY_BYTES_MAX.min(server.config.max_body_bytes);
     let body = inbound::read(&server.engine, &caller.tenant, &parts.headers, body, max).await?;
     let body = fields::parse_object(&body.bytes)?;
+    check_fields(&body, CREATE_FIELDS)?;
     let fields = Fields(&body);
     let mut spec = parse_spec(name, pattern, &fields)?;
     spec.base_url = callback_base(server.config.public_url.as_deref(), &parts)?;

@@ -46,7 +46,7 @@ async fn the_same_name_with_another_configuration_is_a_conflict_before_anything_
         ("/a/*", json!({ "webhook": url, "description": "second" }), 200),
         ("/a/*", json!({ "webhook": url }), 200),
         ("/a/%2A", json!({ "webhook": url }), 200),
-        ("/a/%2a", json!({ "webhook": url, "unknown": [1] }), 200),
+        ("/a/%2a", json!({ "webhook": url, "wake_if": null }), 200),
         ("/b/*", json!({ "webhook": url }), 409),
         ("/a/**", json!({ "webhook": url }), 409),
         ("/a/*", json!({ "webhook": format!("{url}/") }), 409),
@@ -91,7 +91,7 @@ async fn a_list_has_those_with_the_very_pattern_and_everything_only_for_two_star
         ("/%2A%2A", &["a", "b", "c", "d", "e"]),
     ];
     for (pattern, expected) in cases {
-        for query in ["subscriptions", "subscriptions=", "x=1&subscriptions"] {
+        for query in ["subscriptions", "subscriptions=", "limit=9&subscriptions"] {
             let list = wakes.server.get(&format!("{pattern}?{query}")).await.expect(200);
             assert_eq!(ids(&list), *expected, "{pattern}");
             assert!(!list.text().contains("whsec_"), "{list}");
@@ -433,4 +433,37 @@ async fn who_says_no_good_host_gets_no_dead_callback_url() {
     );
     connection.send(plain.as_bytes()).await;
     connection.answer("PUT").await.expect(201);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_nobody_knows_is_refused_with_the_nearest_known_name() {
+    let mut wakes = Wakes::start().await;
+    let url = wakes.sink.url();
+    let cases = [
+        (json!({ "webook": url }), "unknown field `webook`; did you mean `webhook`?"),
+        (json!({ "webhook": url, "syncDone": "tail" }), "did you mean `sync_done`?"),
+        (json!({ "webhook": url, "colour": 1 }), "unknown field `colour`; known are `webhook`"),
+    ];
+    for (body, said) in cases {
+        let answer = wakes.put_subscription("one", "/a/*", &body).await.expect(400);
+        assert_eq!(answer.code(), "INVALID_REQUEST");
+        assert!(answer.text().contains(said), "{answer}");
+    }
+    let body = json!({ "webhook": url }).to_string();
+    let put = |target: &'static str| wakes.server.ask("PUT", target, &[JSON], body.as_bytes());
+    let put = put("/a/*?subscription=one&descripton=x").await.expect(400);
+    assert!(put.text().contains("unknown parameter `descripton`"), "{put}");
+    let list = wakes.server.get("/**?subscriptions&createdBy=x").await.expect(400);
+    assert!(list.text().contains("did you mean `created_by`?"), "{list}");
+    for target in
+        ["/a?subscription=one&x", "/a?subscriptions&x=1", "/a?subscription=1&subscriptions"]
+    {
+        wakes.server.get(target).await.expect(400);
+    }
+    wakes.server.delete("/a?subscription=one&force=1").await.expect(400);
+    // Where the protocol of streams ignores names, they are ignored.
+    wakes.create("/a/1?colour=red", "[1]").await;
+    let read = wakes.server.get("/a/1?offset=-1&colour=red").await.expect(200);
+    assert_eq!(read.text(), "[1]");
+    wakes.quiet("nobody has subscribed").await;
 }
