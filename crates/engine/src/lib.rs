@@ -26,6 +26,7 @@ mod engine;
 mod matching;
 mod open;
 mod outbound;
+pub mod set_aside;
 mod snapshot;
 #[cfg(test)]
 mod testing;

@@ -36,6 +36,11 @@ pub fn set_aside(timer: &[u8]) -> Bytes {
     [SET_ASIDE, timer].concat().into()
 }
 
+/// The key that such a timer had.
+pub fn parse_set_aside(key: &[u8]) -> Option<&[u8]> {
+    key.strip_prefix(SET_ASIDE)
+}
+
 /// The keys of all such timers: from the first, to before the second.
 pub fn all_set_aside() -> (Bytes, Bytes) {
     (Bytes::from_static(SET_ASIDE), Bytes::from_static(b"\x01aside\x01"))
@@ -105,6 +110,7 @@ mod tests {
         let (from, to) = all_set_aside();
         let key = set_aside(&timer(Millis(255), b"\x01\x02x"));
         assert!(from <= key && key < to && key < timers_from(Millis(0)));
+        assert_eq!(parse_set_aside(&key), Some(&*timer(Millis(255), b"\x01\x02x")));
         assert!(set_aside(b"") < to && set_aside(&[0xff; 32]) < to);
         assert!([probe(), next_id(), time()].iter().all(|it| *it < from || *it >= to));
     }

@@ -59,6 +59,37 @@ impl SetTimerAside {
     }
 }
 
+/// Puts a timer that was set aside back into the due index, where it was: its time has come.
+#[derive(Debug, Clone)]
+pub struct RetryTimer {
+    pub key: Bytes,
+}
+
+impl<D: Domains> Command<D> for RetryTimer {
+    /// Whether it was there.
+    type Answer = bool;
+    type Rejection = Never;
+
+    fn decide(&self, txn: &mut Txn<'_, D>) -> Decision<bool, Never> {
+        let aside = keys::set_aside(&self.key);
+        let (Some(value), Some((at, timer))) = (txn.get(&aside)?, keys::parse_timer(&self.key))
+        else {
+            return Ok(Ok(false));
+        };
+        txn.set_timer_with(at, timer, value);
+        txn.remove(&aside);
+        Ok(Ok(true))
+    }
+}
+
+impl RetryTimer {
+    /// It is durable.
+    pub fn report(&self, counters: &Counters) {
+        let less = |count: u64| Some(count.saturating_sub(1));
+        let _ = counters.set_aside.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+}
+
 /// How many timers were set aside so far.
 pub(crate) fn count(reader: &Reader) -> Result<u64, Damaged> {
     let (from, to) = keys::all_set_aside();

@@ -6,6 +6,7 @@ mod error;
 mod keys;
 mod signing_keys;
 mod streams;
+mod timers;
 
 use http::{Method, Request};
 use hyper::body::Incoming;
@@ -27,6 +28,7 @@ pub(crate) enum Resource {
     Consumer,
     Deliveries,
     Delivery,
+    Timers,
 }
 
 /// Answers a request about a resource.
@@ -38,6 +40,7 @@ pub(crate) async fn answer(
 ) -> Reply {
     let answer = match resource {
         Resource::Keys => keys::answer(server, caller, request).await,
+        Resource::Timers => timers::answer(server, caller, request).await,
         Resource::SigningKeys if request.method() == Method::POST => {
             signing_keys::rotate(server, caller, request).await
         }
@@ -65,6 +68,8 @@ async fn look_up(
         Resource::Consumer => consumers::show(server, caller, path).await,
         Resource::Deliveries => deliveries::list(server, caller, query).await,
         Resource::Delivery => deliveries::show(server, caller, path).await,
-        Resource::Keys | Resource::SigningKeys => unreachable!("these can be changed"),
+        Resource::Keys | Resource::SigningKeys | Resource::Timers => {
+            unreachable!("these can be changed")
+        }
     }
 }

@@ -100,6 +100,7 @@ async fn answer(
         Face::Consumer => admin::Resource::Consumer,
         Face::Deliveries => admin::Resource::Deliveries,
         Face::Delivery => admin::Resource::Delivery,
+        Face::Timers => admin::Resource::Timers,
         _ => {
             let path = StreamPath::parse(request.uri().path())?;
             return Ok(streams::answer(server, caller, &path, request).await);

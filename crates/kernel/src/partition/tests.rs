@@ -11,7 +11,7 @@ use crate::command::Decision;
 use crate::error::Never;
 use crate::limits::{SLICE_ITEMS, SLICE_READ_KEYS};
 use crate::outbox::Attempt;
-use crate::set_aside::SetTimerAside;
+use crate::set_aside::{RetryTimer, SetTimerAside};
 
 /// A domain that knows nothing.
 struct Nothing;
@@ -243,24 +243,32 @@ fn a_slice_asks_for_so_many_keys_and_leaves_the_rest() {
 }
 
 #[test]
-fn a_timer_that_is_set_aside_is_kept_with_what_it_had() {
+fn a_timer_that_is_set_aside_is_kept_with_what_it_had_and_can_be_put_back() {
     let mut partition = partition();
     let timer = keys::timer(Millis(5), b"\x09some");
+    let aside = keys::set_aside(&timer);
     let given = timer.clone();
     let command = perform(move |txn| {
         txn.set(given.clone(), bytes(3));
         Ok(())
     });
     submit(&mut partition, &command, &FetchedKeys::default());
+    let expect = |partition: &mut _, expected: [Option<Bytes>; 2]| {
+        for (key, expected) in [aside.clone(), timer.clone()].into_iter().zip(expected) {
+            let look = perform(move |txn| {
+                assert_eq!(txn.get(&key)?, expected);
+                Ok(())
+            });
+            let (looked, _) = submit(partition, &look, &FetchedKeys::default());
+            assert!(matches!(looked, Submission::Decided));
+        }
+    };
     let (reply, _answer) = oneshot::channel();
-    let aside = SetTimerAside { key: timer.clone() };
-    partition.submit(&aside, &FetchedKeys::default(), Millis(1), reply);
-    for (key, expected) in [(keys::set_aside(&timer), Some(bytes(3))), (timer, None)] {
-        let look = perform(move |txn| {
-            assert_eq!(txn.get(&key)?, expected);
-            Ok(())
-        });
-        let (looked, _) = submit(&mut partition, &look, &FetchedKeys::default());
-        assert!(matches!(looked, Submission::Decided));
-    }
+    let command = SetTimerAside { key: timer.clone() };
+    partition.submit(&command, &FetchedKeys::default(), Millis(1), reply);
+    expect(&mut partition, [Some(bytes(3)), None]);
+    let (reply, _answer) = oneshot::channel();
+    let command = RetryTimer { key: timer.clone() };
+    partition.submit(&command, &FetchedKeys::default(), Millis(1), reply);
+    expect(&mut partition, [None, Some(bytes(3))]);
 }

@@ -23,6 +23,8 @@ pub(super) enum Error {
     ConsumerNotFound(String),
     #[error("{0}")]
     DeliveryNotFound(String),
+    #[error("no timer of this id is set aside; `GET /admin/v1/timers` lists those that are")]
+    TimerNotFound,
 }
 
 impl From<FieldError> for Error {
@@ -58,6 +60,7 @@ impl Error {
             Error::KeyNotFound => Refusal::not_found("KEY_NOT_FOUND", self),
             Error::ConsumerNotFound(_) => Refusal::not_found("CONSUMER_NOT_FOUND", self),
             Error::DeliveryNotFound(_) => Refusal::not_found("DELIVERY_NOT_FOUND", self),
+            Error::TimerNotFound => Refusal::not_found("TIMER_NOT_FOUND", self),
         }
     }
 }

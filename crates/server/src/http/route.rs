@@ -23,6 +23,7 @@ pub(crate) enum Face {
     Consumer,
     Deliveries,
     Delivery,
+    Timers,
     Events,
     /// Nobody yet: the name belongs to a face all the same.
     Nobody,
@@ -50,6 +51,8 @@ const ROUTES: &[(&str, Face, Requirement)] = &[
     ("/admin/v1/keys", Face::Keys, Requirement::Manage),
     ("/admin/v1/keys/*", Face::Keys, Requirement::Manage),
     ("/admin/v1/signing-keys/rotate", Face::Rotate, Requirement::ManageAll),
+    ("/admin/v1/timers", Face::Timers, Requirement::ManageAll),
+    ("/admin/v1/timers/*/retry", Face::Timers, Requirement::ManageAll),
     ("/admin/v1/streams", Face::StreamList, Requirement::Operate),
     ("/admin/v1/consumers", Face::Consumers, Requirement::Operate),
     ("/admin/v1/consumers/", Face::Nobody, Requirement::Key),

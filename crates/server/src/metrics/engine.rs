@@ -75,7 +75,7 @@ const ENGINE: &[EngineMetric] = &[
     ),
     (
         "timers_set_aside",
-        "Obligations that could not be fulfilled and were set aside; the log says which.",
+        "Obligations that could not be fulfilled and were set aside; `/admin/v1/timers` lists them.",
         Source::Gauge(|s| s.set_aside),
     ),
     (

@@ -167,6 +167,7 @@ async fn refusals_of_requests(seen: &mut Vec<Answer>) {
         ("GET", "/text", &[("host", "a.example")], b"", 421, "MISDIRECTED_REQUEST"),
         ("GET", "/admin/v1/consumers/no", &[], b"", 404, "CONSUMER_NOT_FOUND"),
         ("GET", "/admin/v1/deliveries/no", &[], b"", 404, "DELIVERY_NOT_FOUND"),
+        ("POST", "/admin/v1/timers/no/retry", &[], b"", 404, "TIMER_NOT_FOUND"),
         ("GET", "/admin/v1/deliveries?event=no", &[], b"", 404, "EVENT_NOT_FOUND"),
     ];
     for (method, target, headers, body, status, code) in refused {

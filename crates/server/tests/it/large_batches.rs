@@ -161,6 +161,43 @@ async fn a_timer_that_nobody_can_read_is_set_aside_and_hides_no_other() {
     let mut wakes = wakes.restart().await;
     wakes.quiet("the server goes on").await;
     assert_eq!(wakes.server.metric("reveille_timers_set_aside").await, 3);
+    let list = async |wakes: &Wakes, query: &str| {
+        wakes.server.get(&format!("/admin/v1/timers{query}")).await.expect(200).json()
+    };
+    let all = list(&wakes, "").await;
+    let shown = |it: &Value| (it["domain"].clone(), it["name"].clone(), it["due_at"].clone());
+    let timers: Vec<_> = all["timers"].as_array().unwrap().iter().map(shown).collect();
+    let due = json!(now - 1);
+    assert_eq!(
+        timers,
+        [
+            (json!(null), json!(""), due.clone()),
+            (json!("wakes"), json!("\\x02\\xff"), due.clone()),
+            (json!(null), json!("\\xee\\x01what"), due),
+        ]
+    );
+    // Page by page they are the same.
+    let first = list(&wakes, "?limit=2").await;
+    let next = first["next"].as_str().unwrap();
+    let second = list(&wakes, &format!("?after={next}")).await;
+    assert_eq!((first["timers"].as_array().unwrap().len(), &second["next"]), (2, &Value::Null));
+    assert_eq!(second["timers"][0], all["timers"][2]);
+    // One that is put back is tried, and set aside again if that is of no use.
+    let id = all["timers"][0]["id"].as_str().unwrap();
+    let retry = format!("/admin/v1/timers/{id}/retry");
+    wakes.server.post(&retry, &Value::Null).await.expect(202);
+    assert_eq!(wakes.server.post(&retry, &Value::Null).await.expect(404).code(), "TIMER_NOT_FOUND");
+    assert_eq!(
+        wakes.server.post("/admin/v1/timers/x/retry", &Value::Null).await.expect(404).code(),
+        "TIMER_NOT_FOUND"
+    );
+    assert_eq!(list(&wakes, "").await["timers"].as_array().unwrap().len(), 2);
+    eventually("it to be set aside again", async || {
+        wakes.clock.advance(5_000);
+        (wakes.server.metric("reveille_timers_set_aside").await == 3).then_some(())
+    })
+    .await;
+    assert_eq!(list(&wakes, "").await, all);
 }
 
 #[tokio::test(flavor = "multi_thread")]
