@@ -18,6 +18,10 @@ pub const FORK_COPY_BYTES: usize = 16 << 20;
 /// Streams in one page of a listing.
 pub const LIST_PAGE_MAX: usize = 1_000;
 
+/// Deliveries that one page of a list looks at, where most may be others than those that are asked
+/// for.
+pub const LIST_LOOKS_MAX: usize = 10_000;
+
 /// Pairs of a listing that are read at once, and the bytes of them that are held meanwhile: a record
 /// can be large although what is shown of it is not.
 pub const SCAN_SLICE: usize = 64;

@@ -83,3 +83,35 @@ impl Iterator for Scan<'_> {
         }
     }
 }
+
+/// The same from the last to the first.
+pub struct ScanBack<'a> {
+    reader: &'a Reader,
+    from: Bytes,
+    to: Bytes,
+    slice: std::vec::IntoIter<Pair>,
+}
+
+impl<'a> ScanBack<'a> {
+    pub fn new(reader: &'a Reader, from: Bytes, to: Bytes) -> ScanBack<'a> {
+        ScanBack { reader, from, to, slice: Vec::new().into_iter() }
+    }
+}
+
+impl Iterator for ScanBack<'_> {
+    type Item = Result<Pair, Damaged>;
+
+    fn next(&mut self) -> Option<Result<Pair, Damaged>> {
+        if let Some(pair) = self.slice.next() {
+            return Some(Ok(pair));
+        }
+        match self.reader.range_back_within(&self.from, &self.to, SCAN_SLICE, SCAN_BYTES) {
+            Ok(slice) => {
+                self.to = slice.last()?.0.clone();
+                self.slice = slice.into_iter();
+                self.slice.next().map(Ok)
+            }
+            Err(error) => Some(Err(error.into())),
+        }
+    }
+}

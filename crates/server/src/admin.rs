@@ -67,7 +67,7 @@ async fn look_up(
         Resource::Consumers => consumers::list(server, caller, query).await,
         Resource::Consumer => consumers::show(server, caller, path).await,
         Resource::Deliveries => deliveries::list(server, caller, query).await,
-        Resource::Delivery => deliveries::show(server, caller, path).await,
+        Resource::Delivery => deliveries::show(server, caller, path, query).await,
         Resource::Keys | Resource::SigningKeys | Resource::Timers => {
             unreachable!("these can be changed")
         }

@@ -37,6 +37,7 @@ use self::error::Error;
 use crate::Server;
 use crate::http::auth::Caller;
 use crate::http::error::RequestError;
+use crate::http::query::Query;
 use crate::http::reply::Reply;
 
 /// Where subscriptions are.
@@ -110,6 +111,7 @@ async fn route(server: &Server, scope: &Scope, request: Request<Incoming>) -> Re
     let method = request.method().clone();
     let query = request.uri().query().map(str::to_owned);
     let query = query.as_deref();
+    Query::parse(query).check_known(parameters(operation))?;
     match (operation, &method) {
         (Operation::Ingest, &Method::POST) => ingest::answer(server, scope, request).await,
         (Operation::Subscribe, &Method::POST) => subscribe::answer(server, scope, request).await,
@@ -209,6 +211,26 @@ fn allowed_methods(operation: Operation<'_>) -> &'static str {
         | Operation::DeadLetters(_)
         | Operation::Logs(_)
         | Operation::Explain(_) => "GET, HEAD, OPTIONS",
+    }
+}
+
+/// What the query of a request may say.
+fn parameters(operation: Operation<'_>) -> &'static [&'static str] {
+    match operation {
+        Operation::List => &[
+            "active",
+            "workerId",
+            "patternPrefix",
+            "shard",
+            "created_by",
+            "limit",
+            "offset",
+            "after",
+        ],
+        Operation::Match => &["eventType", "limit", "after"],
+        Operation::Deliveries(_) | Operation::DeadLetters(_) => &["limit", "after"],
+        Operation::Explain(_) => &["eventId", "eventType"],
+        _ => &[],
     }
 }
 

@@ -27,6 +27,13 @@ pub trait TableReader: Send + Sync + 'static {
     /// is changed later is not seen by the iterator.
     fn range(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Pair, TableError>>>;
 
+    /// The same from the last to the first.
+    fn range_back(
+        &self,
+        from: &[u8],
+        to: &[u8],
+    ) -> Box<dyn Iterator<Item = Result<Pair, TableError>>>;
+
     /// The keys from `from` to before `to`, in order; likewise.
     fn keys(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Bytes, TableError>>>;
 

@@ -295,8 +295,10 @@ fn check_keys(reader: &Reader, expected: &Map) {
         for limit in [0, 1, 3, usize::MAX] {
             let (from, to) = (key(from), key(to));
             let inside = expected.iter().filter(|(key, _)| **key >= from && **key < to);
-            let expected: Vec<_> =
-                inside.map(|(key, value)| (key.clone(), value.clone())).take(limit).collect();
+            let inside = inside.map(|(key, value)| (key.clone(), value.clone()));
+            let back: Vec<_> = inside.clone().rev().take(limit).collect();
+            assert_eq!(reader.range_back_within(&from, &to, limit, usize::MAX).unwrap(), back);
+            let expected: Vec<_> = inside.take(limit).collect();
             assert_eq!(reader.range(&from, &to, limit).unwrap(), expected);
             let found = reader.keys(&from, &to, limit).unwrap();
             let expected: Vec<Bytes> = expected.into_iter().map(|(key, _)| key).collect();

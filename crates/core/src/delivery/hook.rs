@@ -121,6 +121,17 @@ pub enum Standing {
     Dropped,
 }
 
+impl Standing {
+    /// All of them.
+    pub const ALL: [Standing; 5] = [
+        Standing::Pending,
+        Standing::Failed,
+        Standing::Delivered,
+        Standing::Dead,
+        Standing::Dropped,
+    ];
+}
+
 impl Delivery {
     /// How it is counted.
     pub fn standing(&self) -> Standing {

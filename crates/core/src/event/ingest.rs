@@ -14,6 +14,8 @@ use super::envelope::{EventError, is_plain_id, string};
 use crate::json;
 use crate::limits::{EVENT_BATCH_MAX, EVENT_BYTES_MAX, EVENT_ID_BYTES_MAX, JSON_DEPTH_MAX};
 
+/// How much a refusal says of the name of a field.
+const NAME_BYTES_SHOWN: usize = 64;
 /// How many bad events a refusal names.
 const INDICES_MAX: usize = 10;
 
@@ -58,7 +60,7 @@ pub enum IngestError {
 }
 
 /// Why a body is not one of events.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BatchError {
     /// It is something else.
     #[error("the body is neither {{\"events\": […]}} nor an array of events nor an event")]
@@ -72,12 +74,18 @@ pub enum BatchError {
     /// A field that decides is there twice.
     #[error("the body has `events`, `batchId` or `type` more than once")]
     Repeated,
+    /// It has a field that no batch has; an event may have any.
+    #[error("a batch has no field `{0}`")]
+    UnknownField(Arc<str>),
     /// The id of the batch cannot be kept.
     #[error("`batchId` is not a string of 1 to {EVENT_ID_BYTES_MAX} printable characters of ASCII")]
     BatchId,
 }
 
 impl Ingest {
+    /// The fields of a batch.
+    pub const FIELDS: [&str; 2] = ["events", "batchId"];
+
     /// Reads a body.
     pub fn parse(body: &[u8]) -> Result<Ingest, IngestError> {
         let text: &RawValue = serde_json::from_slice(body).map_err(|_| IngestError::InvalidJson)?;
@@ -136,7 +144,11 @@ fn members(text: &RawValue) -> Result<(Vec<&RawValue>, Option<Arc<str>>), BatchE
     if members.repeated {
         return Err(BatchError::Repeated);
     }
-    let events = elements(members.events.ok_or(BatchError::Form)?)?;
+    let events = members.events.ok_or(BatchError::Form)?;
+    if let Some(name) = members.unknown {
+        return Err(BatchError::UnknownField(name));
+    }
+    let events = elements(events)?;
     let batch_id = match members.batch_id.filter(|id| id.get() != "null") {
         None => None,
         Some(id) => Some(string(id).filter(|id| is_plain_id(id)).ok_or(BatchError::BatchId)?),
@@ -188,6 +200,8 @@ struct Members<'a> {
     batch_id: Option<&'a RawValue>,
     has_type: bool,
     repeated: bool,
+    /// The first that is none of these, or the beginning of its name.
+    unknown: Option<Arc<str>>,
 }
 
 impl<'a> Deserialize<'a> for Members<'a> {
@@ -212,7 +226,12 @@ impl<'a> Visitor<'a> for MembersVisitor {
                 "events" => members.events.replace(value).is_some(),
                 "batchId" => members.batch_id.replace(value).is_some(),
                 "type" => std::mem::replace(&mut members.has_type, true),
-                _ => false,
+                _ => {
+                    let shown = name.get(..name.floor_char_boundary(NAME_BYTES_SHOWN));
+                    let shown = || shown.unwrap_or_default().into();
+                    members.unknown.get_or_insert_with(shown);
+                    false
+                }
             };
             members.repeated |= repeated;
         }

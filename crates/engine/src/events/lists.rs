@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use reveille_core::delivery::Phase;
-use reveille_core::delivery::hook::{Hook, HookId};
+use reveille_core::delivery::hook::{Hook, HookId, Standing};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::event::EventType;
 use reveille_core::event::hook::FACE;
@@ -14,7 +14,8 @@ use reveille_core::key_range::above;
 use reveille_core::steps::Steps;
 use reveille_core::{Millis, Tenant};
 use reveille_kernel::error::Damaged;
-use reveille_schema::{keys, record};
+use reveille_schema::keys;
+use reveille_schema::record::{self, DeliveryRecord};
 use reveille_store::state::Reader;
 
 use super::hook::EventHook;
@@ -26,8 +27,10 @@ use crate::deliveries::index::{HookAge, HookIndex};
 use crate::deliveries::send::delivery_record;
 use crate::deliveries::{DeliveryError, DeliveryRejection};
 use crate::engine::Engine;
-use crate::limits::{EXPLAINED_DELIVERIES_MAX, INDEX_SLICE, LIST_PAGE_MAX, SCAN_SLICE};
-use crate::records::{Scan, TakeEntry, damaged};
+use crate::limits::{
+    EXPLAINED_DELIVERIES_MAX, INDEX_SLICE, LIST_LOOKS_MAX, LIST_PAGE_MAX, SCAN_SLICE,
+};
+use crate::records::{Scan, ScanBack, TakeEntry, damaged};
 
 /// A dead letter.
 #[derive(Debug, Clone)]
@@ -53,6 +56,21 @@ pub struct DeliveryFilter<'a> {
     pub event: Option<&'a str>,
     /// Those of the hook of this name.
     pub hook: Option<&'a str>,
+    /// Those that stand so.
+    pub standing: Option<Standing>,
+    /// Those that began at this time or later.
+    pub from: Option<Millis>,
+    /// Those that began before this time.
+    pub to: Option<Millis>,
+}
+
+impl DeliveryFilter<'_> {
+    fn accepts(&self, record: &DeliveryRecord) -> bool {
+        let at = record.created_at;
+        self.standing.is_none_or(|standing| record.delivery.standing() == standing)
+            && self.from.is_none_or(|from| from <= at)
+            && self.to.is_none_or(|to| at < to)
+    }
 }
 
 impl Engine {
@@ -115,8 +133,8 @@ impl Engine {
         all
     }
 
-    /// The deliveries of a hook in the order of their events, after one. Returns the last one that
-    /// was taken if there are more.
+    /// The deliveries of a hook, those of the newest event first, after one. Returns the last one
+    /// that was taken if there are more.
     pub fn deliveries(
         &self,
         hook: &Arc<Hook>,
@@ -125,13 +143,13 @@ impl Engine {
         take: TakeEntry<'_, DeliveryView>,
     ) -> Result<Option<DeliveryId>, Damaged> {
         let reader = self.partition(&hook.tenant).state.reader();
-        let mut walk = DeliveryWalk { reader, take, left: limit, last: after };
+        let mut walk = DeliveryWalk::new(reader, DeliveryFilter::default(), take, limit, after);
         let range = keys::deliveries(hook.id);
         Ok(if walk.visit(hook, range)? { None } else { walk.last })
     }
 
-    /// Deliveries of a tenant, hook by hook, after one. Returns where to go on if there may be
-    /// more.
+    /// Deliveries of a tenant, hook by hook from the youngest on, those of the newest event first,
+    /// after one. Returns where to go on if there may be more.
     pub fn find_deliveries(
         &self,
         tenant: &Tenant,
@@ -149,7 +167,7 @@ impl Engine {
         };
         let shared = self.partition(tenant);
         let reader = shared.state.reader();
-        let mut walk = DeliveryWalk { reader, take, left: limit, last: after };
+        let mut walk = DeliveryWalk::new(reader, filter, take, limit, after);
         let range = |hook: HookId| match event {
             Some(event) => event_range(hook, event),
             None => keys::deliveries(hook),
@@ -158,20 +176,24 @@ impl Engine {
             let hook = shared.lock().index.of::<HookIndex>().of_tenant(tenant, name).cloned();
             let hook = hook.filter(|hook| hook.face == FACE);
             let hook = hook.ok_or(DeliveryRejection::NotFound)?;
-            let is_later = after.is_none_or(|after| after.hook <= hook.id);
+            let is_later = after.is_none_or(|after| hook.id <= after.hook);
             let is_over = !is_later || walk.visit(&hook, range(hook.id))?;
             return Ok(if is_over { None } else { walk.last });
         }
-        let mut first = after.map_or(HookId(0), |after| after.hook);
+        // Of one tenant they are numbered in the order in which they were made.
+        let age = |id: u64| HookAge { created_at: Millis(0), id: HookId(id) };
+        let mut than = after.map(|after| age(after.hook.0.saturating_add(1)));
         for _ in 0..LIST_PAGE_MAX.div_ceil(INDEX_SLICE) {
-            let hooks = shared.lock().index.of::<HookIndex>().from(tenant, first, INDEX_SLICE);
-            let Some(youngest) = hooks.last() else { return Ok(None) };
-            first = HookId(youngest.id.0 + 1);
+            let known = shared.lock();
+            let hooks = known.index.of::<HookIndex>().older(Some(tenant), than, INDEX_SLICE);
+            drop(known);
+            let Some(oldest) = hooks.last() else { return Ok(None) };
+            than = Some(age(oldest.id.0));
             for hook in hooks.iter().filter(|hook| hook.face == FACE) {
                 if !walk.visit(hook, range(hook.id))? {
                     return Ok(walk.last);
                 }
-                walk.last = Some(last_of(hook.id));
+                walk.last = Some(first_of(hook.id));
             }
         }
         Ok(walk.last)
@@ -263,34 +285,51 @@ impl HookWalk<'_> {
     }
 }
 
-/// A look at deliveries, in the order of their hooks and events.
+/// A look at deliveries, from the youngest hook and the newest event on.
 struct DeliveryWalk<'a> {
     reader: Reader,
+    filter: DeliveryFilter<'a>,
     take: TakeEntry<'a, DeliveryView>,
     /// How many are still wanted.
     left: usize,
-    /// The place behind those that were taken or looked for.
+    /// How many more may be looked at: most may be others than those that are wanted.
+    looks: usize,
+    /// The place behind those that were taken or looked at.
     last: Option<DeliveryId>,
 }
 
-impl DeliveryWalk<'_> {
+impl<'a> DeliveryWalk<'a> {
+    fn new(
+        reader: Reader,
+        filter: DeliveryFilter<'a>,
+        take: TakeEntry<'a, DeliveryView>,
+        left: usize,
+        last: Option<DeliveryId>,
+    ) -> DeliveryWalk<'a> {
+        DeliveryWalk { reader, filter, take, left, looks: LIST_LOOKS_MAX, last }
+    }
+
     /// Shows the deliveries of a hook in a range. Says whether those were all.
     fn visit(&mut self, hook: &Arc<Hook>, range: (Bytes, Bytes)) -> Result<bool, Damaged> {
-        let (first, to) = range;
+        let (first, end) = range;
         let after = self.last.filter(|last| last.hook == hook.id);
-        let from = after.map_or(first.clone(), |last| above(&keys::delivery(last)).max(first));
-        for pair in Scan::new(&self.reader, from, to) {
+        let to = after.map_or(end.clone(), |last| keys::delivery(last).min(end));
+        for pair in ScanBack::new(&self.reader, first, to) {
             let (key, value) = pair?;
             let Some(id) = keys::parse_delivery(&key) else { continue };
-            if self.left == 0 {
+            if self.left == 0 || self.looks == 0 {
                 return Ok(false);
             }
+            self.looks -= 1;
             let record = record::decode_delivery(&value).map_err(damaged)?;
-            let event = event(&self.reader, &hook.tenant, id.no.event)?;
-            if !(self.take)(&DeliveryView { id, hook: hook.clone(), record, event }) {
-                return Ok(false);
+            if self.filter.accepts(&record) {
+                let event = event(&self.reader, &hook.tenant, id.no.event)?;
+                if !(self.take)(&DeliveryView { id, hook: hook.clone(), record, event }) {
+                    return Ok(false);
+                }
+                self.left -= 1;
             }
-            (self.left, self.last) = (self.left - 1, Some(id));
+            self.last = Some(id);
         }
         Ok(true)
     }
@@ -302,7 +341,7 @@ fn event_range(hook: HookId, no: EventNo) -> (Bytes, Bytes) {
     (first(no), first(EventNo(no.0 + 1)))
 }
 
-/// A place behind all deliveries of a hook.
-fn last_of(hook: HookId) -> DeliveryId {
-    DeliveryId { hook, no: DeliveryNo { event: EventNo(u64::MAX), round: u16::MAX } }
+/// A place before all deliveries of a hook.
+fn first_of(hook: HookId) -> DeliveryId {
+    DeliveryId { hook, no: DeliveryNo { event: EventNo(0), round: 0 } }
 }

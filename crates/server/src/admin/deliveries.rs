@@ -1,6 +1,7 @@
 //! Deliveries: what became of an event, wherever it went.
 
 use http::StatusCode;
+use reveille_core::delivery::hook::Standing;
 use reveille_core::delivery::{AttemptRecord, Phase};
 use reveille_engine::events::{DeliveryFilter, DeliveryView, delivery_name, delivery_named};
 use serde_json::{Map, Value, json};
@@ -17,15 +18,26 @@ use crate::http::reply::Reply;
 /// Where deliveries are; the rest of the path is the id of one.
 const DELIVERIES: &str = "/admin/v1/deliveries/";
 
-/// `GET /admin/v1/deliveries?event=&hook=&after=&limit=`: hook by hook, in the order of their
-/// events; or all of one event.
+/// What can be asked for.
+const PARAMETERS: &[&str] = &["state", "hook", "event", "from", "to", "after", "limit"];
+
+/// `GET /admin/v1/deliveries?state=&hook=&event=&from=&to=&after=&limit=`: hook by hook from the
+/// youngest on, those of the newest event first; or all of one event. With filters a page may be
+/// short, or empty, and have a next one.
 pub(super) async fn list(
     server: &Server,
     caller: &Caller,
     query: Option<&str>,
 ) -> Result<Reply, Error> {
     let query = Query::parse(query);
-    let filter = DeliveryFilter { event: query.get("event")?, hook: query.get("hook")? };
+    query.check_known(PARAMETERS)?;
+    let filter = DeliveryFilter {
+        event: query.get("event")?,
+        hook: query.get("hook")?,
+        standing: query.get("state")?.map(parse_state).transpose()?,
+        from: query.moment("from")?,
+        to: query.moment("to")?,
+    };
     let limit = page_limit(&query)?;
     let after = query.get("after")?.map(delivery_named).transpose();
     let after = after.map_err(|_| RequestError::Query("`after` is the id of a delivery".into()))?;
@@ -35,8 +47,22 @@ pub(super) async fn list(
     Ok(page.finish_with_next(next.map(delivery_name)))
 }
 
+fn parse_state(text: &str) -> Result<Standing, RequestError> {
+    let known = Standing::ALL.into_iter().find(|standing| status_label(*standing) == text);
+    known.ok_or_else(|| {
+        let labels = Standing::ALL.map(status_label).join(", ");
+        RequestError::Query(format!("`state` is one of {labels}"))
+    })
+}
+
 /// `GET /admin/v1/deliveries/{id}`: with every attempt. Of all of them less is kept than a page holds.
-pub(super) async fn show(server: &Server, caller: &Caller, path: &str) -> Result<Reply, Error> {
+pub(super) async fn show(
+    server: &Server,
+    caller: &Caller,
+    path: &str,
+    query: Option<&str>,
+) -> Result<Reply, Error> {
+    Query::parse(query).check_known(&[])?;
     let name = path.strip_prefix(DELIVERIES).unwrap_or_default();
     let mut page = Page::begin(&server.engine, &caller.tenant, "attempts").await?;
     let found = match delivery_named(name) {

@@ -1,12 +1,13 @@
 //! Keys: made, listed and revoked by those who manage a tenant, or all of them.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
-use reveille_core::Tenant;
 use reveille_core::key::{Access, Key, Permission, Role};
+use reveille_core::{Millis, Tenant};
 use serde_json::{Map, Value, json};
 
 use super::error::Error;
@@ -15,6 +16,7 @@ use crate::http::auth::Caller;
 use crate::http::error::RequestError;
 use crate::http::fields::{self, FieldError, Fields};
 use crate::http::inbound;
+use crate::http::known::check_fields;
 use crate::http::page::{Page, page_limit};
 use crate::http::query::Query;
 use crate::http::reply::{self, Reply};
@@ -24,6 +26,9 @@ const KEYS: &str = "/admin/v1/keys";
 /// A body larger than this asks for nothing that can be had.
 const BODY_BYTES_MAX: usize = 64 << 10;
 
+/// What can be said about a new one.
+const FIELDS: &[&str] = &["tenant", "roles", "entity_uri", "permissions", "scopes", "description"];
+
 /// Answers a request about keys.
 pub(super) async fn answer(
     server: &Server,
@@ -32,7 +37,10 @@ pub(super) async fn answer(
 ) -> Result<Reply, Error> {
     let id = request.uri().path().strip_prefix(KEYS).and_then(|rest| rest.strip_prefix('/'));
     match (id, request.method()) {
-        (None, &Method::POST) => create(server, caller, request).await,
+        (None, &Method::POST) => {
+            Query::parse(request.uri().query()).check_known(&[])?;
+            create(server, caller, request).await
+        }
         (None, &Method::GET | &Method::HEAD) => list(server, caller, request.uri().query()).await,
         (None, method) => Err(RequestError::Method {
             method: method.clone(),
@@ -81,6 +89,7 @@ async fn create(
 }
 
 fn parse_access(body: &Map<String, Value>) -> Result<Access, FieldError> {
+    check_fields(body, FIELDS)?;
     let fields = Fields(body);
     if !body.contains_key("tenant") {
         return Err("`tenant` is missing; name one, or write null for an admin key of all".into());
@@ -111,18 +120,35 @@ fn parse_set<T: Ord>(
     fields.list(name)?.iter().map(parse).collect()
 }
 
-/// `GET /admin/v1/keys?after=&limit=`
+/// `GET /admin/v1/keys?after=&limit=`: newest first.
 async fn list(server: &Server, caller: &Caller, query: Option<&str>) -> Result<Reply, Error> {
     let query = Query::parse(query);
-    let (after, limit) = (query.get("after")?.unwrap_or_default(), page_limit(&query)?);
+    query.check_known(&["after", "limit"])?;
+    let after = query.get("after")?.map(parse_place).transpose()?;
+    let limit = page_limit(&query)?;
     let access = caller.access();
     let mut page = Page::begin(&server.engine, &caller.tenant, "keys").await?;
     let mut mine = server.engine.keys();
-    mine.retain(|key| &*key.id > after && access.manages(&key.access));
+    let place = |key: &Key| (Reverse(key.created_at), key.id.clone());
+    mine.retain(|key| {
+        after.as_ref().is_none_or(|after| place(key) > *after) && access.manages(&key.access)
+    });
+    mine.sort_by_cached_key(|key| place(key));
     let taken = mine.iter().take(limit).take_while(|key| page.push(&key_json(key))).count();
     let last = mine.get(..taken).and_then(|taken| taken.last());
-    let next = last.filter(|_| taken < mine.len()).map(|key| key.id.as_ref());
-    Ok(page.finish_with_next(next))
+    let next = last.filter(|_| taken < mine.len());
+    Ok(page.finish_with_next(next.map(|key| format!("{}-{}", key.created_at.0, key.id))))
+}
+
+/// A key's place among all, newest first.
+type Place = (Reverse<Millis>, Arc<str>);
+
+fn parse_place(text: &str) -> Result<Place, RequestError> {
+    let parts = text.split_once('-').and_then(|(at, id)| Some((at.parse().ok()?, id)));
+    let (at, id) = parts.ok_or_else(|| {
+        RequestError::Query("`after` is the `next` of the page before".to_owned())
+    })?;
+    Ok((Reverse(Millis(at)), id.into()))
 }
 
 /// `DELETE /admin/v1/keys/{id}`

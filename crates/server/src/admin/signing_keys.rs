@@ -9,6 +9,7 @@ use crate::Server;
 use crate::http::auth::Caller;
 use crate::http::fields::{self, FieldError, Fields};
 use crate::http::inbound;
+use crate::http::known::check_fields;
 use crate::http::reply::{self, Reply};
 
 /// How long a key that signs no longer is published, unless the operator says otherwise.
@@ -42,6 +43,7 @@ fn parse_overlap_ms(body: &[u8]) -> Result<u64, FieldError> {
         return Ok(OVERLAP_MS_DEFAULT);
     }
     let body = fields::parse_object(body)?;
+    check_fields(&body, &["overlap"])?;
     let overlap_ms = Fields(&body).period_ms("overlap")?.unwrap_or(OVERLAP_MS_DEFAULT);
     if overlap_ms > OVERLAP_MS_MAX {
         return Err("`overlap` must be at most \"30d\"".into());

@@ -18,6 +18,7 @@ pub(super) async fn list(
     query: Option<&str>,
 ) -> Result<Reply, Error> {
     let query = Query::parse(query);
+    query.check_known(&["prefix", "after", "limit"])?;
     let prefix = query.get("prefix")?.unwrap_or_default();
     let (after, limit) = (query.get("after")?, page_limit(&query)?);
     let mut page = Page::begin(&server.engine, &caller.tenant, "streams").await?;

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::error::Error;
 use crate::Server;
-use crate::http::{inbound, object};
+use crate::http::{inbound, known, object};
 
 /// A body larger than this is none about subscriptions.
 const BODY_BYTES_MAX: usize = 64 << 10;
@@ -33,6 +33,21 @@ impl Body {
         match object::parse(&body.bytes) {
             Ok(object) => Ok(Body(object)),
             Err(_) => Err(Error::bad_request("INVALID_JSON", "Invalid JSON body")),
+        }
+    }
+
+    /// Refuses fields of other names.
+    pub(super) fn check_known(&self, known: &[&str]) -> Result<(), Error> {
+        Ok(known::check_fields(&self.0, known)?)
+    }
+
+    /// Refuses fields that cannot be changed here, with a word on what to do instead.
+    pub(super) fn check_fixed(&self, fixed: &[(&str, &str)]) -> Result<(), Error> {
+        match fixed.iter().find(|(name, _)| self.0.contains_key(*name)) {
+            None => Ok(()),
+            Some((name, instead)) => {
+                Err(Error::invalid_field(name, format!("cannot be changed here: {instead}")))
+            }
         }
     }
 

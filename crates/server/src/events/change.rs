@@ -22,6 +22,7 @@ pub(super) async fn activate(
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
     let body = Body::read(server, &scope.tenant, request).await?;
+    body.check_known(&["subscriptionId", "shard"])?;
     let id = body.required("subscriptionId")?;
     let hint = body.text("shard")?;
     let EventHook { hook, spec } = find_hook(server, scope, id)?;
@@ -40,6 +41,27 @@ pub(super) async fn activate(
     Ok(reply::json(StatusCode::OK, &answer))
 }
 
+/// What can be changed about a subscription.
+const FIELDS: &[&str] = &["maxRetries", "timeoutMs", "rpcMethod"];
+/// What is shown of one, or said of a new one, and is no setting.
+const FIXED: &[(&str, &str)] = &[
+    ("active", "POST /subscriptions/unsubscribe and /subscriptions/reactivate do that"),
+    ("deliver", "it says where a new subscription begins"),
+    ("workerId", "subscribe anew"),
+    ("workerBinding", "subscribe anew"),
+    ("pattern", "subscribe anew"),
+    ("secret", "subscribe anew"),
+    ("id", "it is given once"),
+    ("subscriptionId", "it is given once, and stands in the path"),
+    ("patternPrefix", "it follows from the pattern"),
+    ("shard", "it follows from the pattern"),
+    ("namespace", "a subscription stays in its namespace"),
+    ("signed", "it follows from the secret"),
+    ("createdAt", "it is when the subscription was made"),
+    ("created_by", "it is who made the subscription"),
+    ("updatedAt", "it is when the subscription was last changed"),
+];
+
 /// `PUT /subscriptions/{id}`
 pub(super) async fn edit(
     server: &Server,
@@ -48,6 +70,8 @@ pub(super) async fn edit(
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
     let body = Body::read(server, &scope.tenant, request).await?;
+    body.check_fixed(FIXED)?;
+    body.check_known(FIELDS)?;
     let edit = HookUpdate {
         max_retries: body.max_retries()?,
         timeout_ms: body.timeout_ms()?,
@@ -58,7 +82,8 @@ pub(super) async fn edit(
         subscribe::check_address(server, &spec.edited(&edit))?;
     }
     let hook = server.engine.edit_hook(&hook.tenant, id, edit).await?;
-    let answer = json!({ "ok": true, "subscription": hook_json(&hook) });
+    let mut answer = json!({ "ok": true, "subscription": hook_json(&hook) });
+    subscribe::add_warnings(&mut answer, subscribe::warnings(server, &hook.spec));
     Ok(reply::json(StatusCode::OK, &answer))
 }
 

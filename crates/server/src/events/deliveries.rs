@@ -24,7 +24,7 @@ use crate::http::reply::{self, Reply};
 /// Entries on a page, unless the caller asks for another number.
 const PAGE: usize = 100;
 
-/// `GET /subscriptions/{id}/deliveries?limit=&after=`: in the order of their events.
+/// `GET /subscriptions/{id}/deliveries?limit=&after=`: those of the newest event first.
 pub(super) async fn list(
     server: &Server,
     scope: &Scope,

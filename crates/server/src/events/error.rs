@@ -3,7 +3,8 @@
 use std::fmt::Display;
 
 use http::StatusCode;
-use reveille_core::event::ingest::IngestError;
+use reveille_core::event::Ingest;
+use reveille_core::event::ingest::{BatchError, IngestError};
 use reveille_core::stream::Rejected;
 use reveille_engine::deliveries::{DeliveryError, DeliveryRejection};
 use reveille_engine::streams::StreamError;
@@ -11,6 +12,8 @@ use reveille_engine::{self as engine, Damaged, Never, Unavailable};
 use serde_json::{Map, Value, json};
 
 use crate::http::error::{EngineRefusal, Refusal, RequestError};
+use crate::http::fields::FieldError;
+use crate::http::known;
 use crate::http::reply::{self, Reply};
 
 /// Why a request is not done. In a box: every answer would be as large as a refusal.
@@ -72,6 +75,12 @@ impl From<RequestError> for Error {
     }
 }
 
+impl From<FieldError> for Error {
+    fn from(error: FieldError) -> Error {
+        Error::bad_request("INVALID_FIELD", error)
+    }
+}
+
 impl From<DeliveryError> for Error {
     fn from(error: DeliveryError) -> Error {
         error.refusal_with(rejection_refusal).into()
@@ -114,6 +123,10 @@ impl From<IngestError> for Error {
         let refusal = match &error {
             IngestError::InvalidJson | IngestError::TooDeep => {
                 Refusal::bad_request("INVALID_JSON", error)
+            }
+            IngestError::InvalidBatch(BatchError::UnknownField(name)) => {
+                let sentence = known::describe("field", name, &Ingest::FIELDS);
+                Refusal::bad_request("INVALID_BATCH", sentence)
             }
             IngestError::InvalidBatch(_) => Refusal::bad_request("INVALID_BATCH", error),
             IngestError::InvalidEvent { indices: events, .. } => {

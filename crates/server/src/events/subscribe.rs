@@ -23,6 +23,18 @@ const MAX_RETRIES_DEFAULT: u32 = 5;
 const TIMEOUT_MS_DEFAULT: u64 = 30_000;
 const BINDING_BYTES_MAX: usize = 128;
 
+/// What can be said about a new subscription.
+const FIELDS: &[&str] = &[
+    "workerId",
+    "workerBinding",
+    "pattern",
+    "rpcMethod",
+    "maxRetries",
+    "timeoutMs",
+    "secret",
+    "deliver",
+];
+
 /// `POST /subscriptions/subscribe`
 pub(super) async fn answer(
     server: &Server,
@@ -30,11 +42,13 @@ pub(super) async fn answer(
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
     let body = Body::read(server, &scope.tenant, request).await?;
+    body.check_known(FIELDS)?;
     let (secret, new_secret) = parse_secret(server, &scope.tenant, &body)?;
     let spec = parse_spec(&body, secret)?;
     let since = parse_since(&body)?;
     check_address(server, &spec)?;
     let shard = Shard::of_pattern(&spec.pattern);
+    let warnings = warnings(server, &spec);
     let hook = server.engine.hook(&scope.tenant, spec, since, scope.key_id.clone()).await?;
     let namespace = namespace_of(&hook.tenant);
     let mut answer = json!({
@@ -46,6 +60,7 @@ pub(super) async fn answer(
     if let (Some(secret), Some(object)) = (new_secret, answer.as_object_mut()) {
         object.insert("secret".into(), secret.into());
     }
+    add_warnings(&mut answer, warnings);
     Ok(reply::json(StatusCode::OK, &answer))
 }
 
@@ -56,6 +71,28 @@ pub(super) fn check_address(server: &Server, spec: &EventHookSpec) -> Result<(),
         let text = format!("the worker cannot be called at {address}: {error}");
         Error::bad_request("WORKER_ADDRESS_REFUSED", text)
     })
+}
+
+/// What is taken although it may not be what was meant.
+pub(super) fn warnings(server: &Server, spec: &EventHookSpec) -> Vec<String> {
+    let workers = &server.config.workers;
+    let missing = spec.binding.as_ref().filter(|name| !workers.has_binding(name));
+    let sentence = |name: &Arc<str>| {
+        let address = workers.address(spec);
+        format!(
+            "this server has no binding `{name}`, so worker `{}` is called at {address}; start it \
+             with --binding {name}=URL, or leave `workerBinding` out",
+            spec.worker
+        )
+    };
+    missing.map(sentence).into_iter().collect()
+}
+
+/// Puts warnings into an answer, if there are any.
+pub(super) fn add_warnings(answer: &mut Value, warnings: Vec<String>) {
+    if let (false, Some(object)) = (warnings.is_empty(), answer.as_object_mut()) {
+        object.insert("warnings".into(), warnings.into());
+    }
 }
 
 fn parse_spec(body: &Body, secret: Option<SealedSecret>) -> Result<EventHookSpec, Error> {

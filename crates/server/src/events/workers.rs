@@ -39,6 +39,11 @@ impl Default for Workers {
 }
 
 impl Workers {
+    /// Whether there is a binding of this name.
+    pub(super) fn has_binding(&self, name: &str) -> bool {
+        self.bindings.iter().any(|binding| &*binding.name == name)
+    }
+
     /// Where deliveries of such a hook go: to the binding, if there is one of that name.
     pub(super) fn address(&self, spec: &EventHookSpec) -> String {
         let is_named = |binding: &&Binding| spec.binding.as_ref() == Some(&binding.name);

@@ -21,6 +21,7 @@ mod events_cleanup;
 mod events_explain;
 mod events_flow;
 mod events_ingest;
+mod events_mistakes;
 mod events_patterns;
 mod events_restarts;
 mod events_retention;

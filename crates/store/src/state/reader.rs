@@ -63,6 +63,46 @@ impl Reader {
         self.merged(from, to, limit, bytes, table)
     }
 
+    /// The same from the last to the first.
+    pub fn range_back_within(
+        &self,
+        from: &[u8],
+        to: &[u8],
+        limit: usize,
+        bytes: usize,
+    ) -> Result<Vec<Pair>, TableError> {
+        let mut table = self.view.table.read(|table| table.range_back(from, to));
+        let newest_first = self.view.newest_first();
+        let mut overlay: Vec<&[Entry]> = newest_first.map(|run| run.range(from, to)).collect();
+        let mut from_table = table.next().transpose()?;
+        let (mut found, mut found_bytes) = (Vec::new(), 0);
+        while found.len() < limit && found_bytes < bytes {
+            let largest = overlay.iter().filter_map(|run| run.last()).map(|entry| &entry.key);
+            let Some(key) = largest.chain(from_table.as_ref().map(|(key, _)| key)).max().cloned()
+            else {
+                break;
+            };
+            let mut value = None;
+            for run in &mut overlay {
+                if let Some((entry, rest)) = run.split_last()
+                    && entry.key == key
+                {
+                    value = value.or(Some(entry.value.clone()));
+                    *run = rest;
+                }
+            }
+            if let Some((_, stored)) = from_table.take_if(|(stored, _)| *stored == key) {
+                value = value.or(Some(Some(stored)));
+                from_table = table.next().transpose()?;
+            }
+            if let Some(Some(value)) = value {
+                found_bytes += key.len() + value.len();
+                found.push((key, value));
+            }
+        }
+        Ok(found)
+    }
+
     /// What memory says of the keys from `from` to before `to`, removals included.
     pub fn range_recent(&self, from: &[u8], to: &[u8]) -> BTreeMap<Bytes, Option<Bytes>> {
         let mut found = BTreeMap::new();

@@ -30,6 +30,14 @@ impl TableReader for TestTable {
         self.inner.range(from, to)
     }
 
+    fn range_back(
+        &self,
+        from: &[u8],
+        to: &[u8],
+    ) -> Box<dyn Iterator<Item = Result<Pair, TableError>>> {
+        self.inner.range_back(from, to)
+    }
+
     fn keys(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Bytes, TableError>>> {
         self.inner.keys(from, to)
     }

@@ -170,6 +170,17 @@ impl TableReader for LsmTable {
         }
     }
 
+    fn range_back(
+        &self,
+        from: &[u8],
+        to: &[u8],
+    ) -> Box<dyn Iterator<Item = Result<Pair, TableError>>> {
+        match self.trees() {
+            Ok(trees) => Box::new(trees.tree(from).range(from..to).rev().map(pair)),
+            Err(error) => failed(error),
+        }
+    }
+
     fn keys(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Bytes, TableError>>> {
         match self.trees() {
             Ok(trees) => Box::new(trees.tree(from).range(from..to).map(key)),
@@ -199,6 +210,17 @@ impl TableReader for LsmSnapshot {
     fn range(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Pair, TableError>>> {
         match self.trees() {
             Ok(trees) => Box::new(self.snapshot.range(trees.tree(from), from..to).map(pair)),
+            Err(error) => failed(error),
+        }
+    }
+
+    fn range_back(
+        &self,
+        from: &[u8],
+        to: &[u8],
+    ) -> Box<dyn Iterator<Item = Result<Pair, TableError>>> {
+        match self.trees() {
+            Ok(trees) => Box::new(self.snapshot.range(trees.tree(from), from..to).rev().map(pair)),
             Err(error) => failed(error),
         }
     }

@@ -39,7 +39,15 @@ impl TableReader for MemoryTable {
     }
 
     fn range(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Pair, TableError>>> {
-        range(&self.lock(), from, to)
+        Box::new(range(&self.lock(), from, to).into_iter().map(Ok))
+    }
+
+    fn range_back(
+        &self,
+        from: &[u8],
+        to: &[u8],
+    ) -> Box<dyn Iterator<Item = Result<Pair, TableError>>> {
+        Box::new(range(&self.lock(), from, to).into_iter().rev().map(Ok))
     }
 
     fn keys(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Bytes, TableError>>> {
@@ -57,7 +65,15 @@ impl TableReader for MemorySnapshot {
     }
 
     fn range(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Pair, TableError>>> {
-        range(&self.pairs, from, to)
+        Box::new(range(&self.pairs, from, to).into_iter().map(Ok))
+    }
+
+    fn range_back(
+        &self,
+        from: &[u8],
+        to: &[u8],
+    ) -> Box<dyn Iterator<Item = Result<Pair, TableError>>> {
+        Box::new(range(&self.pairs, from, to).into_iter().rev().map(Ok))
     }
 
     fn keys(&self, from: &[u8], to: &[u8]) -> Box<dyn Iterator<Item = Result<Bytes, TableError>>> {
@@ -92,17 +108,12 @@ impl Table for MemoryTable {
     }
 }
 
-fn range(
-    pairs: &Pairs,
-    from: &[u8],
-    to: &[u8],
-) -> Box<dyn Iterator<Item = Result<Pair, TableError>>> {
+fn range(pairs: &Pairs, from: &[u8], to: &[u8]) -> Vec<Pair> {
     if from >= to {
-        return Box::new(std::iter::empty());
+        return Vec::new();
     }
     let range = pairs.range::<[u8], _>((Bound::Included(from), Bound::Excluded(to)));
-    let pairs: Vec<Pair> = range.map(|(key, value)| (key.clone(), value.clone())).collect();
-    Box::new(pairs.into_iter().map(Ok))
+    range.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 fn floor(pairs: &Pairs, from: &[u8], last: &[u8]) -> Option<Pair> {

@@ -114,10 +114,10 @@ impl Deliveries {
         pause
     }
 
-    /// The deliveries of a subscription.
+    /// The deliveries of a subscription, those of the oldest event first.
     pub(crate) async fn deliveries(&self, id: &str) -> Vec<Value> {
         let answer = self.server.get(&format!("/subscriptions/{id}/deliveries")).await.expect(200);
-        answer.json()["deliveries"].as_array().unwrap().clone()
+        answer.json()["deliveries"].as_array().unwrap().iter().rev().cloned().collect()
     }
 
     /// Waits until the last delivery of a subscription has come so far.
