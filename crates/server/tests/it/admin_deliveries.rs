@@ -30,13 +30,13 @@ async fn an_event_is_followed_to_every_hook_that_it_went_to() {
         .iter()
         .map(|it| (it["hook"].as_str().unwrap(), it["state"].as_str().unwrap()))
         .collect();
-    assert_eq!(states, [(good.as_str(), "delivered"), (bad.as_str(), "dead")]);
-    assert_eq!(found[1]["last_error"], "answered 500");
-    assert_eq!(found[1]["event_type"], "order.paid");
+    assert_eq!(states, [(bad.as_str(), "dead"), (good.as_str(), "delivered")]);
+    assert_eq!(found[0]["last_error"], "answered 500");
+    assert_eq!(found[0]["event_type"], "order.paid");
 
     let of_bad = look(&events, &format!("?hook={bad}")).await;
     let ids: Vec<&Value> = of_bad.iter().map(|it| &it["event_id"]).collect();
-    assert_eq!(ids, [&json!(other), &json!(event)]);
+    assert_eq!(ids, [&json!(event), &json!(other)]);
 
     let first = look(&events, "?limit=2").await;
     assert_eq!(first.len(), 2);
@@ -46,7 +46,7 @@ async fn an_event_is_followed_to_every_hook_that_it_went_to() {
     assert_eq!([first.clone(), rest].concat(), all);
     assert_eq!(all.len(), 3);
 
-    let id = found[0]["id"].as_str().unwrap();
+    let id = found[1]["id"].as_str().unwrap();
     let one = events.server.get(&format!("/admin/v1/deliveries/{id}")).await.expect(200).json();
     let attempts = one["attempts"].as_array().unwrap();
     assert_eq!(attempts.len(), 1);

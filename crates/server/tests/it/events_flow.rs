@@ -137,10 +137,10 @@ async fn e05_where_a_delivery_stands_is_shown() {
     // A page at a time.
     let target = format!("/subscriptions/{id}/deliveries?limit=1");
     let page = events.server.get(&target).await.expect(200).json();
-    assert_eq!(page["deliveries"][0]["id"], dead["id"]);
+    assert_eq!(page["deliveries"][0]["id"], delivered["id"]);
     let target = format!("{target}&after={}", page["next"].as_str().unwrap());
     let page = events.server.get(&target).await.expect(200).json();
-    assert_eq!(page["deliveries"][0]["id"], delivered["id"]);
+    assert_eq!(page["deliveries"][0]["id"], dead["id"]);
     let target = format!("{target}&limit=1000");
     assert_eq!(events.server.get(&target).await.expect(400).json()["code"], "INVALID_QUERY");
     for wrong in ["limit=0", "limit=1001", "limit=x", "after=x", "after=00000000000000000000000001"]

@@ -40,17 +40,19 @@ async fn pages_of_keys_go_on_where_the_last_one_ended() {
     for _ in 0..3 {
         ids.push(server.make_key("acme", &["user"]).await.0);
     }
-    ids.sort();
     let ids_of = |page: &Value| -> Vec<String> {
         let keys = page["keys"].as_array().unwrap().iter();
         keys.map(|key| key["id"].as_str().unwrap().to_owned()).collect()
     };
     let first = server.get_as(ADMIN, "/admin/v1/keys?limit=2").await.expect(200).json();
-    assert_eq!(ids_of(&first), ids[..2]);
-    assert_eq!(first["next"], ids[1]);
-    let rest = format!("/admin/v1/keys?limit=2&after={}", ids[1]);
+    assert_eq!(ids_of(&first).len(), 2);
+    let rest = format!("/admin/v1/keys?limit=2&after={}", first["next"].as_str().unwrap());
     let rest = server.get_as(ADMIN, &rest).await.expect(200).json();
-    assert_eq!((ids_of(&rest), &rest["next"]), (ids[2..].to_vec(), &Value::Null));
+    assert_eq!((ids_of(&rest).len(), &rest["next"]), (1, &Value::Null));
+    let mut found = [ids_of(&first), ids_of(&rest)].concat();
+    found.sort();
+    ids.sort();
+    assert_eq!(found, ids);
     server.stop().await;
 }
 
