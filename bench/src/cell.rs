@@ -211,7 +211,7 @@ fn create(quick: bool) -> Cell {
 }
 
 fn idle(quick: bool) -> Cell {
-    let (readers, seconds): (u32, u32) = if quick { (200, 1) } else { (1000, 5) };
+    let (readers, seconds): (u32, u32) = if quick { (200, 1) } else { (10_000, 5) };
     let arguments = format!("idle --readers {readers} --seconds {seconds}");
     Cell {
         key: "idle",

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 
-use reveille_core::Tenant;
 use reveille_core::subscription::Timings;
+use reveille_core::{Millis, Tenant};
 use reveille_deliver::courier::Courier;
 use reveille_deliver::destination::Rules;
 use reveille_kernel::budget::{Budget, Permit};
@@ -25,7 +25,7 @@ use tokio::sync::Notify;
 use crate::app::{App, Shared};
 use crate::encoder::{DeliveryEncoders, Encoder};
 use crate::quota::Quotas;
-use crate::wall::WallOffset;
+use crate::wall::{self, WallOffset};
 
 /// What an engine needs to know.
 pub struct Config {
@@ -196,6 +196,16 @@ impl Engine {
     /// The engine's time.
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.inner.clock
+    }
+
+    /// The date of a time that was kept, for those who read it.
+    pub fn date_of(&self, at: Millis) -> Millis {
+        wall::date_of(self.inner.clock.as_ref(), at)
+    }
+
+    /// The time of a date that somebody wrote.
+    pub fn time_of(&self, date: Millis) -> Millis {
+        wall::time_of(self.inner.clock.as_ref(), date)
     }
 
     /// The engine's randomness.

@@ -12,6 +12,27 @@ use reveille_kernel::doors::Clock;
 
 use crate::app::Part;
 
+/// A difference below this is none: two looks at two clocks are never at the same moment, and a date
+/// that is shown twice is to be the same.
+const STEP_MS: i64 = 1_000;
+
+/// The date of a time that was kept: where the wall clock was set to something else, and time has
+/// not followed yet, as the wall clock has it now.
+pub fn date_of(clock: &dyn Clock, at: Millis) -> Millis {
+    Millis(at.0.saturating_add_signed(steps_ahead(clock)))
+}
+
+/// The time of a date: what [`date_of`] undoes.
+pub fn time_of(clock: &dyn Clock, date: Millis) -> Millis {
+    Millis(date.0.saturating_add_signed(steps_ahead(clock).saturating_neg()))
+}
+
+/// How far the wall clock is ahead, in whole steps.
+fn steps_ahead(clock: &dyn Clock) -> i64 {
+    let ahead = i128::from(clock.wall().0) - i128::from(clock.now().0);
+    i64::try_from(ahead).unwrap_or(0) / STEP_MS * STEP_MS
+}
+
 /// What the wall clock shows beside a partition's time. Clones are the same.
 #[derive(Debug, Clone, Default)]
 pub struct WallOffset(Arc<AtomicI64>);
@@ -40,6 +61,44 @@ impl WallOffset {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    struct Clocks {
+        now: u64,
+        wall: u64,
+    }
+
+    impl Clock for Clocks {
+        fn now(&self) -> Millis {
+            Millis(self.now)
+        }
+
+        fn wall(&self) -> Millis {
+            Millis(self.wall)
+        }
+
+        fn sleep_until(&self, _: Millis) -> reveille_kernel::doors::Sleep {
+            Box::pin(std::future::ready(()))
+        }
+    }
+
+    #[test]
+    fn a_date_follows_the_wall_clock_when_it_was_set_and_is_still_otherwise() {
+        let now = 1_000_000_000;
+        for (wall, shown) in [
+            (now, 7_000),
+            (now + 999, 7_000),
+            (now - 999, 7_000),
+            (now + 3_600_250, 3_607_000),
+            (now - 4_250, 3_000),
+            (now - 900_000, 0),
+        ] {
+            let clock = Clocks { now, wall };
+            assert_eq!(date_of(&clock, Millis(7_000)), Millis(shown));
+            if shown > 0 {
+                assert_eq!(time_of(&clock, Millis(shown)), Millis(7_000));
+            }
+        }
+    }
 
     #[test]
     fn the_wall_clock_may_be_on_either_side() {

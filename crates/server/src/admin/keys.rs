@@ -81,7 +81,7 @@ async fn create(
     }
     access.check().map_err(|error| FieldError(error.to_string()))?;
     let (key, text) = server.engine.create_key(access).await?;
-    let mut body = key_json(&key);
+    let mut body = key_json(server, &key);
     if let Some(object) = body.as_object_mut() {
         object.insert("key".into(), text.into());
     }
@@ -134,7 +134,7 @@ async fn list(server: &Server, caller: &Caller, query: Option<&str>) -> Result<R
         after.as_ref().is_none_or(|after| place(key) > *after) && access.manages(&key.access)
     });
     mine.sort_by_cached_key(|key| place(key));
-    let taken = mine.iter().take(limit).take_while(|key| page.push(&key_json(key))).count();
+    let taken = mine.iter().take(limit).take_while(|key| page.push(&key_json(server, key))).count();
     let last = mine.get(..taken).and_then(|taken| taken.last());
     let next = last.filter(|_| taken < mine.len());
     Ok(page.finish_with_next(next.map(|key| format!("{}-{}", key.created_at.0, key.id))))
@@ -163,7 +163,7 @@ async fn revoke(server: &Server, caller: &Caller, id: &str) -> Result<Reply, Err
     }
 }
 
-fn key_json(key: &Key) -> Value {
+fn key_json(server: &Server, key: &Key) -> Value {
     let Access { tenant, roles, entity_uri, permissions, scopes, description } = &key.access;
     json!({
         "id": &*key.id,
@@ -173,6 +173,6 @@ fn key_json(key: &Key) -> Value {
         "permissions": permissions.iter().map(|it| it.as_str()).collect::<Vec<_>>(),
         "scopes": scopes.iter().map(AsRef::as_ref).collect::<Vec<&str>>(),
         "description": description.as_deref(),
-        "created_at": key.created_at.0,
+        "created_at": server.engine.date_of(key.created_at).0,
     })
 }

@@ -22,19 +22,19 @@ pub(super) async fn list(
     let prefix = query.get("prefix")?.unwrap_or_default();
     let (after, limit) = (query.get("after")?, page_limit(&query)?);
     let mut page = Page::begin(&server.engine, &caller.tenant, "streams").await?;
-    let mut take = |item: &StreamItem| page.push(&stream_json(item));
+    let mut take = |item: &StreamItem| page.push(&stream_json(server, item));
     let next = server.engine.streams(&caller.tenant, prefix, after, limit, &mut take)?;
     Ok(page.finish_with_next(next))
 }
 
-fn stream_json(item: &StreamItem) -> Value {
+fn stream_json(server: &Server, item: &StreamItem) -> Value {
     let head = &item.head;
     let mut value = json!({
         "path": item.path.as_str(),
         "content_type": head.content_type.as_str(),
         "next_offset": head.tail.to_string(),
         "closed": head.closed.is_some(),
-        "created_at": head.created_at.0,
+        "created_at": server.engine.date_of(head.created_at).0,
     });
     if let Some(object) = value.as_object_mut() {
         match &head.expiry {

@@ -49,7 +49,7 @@ async fn list(server: &Server, caller: &Caller, query: Option<&str>) -> Result<R
     });
     let (after, limit) = (after.transpose()?, page_limit(&query)?);
     let mut page = Page::begin(&server.engine, &caller.tenant, "timers").await?;
-    let mut take = |timer: &SetAsideTimer| page.push(&timer_json(timer));
+    let mut take = |timer: &SetAsideTimer| page.push(&timer_json(server, timer));
     let next = server.engine.set_aside_timers(after, limit, &mut take)?;
     Ok(page.finish_with_next(next.map(|id| write_id(&id))))
 }
@@ -66,12 +66,12 @@ async fn retry(server: &Server, id: &str) -> Result<Reply, Error> {
     Ok(reply::json(StatusCode::ACCEPTED, &json!({ "id": id, "state": "due" })))
 }
 
-fn timer_json(timer: &SetAsideTimer) -> Value {
+fn timer_json(server: &Server, timer: &SetAsideTimer) -> Value {
     let name = timer.name.get(..NAME_BYTES_MAX).unwrap_or(&timer.name);
     json!({
         "id": write_id(&timer.id),
         "partition": timer.id.partition,
-        "due_at": timer.due_at.0,
+        "due_at": server.engine.date_of(timer.due_at).0,
         "domain": timer.domain,
         "name": name.escape_ascii().to_string(),
     })

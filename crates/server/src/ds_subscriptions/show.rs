@@ -63,7 +63,7 @@ pub(super) async fn fill(
     set("id", spec.name.as_ref().into());
     set("subscription_id", spec.name.as_ref().into());
     set("lease_ttl_ms", spec.lease_ms.unwrap_or(LEASE_MS_DEFAULT).into());
-    set("created_at", subscription.created_at.to_rfc3339().into());
+    set("created_at", server.engine.date_of(subscription.created_at).to_rfc3339().into());
     if is_truncated {
         set("streams_truncated", true.into());
     }
@@ -97,7 +97,7 @@ pub(super) async fn fill(
     let failing = consumer.filter(|consumer| consumer.failing_since.is_some());
     set("status", if failing.is_some() { "failed" } else { "active" }.into());
     if let Some(Phase::Waking { stage: Stage::Paused { until }, .. }) = failing.map(|it| it.phase) {
-        set("next_attempt_at", until.to_rfc3339().into());
+        set("next_attempt_at", server.engine.date_of(until).to_rfc3339().into());
     }
     Ok(body)
 }
