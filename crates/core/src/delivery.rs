@@ -16,11 +16,11 @@
 pub mod hook;
 pub mod id;
 pub mod lane;
+pub mod outcome;
 pub mod policy;
 
-use std::sync::Arc;
-
 use crate::time::Millis;
+pub use outcome::{AttemptRecord, DeadReason, DropReason, ErrorKind};
 pub use policy::{Backoff, Jitter, Order, Policy, StatusSet, Verdict};
 
 /// A delivery, but for what is delivered and to whom.
@@ -53,33 +53,7 @@ pub enum Phase {
     /// It is tried no more.
     Dead { at: Millis, why: DeadReason },
     /// It is not owed any more.
-    Dropped { at: Millis },
-}
-
-/// Why a delivery is tried no more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DeadReason {
-    /// All attempts failed.
-    Exhausted,
-    /// It was refused in a way that no repetition changes.
-    Refused,
-}
-
-/// An attempt that has ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AttemptRecord {
-    /// Its number, from 1.
-    pub number: u32,
-    /// When it ended.
-    pub at: Millis,
-    /// How long it took.
-    pub took_ms: u64,
-    /// The status of the answer, if there was one.
-    pub status: Option<u16>,
-    /// What went wrong; `None` if it was accepted.
-    pub error: Option<Arc<str>>,
-    /// The beginning of an accepted attempt's answer.
-    pub response: Option<Arc<str>>,
+    Dropped { at: Millis, why: DropReason },
 }
 
 /// Something happens to a delivery.
@@ -104,7 +78,9 @@ pub enum Input {
     /// Its hook is active again.
     Resumed,
     /// It is not owed any more.
-    Drop,
+    Drop(DropReason),
+    /// It is tried no more, whatever came of its attempts.
+    Bury(DeadReason),
 }
 
 /// What a step is given.
@@ -147,7 +123,8 @@ impl Delivery {
         match (self.phase, input) {
             // The end is the end, whatever comes late.
             (Phase::Delivered { .. } | Phase::Dead { .. } | Phase::Dropped { .. }, _) => {}
-            (_, Input::Drop) => step.delivery.phase = Phase::Dropped { at: given.now },
+            (_, Input::Drop(why)) => step.delivery.phase = Phase::Dropped { at: given.now, why },
+            (_, Input::Bury(why)) => step.delivery.phase = Phase::Dead { at: given.now, why },
             (Phase::Leased { attempt, .. }, Input::Answered { attempt: ended, verdict })
                 if ended.number == attempt =>
             {
@@ -189,7 +166,9 @@ impl Delivery {
     /// When it came to its end.
     pub fn ended_at(&self) -> Option<Millis> {
         match self.phase {
-            Phase::Delivered { at } | Phase::Dead { at, .. } | Phase::Dropped { at } => Some(at),
+            Phase::Delivered { at } | Phase::Dead { at, .. } | Phase::Dropped { at, .. } => {
+                Some(at)
+            }
             Phase::Queued | Phase::Pending { .. } | Phase::Leased { .. } | Phase::Held => None,
         }
     }
@@ -222,13 +201,13 @@ impl Transition {
     fn answered(&mut self, given: &Given<'_>, attempt: AttemptRecord, verdict: Verdict) {
         let (now, policy) = (given.now, given.policy);
         let number = attempt.number;
-        self.delivery.attempts.push(attempt);
+        outcome::push(&mut self.delivery.attempts, attempt);
         self.delivery.phase = match verdict {
             Verdict::Delivered => Phase::Delivered { at: now },
             Verdict::Refused => Phase::Dead { at: now, why: DeadReason::Refused },
             Verdict::Ends => {
                 self.ends_hook = true;
-                Phase::Dropped { at: now }
+                Phase::Dropped { at: now, why: DropReason::Cancelled }
             }
             Verdict::Failed if number >= policy.attempts => {
                 Phase::Dead { at: now, why: DeadReason::Exhausted }

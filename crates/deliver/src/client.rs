@@ -14,7 +14,7 @@ use rustls::pki_types::pem::PemObject as _;
 
 use crate::connection::{Connection, EndpointResponse, ExchangeError};
 use crate::connector::Connector;
-use crate::courier::{Answer, Courier, Request, ResponseFuture, SendError};
+use crate::courier::{Answer, Courier, Request, ResponseFuture, SendError, is_good};
 use crate::destination::{Origin, Rules};
 use crate::pool::Pool;
 use crate::resolve::{Now, Resolve};
@@ -179,7 +179,7 @@ impl CourierState {
         request: &Request,
     ) -> Result<EndpointResponse, ExchangeError> {
         let when_head_comes = |status, headers: &HeaderMap| {
-            request.early.set(status, retry_after_s(headers, (self.now)()));
+            request.early.set(status, headers, retry_after_s(headers, (self.now)()));
         };
         let response = connection.exchange(to_wire(request), when_head_comes).await?;
         if !response.is_truncated {
@@ -190,8 +190,9 @@ impl CourierState {
 
     fn answer(&self, response: EndpointResponse) -> Answer {
         let retry_after_s = retry_after_s(&response.headers, (self.now)());
-        let EndpointResponse { status, body, is_truncated, .. } = response;
-        Answer { status, body, truncated: is_truncated, retry_after_s }
+        let EndpointResponse { status, headers, body, is_truncated } = response;
+        let headers = if is_good(status) { HeaderMap::new() } else { headers };
+        Answer { status, headers, body, truncated: is_truncated, retry_after_s }
     }
 }
 

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::destination::Destination;
 
@@ -30,9 +30,11 @@ pub struct EarlyAnswer(Arc<OnceLock<Answer>>);
 
 impl EarlyAnswer {
     /// Says that an answer has come, all but its body.
-    pub fn set(&self, status: u16, retry_after_s: Option<u64>) {
+    pub fn set(&self, status: u16, headers: &HeaderMap, retry_after_s: Option<u64>) {
+        let (body, headers) =
+            (Bytes::new(), if is_good(status) { HeaderMap::new() } else { headers.clone() });
         // It is said once.
-        let _ = self.0.set(Answer { status, body: Bytes::new(), truncated: true, retry_after_s });
+        let _ = self.0.set(Answer { status, headers, body, truncated: true, retry_after_s });
     }
 
     /// The answer without its body, if it has come.
@@ -45,12 +47,19 @@ impl EarlyAnswer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     pub status: u16,
+    /// Of an answer that is no success; nobody asks for those of others.
+    pub headers: HeaderMap,
     /// The body, cut at the limit, or where it did not come in time.
     pub body: Bytes,
     /// Whether the body was cut.
     pub truncated: bool,
     /// In how many seconds the endpoint asks to be tried again.
     pub retry_after_s: Option<u64>,
+}
+
+/// Whether a status is one of success.
+pub(crate) fn is_good(status: u16) -> bool {
+    (200..300).contains(&status)
 }
 
 /// Why nothing came back.

@@ -6,6 +6,7 @@ pub mod error;
 pub mod face;
 pub mod hook;
 pub mod index;
+mod outcome;
 pub mod retention;
 pub mod send;
 pub mod timer_group;

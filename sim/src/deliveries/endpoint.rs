@@ -191,14 +191,9 @@ impl Deliveries {
             EndpointBehavior::Accept => (Verdict::Delivered, Some(200)),
         };
         open.is_answered = true;
-        let attempt = AttemptRecord {
-            number: open.attempt.attempt,
-            at: now,
-            took_ms: now.since(open.sent_at),
-            status,
-            error: (verdict == Verdict::Failed).then(|| "failed".into()),
-            response: None,
-        };
+        let error = (verdict == Verdict::Failed).then(|| "failed".into());
+        let (number, took_ms) = (open.attempt.attempt, now.since(open.sent_at));
+        let attempt = AttemptRecord { status, error, ..AttemptRecord::new(number, now, took_ms) };
         let outcome = DeliveryOutcome { id: open.attempt.id, attempt, verdict };
         let (id, action) = (open.id, Action::RecordOutcome(outcome));
         if twice {

@@ -154,12 +154,9 @@ impl Partitions {
             }
             (Attempt::Delivery(delivery), _) => {
                 let attempt = AttemptRecord {
-                    number: delivery.attempt,
-                    at: now,
-                    took_ms: now.since(open.sent_at),
                     status: Some(if is_good { 200 } else { 500 }),
                     error,
-                    response: None,
+                    ..AttemptRecord::new(delivery.attempt, now, now.since(open.sent_at))
                 };
                 let verdict = if is_good { Verdict::Delivered } else { Verdict::Failed };
                 Action::RecordDelivery(DeliveryOutcome { id: delivery.id, attempt, verdict })

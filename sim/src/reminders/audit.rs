@@ -193,6 +193,7 @@ impl Reminders {
             Phase::Delivered { .. } => status == Some(200) && self.accepted.contains(&id),
             Phase::Dead { why: DeadReason::Exhausted, .. } => attempts.len() == ATTEMPTS_MAX,
             Phase::Dead { why: DeadReason::Refused, .. } => status == Some(404),
+            Phase::Dead { .. } => false,
             Phase::Dropped { .. } => self.may_be_dropped(id),
             Phase::Pending { at } => last.is_some_and(|last| {
                 let pause = PAUSES_MS.get(attempts.len() - 1).copied().unwrap_or(u64::MAX);

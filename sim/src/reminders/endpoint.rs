@@ -5,7 +5,7 @@ use std::sync::Arc;
 use reveille_core::Millis;
 use reveille_core::delivery::hook::Hook;
 use reveille_core::delivery::id::DeliveryNo;
-use reveille_core::delivery::{AttemptRecord, Verdict};
+use reveille_core::delivery::{AttemptRecord, DropReason, Verdict};
 use reveille_core::secret::SealBroken;
 use reveille_engine::deliveries::delivery::{DeliveryOutcome, DropDelivery, HoldDelivery};
 use reveille_engine::deliveries::face::DeliveryFaces;
@@ -71,7 +71,8 @@ impl Reminders {
             }
             DeliveryReadiness::Dropped => {
                 self.check_is_muted(&attempt)?;
-                let drop = Action::Drop(DropDelivery { id, attempt: number });
+                let drop =
+                    Action::Drop(DropDelivery { id, attempt: number, why: DropReason::NotOwed });
                 self.leave_out(attempt, hook, drop);
             }
             DeliveryReadiness::Send(event) => {
@@ -233,8 +234,7 @@ impl Reminders {
         open.is_answered = true;
         let error = (verdict != Verdict::Delivered).then(|| "failed".into());
         let (attempt, took_ms) = (open.attempt.attempt, now.since(open.sent_at));
-        let attempt =
-            AttemptRecord { number: attempt, at: now, took_ms, status, error, response: None };
+        let attempt = AttemptRecord { status, error, ..AttemptRecord::new(attempt, now, took_ms) };
         let number = open.number;
         match verdict {
             Verdict::Delivered => drop(self.accepted.insert(id)),

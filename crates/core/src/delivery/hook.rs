@@ -19,6 +19,9 @@ pub struct HookId(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FaceId(pub u8);
 
+/// The version of a hook as it was made.
+pub const FIRST_VERSION: u64 = 1;
+
 /// A hook as it is kept. What it is for, and what is said to whom, is its face's business.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hook {
@@ -30,6 +33,10 @@ pub struct Hook {
     pub created_at: Millis,
     /// When its owner last changed it.
     pub updated_at: Millis,
+    /// How often its owner has said what it is: 1 as it was made, and one more with each change.
+    pub version: u64,
+    /// Whether its owner has it wait. What matches meanwhile is held.
+    pub paused: bool,
     /// When it was active, oldest first; the last one may be open.
     pub spans: Vec<ActiveSpan>,
     /// Events from before its time that it is still to get.
@@ -64,6 +71,11 @@ impl Hook {
     /// Whether it is active now.
     pub fn is_active(&self) -> bool {
         self.spans.last().is_some_and(|span| span.to.is_none())
+    }
+
+    /// Whether anything is sent to it now.
+    pub fn is_sending(&self) -> bool {
+        self.is_active() && !self.paused
     }
 
     /// Whether it still gets events from before its time, and all in their order: until it has

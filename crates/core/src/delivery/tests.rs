@@ -21,15 +21,13 @@ fn given(policy: &Policy, now: u64) -> Given<'_> {
 }
 
 fn failed(number: u32, now: u64) -> Input {
-    let error = Some(Arc::from("answered 500"));
-    let (at, status) = (Millis(now), Some(500));
-    let attempt = AttemptRecord { number, at, took_ms: 1, status, error, response: None };
+    let (error, status) = (Some("answered 500".into()), Some(500));
+    let attempt = AttemptRecord { status, error, ..AttemptRecord::new(number, Millis(now), 1) };
     Input::Answered { attempt, verdict: Verdict::Failed }
 }
 
 fn accepted(number: u32) -> Input {
-    let (at, status) = (Millis(0), Some(204));
-    let attempt = AttemptRecord { number, at, took_ms: 1, status, error: None, response: None };
+    let attempt = AttemptRecord { status: Some(204), ..AttemptRecord::new(number, Millis(0), 1) };
     Input::Answered { attempt, verdict: Verdict::Delivered }
 }
 
@@ -143,7 +141,8 @@ fn late_answers_change_nothing() {
         assert_eq!(waits.step(&given(&policy, 1), late).delivery, waits);
     }
     let done = begun.step(&given(&policy, 0), accepted(1)).delivery;
-    for late in [failed(1, 1), Input::Drop, Input::Turn, Input::Timer { in_flight: false }] {
+    let (drop, bury) = (Input::Drop(DropReason::NotOwed), Input::Bury(DeadReason::Expired));
+    for late in [failed(1, 1), drop, bury, Input::Turn, Input::Timer { in_flight: false }] {
         assert_eq!(done.step(&given(&policy, 1), late).delivery, done);
     }
 }
@@ -169,7 +168,8 @@ fn input() -> impl Strategy<Value = (Input, bool, u64)> {
         1 => (1_u32..6).prop_map(|attempt| Input::Unsent { attempt }),
         1 => Just(Input::Turn),
         1 => Just(Input::Resumed),
-        1 => Just(Input::Drop),
+        1 => Just(Input::Drop(DropReason::NotOwed)),
+        1 => Just(Input::Bury(DeadReason::Expired)),
     ];
     (input, prop::bool::weighted(0.8), 0_u64..400_000)
 }

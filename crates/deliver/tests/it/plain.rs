@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use http::{HeaderValue, header};
+use http::{HeaderMap, HeaderValue, header};
 use reveille_deliver::courier::{Answer, Courier, SendError};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::oneshot;
@@ -36,13 +36,17 @@ async fn a_request_arrives_as_it_was_given_and_its_answer_comes_back() {
     ];
     let request = request(&url, headers, Bytes::from_static(b"{\"a\":1}"));
     let answer = within(Caller::new().courier.post(request)).await;
+    let mut answer = answer.unwrap();
+    let headers = std::mem::take(&mut answer.headers);
+    assert_eq!(headers.get(header::RETRY_AFTER), Some(&HeaderValue::from_static("7")));
     let expected = Answer {
         status: 503,
+        headers: HeaderMap::new(),
         body: Bytes::from_static(b"late"),
         truncated: false,
         retry_after_s: Some(7),
     };
-    assert_eq!(answer, Ok(expected));
+    assert_eq!(answer, expected);
     let received = received.lock().unwrap().take().unwrap();
     assert_eq!(received.body, b"{\"a\":1}");
     let mut lines: Vec<&str> = received.head.trim_end().split("\r\n").collect();

@@ -6,7 +6,9 @@ use bytes::Bytes;
 use reveille_core::delivery::hook::{DeliveryCounts, FaceId, Hook, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
 use reveille_core::delivery::lane::{Lane, LaneAdvance};
-use reveille_core::delivery::{AttemptRecord, Delivery, Given, Input, Phase, Transition, Verdict};
+use reveille_core::delivery::{
+    AttemptRecord, Delivery, DropReason, Given, Input, Phase, Transition, Verdict,
+};
 use reveille_core::{Millis, Tenant};
 use reveille_kernel::command::{Command, Decision};
 use reveille_kernel::error::{Damaged, Never};
@@ -49,6 +51,7 @@ pub struct HoldDelivery {
 pub struct DropDelivery {
     pub id: DeliveryId,
     pub attempt: u32,
+    pub why: DropReason,
 }
 
 /// A delivery that is to begin.
@@ -146,7 +149,7 @@ fn given<'a>(txn: &mut Txn<'_>, hook: &'a Hook) -> Given<'a> {
         random: txn.draw(),
         policy: &hook.policy,
         retry_scale_milli: txn.domains().settings.timings.retry_scale_milli,
-        active: hook.is_active(),
+        active: hook.is_sending(),
     }
 }
 
@@ -179,6 +182,7 @@ pub fn begin(
         timer_at,
         lane,
         retried: false,
+        hook_version: hook.version,
     };
     keep(txn, hook, id, None, after, begun.send, event)
 }
@@ -396,7 +400,7 @@ impl Command<App> for DropDelivery {
             && let Some(before) = txn.delivery(self.id)?
             && is_leased(&before.delivery, self.attempt)
         {
-            advance_from(txn, hook, self.id, &before, Input::Drop)?;
+            advance_from(txn, hook, self.id, &before, Input::Drop(self.why))?;
         }
         Ok(Ok(()))
     }

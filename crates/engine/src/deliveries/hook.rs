@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use reveille_core::Tenant;
-use reveille_core::delivery::hook::{ActiveSpan, Backfill, DeliveryCounts, FaceId, Hook, HookId};
+use reveille_core::delivery::hook::{
+    ActiveSpan, Backfill, DeliveryCounts, FIRST_VERSION, FaceId, Hook, HookId,
+};
 use reveille_core::delivery::id::EventNo;
 use reveille_core::delivery::{Input, Policy};
 use reveille_kernel::command::{Command, Decision};
@@ -70,6 +72,8 @@ pub fn create(txn: &mut Txn<'_>, new: NewHook) -> Result<Arc<Hook>, DeliveryReje
         name,
         created_at,
         updated_at,
+        version: FIRST_VERSION,
+        paused: false,
         spans,
         backfill,
         face,
@@ -85,6 +89,12 @@ pub fn keep(txn: &mut Txn<'_>, hook: Hook) -> Arc<Hook> {
     let hook = Arc::new(hook);
     txn.set(keys::hook(&hook.tenant, &hook.name), record::encode_hook(&hook));
     hook
+}
+
+/// Keeps a hook with other rules and wishes of its owner: the next version of it.
+pub fn change(txn: &mut Txn<'_>, hook: &Hook, policy: Policy, spec: Bytes) -> Arc<Hook> {
+    let (updated_at, version) = (txn.now(), hook.version.saturating_add(1));
+    keep(txn, Hook { updated_at, version, policy, spec, ..hook.clone() })
 }
 
 /// A tenant's hook of this name, if it is one of this face.
@@ -155,7 +165,7 @@ pub(crate) fn end(txn: &mut Txn<'_>, hook: &Hook) {
 
 /// Tries what was held while a hook was not active.
 pub(crate) fn resume(txn: &mut Txn<'_>, tenant: &Tenant, id: HookId) -> Result<(), ReadError> {
-    let Some(hook) = HookIndex::of_txn(txn).get(id).filter(|hook| hook.is_active()) else {
+    let Some(hook) = HookIndex::of_txn(txn).get(id).filter(|hook| hook.is_sending()) else {
         return Ok(());
     };
     let (from, to) = keys::all_held(id);

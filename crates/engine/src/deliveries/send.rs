@@ -5,7 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use reveille_core::delivery::hook::{Hook, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
-use reveille_core::delivery::{AttemptRecord, Phase, Verdict};
+use reveille_core::delivery::outcome::hash_headers;
+use reveille_core::delivery::{AttemptRecord, DropReason, Phase, Policy, Verdict};
 use reveille_core::key_range::above;
 use reveille_core::secret::SealedSecret;
 use reveille_deliver::courier::Answer;
@@ -23,6 +24,7 @@ use reveille_store::state::Reader;
 use super::delivery::{DeliveryOutcome, DropDelivery, HoldDelivery, is_leased};
 use super::face::{DeliveryFace, DeliveryFaces, Gate};
 use super::index::HookIndex;
+use super::outcome;
 use super::timer_group::OpenDelivery;
 use crate::addresses::Addresses;
 use crate::app::{App, Shared};
@@ -34,6 +36,8 @@ use crate::records::ReadRecord;
 
 /// How much of an answer is kept with the attempt.
 const RESPONSE_BYTES_MAX: usize = 4 << 10;
+/// The same for an attempt that failed: only the latest few of a delivery have it.
+const FAILURE_BYTES_MAX: usize = 2 << 10;
 /// How long an error text may be that is kept with an attempt.
 const ERROR_BYTES_MAX: usize = 256;
 
@@ -73,13 +77,13 @@ pub fn readiness(
     let no = attempt.id.no.event;
     // What came a moment ago is as it was decided, but for its hook: nobody else makes an attempt
     // that waits in the outbox.
-    let at_hand = attempt.event.as_ref().filter(|_| hook.is_active());
+    let at_hand = attempt.event.as_ref().filter(|_| hook.is_sending());
     if at_hand.is_none() {
         let record = delivery_record(reader, attempt.id)?;
         if !record.is_some_and(|it| is_leased(&it.delivery, attempt.attempt)) {
             return Ok(DeliveryReadiness::Nothing);
         }
-        if !hook.is_active() {
+        if !hook.is_sending() {
             return Ok(DeliveryReadiness::Held);
         }
     }
@@ -140,7 +144,7 @@ pub(crate) async fn attempt(
             return None;
         }
         Ok(DeliveryReadiness::Dropped) => {
-            sender.record(&DropDelivery { id, attempt: number }).await;
+            sender.record(&DropDelivery { id, attempt: number, why: DropReason::NotOwed }).await;
             sender.shared.outbox.ended(&attempt);
             return None;
         }
@@ -159,7 +163,7 @@ pub(crate) async fn attempt(
 fn unreadable(sender: &Sender<App>, id: DeliveryId, number: u32) -> DeliveryOutcome {
     let error = Some("the stored event cannot be read; the server's log says why".into());
     let at = sender.clock.now();
-    let attempt = AttemptRecord { number, at, took_ms: 0, status: None, error, response: None };
+    let attempt = AttemptRecord { error, ..AttemptRecord::new(number, at, 0) };
     DeliveryOutcome { id, attempt, verdict: Verdict::Failed }
 }
 
@@ -186,22 +190,37 @@ async fn try_once(
     };
     let at = sender.clock.now();
     let took_ms = at.since(notification.now);
-    let (verdict, kind, status, error, response) = match &answer {
-        Ok(answer) => {
-            let verdict = policy.judge(answer.status);
-            let good = verdict == Verdict::Delivered;
-            let error = (!good).then(|| format!("answered {}", answer.status));
-            let response = good.then(|| response_of(answer));
-            (verdict, "status", Some(answer.status), error, response)
+    let number = notification.attempt;
+    let mut record = AttemptRecord::new(number, at, took_ms);
+    let (verdict, word) = match &answer {
+        Ok(answer) => (judge(policy, answer, &mut record), "status"),
+        Err(failure) => {
+            record.kind = Some(outcome::kind_of(failure.kind));
+            record.error = Some(cut(&failure.text, ERROR_BYTES_MAX));
+            (Verdict::Failed, failure.kind)
         }
-        Err(failure) => (Verdict::Failed, failure.kind, None, Some(failure.text.clone()), None),
     };
-    sender.shared.domains.part::<DeliveryMetrics>().attempted(verdict, kind, took_ms);
+    sender.shared.domains.part::<DeliveryMetrics>().attempted(verdict, word, took_ms);
     let detail = answer.as_ref().err().and_then(|failure| failure.detail.as_deref());
-    tell_operators(sender, context, &notification, detail.or(error.as_deref()), took_ms);
-    let (error, number) = (error.map(|text| cut(&text, ERROR_BYTES_MAX)), notification.attempt);
-    let attempt = AttemptRecord { number, at, took_ms, status, error, response };
-    Some(DeliveryOutcome { id: notification.id, attempt, verdict })
+    tell_operators(sender, context, &notification, detail.or(record.error.as_deref()), took_ms);
+    Some(DeliveryOutcome { id: notification.id, attempt: record, verdict })
+}
+
+/// What an answer means, and what is kept of it.
+fn judge(policy: &Policy, answer: &Answer, record: &mut AttemptRecord) -> Verdict {
+    let verdict = policy.judge(answer.status);
+    record.status = Some(answer.status);
+    if verdict == Verdict::Delivered {
+        record.response = Some(beginning_of(&answer.body, RESPONSE_BYTES_MAX));
+    } else {
+        record.kind = Some(outcome::kind_of_status(answer.status));
+        record.error = Some(format!("answered {}", answer.status).into());
+        record.response = Some(beginning_of(&answer.body, FAILURE_BYTES_MAX));
+        let headers = answer.headers.iter();
+        let headers = headers.map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
+        record.headers_hash = Some(Arc::new(hash_headers(headers)));
+    }
+    verdict
 }
 
 fn find_target(context: &OutboundContext, hook: &Hook) -> Result<KnownTarget, SendFailure> {
@@ -232,9 +251,8 @@ fn tell_operators(
     }
 }
 
-fn response_of(answer: &Answer) -> Arc<str> {
-    let bytes = answer.body.get(..RESPONSE_BYTES_MAX).unwrap_or(&answer.body);
-    cut(&String::from_utf8_lossy(bytes), RESPONSE_BYTES_MAX)
+fn beginning_of(body: &[u8], max: usize) -> Arc<str> {
+    cut(&String::from_utf8_lossy(body.get(..max).unwrap_or(body)), max)
 }
 
 fn cut(text: &str, max: usize) -> Arc<str> {

@@ -78,8 +78,12 @@ impl World {
     fn outcome(&self, id: DeliveryId, number: u32, verdict: Verdict) -> RecordDeliveryOutcomes {
         let status = Some(if verdict == Verdict::Delivered { 200 } else { 500 });
         let (error, response) = (None, None);
-        let attempt =
-            AttemptRecord { number, at: self.bench.now, took_ms: 5, status, error, response };
+        let attempt = AttemptRecord {
+            status,
+            error,
+            response,
+            ..AttemptRecord::new(number, self.bench.now, 5)
+        };
         RecordDeliveryOutcomes(vec![DeliveryOutcome { id, attempt, verdict }])
     }
 

@@ -3,7 +3,7 @@
 use reveille_core::Millis;
 use reveille_core::delivery::hook::Hook;
 use reveille_core::delivery::id::{DeliveryId, EventNo};
-use reveille_core::delivery::{AttemptRecord, DeadReason, Phase};
+use reveille_core::delivery::{AttemptRecord, DeadReason, DropReason, Phase};
 use reveille_core::event::EventType;
 use reveille_core::event::explain::Mismatch;
 use reveille_kernel::error::Damaged;
@@ -90,7 +90,7 @@ pub enum Rest {
         retried: bool,
     },
     /// It is not owed any more.
-    Dropped { at: Millis },
+    Dropped { at: Millis, why: DropReason },
 }
 
 impl Engine {
@@ -174,6 +174,6 @@ fn rest(shared: &Shared, id: DeliveryId, record: &DeliveryRecord) -> Rest {
         Phase::Held => Rest::Held,
         Phase::Delivered { at } => Rest::Delivered { at },
         Phase::Dead { at, why } => Rest::Dead { at, why, retried: record.retried },
-        Phase::Dropped { at } => Rest::Dropped { at },
+        Phase::Dropped { at, why } => Rest::Dropped { at, why },
     }
 }

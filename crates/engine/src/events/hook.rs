@@ -17,7 +17,7 @@ use super::txn::EventTxn;
 use crate::app::{App, Txn};
 use crate::deliveries::DeliveryRejection;
 use crate::deliveries::delivery::{self, NewDelivery};
-use crate::deliveries::hook::{NewHook, create, from_now_on, keep, named};
+use crate::deliveries::hook::{NewHook, change, create, from_now_on, keep, named};
 use crate::deliveries::index::HookIndex;
 use crate::deliveries::timer_group::TimerGroups;
 use crate::matching::{spend, steps_left};
@@ -138,8 +138,7 @@ impl Command<App> for UpdateHook {
         if identical.is_some_and(|id| id != hook.id) {
             return Ok(Err(DeliveryRejection::Exists));
         }
-        let (updated_at, policy, spec) = (txn.now(), spec.policy(), encode_hook_spec(&spec));
-        Ok(Ok(keep(txn, Hook { updated_at, policy, spec, ..Hook::clone(hook) })))
+        Ok(Ok(change(txn, hook, spec.policy(), encode_hook_spec(&spec))))
     }
 }
 

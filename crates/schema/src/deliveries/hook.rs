@@ -12,10 +12,12 @@
 //! | 8 | integer | its face |
 //! | 9 | map | the rules of its deliveries: 0 an attempt's time in ms, 1 attempts, 2 first pause in ms, 3 longest pause in ms, 4 at most this many ms are added to a pause at random (absent: it is shortened by at most half), 5 statuses that are final (absent: none; 1: 400 to 499 but 408, 425 and 429), 6 the status that ends the hook, 7 whether deliveries of a lane come one after another |
 //! | 10 | text | id of the key by which it was made |
+//! | 11 | integer | its version; absent: 1 |
+//! | 12 | bool | it is paused |
 
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
-use reveille_core::delivery::hook::{ActiveSpan, Backfill, FaceId, Hook, HookId};
+use reveille_core::delivery::hook::{ActiveSpan, Backfill, FIRST_VERSION, FaceId, Hook, HookId};
 use reveille_core::delivery::id::EventNo;
 use reveille_core::delivery::policy::{Backoff, Jitter, Order, Policy, StatusSet};
 use reveille_core::{Millis, Tenant};
@@ -57,6 +59,10 @@ struct HookFields<'a> {
     policy: PolicyFields,
     #[n(10)]
     created_by: Option<&'a str>,
+    #[cbor(n(11), decode_with = "codec::some")]
+    version: Option<u64>,
+    #[cbor(n(12), skip_if = "codec::is_false")]
+    paused: bool,
 }
 
 impl<'a> From<&'a Hook> for HookFields<'a> {
@@ -74,6 +80,8 @@ impl<'a> From<&'a Hook> for HookFields<'a> {
             face: hook.face.0,
             policy: PolicyFields::from(&hook.policy),
             created_by: hook.created_by.as_deref(),
+            version: (hook.version != FIRST_VERSION).then_some(hook.version),
+            paused: hook.paused,
         }
     }
 }
@@ -95,6 +103,8 @@ impl TryFrom<HookFields<'_>> for Hook {
             policy: fields.policy.try_into()?,
             spec: Bytes::copy_from_slice(fields.spec),
             created_by: fields.created_by.map(Into::into),
+            version: fields.version.unwrap_or(FIRST_VERSION),
+            paused: fields.paused,
         })
     }
 }

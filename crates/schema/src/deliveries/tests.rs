@@ -1,10 +1,12 @@
 //! Keys and records of hooks and deliveries, byte for byte.
 
+use std::sync::Arc;
+
 use reveille_core::delivery::hook::{ActiveSpan, Backfill, DeliveryCounts, FaceId, Hook, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::delivery::lane::Lane;
 use reveille_core::delivery::policy::{Backoff, Jitter, Order, Policy, StatusSet};
-use reveille_core::delivery::{AttemptRecord, DeadReason, Delivery, Phase};
+use reveille_core::delivery::{AttemptRecord, DeadReason, Delivery, DropReason, ErrorKind, Phase};
 use reveille_core::{Millis, Tenant};
 
 use super::*;
@@ -22,6 +24,8 @@ fn full_delivery() -> DeliveryRecord {
         status,
         error: error.map(Into::into),
         response: response.map(Into::into),
+        kind: None,
+        headers_hash: None,
     };
     let attempts = vec![
         attempt(1, Some(503), Some("answered 503"), None),
@@ -35,6 +39,7 @@ fn full_delivery() -> DeliveryRecord {
         timer_at: Some(Millis(99)),
         lane: Some(u64::MAX),
         retried: true,
+        hook_version: 1,
     }
 }
 
@@ -47,6 +52,7 @@ fn plain_delivery(phase: Phase) -> DeliveryRecord {
         timer_at: None,
         lane: None,
         retried: false,
+        hook_version: 1,
     }
 }
 
@@ -73,7 +79,26 @@ fn deliveries_have_these_bytes() {
             "\
             a20082061b0000018bcfe56801011b0000018bcfe56800",
         ),
-        (Phase::Dropped { at }, "a20082071b0000018bcfe56801011b0000018bcfe56800"),
+        (
+            Phase::Dropped { at, why: DropReason::NotOwed },
+            "\
+            a20082071b0000018bcfe56801011b0000018bcfe56800",
+        ),
+        (
+            Phase::Dead { at, why: DeadReason::Poison },
+            "\
+            a20083081b0000018bcfe5680102011b0000018bcfe56800",
+        ),
+        (
+            Phase::Dead { at, why: DeadReason::Expired },
+            "\
+            a20083081b0000018bcfe568010a011b0000018bcfe56800",
+        ),
+        (
+            Phase::Dropped { at, why: DropReason::Cancelled },
+            "\
+            a20083091b0000018bcfe5680102011b0000018bcfe56800",
+        ),
     ] {
         check_record(&plain_delivery(phase), hex);
     }
@@ -85,6 +110,24 @@ fn deliveries_have_these_bytes() {
         0318c805626f6b0604",
     );
     let held = plain_delivery(Phase::Held);
+    check_record(
+        &DeliveryRecord { hook_version: 7, ..held.clone() },
+        "a3008103011b0000018bcfe568000707",
+    );
+    let failed = AttemptRecord {
+        status: Some(500),
+        kind: Some(ErrorKind::Http),
+        headers_hash: Some(Arc::new([0xab; 32])),
+        ..AttemptRecord::new(1, Millis(7), 3)
+    };
+    let attempts = vec![failed];
+    let tried =
+        DeliveryRecord { delivery: Delivery { phase: Phase::Held, attempts }, ..held.clone() };
+    let hash = "ab".repeat(32);
+    check_record(
+        &tried,
+        &format!("a3008103011b0000018bcfe568000581a6000101070203031901f40608075820{hash}"),
+    );
     check_record(
         &DeliveryRecord { lane: Some(0), ..held.clone() },
         "a3008103011b0000018bcfe568000300",
@@ -152,6 +195,8 @@ fn full_hook() -> Hook {
         name: "01HQ".into(),
         created_at: Millis(1),
         updated_at: Millis(2),
+        version: 3,
+        paused: true,
         spans: vec![
             ActiveSpan { from: EventNo(9), to: Some(EventNo(12)) },
             ActiveSpan { from: EventNo(14), to: None },
@@ -177,7 +222,8 @@ fn plain_hook() -> Hook {
     let (refused, order) = (StatusSet::Empty, Order::None);
     let policy = Policy { backoff, refused, ends: None, order, ..policy };
     let (spec, created_by) = (Bytes::new(), None);
-    Hook { backfill: None, spans: vec![], policy, spec, created_by, ..full_hook() }
+    let (version, paused) = (1, false);
+    Hook { version, paused, backfill: None, spans: vec![], policy, spec, created_by, ..full_hook() }
 }
 
 #[test]
@@ -186,8 +232,8 @@ fn hooks_have_these_bytes() {
         (
             full_hook(),
             "\
-            ab0009016461636d6502643031485103010402058282090c810e06030745776f726473080409a800\
-            1975300105021903e8031a000493e0041901f405010619019a07f50a656b65795f31",
+            ad0009016461636d6502643031485103010402058282090c810e06030745776f726473080409a800\
+            1975300105021903e8031a000493e0041901f405010619019a07f50a656b65795f310b030cf5",
         ),
         (
             plain_hook(),
@@ -281,6 +327,8 @@ fn absent_fields_have_their_default() {
         status: None,
         error: None,
         response: None,
+        kind: None,
+        headers_hash: None,
     };
     let delivery = decode::<DeliveryRecord>("a20081030581a0").unwrap().delivery;
     assert_eq!(delivery.attempts, [attempt]);
@@ -291,6 +339,7 @@ fn absent_fields_have_their_default() {
     let hook = decode::<Hook>("a5016161026168074162080409a0").unwrap();
     assert_eq!((hook.id, hook.spans.len(), hook.backfill), (HookId(0), 0, None));
     assert_eq!((hook.face, &hook.spec[..]), (FaceId(4), &b"b"[..]));
+    assert_eq!((hook.version, hook.paused), (1, false));
     let Policy { timeout_ms, attempts, backoff, refused, ends, order } = hook.policy;
     assert_eq!((timeout_ms, attempts, backoff.base_ms, backoff.cap_ms), (0, 0, 0, 0));
     let rules = (backoff.jitter, refused, ends, order);
@@ -300,7 +349,11 @@ fn absent_fields_have_their_default() {
 #[test]
 fn what_cannot_be_is_damage() {
     // No phase, an unknown one, one without its time; deliveries before the first event.
-    for hex in ["a0", "a1008108", "a1008101", "a100820201", "a10080"] {
+    // A reason or a kind of failure that nobody knows, a hash that is too short.
+    for hex in ["a1008308010b", "a10083090103", "a20081030581a10609", "a20081030581a10741aa"] {
+        assert!(decode::<DeliveryRecord>(hex).is_err(), "{hex}");
+    }
+    for hex in ["a0", "a100810a", "a1008101", "a100820201", "a10080"] {
         assert!(decode::<DeliveryRecord>(hex).is_err(), "{hex}");
     }
     assert!(decode::<Vec<DeliveryId>>("a201818201000005").is_err());

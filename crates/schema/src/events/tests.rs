@@ -59,6 +59,8 @@ fn hook(policy: Policy, spec: Bytes) -> Hook {
         name: "h".into(),
         created_at: Millis(1),
         updated_at: Millis(2),
+        version: 1,
+        paused: false,
         spans: vec![],
         backfill: None,
         face: FACE,

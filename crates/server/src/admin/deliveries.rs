@@ -2,7 +2,8 @@
 
 use http::StatusCode;
 use reveille_core::delivery::hook::Standing;
-use reveille_core::delivery::{AttemptRecord, Phase};
+use reveille_core::delivery::outcome::hash_text;
+use reveille_core::delivery::{AttemptRecord, ErrorKind, Phase};
 use reveille_engine::events::{DeliveryFilter, DeliveryView, delivery_name, delivery_named};
 use serde_json::{Map, Value, json};
 
@@ -120,13 +121,16 @@ fn next_attempt_at(phase: Phase) -> Option<Value> {
 }
 
 fn attempt_json(attempt: &AttemptRecord) -> Value {
-    let AttemptRecord { number, at, took_ms, status, error, response } = attempt;
+    let AttemptRecord { number, at, took_ms, status, error, response, kind, headers_hash } =
+        attempt;
     json!({
         "number": number,
         "at": at.0,
         "took_ms": took_ms,
         "status": status,
         "error": error.as_deref(),
+        "error_kind": kind.map(ErrorKind::code),
         "response": response.as_deref(),
+        "headers_hash": headers_hash.as_deref().map(hash_text),
     })
 }

@@ -102,7 +102,10 @@ fn log_json(view: &DeliveryView, attempt: &AttemptRecord) -> Value {
         if let Some(error) = &attempt.error {
             object.insert("errorMessage".into(), error.as_ref().into());
         }
-        if let Some(response) = &attempt.response {
+        // What a worker says of a failure is for operators: a log has its answer to what it took.
+        if attempt.error.is_none()
+            && let Some(response) = &attempt.response
+        {
             object.insert("workerResponse".into(), response.as_ref().into());
         }
     }

@@ -131,7 +131,7 @@ fn rest_step(rest: &Rest) -> Step {
             let then = if *retried { "; it was retried since" } else { "" };
             ("end", false, format!("given up at {}: no attempts left{then}", at.to_rfc3339()))
         }
-        Rest::Dropped { at } => ("end", false, format!("dropped at {}", at.to_rfc3339())),
+        Rest::Dropped { at, .. } => ("end", false, format!("dropped at {}", at.to_rfc3339())),
     };
     (step, ok, detail)
 }
