@@ -15,8 +15,8 @@ use reveille_kernel::doors::{Clock, Entropy};
 use reveille_kernel::error::{Error, Never, Unavailable};
 use reveille_kernel::fairness::Fairness;
 use reveille_kernel::keys::partition_of;
-use reveille_kernel::pages::{PageBudget, PagePermit};
-use reveille_kernel::reply_budget::{ReplyBudget, ReplyRoom};
+use reveille_kernel::limits::{PAGE_BYTES_MAX, PAGES_BYTES};
+use reveille_kernel::reply_budget::{ReplyBudget, ReplyPermit, ReplyRoom};
 use reveille_kernel::submit::submit;
 use reveille_kernel::task;
 use reveille_store::directory::Directory;
@@ -97,7 +97,7 @@ struct Inner {
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     budget: Budget,
-    pages: PageBudget,
+    pages: Arc<ReplyBudget>,
     replies: Arc<ReplyBudget>,
     fairness: Arc<Fairness>,
     outbound: OutboundConfig,
@@ -147,7 +147,7 @@ impl Engine {
             clock,
             entropy,
             budget: Budget::default(),
-            pages: PageBudget::default(),
+            pages: Arc::new(ReplyBudget::new(PAGES_BYTES)),
             replies: Arc::default(),
             fairness,
             outbound,
@@ -219,13 +219,14 @@ impl Engine {
     }
 
     /// Waits for the right to hold a page of a list in memory.
-    pub async fn admit_page(&self, tenant: &Tenant) -> Result<PagePermit, Unavailable> {
-        self.inner.pages.admit(tenant, self.inner.clock.as_ref()).await
+    pub async fn admit_page(&self, tenant: &Tenant) -> Result<ReplyPermit, Unavailable> {
+        let room = ReplyRoom::new(&self.inner.pages, tenant);
+        room.admit(PAGE_BYTES_MAX, self.inner.clock.as_ref()).await
     }
 
     /// The bytes of all pages that are being made or on their way to their readers.
     pub fn page_bytes(&self) -> usize {
-        self.inner.pages.held_bytes()
+        self.inner.pages.held()
     }
 
     /// A tenant's place in what answers may take in memory. A page is counted by

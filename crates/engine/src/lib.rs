@@ -37,5 +37,4 @@ pub use reveille_deliver::destination::{DestinationError, Rules};
 pub use reveille_kernel::budget::Permit;
 pub use reveille_kernel::doors;
 pub use reveille_kernel::error::{Damaged, Error, Never, Unavailable};
-pub use reveille_kernel::pages::PagePermit;
 pub use reveille_kernel::reply_budget::{ReplyPermit, ReplyRoom};

@@ -25,7 +25,6 @@ pub mod keys;
 pub mod limits;
 pub mod outbound;
 pub mod outbox;
-pub mod pages;
 pub mod partition;
 pub mod pending;
 mod random;

@@ -4,8 +4,9 @@ use bytes::Bytes;
 use http::StatusCode;
 use http::header::{self, HeaderValue};
 use reveille_core::Tenant;
-use reveille_engine::{Engine, PagePermit, Unavailable};
+use reveille_engine::{Engine, Unavailable};
 use reveille_kernel::limits::PAGE_BYTES_MAX;
+use reveille_kernel::reply_budget::ReplyPermit;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -20,19 +21,7 @@ pub(crate) const PAGE: usize = 1_000;
 pub(crate) struct Page {
     body: Vec<u8>,
     is_empty: bool,
-    permit: PagePermit,
-}
-
-/// The body of an answer: what it takes in memory is given back when the last of it has left.
-struct PageBody {
-    bytes: Vec<u8>,
-    _permit: PagePermit,
-}
-
-impl AsRef<[u8]> for PageBody {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
+    permit: ReplyPermit,
 }
 
 impl Page {
@@ -73,12 +62,12 @@ impl Page {
         }
         body.push(b'}');
         body.shrink_to_fit();
-        permit.shrink(body.len());
+        permit.shrink_to(body.len());
         let mut reply = reply::status(status);
         let json = HeaderValue::from_static("application/json");
         reply.headers_mut().insert(header::CONTENT_TYPE, json);
-        let body = PageBody { bytes: body, _permit: permit };
-        *reply.body_mut() = ReplyBody::Full(Bytes::from_owner(body));
+        // What it takes in memory is given back when the last of it has left.
+        *reply.body_mut() = ReplyBody::Full(permit.attach(Bytes::from(body)));
         reply
     }
 
