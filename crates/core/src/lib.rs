@@ -4,6 +4,7 @@
 //! randomness arrive as arguments, so that unit tests, property tests, the simulator and the
 //! server all run the very same code.
 
+pub mod audit;
 pub mod condition;
 pub mod consumer;
 pub mod cursor;

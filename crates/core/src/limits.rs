@@ -97,6 +97,16 @@ pub const SCOPES_MAX: usize = 64;
 /// See [`SCOPES_MAX`].
 pub const SCOPE_BYTES_MAX: usize = 256;
 
+/// Longest reason for something that is written down in the audit log, in bytes: the row is a part
+/// of the batch that does it.
+pub const AUDIT_REASON_BYTES_MAX: usize = 1_024;
+/// Longest description of a change there, in bytes.
+pub const AUDIT_DIFF_BYTES_MAX: usize = 4_096;
+/// Longest name of what was changed or of who did it, in bytes.
+pub const AUDIT_SUBJECT_BYTES_MAX: usize = 256;
+/// Longest `X-Request-Id` that is kept there, in bytes.
+pub const AUDIT_REQUEST_ID_BYTES_MAX: usize = 128;
+
 const _: () = assert!(PATTERN_BYTES_MAX <= PATH_BYTES_MAX, "a literal pattern can be a path");
 const _: () = assert!(PATH_BYTES_MAX + TENANT_BYTES_MAX + 64 < 65_536, "must fit in a table key");
 const _: () = assert!(PATH_BYTES_MAX * 16 <= CONSUMER_LINKS_BYTES_MAX, "a few of the longest");

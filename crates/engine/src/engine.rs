@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 
+use reveille_core::audit::Actor;
 use reveille_core::subscription::Timings;
 use reveille_core::{Millis, Tenant};
 use reveille_deliver::courier::Courier;
@@ -81,6 +82,8 @@ pub struct Retention {
 #[derive(Clone)]
 pub struct Engine {
     inner: Arc<Inner>,
+    /// In whose name things are done, for the audit log.
+    actor: Arc<Actor>,
 }
 
 /// An engine that may be gone.
@@ -88,7 +91,7 @@ pub(crate) struct WeakEngine(Weak<Inner>);
 
 impl WeakEngine {
     pub(crate) fn upgrade(&self) -> Option<Engine> {
-        self.0.upgrade().map(|inner| Engine { inner })
+        self.0.upgrade().map(|inner| Engine { inner, actor: Arc::new(Actor::server()) })
     }
 }
 
@@ -157,7 +160,18 @@ impl Engine {
             stop: Arc::new(Notify::new()),
             _directory: parts.directory,
         };
-        Engine { inner: Arc::new(inner) }
+        Engine { inner: Arc::new(inner), actor: Arc::new(Actor::server()) }
+    }
+
+    /// The same engine, on behalf of somebody: what is done with it is written down under their
+    /// name.
+    #[must_use]
+    pub fn acting_as(&self, actor: Actor) -> Engine {
+        Engine { inner: self.inner.clone(), actor: Arc::new(actor) }
+    }
+
+    pub(crate) fn actor(&self) -> &Actor {
+        &self.actor
     }
 
     /// Has a task run until the engine stops or nobody has it any more.

@@ -4,6 +4,7 @@
 //! Nothing here knows status codes or JSON field names.
 
 pub mod app;
+pub mod audit;
 pub mod auth;
 pub mod deliveries;
 pub mod effect;

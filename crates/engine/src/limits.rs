@@ -42,6 +42,10 @@ pub const INSPECTED_STREAMS_MAX: usize = 1_000;
 /// See [`INSPECTED_STREAMS_MAX`].
 pub const LISTED_STREAMS_MAX: usize = 20;
 
+/// Chains of the audit log that a list over all tenants looks at in each partition: those that were
+/// written to last.
+pub const AUDIT_CHAINS_MAX: usize = 1_000;
+
 /// Consumers that are told in the batch of an append, of those whose pattern matches the stream and
 /// of those who follow it by name, and hooks that get their delivery in the batch that brings an
 /// event; the rest in slices of as many.

@@ -4,6 +4,11 @@ use bytes::Bytes;
 
 use crate::{auth, meta};
 
+pub use crate::audit::{
+    all_head_keys as audit_heads, all_row_keys as all_audit_rows, head_key as audit_head,
+    parse_head_key as parse_audit_head, parse_row_key as parse_audit_row, row_key as audit_row,
+    row_keys as audit_rows,
+};
 pub use crate::auth::{api_key, api_keys, parse_api_key};
 pub use crate::deliveries::{
     all_hook_keys as hooks, all_waiting_keys as all_waiting, counts_key as counts,

@@ -19,6 +19,7 @@
 //! | `0e`, `0f` | events, event ids | [`events`] |
 //! | `10` to `15` | deliveries, counts, dead letters, held, lanes, waiting | [`deliveries`] |
 //! | `16` to `18` | fan-outs to hooks, ingested batches, keys of no use later | [`events`] |
+//! | `19`, `1a` | rows of the audit log, heads of its chains | [`audit`] |
 //!
 //! A timer is its domain's number, a kind of that domain, and a subject. The kernel puts its tag
 //! and a time before it and never looks inside. Numbers of domains and kinds are never reused.
@@ -32,6 +33,7 @@
 //!
 //! The domain of a face has the face's number, which its hooks carry.
 
+pub mod audit;
 pub mod auth;
 pub mod deliveries;
 pub mod events;
@@ -61,13 +63,14 @@ mod tests {
 
     #[test]
     fn no_tag_and_no_domain_has_two_meanings() {
-        let rooms = [auth::TAGS, deliveries::TAGS, events::TAGS, streams::TAGS, wakes::TAGS];
+        let rooms =
+            [audit::TAGS, auth::TAGS, deliveries::TAGS, events::TAGS, streams::TAGS, wakes::TAGS];
         let store_and_kernel = [0x04, 0x05];
         let mut seen = BTreeSet::from([parts::META]);
         for tag in rooms.into_iter().flatten().chain(&store_and_kernel) {
             assert!(seen.insert(*tag), "{tag:02x} is there twice");
         }
-        assert!(seen.into_iter().eq(0x01..=0x18));
+        assert!(seen.into_iter().eq(0x01..=0x1a));
         let domains = [
             streams::StreamTimer::DOMAIN,
             wakes::WakeTimer::DOMAIN,

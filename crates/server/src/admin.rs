@@ -1,5 +1,6 @@
-//! The face of operators: streams, consumers, deliveries and keys, for those who look after them.
+//! The face of operators: streams, consumers, deliveries, keys and who changed what, for those who look after them.
 
+mod audit;
 mod consumers;
 mod deliveries;
 mod error;
@@ -29,6 +30,7 @@ pub(crate) enum Resource {
     Deliveries,
     Delivery,
     Timers,
+    Audit,
 }
 
 /// Answers a request about a resource.
@@ -68,6 +70,7 @@ async fn look_up(
         Resource::Consumer => consumers::show(server, caller, path).await,
         Resource::Deliveries => deliveries::list(server, caller, query).await,
         Resource::Delivery => deliveries::show(server, caller, path, query).await,
+        Resource::Audit => audit::answer(server, caller, path, query).await,
         Resource::Keys | Resource::SigningKeys | Resource::Timers => {
             unreachable!("these can be changed")
         }

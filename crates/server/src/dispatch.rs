@@ -56,7 +56,7 @@ async fn dispatch(
         return Ok(if is_stream { reply::preflight() } else { reply::options() });
     }
     server.browsers.check_origin(face, requirement, &request)?;
-    let caller = auth::admit(server, requirement, &request)?;
+    let caller = auth::admit(server, requirement, &request)?.map(|it| it.on(connection));
     if let Some(caller) = &caller {
         caller.take_connection(connection)?;
     }
@@ -101,6 +101,7 @@ async fn answer(
         Face::Deliveries => admin::Resource::Deliveries,
         Face::Delivery => admin::Resource::Delivery,
         Face::Timers => admin::Resource::Timers,
+        Face::Audit => admin::Resource::Audit,
         _ => {
             let path = StreamPath::parse(request.uri().path())?;
             return Ok(streams::answer(server, caller, &path, request).await);

@@ -29,13 +29,14 @@ use std::sync::Arc;
 use http::{Method, Request};
 use hyper::body::Incoming;
 use reveille_core::Tenant;
+use reveille_engine::Engine;
 
 pub(crate) use workers::EventEncoder;
 pub use workers::Workers;
 
 use self::error::Error;
 use crate::Server;
-use crate::http::auth::Caller;
+use crate::http::auth::{Caller, Origin};
 use crate::http::error::RequestError;
 use crate::http::query::Query;
 use crate::http::reply::Reply;
@@ -70,12 +71,19 @@ struct Scope {
     is_everywhere: bool,
     /// The key by which subscriptions are made.
     key_id: Option<Arc<str>>,
+    /// Where whoever changes them is.
+    origin: Origin,
 }
 
 impl Scope {
     fn of(caller: &Caller) -> Scope {
         let (tenant, is_everywhere) = (caller.tenant.clone(), caller.is_everywhere());
-        Scope { tenant, is_everywhere, key_id: caller.key_id() }
+        Scope { tenant, is_everywhere, key_id: caller.key_id(), origin: caller.origin().clone() }
+    }
+
+    /// The engine, on behalf of whoever asks.
+    fn engine(&self, server: &Server) -> Engine {
+        server.engine.acting_as(self.origin.actor(self.key_id.clone()))
     }
 
     /// What answers call it: nothing where there are no namespaces.

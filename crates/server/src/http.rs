@@ -8,6 +8,7 @@ mod connection;
 pub(crate) mod connections;
 mod first_bytes;
 pub(crate) mod listen;
+pub(crate) mod moment;
 pub(crate) mod origin;
 mod outbound_body;
 pub(crate) mod route;

@@ -10,10 +10,10 @@ pub(crate) const KERNEL: &str = "crates/kernel";
 pub(crate) const ENGINE: &str = "crates/engine";
 const CORE: &str = "crates/core";
 
-const DOMAINS: [&str; 8] =
-    ["streams", "wakes", "deliveries", "events", "documents", "triggers", "facts", "auth"];
+const DOMAINS: [&str; 9] =
+    ["streams", "wakes", "deliveries", "events", "documents", "triggers", "facts", "auth", "audit"];
 /// Domains that every other may use.
-const SHARED_DOMAINS: [&str; 2] = ["streams", "deliveries"];
+const SHARED_DOMAINS: [&str; 3] = ["streams", "deliveries", "audit"];
 /// Modules of `core` that belong to no domain. So does what its root re-exports.
 const SHARED_WORDS: [&str; 5] = ["time", "tenant", "limits", "trace", "key_range"];
 

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use reveille_core::Tenant;
+use reveille_core::audit::{AuditEntry, action};
 use reveille_core::key::{self, Access, BOOTSTRAP_KEY_ID, Key, KeyHash, Right};
 use reveille_kernel::command::{Command, Decision};
 use reveille_kernel::error::{Damaged, Error};
@@ -20,6 +21,7 @@ use reveille_schema::{keys, record};
 use tokio::sync::Notify;
 
 use crate::app::{App, IndexPart, Part, Shared, Txn};
+use crate::audit::Audited;
 use crate::engine::Engine;
 use crate::records::damaged;
 
@@ -185,7 +187,8 @@ impl Engine {
         // Sorted by name they are in the order in which they were made.
         let id = format!("key_{:011x}{:08x}", created_at.0, self.entropy().number() >> 32);
         let key = Arc::new(Key { id: id.into(), created_at, access });
-        self.change_key(partition, ChangeKey { hash, key: Some(key.clone()) }).await?;
+        let change = ChangeKey { hash, key: Some(key.clone()) };
+        self.change_key(partition, change, action::KEY_CREATED, &key).await?;
         let tenant = key.access.tenant.as_ref().map(Tenant::as_str);
         tracing::info!(id = &*key.id, tenant, "a key was made");
         Ok((key, text))
@@ -195,18 +198,32 @@ impl Engine {
     pub async fn revoke_key(&self, id: &str) -> Result<bool, KeyError> {
         for (partition, keys) in self.all_api_keys().enumerate() {
             let known = keys.by_hash.load();
-            let hash = known.iter().find(|(_, it)| *it.key.id == *id).map(|(hash, _)| *hash);
-            let Some(hash) = hash else { continue };
+            let found = known.iter().find(|(_, it)| *it.key.id == *id);
+            let Some((hash, key)) = found.map(|(hash, it)| (*hash, it.key.clone())) else {
+                continue;
+            };
+            drop(known);
             let partition = u8::try_from(partition).unwrap_or(0);
-            self.change_key(partition, ChangeKey { hash, key: None }).await?;
+            let change = ChangeKey { hash, key: None };
+            self.change_key(partition, change, action::KEY_REVOKED, &key).await?;
             tracing::info!(id, "a key was revoked");
             return Ok(true);
         }
         Ok(false)
     }
 
-    async fn change_key(&self, partition: u8, change: ChangeKey) -> Result<(), KeyError> {
-        self.submit_to(self.numbered_partition(partition), &change).await
+    async fn change_key(
+        &self,
+        partition: u8,
+        command: ChangeKey,
+        action: &str,
+        key: &Key,
+    ) -> Result<(), KeyError> {
+        let mut entry = self.audit_entry(action, key.access.tenant.as_ref(), &key.id);
+        entry.diff = Some(key_diff(key, action));
+        let describe = |_: &Txn<'_>, (): &(), _: &mut AuditEntry| {};
+        let audited = Audited { command, entry, describe };
+        self.submit_to(self.numbered_partition(partition), &audited).await
     }
 
     /// All keys, oldest first.
@@ -260,6 +277,16 @@ impl Engine {
     fn numbered_partition(&self, number: u8) -> &Arc<Shared> {
         self.partitions().get(usize::from(number)).unwrap_or_else(|| self.first_partition())
     }
+}
+
+/// What a key may, as it is written down: names alone, and nothing of its text.
+fn key_diff(key: &Key, action: &str) -> Arc<str> {
+    let roles: Vec<String> =
+        key.access.roles.iter().map(|role| format!("\"{}\"", role.as_str())).collect();
+    let roles = format!("[{}]", roles.join(","));
+    let (before, after) =
+        if action == action::KEY_REVOKED { (&*roles, "null") } else { ("null", &*roles) };
+    format!("{{\"roles\":[{before},{after}]}}").into()
 }
 
 fn api_keys(shared: &Shared) -> &ApiKeys {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use reveille_core::audit::{AuditEntry, action};
 use reveille_core::signature::Ed25519Key;
 use reveille_kernel::command::{Command, Decision};
 use reveille_kernel::doors::Clock;
@@ -11,6 +12,7 @@ use reveille_kernel::submit::submit_blocking;
 use reveille_schema::keys::{self, Meta};
 
 use crate::app::{App, Part, Shared, Txn};
+use crate::audit::Audited;
 use crate::engine::Engine;
 use crate::keyring::Keyring;
 
@@ -88,7 +90,12 @@ impl Engine {
         let keyring = self.extension::<Arc<Keyring>>();
         let (expected, value) = keyring.rotated(self.clock().now(), overlap_ms);
         let command = InstallValue { name: Meta::SigningKeys, value, expected: Some(expected) };
-        self.submit_to(self.first_partition(), &command).await?;
+        let entry = self.audit_entry(action::SIGNING_KEY_ROTATED, None, "signing-keys");
+        let describe = move |_: &Txn<'_>, (): &(), entry: &mut AuditEntry| {
+            entry.diff = Some(format!("{{\"overlapMs\":[null,{overlap_ms}]}}").into());
+        };
+        let audited = Audited { command, entry, describe };
+        self.submit_to(self.first_partition(), &audited).await?;
         Ok(keyring.signing())
     }
 }

@@ -77,6 +77,10 @@ async fn look_through(
     if forgotten > 0 {
         tracing::info!(forgotten, "events that came long ago were forgotten");
     }
+    let forgotten = engine.trim_audit(before(retention.events_ms)).await?;
+    if forgotten > 0 {
+        tracing::info!(forgotten, "rows of the audit log from long ago were forgotten");
+    }
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::{BufMut, BytesMut};
+use reveille_core::audit::action;
 use reveille_core::delivery::hook::{DeliveryCounts, Hook};
 use reveille_core::delivery::id::{DeliveryId, EventNo};
 use reveille_core::event::hook::{EventHookSpec, FACE, HookUpdate};
@@ -113,7 +114,8 @@ impl Engine {
         update: HookUpdate,
     ) -> Result<EventHook, DeliveryError> {
         let command = UpdateHook { tenant: tenant.clone(), name: name.into(), update };
-        let hook = EventHook::of(self.submit(tenant, &command).await?)?;
+        let entry = self.audit_entry(action::HOOK_UPDATED, Some(tenant), name);
+        let hook = EventHook::of(self.submit_audited(tenant, command, entry).await?)?;
         hook.ok_or_else(|| DeliveryRejection::NotFound.into())
     }
 
@@ -124,9 +126,11 @@ impl Engine {
         name: &str,
         active: bool,
     ) -> Result<Arc<Hook>, DeliveryError> {
+        let action = if active { action::HOOK_ACTIVATED } else { action::HOOK_DEACTIVATED };
+        let entry = self.audit_entry(action, Some(tenant), name);
         let (tenant_of_hook, name) = (tenant.clone(), name.into());
         let command = SetHookActive { face: FACE, tenant: tenant_of_hook, name, active };
-        self.submit(tenant, &command).await
+        self.submit_audited(tenant, command, entry).await
     }
 
     /// Ends a hook, with everything that belongs to it. Returns what it had come to.
@@ -136,7 +140,8 @@ impl Engine {
         name: &str,
     ) -> Result<DeliveryCounts, DeliveryError> {
         let command = DeleteHook { face: FACE, tenant: tenant.clone(), name: name.into() };
-        let counts = self.submit(tenant, &command).await?;
+        let entry = self.audit_entry(action::HOOK_DELETED, Some(tenant), name);
+        let counts = self.submit_audited(tenant, command, entry).await?;
         tracing::info!(hook = name, tenant = tenant.as_str(), "a hook was ended");
         Ok(counts)
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use reveille_core::audit::action;
 use reveille_core::consumer::{Ack, ClaimedWake, Dialect, Rejected};
 use reveille_core::key::Right;
 use reveille_core::key_range::{above, after_prefix};
@@ -116,7 +117,8 @@ impl Engine {
     ) -> Result<(), Error<Never>> {
         let there = self.subscription(tenant, dialect, name)?.is_some();
         let command = DeleteSubscription { tenant: tenant.clone(), dialect, name: name.into() };
-        self.submit(tenant, &command).await?;
+        let entry = self.audit_entry(action::SUBSCRIPTION_DELETED, Some(tenant), name);
+        self.submit_audited(tenant, command, entry).await?;
         if there {
             tracing::info!(subscription = name, "a subscription was ended");
         }

@@ -80,7 +80,7 @@ async fn create(
         .into());
     }
     access.check().map_err(|error| FieldError(error.to_string()))?;
-    let (key, text) = server.engine.create_key(access).await?;
+    let (key, text) = caller.engine(server).create_key(access).await?;
     let mut body = key_json(server, &key);
     if let Some(object) = body.as_object_mut() {
         object.insert("key".into(), text.into());
@@ -156,7 +156,7 @@ async fn revoke(server: &Server, caller: &Caller, id: &str) -> Result<Reply, Err
     // A key of another tenant is as good as none.
     let found = server.engine.key(id).filter(|key| caller.access().manages(&key.access));
     let found = found.ok_or(Error::KeyNotFound)?;
-    if server.engine.revoke_key(&found.id).await? {
+    if caller.engine(server).revoke_key(&found.id).await? {
         Ok(reply::status(StatusCode::NO_CONTENT))
     } else {
         Err(Error::KeyNotFound)

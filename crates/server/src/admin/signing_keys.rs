@@ -28,7 +28,7 @@ pub(super) async fn rotate(
     let max = BODY_BYTES_MAX.min(server.config.max_body_bytes);
     let body = inbound::read(&server.engine, &caller.tenant, &parts.headers, body, max).await?;
     let overlap_ms = parse_overlap_ms(&body.bytes)?;
-    let key = server.engine.rotate_signing_key(overlap_ms).await?;
+    let key = caller.engine(server).rotate_signing_key(overlap_ms).await?;
     let published = server.engine.published_keys();
     let body = json!({
         "kid": key.kid(),

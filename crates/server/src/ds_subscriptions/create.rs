@@ -58,7 +58,7 @@ pub(super) async fn create(
 
 /// `DELETE subscriptions/:id`
 pub(super) async fn delete(server: &Server, caller: &Caller, id: &str) -> Result<Reply, Error> {
-    server.engine.unsubscribe(&caller.tenant, Dialect::Leases, id).await?;
+    caller.engine(server).unsubscribe(&caller.tenant, Dialect::Leases, id).await?;
     Ok(reply::status(StatusCode::NO_CONTENT))
 }
 

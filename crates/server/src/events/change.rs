@@ -30,7 +30,7 @@ pub(super) async fn activate(
     if hint.is_some_and(|hint| !shard.is_meant_by(hint, namespace)) {
         return Err(Error::subscription_not_found());
     }
-    let hook = server.engine.activate_hook(&hook.tenant, id, is_active).await?;
+    let hook = scope.engine(server).activate_hook(&hook.tenant, id, is_active).await?;
     let answer = json!({
         "ok": true,
         "subscriptionId": id,
@@ -81,7 +81,7 @@ pub(super) async fn edit(
     if edit.method.is_some() {
         subscribe::check_address(server, &spec.edited(&edit))?;
     }
-    let hook = server.engine.edit_hook(&hook.tenant, id, edit).await?;
+    let hook = scope.engine(server).edit_hook(&hook.tenant, id, edit).await?;
     let mut answer = json!({ "ok": true, "subscription": hook_json(&hook) });
     subscribe::add_warnings(&mut answer, subscribe::warnings(server, &hook.spec));
     Ok(reply::json(StatusCode::OK, &answer))
@@ -90,7 +90,7 @@ pub(super) async fn edit(
 /// `DELETE /subscriptions/{id}`
 pub(super) async fn delete(server: &Server, scope: &Scope, id: &str) -> Result<Reply, Error> {
     let EventHook { hook, .. } = find_hook(server, scope, id)?;
-    let counts = server.engine.unhook(&hook.tenant, id).await?;
+    let counts = scope.engine(server).unhook(&hook.tenant, id).await?;
     let answer = json!({
         "ok": true,
         "deleted": {

@@ -1,17 +1,23 @@
 //! Who asks, and whether they may: from the headers of a request to a [`Caller`].
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::header::AUTHORIZATION;
+use http::header::{AUTHORIZATION, HeaderValue};
 use http::{HeaderMap, HeaderName, Method, Request};
 use hyper::body::Incoming;
 use reveille_core::Tenant;
+use reveille_core::audit::{self, Actor};
 use reveille_core::key::{Access, BOOTSTRAP_KEY_ID, KeyHash, Permission, Right};
+use reveille_engine::Engine;
 use reveille_engine::auth::ActiveKey;
 
 use super::connections::BusyConnection;
 use super::error::RequestError;
 use crate::Server;
+
+/// Names a request, for whoever looks for what it did.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Names the tenant that an admin of all tenants acts in.
 const NAMESPACE: HeaderName = HeaderName::from_static("x-tenant-namespace");
@@ -93,6 +99,27 @@ pub(crate) struct Caller {
     key: Option<Arc<ActiveKey>>,
     /// Whether the server asks for keys at all.
     needs_keys: bool,
+    origin: Origin,
+}
+
+/// Where a request comes from. Nearly none is ever asked, so it costs nothing to know.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Origin {
+    /// The name that it was given.
+    request_id: Option<HeaderValue>,
+    peer: Option<IpAddr>,
+}
+
+impl Origin {
+    /// Who asks by the key of this id, for the audit log.
+    pub(crate) fn actor(&self, key_id: Option<Arc<str>>) -> Actor {
+        let request_id = self.request_id.as_ref().and_then(|id| id.to_str().ok());
+        Actor {
+            name: key_id.unwrap_or_else(|| audit::LOCAL.into()),
+            request_id: request_id.map(Into::into),
+            ip: self.peer.map(|peer| peer.to_string().into()),
+        }
+    }
 }
 
 impl Caller {
@@ -147,6 +174,31 @@ impl Caller {
             Some(key) => key.revoked().await,
             None => std::future::pending().await,
         }
+    }
+
+    /// It is on this connection.
+    pub(crate) fn on(mut self, connection: &BusyConnection) -> Caller {
+        self.origin.peer = connection.peer();
+        self
+    }
+
+    /// The engine, on its behalf: what it changes is written down under the id of its key.
+    pub(crate) fn engine(&self, server: &Server) -> Engine {
+        server.engine.acting_as(self.actor())
+    }
+
+    /// Who it is, for the audit log.
+    pub(crate) fn actor(&self) -> Actor {
+        self.origin.actor(self.key_id())
+    }
+
+    pub(crate) fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// Whether it may see what belongs to every tenant, and to none.
+    pub(crate) fn sees_all(&self) -> bool {
+        self.is_everywhere() || (!self.needs_keys && !self.is_named)
     }
 
     /// The id of the key by which it makes what it makes; nobody's on a server without keys.
@@ -230,7 +282,8 @@ fn resolve_tenant(
         (None, Some(named)) => named.clone(),
         (None, None) => Tenant::default_tenant(),
     };
-    Ok(Caller { tenant, access, is_named: named.is_some(), key, needs_keys })
+    let origin = Origin { request_id: headers.get(REQUEST_ID).cloned(), peer: None };
+    Ok(Caller { tenant, access, is_named: named.is_some(), key, needs_keys, origin })
 }
 
 /// What a caller lacks who is refused a right.

@@ -9,8 +9,9 @@
 //! whoever wants to come in waits for one of them to end. One tenant is never busy on all of them.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use reveille_core::Tenant;
 use tokio::sync::Notify;
@@ -56,6 +57,8 @@ pub(crate) struct Connection {
     /// It is to make room for others.
     closing: Notify,
     is_closing: AtomicBool,
+    /// Who is at the other end.
+    peer: OnceLock<IpAddr>,
 }
 
 /// A request on a connection, until its answer has left.
@@ -95,6 +98,7 @@ impl Connections {
             busy_tenant: Mutex::default(),
             closing: Notify::new(),
             is_closing: AtomicBool::new(false),
+            peer: OnceLock::new(),
         });
         lock(&self.shared.open).insert(number, Arc::downgrade(&connection));
         connection
@@ -148,6 +152,12 @@ impl Shared {
 }
 
 impl Connection {
+    /// This is who is at the other end.
+    pub(crate) fn is_from(&self, peer: IpAddr) {
+        // It is said once.
+        let _ = self.peer.set(peer);
+    }
+
     /// A request has come.
     pub(crate) fn begin(self: &Arc<Connection>) -> BusyConnection {
         self.requests.fetch_add(1, Ordering::SeqCst);
@@ -179,6 +189,11 @@ impl Drop for Connection {
 }
 
 impl BusyConnection {
+    /// Who is at the other end.
+    pub(crate) fn peer(&self) -> Option<IpAddr> {
+        self.connection.peer.get().copied()
+    }
+
     /// Whoever asks has shown a key, or needs none.
     pub(crate) fn has_key(&self) {
         // Most connections are used more than once.

@@ -93,7 +93,11 @@ async fn accept(
     let mut is_told = false;
     loop {
         match listener.accept().await {
-            Ok((socket, _)) => return (socket, connections.enter().await),
+            Ok((socket, peer)) => {
+                let connection = connections.enter().await;
+                connection.is_from(peer.ip());
+                return (socket, connection);
+            }
             Err(error) => {
                 if !std::mem::replace(&mut is_told, true) {
                     tracing::warn!(%error, "connections cannot be accepted; waiting");

@@ -24,6 +24,7 @@ pub(crate) enum Face {
     Deliveries,
     Delivery,
     Timers,
+    Audit,
     Events,
     /// Nobody yet: the name belongs to a face all the same.
     Nobody,
@@ -59,6 +60,8 @@ const ROUTES: &[(&str, Face, Requirement)] = &[
     ("/admin/v1/consumers/**", Face::Consumer, Requirement::Operate),
     ("/admin/v1/deliveries", Face::Deliveries, Requirement::Operate),
     ("/admin/v1/deliveries/*", Face::Delivery, Requirement::Operate),
+    ("/admin/v1/audit", Face::Audit, Requirement::Operate),
+    ("/admin/v1/audit/verify", Face::Audit, Requirement::Operate),
     ("/e/**", Face::Events, Requirement::Data),
     ("/ingest/**", Face::Events, Requirement::Data),
     ("/subscriptions/unsubscribe", Face::Events, Requirement::Data),

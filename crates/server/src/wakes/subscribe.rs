@@ -142,7 +142,7 @@ pub(super) async fn list(
 
 /// `DELETE /{pattern}?subscription=NAME`
 pub(super) async fn delete(server: &Server, caller: &Caller, name: &str) -> Result<Reply, Error> {
-    server.engine.unsubscribe(&caller.tenant, Dialect::Webhooks, name).await?;
+    caller.engine(server).unsubscribe(&caller.tenant, Dialect::Webhooks, name).await?;
     Ok(reply::status(StatusCode::NO_CONTENT))
 }
 

@@ -4,6 +4,7 @@
 
 mod harness;
 
+mod admin_audit;
 mod admin_consumers;
 mod admin_deliveries;
 mod answers;
