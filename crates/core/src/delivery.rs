@@ -21,7 +21,7 @@ pub mod policy;
 
 use crate::time::Millis;
 pub use outcome::{AttemptRecord, DeadReason, DropReason, ErrorKind};
-pub use policy::{Backoff, Jitter, Order, Policy, StatusSet, Verdict};
+pub use policy::{Backoff, Jitter, Order, Policy, StatusSet, Verdict, Versions};
 
 /// A delivery, but for what is delivered and to whom.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,6 +93,14 @@ pub struct Given<'a> {
     pub retry_scale_milli: u64,
     /// Whether the hook is active.
     pub active: bool,
+}
+
+impl Given<'_> {
+    /// The pause after failed attempt `number`.
+    fn pause_ms(&self, number: u32) -> u64 {
+        let pause = self.policy.backoff.delay_ms(number, self.random);
+        pause.saturating_mul(self.retry_scale_milli) / 1_000
+    }
 }
 
 /// A step that was taken.
@@ -202,19 +210,25 @@ impl Transition {
         let (now, policy) = (given.now, given.policy);
         let number = attempt.number;
         outcome::push(&mut self.delivery.attempts, attempt);
+        let attempts = &self.delivery.attempts;
         self.delivery.phase = match verdict {
             Verdict::Delivered => Phase::Delivered { at: now },
-            Verdict::Refused => Phase::Dead { at: now, why: DeadReason::Refused },
+            Verdict::Dead(why) => Phase::Dead { at: now, why },
+            Verdict::Dropped(why) => Phase::Dropped { at: now, why },
             Verdict::Ends => {
                 self.ends_hook = true;
                 Phase::Dropped { at: now, why: DropReason::Cancelled }
             }
-            Verdict::Failed if number >= policy.attempts => {
-                Phase::Dead { at: now, why: DeadReason::Exhausted }
+            Verdict::Failed | Verdict::FailedFor { .. } if policy.is_poisoned(attempts) => {
+                Phase::Dead { at: now, why: DeadReason::Poison }
             }
-            Verdict::Failed => {
-                let pause = policy.backoff.delay_ms(number, given.random);
-                Phase::Pending { at: now + pause.saturating_mul(given.retry_scale_milli) / 1_000 }
+            Verdict::Failed | Verdict::FailedFor { .. } if number >= policy.attempts => {
+                Phase::Dead { at: now, why: Policy::reason_of_last(attempts.last()) }
+            }
+            Verdict::Failed => Phase::Pending { at: now + given.pause_ms(number) },
+            // It asks for patience, and has at least that which it would have had anyway.
+            Verdict::FailedFor { ms } => {
+                Phase::Pending { at: now + given.pause_ms(number).max(ms) }
             }
         };
     }

@@ -32,7 +32,6 @@ const OWN_HEADERS: &[HeaderName] = &[
     header::TRAILER,
     header::TRANSFER_ENCODING,
     header::UPGRADE,
-    header::USER_AGENT,
 ];
 
 /// The certificates of an authority cannot be used.
@@ -199,13 +198,13 @@ impl CourierState {
 fn to_wire(request: &Request) -> http::Request<Full<Bytes>> {
     let mut headers = HeaderMap::with_capacity(request.headers.len() + 3);
     headers.insert(header::HOST, request.destination.authority().clone());
-    headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(request.body.len()));
     for (name, value) in &request.headers {
         if !OWN_HEADERS.contains(name) {
             headers.append(name.clone(), value.clone());
         }
     }
+    headers.entry(header::USER_AGENT).or_insert(HeaderValue::from_static(USER_AGENT));
     let mut wire = http::Request::new(Full::new(request.body.clone()));
     *wire.method_mut() = Method::POST;
     *wire.uri_mut() = request.destination.target().clone();

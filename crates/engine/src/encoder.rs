@@ -5,6 +5,7 @@ use std::sync::Arc;
 use reveille_core::consumer::WakeId;
 use reveille_core::delivery::hook::{FaceId, Hook};
 use reveille_core::delivery::id::DeliveryId;
+use reveille_core::delivery::policy::Refusal;
 use reveille_core::secret::{SealBroken, SealedSecret};
 use reveille_core::signature::Ed25519Key;
 use reveille_core::stream::StreamId;
@@ -93,8 +94,29 @@ pub trait DeliveryEncoder: Send + Sync + 'static {
 
     /// Whom a hook is for. It is asked for when a hook is first sent to and when it was changed, so
     /// that the hook's spec is not read for every attempt.
-    fn target(&self, hook: &Hook, open: OpenSecret<'_>)
-    -> Result<Arc<dyn DeliveryTarget>, Damaged>;
+    fn target(
+        &self,
+        hook: &Hook,
+        open: OpenSecret<'_>,
+    ) -> Result<Arc<dyn DeliveryTarget>, TargetError>;
+}
+
+/// Why there is nobody to send to.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TargetError {
+    /// A secret that signs does not open. Nothing is sent unsigned.
+    #[error("the secret that signs deliveries cannot be opened")]
+    Secret,
+    #[error(transparent)]
+    Damaged(#[from] Damaged),
+}
+
+/// A delivery that its face does not put into words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedDelivery {
+    pub why: Refusal,
+    /// A sentence for whoever the hook belongs to.
+    pub text: String,
 }
 
 /// Whom a hook is for.
@@ -102,8 +124,12 @@ pub trait DeliveryTarget: Send + Sync {
     /// Where deliveries go.
     fn address(&self) -> String;
 
-    /// Puts a delivery into words.
-    fn encode(&self, notification: &DeliveryNotification) -> EncodedRequest;
+    /// Puts a delivery into words, or says why not. A `user-agent` among the headers is sent in
+    /// place of the server's own.
+    fn encode(
+        &self,
+        notification: &DeliveryNotification,
+    ) -> Result<EncodedRequest, RefusedDelivery>;
 }
 
 /// The encoders of all faces.
@@ -125,7 +151,7 @@ impl DeliveryEncoders {
         &self,
         hook: &Hook,
         open: OpenSecret<'_>,
-    ) -> Result<Arc<dyn DeliveryTarget>, Damaged> {
+    ) -> Result<Arc<dyn DeliveryTarget>, TargetError> {
         let encoder = self.0.iter().find(|encoder| encoder.face() == hook.face);
         let unknown = || Damaged(format!("nobody knows the words of {:?}", hook.face));
         encoder.ok_or_else(unknown)?.target(hook, open)

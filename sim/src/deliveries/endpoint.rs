@@ -46,7 +46,7 @@ impl Deliveries {
         match engine::readiness(engine, &hook, &attempt)? {
             DeliveryReadiness::Nothing => engine::end_attempt(engine, attempt),
             DeliveryReadiness::Held => self.hold(attempt),
-            DeliveryReadiness::Dropped => {
+            DeliveryReadiness::Dropped { .. } => {
                 return Err(violation(format!("{:?} is dropped, and owed", attempt.id)));
             }
             DeliveryReadiness::Send(event) => {

@@ -137,7 +137,9 @@ pub(super) fn event(
     let ready = delivery_send::readiness(&engine.reader(), &EventFace, &hook, attempt);
     Ok(match ready.map_err(unreadable)? {
         DeliveryReadiness::Send(event) => Some((hook, event)),
-        DeliveryReadiness::Held | DeliveryReadiness::Dropped | DeliveryReadiness::Nothing => None,
+        DeliveryReadiness::Held
+        | DeliveryReadiness::Dropped { .. }
+        | DeliveryReadiness::Nothing => None,
     })
 }
 

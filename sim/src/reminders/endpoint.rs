@@ -5,7 +5,8 @@ use std::sync::Arc;
 use reveille_core::Millis;
 use reveille_core::delivery::hook::Hook;
 use reveille_core::delivery::id::DeliveryNo;
-use reveille_core::delivery::{AttemptRecord, DropReason, Verdict};
+use reveille_core::delivery::policy::Outcome;
+use reveille_core::delivery::{AttemptRecord, Verdict};
 use reveille_core::secret::SealBroken;
 use reveille_engine::deliveries::delivery::{DeliveryOutcome, DropDelivery, HoldDelivery};
 use reveille_engine::deliveries::face::DeliveryFaces;
@@ -69,10 +70,9 @@ impl Reminders {
                 let hold = Action::Hold(HoldDelivery { id, attempt: number });
                 self.leave_out(attempt, hook, hold);
             }
-            DeliveryReadiness::Dropped => {
+            DeliveryReadiness::Dropped { why, ends_hook } => {
                 self.check_is_muted(&attempt)?;
-                let drop =
-                    Action::Drop(DropDelivery { id, attempt: number, why: DropReason::NotOwed });
+                let drop = Action::Drop(DropDelivery { id, attempt: number, why, ends_hook });
                 self.leave_out(attempt, hook, drop);
             }
             DeliveryReadiness::Send(event) => {
@@ -186,7 +186,8 @@ impl Reminders {
             now: self.base.now,
             wall: self.base.now,
         };
-        let target = self.encoders.target(hook, &|_| Err(SealBroken)).map_err(unreadable)?;
+        let target = self.encoders.target(hook, &|_| Err(SealBroken));
+        let target = target.map_err(|error| violation(error.to_string()))?;
         let (known, number) = (&self.durable.hooks[&hook.name], attempt.attempt);
         let address =
             format!("https://e{}.reminders.test/{}", known.spec.endpoint, hook.tenant.as_str());
@@ -195,6 +196,7 @@ impl Reminders {
         };
         let body = format!("{event} ({number}): {}", reminder.text);
         let request = target.encode(&notification);
+        let request = request.map_err(|it| violation(format!("{it:?}")))?;
         if target.address() != address || request.body != body.as_bytes() {
             return Err(violation(format!("{request:?} to {}", target.address())));
         }
@@ -229,7 +231,10 @@ impl Reminders {
         let (verdict, status) = match open.behavior {
             EndpointBehavior::Hang if !is_late => return Ok(false),
             EndpointBehavior::Hang => (Verdict::Failed, None),
-            EndpointBehavior::Answer(status) => (policy.judge(status), Some(status)),
+            EndpointBehavior::Answer(status) => {
+                let answered = Outcome::Answered { status, retry_after_s: None };
+                (policy.judge(answered), Some(status))
+            }
         };
         open.is_answered = true;
         let error = (verdict != Verdict::Delivered).then(|| "failed".into());
@@ -239,7 +244,7 @@ impl Reminders {
         match verdict {
             Verdict::Delivered => drop(self.accepted.insert(id)),
             Verdict::Ends => drop(self.rejecting.insert(id.hook)),
-            Verdict::Failed | Verdict::Refused => {}
+            _ => {}
         }
         let action = Action::RecordOutcome(DeliveryOutcome { id, attempt, verdict });
         if twice {

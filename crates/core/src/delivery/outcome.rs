@@ -26,6 +26,8 @@ pub struct AttemptRecord {
     pub kind: Option<ErrorKind>,
     /// SHA-256 of the answer's headers, for a failure: two answers that are alike have it alike.
     pub headers_hash: Option<Arc<[u8; 32]>>,
+    /// In how many seconds the endpoint has asked to be tried again.
+    pub retry_after_s: Option<u64>,
 }
 
 impl AttemptRecord {
@@ -40,6 +42,7 @@ impl AttemptRecord {
             response: None,
             kind: None,
             headers_hash: None,
+            retry_after_s: None,
         }
     }
 }

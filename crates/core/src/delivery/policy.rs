@@ -1,5 +1,11 @@
 //! What differs between faces: the rules that a delivery follows, as data.
 
+mod rule;
+
+pub use rule::{Action, BadCodes, Outcome, Refusal, Rule, When};
+
+use super::outcome::{AttemptRecord, DeadReason, DropReason, ErrorKind};
+
 /// The rules that deliveries of one hook follow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
@@ -9,12 +15,21 @@ pub struct Policy {
     pub attempts: u32,
     /// The pauses between attempts.
     pub backoff: Backoff,
+    /// What outcomes mean, the first that fits before what follows.
+    pub rules: Vec<Rule>,
     /// Statuses that no repetition changes.
     pub refused: StatusSet,
     /// The status by which an endpoint ends the hook.
     pub ends: Option<u16>,
+    /// Whether an endpoint that is busy (429, 503) may say how long the next attempt is put off, up
+    /// to the longest pause.
+    pub retry_after: bool,
+    /// When a delivery is given up because nothing will change; `None`: it never is.
+    pub poison: Option<Poison>,
     /// In which order.
     pub order: Order,
+    /// Which version of its hook a delivery follows.
+    pub versions: Versions,
 }
 
 /// Pauses that grow.
@@ -45,6 +60,15 @@ pub enum Order {
     Lanes,
 }
 
+/// Which version of its hook a delivery follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Versions {
+    /// The hook as it is now: what its owner changes holds for what waits, too.
+    Current,
+    /// The hook as it was when the delivery began.
+    Matched,
+}
+
 /// Some statuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StatusSet {
@@ -54,6 +78,13 @@ pub enum StatusSet {
     Final4xx,
 }
 
+/// So many attempts, one after another, that each fail as quickly as this and in the same way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Poison {
+    pub attempts: u32,
+    pub within_ms: u64,
+}
+
 /// What an attempt's end means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
@@ -61,8 +92,12 @@ pub enum Verdict {
     Delivered,
     /// It failed, and may be tried again.
     Failed,
-    /// It was refused for good.
-    Refused,
+    /// The same, but not before so long, for which the endpoint has asked.
+    FailedFor { ms: u64 },
+    /// It is tried no more.
+    Dead(DeadReason),
+    /// It is not owed any more.
+    Dropped(DropReason),
     /// The endpoint wants nothing more of this hook.
     Ends,
 }
@@ -95,13 +130,89 @@ impl StatusSet {
 }
 
 impl Policy {
-    /// What an answer with this status means.
-    pub fn judge(&self, status: u16) -> Verdict {
-        match status {
-            200..=299 => Verdict::Delivered,
-            _ if self.ends == Some(status) => Verdict::Ends,
-            _ if self.refused.contains(status) => Verdict::Refused,
+    /// Rules by which whatever fails is tried again, in no order.
+    pub fn new(timeout_ms: u64, attempts: u32, backoff: Backoff) -> Policy {
+        Policy {
+            timeout_ms,
+            attempts,
+            backoff,
+            rules: Vec::new(),
+            refused: StatusSet::Empty,
+            ends: None,
+            retry_after: false,
+            poison: None,
+            order: Order::None,
+            versions: Versions::Current,
+        }
+    }
+
+    /// What an outcome means.
+    pub fn judge(&self, outcome: Outcome) -> Verdict {
+        if let Outcome::Answered { status: 200..=299, .. } = outcome {
+            return Verdict::Delivered;
+        }
+        match self.rules.iter().find(|rule| rule.when.fits(outcome)).map(|rule| rule.action) {
+            Some(Action::Retry) => self.retry(outcome),
+            Some(Action::Dead) => Verdict::Dead(outcome.dead_reason()),
+            Some(Action::Drop) => Verdict::Dropped(DropReason::Status),
+            Some(Action::End) => Verdict::Ends,
+            None => self.judge_plainly(outcome),
+        }
+    }
+
+    /// What an outcome means for which there is no rule.
+    fn judge_plainly(&self, outcome: Outcome) -> Verdict {
+        match outcome {
+            Outcome::Answered { status, .. } if self.ends == Some(status) => Verdict::Ends,
+            Outcome::Answered { status, .. } if self.refused.contains(status) => {
+                Verdict::Dead(DeadReason::Refused)
+            }
+            // It would be as large the next time.
+            Outcome::Refused(Refusal::PayloadTooLarge | Refusal::HeadersTooLarge) => {
+                Verdict::Dead(outcome.dead_reason())
+            }
+            _ => self.retry(outcome),
+        }
+    }
+
+    fn retry(&self, outcome: Outcome) -> Verdict {
+        match outcome {
+            Outcome::Answered { status: 429 | 503, retry_after_s: Some(seconds) }
+                if self.retry_after =>
+            {
+                let ms = seconds.saturating_mul(1_000).min(self.backoff.cap_ms);
+                Verdict::FailedFor { ms }
+            }
             _ => Verdict::Failed,
+        }
+    }
+
+    /// Whether these attempts, the last of which has just failed, say that nothing will change.
+    pub(super) fn is_poisoned(&self, attempts: &[AttemptRecord]) -> bool {
+        let Some(Poison { attempts: count, within_ms }) = self.poison else { return false };
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        let Some(first) = attempts.len().checked_sub(count).filter(|_| count > 0) else {
+            return false;
+        };
+        let latest = attempts.get(first..).unwrap_or_default();
+        let asks = |it: &AttemptRecord| {
+            it.status == Some(429) || it.status == Some(503) && it.retry_after_s.is_some()
+        };
+        let failed =
+            |it: &AttemptRecord| it.error.is_some() && it.took_ms <= within_ms && !asks(it);
+        let is_alike = |one: &AttemptRecord, next: &AttemptRecord| {
+            (one.status, one.kind) == (next.status, next.kind)
+        };
+        latest.iter().all(failed)
+            && latest.iter().zip(latest.iter().skip(1)).all(|(one, next)| is_alike(one, next))
+    }
+
+    /// Why a delivery is dead whose last attempt was this.
+    pub(super) fn reason_of_last(attempt: Option<&AttemptRecord>) -> DeadReason {
+        match attempt.and_then(|it| it.kind) {
+            Some(ErrorKind::Secret) => DeadReason::SecretMissing,
+            Some(ErrorKind::Blocked) => DeadReason::Blocked,
+            _ => DeadReason::Exhausted,
         }
     }
 
@@ -110,3 +221,6 @@ impl Policy {
         self.timeout_ms.saturating_add(LEASE_MARGIN_MS)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,14 +6,12 @@ use super::hook::{DeliveryCounts, Standing};
 use super::*;
 
 fn policy(attempts: u32) -> Policy {
-    Policy {
-        timeout_ms: 30_000,
-        attempts,
-        backoff: Backoff { base_ms: 1_000, cap_ms: 300_000, jitter: Jitter::Added { ms: 1_000 } },
-        refused: StatusSet::Empty,
-        ends: None,
-        order: Order::None,
-    }
+    let jitter = Jitter::Added { ms: 1_000 };
+    Policy::new(30_000, attempts, Backoff { base_ms: 1_000, cap_ms: 300_000, jitter })
+}
+
+fn answered(status: u16) -> policy::Outcome {
+    policy::Outcome::Answered { status, retry_after_s: None }
 }
 
 fn given(policy: &Policy, now: u64) -> Given<'_> {
@@ -93,16 +91,16 @@ fn pauses_may_be_shortened_at_random_by_at_most_half() {
 fn e31_statuses_mean_what_the_policy_says() {
     let events = policy(5);
     for status in [200, 201, 202, 204, 299] {
-        assert_eq!(events.judge(status), Verdict::Delivered);
+        assert_eq!(events.judge(answered(status)), Verdict::Delivered);
     }
     for status in [100, 301, 302, 304, 400, 401, 404, 409, 410, 422, 429, 500, 503] {
-        assert_eq!(events.judge(status), Verdict::Failed, "{status}");
+        assert_eq!(events.judge(answered(status)), Verdict::Failed, "{status}");
     }
     let strict = Policy { refused: StatusSet::Final4xx, ends: Some(410), ..events };
-    assert_eq!(strict.judge(410), Verdict::Ends);
-    assert_eq!(strict.judge(404), Verdict::Refused);
+    assert_eq!(strict.judge(answered(410)), Verdict::Ends);
+    assert_eq!(strict.judge(answered(404)), Verdict::Dead(DeadReason::Refused));
     for status in [408, 425, 429, 500, 302] {
-        assert_eq!(strict.judge(status), Verdict::Failed, "{status}");
+        assert_eq!(strict.judge(answered(status)), Verdict::Failed, "{status}");
     }
 }
 

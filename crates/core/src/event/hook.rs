@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::EventPattern;
 use super::worker::{RpcMethod, WorkerId};
 use crate::delivery::hook::FaceId;
-use crate::delivery::policy::{Backoff, Jitter, Order, Policy, StatusSet};
+use crate::delivery::policy::{Backoff, Jitter, Order, Policy};
 use crate::secret::SealedSecret;
 
 /// The face of typed events.
@@ -50,17 +50,11 @@ impl EventHookSpec {
 
     /// The rules that deliveries follow.
     pub fn policy(&self) -> Policy {
+        let (base_ms, cap_ms, jitter) = (1_000, 300_000, Jitter::Added { ms: 1_000 });
+        let backoff = Backoff { base_ms, cap_ms, jitter };
         Policy {
-            timeout_ms: self.timeout_ms,
-            attempts: self.max_retries,
-            backoff: Backoff {
-                base_ms: 1_000,
-                cap_ms: 300_000,
-                jitter: Jitter::Added { ms: 1_000 },
-            },
-            refused: StatusSet::Empty,
-            ends: None,
             order: if self.ordered { Order::Lanes } else { Order::None },
+            ..Policy::new(self.timeout_ms, self.max_retries, backoff)
         }
     }
 

@@ -31,7 +31,6 @@ async fn a_request_arrives_as_it_was_given_and_its_answer_comes_back() {
         (header::HOST, HeaderValue::from_static("other.example")),
         (header::CONTENT_LENGTH, HeaderValue::from_static("1")),
         (header::TRANSFER_ENCODING, HeaderValue::from_static("chunked")),
-        (header::USER_AGENT, HeaderValue::from_static("other")),
         (header::CONNECTION, HeaderValue::from_static("upgrade")),
     ];
     let request = request(&url, headers, Bytes::from_static(b"{\"a\":1}"));
@@ -56,6 +55,27 @@ async fn a_request_arrives_as_it_was_given_and_its_answer_comes_back() {
     let agent = concat!("user-agent: reveille/", env!("CARGO_PKG_VERSION"));
     let expected = ["content-length: 7", "content-type: application/json", &host, agent];
     assert_eq!(lines, expected);
+}
+
+#[tokio::test]
+async fn whoever_writes_a_request_may_say_by_whom_it_is_sent() {
+    let received = Arc::new(Mutex::new(None));
+    let receiver = received.clone();
+    let sink = Sink::playing(move |mut socket, _| {
+        let receiver = receiver.clone();
+        async move {
+            *receiver.lock().unwrap() = read_request(&mut socket).await;
+            socket.write_all(OK.as_bytes()).await.unwrap();
+        }
+    })
+    .await;
+    let url = format!("http://localhost:{}/", sink.port);
+    let headers = vec![(header::USER_AGENT, HeaderValue::from_static("other/1.0"))];
+    let request = request(&url, headers, Bytes::new());
+    within(Caller::new().courier.post(request)).await.unwrap();
+    let received = received.lock().unwrap().take().unwrap();
+    let agents = received.head.lines().filter(|line| line.starts_with("user-agent:"));
+    assert_eq!(agents.collect::<Vec<_>>(), ["user-agent: other/1.0"]);
 }
 
 #[tokio::test]

@@ -52,6 +52,8 @@ pub struct DropDelivery {
     pub id: DeliveryId,
     pub attempt: u32,
     pub why: DropReason,
+    /// Whether its hook ends with it.
+    pub ends_hook: bool,
 }
 
 /// A delivery that is to begin.
@@ -401,6 +403,9 @@ impl Command<App> for DropDelivery {
             && is_leased(&before.delivery, self.attempt)
         {
             advance_from(txn, hook, self.id, &before, Input::Drop(self.why))?;
+            if self.ends_hook {
+                hook::end(txn, hook);
+            }
         }
         Ok(Ok(()))
     }

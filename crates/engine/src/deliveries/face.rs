@@ -9,6 +9,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use reveille_core::Tenant;
+use reveille_core::delivery::DropReason;
 use reveille_core::delivery::hook::{FaceId, Hook};
 use reveille_core::delivery::id::EventNo;
 use reveille_kernel::command::Command;
@@ -38,7 +39,13 @@ pub trait DeliveryFace: Send + Sync + 'static {
         event: EventNo,
     ) -> Result<Option<EventPayload>, Damaged>;
 
-    /// Whether an attempt may be made now; asked before each, whatever was at hand when it began.
+    /// Whether it has a gate. What is at hand is then not sent: it is read once the gate is open.
+    fn has_gate(&self) -> bool {
+        false
+    }
+
+    /// Whether an attempt may be made now; asked before each, and before anything is read of what
+    /// is to be delivered.
     fn gate(&self, _reader: &Reader, _hook: &Hook, _event: EventNo) -> Result<Gate, Damaged> {
         Ok(Gate::Open)
     }
@@ -62,7 +69,9 @@ pub trait DeliveryFace: Send + Sync + 'static {
 pub enum Gate {
     Open,
     /// The event is not owed to the hook any more: the delivery ends without another attempt.
-    Closed,
+    Closed(DropReason),
+    /// The hook is owed nothing any more: the delivery ends, and the hook with it.
+    Cancelled(DropReason),
 }
 
 /// What a timer of a face asks for.

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use reveille_core::delivery::hook::{Hook, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
-use reveille_core::delivery::outcome::hash_headers;
+use reveille_core::delivery::policy::{Outcome, Refusal};
 use reveille_core::delivery::{AttemptRecord, DropReason, Phase, Policy, Verdict};
 use reveille_core::key_range::above;
 use reveille_core::secret::SealedSecret;
-use reveille_deliver::courier::Answer;
 use reveille_deliver::destination::Destination;
 use reveille_kernel::domains::Pages;
 use reveille_kernel::error::Damaged;
@@ -29,17 +28,10 @@ use super::timer_group::OpenDelivery;
 use crate::addresses::Addresses;
 use crate::app::{App, Shared};
 use crate::effect::{Attempt, DeliveryAttempt, EventPayload};
-use crate::encoder::{DeliveryNotification, DeliveryTarget};
+use crate::encoder::{DeliveryNotification, DeliveryTarget, RefusedDelivery, TargetError};
 use crate::metrics::DeliveryMetrics;
 use crate::outbound::OutboundContext;
 use crate::records::ReadRecord;
-
-/// How much of an answer is kept with the attempt.
-const RESPONSE_BYTES_MAX: usize = 4 << 10;
-/// The same for an attempt that failed: only the latest few of a delivery have it.
-const FAILURE_BYTES_MAX: usize = 2 << 10;
-/// How long an error text may be that is kept with an attempt.
-const ERROR_BYTES_MAX: usize = 256;
 
 /// Deliveries that are read at once.
 const REFILL_SLICE: usize = 256;
@@ -61,8 +53,8 @@ pub enum DeliveryReadiness {
     Send(EventPayload),
     /// It is not made: the hook is not active.
     Held,
-    /// It is not made, and none will be: the event is not owed any more.
-    Dropped,
+    /// It is not made, and none will be: the event is not owed any more, or nothing is.
+    Dropped { why: DropReason, ends_hook: bool },
     /// There is nothing to be done any more.
     Nothing,
 }
@@ -87,10 +79,14 @@ pub fn readiness(
             return Ok(DeliveryReadiness::Held);
         }
     }
-    if face.gate(reader, hook, no)? == Gate::Closed {
-        return Ok(DeliveryReadiness::Dropped);
+    let dropped = |why, ends_hook| Ok(DeliveryReadiness::Dropped { why, ends_hook });
+    match face.gate(reader, hook, no)? {
+        Gate::Open => {}
+        Gate::Closed(why) => return dropped(why, false),
+        Gate::Cancelled(why) => return dropped(why, true),
     }
-    if let Some(event) = at_hand {
+    // What a gate lets through is what the same look finds.
+    if let Some(event) = at_hand.filter(|_| !face.has_gate()) {
         return Ok(DeliveryReadiness::Send(event.clone()));
     }
     let event = face.payload(reader, hook, no)?;
@@ -134,7 +130,7 @@ pub(crate) async fn attempt(
         }
         Err(error) => {
             tracing::error!(%error, "an event cannot be delivered");
-            unreadable(sender, id, number)
+            unreadable(sender, &hook.policy, id, number)
         }
         Ok(DeliveryReadiness::Held) => {
             // It counts as under way until that is written down: the same attempt may not
@@ -143,8 +139,8 @@ pub(crate) async fn attempt(
             sender.shared.outbox.ended(&attempt);
             return None;
         }
-        Ok(DeliveryReadiness::Dropped) => {
-            sender.record(&DropDelivery { id, attempt: number, why: DropReason::NotOwed }).await;
+        Ok(DeliveryReadiness::Dropped { why, ends_hook }) => {
+            sender.record(&DropDelivery { id, attempt: number, why, ends_hook }).await;
             sender.shared.outbox.ended(&attempt);
             return None;
         }
@@ -160,11 +156,23 @@ pub(crate) async fn attempt(
 }
 
 /// An attempt that failed because what is to be delivered cannot be read.
-fn unreadable(sender: &Sender<App>, id: DeliveryId, number: u32) -> DeliveryOutcome {
+fn unreadable(
+    sender: &Sender<App>,
+    policy: &Policy,
+    id: DeliveryId,
+    number: u32,
+) -> DeliveryOutcome {
     let error = Some("the stored event cannot be read; the server's log says why".into());
-    let at = sender.clock.now();
-    let attempt = AttemptRecord { error, ..AttemptRecord::new(number, at, 0) };
-    DeliveryOutcome { id, attempt, verdict: Verdict::Failed }
+    let attempt = AttemptRecord { error, ..AttemptRecord::new(number, sender.clock.now(), 0) };
+    DeliveryOutcome { id, attempt, verdict: policy.judge(Outcome::Unreadable) }
+}
+
+/// Why an attempt has no answer.
+enum AttemptFailure {
+    /// Nothing came back.
+    Sent(SendFailure),
+    /// Nothing was sent.
+    Refused(RefusedDelivery),
 }
 
 /// What came of an attempt; `None` if it was put back.
@@ -177,12 +185,18 @@ async fn try_once(
 ) -> Option<DeliveryOutcome> {
     let hook = &notification.hook;
     let policy = &hook.policy;
-    let answer = match deliveries.targets.of(hook.id, hook, || find_target(context, hook)) {
-        Ok((destination, target)) => {
-            let request = target.encode(&notification);
+    let request = match deliveries.targets.of(hook.id, hook, || find_target(context, hook)) {
+        Ok((destination, target)) => match target.encode(&notification) {
+            Ok(request) => Ok((destination, request)),
+            Err(refused) => Err(AttemptFailure::Refused(refused)),
+        },
+        Err(failure) => Err(failure),
+    };
+    let answer = match request {
+        Ok((destination, request)) => {
             match sender.post(destination, request, policy.timeout_ms, attempt).await {
                 Ok(answer) => Ok(answer),
-                Err(PostError::Failed(failure)) => Err(failure),
+                Err(PostError::Failed(failure)) => Err(AttemptFailure::Sent(failure)),
                 Err(PostError::PutBack) => return None,
             }
         }
@@ -190,44 +204,36 @@ async fn try_once(
     };
     let at = sender.clock.now();
     let took_ms = at.since(notification.now);
-    let number = notification.attempt;
-    let mut record = AttemptRecord::new(number, at, took_ms);
-    let (verdict, word) = match &answer {
-        Ok(answer) => (judge(policy, answer, &mut record), "status"),
-        Err(failure) => {
-            record.kind = Some(outcome::kind_of(failure.kind));
-            record.error = Some(cut(&failure.text, ERROR_BYTES_MAX));
-            (Verdict::Failed, failure.kind)
+    let mut record = AttemptRecord::new(notification.attempt, at, took_ms);
+    let (outcome, word, detail) = match answer {
+        Ok(answer) => (outcome::answered(&answer, &mut record), "status", None),
+        Err(AttemptFailure::Sent(SendFailure { kind, text, detail })) => {
+            record.error = Some(outcome::cut(&text, outcome::ERROR_BYTES_MAX));
+            (Outcome::Failed(outcome::kind_of(kind)), kind, detail)
+        }
+        Err(AttemptFailure::Refused(RefusedDelivery { why, text })) => {
+            record.error = Some(outcome::cut(&text, outcome::ERROR_BYTES_MAX));
+            (Outcome::Refused(why), "refused", None)
         }
     };
+    record.kind = outcome.kind();
+    let verdict = policy.judge(outcome);
     sender.shared.domains.part::<DeliveryMetrics>().attempted(verdict, word, took_ms);
-    let detail = answer.as_ref().err().and_then(|failure| failure.detail.as_deref());
-    tell_operators(sender, context, &notification, detail.or(record.error.as_deref()), took_ms);
+    let error = detail.as_deref().or(record.error.as_deref());
+    tell_operators(sender, context, &notification, error, took_ms);
     Some(DeliveryOutcome { id: notification.id, attempt: record, verdict })
 }
 
-/// What an answer means, and what is kept of it.
-fn judge(policy: &Policy, answer: &Answer, record: &mut AttemptRecord) -> Verdict {
-    let verdict = policy.judge(answer.status);
-    record.status = Some(answer.status);
-    if verdict == Verdict::Delivered {
-        record.response = Some(beginning_of(&answer.body, RESPONSE_BYTES_MAX));
-    } else {
-        record.kind = Some(outcome::kind_of_status(answer.status));
-        record.error = Some(format!("answered {}", answer.status).into());
-        record.response = Some(beginning_of(&answer.body, FAILURE_BYTES_MAX));
-        let headers = answer.headers.iter();
-        let headers = headers.map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
-        record.headers_hash = Some(Arc::new(hash_headers(headers)));
-    }
-    verdict
-}
-
-fn find_target(context: &OutboundContext, hook: &Hook) -> Result<KnownTarget, SendFailure> {
-    let nowhere = |text| SendFailure::new("destination", text);
+fn find_target(context: &OutboundContext, hook: &Hook) -> Result<KnownTarget, AttemptFailure> {
+    let nowhere = |text| AttemptFailure::Sent(SendFailure::new("destination", text));
     let open = |sealed: &SealedSecret| context.keyring.open_webhook_secret(&hook.tenant, sealed);
-    let target = context.delivery_encoders.target(hook, &open);
-    let target = target.map_err(|error| nowhere(error.to_string()))?;
+    let target = context.delivery_encoders.target(hook, &open).map_err(|error| match error {
+        TargetError::Secret => {
+            let (why, text) = (Refusal::SecretMissing, error.to_string());
+            AttemptFailure::Refused(RefusedDelivery { why, text })
+        }
+        TargetError::Damaged(damaged) => nowhere(damaged.to_string()),
+    })?;
     let destination = Destination::parse(&target.address(), &context.rules);
     Ok((destination.map_err(|error| nowhere(error.to_string()))?, target))
 }
@@ -249,14 +255,6 @@ fn tell_operators(
     {
         tracing::warn!(hook, tenant, attempt, error, "deliveries keep failing");
     }
-}
-
-fn beginning_of(body: &[u8], max: usize) -> Arc<str> {
-    cut(&String::from_utf8_lossy(body.get(..max).unwrap_or(body)), max)
-}
-
-fn cut(text: &str, max: usize) -> Arc<str> {
-    text.get(..text.floor_char_boundary(max)).unwrap_or_default().into()
 }
 
 /// A delivery as it is kept.

@@ -1,6 +1,7 @@
 //! What is decided about deliveries: given a state, when a command comes, then these are its writes,
 //! its effects and its answer.
 
+mod gate;
 mod slices;
 
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use reveille_core::delivery::hook::{Hook, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
-use reveille_core::delivery::{AttemptRecord, Phase, Verdict};
+use reveille_core::delivery::{AttemptRecord, DeadReason, Phase, Verdict};
 use reveille_core::event::hook::{EventHookSpec, FACE};
 use reveille_core::event::worker::{RpcMethod, WorkerId};
 use reveille_core::event::{EventPattern, EventType, Ulid};
@@ -100,7 +101,7 @@ impl World {
     /// A delivery that was given up.
     fn dead_letter(&mut self) -> DeliveryId {
         let id = self.ingest(1)[0];
-        let outcome = self.outcome(id, 1, Verdict::Refused);
+        let outcome = self.outcome(id, 1, Verdict::Dead(DeadReason::Refused));
         self.bench.when(&outcome).answer();
         id
     }

@@ -53,7 +53,7 @@ impl DeliveryMetrics {
         self.duration.add(took_ms);
         let counter = match verdict {
             Verdict::Delivered => Some(&self.delivered),
-            Verdict::Failed | Verdict::Refused | Verdict::Ends => {
+            _ => {
                 let known = FAILURE_KINDS.iter().position(|known| *known == kind);
                 known.and_then(|index| self.failed.get(index))
             }

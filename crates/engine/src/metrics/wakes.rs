@@ -10,7 +10,7 @@ use crate::effect::{ActivityChange, ConsumerActivity};
 
 /// Why attempts fail: the endpoint's status, an address that is not allowed any more, or what the
 /// courier says.
-pub const FAILURE_KINDS: [&str; 9] = [
+pub const FAILURE_KINDS: [&str; 10] = [
     "status",
     "destination",
     "address_refused",
@@ -20,6 +20,7 @@ pub const FAILURE_KINDS: [&str; 9] = [
     "timed_out",
     "broken",
     "bad_answer",
+    "refused",
 ];
 
 /// Upper bounds of a distribution's buckets, in milliseconds; one more holds the rest.

@@ -7,7 +7,7 @@
 //! | 2 | integer | time of its timer, ms; absent while that of its group stands for it |
 //! | 3 | integer | lane |
 //! | 4 | bool | it is dead and was made again |
-//! | 5 | array | attempts that have ended: maps of 0 number, 1 at, 2 took ms, 3 status, 4 error, 5 beginning of the answer, 6 kind of failure (0 dns, 1 connect, 2 tls, 3 timeout, 4 blocked, 5 redirect, 6 size, 7 secret, 8 http), 7 SHA-256 of the answer's headers |
+//! | 5 | array | attempts that have ended: maps of 0 number, 1 at, 2 took ms, 3 status, 4 error, 5 beginning of the answer, 6 kind of failure (0 dns, 1 connect, 2 tls, 3 timeout, 4 blocked, 5 redirect, 6 size, 7 secret, 8 http), 7 SHA-256 of the answer's headers, 8 seconds after which the endpoint asked to be tried again |
 //! | 6 | integer | its event came at, ms; absent if that was when it began |
 //! | 7 | integer | the version of its hook that it is for; absent: 1 |
 
@@ -202,7 +202,7 @@ fn drop_number(reason: DropReason) -> u8 {
     }
 }
 
-fn kind_number(kind: ErrorKind) -> u8 {
+pub(super) fn kind_number(kind: ErrorKind) -> u8 {
     match kind {
         ErrorKind::Dns => 0,
         ErrorKind::Connect => 1,
@@ -262,6 +262,8 @@ struct AttemptFields<'a> {
     kind: Option<u8>,
     #[cbor(b(7), decode_with = "codec::some")]
     headers_hash: Option<&'a ByteSlice>,
+    #[cbor(n(8), decode_with = "codec::some")]
+    retry_after_s: Option<u64>,
 }
 
 impl<'a> From<&'a AttemptRecord> for AttemptFields<'a> {
@@ -275,6 +277,7 @@ impl<'a> From<&'a AttemptRecord> for AttemptFields<'a> {
             response: attempt.response.as_deref(),
             kind: attempt.kind.map(kind_number),
             headers_hash: attempt.headers_hash.as_deref().map(|hash| hash[..].into()),
+            retry_after_s: attempt.retry_after_s,
         }
     }
 }
@@ -297,6 +300,7 @@ impl TryFrom<AttemptFields<'_>> for AttemptRecord {
             response: fields.response.map(Into::into),
             kind: fields.kind.map(kind).transpose()?,
             headers_hash: fields.headers_hash.map(hash).transpose()?,
+            retry_after_s: fields.retry_after_s,
         })
     }
 }

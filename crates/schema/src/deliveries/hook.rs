@@ -10,18 +10,22 @@
 //! | 6 | integer | the next event from before its time |
 //! | 7 | bytes | what its owner wishes; its face alone reads them |
 //! | 8 | integer | its face |
-//! | 9 | map | the rules of its deliveries: 0 an attempt's time in ms, 1 attempts, 2 first pause in ms, 3 longest pause in ms, 4 at most this many ms are added to a pause at random (absent: it is shortened by at most half), 5 statuses that are final (absent: none; 1: 400 to 499 but 408, 425 and 429), 6 the status that ends the hook, 7 whether deliveries of a lane come one after another |
+//! | 9 | map | the rules of its deliveries: 0 an attempt's time in ms, 1 attempts, 2 first pause in ms, 3 longest pause in ms, 4 at most this many ms are added to a pause at random (absent: it is shortened by at most half), 5 statuses that are final (absent: none; 1: 400 to 499 but 408, 425 and 429), 6 the status that ends the hook, 7 whether deliveries of a lane come one after another, 8 what outcomes mean: arrays `[0, first status, last, action]`, `[1, kind of failure, 0, action]`, `[2, 0, 0, action]` for what cannot be read, where actions are 0 retry, 1 dead, 2 drop, 3 end the hook, 9 poison: `[attempts, ms]`, 10 whether `Retry-After` is heard, 11 whether a delivery follows the version of its hook that matched |
 //! | 10 | text | id of the key by which it was made |
 //! | 11 | integer | its version; absent: 1 |
 //! | 12 | bool | it is paused |
 
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
+use reveille_core::delivery::ErrorKind;
 use reveille_core::delivery::hook::{ActiveSpan, Backfill, FIRST_VERSION, FaceId, Hook, HookId};
 use reveille_core::delivery::id::EventNo;
-use reveille_core::delivery::policy::{Backoff, Jitter, Order, Policy, StatusSet};
+use reveille_core::delivery::policy::{
+    Action, Backoff, Jitter, Order, Poison, Policy, Rule, StatusSet, Versions, When,
+};
 use reveille_core::{Millis, Tenant};
 
+use super::delivery::kind_number;
 use crate::codec::{self, Record, RecordError};
 
 impl Record for Hook {
@@ -134,6 +138,59 @@ struct PolicyFields {
     ends: Option<u16>,
     #[cbor(n(7), skip_if = "codec::is_false")]
     ordered: bool,
+    #[cbor(n(8), default, skip_if = "Vec::is_empty")]
+    rules: Vec<RuleFields>,
+    #[n(9)]
+    poison: Option<PoisonFields>,
+    #[cbor(n(10), skip_if = "codec::is_false")]
+    retry_after: bool,
+    #[cbor(n(11), skip_if = "codec::is_false")]
+    matched: bool,
+}
+
+/// What, from, to, action.
+#[derive(Encode, Decode)]
+struct RuleFields(#[n(0)] u8, #[n(1)] u16, #[n(2)] u16, #[n(3)] u8);
+
+/// Attempts, ms.
+#[derive(Encode, Decode)]
+struct PoisonFields(#[n(0)] u32, #[n(1)] u64);
+
+const ACTIONS: [Action; 4] = [Action::Retry, Action::Dead, Action::Drop, Action::End];
+
+impl From<&Rule> for RuleFields {
+    fn from(rule: &Rule) -> RuleFields {
+        let action = match rule.action {
+            Action::Retry => 0,
+            Action::Dead => 1,
+            Action::Drop => 2,
+            Action::End => 3,
+        };
+        match rule.when {
+            When::Status { first, last } => RuleFields(0, first, last, action),
+            When::Kind(kind) => RuleFields(1, u16::from(kind_number(kind)), 0, action),
+            When::Unreadable => RuleFields(2, 0, 0, action),
+        }
+    }
+}
+
+impl TryFrom<RuleFields> for Rule {
+    type Error = &'static str;
+
+    fn try_from(fields: RuleFields) -> Result<Rule, &'static str> {
+        let RuleFields(what, first, last, action) = fields;
+        let when = match what {
+            0 => When::Status { first, last },
+            1 => {
+                let kind = ErrorKind::ALL.get(usize::from(first));
+                When::Kind(*kind.ok_or("unknown kind of failure")?)
+            }
+            2 => When::Unreadable,
+            _ => return Err("unknown rule"),
+        };
+        let action = ACTIONS.get(usize::from(action)).ok_or("unknown action")?;
+        Ok(Rule { when, action: *action })
+    }
 }
 
 impl From<&Policy> for PolicyFields {
@@ -153,6 +210,10 @@ impl From<&Policy> for PolicyFields {
             },
             ends: policy.ends,
             ordered: policy.order == Order::Lanes,
+            rules: policy.rules.iter().map(RuleFields::from).collect(),
+            poison: policy.poison.map(|it| PoisonFields(it.attempts, it.within_ms)),
+            retry_after: policy.retry_after,
+            matched: policy.versions == Versions::Matched,
         }
     }
 }
@@ -161,6 +222,7 @@ impl TryFrom<PolicyFields> for Policy {
     type Error = &'static str;
 
     fn try_from(fields: PolicyFields) -> Result<Policy, &'static str> {
+        let poison = |PoisonFields(attempts, within_ms)| Poison { attempts, within_ms };
         let jitter = fields.jitter_ms.map_or(Jitter::Shortened, |ms| Jitter::Added { ms });
         Ok(Policy {
             timeout_ms: fields.timeout_ms,
@@ -173,6 +235,10 @@ impl TryFrom<PolicyFields> for Policy {
             },
             ends: fields.ends,
             order: if fields.ordered { Order::Lanes } else { Order::None },
+            rules: fields.rules.into_iter().map(Rule::try_from).collect::<Result<_, _>>()?,
+            poison: fields.poison.map(poison),
+            retry_after: fields.retry_after,
+            versions: if fields.matched { Versions::Matched } else { Versions::Current },
         })
     }
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use reveille_core::delivery::hook::{ActiveSpan, Backfill, DeliveryCounts, FaceId, Hook, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::delivery::lane::Lane;
-use reveille_core::delivery::policy::{Backoff, Jitter, Order, Policy, StatusSet};
+use reveille_core::delivery::policy::{
+    Action, Backoff, Jitter, Order, Poison, Policy, Rule, StatusSet, Versions, When,
+};
 use reveille_core::delivery::{AttemptRecord, DeadReason, Delivery, DropReason, ErrorKind, Phase};
 use reveille_core::{Millis, Tenant};
 
@@ -26,6 +28,7 @@ fn full_delivery() -> DeliveryRecord {
         response: response.map(Into::into),
         kind: None,
         headers_hash: None,
+        retry_after_s: None,
     };
     let attempts = vec![
         attempt(1, Some(503), Some("answered 503"), None),
@@ -118,6 +121,7 @@ fn deliveries_have_these_bytes() {
         status: Some(500),
         kind: Some(ErrorKind::Http),
         headers_hash: Some(Arc::new([0xab; 32])),
+        retry_after_s: Some(9),
         ..AttemptRecord::new(1, Millis(7), 3)
     };
     let attempts = vec![failed];
@@ -126,7 +130,7 @@ fn deliveries_have_these_bytes() {
     let hash = "ab".repeat(32);
     check_record(
         &tried,
-        &format!("a3008103011b0000018bcfe568000581a6000101070203031901f40608075820{hash}"),
+        &format!("a3008103011b0000018bcfe568000581a7000101070203031901f40608075820{hash}0809"),
     );
     check_record(
         &DeliveryRecord { lane: Some(0), ..held.clone() },
@@ -210,6 +214,14 @@ fn full_hook() -> Hook {
             refused: StatusSet::Final4xx,
             ends: Some(410),
             order: Order::Lanes,
+            rules: vec![
+                Rule { when: When::Status { first: 404, last: 410 }, action: Action::Drop },
+                Rule { when: When::Kind(ErrorKind::Blocked), action: Action::Dead },
+                Rule { when: When::Unreadable, action: Action::Retry },
+            ],
+            retry_after: true,
+            poison: Some(Poison { attempts: 3, within_ms: 250 }),
+            versions: Versions::Matched,
         },
         spec: Bytes::from_static(b"words"),
         created_by: Some("key_1".into()),
@@ -220,7 +232,8 @@ fn plain_hook() -> Hook {
     let Hook { policy, .. } = full_hook();
     let backoff = Backoff { jitter: Jitter::Shortened, ..policy.backoff };
     let (refused, order) = (StatusSet::Empty, Order::None);
-    let policy = Policy { backoff, refused, ends: None, order, ..policy };
+    let policy =
+        Policy { refused, order, ..Policy::new(policy.timeout_ms, policy.attempts, backoff) };
     let (spec, created_by) = (Bytes::new(), None);
     let (version, paused) = (1, false);
     Hook { version, paused, backfill: None, spans: vec![], policy, spec, created_by, ..full_hook() }
@@ -232,8 +245,9 @@ fn hooks_have_these_bytes() {
         (
             full_hook(),
             "\
-            ad0009016461636d6502643031485103010402058282090c810e06030745776f726473080409a800\
-            1975300105021903e8031a000493e0041901f405010619019a07f50a656b65795f310b030cf5",
+            ad0009016461636d6502643031485103010402058282090c810e06030745776f726473080409ac00\
+            1975300105021903e8031a000493e0041901f405010619019a07f508838400190194\
+            19019a028401040001840200000009820318fa0af50bf50a656b65795f310b030cf5",
         ),
         (
             plain_hook(),
@@ -329,6 +343,7 @@ fn absent_fields_have_their_default() {
         response: None,
         kind: None,
         headers_hash: None,
+        retry_after_s: None,
     };
     let delivery = decode::<DeliveryRecord>("a20081030581a0").unwrap().delivery;
     assert_eq!(delivery.attempts, [attempt]);
@@ -340,10 +355,11 @@ fn absent_fields_have_their_default() {
     assert_eq!((hook.id, hook.spans.len(), hook.backfill), (HookId(0), 0, None));
     assert_eq!((hook.face, &hook.spec[..]), (FaceId(4), &b"b"[..]));
     assert_eq!((hook.version, hook.paused), (1, false));
-    let Policy { timeout_ms, attempts, backoff, refused, ends, order } = hook.policy;
-    assert_eq!((timeout_ms, attempts, backoff.base_ms, backoff.cap_ms), (0, 0, 0, 0));
-    let rules = (backoff.jitter, refused, ends, order);
+    let Policy { timeout_ms, attempts, backoff, refused, ends, order, .. } = &hook.policy;
+    assert_eq!((*timeout_ms, *attempts, backoff.base_ms, backoff.cap_ms), (0, 0, 0, 0));
+    let rules = (backoff.jitter, *refused, *ends, *order);
     assert_eq!(rules, (Jitter::Shortened, StatusSet::Empty, None, Order::None));
+    assert_eq!(hook.policy, Policy::new(0, 0, *backoff));
 }
 
 #[test]

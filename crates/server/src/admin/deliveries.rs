@@ -121,14 +121,15 @@ fn next_attempt_at(phase: Phase) -> Option<Value> {
 }
 
 fn attempt_json(attempt: &AttemptRecord) -> Value {
-    let AttemptRecord { number, at, took_ms, status, error, response, kind, headers_hash } =
-        attempt;
+    let AttemptRecord { number, at, took_ms, status, error, response, kind, .. } = attempt;
+    let AttemptRecord { headers_hash, retry_after_s, .. } = attempt;
     json!({
         "number": number,
         "at": at.0,
         "took_ms": took_ms,
         "status": status,
         "error": error.as_deref(),
+        "retry_after_s": retry_after_s,
         "error_kind": kind.map(ErrorKind::code),
         "response": response.as_deref(),
         "headers_hash": headers_hash.as_deref().map(hash_text),

@@ -7,8 +7,9 @@ use reveille_core::delivery::hook::{FaceId, Hook};
 use reveille_core::event::hook::{EventHookSpec, FACE};
 use reveille_core::event::worker::{Binding, WorkerTemplate};
 use reveille_core::signature::standard::StandardSecret;
-use reveille_engine::Damaged;
-use reveille_engine::encoder::{DeliveryEncoder, DeliveryNotification, DeliveryTarget, OpenSecret};
+use reveille_engine::encoder::{
+    DeliveryEncoder, DeliveryNotification, DeliveryTarget, OpenSecret, RefusedDelivery, TargetError,
+};
 use reveille_engine::events::delivery_name;
 use reveille_engine::events::hook::read_spec;
 use reveille_kernel::outbound::EncodedRequest;
@@ -69,10 +70,10 @@ impl DeliveryEncoder for EventEncoder {
         &self,
         hook: &Hook,
         open: OpenSecret<'_>,
-    ) -> Result<Arc<dyn DeliveryTarget>, Damaged> {
+    ) -> Result<Arc<dyn DeliveryTarget>, TargetError> {
         let spec = read_spec(hook)?;
         let address = self.workers.address(&spec);
-        let secret = spec.secret.as_ref().map(open).transpose().map_err(Damaged::new)?;
+        let secret = spec.secret.as_ref().map(open).transpose().map_err(|_| TargetError::Secret)?;
         let secret = secret.and_then(|text| StandardSecret::parse(&text).ok());
         Ok(Arc::new(WorkerTarget { address, secret }))
     }
@@ -89,7 +90,10 @@ impl DeliveryTarget for WorkerTarget {
         self.address.clone()
     }
 
-    fn encode(&self, notification: &DeliveryNotification) -> EncodedRequest {
+    fn encode(
+        &self,
+        notification: &DeliveryNotification,
+    ) -> Result<EncodedRequest, RefusedDelivery> {
         let DeliveryNotification { id, attempt, event, payload, wall, .. } = notification;
         let mut headers = vec![
             (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
@@ -107,6 +111,6 @@ impl DeliveryTarget for WorkerTarget {
             add(WEBHOOK_TIMESTAMP, seconds.to_string());
             add(WEBHOOK_ID, event.as_ref().to_owned());
         }
-        EncodedRequest { headers, body: payload.clone() }
+        Ok(EncodedRequest { headers, body: payload.clone() })
     }
 }

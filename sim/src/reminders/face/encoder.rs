@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use reveille_core::delivery::hook::{FaceId, Hook};
-use reveille_engine::encoder::{DeliveryEncoder, DeliveryNotification, DeliveryTarget, OpenSecret};
-use reveille_kernel::error::Damaged;
+use reveille_engine::encoder::{
+    DeliveryEncoder, DeliveryNotification, DeliveryTarget, OpenSecret, RefusedDelivery, TargetError,
+};
 use reveille_kernel::outbound::EncodedRequest;
 
 use super::rules::{FACE, ReminderSpec};
@@ -18,7 +19,11 @@ impl DeliveryEncoder for ReminderEncoder {
         FACE
     }
 
-    fn target(&self, hook: &Hook, _: OpenSecret<'_>) -> Result<Arc<dyn DeliveryTarget>, Damaged> {
+    fn target(
+        &self,
+        hook: &Hook,
+        _: OpenSecret<'_>,
+    ) -> Result<Arc<dyn DeliveryTarget>, TargetError> {
         let ReminderSpec { endpoint, .. } = decode_spec(&hook.spec)?;
         Ok(Arc::new(Endpoint(format!("https://e{endpoint}.reminders.test/{}", hook.tenant))))
     }
@@ -31,9 +36,12 @@ impl DeliveryTarget for Endpoint {
         self.0.clone()
     }
 
-    fn encode(&self, notification: &DeliveryNotification) -> EncodedRequest {
+    fn encode(
+        &self,
+        notification: &DeliveryNotification,
+    ) -> Result<EncodedRequest, RefusedDelivery> {
         let DeliveryNotification { attempt, event, payload, .. } = notification;
         let body = [format!("{event} ({attempt}): ").as_bytes(), payload].concat();
-        EncodedRequest { headers: Vec::new(), body: body.into() }
+        Ok(EncodedRequest { headers: Vec::new(), body: body.into() })
     }
 }

@@ -25,13 +25,12 @@ impl ReminderSpec {
 /// Unlike that of events in everything: few attempts, pauses that chance shortens, refusals that are
 /// final, endpoints that end the hook, an order for each subject.
 pub(crate) fn policy() -> Policy {
+    let backoff = Backoff { base_ms: 2_000, cap_ms: 3_000, jitter: Jitter::Shortened };
     Policy {
-        timeout_ms: 4_000,
-        attempts: 3,
-        backoff: Backoff { base_ms: 2_000, cap_ms: 3_000, jitter: Jitter::Shortened },
         refused: StatusSet::Final4xx,
         ends: Some(410),
         order: Order::Lanes,
+        ..Policy::new(4_000, 3, backoff)
     }
 }
 

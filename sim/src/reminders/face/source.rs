@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use reveille_core::delivery::DropReason;
 use reveille_core::delivery::hook::{FaceId, Hook, HookId};
 use reveille_core::delivery::id::{DeliveryNo, EventNo};
 use reveille_core::{Millis, Tenant};
@@ -49,10 +50,16 @@ impl DeliveryFace for ReminderFace {
         Ok(occurrence(reader, hook, event)?.map(|it| payload(&it)))
     }
 
+    fn has_gate(&self) -> bool {
+        true
+    }
+
     fn gate(&self, reader: &Reader, hook: &Hook, event: EventNo) -> Result<Gate, Damaged> {
-        let Some(occurrence) = occurrence(reader, hook, event)? else { return Ok(Gate::Closed) };
+        let Some(occurrence) = occurrence(reader, hook, event)? else {
+            return Ok(Gate::Closed(DropReason::NotOwed));
+        };
         let muted = reader.get(&mute_key(&hook.tenant, &occurrence.subject))?;
-        Ok(if muted.is_some() { Gate::Closed } else { Gate::Open })
+        Ok(if muted.is_some() { Gate::Closed(DropReason::NotOwed) } else { Gate::Open })
     }
 
     /// Everybody is told in the step in which a reminder becomes due.

@@ -1,0 +1,123 @@
+//! Gates: asked before each attempt, and before anything is read of what is to be delivered.
+
+use std::cell::RefCell;
+use std::sync::Mutex;
+
+use reveille_core::delivery::DropReason;
+use reveille_core::delivery::hook::FaceId;
+use reveille_kernel::error::Damaged;
+use reveille_kernel::txn::ReadError;
+use reveille_store::state::Reader;
+
+use super::*;
+use crate::app::Txn;
+use crate::deliveries::delivery::DropDelivery;
+use crate::deliveries::face::{DeliveryFace, Gate};
+use crate::deliveries::send::{DeliveryReadiness, readiness};
+use crate::effect::EventPayload;
+
+/// A face that notes what it is asked for.
+struct NotingFace {
+    gate: Option<Gate>,
+    asked: Mutex<RefCell<Vec<&'static str>>>,
+}
+
+impl NotingFace {
+    fn new(gate: Option<Gate>) -> NotingFace {
+        NotingFace { gate, asked: Mutex::default() }
+    }
+
+    fn note(&self, what: &'static str) {
+        self.asked.lock().unwrap().borrow_mut().push(what);
+    }
+
+    fn asked(&self) -> Vec<&'static str> {
+        self.asked.lock().unwrap().borrow().clone()
+    }
+}
+
+impl DeliveryFace for NotingFace {
+    fn id(&self) -> FaceId {
+        FACE
+    }
+
+    fn payload(&self, _: &Reader, _: &Hook, _: EventNo) -> Result<Option<EventPayload>, Damaged> {
+        self.note("payload");
+        Ok(Some(words("as it is stored")))
+    }
+
+    fn has_gate(&self) -> bool {
+        self.gate.is_some()
+    }
+
+    fn gate(&self, _: &Reader, _: &Hook, _: EventNo) -> Result<Gate, Damaged> {
+        self.note("gate");
+        Ok(self.gate.unwrap_or(Gate::Open))
+    }
+
+    fn first_pending(&self, _: &mut Txn<'_>, _: &Tenant) -> Result<Option<EventNo>, ReadError> {
+        Ok(None)
+    }
+}
+
+fn words(text: &'static str) -> EventPayload {
+    EventPayload { id: "e".into(), at: Millis(0), payload: Bytes::from_static(text.as_bytes()) }
+}
+
+/// What is to be done about the first attempt of a delivery whose event is at hand, or is not.
+fn ready(world: &mut World, face: &NotingFace, at_hand: bool) -> DeliveryReadiness {
+    let id = world.ingest(1)[0];
+    let event = at_hand.then(|| words("at hand"));
+    let attempt = DeliveryAttempt { id, attempt: 1, tenant: world.hook.tenant.clone(), event };
+    readiness(&world.bench.reader(), face, &world.hook, &attempt).unwrap()
+}
+
+#[test]
+fn without_a_gate_what_is_at_hand_is_sent() {
+    let mut world = World::new(3);
+    let face = NotingFace::new(None);
+    assert_eq!(ready(&mut world, &face, true), DeliveryReadiness::Send(words("at hand")));
+    assert_eq!(face.asked(), ["gate"]);
+}
+
+#[test]
+fn behind_a_gate_nothing_comes_from_memory() {
+    for at_hand in [true, false] {
+        let mut world = World::new(3);
+        let face = NotingFace::new(Some(Gate::Open));
+        let sent = DeliveryReadiness::Send(words("as it is stored"));
+        assert_eq!(ready(&mut world, &face, at_hand), sent);
+        assert_eq!(face.asked(), ["gate", "payload"]);
+    }
+}
+
+#[test]
+fn a_closed_gate_is_asked_before_anything_is_read() {
+    for (gate, why, ends_hook) in [
+        (Gate::Closed(DropReason::NotOwed), DropReason::NotOwed, false),
+        (Gate::Cancelled(DropReason::Cancelled), DropReason::Cancelled, true),
+    ] {
+        for at_hand in [true, false] {
+            let mut world = World::new(3);
+            let face = NotingFace::new(Some(gate));
+            let dropped = DeliveryReadiness::Dropped { why, ends_hook };
+            assert_eq!(ready(&mut world, &face, at_hand), dropped);
+            assert_eq!(face.asked(), ["gate"]);
+        }
+    }
+}
+
+#[test]
+fn a_gate_that_cancels_ends_the_hook_and_one_that_closes_does_not() {
+    for ends_hook in [false, true] {
+        let mut world = World::new(3);
+        let (id, why) = (world.ingest(1)[0], DropReason::Cancelled);
+        let late = DropDelivery { id, attempt: 2, why, ends_hook };
+        nothing_is_done(&world.bench.when(&late));
+        let decided = world.bench.when(&DropDelivery { attempt: 1, ..late });
+        let at = world.bench.now;
+        assert_eq!(written(&decided, id).delivery.phase, Phase::Dropped { at, why });
+        let hook = decided.written(&keys::hook(&world.hook.tenant, &world.hook.name));
+        assert_eq!(hook.is_some_and(Option::is_none), ends_hook);
+    }
+}
