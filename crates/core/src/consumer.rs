@@ -11,6 +11,9 @@
 //!      └── `{"done": true}` as the answer to the webhook
 //! ```
 //!
+//! While a subscription is paused nobody is told: whoever has work rests with it until a review.
+//! Those who were told before may finish.
+//!
 //! Both dialects are values of [`Policy`]. Nothing here reads a clock or draws a random number;
 //! the caller stores the state that [`Consumer::step`] returns, and acts on the effects only after
 //! that state is durable.
@@ -186,6 +189,8 @@ pub enum Input {
         /// when too many wait, it is not.
         in_flight: bool,
     },
+    /// Its subscription is paused no longer, or was changed: whoever waits looks again.
+    Reviewed,
 }
 
 /// What an attempt said of a stream.
@@ -304,6 +309,7 @@ impl Consumer {
             Input::Claim { worker } => step.claim(given, worker)?,
             Input::Release { epoch, wake_id } => step.release(given, *epoch, *wake_id)?,
             Input::Timer { in_flight } => step.timer(given, *in_flight),
+            Input::Reviewed => step.reviewed(given),
         }
         let next = &step.consumer;
         assert!(self.epoch <= next.epoch, "S1: epochs only grow");
@@ -379,8 +385,32 @@ impl Transition {
         }
     }
 
+    /// Whoever has work, or is to be tried again, need not wait for the rules of before.
+    fn reviewed(&mut self, given: &Given<'_>) {
+        match self.consumer.phase {
+            Phase::Idle { .. } => self.look(given),
+            Phase::Waking { attempt, stage: Stage::Paused { .. } }
+                if given.policy.dialect == Dialect::Webhooks && !given.policy.is_paused =>
+            {
+                self.tell(given, attempt.saturating_add(1));
+            }
+            Phase::Waking { .. } | Phase::Live { .. } | Phase::Gone(_) => {}
+        }
+    }
+
+    /// A wake that was not heard of ends, because nobody is called for now: that is nobody's
+    /// failure, and the work waits for a review.
+    fn put_off(&mut self, given: &Given<'_>) {
+        self.consumer.failing_since = None;
+        self.rest(given);
+    }
+
     fn wake_or_collect(&mut self, given: &Given<'_>) {
         let since = *self.consumer.pending_since.get_or_insert(given.now);
+        if given.policy.is_paused {
+            self.consumer.phase = Phase::Idle { wake_at: None };
+            return;
+        }
         let at = self.wake_time(given, since);
         if at <= given.now {
             self.wake(given);

@@ -5,6 +5,9 @@
 //! | HMAC    | `t=<seconds>,sha256=<lower-case hex>`      | the subscription's secret            |
 //! | Ed25519 | `t=<seconds>,kid=<key>,ed25519=<base64url>` | the server's, published as a JWK set |
 //!
+//! While one secret takes over from another the first header has two `sha256=`, and the earlier
+//! secret's comes first.
+//!
 //! Both sign `<seconds>.<body>`, the body byte for byte as it is sent. The secret is the whole
 //! text that the subscriber was given, its `whsec_` included. Base64 is without padding.
 //!
@@ -88,11 +91,22 @@ pub enum SignatureError {
 
 /// The header of a request signed with a subscription's secret.
 pub fn hmac_header(secret: &str, timestamp_s: u64, body: &[u8]) -> String {
+    hmac_header_of([secret], timestamp_s, body)
+}
+
+/// The header of a request signed with several secrets, while one takes over from another.
+pub fn hmac_header_of<'a>(
+    secrets: impl IntoIterator<Item = &'a str>,
+    timestamp_s: u64,
+    body: &[u8],
+) -> String {
     let timestamp = timestamp_s.to_string();
-    let tag = hmac_tag(secret, &timestamp, body);
-    let mut header = format!("t={timestamp},sha256=");
-    for byte in tag.as_ref() {
-        write!(header, "{byte:02x}").expect("a string takes all that is written");
+    let mut header = format!("t={timestamp}");
+    for secret in secrets {
+        header.push_str(",sha256=");
+        for byte in hmac_tag(secret, &timestamp, body).as_ref() {
+            write!(header, "{byte:02x}").expect("a string takes all that is written");
+        }
     }
     header
 }

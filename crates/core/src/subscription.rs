@@ -1,6 +1,12 @@
 //! A subscription: who is to be told of which streams, and how.
 
+mod change;
+mod retry;
+
 use std::sync::Arc;
+
+pub use change::{NewSecret, SubscriptionChange};
+pub use retry::{RetryError, RetrySettings};
 
 use crate::consumer::{Dialect, Policy, Schedule, SyncDone, WakeBy};
 use crate::limits::{DESCRIPTION_BYTES_MAX, SUBSCRIPTION_NAME_BYTES_MAX};
@@ -25,10 +31,27 @@ pub struct Subscription {
     pub created_at: Millis,
     /// Signs its webhooks, in the dialect where every subscription has a secret of its own.
     pub secret: Option<SealedSecret>,
+    /// The secret before that one, for as long as both sign.
+    pub previous_secret: Option<PreviousSecret>,
     /// The id of the key by which it was made, if the server asked for one.
     pub created_by: Option<Arc<str>>,
-    /// What its creator asked for.
+    /// The id of the key by which it was changed last.
+    pub changed_by: Option<Arc<str>>,
+    /// Since when nobody is told, by the wall clock.
+    pub paused_at: Option<Millis>,
+    /// When its consumers were last made to look again whether they are to be told: the time of the
+    /// timer by which they do so.
+    pub reviewed_at: Option<Millis>,
+    /// What it was asked to be.
     pub spec: SubscriptionSpec,
+}
+
+/// A secret that was replaced.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PreviousSecret {
+    pub sealed: SealedSecret,
+    /// Until when it signs, by the wall clock.
+    pub until: Millis,
 }
 
 /// What makes a subscription: asked for twice alike, it is the same.
@@ -49,6 +72,8 @@ pub struct SubscriptionSpec {
     pub lease_ms: Option<u64>,
     /// When and how wakes are made.
     pub coalescing: Coalescing,
+    /// How those that fail are made again.
+    pub retry: RetrySettings,
     /// The address by which the creator reached the server: callbacks are to come back there.
     pub base_url: Option<Arc<str>>,
 }
@@ -122,6 +147,11 @@ pub enum SubscriptionSpecError {
     /// The description.
     #[error("a description is at most {DESCRIPTION_BYTES_MAX} bytes long")]
     Description,
+    /// A condition without an end.
+    #[error("`wake_if` needs a `max_delay`: nothing may wait for ever")]
+    Endless,
+    #[error(transparent)]
+    Retry(#[from] RetryError),
 }
 
 /// The event that tells workers of a wake.
@@ -165,7 +195,10 @@ impl SubscriptionSpec {
         if self.description.as_ref().is_some_and(long) {
             return Err(SubscriptionSpecError::Description);
         }
-        Ok(())
+        if self.coalescing.wake_if.is_some() && self.coalescing.max_delay_ms.is_none() {
+            return Err(SubscriptionSpecError::Endless);
+        }
+        Ok(self.retry.check()?)
     }
 
     /// Whether both ask for the same subscription.
@@ -176,7 +209,15 @@ impl SubscriptionSpec {
             Dialect::Leases => self.description == other.description,
         };
         let SubscriptionSpec {
-            dialect, name, pattern, streams, target, lease_ms, coalescing, ..
+            dialect,
+            name,
+            pattern,
+            streams,
+            target,
+            lease_ms,
+            coalescing,
+            retry,
+            ..
         } = self;
         described
             && *dialect == other.dialect
@@ -186,13 +227,14 @@ impl SubscriptionSpec {
             && *target == other.target
             && *lease_ms == other.lease_ms
             && *coalescing == other.coalescing
+            && *retry == other.retry
     }
 }
 
 impl Subscription {
     /// The rules that its consumers follow.
     pub fn policy(&self, timings: &Timings) -> Policy {
-        let SubscriptionSpec { dialect, target, lease_ms, coalescing, .. } = &self.spec;
+        let SubscriptionSpec { dialect, target, lease_ms, coalescing, retry, .. } = &self.spec;
         let wake_by = match target {
             Target::Webhook(_) => WakeBy::Webhook,
             Target::Pull(_) => WakeBy::Pull,
@@ -202,12 +244,13 @@ impl Subscription {
             wake_by,
             waking_timeout_ms: timings.waking_timeout_ms,
             lease_ms: timings.liveness_timeout_ms,
-            schedule: Schedule::Webhooks,
+            schedule: retry.schedule(),
             retry_scale_milli: timings.retry_scale_milli,
-            give_up_after_ms: Some(timings.give_up_after_ms),
+            give_up_after_ms: Some(retry.give_up_after_ms.unwrap_or(timings.give_up_after_ms)),
             sync_done: coalescing.sync_done,
             min_interval_ms: coalescing.min_interval_ms,
             max_delay_ms: coalescing.max_delay_ms,
+            is_paused: self.paused_at.is_some(),
         };
         match dialect {
             Dialect::Webhooks => base,
@@ -219,6 +262,12 @@ impl Subscription {
                 ..base
             },
         }
+    }
+
+    /// The secret that signs beside the current one at a time of the wall clock.
+    pub fn previous_secret(&self, wall: Millis) -> Option<&SealedSecret> {
+        let previous = self.previous_secret.as_ref().filter(|it| wall < it.until);
+        previous.map(|it| &it.sealed)
     }
 
     /// Whether a stream is younger than the subscription: then nothing of it was ever processed.

@@ -37,11 +37,16 @@ fn policy(dialect: Dialect, wake_by: WakeBy, sync_done: SyncDone) -> Policy {
         sync_done,
         min_interval_ms: 0,
         max_delay_ms: None,
+        is_paused: false,
     }
 }
 
 fn webhooks() -> Policy {
     policy(Dialect::Webhooks, WakeBy::Webhook, SyncDone::Tail)
+}
+
+fn bounds(epochs: u64, attempts: u32, in_flight: usize) -> Bounds {
+    Bounds { epochs, attempts, in_flight, pauses: 0 }
 }
 
 fn explore(name: &str, policy: Policy, bounds: Bounds) {
@@ -54,14 +59,21 @@ fn explore(name: &str, policy: Policy, bounds: Bounds) {
 
 #[test]
 fn webhooks_keep_the_laws_in_every_interleaving() {
-    explore("webhooks", webhooks(), Bounds { epochs: 3, attempts: 2, in_flight: 1 });
-    explore("webhooks, answers", webhooks(), Bounds { epochs: 2, attempts: 2, in_flight: 3 });
+    explore("webhooks", webhooks(), bounds(3, 2, 1));
+    explore("webhooks, answers", webhooks(), bounds(2, 2, 3));
+}
+
+#[test]
+fn webhooks_that_are_paused_keep_the_laws_in_every_interleaving() {
+    explore("paused", webhooks(), Bounds { pauses: 1, ..bounds(2, 1, 1) });
+    let late = Policy { max_delay_ms: Some(1_000), ..webhooks() };
+    explore("paused and late", late, Bounds { pauses: 1, ..bounds(1, 1, 1) });
 }
 
 #[test]
 fn webhooks_that_collect_keep_the_laws_in_every_interleaving() {
     let policy = Policy { sync_done: SyncDone::Snapshot, ..webhooks() };
-    let bounds = Bounds { epochs: 2, attempts: 1, in_flight: 1 };
+    let bounds = bounds(2, 1, 1);
     explore("late", Policy { max_delay_ms: Some(1_000), ..policy.clone() }, bounds);
     explore("spaced", Policy { min_interval_ms: 1_000, ..policy }, bounds);
 }
@@ -69,13 +81,13 @@ fn webhooks_that_collect_keep_the_laws_in_every_interleaving() {
 #[test]
 fn leases_keep_the_laws_in_every_interleaving() {
     let policy = policy(Dialect::Leases, WakeBy::Webhook, SyncDone::Snapshot);
-    explore("leases", policy, Bounds { epochs: 2, attempts: 2, in_flight: 1 });
+    explore("leases", policy, bounds(2, 2, 1));
 }
 
 #[test]
 fn work_that_is_claimed_keeps_the_laws_in_every_interleaving() {
     let policy = policy(Dialect::Leases, WakeBy::Pull, SyncDone::Snapshot);
-    explore("claims", policy, Bounds { epochs: 2, attempts: 1, in_flight: 1 });
+    explore("claims", policy, bounds(2, 1, 1));
 }
 
 /// Takes every answer for one to the current wake.
@@ -173,8 +185,30 @@ fn wakes_whoever_is_awake(
     consumer.step(given, input)
 }
 
+/// Goes on telling, paused or not.
+fn is_never_paused(
+    consumer: &Consumer,
+    given: &Given<'_>,
+    input: &Input,
+) -> Result<Transition, Rejected> {
+    let policy = Policy { is_paused: false, ..given.policy.clone() };
+    consumer.step(&Given { policy: &policy, ..*given }, input)
+}
+
+/// Lets those rest who waited while it was paused.
+fn forgets_to_go_on(
+    consumer: &Consumer,
+    given: &Given<'_>,
+    input: &Input,
+) -> Result<Transition, Rejected> {
+    if *input == Input::Reviewed {
+        return Ok(Transition { consumer: consumer.clone(), effects: Vec::new() });
+    }
+    consumer.step(given, input)
+}
+
 fn breaks(machine: Machine, law: &str) {
-    let bounds = Bounds { epochs: 2, attempts: 2, in_flight: 2 };
+    let bounds = Bounds { pauses: 1, ..bounds(2, 2, 2) };
     let found = Search::over(Rules { machine, policy: webhooks(), bounds }).err();
     let found = found.unwrap_or_else(|| panic!("nobody noticed; expected {law}"));
     println!("{found}\n");
@@ -196,6 +230,12 @@ fn a_machine_that_hears_the_wrong_voices_is_found_out() {
 fn a_machine_that_forgets_work_is_found_out() {
     breaks(forgets_the_silent, "L1");
     breaks(trusts_the_network, "L1");
+    breaks(forgets_to_go_on, "L1");
+}
+
+#[test]
+fn a_machine_that_cannot_be_paused_is_found_out() {
+    breaks(is_never_paused, "nobody is told while paused");
 }
 
 #[test]

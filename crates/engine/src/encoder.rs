@@ -33,6 +33,8 @@ pub struct WakeNotification {
     pub wall: Millis,
     /// Its subscription's own secret, opened.
     pub secret: Option<String>,
+    /// The one before it, while both sign.
+    pub previous_secret: Option<String>,
     /// Signs, where subscriptions have no secret of their own.
     pub signing: Ed25519Key,
     /// The trace that this belongs to, as a `traceparent`.

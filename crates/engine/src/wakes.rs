@@ -8,6 +8,7 @@ mod fan_out;
 pub mod index;
 pub mod lease;
 pub mod observer;
+mod review;
 pub mod send;
 pub mod subscribe;
 pub mod timers;

@@ -44,7 +44,12 @@ impl Encoder for PayloadEncoder {
         };
         let seconds = notification.wall.0 / 1_000;
         let signature = match &notification.secret {
-            Some(secret) => signature::hmac_header(secret, seconds, &payload),
+            Some(secret) => {
+                // Whoever reads one signature reads the first: it is by the secret that they had.
+                let previous = notification.previous_secret.as_deref();
+                let secrets = previous.into_iter().chain([secret.as_str()]);
+                signature::hmac_header_of(secrets, seconds, &payload)
+            }
             None => notification.signing.header(seconds, &payload),
         };
         let mut headers = Vec::with_capacity(3);

@@ -1,6 +1,7 @@
 //! The wakes face: webhook subscriptions on patterns of streams, and the callbacks of consumers.
 
 mod callback;
+mod change;
 mod error;
 mod payload;
 mod subscribe;
@@ -56,10 +57,13 @@ async fn route(
         (Selector::Name(name), Method::PUT) => {
             subscribe::create(server, caller, &name, request).await
         }
+        (Selector::Name(name), Method::PATCH) => {
+            change::change(server, caller, &name, request).await
+        }
         (Selector::Name(name), Method::GET) => subscribe::show(server, caller, &name),
         (Selector::Name(name), Method::DELETE) => subscribe::delete(server, caller, &name).await,
         (Selector::Name(_), method) => {
-            Err(RequestError::Method { method, allowed: "GET, PUT, DELETE, OPTIONS" }.into())
+            Err(RequestError::Method { method, allowed: "GET, PUT, PATCH, DELETE, OPTIONS" }.into())
         }
         (Selector::Pattern, Method::GET) => {
             subscribe::list(server, caller, request.uri().path(), &query).await

@@ -11,7 +11,7 @@ use reveille_core::pattern::Pattern;
 use reveille_core::stream::Body;
 use reveille_core::stream::append::Append;
 use reveille_core::stream::create::Create;
-use reveille_core::subscription::{Coalescing, SubscriptionSpec, Target};
+use reveille_core::subscription::{Coalescing, RetrySettings, SubscriptionSpec, Target};
 use reveille_core::{ContentType, StreamPath, Tenant};
 
 use super::Partitions;
@@ -102,6 +102,7 @@ impl Partitions {
                 // What came after the notice is told again.
                 sync_done: SyncDone::Snapshot,
             },
+            retry: RetrySettings::default(),
             base_url: None,
         };
         self.ask(tenant, Action::Subscribe(spec));

@@ -7,7 +7,7 @@ use reveille_core::consumer::{Dialect, SyncDone};
 use reveille_core::pattern::Pattern;
 use reveille_core::stream::create::Create;
 use reveille_core::stream::{Body, Expiry};
-use reveille_core::subscription::{Coalescing, SubscriptionSpec, Target};
+use reveille_core::subscription::{Coalescing, RetrySettings, SubscriptionSpec, Target};
 use reveille_core::{ContentType, StreamPath};
 
 use super::Wakes;
@@ -139,6 +139,7 @@ impl Wakes {
             description: None,
             lease_ms: self.base.random.one_in(2).then_some(5_000),
             coalescing,
+            retry: RetrySettings::default(),
             base_url: None,
         };
         self.ask(Action::Subscribe(spec));

@@ -63,6 +63,9 @@ impl Transition {
 
     /// An attempt came to nothing: pause, and after too long a time give up for good.
     pub(super) fn failed(&mut self, given: &Given<'_>, attempt: u32) {
+        if given.policy.is_paused {
+            return self.put_off(given);
+        }
         let since = *self.consumer.failing_since.get_or_insert(given.now);
         let policy = given.policy;
         if policy.give_up_after_ms.is_some_and(|after| given.now.since(since) >= after) {

@@ -38,6 +38,8 @@ pub enum Schedule {
     Webhooks,
     /// A second doubling to a minute, a fifth more or less.
     Leases,
+    /// As a subscription's owner chose, up to a tenth less.
+    Doubling { initial_ms: u64, max_ms: u64 },
 }
 
 impl Schedule {
@@ -53,6 +55,11 @@ impl Schedule {
                 let doublings = retry.saturating_sub(1).min(6);
                 let base = (1_000_u64 << doublings).min(60_000);
                 base - base / 5 + random % (2 * base / 5 + 1)
+            }
+            Schedule::Doubling { initial_ms, max_ms } => {
+                let factor = 1_u64.checked_shl(retry.saturating_sub(1)).unwrap_or(u64::MAX);
+                let base = initial_ms.saturating_mul(factor).min(max_ms);
+                base - random % (base / 10 + 1)
             }
         }
     }
@@ -80,6 +87,8 @@ pub struct Policy {
     pub min_interval_ms: u64,
     /// Events may wait this long to be announced together.
     pub max_delay_ms: Option<u64>,
+    /// Nobody is told for now: what is pending waits.
+    pub is_paused: bool,
 }
 
 impl Policy {
@@ -116,5 +125,17 @@ mod tests {
         assert_eq!(span(2), (1_600, 2_400));
         assert_eq!(span(7), (48_000, 72_000));
         assert_eq!(span(4_000), (48_000, 72_000));
+    }
+
+    #[test]
+    fn a_chosen_schedule_doubles_to_its_end_and_never_beyond() {
+        let chosen = Schedule::Doubling { initial_ms: 100, max_ms: 1_000 };
+        let longest: Vec<u64> = (1..=6).map(|n| chosen.delay_ms(n, 0)).collect();
+        assert_eq!(longest, [100, 200, 400, 800, 1_000, 1_000]);
+        assert_eq!(chosen.delay_ms(1, 10), 90);
+        assert_eq!(chosen.delay_ms(1, 11), 100);
+        assert_eq!(chosen.delay_ms(u32::MAX, 100), 900);
+        let long = Schedule::Doubling { initial_ms: 3_600_000, max_ms: 86_400_000 };
+        assert_eq!(long.delay_ms(63, 0), 86_400_000);
     }
 }

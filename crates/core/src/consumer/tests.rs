@@ -25,6 +25,7 @@ fn policy() -> Policy {
         sync_done: SyncDone::Tail,
         min_interval_ms: 0,
         max_delay_ms: None,
+        is_paused: false,
     }
 }
 
@@ -422,4 +423,79 @@ fn a_consumer_follows_paths_of_so_many_bytes_together() {
     assert_eq!(follow(0..32, Vec::new()), Ok(33));
     assert_eq!(follow(32..33, Vec::new()), Err(Rejected::LinksTooLong { max }));
     assert_eq!(follow(32..33, vec![long(0).0]), Ok(33), "what it ends does not count");
+}
+
+#[test]
+fn while_paused_nobody_is_told_and_a_review_tells_what_waited() {
+    let mut bench = Bench::new(Policy { is_paused: true, ..policy() });
+    bench.append("/a", 1);
+    let first = bench.now;
+    bench.now = bench.now + 5_000;
+    bench.append("/a", 2);
+    assert!(bench.is_idle() && bench.told.is_empty());
+    assert_eq!(bench.consumer.pending_since, Some(first));
+    assert_eq!(bench.consumer.deadline(), None);
+    bench.step(Input::Reviewed).unwrap();
+    assert!(bench.is_idle() && bench.told.is_empty());
+    bench.policy.is_paused = false;
+    bench.step(Input::Reviewed).unwrap();
+    assert_eq!(bench.told, [(1, 1)]);
+    // Who has nothing to do is not told of it.
+    let mut bench = Bench::new(policy());
+    bench.step(Input::Reviewed).unwrap();
+    assert!(bench.is_idle() && bench.told.is_empty());
+}
+
+#[test]
+fn a_wake_under_way_may_finish_while_paused_and_one_that_fails_waits() {
+    let mut bench = Bench::new(policy());
+    bench.append("/a", 1);
+    bench.policy.is_paused = true;
+    bench.answer(Answer::Accepted);
+    bench.append("/a", 2);
+    bench.report(&[("/a", 1)], true).unwrap();
+    assert!(bench.is_idle() && bench.consumer.pending_since.is_some());
+    assert_eq!((bench.told.len(), bench.consumer.epoch), (1, 1));
+    bench.policy.is_paused = false;
+    bench.step(Input::Reviewed).unwrap();
+    assert_eq!(bench.told, [(1, 1), (2, 1)]);
+    bench.answer(Answer::Failed);
+    assert!(bench.consumer.failing_since.is_some());
+    bench.policy.is_paused = true;
+    // The next attempt's time comes.
+    bench.timer(60_000);
+    assert!(bench.is_idle() && bench.consumer.pending_since.is_some());
+    assert_eq!(bench.consumer.failing_since, None);
+    bench.policy.is_paused = false;
+    bench.step(Input::Reviewed).unwrap();
+    assert_eq!(bench.told.last(), Some(&(3, 1)));
+    // One that was not answered, and one that failed.
+    for ending in [Input::Timer { in_flight: true }, Input::Timer { in_flight: false }] {
+        bench.policy.is_paused = true;
+        bench.now = bench.now + 10_000;
+        bench.step(ending).unwrap();
+        assert!(bench.is_idle() && bench.consumer.pending_since.is_some());
+        bench.policy.is_paused = false;
+        bench.step(Input::Reviewed).unwrap();
+    }
+    bench.policy.is_paused = true;
+    bench.answer(Answer::Failed);
+    assert!(bench.is_idle() && bench.consumer.failing_since.is_none());
+    assert_eq!(bench.told.last(), Some(&(5, 1)));
+}
+
+#[test]
+fn a_review_shortens_what_was_to_be_waited_for() {
+    let mut bench = Bench::new(Policy { max_delay_ms: Some(3_600_000), ..policy() });
+    bench.append("/a", 1);
+    assert!(matches!(bench.consumer.phase, Phase::Idle { wake_at: Some(_) }));
+    bench.policy.max_delay_ms = None;
+    bench.step(Input::Reviewed).unwrap();
+    assert_eq!(bench.told, [(1, 1)]);
+    bench.answer(Answer::Failed);
+    assert!(matches!(bench.consumer.phase, Phase::Waking { stage: Stage::Paused { .. }, .. }));
+    bench.step(Input::Reviewed).unwrap();
+    assert_eq!(bench.told, [(1, 1), (1, 2)], "it is tried again at once");
+    bench.step(Input::Reviewed).unwrap();
+    assert_eq!(bench.told.len(), 2, "and once");
 }

@@ -9,11 +9,18 @@ impl Transition {
         match self.consumer.phase.clone() {
             Phase::Idle { wake_at: Some(at) } if at <= now => {
                 self.consumer.phase = Phase::Idle { wake_at: None };
-                if self.consumer.is_pending(given) {
+                if given.policy.is_paused {
+                    self.look(given);
+                } else if self.consumer.is_pending(given) {
                     self.wake(given);
                 } else {
                     self.consumer.pending_since = None;
                 }
+            }
+            Phase::Waking { stage: Stage::Sent { until } | Stage::Paused { until }, .. }
+                if until <= now && given.policy.is_paused =>
+            {
+                self.put_off(given);
             }
             // Whatever there was to do has gone with its stream.
             Phase::Waking { stage: Stage::Paused { until }, .. }

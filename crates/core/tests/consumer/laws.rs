@@ -27,7 +27,7 @@ pub(crate) fn check(
     match input {
         Input::Callback(callback) => fenced(ground, before, callback, outcome)?,
         Input::Claim { .. } | Input::Release { .. } => leased(ground, before, input, outcome)?,
-        Input::Appended | Input::Answered { .. } | Input::Timer { .. } => {
+        Input::Appended | Input::Answered { .. } | Input::Timer { .. } | Input::Reviewed => {
             ensure(outcome.is_ok(), "what has happened cannot be refused")?;
         }
     }
@@ -41,6 +41,7 @@ pub(crate) fn check(
     law.time_is_waited_for()?;
     law.nothing_is_forgotten()?;
     law.economics()?;
+    law.paused()?;
     law.done()?;
     law.repeats()
 }
@@ -294,8 +295,10 @@ impl Law<'_> {
     fn nothing_is_forgotten(&self) -> Verdict {
         let resting = self.after.phase == Phase::Idle { wake_at: None };
         let looked = !matches!(self.input, Input::Timer { .. } | Input::Answered { .. });
-        let forgotten =
-            resting && self.ground.is_pending(self.after) && (looked || !self.changed_nothing());
+        let forgotten = resting
+            && !self.waits_for_a_review()
+            && self.ground.is_pending(self.after)
+            && (looked || !self.changed_nothing());
         ensure(!forgotten, "L1: pending work is told, now or at a set time")
     }
 
@@ -325,6 +328,19 @@ impl Law<'_> {
         Ok(())
     }
 
+    /// Whether it is known since when work waits because nobody may be told.
+    fn waits_for_a_review(&self) -> bool {
+        self.ground.policy.is_paused && self.after.pending_since.is_some()
+    }
+
+    fn paused(&self) -> Verdict {
+        let claims = matches!(self.input, Input::Claim { .. });
+        let quiet = self.step.effects.is_empty() && self.after.epoch == self.before.epoch;
+        ensure(!self.ground.policy.is_paused || quiet || claims, "nobody is told while paused")?;
+        let failing = self.after.failing_since > self.before.failing_since;
+        ensure(!self.ground.policy.is_paused || !failing, "nobody fails while paused")
+    }
+
     /// L2 and L3.
     fn done(&self) -> Verdict {
         let done = match self.input {
@@ -348,7 +364,11 @@ impl Law<'_> {
         let waking = matches!(self.after.phase, Phase::Waking { attempt: 1, .. });
         let collected = is_thrifty(self.ground.policy)
             && matches!(self.after.phase, Phase::Idle { wake_at: Some(at) } if at > self.ground.now);
-        ensure((told && waking) || collected, "L3: done with work left wakes again in that step")
+        let put_off = self.after.phase == rested && self.waits_for_a_review();
+        ensure(
+            (told && waking) || collected || put_off,
+            "L3: done with work left wakes again in that step",
+        )
     }
 
     /// S3: what a consumer says twice counts once.

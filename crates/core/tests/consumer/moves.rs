@@ -44,6 +44,10 @@ pub(crate) enum Move {
         moment: Moment,
         in_flight: bool,
     },
+    /// The subscription is paused, or goes on.
+    Pause(bool),
+    /// The consumer looks again.
+    Review,
 }
 
 /// Which attempt is answered.
@@ -156,6 +160,8 @@ pub(crate) fn a_move() -> impl Strategy<Value = Move> {
         1 => speaker().prop_map(|speaker| Move::Release { speaker }),
         6 => (moment(), any::<bool>())
             .prop_map(|(moment, in_flight)| Move::Timer { moment, in_flight }),
+        1 => prop::bool::weighted(0.4).prop_map(Move::Pause),
+        2 => Just(Move::Review),
     ]
 }
 
@@ -181,6 +187,7 @@ pub(crate) fn policy() -> impl Strategy<Value = Policy> {
             sync_done,
             min_interval_ms,
             max_delay_ms,
+            is_paused: false,
         },
     )
 }

@@ -204,7 +204,7 @@ impl Life {
 fn comes_to_rest(rules: &Rules, place: &Place, tails: &crate::ground::Tails) -> Verdict {
     let ground = ground(rules, tails);
     WAYS.iter().try_for_each(|way| {
-        let settled = settle(&ground, &place.consumer, place.owed, *way);
+        let settled = settle(&ground, &place.consumer, place.owed_input(), *way);
         settled.map_err(|law| format!("{way:?}: {law}"))
     })
 }

@@ -26,9 +26,14 @@ pub(crate) enum Way {
 
 pub(crate) const WAYS: [Way; 4] = [Way::Reports, Way::AnswersDone, Way::SilentOnce, Way::Restarted];
 
-/// Lets time pass until the consumer rests with nothing pending. `owed` says that a stream has
-/// grown and that the consumer has yet to hear of it.
-pub(crate) fn settle(start: &Ground<'_>, consumer: &Consumer, owed: bool, way: Way) -> Verdict {
+/// Lets time pass until the consumer rests with nothing pending. `owed` is what the consumer has
+/// yet to hear of: a stream has grown, or nobody is paused any more.
+pub(crate) fn settle(
+    start: &Ground<'_>,
+    consumer: &Consumer,
+    owed: Option<Input>,
+    way: Way,
+) -> Verdict {
     let mut ground = *start;
     let mut consumer = consumer.clone();
     let (mut owed, mut silent) = (owed, way == Way::SilentOnce);
@@ -39,9 +44,8 @@ pub(crate) fn settle(start: &Ground<'_>, consumer: &Consumer, owed: bool, way: W
                 return everything_is_acknowledged(&ground, &consumer);
             }
             Phase::Idle { wake_at: None } => {
-                ensure(owed, "L1: work is pending and nobody will ever be told")?;
-                owed = false;
-                Input::Appended
+                let unheard = owed.take();
+                unheard.ok_or("L1: work is pending and nobody will ever be told")?
             }
             Phase::Idle { wake_at: Some(at) } => due(&mut ground, at),
             Phase::Waking { stage: Stage::Paused { until }, .. } => due(&mut ground, until),

@@ -30,6 +30,8 @@ pub(crate) struct Bounds {
     pub(crate) attempts: u32,
     /// Attempts that the network still knows of, for each consumer; older ones are lost.
     pub(crate) in_flight: usize,
+    /// How often each consumer's subscription is paused.
+    pub(crate) pauses: u8,
 }
 
 /// The rules of a world.
@@ -54,6 +56,11 @@ pub(crate) struct Place {
     pub(crate) in_flight: Vec<Attempt>,
     /// Whether a stream has grown and the consumer has yet to hear of it.
     pub(crate) owed: bool,
+    /// How often its subscription was paused, whether it is, and whether the consumer has yet to
+    /// hear that it is no longer.
+    pauses: u8,
+    pub(crate) is_paused: bool,
+    pub(crate) unreviewed: bool,
 }
 
 /// What may reach a consumer.
@@ -78,6 +85,9 @@ pub(crate) enum Reach {
     Due,
     /// A timer fires before its time.
     Early,
+    Pause,
+    Resume,
+    Review,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,8 +123,14 @@ pub(crate) fn places() -> [Place; 2] {
     let [(own, _), (shared, acked)] = streams();
     let own = Link { path: own, stream: None, acked: None };
     let shared = Link { path: shared, stream: Some(StreamId(1)), acked };
-    let place =
-        |links| Place { consumer: Consumer::new(0, links), in_flight: Vec::new(), owed: false };
+    let place = |links| Place {
+        consumer: Consumer::new(0, links),
+        in_flight: Vec::new(),
+        owed: false,
+        pauses: 0,
+        is_paused: false,
+        unreviewed: false,
+    };
     [place(vec![own, shared.clone()]), place(vec![shared])]
 }
 
@@ -173,6 +189,14 @@ impl Place {
             push(Reach::Due);
             push(Reach::Early);
         }
+        if self.is_paused {
+            push(Reach::Resume);
+        } else if self.pauses < rules.bounds.pauses {
+            push(Reach::Pause);
+        }
+        if self.unreviewed {
+            push(Reach::Review);
+        }
         reaches
     }
 
@@ -184,7 +208,11 @@ impl Place {
         tails: &Tails,
         reach: Reach,
     ) -> Result<Option<Place>, String> {
-        let mut ground = ground(rules, tails);
+        if matches!(reach, Reach::Pause | Reach::Resume) {
+            return Ok(Some(self.paused(reach == Reach::Pause)));
+        }
+        let policy = Policy { is_paused: self.is_paused, ..rules.policy.clone() };
+        let mut ground = Ground { policy: &policy, ..ground(rules, tails) };
         ground.fresh = wake_id(at, self.consumer.epoch + 1);
         if reach == Reach::Due {
             ground.now = self.consumer.deadline().unwrap();
@@ -195,13 +223,30 @@ impl Place {
         zombies_are_not_heard(&self.consumer, &input, &outcome)?;
         let Ok(step) = outcome else { return Ok(None) };
         let mut next = self.clone();
-        next.owed &= !matches!(input, Input::Appended | Input::Callback(_));
+        next.owed &= !matches!(input, Input::Appended | Input::Callback(_) | Input::Reviewed);
+        next.unreviewed &= input != Input::Reviewed;
         next.adopt(&ground, at, step)?;
         let resting = next.consumer.phase == Phase::Idle { wake_at: None };
-        let forgotten = resting && !next.owed && ground.is_pending(&next.consumer);
+        let is_owed = next.owed || next.unreviewed || next.is_paused;
+        let forgotten = resting && !is_owed && ground.is_pending(&next.consumer);
         ensure(!forgotten, "L1: work is pending, heard of, and not told")?;
         next.forget(rules.bounds);
         Ok((next != *self && next.is_within(rules.bounds)).then_some(next))
+    }
+
+    /// What it has yet to hear of, sooner or later.
+    pub(crate) fn owed_input(&self) -> Option<Input> {
+        match self.owed {
+            _ if self.unreviewed || self.is_paused => Some(Input::Reviewed),
+            true => Some(Input::Appended),
+            false => None,
+        }
+    }
+
+    fn paused(&self, is_paused: bool) -> Place {
+        let pauses = self.pauses + u8::from(is_paused);
+        // A pause ends the review of an earlier one.
+        Place { pauses, is_paused, unreviewed: !is_paused, ..self.clone() }
     }
 
     fn adopt(&mut self, ground: &Ground<'_>, at: usize, step: Transition) -> Verdict {
@@ -263,6 +308,7 @@ impl Place {
             Reach::Release { epoch } => Input::Release { epoch, wake_id: wake_id(at, epoch) },
             Reach::Due => Input::Timer { in_flight: self.is_on_its_way() },
             Reach::Early => Input::Timer { in_flight: false },
+            Reach::Review | Reach::Pause | Reach::Resume => Input::Reviewed,
         }
     }
 
@@ -354,8 +400,10 @@ impl Place {
             consumer.pending_since.is_some(),
             consumer.woken_at.is_some(),
             consumer.holder.is_some(),
+            self.is_paused,
+            self.unreviewed,
         ];
-        let mut key = vec![phase, attempt, small(consumer.epoch)];
+        let mut key = vec![phase, attempt, small(consumer.epoch), self.pauses];
         key.extend(flags.map(u8::from));
         let acked = |link: &Link| link.acked.map_or(0xff, |acked| small(acked.position()));
         key.extend(consumer.links.iter().map(acked));

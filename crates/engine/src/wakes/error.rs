@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use reveille_core::consumer;
 use reveille_core::stream;
+use reveille_core::subscription::SubscriptionSpecError;
 use reveille_kernel::error::Error;
 
 /// Why something was not done with a subscription or a consumer.
@@ -23,6 +24,9 @@ pub enum WakeRejection {
     Exists,
     #[error("there is no subscription with this id")]
     NotFound,
+    /// There can be no such subscription.
+    #[error(transparent)]
+    Spec(#[from] SubscriptionSpecError),
     /// The token is none of ours, or for something else.
     #[error("the token is not valid here; use the one from the last notification or answer")]
     TokenInvalid,

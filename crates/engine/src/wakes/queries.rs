@@ -8,7 +8,9 @@ use reveille_core::key::Right;
 use reveille_core::key_range::{above, after_prefix};
 use reveille_core::pattern::Pattern;
 use reveille_core::secret::SealedSecret;
-use reveille_core::subscription::{Subscription, SubscriptionId, SubscriptionSpec};
+use reveille_core::subscription::{
+    NewSecret, Subscription, SubscriptionChange, SubscriptionId, SubscriptionSpec,
+};
 use reveille_core::token::{Claims, TokenKind};
 use reveille_core::trace::Trace;
 use reveille_core::{StreamPath, Tenant};
@@ -22,7 +24,9 @@ use super::callback::{ApplyCallback, CallbackBody, CallbackReceipt};
 use super::error::{WakeError, WakeRejection};
 use super::lease::{ClaimLease, Lease, ReleaseLease, RenewLease};
 use super::send;
-use super::subscribe::{CreateSubscription, DeleteSubscription, EditSubscriptionStreams};
+use super::subscribe::{
+    ChangeSubscription, CreateSubscription, DeleteSubscription, EditSubscriptionStreams,
+};
 use crate::encoder::NotifiedStream;
 use crate::engine::Engine;
 use crate::keyring::Keyring;
@@ -106,6 +110,27 @@ impl Engine {
         }
         let secret = secret.filter(|_| created.is_new);
         Ok((created.subscription, secret, created.is_new))
+    }
+
+    /// Changes a subscription in place. If its secret is replaced, for `overlap_ms` both sign; the
+    /// new one can be read now and never again.
+    pub async fn change_subscription(
+        &self,
+        tenant: &Tenant,
+        name: &str,
+        mut change: SubscriptionChange,
+        overlap_ms: Option<u64>,
+    ) -> Result<(Arc<Subscription>, Option<String>), WakeError> {
+        let secret = overlap_ms.map(|_| self.fresh_secret());
+        change.secret = secret.as_ref().zip(overlap_ms).map(|(secret, overlap_ms)| NewSecret {
+            sealed: self.seal_webhook_secret(tenant, secret),
+            overlap_ms,
+        });
+        let command = ChangeSubscription { tenant: tenant.clone(), name: name.into(), change };
+        let changed = self.submit(tenant, &command).await?;
+        let (paused, rotated) = (command.change.paused, secret.is_some());
+        tracing::info!(subscription = name, paused, rotated, "a subscription was changed");
+        Ok((changed, secret))
     }
 
     /// Ends a subscription; one that is not there has ended.
@@ -221,7 +246,7 @@ impl Engine {
     }
 
     /// Takes out of a report the streams that are not to be followed: of the server's own, those
-    /// that whoever made the subscription may not read.
+    /// that whoever made or changed the subscription may not read.
     fn take_unreadable(
         &self,
         claims: &Claims,
@@ -235,9 +260,11 @@ impl Engine {
         let known = known.map_err(|error| CallbackError { error: error.into(), token: None })?;
         // Of one that is not there nothing is followed; the decision says so.
         let Some(known) = known else { return Ok(Vec::new()) };
+        // Whoever chose where it is told reads by it.
+        let by = known.changed_by.as_deref().or(known.created_by.as_deref());
         let is_readable = |path: &StreamPath| {
             let right = Right::to_read(path.as_str());
-            !path.is_internal() || self.may_creator(known.created_by.as_deref(), right)
+            !path.is_internal() || self.may_creator(by, right)
         };
         let all = std::mem::take(&mut body.subscribe);
         let (readable, unreadable) = all.into_iter().partition(is_readable);

@@ -162,8 +162,8 @@ fn prepare(
     let Target::Webhook(url) = &subscription.spec.target else {
         return None;
     };
-    let secret = match open_secret(context, &subscription) {
-        Ok(secret) => secret,
+    let (secret, previous_secret) = match open_secrets(context, &subscription, wall) {
+        Ok(secrets) => secrets,
         Err(error) => {
             tracing::error!(%error, subscription = &*subscription.spec.name, "a consumer cannot be told");
             return None;
@@ -192,6 +192,7 @@ fn prepare(
         now,
         wall,
         secret,
+        previous_secret,
         signing: context.keyring.signing(),
         traceparent: span.map(|span| span.trace.to_string()),
         subscription,
@@ -199,12 +200,16 @@ fn prepare(
     Some(PreparedWake { notification, destination, span })
 }
 
-fn open_secret(
+/// What signs, and what does so beside it until its time has passed.
+fn open_secrets(
     context: &OutboundContext,
     subscription: &Subscription,
-) -> Result<Option<String>, SealBroken> {
+    wall: Millis,
+) -> Result<(Option<String>, Option<String>), SealBroken> {
     let open = |sealed| context.keyring.open_webhook_secret(&subscription.tenant, sealed);
-    subscription.secret.as_ref().map(open).transpose()
+    let current = subscription.secret.as_ref().map(open).transpose()?;
+    let previous = subscription.previous_secret(wall).map(open).transpose()?;
+    Ok((current, previous))
 }
 
 fn end_span(
@@ -261,6 +266,10 @@ pub fn current(
     now: Millis,
     access_times: &AccessTimes,
 ) -> Result<Option<(ConsumerRecord, Vec<NotifiedStream>)>, Damaged> {
+    // What waits in the outbox is not said; the consumer's timer finds that it was not.
+    if subscription.paused_at.is_some() {
+        return Ok(None);
+    }
     let Some(record) = consumer_record(reader, &wake.consumer)? else {
         return Ok(None);
     };

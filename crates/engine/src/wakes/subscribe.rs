@@ -1,13 +1,16 @@
-//! Making and ending subscriptions. Either is one record, however many streams they are for.
+//! Making, changing and ending subscriptions. Each is one record, however many streams they are for.
 
 use std::sync::Arc;
 
 use reveille_core::consumer::Dialect;
 use reveille_core::secret::SealedSecret;
-use reveille_core::subscription::{Subscription, SubscriptionId, SubscriptionSpec};
+use reveille_core::subscription::{
+    Subscription, SubscriptionChange, SubscriptionId, SubscriptionSpec,
+};
 use reveille_core::{StreamPath, Tenant};
 use reveille_kernel::command::{Command, Decision};
 use reveille_kernel::error::Never;
+use reveille_kernel::keys as kernel_keys;
 use reveille_schema::wakes::WakeTimer;
 use reveille_schema::{keys, record};
 
@@ -17,6 +20,7 @@ use super::index::SubscriptionIndex;
 use super::lease;
 use crate::app::{App, Txn};
 use crate::limits::EXPLICIT_STREAMS_MAX;
+use crate::wall::WallOffset;
 
 /// Makes a subscription, or finds that it is there as asked for.
 #[derive(Debug, Clone)]
@@ -66,7 +70,11 @@ impl Command<App> for CreateSubscription {
             tenant: tenant.clone(),
             created_at: txn.now(),
             secret: secret.clone(),
+            previous_secret: None,
             created_by: created_by.clone(),
+            changed_by: None,
+            paused_at: None,
+            reviewed_at: None,
             spec: spec.clone(),
         });
         lease::link(txn, &subscription, &spec.streams)?;
@@ -82,6 +90,58 @@ impl Command<App> for CreateSubscription {
 
     fn needs_room(&self) -> bool {
         true
+    }
+}
+
+/// Changes a subscription in place: it is told by the new rules from the next attempt on, and what its
+/// consumers have done stays.
+#[derive(Debug, Clone)]
+pub struct ChangeSubscription {
+    pub tenant: Tenant,
+    pub name: Arc<str>,
+    pub change: SubscriptionChange,
+}
+
+impl Command<App> for ChangeSubscription {
+    type Answer = Arc<Subscription>;
+    type Rejection = WakeRejection;
+
+    fn decide(&self, txn: &mut Txn<'_>) -> Decision<Arc<Subscription>, WakeRejection> {
+        let ChangeSubscription { tenant, name, change } = self;
+        txn.rests_on_index();
+        let index = SubscriptionIndex::of_txn(txn);
+        let Some(known) = index.named(tenant, Dialect::Webhooks, name).cloned() else {
+            return Ok(Err(WakeRejection::NotFound));
+        };
+        let wall = txn.domains().part::<WallOffset>().wall_at(txn.now());
+        let mut next = match known.changed(change, wall) {
+            Ok(next) => next,
+            Err(wrong) => return Ok(Err(WakeRejection::Spec(wrong))),
+        };
+        if next == *known {
+            return Ok(Ok(known));
+        }
+        let is_reviewed = next.is_to_be_reviewed(&known);
+        let timer = WakeTimer::Review(tenant.clone(), known.id);
+        // One walk at a time, however often somebody changes their mind.
+        if let Some(at) = known.reviewed_at
+            && (is_reviewed || next.paused_at.is_some())
+        {
+            txn.remove(&kernel_keys::timer(at, &timer.encode()));
+            next.reviewed_at = None;
+        }
+        if is_reviewed {
+            txn.set_wake_timer(txn.now(), &timer);
+            next.reviewed_at = Some(txn.now());
+        }
+        let key = keys::subscription(tenant, Dialect::Webhooks, name);
+        txn.set(key, record::encode_subscription(&next));
+        Ok(Ok(Arc::new(next)))
+    }
+
+    /// To stop it, or to let it go on, is possible on a full disk.
+    fn needs_room(&self) -> bool {
+        !self.change.is_pause_alone()
     }
 }
 

@@ -8,7 +8,9 @@ use reveille_core::pattern::Pattern;
 use reveille_core::stream::append::Append;
 use reveille_core::stream::create::Create;
 use reveille_core::stream::{Body, StreamId};
-use reveille_core::subscription::{Coalescing, SubscriptionId, SubscriptionSpec, Target};
+use reveille_core::subscription::{
+    Coalescing, RetrySettings, SubscriptionId, SubscriptionSpec, Target,
+};
 use reveille_core::{Millis, Offset, StreamPath};
 use reveille_kernel::error::{Error, Never};
 use reveille_kernel::partition::CommitterWait;
@@ -80,6 +82,7 @@ impl World {
             description: None,
             lease_ms: None,
             coalescing: Coalescing::default(),
+            retry: RetrySettings::default(),
             base_url: None,
         };
         let tenant = self.bench.tenant.clone();

@@ -18,6 +18,10 @@
 //! | 15 | bool | `done` acknowledges what was announced |
 //! | 16 | text | base of callback URLs |
 //! | 17 | text | id of the key by which it was made |
+//! | 18 | array | retries: `[first pause, longest pause, given up after]`, each in ms or null |
+//! | 19 | array | the secret before this one: `[sealed, signs until]` |
+//! | 20 | array | `[paused at, reviewed at]`, each in ms or null |
+//! | 21 | text | id of the key by which it was changed last |
 //!
 //! There is a webhook URL or a wake stream.
 //!
@@ -28,7 +32,8 @@ use minicbor::{Decode, Decoder, decode};
 use reveille_core::consumer::{Dialect, SyncDone};
 use reveille_core::pattern::Pattern;
 use reveille_core::subscription::{
-    Coalescing, Subscription, SubscriptionId, SubscriptionSpec, Target,
+    Coalescing, PreviousSecret, RetrySettings, Subscription, SubscriptionId, SubscriptionSpec,
+    Target,
 };
 use reveille_core::{Millis, StreamPath, Tenant};
 
@@ -46,6 +51,7 @@ impl Record for Subscription {
             description,
             lease_ms,
             coalescing,
+            retry,
             base_url,
         } = &self.spec;
         let (webhook, wake_stream) = match target {
@@ -72,6 +78,14 @@ impl Record for Subscription {
         map.put_some(13, coalescing.max_delay_ms);
         map.put_some(15, is_snapshot.then_some(true));
         map.put_some(17, self.created_by.as_deref());
+        let RetrySettings { initial_ms, max_ms, give_up_after_ms } = *retry;
+        let is_chosen = *retry != RetrySettings::default();
+        map.put_some(18, is_chosen.then_some((initial_ms, max_ms, give_up_after_ms)));
+        let previous = self.previous_secret.as_ref();
+        map.put_some(19, previous.map(|it| (&*it.sealed, it.until.0)));
+        let times = (self.paused_at.map(|at| at.0), self.reviewed_at.map(|at| at.0));
+        map.put_some(20, Some(times).filter(|times| *times != (None, None)));
+        map.put_some(21, self.changed_by.as_deref());
         map.finish()
     }
 
@@ -119,6 +133,14 @@ struct SubscriptionFields<'a> {
     base_url: Option<&'a str>,
     #[n(17)]
     created_by: Option<&'a str>,
+    #[cbor(n(18), default)]
+    retry: (Option<u64>, Option<u64>, Option<u64>),
+    #[cbor(b(19), decode_with = "codec::some")]
+    previous_secret: Option<(&'a str, u64)>,
+    #[cbor(n(20), default)]
+    times: (Option<u64>, Option<u64>),
+    #[n(21)]
+    changed_by: Option<&'a str>,
 }
 
 impl TryFrom<SubscriptionFields<'_>> for Subscription {
@@ -148,6 +170,13 @@ impl TryFrom<SubscriptionFields<'_>> for Subscription {
                 false => SyncDone::default(),
             },
         };
+        let (initial_ms, max_ms, give_up_after_ms) = fields.retry;
+        let retry = RetrySettings { initial_ms, max_ms, give_up_after_ms };
+        let previous = |(sealed, until): (&str, u64)| PreviousSecret {
+            sealed: sealed.into(),
+            until: Millis(until),
+        };
+        let (paused_at, reviewed_at) = fields.times;
         let spec = SubscriptionSpec {
             dialect,
             name: fields.name.into(),
@@ -157,6 +186,7 @@ impl TryFrom<SubscriptionFields<'_>> for Subscription {
             description: fields.description.map(Into::into),
             lease_ms: fields.lease_ms,
             coalescing,
+            retry,
             base_url: fields.base_url.map(Into::into),
         };
         Ok(Subscription {
@@ -164,7 +194,11 @@ impl TryFrom<SubscriptionFields<'_>> for Subscription {
             tenant: Tenant::parse(fields.tenant).map_err(|_| "no tenant")?,
             created_at: Millis(fields.created_at),
             secret: fields.secret.map(Into::into),
+            previous_secret: fields.previous_secret.map(previous),
             created_by: fields.created_by.map(Into::into),
+            changed_by: fields.changed_by.map(Into::into),
+            paused_at: paused_at.map(Millis),
+            reviewed_at: reviewed_at.map(Millis),
             spec,
         })
     }

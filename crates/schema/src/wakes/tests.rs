@@ -7,7 +7,8 @@ use reveille_core::fan_out::{FanOutCursor, IdRange, Watermark};
 use reveille_core::pattern::Pattern;
 use reveille_core::stream::StreamId;
 use reveille_core::subscription::{
-    Coalescing, Subscription, SubscriptionId, SubscriptionSpec, Target,
+    Coalescing, PreviousSecret, RetrySettings, Subscription, SubscriptionId, SubscriptionSpec,
+    Target,
 };
 use reveille_core::{Millis, Offset, StreamPath, Tenant};
 
@@ -108,7 +109,11 @@ fn full_subscription() -> Subscription {
         tenant: Tenant::default_tenant(),
         created_at: Millis(4),
         secret: Some("whsec_00".into()),
+        previous_secret: Some(PreviousSecret { sealed: "whsec_11".into(), until: Millis(700) }),
         created_by: Some("key_1".into()),
+        changed_by: Some("key_2".into()),
+        paused_at: Some(Millis(5)),
+        reviewed_at: Some(Millis(6)),
         spec: SubscriptionSpec {
             dialect: Dialect::Webhooks,
             name: "agents".into(),
@@ -123,6 +128,11 @@ fn full_subscription() -> Subscription {
                 wake_if: Some("bytes > 3".into()),
                 sync_done: SyncDone::Snapshot,
             },
+            retry: RetrySettings {
+                initial_ms: Some(10),
+                max_ms: None,
+                give_up_after_ms: Some(60_000),
+            },
             base_url: Some("http://localhost:4437".into()),
         },
     }
@@ -134,7 +144,11 @@ fn plain_subscription() -> Subscription {
         tenant: Tenant::parse("acme").unwrap(),
         created_at: Millis(1_700_000_000_000),
         secret: None,
+        previous_secret: None,
         created_by: None,
+        changed_by: None,
+        paused_at: None,
+        reviewed_at: None,
         spec: SubscriptionSpec {
             dialect: Dialect::Leases,
             name: "s".into(),
@@ -144,6 +158,7 @@ fn plain_subscription() -> Subscription {
             description: None,
             lease_ms: None,
             coalescing: Coalescing::default(),
+            retry: RetrySettings::default(),
             base_url: None,
         },
     }
@@ -155,10 +170,11 @@ fn subscriptions_have_these_bytes() {
         (
             full_subscription(),
             "\
-        b10009016764656661756c740204040105666167656e74730782622f61622f62036877687365635f\
+        b50009016764656661756c740204040105666167656e74730782622f61622f62036877687365635f\
         3030066a2f6167656e74732f2a2a08781868747470733a2f2f6578616d706c652e636f6d2f686f6f\
         6b0a6a666f722070656f706c650e696279746573203e20331075687474703a2f2f6c6f63616c686f\
-        73743a343433370b1903e80c010d020ff511656b65795f31",
+        73743a343433370b1903e80c010d020ff511656b65795f3112830af619ea60138268776873\
+        65635f31311902bc1482050615656b65795f32",
         ),
         (
             plain_subscription(),

@@ -13,6 +13,7 @@ const UNSUBSCRIBE: u8 = 0x02;
 const FORGET: u8 = 0x03;
 const FAN_OUT_TO_FOLLOWERS: u8 = 0x04;
 const FAN_OUT_TO_SUBSCRIPTIONS: u8 = 0x05;
+const REVIEW: u8 = 0x06;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WakeTimer {
@@ -29,6 +30,9 @@ pub enum WakeTimer {
     /// A stream has grown, and more subscriptions match it than one batch can wake: the next of
     /// them.
     FanOutToSubscriptions(Tenant, StreamPath, StreamId),
+    /// A subscription is paused no longer, or was changed: its consumers look again whether they
+    /// are to be told. The timer's value is the key of the last one that did.
+    Review(Tenant, SubscriptionId),
 }
 
 impl WakeTimer {
@@ -64,6 +68,11 @@ impl WakeTimer {
                 put_incarnation(&mut out, tenant, path, *id);
                 out
             }
+            WakeTimer::Review(tenant, id) => {
+                let mut out = begin(REVIEW);
+                parts::put_numbered(&mut out, tenant, id.0);
+                out
+            }
         };
         out.freeze()
     }
@@ -89,6 +98,10 @@ impl WakeTimer {
             FAN_OUT_TO_SUBSCRIPTIONS => {
                 let (tenant, path, id) = parse_incarnation(subject)?;
                 WakeTimer::FanOutToSubscriptions(tenant, path, id)
+            }
+            REVIEW => {
+                let (tenant, id) = parts::parse_numbered(subject)?;
+                WakeTimer::Review(tenant, SubscriptionId(id))
             }
             _ => return None,
         })
@@ -148,9 +161,10 @@ mod tests {
                 ),
                 b"\x02\x04\0\0\0\0\0\0\0\0acme\0/a/b\0",
             ),
-            (WakeTimer::FanOutToSubscriptions(tenant, path, StreamId(3)), {
+            (WakeTimer::FanOutToSubscriptions(tenant.clone(), path, StreamId(3)), {
                 b"\x02\x05\0\0\0\0\0\0\0\x03acme\0/a/b"
             }),
+            (WakeTimer::Review(tenant, SubscriptionId(4)), b"\x02\x06\0\0\0\0\0\0\0\x04acme"),
         ]
     }
 
@@ -169,6 +183,7 @@ mod tests {
             b"\x02",
             b"\x02\x00",
             b"\x02\x06\0\0\0\0\0\0\0\x08",
+            b"\x02\x07\0\0\0\0\0\0\0\x08",
             b"\x01\x01\0\0\0\0\0\0\0\x08",
             b"\x02\x01\0\0\0\0\0\0\0",
             b"\x02\x01\0\0\0\0\0\0\0\x08a",

@@ -6,7 +6,8 @@ use reveille_core::StreamPath;
 use reveille_core::consumer::Dialect;
 use reveille_core::pattern::Pattern;
 use reveille_core::subscription::{
-    Coalescing, LEASE_MS_DEFAULT, LEASE_MS_MAX, LEASE_MS_MIN, SubscriptionSpec, Target,
+    Coalescing, LEASE_MS_DEFAULT, LEASE_MS_MAX, LEASE_MS_MIN, RetrySettings, SubscriptionSpec,
+    Target,
 };
 use serde_json::Value;
 
@@ -86,6 +87,7 @@ fn parse_spec(id: &str, fields: &Fields<'_>) -> Result<SubscriptionSpec, FieldEr
         description: fields.text("description")?.map(Into::into),
         lease_ms: Some(parse_lease_ms(fields)?),
         coalescing: Coalescing::default(),
+        retry: RetrySettings::default(),
         base_url: None,
     })
 }

@@ -69,7 +69,7 @@ fn rejection_refusal(rejection: &WakeRejection) -> Refusal {
     let (status, code) = match rejection {
         WakeRejection::Exists => (CONFLICT, "SUBSCRIPTION_ALREADY_EXISTS"),
         WakeRejection::NotFound => (StatusCode::NOT_FOUND, "SUBSCRIPTION_NOT_FOUND"),
-        WakeRejection::TooManyStreams { .. } => (BAD, "INVALID_REQUEST"),
+        WakeRejection::TooManyStreams { .. } | WakeRejection::Spec(_) => (BAD, "INVALID_REQUEST"),
         WakeRejection::TooManySubscriptions { .. } => (StatusCode::FORBIDDEN, "QUOTA_EXCEEDED"),
         WakeRejection::TokenInvalid | WakeRejection::TokenExpired => {
             (StatusCode::UNAUTHORIZED, "TOKEN_INVALID")

@@ -76,6 +76,10 @@ impl Requirement {
             Requirement::Subscriptions if *method == Method::DELETE => {
                 Some(Right::Data(Permission::Write))
             }
+            // Whoever may run subscriptions may pause them; the face asks for more where more changes.
+            Requirement::Subscriptions if *method == Method::PATCH => {
+                Some(Right::Subscriptions(Permission::Write))
+            }
             Requirement::Subscriptions => Some(Right::Subscribe),
             Requirement::RunSubscriptions => Some(Right::Subscriptions(permission)),
             Requirement::Operate => Some(Right::Operate(permission)),

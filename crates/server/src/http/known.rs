@@ -22,7 +22,6 @@ pub(crate) fn check_fields(object: &Map<String, Value>, known: &[&str]) -> Resul
 }
 
 /// The same for one that stands inside another, whose name is said as well.
-#[cfg_attr(not(test), allow(dead_code, reason = "for faces whose bodies have objects inside"))]
 pub(crate) fn check_fields_of(
     parent: &str,
     object: &Map<String, Value>,

@@ -57,12 +57,19 @@ impl Error {
     }
 }
 
+const OTHER_SETTINGS: &str = "a subscription with this id exists and has other settings; change it \
+                              in place with PATCH /{pattern}?subscription=ID, which keeps what its \
+                              consumers have done, or choose another id";
+
 /// What the engine says to subscriptions and callbacks, in the codes of the specification.
 pub(super) fn rejection_refusal(rejection: &WakeRejection) -> Refusal {
     const BAD: StatusCode = StatusCode::BAD_REQUEST;
     const CONFLICT: StatusCode = StatusCode::CONFLICT;
     let (status, code) = match rejection {
-        WakeRejection::Exists => (CONFLICT, "SUBSCRIPTION_ALREADY_EXISTS"),
+        WakeRejection::Exists => {
+            return Refusal::conflict("SUBSCRIPTION_ALREADY_EXISTS", OTHER_SETTINGS);
+        }
+        WakeRejection::Spec(_) => (BAD, "INVALID_REQUEST"),
         WakeRejection::NotFound => (StatusCode::NOT_FOUND, "SUBSCRIPTION_NOT_FOUND"),
         WakeRejection::TooManyStreams { .. } => (BAD, "INVALID_REQUEST"),
         WakeRejection::TooManySubscriptions { .. } => (StatusCode::FORBIDDEN, "QUOTA_EXCEEDED"),

@@ -5,7 +5,9 @@ use hyper::body::Incoming;
 use reveille_core::condition::WakeCondition;
 use reveille_core::consumer::{Dialect, SyncDone};
 use reveille_core::pattern::Pattern;
-use reveille_core::subscription::{Coalescing, Subscription, SubscriptionSpec, Target};
+use reveille_core::subscription::{
+    Coalescing, RetrySettings, Subscription, SubscriptionSpec, Target,
+};
 use reveille_engine::wakes::{WakeError, WakeRejection};
 use serde_json::{Value, json};
 
@@ -14,17 +16,17 @@ use crate::Server;
 use crate::http::auth::Caller;
 use crate::http::fields::{self, FieldError, Fields};
 use crate::http::inbound;
-use crate::http::known::check_fields;
+use crate::http::known::{check_fields, check_fields_of};
 use crate::http::page::{Page, page_limit};
 use crate::http::query::Query;
 use crate::http::reply::{self, Reply};
 use crate::http::subscription::{callback_base, check_name};
 
 /// A body larger than this is no subscription.
-const BODY_BYTES_MAX: usize = 64 << 10;
+pub(super) const BODY_BYTES_MAX: usize = 64 << 10;
 /// What may be said of a subscription that is to be made.
 const CREATE_FIELDS: &[&str] =
-    &["webhook", "description", "min_interval", "max_delay", "wake_if", "sync_done"];
+    &["webhook", "description", "min_interval", "max_delay", "wake_if", "sync_done", "retry"];
 
 /// `PUT /{pattern}?subscription=NAME`
 pub(super) async fn create(
@@ -70,26 +72,12 @@ fn parse_spec(
     pattern: Pattern,
     fields: &Fields<'_>,
 ) -> Result<SubscriptionSpec, FieldError> {
-    let webhook = fields.text("webhook")?.filter(|url| !url.is_empty());
-    let webhook = webhook.ok_or("`webhook` is missing; give the URL that is to be called")?;
-    let sync_done = match fields.text("sync_done")? {
-        None | Some("tail") => SyncDone::Tail,
-        Some("snapshot") => SyncDone::Snapshot,
-        Some(_) => return Err("`sync_done` must be \"tail\" or \"snapshot\"".into()),
-    };
-    let max_delay_ms = fields.period_ms("max_delay")?;
-    let wake_if = fields.text("wake_if")?;
-    if wake_if.is_some() && max_delay_ms.is_none() {
-        return Err("`wake_if` needs a `max_delay`: nothing may wait for ever".into());
-    }
-    if let Some(condition) = wake_if {
-        WakeCondition::parse(condition).map_err(|error| format!("`wake_if`: {error}"))?;
-    }
+    let webhook = parse_webhook(fields)?;
     let coalescing = Coalescing {
         min_interval_ms: fields.period_ms("min_interval")?.unwrap_or(0),
-        max_delay_ms,
-        wake_if: wake_if.map(Into::into),
-        sync_done,
+        max_delay_ms: fields.period_ms("max_delay")?,
+        wake_if: parse_wake_if(fields)?.map(Into::into),
+        sync_done: parse_sync_done(fields)?,
     };
     Ok(SubscriptionSpec {
         dialect: Dialect::Webhooks,
@@ -100,7 +88,46 @@ fn parse_spec(
         description: fields.text("description")?.map(Into::into),
         lease_ms: None,
         coalescing,
+        retry: parse_retry(fields)?,
         base_url: None,
+    })
+}
+
+pub(super) fn parse_webhook<'a>(fields: &Fields<'a>) -> Result<&'a str, FieldError> {
+    let webhook = fields.text("webhook")?.filter(|url| !url.is_empty());
+    Ok(webhook.ok_or("`webhook` is missing; give the URL that is to be called")?)
+}
+
+pub(super) fn parse_sync_done(fields: &Fields<'_>) -> Result<SyncDone, FieldError> {
+    match fields.text("sync_done")? {
+        None | Some("tail") => Ok(SyncDone::Tail),
+        Some("snapshot") => Ok(SyncDone::Snapshot),
+        Some(_) => Err("`sync_done` must be \"tail\" or \"snapshot\"".into()),
+    }
+}
+
+pub(super) fn parse_wake_if<'a>(fields: &Fields<'a>) -> Result<Option<&'a str>, FieldError> {
+    let condition = fields.text("wake_if")?;
+    if let Some(condition) = condition {
+        WakeCondition::parse(condition).map_err(|error| format!("`wake_if`: {error}"))?;
+    }
+    Ok(condition)
+}
+
+pub(super) fn parse_retry(fields: &Fields<'_>) -> Result<RetrySettings, FieldError> {
+    let Some(retry) = fields.get("retry") else { return Ok(RetrySettings::default()) };
+    let message = "`retry` must be an object like {\"initial\": \"1s\", \"max\": \"10m\", \
+                   \"giveUpAfter\": \"1d\"}";
+    let retry = retry.as_object().ok_or(message)?;
+    check_fields_of("retry", retry, &["initial", "max", "giveUpAfter"])?;
+    let period = |name| {
+        let period = Fields(retry).period_ms(name);
+        period.map_err(|FieldError(why)| FieldError(format!("`retry`: {why}")))
+    };
+    Ok(RetrySettings {
+        initial_ms: period("initial")?,
+        max_ms: period("max")?,
+        give_up_after_ms: period("giveUpAfter")?,
     })
 }
 
@@ -147,7 +174,7 @@ pub(super) async fn delete(server: &Server, caller: &Caller, name: &str) -> Resu
 }
 
 /// A subscription without its secret, which is shown once.
-fn subscription_json(subscription: &Subscription) -> Value {
+pub(super) fn subscription_json(subscription: &Subscription) -> Value {
     let spec = &subscription.spec;
     let mut body = json!({
         "subscription_id": &*spec.name,
@@ -176,5 +203,22 @@ fn subscription_json(subscription: &Subscription) -> Value {
     if *sync_done == SyncDone::Snapshot {
         object.insert("sync_done".into(), "snapshot".into());
     }
+    if spec.retry != RetrySettings::default() {
+        object.insert("retry".into(), retry_json(spec.retry));
+    }
+    if let Some(since) = subscription.paused_at {
+        object.insert("paused".into(), true.into());
+        object.insert("paused_since".into(), since.0.into());
+    }
+    if let Some(previous) = &subscription.previous_secret {
+        object.insert("previous_secret_until".into(), previous.until.0.into());
+    }
     body
+}
+
+fn retry_json(retry: RetrySettings) -> Value {
+    let RetrySettings { initial_ms, max_ms, give_up_after_ms } = retry;
+    let fields = [("initial", initial_ms), ("max", max_ms), ("giveUpAfter", give_up_after_ms)];
+    let chosen = fields.into_iter().filter_map(|(name, ms)| Some((name, ms?)));
+    chosen.map(|(name, ms)| (name.to_owned(), Value::from(format!("{ms}ms")))).collect()
 }

@@ -1,11 +1,15 @@
 //! Consumers whose records are as large as they may be: whatever is done to many of them is done in
 //! slices that are cut by bytes.
 
+use std::sync::Arc;
+
 use reveille_core::consumer::Link;
 use reveille_core::limits::CONSUMER_LINKS_BYTES_MAX;
+use reveille_core::subscription::{Subscription, SubscriptionChange};
 use reveille_kernel::limits::SLICE_BYTES;
 use reveille_schema::record::ConsumerRecord;
 
+use super::super::subscribe::ChangeSubscription;
 use super::*;
 
 const MANY: usize = 40;
@@ -196,4 +200,76 @@ fn outcomes_that_are_too_much_for_one_decision_are_left_to_the_next() {
     let again: Vec<WakeOutcome> =
         all.iter().flat_map(|id| world.outcome(*id, WakeResponse::Accepted).0).collect();
     assert_eq!(world.bench.when(&RecordWakeOutcomes(again)).answer(), all.len());
+}
+
+/// A subscription is paused, or goes on.
+fn pause(world: &mut World, name: &str, paused: bool) -> Decided<Arc<Subscription>, WakeRejection> {
+    let change = SubscriptionChange { paused: Some(paused), ..SubscriptionChange::default() };
+    let tenant = world.bench.tenant.clone();
+    let decided = world.bench.when(&ChangeSubscription { tenant, name: name.into(), change });
+    assert!(decided.bytes < 1_000, "{} bytes", decided.bytes);
+    decided
+}
+
+#[test]
+fn whoever_waited_for_the_end_of_a_pause_is_told_in_slices() {
+    const WAITING: usize = 50;
+    let mut world = World::new();
+    let subscription = world.subscribe();
+    pause(&mut world, "s1", true);
+    let paths: Vec<StreamPath> = (0..WAITING).map(|at| path(&format!("/a/{at}"))).collect();
+    for at in &paths {
+        world.path = at.clone();
+        world.create();
+        world.append();
+    }
+    let told = |world: &World| {
+        let key = |at: &StreamPath| ConsumerKey { subscription, path: Some(at.clone()) };
+        paths.iter().filter(|at| world.epoch(&key(at)) == Some(1)).count()
+    };
+    let is_review = |timer: &WakeTimer| matches!(timer, WakeTimer::Review(..));
+    assert!(told(&world) == 0 && world.timer(is_review).is_none());
+    pause(&mut world, "s1", false);
+    let first = world.timer(is_review).expect("a walk");
+    world.bench.fire(first.clone()).answer();
+    let some = told(&world);
+    assert!((1..=16).contains(&some), "{some}");
+    // A pause ends the walk, and the next one begins anew: nobody is told twice.
+    pause(&mut world, "s1", true);
+    assert!(world.timer(is_review).is_none());
+    world.bench.fire(first).answer();
+    assert!(told(&world) == some && world.timer(is_review).is_none());
+    for paused in [false, true, false, false] {
+        pause(&mut world, "s1", paused);
+    }
+    let slices = world.fire_all(is_review);
+    assert!(slices > 2, "{slices}");
+    assert_eq!(told(&world), WAITING);
+    // One that has ended is reviewed no more.
+    pause(&mut world, "s1", true);
+    pause(&mut world, "s1", false);
+    let tenant = world.bench.tenant.clone();
+    let end = DeleteSubscription { tenant, dialect: Dialect::Webhooks, name: "s1".into() };
+    world.bench.when(&end).answer();
+    world.fire_all(is_review);
+    assert!(world.timer(is_review).is_none());
+}
+
+#[test]
+fn large_consumers_are_reviewed_by_their_bytes() {
+    let (mut world, subscription, consumers) = World::with_many_followers();
+    let name = {
+        let partition = world.bench.shared.lock();
+        let index = partition.index.of::<SubscriptionIndex>();
+        index.get(subscription).expect("it is there").spec.name.clone()
+    };
+    pause(&mut world, &name, true);
+    let append = world.append_to(shared());
+    world.bench.when(&append).answer();
+    world.fire_all(|timer| matches!(timer, WakeTimer::FanOutToFollowers(..)));
+    assert!(consumers.iter().all(|key| world.epoch(key) == Some(1)), "nobody is told");
+    pause(&mut world, &name, false);
+    let slices = world.fire_all(|timer| matches!(timer, WakeTimer::Review(..)));
+    assert!(slices > 1, "{slices}");
+    assert!(consumers.iter().all(|key| world.epoch(key) == Some(2)), "everybody, once");
 }
