@@ -27,7 +27,8 @@ mod request;
 mod snapshot;
 mod workload;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use reveille_core::delivery::Phase;
 use reveille_core::delivery::id::DeliveryId;
@@ -83,6 +84,8 @@ pub(crate) struct Deliveries {
     trims_asked: usize,
     /// Hooks that were asked for and are not there yet.
     hooks_asked: usize,
+    /// How often each hook was asked for another pattern.
+    repatterned: BTreeMap<Arc<str>, usize>,
     /// Numbers for events, hooks and attempts.
     number: u64,
     durable_batches: u64,
@@ -192,6 +195,7 @@ impl World for Deliveries {
             named: Vec::new(),
             trims_asked: 0,
             hooks_asked: 0,
+            repatterned: BTreeMap::new(),
             number: 0,
             durable_batches: 0,
         }

@@ -112,3 +112,6 @@ const _: () = assert!(PATH_BYTES_MAX + TENANT_BYTES_MAX + 64 < 65_536, "must fit
 const _: () = assert!(PATH_BYTES_MAX * 16 <= CONSUMER_LINKS_BYTES_MAX, "a few of the longest");
 const _: () = assert!(PRODUCER_INTEGER_MAX < POSITION_MAX);
 const _: () = assert!(EVENT_PATTERN_CHARS_MAX <= EVENT_TYPE_CHARS_MAX, "a literal one can match");
+
+/// Patterns that a hook had, while events of their time are still being told.
+pub const FORMER_PATTERNS_MAX: usize = 8;

@@ -7,6 +7,7 @@
 //! | `POST /subscriptions/unsubscribe`, `…/reactivate`       | [`change`]     |
 //! | `GET /subscriptions/list`, `…/match`, `…/status/{id}`   | [`show`]       |
 //! | `GET\|PUT\|DELETE /subscriptions/{id}`                  | [`show`], [`change`] |
+//! | `POST /subscriptions/{id}/rotate-secret`                | [`change`]     |
 //! | `GET /subscriptions/{id}/deliveries`, `…/dead-letters`  | [`deliveries`] |
 //! | `POST /subscriptions/{id}/dead-letters/{id}/retry`      | [`deliveries`] |
 //! | `GET /subscriptions/deliveries/{id}/logs`               | [`deliveries`] |
@@ -60,6 +61,7 @@ enum Operation<'a> {
     Retry(&'a str, &'a str),
     Logs(&'a str),
     Explain(&'a str),
+    RotateSecret(&'a str),
 }
 
 /// Whose events and subscriptions a request is about.
@@ -130,6 +132,9 @@ async fn route(server: &Server, scope: &Scope, request: Request<Incoming>) -> Re
             change::activate(server, scope, true, request).await
         }
         (Operation::One(id), &Method::PUT) => change::edit(server, scope, id, request).await,
+        (Operation::RotateSecret(id), &Method::POST) => {
+            change::rotate_secret(server, scope, id, request).await
+        }
         (Operation::One(id), &Method::DELETE) => change::delete(server, scope, id).await,
         (Operation::Retry(id, letter), &Method::POST) => {
             deliveries::retry(server, scope, id, letter).await
@@ -165,6 +170,7 @@ async fn look_up(
         | Operation::Subscribe
         | Operation::Unsubscribe
         | Operation::Reactivate
+        | Operation::RotateSecret(_)
         | Operation::Retry(..) => unreachable!("these cannot be looked at"),
     }
 }
@@ -190,6 +196,7 @@ fn parse_operation(path: &str) -> Option<Operation<'_>> {
         (id, None, ..) if is_id(id) => Some(Operation::One(id)),
         (id, Some("deliveries"), None, ..) if is_named(id) => Some(Operation::Deliveries(id)),
         (id, Some("explain"), None, ..) if is_named(id) => Some(Operation::Explain(id)),
+        (id, Some("rotate-secret"), None, ..) if is_named(id) => Some(Operation::RotateSecret(id)),
         (id, Some("dead-letters"), None, ..) if is_named(id) => Some(Operation::DeadLetters(id)),
         (id, Some("dead-letters"), Some(letter), Some("retry"), None) => {
             (is_named(id) && is_named(letter)).then_some(Operation::Retry(id, letter))
@@ -210,6 +217,7 @@ fn allowed_methods(operation: Operation<'_>) -> &'static str {
         | Operation::Subscribe
         | Operation::Unsubscribe
         | Operation::Reactivate
+        | Operation::RotateSecret(_)
         | Operation::Retry(..) => "POST, OPTIONS",
         Operation::One(_) => "GET, HEAD, PUT, DELETE, OPTIONS",
         Operation::List

@@ -117,9 +117,10 @@ fn rejected(rejection: DeliveryRejection) -> DeliveryError {
         DeliveryRejection::Exists => DeliveryError::HookExists,
         DeliveryRejection::NoEvent => DeliveryError::NoEvent,
         DeliveryRejection::NotFound => DeliveryError::NotFound,
-        DeliveryRejection::NoDeadLetter | DeliveryRejection::TooManyHooks { .. } => {
-            DeliveryError::Other(rejection.to_string())
-        }
+        DeliveryRejection::NoDeadLetter
+        | DeliveryRejection::TooManyHooks { .. }
+        | DeliveryRejection::PatternBusy
+        | DeliveryRejection::NoSecret => DeliveryError::Other(rejection.to_string()),
     }
 }
 

@@ -163,6 +163,9 @@ impl Model {
         if let Some(method) = &edit.method {
             hook.spec.method = method.clone();
         }
+        if let Some(pattern) = &edit.pattern {
+            hook.spec.pattern = pattern.clone();
+        }
         if let Some(retries) = edit.max_retries {
             hook.spec.max_retries = retries;
             hook.attempts_max = hook.attempts_max.max(retries);

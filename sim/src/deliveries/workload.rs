@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use reveille_core::event::hook::{EventHookSpec, HookUpdate};
+use reveille_core::event::hook::{EventHookSpec, FormerSpec, HookUpdate};
 use reveille_core::event::worker::{RpcMethod, WorkerId};
 use reveille_core::event::{EventPattern, EventType, Ulid};
+use reveille_core::limits::FORMER_PATTERNS_MAX;
 use reveille_core::{Millis, Tenant};
 
 use super::Deliveries;
@@ -66,7 +67,14 @@ impl Deliveries {
                 let method = random.one_in(3).then(|| method(random.pick::<&str>(&METHODS)));
                 let max_retries = random.one_in(2).then(|| small(random.below(7)));
                 let timeout_ms = random.one_in(3).then(|| random.between(1_000, 30_000));
-                self.change(HookChange::Update(HookUpdate { max_retries, timeout_ms, method }));
+                let pattern = random.one_in(2).then(|| pattern(random.pick::<&str>(&PATTERNS)));
+                self.change(HookChange::Update(HookUpdate {
+                    max_retries,
+                    timeout_ms,
+                    method,
+                    pattern,
+                    ..HookUpdate::default()
+                }));
             }
             ClientAction::Activate => {
                 let active = self.base.random.percent(60);
@@ -143,7 +151,7 @@ impl Deliveries {
         };
         let random = &mut self.base.random;
         let spec = EventHookSpec {
-            pattern: EventPattern::parse(random.pick::<&str>(&PATTERNS)).expect("a pattern"),
+            pattern: pattern(random.pick::<&str>(&PATTERNS)),
             worker: WorkerId::parse(random.pick::<&str>(&WORKERS)).expect("a worker"),
             binding: None,
             method: method(random.pick::<&str>(&METHODS)),
@@ -151,6 +159,7 @@ impl Deliveries {
             timeout_ms: *random.pick(&[1_000, 5_000, 30_000]),
             secret: None,
             ordered: random.one_in(3),
+            former: FormerSpec::default(),
         };
         self.hooks_asked += 1;
         self.ask(Action::CreateHook { tenant, name, spec, start });
@@ -166,12 +175,18 @@ impl Deliveries {
         }
     }
 
-    fn change(&mut self, change: HookChange) {
+    fn change(&mut self, mut change: HookChange) {
         let names: Vec<Arc<str>> = self.durable.hooks.keys().cloned().collect();
         if names.is_empty() {
             return;
         }
         let name = self.base.random.pick(&names).clone();
+        if let HookChange::Update(HookUpdate { pattern: pattern @ Some(_), .. }) = &mut change {
+            // More than are kept while older events are told would be refused.
+            let asked = self.repatterned.entry(name.clone()).or_default();
+            *asked += 1;
+            pattern.take_if(|_| *asked > FORMER_PATTERNS_MAX);
+        }
         let tenant = match self.durable.hooks.get(&name) {
             Some(hook) if !self.base.random.one_in(20) => hook.tenant.clone(),
             _ => self.tenant(),
@@ -220,6 +235,10 @@ impl Deliveries {
         }
         Ok(())
     }
+}
+
+fn pattern(text: &str) -> EventPattern {
+    EventPattern::parse(text).expect("a pattern")
 }
 
 fn method(name: &str) -> RpcMethod {

@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use super::EventPattern;
 use super::worker::{RpcMethod, WorkerId};
+use crate::Millis;
 use crate::delivery::hook::FaceId;
+use crate::delivery::id::EventNo;
 use crate::delivery::policy::{Backoff, Jitter, Order, Policy};
+use crate::limits::FORMER_PATTERNS_MAX;
 use crate::secret::SealedSecret;
 
 /// The face of typed events.
@@ -28,7 +31,32 @@ pub struct EventHookSpec {
     pub secret: Option<SealedSecret>,
     /// Whether events are delivered one after another.
     pub ordered: bool,
+    /// What it was before, as far as that still counts.
+    pub former: FormerSpec,
 }
+
+/// What was changed about a hook, and still counts for a while.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FormerSpec {
+    /// The secret that was replaced, and until when it is valid beside the new one.
+    pub secret: Option<(SealedSecret, Millis)>,
+    /// The first event that the pattern is for; `None` if it never was another.
+    pub pattern_since: Option<EventNo>,
+    /// Patterns before this one, oldest first, while events of their time are still being told.
+    pub patterns: Vec<FormerPattern>,
+}
+
+/// A pattern that was replaced.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FormerPattern {
+    pub pattern: EventPattern,
+    /// The first event that it is not for.
+    pub until: EventNo,
+}
+
+/// A hook's pattern was changed too often while events from before are still being told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooManyPatterns;
 
 /// What may be changed about a hook.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -37,6 +65,13 @@ pub struct HookUpdate {
     pub timeout_ms: Option<u64>,
     /// What is called.
     pub method: Option<RpcMethod>,
+    pub worker: Option<WorkerId>,
+    /// By which binding, or by none.
+    pub binding: Option<Option<Arc<str>>>,
+    /// For the events that come from now on.
+    pub pattern: Option<EventPattern>,
+    /// What signs from now on, if anything does.
+    pub secret: Option<Option<SealedSecret>>,
 }
 
 /// What no two hooks of a tenant may have alike.
@@ -61,11 +96,71 @@ impl EventHookSpec {
     /// The same with some of it changed.
     #[must_use]
     pub fn edited(&self, edit: &HookUpdate) -> EventHookSpec {
+        let mut former = self.former.clone();
+        if edit.secret.is_some() {
+            // Whoever sets a secret wants that one; two at once are for a rotation.
+            former.secret = None;
+        }
         EventHookSpec {
             max_retries: edit.max_retries.unwrap_or(self.max_retries),
             timeout_ms: edit.timeout_ms.unwrap_or(self.timeout_ms),
             method: edit.method.as_ref().unwrap_or(&self.method).clone(),
+            worker: edit.worker.as_ref().unwrap_or(&self.worker).clone(),
+            binding: edit.binding.as_ref().unwrap_or(&self.binding).clone(),
+            pattern: edit.pattern.as_ref().unwrap_or(&self.pattern).clone(),
+            secret: edit.secret.as_ref().unwrap_or(&self.secret).clone(),
+            former,
             ..self.clone()
         }
     }
+
+    /// The same as what comes after another, whose pattern was for the events before `next`. Of
+    /// those from `oldest` on not everybody was told yet; `None` if everybody was.
+    pub fn following(
+        mut self,
+        before: &EventHookSpec,
+        next: EventNo,
+        oldest: Option<EventNo>,
+    ) -> Result<EventHookSpec, TooManyPatterns> {
+        let patterns = &mut self.former.patterns;
+        patterns.retain(|it| oldest.is_some_and(|oldest| oldest < it.until));
+        if self.pattern != before.pattern {
+            self.former.pattern_since = Some(next);
+            if oldest.is_some() {
+                patterns.push(FormerPattern { pattern: before.pattern.clone(), until: next });
+            }
+        }
+        if patterns.len() > FORMER_PATTERNS_MAX {
+            return Err(TooManyPatterns);
+        }
+        Ok(self)
+    }
+
+    /// The pattern that an event is matched with; `None` if it was another, which is forgotten.
+    pub fn pattern_at(&self, event: EventNo) -> Option<&EventPattern> {
+        let FormerSpec { patterns, pattern_since, .. } = &self.former;
+        let former = patterns.iter().find(|it| event < it.until).map(|it| &it.pattern);
+        let is_current = pattern_since.is_none_or(|since| since <= event);
+        former.or_else(|| is_current.then_some(&self.pattern))
+    }
+
+    /// All patterns that events may be matched with.
+    pub fn patterns(&self) -> impl Iterator<Item = &EventPattern> {
+        self.former.patterns.iter().map(|it| &it.pattern).chain([&self.pattern])
+    }
+
+    /// The same with a new secret; the one before it is valid, too, until a time.
+    #[must_use]
+    pub fn with_rotated_secret(
+        &self,
+        secret: SealedSecret,
+        until: Option<Millis>,
+    ) -> EventHookSpec {
+        let mut spec = EventHookSpec { secret: Some(secret), ..self.clone() };
+        spec.former.secret = self.secret.clone().zip(until);
+        spec
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,6 +19,17 @@ pub enum DeliveryRejection {
          (--max-hooks); delete one first"
     )]
     TooManyHooks { max: usize },
+    /// Events from before are still being told, and so many patterns are kept for them.
+    #[error(
+        "the pattern was changed often while older events are still being handed out; try again in \
+         a moment"
+    )]
+    PatternBusy,
+    #[error(
+        "this subscription has no secret that could be rotated; PUT it with {{\"secret\": true}} to \
+         give it one"
+    )]
+    NoSecret,
     #[error("there is no event with this id")]
     NoEvent,
     /// There is no such dead letter, or it was made again already.

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use reveille_core::delivery::hook::{Hook, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::delivery::{AttemptRecord, DeadReason, Phase, Verdict};
-use reveille_core::event::hook::{EventHookSpec, FACE};
+use reveille_core::event::hook::{EventHookSpec, FACE, FormerSpec};
 use reveille_core::event::worker::{RpcMethod, WorkerId};
 use reveille_core::event::{EventPattern, EventType, Ulid};
 use reveille_core::{Millis, Tenant};
@@ -49,6 +49,7 @@ impl World {
             timeout_ms: 1_000,
             secret: None,
             ordered: false,
+            former: FormerSpec::default(),
         };
         let (tenant, name) = (bench.tenant.clone(), "h".into());
         let start = StartFrom::Now;

@@ -27,6 +27,8 @@ pub enum Reason {
     Age(Age),
     /// Where the pattern fails to match, if it does.
     Pattern(Option<Mismatch>),
+    /// The pattern was another one when the event came, and is forgotten.
+    OtherPattern,
     /// There is no delivery although the pattern matches.
     Absent(Absence),
     /// So many deliveries that were made again since are not shown.
@@ -111,10 +113,12 @@ impl Engine {
         let shared = self.partition(&hook.tenant);
         let (deliveries, older) = self.deliveries_of(hook, no)?;
         let age = age(hook, no, !deliveries.is_empty());
-        let mismatch = spec.pattern.explain(&event.kind);
-        let due = mismatch.is_none() && age == Age::HookFirst;
-        let mut reasons =
-            vec![Reason::Active(hook.is_active()), Reason::Age(age), Reason::Pattern(mismatch)];
+        let pattern = match spec.pattern_at(no) {
+            Some(pattern) => Reason::Pattern(pattern.explain(&event.kind)),
+            None => Reason::OtherPattern,
+        };
+        let due = pattern == Reason::Pattern(None) && age == Age::HookFirst;
+        let mut reasons = vec![Reason::Active(hook.is_active()), Reason::Age(age), pattern];
         if due && deliveries.is_empty() {
             reasons.push(Reason::Absent(self.absence(shared, hook, no, event)?));
         }

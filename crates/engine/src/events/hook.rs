@@ -6,6 +6,7 @@ use reveille_core::Tenant;
 use reveille_core::delivery::hook::{Backfill, Hook, HookId};
 use reveille_core::delivery::id::{DeliveryNo, EventNo};
 use reveille_core::event::hook::{EventHookSpec, FACE, HookUpdate};
+use reveille_core::secret::SealedSecret;
 use reveille_kernel::command::{Command, Decision};
 use reveille_kernel::error::Damaged;
 use reveille_kernel::txn::ReadError;
@@ -13,6 +14,7 @@ use reveille_schema::events::{EventTimer, decode_hook_spec, encode_hook_spec};
 use reveille_schema::{keys, record};
 
 use super::index::EventHookIndex;
+use super::ingest::next_fan_out;
 use super::txn::EventTxn;
 use crate::app::{App, Txn};
 use crate::deliveries::DeliveryRejection;
@@ -133,11 +135,49 @@ impl Command<App> for UpdateHook {
         let Some((hook, spec)) = hook.and_then(|hook| Some((hook, index.spec(hook.id)?))) else {
             return Ok(Err(DeliveryRejection::NotFound));
         };
-        let spec = spec.edited(update);
-        let identical = index.identical(tenant, spec.identity());
+        let edited = spec.edited(update);
+        let identical = index.identical(tenant, edited.identity());
         if identical.is_some_and(|id| id != hook.id) {
             return Ok(Err(DeliveryRejection::Exists));
         }
+        let oldest = next_fan_out(txn, tenant, EventNo(0))?;
+        let backfilled = hook.backfill.map(|backfill| backfill.next);
+        let oldest = oldest.into_iter().chain(backfilled).min();
+        let is_repatterned = edited.pattern != spec.pattern;
+        let next = if is_repatterned { from_now_on(txn) } else { EventNo(0) };
+        let Ok(edited) = edited.following(spec, next, oldest) else {
+            return Ok(Err(DeliveryRejection::PatternBusy));
+        };
+        Ok(Ok(change(txn, hook, edited.policy(), encode_hook_spec(&edited))))
+    }
+}
+
+/// Has deliveries of a hook signed with another secret. The one that it has is valid, too, for a
+/// while: both signatures are sent.
+#[derive(Debug, Clone)]
+pub struct RotateHookSecret {
+    pub tenant: Tenant,
+    pub name: Arc<str>,
+    pub secret: SealedSecret,
+    pub overlap_ms: u64,
+}
+
+impl Command<App> for RotateHookSecret {
+    type Answer = Arc<Hook>;
+    type Rejection = DeliveryRejection;
+
+    fn decide(&self, txn: &mut Txn<'_>) -> Decision<Arc<Hook>, DeliveryRejection> {
+        let RotateHookSecret { tenant, name, secret, overlap_ms } = self;
+        let index = txn.index().of::<EventHookIndex>();
+        let hook = named(txn, FACE, tenant, name);
+        let Some((hook, spec)) = hook.and_then(|hook| Some((hook, index.spec(hook.id)?))) else {
+            return Ok(Err(DeliveryRejection::NotFound));
+        };
+        if spec.secret.is_none() {
+            return Ok(Err(DeliveryRejection::NoSecret));
+        }
+        let until = (*overlap_ms > 0).then_some(txn.now() + *overlap_ms);
+        let spec = spec.with_rotated_secret(secret.clone(), until);
         Ok(Ok(change(txn, hook, spec.policy(), encode_hook_spec(&spec))))
     }
 }
@@ -162,7 +202,8 @@ pub(super) fn backfill(txn: &mut Txn<'_>, tenant: &Tenant, id: HookId) -> Result
         let Some(no) = keys::parse_event(key) else { continue };
         let event = record::decode_event(value).map_err(damaged)?;
         let its_time = no < EventNo(id.0) || hook.was_active_at(no);
-        if its_time && spec.pattern.matches_counted(&event.kind, &mut steps) {
+        let pattern = spec.pattern_at(no).filter(|_| its_time);
+        if pattern.is_some_and(|it| it.matches_counted(&event.kind, &mut steps)) {
             let no = DeliveryNo { event: no, round: 0 };
             let new = NewDelivery { no, event_at: event.at, lane: 0, event: None };
             delivery::begin(txn, &mut groups, hook, new)?;

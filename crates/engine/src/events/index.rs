@@ -1,14 +1,15 @@
 //! Which hooks are for events of a type, in memory.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use reveille_core::Tenant;
 use reveille_core::delivery::hook::{Hook, HookId};
+use reveille_core::delivery::id::EventNo;
 use reveille_core::event::hook::{EventHookSpec, FACE, Identity};
-use reveille_core::event::{EventMatcher, EventPattern, EventType};
+use reveille_core::event::{EventMatcher, EventType};
 use reveille_core::matcher::Page;
 use reveille_core::steps::Steps;
 use reveille_kernel::error::Damaged;
@@ -27,6 +28,8 @@ pub struct EventHookIndex {
     by_identity: HashMap<(Tenant, Identity), HookId>,
     by_key: HashMap<Bytes, (Tenant, HookId)>,
     specs: HashMap<HookId, Arc<EventHookSpec>>,
+    /// Those of which the matcher has more than one pattern.
+    repatterned: HashSet<HookId>,
     hash_seed: u64,
 }
 
@@ -50,6 +53,8 @@ pub(crate) struct MatchingHooks {
 pub(crate) struct HookQuery<'a> {
     pub(crate) tenant: &'a Tenant,
     pub(crate) kind: &'a EventType,
+    /// For the event of this number, which came a while ago; `None` for those that come now.
+    pub(crate) at: Option<EventNo>,
     /// Those that come after one.
     pub(crate) after: HookId,
     pub(crate) limit: usize,
@@ -65,16 +70,15 @@ impl IndexPart for EventHookIndex {
         let hook = value.map(|value| record::decode_hook(value)).transpose().map_err(damaged)?;
         let hook = hook.filter(|hook| hook.face == FACE);
         let spec = hook.as_ref().map(decode_hook_spec).transpose().map_err(damaged)?;
-        let pattern = spec.as_ref().map(|spec| &spec.pattern);
         let mut is_matched = false;
         if let Some((tenant, id)) = self.by_key.remove(key)
             && let Some(before) = self.specs.remove(&id)
         {
             self.by_identity.remove(&(tenant.clone(), before.identity()));
             // Most changes leave alone what is matched, and a matcher is costly to change.
-            is_matched = pattern == Some(&before.pattern);
+            is_matched = spec.as_ref().is_some_and(|spec| spec.patterns().eq(before.patterns()));
             if !is_matched {
-                self.unmatch(&tenant, id, &before.pattern);
+                self.unmatch(&tenant, id, &before);
             }
         }
         if let (Some(Hook { id, tenant, .. }), Some(spec)) = (hook, spec) {
@@ -83,8 +87,13 @@ impl IndexPart for EventHookIndex {
                 let of_tenant = self.by_tenant.entry(tenant.clone()).or_insert_with(|| {
                     TenantHooks { matcher: EventMatcher::with_seed(seed), ids: BTreeSet::new() }
                 });
-                of_tenant.matcher.insert(&spec.pattern, id.0);
+                for pattern in spec.patterns() {
+                    of_tenant.matcher.insert(pattern, id.0);
+                }
                 of_tenant.ids.insert(id);
+                if !spec.former.patterns.is_empty() {
+                    self.repatterned.insert(id);
+                }
             }
             self.by_identity.insert((tenant.clone(), spec.identity()), id);
             self.by_key.insert(key.clone(), (tenant, id));
@@ -99,14 +108,32 @@ impl EventHookIndex {
         EventHookIndex { hash_seed: settings.hash_seed, ..EventHookIndex::default() }
     }
 
-    fn unmatch(&mut self, tenant: &Tenant, id: HookId, pattern: &EventPattern) {
+    fn unmatch(&mut self, tenant: &Tenant, id: HookId, spec: &EventHookSpec) {
+        self.repatterned.remove(&id);
         if let Some(of_tenant) = self.by_tenant.get_mut(tenant) {
-            of_tenant.matcher.remove(pattern, id.0);
+            for pattern in spec.patterns() {
+                of_tenant.matcher.remove(pattern, id.0);
+            }
             of_tenant.ids.remove(&id);
             if of_tenant.ids.is_empty() {
                 self.by_tenant.remove(tenant);
             }
         }
+    }
+
+    /// Whether a hook that one of its patterns leads to is for the events that are asked about.
+    fn is_for(&self, id: HookId, query: &HookQuery<'_>, steps: &mut Steps) -> bool {
+        !self.repatterned.contains(&id) || self.matches(id, query, steps)
+    }
+
+    /// Whether the pattern that counts is for the events that are asked about.
+    fn matches(&self, id: HookId, query: &HookQuery<'_>, steps: &mut Steps) -> bool {
+        let Some(spec) = self.specs.get(&id) else { return false };
+        let pattern = match query.at {
+            Some(event) => spec.pattern_at(event),
+            None => Some(&spec.pattern),
+        };
+        pattern.is_some_and(|it| it.matches_counted(query.kind, steps))
     }
 
     /// What the owner of a hook wishes; `None` if it is not one for events.
@@ -145,7 +172,8 @@ pub(crate) fn matching(index: &Indexes, query: &HookQuery<'_>, steps: &mut Steps
             return found;
         };
         let hooks = matched.values.iter().filter_map(|id| known.get(HookId(*id)));
-        found.hooks.extend(hooks.filter(|hook| (query.accepts)(hook)).cloned());
+        let hooks = hooks.filter(|hook| (query.accepts)(hook));
+        found.hooks.extend(hooks.filter(|hook| matching.is_for(hook.id, query, steps)).cloned());
         let last = matched.values.last().copied();
         if matched.highest == last {
             return MatchingHooks { complete: true, ..found };
@@ -177,11 +205,8 @@ pub(crate) fn next_matching(
         }
         found.through = *id;
         one_by_one.count(1);
-        let pattern = matching_hooks.specs.get(id).map(|spec| &spec.pattern);
         let hook = known.get(*id).filter(|hook| (query.accepts)(hook));
-        if hook.is_some()
-            && pattern.is_some_and(|it| it.matches_counted(query.kind, &mut one_by_one))
-        {
+        if hook.is_some() && matching_hooks.matches(*id, query, &mut one_by_one) {
             found.hooks.extend(hook.cloned());
         }
     }
@@ -191,6 +216,7 @@ pub(crate) fn next_matching(
 
 /// All of them.
 pub fn matching_all(index: &Indexes, tenant: &Tenant, kind: &EventType) -> Vec<Arc<Hook>> {
-    let query = HookQuery { tenant, kind, after: HookId(0), limit: usize::MAX, accepts: &|_| true };
+    let (after, limit) = (HookId(0), usize::MAX);
+    let query = HookQuery { tenant, kind, at: None, after, limit, accepts: &|_| true };
     matching(index, &query, &mut Steps::unlimited()).hooks
 }

@@ -210,7 +210,8 @@ fn hooks_of(txn: &mut Txn<'_>, tenant: &Tenant, events: &[NewEvent]) -> MatchedH
     for NewEvent { kind, .. } in events {
         let place = *kinds.entry(kind).or_insert_with(|| {
             let mut steps = steps_left(txn);
-            let query = HookQuery { tenant, kind, after: HookId(0), limit, accepts: &accepts };
+            let after = HookId(0);
+            let query = HookQuery { tenant, kind, at: None, after, limit, accepts: &accepts };
             matched.lists.push(matching(txn.index(), &query, &mut steps));
             spend(txn, tenant, steps.used());
             matched.lists.len() - 1
@@ -259,8 +260,8 @@ pub(super) fn fan_out(
     };
     let (limit, mut steps) = (txn.domains().settings.fan_out, steps_left(txn));
     let accepts = |hook: &Hook| hook.was_active_at(no) && !hook.is_catching_up();
-    let query =
-        HookQuery { tenant, kind: &event.kind, after: HookId(told), limit, accepts: &accepts };
+    let (kind, after) = (&event.kind, HookId(told));
+    let query = HookQuery { tenant, kind, at: Some(no), after, limit, accepts: &accepts };
     let list = next_matching(txn.index(), &query, &mut steps);
     spend(txn, tenant, steps.used());
     let hooks = list.hooks;

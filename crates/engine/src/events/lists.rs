@@ -121,7 +121,7 @@ impl Engine {
             let partition = shared.lock();
             let settings = &shared.domains.settings;
             let limit = settings.fan_out.min(limit - all.len());
-            let query = HookQuery { tenant, kind, after, limit, accepts: &accepts };
+            let query = HookQuery { tenant, kind, at: None, after, limit, accepts: &accepts };
             let mut steps = Steps::new(settings.match_steps);
             let list = next_matching(&partition.index, &query, &mut steps);
             all.extend(partition.index.of::<EventHookIndex>().with_specs(list.hooks));

@@ -8,13 +8,14 @@ use reveille_core::delivery::hook::{DeliveryCounts, Hook};
 use reveille_core::delivery::id::{DeliveryId, EventNo};
 use reveille_core::event::hook::{EventHookSpec, FACE, HookUpdate};
 use reveille_core::event::{Event, Ulid};
+use reveille_core::secret::SealedSecret;
 use reveille_core::{StreamPath, Tenant};
 use reveille_kernel::error::Damaged;
 use reveille_kernel::fairness;
 use reveille_schema::keys;
 use reveille_schema::record::{self, DeliveryRecord, EventRecord};
 
-use super::hook::{CreateHook, EventHook, StartFrom, UpdateHook};
+use super::hook::{CreateHook, EventHook, RotateHookSecret, StartFrom, UpdateHook};
 use super::ingest::{IngestEvents, IngestReceipt, NewEvent};
 use super::read::event;
 use super::txn::named_places;
@@ -116,6 +117,20 @@ impl Engine {
         let command = UpdateHook { tenant: tenant.clone(), name: name.into(), update };
         let entry = self.audit_entry(action::HOOK_UPDATED, Some(tenant), name);
         let hook = EventHook::of(self.submit_audited(tenant, command, entry).await?)?;
+        hook.ok_or_else(|| DeliveryRejection::NotFound.into())
+    }
+
+    /// Has deliveries of a hook signed with another secret, and with the one before it for a while.
+    pub async fn rotate_hook_secret(
+        &self,
+        tenant: &Tenant,
+        name: &str,
+        secret: SealedSecret,
+        overlap_ms: u64,
+    ) -> Result<EventHook, DeliveryError> {
+        let (of, name) = (tenant.clone(), name.into());
+        let command = RotateHookSecret { tenant: of, name, secret, overlap_ms };
+        let hook = EventHook::of(self.submit(tenant, &command).await?)?;
         hook.ok_or_else(|| DeliveryRejection::NotFound.into())
     }
 

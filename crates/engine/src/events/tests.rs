@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use reveille_core::delivery::Phase;
 use reveille_core::delivery::hook::Hook;
-use reveille_core::event::hook::{EventHookSpec, FACE, HookUpdate};
+use reveille_core::event::hook::{EventHookSpec, FACE, FormerSpec, HookUpdate};
 use reveille_core::event::worker::{RpcMethod, WorkerId};
 use reveille_core::event::{EventPattern, EventType, Ulid};
 use reveille_core::stream::Rejected;
@@ -17,7 +17,7 @@ use reveille_kernel::timers::DueTimer;
 use reveille_schema::events::EventTimer;
 use reveille_schema::{keys, record};
 
-use super::hook::{CreateHook, StartFrom, UpdateHook};
+use super::hook::{CreateHook, RotateHookSecret, StartFrom, UpdateHook};
 use super::ingest::{IngestEvents, IngestReceipt, NewEvent};
 use crate::app::Settings;
 use crate::deliveries::DeliveryRejection;
@@ -54,6 +54,7 @@ impl World {
             timeout_ms: 1_000,
             secret: None,
             ordered: false,
+            former: FormerSpec::default(),
         };
         let (tenant, name) = (self.tenant.clone(), name.into());
         self.bench.when(&CreateHook { tenant, name, spec, start, created_by: None })
@@ -295,4 +296,89 @@ fn a_hook_too_many_is_refused() {
     // Another tenant has hooks of its own.
     world.tenant = Tenant::parse("other").unwrap();
     world.hook("two", "pong", StartFrom::Now).answer();
+}
+
+fn repattern(pattern: &str) -> HookUpdate {
+    HookUpdate { pattern: EventPattern::parse(pattern).ok(), ..HookUpdate::default() }
+}
+
+/// **Invariant:** an event is for those whose pattern matched it at its place in the log, whenever
+/// their turn comes.
+#[test]
+fn a_pattern_that_is_changed_while_an_event_is_told_counts_for_those_after_it() {
+    let mut world = World::new();
+    for number in 0..FAN_OUT {
+        world.hook(&format!("h{number}"), &format!("ping*{number}*"), StartFrom::Now).answer();
+    }
+    let leaves = world.hook("leaves", "ping*", StartFrom::Now).answer();
+    let joins = world.hook("joins", "pong", StartFrom::Now).answer();
+    let all: String = (0..FAN_OUT).map(|number| format!("-{number}-")).collect();
+    let kind = format!("ping{all}");
+    assert_eq!(sent(&world.ingest(&[&kind], None)).len(), FAN_OUT);
+    assert!(world.bench.timers().iter().any(is_fan_out), "two are still to be told");
+    world.update("leaves", repattern("pong*")).answer();
+    let changed = world.update("joins", repattern("ping*")).answer();
+    assert_eq!(super::hook::read_spec(&changed).unwrap().former.patterns.len(), 1);
+    // What comes now is for the one that it is for now.
+    let decided = world.ingest(&["ping"], None);
+    let hooks: Vec<_> = sent(&decided).iter().map(|it| it.id.hook).collect();
+    assert_eq!(hooks, [joins.id]);
+    let mut told = Vec::new();
+    while let Some(timer) = world.bench.timers().into_iter().find(is_fan_out) {
+        let decided = world.bench.fire(timer);
+        told.extend(sent(&decided).iter().map(|it| it.id.hook));
+    }
+    assert_eq!(told, [leaves.id], "and what came before is for the one that it was for");
+    // Once everybody was told nothing of that is kept.
+    let again = world.update("joins", HookUpdate { timeout_ms: Some(7), ..HookUpdate::default() });
+    let spec = super::hook::read_spec(&again.answer()).unwrap();
+    assert!(spec.former.patterns.is_empty() && spec.former.pattern_since.is_some());
+    let decided = world.ingest(&["pong", "ping"], None);
+    let hooks: Vec<_> = sent(&decided).iter().map(|it| it.id.hook).collect();
+    assert_eq!(hooks, [leaves.id, joins.id]);
+}
+
+#[test]
+fn what_comes_from_before_a_hook_is_matched_with_the_pattern_that_asked_for_it() {
+    let mut world = World::new();
+    let kinds: Vec<String> = (0..2 * FAN_OUT).map(|number| format!("ping.{number}")).collect();
+    let kinds: Vec<&str> = kinds.iter().map(String::as_str).collect();
+    world.ingest(&kinds, None).answer();
+    world.hook("all", "ping.*", StartFrom::Beginning).answer();
+    let mut sent_in_all = 0;
+    let first = world.bench.timers().remove(0);
+    sent_in_all += sent(&world.bench.fire(first)).len();
+    world.update("all", repattern("pong")).answer();
+    while let Some(timer) = world.bench.timers().into_iter().find(is_backfill) {
+        sent_in_all += sent(&world.bench.fire(timer)).len();
+    }
+    assert_eq!(sent_in_all, kinds.len());
+    assert!(sent(&world.ingest(&["ping.1"], None)).is_empty());
+    assert_eq!(sent(&world.ingest(&["pong"], None)).len(), 1);
+}
+
+fn is_backfill(timer: &DueTimer) -> bool {
+    matches!(EventTimer::decode(timer.name()), Some(EventTimer::Backfill(..)))
+}
+
+#[test]
+fn a_secret_is_rotated_where_there_is_one() {
+    let mut world = World::new();
+    world.hook("one", "ping", StartFrom::Now).answer();
+    let rotate = |world: &World, secret: &str, overlap_ms| RotateHookSecret {
+        tenant: world.tenant.clone(),
+        name: "one".into(),
+        secret: secret.into(),
+        overlap_ms,
+    };
+    let command = rotate(&world, "two", 9);
+    rejected(world.bench.when(&command), DeliveryRejection::NoSecret);
+    let secret = Some(Some("one".into()));
+    world.update("one", HookUpdate { secret, ..HookUpdate::default() }).answer();
+    let spec = super::hook::read_spec(&world.bench.when(&command).answer()).unwrap();
+    assert_eq!(spec.secret, Some("two".into()));
+    assert_eq!(spec.former.secret, Some(("one".into(), world.bench.now + 9)));
+    let command = rotate(&world, "three", 0);
+    let spec = super::hook::read_spec(&world.bench.when(&command).answer()).unwrap();
+    assert_eq!((spec.secret, spec.former.secret), (Some("three".into()), None));
 }

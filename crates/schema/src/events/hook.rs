@@ -1,13 +1,17 @@
 //! What the owner of a hook for typed events wishes, as its hook keeps it.
 //!
-//! A map of 0 pattern, 1 worker, 2 method, 5 binding, 6 secret, sealed. How often and how long a delivery is
-//! tried, and whether one comes after another, is in the rules of the hook itself.
+//! A map of 0 pattern, 1 worker, 2 method, 5 binding, 6 secret, sealed, 7 the secret before it, sealed,
+//! 8 until when that is valid, ms, 9 the first event that the pattern is for, 10 patterns before it,
+//! oldest first, each `[pattern, first event that it is not for]`. How often and how long a delivery
+//! is tried, and whether one comes after another, is in the rules of the hook itself.
 
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
+use reveille_core::Millis;
 use reveille_core::delivery::hook::Hook;
+use reveille_core::delivery::id::EventNo;
 use reveille_core::event::EventPattern;
-use reveille_core::event::hook::EventHookSpec;
+use reveille_core::event::hook::{EventHookSpec, FormerPattern, FormerSpec};
 use reveille_core::event::worker::{RpcMethod, WorkerId};
 
 use crate::codec::{self, RecordError};
@@ -20,6 +24,10 @@ pub fn encode_spec(spec: &EventHookSpec) -> Bytes {
         method: spec.method.as_str(),
         binding: spec.binding.as_deref(),
         secret: spec.secret.as_deref(),
+        former_secret: spec.former.secret.as_ref().map(|(secret, _)| &**secret),
+        former_secret_until: spec.former.secret.as_ref().map(|(_, until)| until.0),
+        pattern_since: spec.former.pattern_since.map(|since| since.0),
+        former_patterns: former_patterns(spec),
     };
     codec::write(96, &fields)
 }
@@ -38,7 +46,32 @@ pub fn decode_spec(hook: &Hook) -> Result<EventHookSpec, RecordError> {
         timeout_ms: hook.policy.timeout_ms,
         secret: fields.secret.map(Into::into),
         ordered: hook.is_ordered(),
+        former: FormerSpec {
+            secret: fields
+                .former_secret
+                .zip(fields.former_secret_until)
+                .map(|(secret, until)| (secret.into(), Millis(until))),
+            pattern_since: fields.pattern_since.map(EventNo),
+            patterns: decode_former_patterns(fields.former_patterns)?,
+        },
     })
+}
+
+fn former_patterns(spec: &EventHookSpec) -> Option<Vec<FormerPatternFields<'_>>> {
+    let patterns = &spec.former.patterns;
+    let all = patterns.iter().map(|it| FormerPatternFields(it.pattern.as_str(), it.until.0));
+    (!patterns.is_empty()).then(|| all.collect())
+}
+
+fn decode_former_patterns(
+    fields: Option<Vec<FormerPatternFields<'_>>>,
+) -> Result<Vec<FormerPattern>, RecordError> {
+    let decode = |FormerPatternFields(pattern, until): FormerPatternFields<'_>| {
+        let pattern = EventPattern::parse(pattern);
+        let pattern = pattern.map_err(|_| RecordError::new("event hook", "no former pattern"))?;
+        Ok(FormerPattern { pattern, until: EventNo(until) })
+    };
+    fields.unwrap_or_default().into_iter().map(decode).collect()
 }
 
 #[derive(Encode, Decode)]
@@ -54,4 +87,16 @@ struct SpecFields<'a> {
     binding: Option<&'a str>,
     #[n(6)]
     secret: Option<&'a str>,
+    #[n(7)]
+    former_secret: Option<&'a str>,
+    #[n(8)]
+    former_secret_until: Option<u64>,
+    #[n(9)]
+    pattern_since: Option<u64>,
+    #[b(10)]
+    former_patterns: Option<Vec<FormerPatternFields<'a>>>,
 }
+
+/// The pattern, and the first event that it is not for.
+#[derive(Encode, Decode)]
+struct FormerPatternFields<'a>(#[b(0)] &'a str, #[n(1)] u64);

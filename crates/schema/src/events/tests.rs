@@ -3,7 +3,7 @@
 use reveille_core::delivery::Policy;
 use reveille_core::delivery::hook::{Hook, HookId};
 use reveille_core::delivery::id::EventNo;
-use reveille_core::event::hook::{EventHookSpec, FACE};
+use reveille_core::event::hook::{EventHookSpec, FACE, FormerPattern, FormerSpec};
 use reveille_core::event::worker::{RpcMethod, WorkerId};
 use reveille_core::event::{EventPattern, EventType, Ulid};
 use reveille_core::stream::StreamId;
@@ -49,6 +49,7 @@ fn spec() -> EventHookSpec {
         timeout_ms: 30_000,
         secret: Some("whsec_AAAA".into()),
         ordered: true,
+        former: FormerSpec::default(),
     }
 }
 
@@ -80,12 +81,24 @@ fn specs_have_these_bytes() {
         timeout_ms: 7,
         ..spec()
     };
+    let pattern = EventPattern::parse("a").unwrap();
+    let former = FormerSpec {
+        secret: Some(("old".into(), Millis(7))),
+        pattern_since: Some(EventNo(258)),
+        patterns: vec![FormerPattern { pattern, until: EventNo(258) }],
+    };
     for (spec, hex) in [
         (
             spec(),
             "\
             a5006a776562686f6f6b2e2a2a01696d792d776f726b6572026668616e646c65056a4d595f48414e\
             444c4552066a77687365635f41414141",
+        ),
+        (
+            EventHookSpec { former, ..plain.clone() },
+            "\
+            a7006a776562686f6f6b2e2a2a01696d792d776f726b6572026668616e646c6507636f6c64080709\
+            1901020a81826161190102",
         ),
         (plain, "a3006a776562686f6f6b2e2a2a01696d792d776f726b6572026668616e646c65"),
     ] {

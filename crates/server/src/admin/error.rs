@@ -81,6 +81,8 @@ fn delivery_refusal(rejection: &DeliveryRejection) -> Refusal {
         DeliveryRejection::NoEvent => Refusal::not_found("EVENT_NOT_FOUND", rejection),
         DeliveryRejection::Exists
         | DeliveryRejection::TooManyHooks { .. }
+        | DeliveryRejection::PatternBusy
+        | DeliveryRejection::NoSecret
         | DeliveryRejection::NoDeadLetter => Refusal::internal(rejection),
     }
 }

@@ -3,11 +3,13 @@
 use http::Request;
 use hyper::body::Incoming;
 use reveille_core::Tenant;
-use reveille_core::event::worker::RpcMethod;
+use reveille_core::event::EventPattern;
+use reveille_core::event::worker::{RpcMethod, WorkerId};
 use serde_json::{Map, Value};
 
 use super::error::Error;
 use crate::Server;
+use crate::http::fields::Fields;
 use crate::http::{inbound, known, object};
 
 /// A body larger than this is none about subscriptions.
@@ -27,11 +29,34 @@ impl Body {
         tenant: &Tenant,
         request: Request<Incoming>,
     ) -> Result<Body, Error> {
+        let body = Body::read_any(server, tenant, request).await?;
+        body.ok_or_else(|| Error::bad_request("INVALID_JSON", "Invalid JSON body"))
+    }
+
+    /// The same where nothing at all has to be said.
+    pub(super) async fn read_optional(
+        server: &Server,
+        tenant: &Tenant,
+        request: Request<Incoming>,
+    ) -> Result<Body, Error> {
+        let body = Body::read_any(server, tenant, request).await?;
+        Ok(body.unwrap_or_else(|| Body(Map::new())))
+    }
+
+    /// The body, if there is one.
+    async fn read_any(
+        server: &Server,
+        tenant: &Tenant,
+        request: Request<Incoming>,
+    ) -> Result<Option<Body>, Error> {
         let (parts, body) = request.into_parts();
         let max = BODY_BYTES_MAX.min(server.config.max_body_bytes);
         let body = inbound::read(&server.engine, tenant, &parts.headers, body, max).await?;
+        if body.bytes.is_empty() {
+            return Ok(None);
+        }
         match object::parse(&body.bytes) {
-            Ok(object) => Ok(Body(object)),
+            Ok(object) => Ok(Some(Body(object))),
             Err(_) => Err(Error::bad_request("INVALID_JSON", "Invalid JSON body")),
         }
     }
@@ -56,6 +81,16 @@ impl Body {
         self.0.get(name).filter(|value| !value.is_null())
     }
 
+    /// A field as it stands there, `null` included.
+    pub(super) fn raw(&self, name: &str) -> Option<&Value> {
+        self.0.get(name)
+    }
+
+    /// A length of time: `"500ms"`, `"24h"`, or milliseconds as a number.
+    pub(super) fn period_ms(&self, name: &str) -> Result<Option<u64>, Error> {
+        Ok(Fields(&self.0).period_ms(name)?)
+    }
+
     /// A text that may be left out.
     pub(super) fn text(&self, name: &str) -> Result<Option<&str>, Error> {
         match self.get(name) {
@@ -78,6 +113,20 @@ impl Body {
         let parse = |text| RpcMethod::parse(text);
         let method = self.text("rpcMethod")?.map(parse).transpose();
         method.map_err(|error| Error::invalid_field("rpcMethod", format!("is not valid: {error}")))
+    }
+
+    /// The worker, if it is said.
+    pub(super) fn worker(&self) -> Result<Option<WorkerId>, Error> {
+        let worker = self.text("workerId")?.map(WorkerId::parse).transpose();
+        worker.map_err(|error| Error::invalid_field("workerId", format!("is not valid: {error}")))
+    }
+
+    /// The types of events that are wanted, if they are said.
+    pub(super) fn pattern(&self) -> Result<Option<EventPattern>, Error> {
+        let pattern = self.text("pattern")?.map(EventPattern::parse).transpose();
+        pattern.map_err(|error| {
+            Error::bad_request("INVALID_PATTERN", format!("Invalid pattern: {error}"))
+        })
     }
 
     /// How often a delivery is tried, if it is said.

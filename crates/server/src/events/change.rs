@@ -2,8 +2,9 @@
 
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
+use reveille_core::Tenant;
 use reveille_core::event::Shard;
-use reveille_core::event::hook::HookUpdate;
+use reveille_core::event::hook::{EventHookSpec, HookUpdate};
 use reveille_engine::events::hook::EventHook;
 use serde_json::json;
 
@@ -41,16 +42,17 @@ pub(super) async fn activate(
     Ok(reply::json(StatusCode::OK, &answer))
 }
 
+/// How long a secret that was replaced is valid beside the new one, unless its owner says otherwise.
+const OVERLAP_MS_DEFAULT: u64 = 86_400_000;
+const OVERLAP_MS_MAX: u64 = 30 * 86_400_000;
+
 /// What can be changed about a subscription.
-const FIELDS: &[&str] = &["maxRetries", "timeoutMs", "rpcMethod"];
+const FIELDS: &[&str] =
+    &["maxRetries", "timeoutMs", "rpcMethod", "workerId", "workerBinding", "pattern", "secret"];
 /// What is shown of one, or said of a new one, and is no setting.
 const FIXED: &[(&str, &str)] = &[
     ("active", "POST /subscriptions/unsubscribe and /subscriptions/reactivate do that"),
     ("deliver", "it says where a new subscription begins"),
-    ("workerId", "subscribe anew"),
-    ("workerBinding", "subscribe anew"),
-    ("pattern", "subscribe anew"),
-    ("secret", "subscribe anew"),
     ("id", "it is given once"),
     ("subscriptionId", "it is given once, and stands in the path"),
     ("patternPrefix", "it follows from the pattern"),
@@ -72,18 +74,65 @@ pub(super) async fn edit(
     let body = Body::read(server, &scope.tenant, request).await?;
     body.check_fixed(FIXED)?;
     body.check_known(FIELDS)?;
-    let edit = HookUpdate {
+    let EventHook { hook, spec } = find_hook(server, scope, id)?;
+    let (update, new_secret) = parse_update(server, &hook.tenant, &body)?;
+    let edited = spec.edited(&update);
+    let address = |spec: &EventHookSpec| server.config.workers.address(spec);
+    if address(&edited) != address(&spec) {
+        subscribe::check_address(server, &edited)?;
+    }
+    let hook = scope.engine(server).edit_hook(&hook.tenant, id, update).await?;
+    let mut answer = json!({ "ok": true, "subscription": hook_json(&hook) });
+    if let (Some(secret), Some(object)) = (new_secret, answer.as_object_mut()) {
+        object.insert("secret".into(), secret.into());
+    }
+    subscribe::add_warnings(&mut answer, subscribe::warnings(server, &hook.spec));
+    Ok(reply::json(StatusCode::OK, &answer))
+}
+
+/// What is to be changed, and a secret that is new and must be shown.
+fn parse_update(
+    server: &Server,
+    tenant: &Tenant,
+    body: &Body,
+) -> Result<(HookUpdate, Option<String>), Error> {
+    let (secret, new_secret) = subscribe::parse_secret(server, tenant, body)?;
+    let update = HookUpdate {
         max_retries: body.max_retries()?,
         timeout_ms: body.timeout_ms()?,
         method: body.method()?,
+        worker: body.worker()?,
+        binding: body.raw("workerBinding").map(|_| subscribe::parse_binding(body)).transpose()?,
+        pattern: body.pattern()?,
+        secret: body.raw("secret").map(|_| secret),
     };
-    let EventHook { hook, spec } = find_hook(server, scope, id)?;
-    if edit.method.is_some() {
-        subscribe::check_address(server, &spec.edited(&edit))?;
+    Ok((update, new_secret))
+}
+
+/// `POST /subscriptions/{id}/rotate-secret`
+pub(super) async fn rotate_secret(
+    server: &Server,
+    scope: &Scope,
+    id: &str,
+    request: Request<Incoming>,
+) -> Result<Reply, Error> {
+    let body = Body::read_optional(server, &scope.tenant, request).await?;
+    body.check_known(&["overlap"])?;
+    let overlap_ms = body.period_ms("overlap")?.unwrap_or(OVERLAP_MS_DEFAULT);
+    if overlap_ms > OVERLAP_MS_MAX {
+        return Err(Error::invalid_field("overlap", "must be at most \"30d\""));
     }
-    let hook = scope.engine(server).edit_hook(&hook.tenant, id, edit).await?;
-    let mut answer = json!({ "ok": true, "subscription": hook_json(&hook) });
-    subscribe::add_warnings(&mut answer, subscribe::warnings(server, &hook.spec));
+    let EventHook { hook, .. } = find_hook(server, scope, id)?;
+    let (secret, text) = subscribe::new_secret(server, &hook.tenant);
+    let engine = scope.engine(server);
+    let hook = engine.rotate_hook_secret(&hook.tenant, id, secret, overlap_ms).await?;
+    let former = hook.spec.former.secret.as_ref();
+    let answer = json!({
+        "ok": true,
+        "subscriptionId": id,
+        "secret": text,
+        "previousSecretUntil": former.map(|(_, until)| until.0),
+    });
     Ok(reply::json(StatusCode::OK, &answer))
 }
 

@@ -148,6 +148,8 @@ fn rejection_refusal(rejection: &DeliveryRejection) -> Refusal {
     match rejection {
         DeliveryRejection::NotFound => Refusal::not_found("NOT_FOUND", "Subscription not found"),
         DeliveryRejection::Exists => Refusal::conflict("DUPLICATE_ENTRY", rejection),
+        DeliveryRejection::PatternBusy => Refusal::conflict("PATTERN_BUSY", rejection),
+        DeliveryRejection::NoSecret => Refusal::conflict("NO_SECRET", rejection),
         DeliveryRejection::TooManyHooks { .. } => {
             Refusal::new(StatusCode::FORBIDDEN, "QUOTA_EXCEEDED", rejection)
         }

@@ -65,6 +65,9 @@ fn step(reason: &Reason) -> Step {
         Reason::Age(age) => age_step(*age),
         Reason::Pattern(None) => ("pattern", true, "the pattern matches the type".into()),
         Reason::Pattern(Some(mismatch)) => ("pattern", false, mismatch.to_string()),
+        Reason::OtherPattern => {
+            ("pattern", true, "the pattern was another one when the event came".into())
+        }
         Reason::Absent(absence) => absence_step(*absence),
         Reason::Older(count) => {
             ("delivery", true, format!("{count} deliveries before these are not shown"))

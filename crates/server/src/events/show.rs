@@ -24,7 +24,7 @@ pub(super) fn find_hook(server: &Server, scope: &Scope, id: &str) -> Result<Even
 pub(super) fn hook_json(hook: &EventHook) -> Value {
     let EventHook { hook, spec } = hook;
     let namespace = namespace_of(&hook.tenant);
-    json!({
+    let mut value = json!({
         "id": &*hook.name,
         "workerId": spec.worker.as_str(),
         "workerBinding": spec.binding.as_deref(),
@@ -40,7 +40,11 @@ pub(super) fn hook_json(hook: &EventHook) -> Value {
         "updatedAt": hook.updated_at.0,
         "shard": Shard::of_pattern(&spec.pattern).label(namespace),
         "namespace": namespace,
-    })
+    });
+    if let (Some((_, until)), Some(object)) = (&spec.former.secret, value.as_object_mut()) {
+        object.insert("previousSecretUntil".into(), until.0.into());
+    }
+    value
 }
 
 /// `GET /subscriptions/{id}`

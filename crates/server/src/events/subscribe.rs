@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use reveille_core::Tenant;
-use reveille_core::event::hook::EventHookSpec;
+use reveille_core::event::hook::{EventHookSpec, FormerSpec};
 use reveille_core::event::worker::{RpcMethod, WorkerId};
 use reveille_core::event::{EventPattern, Shard};
 use reveille_core::secret::SealedSecret;
@@ -115,10 +115,11 @@ fn parse_spec(body: &Body, secret: Option<SealedSecret>) -> Result<EventHookSpec
         timeout_ms: body.timeout_ms()?.unwrap_or(TIMEOUT_MS_DEFAULT),
         secret,
         ordered: false,
+        former: FormerSpec::default(),
     })
 }
 
-fn parse_binding(body: &Body) -> Result<Option<Arc<str>>, Error> {
+pub(super) fn parse_binding(body: &Body) -> Result<Option<Arc<str>>, Error> {
     let Some(name) = body.text("workerBinding")? else { return Ok(None) };
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
     if name.is_empty() || name.len() > BINDING_BYTES_MAX || !name.bytes().all(allowed) {
@@ -129,8 +130,16 @@ fn parse_binding(body: &Body) -> Result<Option<Arc<str>>, Error> {
     Ok(Some(name.into()))
 }
 
+/// A secret that nobody has had, and its text.
+pub(super) fn new_secret(server: &Server, tenant: &Tenant) -> (SealedSecret, String) {
+    let mut key = [0; 32];
+    server.engine.entropy().fill(&mut key);
+    let text = StandardSecret::text(&key);
+    (server.engine.seal_webhook_secret(tenant, &text), text)
+}
+
 /// The secret that deliveries are signed with, and once more if it is new and must be shown.
-fn parse_secret(
+pub(super) fn parse_secret(
     server: &Server,
     tenant: &Tenant,
     body: &Body,
@@ -139,10 +148,8 @@ fn parse_secret(
     match body.get("secret") {
         None | Some(Value::Bool(false)) => Ok((None, None)),
         Some(Value::Bool(true)) => {
-            let mut key = [0; 32];
-            server.engine.entropy().fill(&mut key);
-            let text = StandardSecret::text(&key);
-            Ok((seal(&text), Some(text)))
+            let (sealed, text) = new_secret(server, tenant);
+            Ok((Some(sealed), Some(text)))
         }
         Some(Value::String(text)) => {
             let checked = StandardSecret::parse(text);

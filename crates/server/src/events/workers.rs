@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use http::header::{self, HeaderName, HeaderValue};
+use reveille_core::Millis;
 use reveille_core::delivery::hook::{FaceId, Hook};
 use reveille_core::event::hook::{EventHookSpec, FACE};
 use reveille_core::event::worker::{Binding, WorkerTemplate};
+use reveille_core::secret::SealedSecret;
 use reveille_core::signature::standard::StandardSecret;
 use reveille_engine::encoder::{
     DeliveryEncoder, DeliveryNotification, DeliveryTarget, OpenSecret, RefusedDelivery, TargetError,
@@ -73,9 +75,16 @@ impl DeliveryEncoder for EventEncoder {
     ) -> Result<Arc<dyn DeliveryTarget>, TargetError> {
         let spec = read_spec(hook)?;
         let address = self.workers.address(&spec);
-        let secret = spec.secret.as_ref().map(open).transpose().map_err(|_| TargetError::Secret)?;
-        let secret = secret.and_then(|text| StandardSecret::parse(&text).ok());
-        Ok(Arc::new(WorkerTarget { address, secret }))
+        let open = |sealed: &SealedSecret| {
+            let text = open(sealed).map_err(|_| TargetError::Secret)?;
+            Ok::<_, TargetError>(StandardSecret::parse(&text).ok())
+        };
+        let secret = spec.secret.as_ref().map(open).transpose()?.flatten();
+        let former = match &spec.former.secret {
+            Some((sealed, until)) => open(sealed)?.map(|secret| (secret, *until)),
+            None => None,
+        };
+        Ok(Arc::new(WorkerTarget { address, secret, former }))
     }
 }
 
@@ -83,6 +92,8 @@ impl DeliveryEncoder for EventEncoder {
 struct WorkerTarget {
     address: String,
     secret: Option<StandardSecret>,
+    /// The secret before it, and until when it is valid, too.
+    former: Option<(StandardSecret, Millis)>,
 }
 
 impl DeliveryTarget for WorkerTarget {
@@ -94,7 +105,7 @@ impl DeliveryTarget for WorkerTarget {
         &self,
         notification: &DeliveryNotification,
     ) -> Result<EncodedRequest, RefusedDelivery> {
-        let DeliveryNotification { id, attempt, event, payload, wall, .. } = notification;
+        let DeliveryNotification { id, attempt, event, payload, now, wall, .. } = notification;
         let mut headers = vec![
             (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
             (ATTEMPT, HeaderValue::from(*attempt)),
@@ -107,7 +118,11 @@ impl DeliveryTarget for WorkerTarget {
         add(DELIVERY_ID, delivery_name(*id));
         if let Some(secret) = &self.secret {
             let seconds = wall.0 / 1_000;
-            add(WEBHOOK_SIGNATURE, secret.signature(event, seconds, payload));
+            // The older one first: whoever looks at the first alone still has that one.
+            let former = self.former.as_ref().filter(|(_, until)| *now < *until);
+            let secrets = former.map(|(secret, _)| secret).into_iter().chain([secret]);
+            let signatures = secrets.map(|it| it.signature(event, seconds, payload));
+            add(WEBHOOK_SIGNATURE, signatures.collect::<Vec<_>>().join(" "));
             add(WEBHOOK_TIMESTAMP, seconds.to_string());
             add(WEBHOOK_ID, event.as_ref().to_owned());
         }

@@ -18,6 +18,7 @@ mod ds_signing;
 mod ds_wakes;
 mod errors;
 mod events_bodies;
+mod events_changes;
 mod events_cleanup;
 mod events_explain;
 mod events_flow;

@@ -84,6 +84,7 @@ const ROUTES: &[Route] = &[
     ("DELETE", "/subscriptions/{HOOK}", "", Key, 404),
     ("POST", "/subscriptions/unsubscribe", HOOK_ID, Key, 404),
     ("POST", "/subscriptions/reactivate", HOOK_ID, Key, 404),
+    ("POST", "/subscriptions/{HOOK}/rotate-secret", "", Key, 404),
     ("GET", "/subscriptions/status/{HOOK}", "", Key, 200),
     ("GET", "/subscriptions/{HOOK}/deliveries", "", Key, 404),
     ("GET", "/subscriptions/{HOOK}/dead-letters", "", Key, 200),
