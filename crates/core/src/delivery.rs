@@ -93,6 +93,8 @@ pub struct Given<'a> {
     pub retry_scale_milli: u64,
     /// Whether the hook is active.
     pub active: bool,
+    /// When the delivery began.
+    pub began_at: Millis,
 }
 
 impl Given<'_> {
@@ -208,6 +210,7 @@ impl Transition {
 
     fn answered(&mut self, given: &Given<'_>, attempt: AttemptRecord, verdict: Verdict) {
         let (now, policy) = (given.now, given.policy);
+        let last = policy.last_attempt_at(given.began_at);
         let number = attempt.number;
         outcome::push(&mut self.delivery.attempts, attempt);
         let attempts = &self.delivery.attempts;
@@ -222,13 +225,17 @@ impl Transition {
             Verdict::Failed | Verdict::FailedFor { .. } if policy.is_poisoned(attempts) => {
                 Phase::Dead { at: now, why: DeadReason::Poison }
             }
-            Verdict::Failed | Verdict::FailedFor { .. } if number >= policy.attempts => {
+            Verdict::Failed | Verdict::FailedFor { .. }
+                if number >= policy.attempts || last.is_some_and(|last| last <= now) =>
+            {
                 Phase::Dead { at: now, why: Policy::reason_of_last(attempts.last()) }
             }
-            Verdict::Failed => Phase::Pending { at: now + given.pause_ms(number) },
-            // It asks for patience, and has at least that which it would have had anyway.
-            Verdict::FailedFor { ms } => {
-                Phase::Pending { at: now + given.pause_ms(number).max(ms) }
+            Verdict::Failed | Verdict::FailedFor { .. } => {
+                // Who asks for patience has at least that which it would have had anyway.
+                let asked = if let Verdict::FailedFor { ms } = verdict { ms } else { 0 };
+                let at = now + given.pause_ms(number).max(asked);
+                // The time that there is for it is used to its end.
+                Phase::Pending { at: last.map_or(at, |last| at.min(last)) }
             }
         };
     }

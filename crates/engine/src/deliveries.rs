@@ -4,6 +4,7 @@
 pub mod delivery;
 pub mod error;
 pub mod face;
+pub mod gauges;
 pub mod hook;
 pub mod index;
 mod outcome;

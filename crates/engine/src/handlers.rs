@@ -20,6 +20,7 @@ use crate::app::{App, Indexes, Settings, Shared, Txn};
 use crate::auth::keys::{ApiKeys, KeyCounts};
 use crate::deliveries::delivery::DeliveryOutcome;
 use crate::deliveries::face::{DeliveryFaces, FaceTimer};
+use crate::deliveries::gauges::HookGauges;
 use crate::deliveries::index::HookIndex;
 use crate::deliveries::send::DeliverySender;
 use crate::deliveries::timers::FireDeliveryTimer;
@@ -54,6 +55,7 @@ impl App {
             .with(ApiKeys::default())
             .with(WakeMetrics::default())
             .with(DeliveryMetrics::default())
+            .with(HookGauges::default())
             .with(SpanCollector::default())
             .with(Shares::default())
             .with_index_of(SubscriptionIndex::new)

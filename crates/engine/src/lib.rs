@@ -28,7 +28,7 @@ mod matching;
 mod open;
 mod outbound;
 pub mod set_aside;
-mod snapshot;
+pub mod snapshot;
 #[cfg(test)]
 mod testing;
 

@@ -22,6 +22,9 @@ pub const LIST_PAGE_MAX: usize = 1_000;
 /// for.
 pub const LIST_LOOKS_MAX: usize = 10_000;
 
+/// Deliveries that are looked at in one go for the oldest ones that are open.
+pub const GAUGE_LOOKS_MAX: usize = 2_000;
+
 /// Pairs of a listing that are read at once, and the bytes of them that are held meanwhile: a record
 /// can be large although what is shown of it is not.
 pub const SCAN_SLICE: usize = 64;

@@ -1,8 +1,14 @@
 //! Every partition at one moment, for those who watch.
 
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use reveille_core::Millis;
+use reveille_core::delivery::hook::Hook;
+
 use crate::app::Shared;
+use crate::deliveries::gauges::{HookGauges, HookLoad, LoadSum};
 use crate::deliveries::index::HookIndex;
 use crate::engine::Engine;
 use crate::metrics::{DeliveryMetrics, Population, Snapshot, WakeMetrics};
@@ -10,7 +16,38 @@ use crate::quota::TenantCounts;
 use crate::streams::live::LiveReaders;
 use crate::wakes::index::SubscriptionIndex;
 
+/// A hook, how much of it is open or given up, and since when.
+#[derive(Debug, Clone)]
+pub struct HookGauge {
+    pub hook: Arc<Hook>,
+    pub load: HookLoad,
+    /// When the oldest open delivery began, as far as it was found.
+    pub oldest: Option<Millis>,
+}
+
 impl Engine {
+    /// The hooks that are worst off, at most so many, and all others together.
+    pub fn worst_hooks(&self, limit: usize) -> (Vec<HookGauge>, LoadSum) {
+        let (mut all, mut others) = (Vec::new(), LoadSum::default());
+        for shared in self.partitions() {
+            let gauges = shared.domains.part::<HookGauges>();
+            let worst = gauges.worst(limit / self.partitions().len().max(1));
+            others.merge(&worst.others);
+            let oldest = gauges.oldest(&shared.state.reader(), &worst.hooks);
+            let oldest = oldest.unwrap_or_else(|error| {
+                tracing::error!(%error, "deliveries cannot be read");
+                HashMap::new()
+            });
+            let partition = shared.lock();
+            let known = partition.index.of::<HookIndex>();
+            all.extend(worst.hooks.iter().filter_map(|(id, load)| {
+                let (hook, oldest) = (known.get(*id)?.clone(), oldest.get(id).copied());
+                Some(HookGauge { hook, load: *load, oldest })
+            }));
+        }
+        (all, others)
+    }
+
     /// Every partition at this moment.
     pub fn snapshots(&self) -> Vec<Snapshot> {
         self.partitions().iter().map(|shared| snapshot(shared)).collect()

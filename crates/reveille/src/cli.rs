@@ -108,8 +108,10 @@ Example:
     /// Subscriptions on types of events
     #[command(after_help = "\
 Example:
-  reveille hooks list
-  reveille hooks show 01KA9VGW3J8Y0D1T5S6R7Q8P9N")]
+  reveille hooks list --failing
+  reveille hooks pause 01KA9VGW3J8Y0D1T5S6R7Q8P9N
+  reveille hooks update 01KA9VGW3J8Y0D1T5S6R7Q8P9N --worker billing-v2
+  reveille hooks resume 01KA9VGW3J8Y0D1T5S6R7Q8P9N")]
     Hooks {
         #[command(subcommand)]
         command: hooks::HooksCommand,

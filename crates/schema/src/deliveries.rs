@@ -83,6 +83,16 @@ pub fn counts_key(hook: HookId) -> Bytes {
     parts::numbered(COUNTS, hook.0)
 }
 
+/// The keys of all counts: from the first, to before the second.
+pub fn all_counts_keys() -> (Bytes, Bytes) {
+    parts::tag_range::<COUNTS>()
+}
+
+pub fn parse_counts_key(key: &[u8]) -> Option<HookId> {
+    let (hook, rest) = parts::split_u64(key.strip_prefix(&[COUNTS])?)?;
+    rest.is_empty().then_some(HookId(hook))
+}
+
 pub fn dead_letter_key(id: DeliveryId, died_at: Millis) -> Bytes {
     let mut key = BytesMut::with_capacity(27);
     key.put_u8(DEAD_LETTER);

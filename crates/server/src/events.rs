@@ -5,6 +5,7 @@
 //! | `POST /ingest`, `POST /e`                               | [`ingest`]     |
 //! | `POST /subscriptions/subscribe`                         | [`subscribe`]  |
 //! | `POST /subscriptions/unsubscribe`, `…/reactivate`       | [`change`]     |
+//! | `POST /subscriptions/pause`, `…/resume`                 | [`change`]     |
 //! | `GET /subscriptions/list`, `…/match`, `…/status/{id}`   | [`show`]       |
 //! | `GET\|PUT\|DELETE /subscriptions/{id}`                  | [`show`], [`change`] |
 //! | `POST /subscriptions/{id}/rotate-secret`                | [`change`]     |
@@ -52,6 +53,8 @@ enum Operation<'a> {
     Subscribe,
     Unsubscribe,
     Reactivate,
+    Pause,
+    Resume,
     List,
     Match,
     Status(&'a str),
@@ -131,6 +134,8 @@ async fn route(server: &Server, scope: &Scope, request: Request<Incoming>) -> Re
         (Operation::Reactivate, &Method::POST) => {
             change::activate(server, scope, true, request).await
         }
+        (Operation::Pause, &Method::POST) => change::pause(server, scope, true, request).await,
+        (Operation::Resume, &Method::POST) => change::pause(server, scope, false, request).await,
         (Operation::One(id), &Method::PUT) => change::edit(server, scope, id, request).await,
         (Operation::RotateSecret(id), &Method::POST) => {
             change::rotate_secret(server, scope, id, request).await
@@ -170,6 +175,8 @@ async fn look_up(
         | Operation::Subscribe
         | Operation::Unsubscribe
         | Operation::Reactivate
+        | Operation::Pause
+        | Operation::Resume
         | Operation::RotateSecret(_)
         | Operation::Retry(..) => unreachable!("these cannot be looked at"),
     }
@@ -186,6 +193,8 @@ fn parse_operation(path: &str) -> Option<Operation<'_>> {
         ("subscribe", None, ..) => Some(Operation::Subscribe),
         ("unsubscribe", None, ..) => Some(Operation::Unsubscribe),
         ("reactivate", None, ..) => Some(Operation::Reactivate),
+        ("pause", None, ..) => Some(Operation::Pause),
+        ("resume", None, ..) => Some(Operation::Resume),
         ("list", None, ..) => Some(Operation::List),
         ("match", None, ..) => Some(Operation::Match),
         ("status", Some(id), None, ..) if is_named(id) => Some(Operation::Status(id)),
@@ -217,6 +226,8 @@ fn allowed_methods(operation: Operation<'_>) -> &'static str {
         | Operation::Subscribe
         | Operation::Unsubscribe
         | Operation::Reactivate
+        | Operation::Pause
+        | Operation::Resume
         | Operation::RotateSecret(_)
         | Operation::Retry(..) => "POST, OPTIONS",
         Operation::One(_) => "GET, HEAD, PUT, DELETE, OPTIONS",
@@ -235,6 +246,8 @@ fn parameters(operation: Operation<'_>) -> &'static [&'static str] {
     match operation {
         Operation::List => &[
             "active",
+            "paused",
+            "failing",
             "workerId",
             "patternPrefix",
             "shard",

@@ -61,6 +61,7 @@ pub(super) enum Action {
 pub(super) enum HookChange {
     Update(HookUpdate),
     Activate(bool),
+    Pause(bool),
     End,
 }
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use reveille_core::delivery::Phase;
-use reveille_core::delivery::hook::{Hook, Standing};
+use reveille_core::delivery::hook::{DeliveryCounts, Hook, Standing};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::{Millis, Tenant};
 use reveille_kernel::keys::timer as timer_key;
@@ -97,8 +97,12 @@ impl Deliveries {
             return Err(violation(format!("there are hooks {names:?}, not {known:?}")));
         }
         for hook in self.seen.hooks.values() {
-            if hook.is_active() != self.durable.hooks[&hook.name].active {
-                return Err(violation(format!("wrongly active or not: {hook:?}")));
+            let known = &self.durable.hooks[&hook.name];
+            if (hook.is_active(), hook.paused) != (known.active, known.paused) {
+                return Err(violation(format!("wrongly active or paused, or not: {hook:?}")));
+            }
+            if hook.is_sending() != hook.stopped_at.is_none() {
+                return Err(violation(format!("it is not known since when: {hook:?}")));
             }
         }
         if let Some(known) = engine::hooks_if_idle(self.base.engine())
@@ -137,7 +141,7 @@ impl Deliveries {
             let hook = &self.seen.hooks[&id.hook];
             let resume = DeliveryTimer::Resume(hook.tenant.clone(), id.hook);
             let resume = AnyTimer::Delivery(resume);
-            if hook.is_active() && !self.seen.has_timer(|timer| *timer == resume) {
+            if hook.is_sending() && !self.seen.has_timer(|timer| *timer == resume) {
                 return Err(violation(format!("{id:?} is held for ever")));
             }
         }
@@ -238,6 +242,9 @@ impl Deliveries {
             }
         }
         let kept = self.seen.counts.get(&hook.id).copied().unwrap_or_default();
+        // Which attempt came last is not told by records.
+        let kept = DeliveryCounts { failing_since: None, ..kept };
+        counts.failing_since = None;
         if kept != counts || !kept.adds_up() {
             return Err(violation(format!("{} counts {kept:?}, not {counts:?}", hook.name)));
         }

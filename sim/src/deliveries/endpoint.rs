@@ -11,6 +11,7 @@ use super::Deliveries;
 use super::action::Action;
 use super::engine::{self, DeliveryAttempt, DeliveryOutcome, DeliveryReadiness};
 use super::history::ECHO;
+use super::model::HookModel;
 use super::request::DeliveryRequest;
 use crate::base::{CheckResult, Origin, violation};
 
@@ -122,9 +123,10 @@ impl Deliveries {
         if self.durable.events[place].payload != *payload {
             return wrong("has another payload than its sender's");
         }
-        // Whether it is active may be decided and not durable.
-        if !known.active && !self.decided.hooks.get(&hook.name).is_some_and(|it| it.active) {
-            return wrong("is of a hook that is not active");
+        // Whether it is active and not paused may be decided and not durable.
+        let decided = self.decided.hooks.get(&hook.name);
+        if !known.is_sending() && !decided.is_some_and(HookModel::is_sending) {
+            return wrong("is of a hook to which nothing is sent");
         }
         if self.history.ended.contains(id) {
             return wrong("is sent after its end");

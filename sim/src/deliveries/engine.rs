@@ -12,7 +12,7 @@ use reveille_core::{ContentType, Millis, StreamPath, Tenant};
 use reveille_engine::deliveries::DeliveryRejection;
 pub(super) use reveille_engine::deliveries::delivery::DeliveryOutcome;
 use reveille_engine::deliveries::delivery::{HoldDelivery, RecordDeliveryOutcomes, RetryDelivery};
-use reveille_engine::deliveries::hook::{DeleteHook, SetHookActive};
+use reveille_engine::deliveries::hook::{DeleteHook, SetHookActive, SetHookPaused};
 use reveille_engine::deliveries::index::HookIndex;
 use reveille_engine::deliveries::retention::{ForgetDeliveries, SweepKeys};
 use reveille_engine::deliveries::send;
@@ -55,6 +55,9 @@ pub(super) fn call(action: &Action) -> WorldCall<Deliveries> {
             HookChange::Update(update) => engine::call(UpdateHook { tenant, name, update }, hooked),
             HookChange::Activate(active) => {
                 engine::call(SetHookActive { face: FACE, tenant, name, active }, hooked)
+            }
+            HookChange::Pause(paused) => {
+                engine::call(SetHookPaused { face: FACE, tenant, name, paused }, hooked)
             }
             HookChange::End => engine::call(DeleteHook { face: FACE, tenant, name }, |outcome| {
                 translate(outcome, |_| DeliveryAnswer::Unhooked, rejected)

@@ -23,9 +23,10 @@ impl Deliveries {
         self.base.set_clock(self.base.latest + 1);
         finale::settle(self)?;
         for hook in self.seen.hooks.values().cloned().collect::<Vec<_>>() {
-            let change = HookChange::Activate(true);
-            let (tenant, name) = (hook.tenant, hook.name);
-            self.ask(Action::ChangeHook { tenant, name, change });
+            for change in [HookChange::Activate(true), HookChange::Pause(false)] {
+                let (tenant, name) = (hook.tenant.clone(), hook.name.clone());
+                self.ask(Action::ChangeHook { tenant, name, change });
+            }
         }
         self.until_all_is_delivered()?;
         self.nothing_under_way()?;

@@ -36,12 +36,21 @@ pub(super) struct HookModel {
     pub(super) tenant: Tenant,
     pub(super) spec: EventHookSpec,
     pub(super) active: bool,
+    /// What is for it meanwhile is owed all the same.
+    pub(super) paused: bool,
     /// Places of the events that it must get.
     pub(super) owed: BTreeSet<usize>,
     /// Places of those that it gets if they were not forgotten before it was made.
     pub(super) maybe: BTreeSet<usize>,
     /// The most attempts that it was ever to make.
     pub(super) attempts_max: u32,
+}
+
+impl HookModel {
+    /// Whether anything may be sent to it.
+    pub(super) fn is_sending(&self) -> bool {
+        self.active && !self.paused
+    }
 }
 
 /// A stream that takes no events.
@@ -123,6 +132,7 @@ impl Model {
             tenant: tenant.clone(),
             spec: spec.clone(),
             active: true,
+            paused: false,
             owed,
             maybe,
             attempts_max: spec.max_retries.max(1),
@@ -150,6 +160,9 @@ impl Model {
             HookChange::Update(edit) => return self.edit(name, hook, edit),
             HookChange::Activate(active) => {
                 self.hooks.insert(name.clone(), HookModel { active: *active, ..hook });
+            }
+            HookChange::Pause(paused) => {
+                self.hooks.insert(name.clone(), HookModel { paused: *paused, ..hook });
             }
             HookChange::End => {
                 self.hooks.remove(name);

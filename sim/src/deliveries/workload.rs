@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use reveille_core::event::hook::{EventHookSpec, FormerSpec, HookUpdate};
+use reveille_core::event::hook::{EventHookSpec, FormerSpec, HookUpdate, Retry};
 use reveille_core::event::worker::{RpcMethod, WorkerId};
 use reveille_core::event::{EventPattern, EventType, Ulid};
 use reveille_core::limits::FORMER_PATTERNS_MAX;
@@ -27,6 +27,7 @@ enum ClientAction {
     Hook,
     HookUpdate,
     Activate,
+    Pause,
     End,
     Retry,
     Forget,
@@ -53,6 +54,7 @@ impl Deliveries {
             (12, ClientAction::Hook),
             (4, ClientAction::HookUpdate),
             (10, ClientAction::Activate),
+            (8, ClientAction::Pause),
             (ends, ClientAction::End),
             (10, ClientAction::Retry),
             (3, ClientAction::Forget),
@@ -79,6 +81,10 @@ impl Deliveries {
             ClientAction::Activate => {
                 let active = self.base.random.percent(60);
                 self.change(HookChange::Activate(active));
+            }
+            ClientAction::Pause => {
+                let paused = self.base.random.percent(40);
+                self.change(HookChange::Pause(paused));
             }
             ClientAction::End => self.change(HookChange::End),
             ClientAction::Retry => self.retry(),
@@ -159,6 +165,7 @@ impl Deliveries {
             timeout_ms: *random.pick(&[1_000, 5_000, 30_000]),
             secret: None,
             ordered: random.one_in(3),
+            retry: Retry::default(),
             former: FormerSpec::default(),
         };
         self.hooks_asked += 1;

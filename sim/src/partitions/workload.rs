@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use reveille_core::consumer::{Dialect, SyncDone};
-use reveille_core::event::hook::{EventHookSpec, FormerSpec};
+use reveille_core::event::hook::{EventHookSpec, FormerSpec, Retry};
 use reveille_core::event::worker::{RpcMethod, WorkerId};
 use reveille_core::event::{EventPattern, EventType, Ulid};
 use reveille_core::pattern::Pattern;
@@ -122,6 +122,7 @@ impl Partitions {
             timeout_ms: *self.base.random.pick(&[1_000, 5_000]),
             secret: None,
             ordered: self.base.random.one_in(3),
+            retry: Retry::default(),
             former: FormerSpec::default(),
         };
         self.ask(tenant, Action::CreateHook { name: format!("h{number}").into(), spec });

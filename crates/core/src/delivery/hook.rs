@@ -37,6 +37,8 @@ pub struct Hook {
     pub version: u64,
     /// Whether its owner has it wait. What matches meanwhile is held.
     pub paused: bool,
+    /// Since when nothing is sent to it, while that is so.
+    pub stopped_at: Option<Millis>,
     /// When it was active, oldest first; the last one may be open.
     pub spans: Vec<ActiveSpan>,
     /// Events from before its time that it is still to get.
@@ -76,6 +78,18 @@ impl Hook {
     /// Whether anything is sent to it now.
     pub fn is_sending(&self) -> bool {
         self.is_active() && !self.paused
+    }
+
+    /// Since when nothing is sent to it; `None` if that is not so.
+    pub fn stopped_since(&self) -> Option<Millis> {
+        (!self.is_sending()).then(|| self.stopped_at.unwrap_or(self.updated_at))
+    }
+
+    /// The same hook, changed by its owner now: if nothing is sent to it any more, that begins.
+    #[must_use]
+    pub fn changed_at(self, now: Millis) -> Hook {
+        let stopped_at = (!self.is_sending()).then(|| self.stopped_at.unwrap_or(now));
+        Hook { updated_at: now, stopped_at, ..self }
     }
 
     /// Whether it still gets events from before its time, and all in their order: until it has
@@ -181,6 +195,8 @@ pub struct DeliveryCounts {
     pub kept: u64,
     /// Attempts that there is a record of, now.
     pub logs: u64,
+    /// Since when no attempt was accepted, if the last one was not.
+    pub failing_since: Option<Millis>,
 }
 
 impl DeliveryCounts {
@@ -200,7 +216,21 @@ impl DeliveryCounts {
             self.kept += 1;
             self.logs += count(after);
             self.begun += u64::from(before.is_none());
+            self.judge(before, after);
             self.attempts += count(after).saturating_sub(before.map_or(0, count));
+        }
+    }
+
+    /// Follows whether attempts are accepted.
+    fn judge(&mut self, before: Option<&Delivery>, after: &Delivery) {
+        let Some(last) = after.attempts.last() else { return };
+        let known = before.and_then(|before| before.attempts.last()).map(|it| it.number);
+        if known == Some(last.number) {
+            return;
+        }
+        match after.phase {
+            Phase::Delivered { .. } => self.failing_since = None,
+            _ => self.failing_since = self.failing_since.or(Some(last.at)),
         }
     }
 

@@ -5,6 +5,7 @@ mod rule;
 pub use rule::{Action, BadCodes, Outcome, Refusal, Rule, When};
 
 use super::outcome::{AttemptRecord, DeadReason, DropReason, ErrorKind};
+use crate::time::Millis;
 
 /// The rules that deliveries of one hook follow.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub struct Policy {
     pub order: Order,
     /// Which version of its hook a delivery follows.
     pub versions: Versions,
+    /// One that fails when it is older than this is tried no more, even if attempts are left.
+    pub give_up_after_ms: Option<u64>,
 }
 
 /// Pauses that grow.
@@ -143,6 +146,7 @@ impl Policy {
             poison: None,
             order: Order::None,
             versions: Versions::Current,
+            give_up_after_ms: None,
         }
     }
 
@@ -214,6 +218,11 @@ impl Policy {
             Some(ErrorKind::Blocked) => DeadReason::Blocked,
             _ => DeadReason::Exhausted,
         }
+    }
+
+    /// The time at which a delivery that began then is tried for the last time, if there is one.
+    pub(super) fn last_attempt_at(&self, began_at: Millis) -> Option<Millis> {
+        self.give_up_after_ms.map(|ms| began_at + ms)
     }
 
     /// How long an attempt is taken for under way without a look.

@@ -15,7 +15,14 @@ fn answered(status: u16) -> policy::Outcome {
 }
 
 fn given(policy: &Policy, now: u64) -> Given<'_> {
-    Given { now: Millis(now), random: 0, policy, retry_scale_milli: 1_000, active: true }
+    Given {
+        now: Millis(now),
+        random: 0,
+        policy,
+        retry_scale_milli: 1_000,
+        active: true,
+        began_at: Millis(0),
+    }
 }
 
 fn failed(number: u32, now: u64) -> Input {
@@ -264,4 +271,24 @@ proptest! {
         let id = DeliveryId { hook: HookId(hook), no: DeliveryNo { event: EventNo(event), round } };
         prop_assert_eq!(DeliveryId::from_u128(id.to_u128()), id);
     }
+}
+
+#[test]
+fn one_that_is_old_is_given_up_although_attempts_are_left() {
+    let policy = Policy { give_up_after_ms: Some(5_000), ..policy(100) };
+    let at = |now| Given { began_at: Millis(1_000), ..given(&policy, now) };
+    let mut delivery = Delivery::begin(&at(1_000), true).delivery;
+    let mut tried = Vec::new();
+    let mut now = 1_000;
+    while let Phase::Leased { attempt: number, .. } = delivery.phase {
+        tried.push(now);
+        delivery = delivery.step(&at(now), failed(number, now)).delivery;
+        if let Phase::Pending { at: next } = delivery.phase {
+            now = next.0;
+            delivery = delivery.step(&at(now), Input::Timer { in_flight: false }).delivery;
+        }
+    }
+    // The last attempt is made when the time is over, however long the pause would be.
+    assert_eq!(tried, [1_000, 2_000, 4_000, 6_000]);
+    assert_eq!(delivery.phase, Phase::Dead { at: Millis(6_000), why: DeadReason::Exhausted });
 }

@@ -31,9 +31,32 @@ pub struct EventHookSpec {
     pub secret: Option<SealedSecret>,
     /// Whether events are delivered one after another.
     pub ordered: bool,
+    /// When it is tried again, and for how long.
+    pub retry: Retry,
     /// What it was before, as far as that still counts.
     pub former: FormerSpec,
 }
+
+/// When deliveries are tried again, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retry {
+    /// The pause after the first failure; each further one is twice as long.
+    pub initial_ms: u64,
+    /// The longest pause.
+    pub max_ms: u64,
+    /// One that fails when it is older than this is tried no more.
+    pub give_up_after_ms: Option<u64>,
+}
+
+/// The schedule of those who ask for no other.
+impl Default for Retry {
+    fn default() -> Retry {
+        Retry { initial_ms: 1_000, max_ms: 300_000, give_up_after_ms: None }
+    }
+}
+
+/// At most so much is added to a pause at random.
+const JITTER_MS: u64 = 1_000;
 
 /// What was changed about a hook, and still counts for a while.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -72,6 +95,7 @@ pub struct HookUpdate {
     pub pattern: Option<EventPattern>,
     /// What signs from now on, if anything does.
     pub secret: Option<Option<SealedSecret>>,
+    pub retry: Option<Retry>,
 }
 
 /// What no two hooks of a tenant may have alike.
@@ -85,10 +109,13 @@ impl EventHookSpec {
 
     /// The rules that deliveries follow.
     pub fn policy(&self) -> Policy {
-        let (base_ms, cap_ms, jitter) = (1_000, 300_000, Jitter::Added { ms: 1_000 });
-        let backoff = Backoff { base_ms, cap_ms, jitter };
+        let Retry { initial_ms, max_ms, .. } = self.retry;
+        // Who asks for short pauses wants short ones.
+        let jitter = Jitter::Added { ms: initial_ms.min(JITTER_MS) };
+        let backoff = Backoff { base_ms: initial_ms, cap_ms: max_ms, jitter };
         Policy {
             order: if self.ordered { Order::Lanes } else { Order::None },
+            give_up_after_ms: self.retry.give_up_after_ms,
             ..Policy::new(self.timeout_ms, self.max_retries, backoff)
         }
     }
@@ -109,6 +136,7 @@ impl EventHookSpec {
             binding: edit.binding.as_ref().unwrap_or(&self.binding).clone(),
             pattern: edit.pattern.as_ref().unwrap_or(&self.pattern).clone(),
             secret: edit.secret.as_ref().unwrap_or(&self.secret).clone(),
+            retry: edit.retry.unwrap_or(self.retry),
             former,
             ..self.clone()
         }

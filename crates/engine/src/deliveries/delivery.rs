@@ -141,17 +141,18 @@ fn lane_of(txn: &mut Txn<'_>, hook: &Hook, lane: u64) -> Result<Option<Lane>, Re
 }
 
 /// Lets a delivery take a step.
-fn step(txn: &mut Txn<'_>, hook: &Hook, delivery: &Delivery, input: Input) -> Transition {
-    delivery.step(&given(txn, hook), input)
+fn step(txn: &mut Txn<'_>, hook: &Hook, before: &DeliveryRecord, input: Input) -> Transition {
+    before.delivery.step(&given(txn, hook, before.created_at), input)
 }
 
-fn given<'a>(txn: &mut Txn<'_>, hook: &'a Hook) -> Given<'a> {
+fn given<'a>(txn: &mut Txn<'_>, hook: &'a Hook, began_at: Millis) -> Given<'a> {
     Given {
         now: txn.now(),
         random: txn.draw(),
         policy: &hook.policy,
         retry_scale_milli: txn.domains().settings.timings.retry_scale_milli,
         active: hook.is_sending(),
+        began_at,
     }
 }
 
@@ -173,7 +174,8 @@ pub fn begin(
             txn.set(keys::waiting(hook.id, number, no), Bytes::new());
         }
     }
-    let begun = Delivery::begin(&given(txn, hook), first);
+    let now = txn.now();
+    let begun = Delivery::begin(&given(txn, hook, now), first);
     let id = DeliveryId { hook: hook.id, no };
     let in_lot = begun.delivery.deadline().is_some_and(|end| groups.add(end, id));
     let timer_at = if in_lot { None } else { moved_timer(txn, id, None, &begun.delivery) };
@@ -314,7 +316,7 @@ fn advance_from(
     before: &DeliveryRecord,
     input: Input,
 ) -> Result<(), ReadError> {
-    let step = step(txn, hook, &before.delivery, input);
+    let step = step(txn, hook, before, input);
     if step.delivery != before.delivery {
         let after = DeliveryRecord { delivery: step.delivery, ..before.clone() };
         keep(txn, hook, id, Some(before), after, step.send, None)?;
@@ -429,7 +431,7 @@ pub(crate) fn fire(
         && let Some(before) = txn.delivery(id)?
         && before.timer_at == fired
     {
-        let step = step(txn, hook, &before.delivery, Input::Timer { in_flight });
+        let step = step(txn, hook, &before, Input::Timer { in_flight });
         let after = DeliveryRecord { delivery: step.delivery, ..before.clone() };
         // An entry that came early stays as it is.
         if after.delivery.deadline() != fired {

@@ -44,6 +44,15 @@ pub struct SetHookActive {
     pub active: bool,
 }
 
+/// Has a hook wait, or go on: what is for it meanwhile begins, and is held.
+#[derive(Debug, Clone)]
+pub struct SetHookPaused {
+    pub face: FaceId,
+    pub tenant: Tenant,
+    pub name: Arc<str>,
+    pub paused: bool,
+}
+
 /// Ends a hook, with everything that belongs to it.
 #[derive(Debug, Clone)]
 pub struct DeleteHook {
@@ -74,6 +83,7 @@ pub fn create(txn: &mut Txn<'_>, new: NewHook) -> Result<Arc<Hook>, DeliveryReje
         updated_at,
         version: FIRST_VERSION,
         paused: false,
+        stopped_at: None,
         spans,
         backfill,
         face,
@@ -125,9 +135,29 @@ impl Command<App> for SetHookActive {
         let oldest = face.first_pending(txn, tenant)?.unwrap_or(next);
         let backfilled = hook.backfill.map_or(next, |backfill| backfill.next);
         let oldest = oldest.min(backfilled);
-        let mut changed = hook.with_active(*active, next, oldest);
-        changed.updated_at = txn.now();
-        if *active {
+        let changed = hook.with_active(*active, next, oldest).changed_at(txn.now());
+        if changed.is_sending() {
+            let timer = DeliveryTimer::Resume(tenant.clone(), hook.id);
+            txn.set_delivery_timer(txn.now(), &timer);
+        }
+        Ok(Ok(keep(txn, changed)))
+    }
+}
+
+impl Command<App> for SetHookPaused {
+    type Answer = Arc<Hook>;
+    type Rejection = DeliveryRejection;
+
+    fn decide(&self, txn: &mut Txn<'_>) -> Decision<Arc<Hook>, DeliveryRejection> {
+        let SetHookPaused { face, tenant, name, paused } = self;
+        let Some(hook) = named(txn, *face, tenant, name) else {
+            return Ok(Err(DeliveryRejection::NotFound));
+        };
+        if *paused == hook.paused {
+            return Ok(Ok(hook.clone()));
+        }
+        let changed = Hook { paused: *paused, ..Hook::clone(hook) }.changed_at(txn.now());
+        if changed.is_sending() {
             let timer = DeliveryTimer::Resume(tenant.clone(), hook.id);
             txn.set_delivery_timer(txn.now(), &timer);
         }

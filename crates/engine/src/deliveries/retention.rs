@@ -1,15 +1,18 @@
 //! Forgetting deliveries that ended long ago.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use reveille_core::Millis;
-use reveille_core::delivery::Phase;
-use reveille_core::delivery::hook::HookId;
+use reveille_core::delivery::hook::{Hook, HookId};
+use reveille_core::delivery::id::DeliveryId;
+use reveille_core::delivery::{DeadReason, Input, Phase};
 use reveille_core::key_range::above;
 use reveille_kernel::command::{Command, Decision};
 use reveille_kernel::error::Never;
 use reveille_schema::{keys, record};
 
-use super::delivery::DeliveryTxn;
+use super::delivery::{self, DeliveryTxn};
 use super::index::HookIndex;
 use crate::app::{App, Txn};
 use crate::limits::CLEAN_UP_SLICE;
@@ -73,6 +76,51 @@ impl Command<App> for ForgetDeliveries {
         }
         let next = found.last.filter(|_| !is_younger);
         Ok(Ok(ForgottenSlice { next, forgotten }))
+    }
+}
+
+/// Gives up deliveries that have waited since before a time because nothing is sent to their hook:
+/// one slice of them.
+#[derive(Debug, Clone)]
+pub struct ExpireDeliveries {
+    pub hook: HookId,
+    pub cutoff: Millis,
+    /// The key after which to begin; empty for the first.
+    pub after: Bytes,
+}
+
+impl Command<App> for ExpireDeliveries {
+    type Answer = ForgottenSlice;
+    type Rejection = Never;
+
+    fn decide(&self, txn: &mut Txn<'_>) -> Decision<ForgottenSlice, Never> {
+        let ExpireDeliveries { hook: id, cutoff, after } = self;
+        txn.rests_on_index();
+        let hook = HookIndex::of_txn(txn).get(*id);
+        let is_old = |hook: &&Arc<Hook>| hook.stopped_since().is_some_and(|since| since < *cutoff);
+        let Some(hook) = hook.filter(is_old) else {
+            return Ok(Ok(ForgottenSlice::default()));
+        };
+        let (first, to) = keys::all_held(*id);
+        let from = if after.is_empty() { first } else { above(after) };
+        let found = txn.range(&from, &to, CLEAN_UP_SLICE)?;
+        let held: Vec<DeliveryId> =
+            found.pairs.iter().filter_map(|(key, _)| keys::parse_held(key)).collect();
+        txn.counts_and(&[*id].into(), held.iter().map(|id| keys::delivery(*id)))?;
+        let (mut expired, mut is_younger) = (0, false);
+        let done = txn.gather_slice(&held, |txn, id| {
+            let Some(record) = txn.delivery(*id)? else { return Ok(()) };
+            // They are in the order of their events: what comes after this is younger still.
+            is_younger |= record.event_at >= *cutoff;
+            if !is_younger && record.created_at < *cutoff {
+                delivery::advance(txn, hook, *id, Input::Bury(DeadReason::Expired))?;
+                expired += 1;
+            }
+            Ok(())
+        })?;
+        let last = done.checked_sub(1).and_then(|last| held.get(last)).map(|id| keys::held(*id));
+        let more = (!found.complete || done < held.len()) && !is_younger;
+        Ok(Ok(ForgottenSlice { next: last.filter(|_| more), forgotten: expired }))
     }
 }
 

@@ -220,7 +220,7 @@ async fn try_once(
     let verdict = policy.judge(outcome);
     sender.shared.domains.part::<DeliveryMetrics>().attempted(verdict, word, took_ms);
     let error = detail.as_deref().or(record.error.as_deref());
-    tell_operators(sender, context, &notification, error, took_ms);
+    tell_operators(sender, context, deliveries, &notification, error, took_ms);
     Some(DeliveryOutcome { id: notification.id, attempt: record, verdict })
 }
 
@@ -241,20 +241,44 @@ fn find_target(context: &OutboundContext, hook: &Hook) -> Result<KnownTarget, At
 fn tell_operators(
     sender: &Sender<App>,
     context: &OutboundContext,
+    deliveries: &DeliverySender,
     notification: &DeliveryNotification,
     error: Option<&str>,
     took_ms: u64,
 ) {
     let DeliveryNotification { hook, event, attempt, .. } = notification;
-    let (id, hook, tenant) = (hook.id, &*hook.name, hook.tenant.as_str());
-    tracing::debug!(hook, tenant, event = &**event, attempt, error, took_ms, "delivery");
+    let (name, tenant, event) = (&*hook.name, hook.tenant.as_str(), &**event);
+    tracing::debug!(hook = name, tenant, event, attempt, error, took_ms, "delivery");
+    let Some(error) = error else { return };
+    let now = sender.clock.now();
+    let is_last = *attempt >= hook.policy.attempts;
+    // Of each hook one line of either sort: one that fails may have had its line a moment ago.
+    let source = if is_last { !hook.id.0 } else { hook.id.0 };
     // One failure is an accident; the next one of the same event is worth a look.
-    if let Some(error) = error
-        && *attempt > 1
-        && context.complaints.is_due(id.0, sender.clock.now())
-    {
-        tracing::warn!(hook, tenant, attempt, error, "deliveries keep failing");
+    if (*attempt > 1 || is_last) && context.complaints.is_due(source, now) {
+        let target = deliveries.targets.of(hook.id, hook, || find_target(context, hook));
+        let host = target.map(|(destination, _)| host_of(destination.as_str()).to_owned());
+        let host = host.unwrap_or_default();
+        if is_last {
+            tracing::warn!(
+                hook = name,
+                tenant,
+                host,
+                event,
+                attempt,
+                error,
+                "a delivery was given up"
+            );
+        } else {
+            tracing::warn!(hook = name, tenant, host, attempt, error, "deliveries keep failing");
+        }
     }
+}
+
+/// The part of an address that says who is called; the rest is nobody else's business.
+fn host_of(address: &str) -> &str {
+    let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
+    rest.split(['/', '?', '#']).next().unwrap_or_default()
 }
 
 /// A delivery as it is kept.

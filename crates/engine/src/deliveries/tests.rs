@@ -9,8 +9,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use reveille_core::delivery::hook::{Hook, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
-use reveille_core::delivery::{AttemptRecord, DeadReason, Phase, Verdict};
-use reveille_core::event::hook::{EventHookSpec, FACE, FormerSpec};
+use reveille_core::delivery::{AttemptRecord, DeadReason, Order, Phase, Policy, Verdict};
+use reveille_core::event::hook::{EventHookSpec, FACE, FormerSpec, Retry};
 use reveille_core::event::worker::{RpcMethod, WorkerId};
 use reveille_core::event::{EventPattern, EventType, Ulid};
 use reveille_core::{Millis, Tenant};
@@ -21,8 +21,9 @@ use reveille_schema::record::{self, DeliveryRecord};
 
 use super::delivery::{DeliveryOutcome, HoldDelivery, RecordDeliveryOutcomes, RetryDelivery};
 use super::error::DeliveryRejection;
-use super::hook::{DeleteHook, SetHookActive};
+use super::hook::{DeleteHook, SetHookActive, SetHookPaused};
 use super::index::{HookAge, HookIndex};
+use super::retention::ExpireDeliveries;
 use super::send;
 use crate::app::IndexPart;
 use crate::effect::{Attempt, AttemptKey, DeliveryAttempt, Effect};
@@ -49,6 +50,7 @@ impl World {
             timeout_ms: 1_000,
             secret: None,
             ordered: false,
+            retry: Retry::default(),
             former: FormerSpec::default(),
         };
         let (tenant, name) = (bench.tenant.clone(), "h".into());
@@ -189,6 +191,50 @@ fn one_whose_hook_is_active_again_is_made_after_all() {
     assert_eq!(sent(&decided.effects).len(), 1);
     assert!(matches!(written(&decided, id).delivery.phase, Phase::Leased { attempt: 1, .. }));
     nothing_is_done(&world.bench.when(&HoldDelivery { id, attempt: 7 }));
+}
+
+/// Events of one lane come to a hook that is paused: the first of them is held and keeps the lane.
+#[test]
+fn what_a_paused_hook_holds_keeps_its_lane_until_it_is_resumed_or_expires() {
+    let mut world = World::new(3);
+    let policy = Policy { order: Order::Lanes, ..world.hook.policy.clone() };
+    let hook = Hook { policy, ..Hook::clone(&world.hook) };
+    let stored = (keys::hook(&hook.tenant, &hook.name), record::encode_hook(&hook));
+    world.bench.given(vec![stored]);
+    let set_paused = |world: &mut World, paused| {
+        let (tenant, name) = (world.bench.tenant.clone(), world.hook.name.clone());
+        world.bench.when(&SetHookPaused { face: FACE, tenant, name, paused })
+    };
+    let stopped = set_paused(&mut world, true).answer();
+    assert_eq!((stopped.stopped_at, stopped.version), (Some(world.bench.now), hook.version));
+    assert!(set_paused(&mut world, true).writes.is_empty(), "it is paused already");
+    assert!(world.ingest(3).is_empty(), "nothing is sent");
+    let (from, to) = keys::deliveries(hook.id);
+    let all = world.bench.reader().keys(&from, &to, 9).unwrap();
+    let ids: Vec<DeliveryId> = all.iter().filter_map(|key| keys::parse_delivery(key)).collect();
+    let phases = |world: &World| ids.iter().map(|id| world.stored(*id).delivery.phase).collect();
+    let found: Vec<Phase> = phases(&world);
+    assert_eq!(found, [Phase::Held, Phase::Queued, Phase::Queued]);
+    // Nothing has waited since before the pause; later, the first has.
+    let expire = |world: &mut World, cutoff| {
+        let after = Bytes::new();
+        world.bench.when(&ExpireDeliveries { hook: hook.id, cutoff, after }).answer()
+    };
+    let paused_at = world.bench.now;
+    assert_eq!(expire(&mut world, paused_at).forgotten, 0);
+    world.bench.now = world.bench.now + 10;
+    let now = world.bench.now;
+    assert_eq!(expire(&mut world, now).forgotten, 1);
+    let expired = Phase::Dead { at: now, why: DeadReason::Expired };
+    let found: Vec<Phase> = phases(&world);
+    assert_eq!(found, [expired, Phase::Held, Phase::Queued], "the lane goes on, and is held");
+    let resumed = set_paused(&mut world, false);
+    assert_eq!(resumed.timer_at, Some(now));
+    assert_eq!(resumed.answer().stopped_at, None);
+    let timer = world.bench.timers().remove(0);
+    let decided = world.bench.fire(timer);
+    assert_eq!(sent(&decided.effects).iter().map(|it| it.id).collect::<Vec<_>>(), [ids[1]]);
+    assert_eq!(expire(&mut world, Millis::NEVER).forgotten, 0, "nothing waits any more");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use reveille_core::delivery::hook::HookId;
+use reveille_core::delivery::hook::{Hook, HookId};
 use reveille_core::delivery::id::EventNo;
 use reveille_core::{Millis, Tenant};
 use reveille_kernel::error::{Damaged, Error, Never, Unavailable};
@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use super::trim::{TrimEvents, TrimPlan};
 use crate::app::Shared;
 use crate::deliveries::index::{HookAge, HookIndex};
-use crate::deliveries::retention::{ForgetDeliveries, SweepKeys};
+use crate::deliveries::retention::{ExpireDeliveries, ForgetDeliveries, SweepKeys};
 use crate::engine::{Engine, Retention, WeakEngine};
 use crate::limits::{CLEAN_UP_SLICE, INDEX_SLICE};
 
@@ -69,6 +69,7 @@ async fn look_through(
     retention: Retention,
 ) -> Result<(), Error<Never>> {
     let before = |retain_ms| Millis(now.0.saturating_sub(retain_ms));
+    engine.expire_deliveries(before(retention.deliveries_ms)).await?;
     let forgotten = engine.clean_up(None, before(retention.deliveries_ms)).await?;
     if forgotten > 0 {
         tracing::info!(forgotten, "deliveries that ended long ago were forgotten");
@@ -162,6 +163,51 @@ impl Engine {
             }
         }
         Ok(all)
+    }
+
+    /// Gives up deliveries that have waited since before a time because nothing is sent to their
+    /// hooks. Returns how many.
+    pub async fn expire_deliveries(&self, cutoff: Millis) -> Result<u64, Error<Never>> {
+        let mut all = 0;
+        for shared in self.partitions() {
+            let mut than = None;
+            loop {
+                let hooks = shared.lock().index.of::<HookIndex>().older(None, than, INDEX_SLICE);
+                let Some(oldest) = hooks.last() else { break };
+                than = Some(HookAge::of(oldest));
+                let is_old = |hook: &&Arc<Hook>| hook.stopped_since().is_some_and(|at| at < cutoff);
+                for hook in hooks.iter().filter(is_old) {
+                    all += self.expire_deliveries_of(shared, hook, cutoff).await?;
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    async fn expire_deliveries_of(
+        &self,
+        shared: &Arc<Shared>,
+        hook: &Hook,
+        cutoff: Millis,
+    ) -> Result<u64, Error<Never>> {
+        let (mut expired, mut after) = (0, Bytes::new());
+        loop {
+            let command = ExpireDeliveries { hook: hook.id, cutoff, after };
+            let slice = self.submit_to(shared, &command).await?;
+            expired += slice.forgotten;
+            let Some(next) = slice.next else { break };
+            after = next;
+        }
+        if expired > 0 {
+            let (hook, tenant) = (&*hook.name, hook.tenant.as_str());
+            tracing::warn!(
+                hook,
+                tenant,
+                expired,
+                "deliveries waited too long for their hook to go on, and are dead letters now"
+            );
+        }
+        Ok(expired)
     }
 
     async fn clean_up_hook(

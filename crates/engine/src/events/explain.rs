@@ -23,6 +23,8 @@ use crate::records::ReadRecord;
 pub enum Reason {
     /// Whether the hook is active now.
     Active(bool),
+    /// The hook is paused now.
+    Paused,
     /// Which of the two came first.
     Age(Age),
     /// Where the pattern fails to match, if it does.
@@ -99,7 +101,10 @@ impl Engine {
     /// What decides about events of this type that come now.
     pub fn explain_type(&self, hook: &EventHook, kind: &EventType) -> Vec<Reason> {
         let EventHook { hook, spec } = hook;
-        vec![Reason::Active(hook.is_active()), Reason::Pattern(spec.pattern.explain(kind))]
+        let mut reasons = vec![Reason::Active(hook.is_active())];
+        reasons.extend(hook.paused.then_some(Reason::Paused));
+        reasons.push(Reason::Pattern(spec.pattern.explain(kind)));
+        reasons
     }
 
     /// What decided about an event, and what has come of it.
@@ -118,7 +123,9 @@ impl Engine {
             None => Reason::OtherPattern,
         };
         let due = pattern == Reason::Pattern(None) && age == Age::HookFirst;
-        let mut reasons = vec![Reason::Active(hook.is_active()), Reason::Age(age), pattern];
+        let mut reasons = vec![Reason::Active(hook.is_active())];
+        reasons.extend(hook.paused.then_some(Reason::Paused));
+        reasons.extend([Reason::Age(age), pattern]);
         if due && deliveries.is_empty() {
             reasons.push(Reason::Absent(self.absence(shared, hook, no, event)?));
         }

@@ -20,7 +20,7 @@ use super::ingest::{IngestEvents, IngestReceipt, NewEvent};
 use super::read::event;
 use super::txn::named_places;
 use crate::deliveries::delivery::RetryDelivery;
-use crate::deliveries::hook::{DeleteHook, SetHookActive};
+use crate::deliveries::hook::{DeleteHook, SetHookActive, SetHookPaused};
 use crate::deliveries::index::HookIndex;
 use crate::deliveries::send::delivery_record;
 use crate::deliveries::{DeliveryError, DeliveryRejection};
@@ -128,9 +128,10 @@ impl Engine {
         secret: SealedSecret,
         overlap_ms: u64,
     ) -> Result<EventHook, DeliveryError> {
+        let entry = self.audit_entry(action::HOOK_SECRET_ROTATED, Some(tenant), name);
         let (of, name) = (tenant.clone(), name.into());
         let command = RotateHookSecret { tenant: of, name, secret, overlap_ms };
-        let hook = EventHook::of(self.submit(tenant, &command).await?)?;
+        let hook = EventHook::of(self.submit_audited(tenant, command, entry).await?)?;
         hook.ok_or_else(|| DeliveryRejection::NotFound.into())
     }
 
@@ -146,6 +147,22 @@ impl Engine {
         let (tenant_of_hook, name) = (tenant.clone(), name.into());
         let command = SetHookActive { face: FACE, tenant: tenant_of_hook, name, active };
         self.submit_audited(tenant, command, entry).await
+    }
+
+    /// Has a hook wait, or go on.
+    pub async fn pause_hook(
+        &self,
+        tenant: &Tenant,
+        name: &str,
+        paused: bool,
+    ) -> Result<Arc<Hook>, DeliveryError> {
+        let action = if paused { action::HOOK_PAUSED } else { action::HOOK_RESUMED };
+        let entry = self.audit_entry(action, Some(tenant), name);
+        let (tenant_of_hook, name) = (tenant.clone(), name.into());
+        let command = SetHookPaused { face: FACE, tenant: tenant_of_hook, name, paused };
+        let hook = self.submit_audited(tenant, command, entry).await?;
+        tracing::info!(hook = &*hook.name, tenant = tenant.as_str(), paused, "a hook was changed");
+        Ok(hook)
     }
 
     /// Ends a hook, with everything that belongs to it. Returns what it had come to.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use reveille_core::delivery::Phase;
 use reveille_core::delivery::hook::Hook;
-use reveille_core::event::hook::{EventHookSpec, FACE, FormerSpec, HookUpdate};
+use reveille_core::event::hook::{EventHookSpec, FACE, FormerSpec, HookUpdate, Retry};
 use reveille_core::event::worker::{RpcMethod, WorkerId};
 use reveille_core::event::{EventPattern, EventType, Ulid};
 use reveille_core::stream::Rejected;
@@ -54,6 +54,7 @@ impl World {
             timeout_ms: 1_000,
             secret: None,
             ordered: false,
+            retry: Retry::default(),
             former: FormerSpec::default(),
         };
         let (tenant, name) = (self.tenant.clone(), name.into());

@@ -1,5 +1,7 @@
 //! `reveille hooks`: subscriptions on types of events, which call workers.
 
+mod change;
+
 use std::io::{self, BufWriter, Write};
 
 use anyhow::{anyhow, bail};
@@ -9,7 +11,7 @@ use reveille_core::Millis;
 use serde_json::{Map, Value};
 
 use super::list::{Page, fetch_page};
-use super::table::{Item, ListPrinter, cell, moment_cell, print_fields};
+use super::table::{ListPrinter, cell, moment_cell, print_fields};
 use super::url::{encode, encode_segment};
 use super::{ApiRequest, Client, Output, ServerArguments, parse_object};
 
@@ -22,8 +24,8 @@ const PAGE: usize = 200;
 pub(crate) enum HooksCommand {
     /// Lists hooks, newest first
     #[command(after_help = "\
-With --failing each hook is asked for its counts, and only those are listed that have deliveries
-which failed and are tried again, or dead letters.
+With --failing only those are listed that have deliveries which failed and are tried again, or dead
+letters, with their counts.
 
 Example:
   reveille hooks list
@@ -34,6 +36,35 @@ Example:
 Example:
   reveille hooks show 01KA9VGW3J8Y0D1T5S6R7Q8P9N")]
     Show(Show),
+    /// Changes whom a hook calls, what it is for, how often it tries, what signs
+    #[command(after_help = "\
+What waits stays, and goes where the hook points now. A pattern is for the events that come from now
+on.
+
+Example:
+  reveille hooks update 01KA9VGW3J8Y0D1T5S6R7Q8P9N --worker billing-v2
+  reveille hooks update 01KA9VGW3J8Y0D1T5S6R7Q8P9N --no-binding --max-retries 10")]
+    Update(change::Update),
+    /// Has a hook wait: what matches meanwhile is held, and nothing is lost
+    #[command(after_help = "\
+What has waited for longer than --retain-deliveries of the server becomes a dead letter.
+
+Example:
+  reveille hooks pause 01KA9VGW3J8Y0D1T5S6R7Q8P9N")]
+    Pause(change::One),
+    /// Has a hook go on, with what has waited
+    #[command(after_help = "\
+Example:
+  reveille hooks resume 01KA9VGW3J8Y0D1T5S6R7Q8P9N")]
+    Resume(change::One),
+    /// Replaces the secret that deliveries are signed with, and prints the new one this once
+    #[command(after_help = "\
+Until the overlap ends deliveries have two signatures, that of the old secret first: give the new one
+to the worker meanwhile.
+
+Example:
+  reveille hooks rotate-secret 01KA9VGW3J8Y0D1T5S6R7Q8P9N --overlap 24h")]
+    RotateSecret(change::RotateSecret),
 }
 
 /// What `reveille hooks list` takes.
@@ -67,6 +98,10 @@ pub(crate) fn run(command: HooksCommand) -> anyhow::Result<()> {
     match command {
         HooksCommand::List(arguments) => list(arguments, &mut out),
         HooksCommand::Show(arguments) => show(arguments, &mut out),
+        HooksCommand::Update(arguments) => change::update(arguments, &mut out),
+        HooksCommand::Pause(arguments) => change::pause(arguments, true, &mut out),
+        HooksCommand::Resume(arguments) => change::pause(arguments, false, &mut out),
+        HooksCommand::RotateSecret(arguments) => change::rotate_secret(arguments, &mut out),
     }?;
     out.flush()?;
     Ok(())
@@ -99,7 +134,8 @@ async fn print_pages<const N: usize>(
 ) -> anyhow::Result<()> {
     let (mut place, mut seen, mut last) = (String::new(), 0, None);
     loop {
-        let target = format!("/subscriptions/list?limit={PAGE}{place}");
+        let filter = if failing { "&failing=true" } else { "" };
+        let target = format!("/subscriptions/list?limit={PAGE}{filter}{place}");
         let Page { mut items, next } = fetch_page(client, &target, SUBSCRIPTIONS).await?;
         let found = items.len();
         seen += found;
@@ -107,9 +143,6 @@ async fn print_pages<const N: usize>(
             items.drain(..=known);
         }
         last = items.last().map(|item| cell(&item.fields, "id")).or(last);
-        if failing {
-            items = keep_failing(client, items).await?;
-        }
         list.print(&items, out)?;
         let here = match next {
             Some(next) => format!("&after={}", encode(&next)),
@@ -121,25 +154,6 @@ async fn print_pages<const N: usize>(
         }
         place = here;
     }
-}
-
-/// Those that have something failed or given up, with their counts.
-async fn keep_failing(client: &Client, items: Vec<Item>) -> anyhow::Result<Vec<Item>> {
-    let mut failing = Vec::new();
-    for item in items {
-        let mut status = fetch_status(client, &cell(&item.fields, "id")).await?;
-        let stats = status.remove("stats").unwrap_or_default();
-        let count = |name| stats.get(name).and_then(Value::as_u64).unwrap_or(0);
-        if count("failedDeliveries") == 0 && count("deadLetters") == 0 {
-            continue;
-        }
-        let mut fields = item.fields;
-        if let Some(object) = fields.as_object_mut() {
-            object.insert("stats".to_owned(), stats);
-        }
-        failing.push(Item::new(fields)?);
-    }
-    Ok(failing)
 }
 
 fn row(hook: &Value, now: Millis) -> [String; 5] {
@@ -165,8 +179,12 @@ fn failing_row(hook: &Value, _: Millis) -> [String; 6] {
 }
 
 fn state(hook: &Value) -> &'static str {
-    let is_active = hook.get("active").and_then(Value::as_bool) == Some(true);
-    if is_active { "active" } else { "inactive" }
+    let is = |name| hook.get(name).and_then(Value::as_bool) == Some(true);
+    match (is("active"), is("paused")) {
+        (false, _) => "inactive",
+        (true, true) => "paused",
+        (true, false) => "active",
+    }
 }
 
 /// Whom it calls: the binding, if it has one, and the method.

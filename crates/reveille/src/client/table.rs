@@ -60,7 +60,8 @@ impl Item {
         Ok(Item { fields: serde_json::from_str(raw.get())?, raw })
     }
 
-    pub(crate) fn new(fields: Value) -> serde_json::Result<Item> {
+    #[cfg(test)]
+    fn new(fields: Value) -> serde_json::Result<Item> {
         Ok(Item { raw: serde_json::value::to_raw_value(&fields)?, fields })
     }
 }
@@ -135,7 +136,8 @@ pub(crate) fn print_fields(
 /// A moment is told by its distance as well; everything else as it is.
 fn field_text(name: &str, value: &Value, now: Millis) -> String {
     let is_moment =
-        ["_at", "_since", "_until", "At"].iter().any(|end| name.ends_with(end)) || name == "at";
+        ["_at", "_since", "_until", "At", "Until"].iter().any(|end| name.ends_with(end))
+            || name == "at";
     match value.as_u64().map(Millis) {
         Some(then) if is_moment => {
             format!("{} ({})", human::moment(now, then), then.to_rfc3339())

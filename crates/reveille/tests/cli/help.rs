@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::process::run;
 
-const COMMANDS: [&str; 36] = [
+const COMMANDS: [&str; 40] = [
     "",
     "serve",
     "append",
@@ -24,6 +24,10 @@ const COMMANDS: [&str; 36] = [
     "hooks",
     "hooks list",
     "hooks show",
+    "hooks update",
+    "hooks pause",
+    "hooks resume",
+    "hooks rotate-secret",
     "deliveries",
     "deliveries list",
     "deliveries show",

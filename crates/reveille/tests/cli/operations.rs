@@ -158,6 +158,67 @@ fn an_event_is_followed_to_its_hook_and_its_attempts() {
 }
 
 #[test]
+fn a_failing_hook_is_found_paused_moved_and_resumed_with_nothing_lost() {
+    let (broken, good) = (Endpoint::answering(500), Endpoint::answering(200));
+    let broken_binding = format!("LOCAL={}", broken.url);
+    let good_binding = format!("GOOD={}", good.url);
+    let settings = ["--binding", &broken_binding, "--binding", &good_binding];
+    let server = Server::with(&[&settings[..], &["--retry-scale", "0.001"]].concat());
+    let hook = field(&subscribe(&server, "a.*"), "subscriptionId");
+    let run = |args: &[&str]| server.run(&[&["hooks"], args].concat());
+    server.run(&["ingest", "--type", "a.1"]).ok();
+    let failing = || json(run(&["list", "--failing", "--output", "json"]));
+    let found = until(failing, |found| found[0]["stats"]["deadLetters"] == 1);
+    assert_eq!(found[0]["id"], hook.as_str());
+    assert!(run(&["pause", &hook]).ok().starts_with(&format!("hook {hook} is paused; 0 ")));
+    server.run(&["ingest", "--type", "a.2"]).ok();
+    let paused = json(run(&["pause", &hook, "--output", "json"]));
+    assert_eq!((&paused["paused"], &paused["waiting"]), (&true.into(), &1.into()));
+    assert!(run(&["list"]).ok().contains(&format!("{hook}  paused ")));
+    let text = run(&["update", &hook, "--binding", "GOOD", "--timeout", "5s"]).ok();
+    assert!(text.starts_with("id ") && text.contains("GOOD") && text.contains("5000"), "{text}");
+    let warned = run(&["update", &hook, "--binding", "NONE"]);
+    assert!(warned.err.contains("warning: this server has no binding `NONE`"), "{warned:?}");
+    run(&["update", &hook, "--binding", "GOOD", "--pattern", "a.**", "--no-secret"]).ok();
+    let shown = json(run(&["show", &hook, "--output", "json"]))["subscription"].clone();
+    assert_eq!((&shown["pattern"], &shown["signed"]), (&"a.**".into(), &false.into()));
+    assert_eq!(run(&["resume", &hook]).ok(), format!("hook {hook} goes on\n"));
+    let body = String::from_utf8(good.next().body).unwrap();
+    assert!(body.contains("\"a.2\""), "{body}");
+    assert!(run(&["rotate-secret", &hook]).error(1).contains("no secret"));
+    let made = run(&["update", &hook, "--new-secret"]);
+    assert!(made.err.contains("shown this once") && made.ok().contains("whsec_"));
+    let rotated = run(&["rotate-secret", &hook, "--overlap", "1h"]);
+    assert!(rotated.ok().contains("previousSecretUntil  in "));
+    assert!(run(&["update", &hook]).error(1).contains("nothing is to be changed"));
+    for change in [&["update", "01NONE", "--worker", "x"][..], &["pause", "01NONE"]] {
+        assert!(run(change).error(1).contains("`reveille hooks list`"), "{change:?}");
+    }
+    run(&["update", &hook, "--new-secret", "--no-secret"]).error(2);
+    run(&["rotate-secret", &hook, "--overlap", "soon"]).error(2);
+}
+
+#[test]
+fn a_delivery_with_two_signatures_is_verified_with_either_secret() {
+    let endpoint = Endpoint::answering(200);
+    let binding = format!("LOCAL={}", endpoint.url);
+    let server = Server::with(&["--binding", &binding]);
+    let made = subscribe(&server, "a.*");
+    let (hook, old) = (field(&made, "subscriptionId"), field(&made, "secret"));
+    let rotated = json(server.run(&["hooks", "rotate-secret", &hook, "--output", "json"]));
+    server.run(&["ingest", "--type", "a.b"]).ok();
+    let seen = endpoint.next();
+    for (secret, number) in [(old.as_str(), 1), (rotated["secret"].as_str().unwrap(), 2)] {
+        let mut args = vec!["verify", "--secret", secret];
+        for header in seen.headers.iter().filter(|header| header.contains(": ")) {
+            args.extend(["--header", header]);
+        }
+        let good = run_with(reveille(&args), &seen.body).ok();
+        assert!(good.contains(&format!("(number {number} of 2)")), "{good}");
+    }
+}
+
+#[test]
 fn events_come_from_the_argument_and_from_standard_input() {
     let server = Server::start();
     let lines = |ended: Ended| ended.ok().lines().count();

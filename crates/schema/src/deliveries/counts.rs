@@ -1,10 +1,12 @@
 //! What became of a hook's deliveries.
 //!
 //! A map of counts: 0 begun, 1 pending, 2 failed, 3 delivered, 4 died, 5 dropped, 6 attempts,
-//! 7 dead letters, 8 records of deliveries, 9 records of attempts.
+//! 7 dead letters, 8 records of deliveries, 9 records of attempts, 10 since when no attempt was
+//! accepted, ms, if the last one was not.
 
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
+use reveille_core::Millis;
 use reveille_core::delivery::hook::DeliveryCounts;
 
 use crate::codec::{self, Record, RecordError};
@@ -42,6 +44,8 @@ struct CountFields {
     kept: u64,
     #[cbor(n(9), default)]
     logs: u64,
+    #[cbor(n(10), decode_with = "codec::some")]
+    failing_since: Option<u64>,
 }
 
 impl From<&DeliveryCounts> for CountFields {
@@ -57,6 +61,7 @@ impl From<&DeliveryCounts> for CountFields {
             dead_letters: counts.dead_letters,
             kept: counts.kept,
             logs: counts.logs,
+            failing_since: counts.failing_since.map(|at| at.0),
         }
     }
 }
@@ -74,6 +79,7 @@ impl From<CountFields> for DeliveryCounts {
             dead_letters: fields.dead_letters,
             kept: fields.kept,
             logs: fields.logs,
+            failing_since: fields.failing_since.map(Millis),
         }
     }
 }

@@ -10,10 +10,11 @@
 //! | 6 | integer | the next event from before its time |
 //! | 7 | bytes | what its owner wishes; its face alone reads them |
 //! | 8 | integer | its face |
-//! | 9 | map | the rules of its deliveries: 0 an attempt's time in ms, 1 attempts, 2 first pause in ms, 3 longest pause in ms, 4 at most this many ms are added to a pause at random (absent: it is shortened by at most half), 5 statuses that are final (absent: none; 1: 400 to 499 but 408, 425 and 429), 6 the status that ends the hook, 7 whether deliveries of a lane come one after another, 8 what outcomes mean: arrays `[0, first status, last, action]`, `[1, kind of failure, 0, action]`, `[2, 0, 0, action]` for what cannot be read, where actions are 0 retry, 1 dead, 2 drop, 3 end the hook, 9 poison: `[attempts, ms]`, 10 whether `Retry-After` is heard, 11 whether a delivery follows the version of its hook that matched |
+//! | 9 | map | the rules of its deliveries: 0 an attempt's time in ms, 1 attempts, 2 first pause in ms, 3 longest pause in ms, 4 at most this many ms are added to a pause at random (absent: it is shortened by at most half), 5 statuses that are final (absent: none; 1: 400 to 499 but 408, 425 and 429), 6 the status that ends the hook, 7 whether deliveries of a lane come one after another, 8 what outcomes mean: arrays `[0, first status, last, action]`, `[1, kind of failure, 0, action]`, `[2, 0, 0, action]` for what cannot be read, where actions are 0 retry, 1 dead, 2 drop, 3 end the hook, 9 poison: `[attempts, ms]`, 10 whether `Retry-After` is heard, 11 whether a delivery follows the version of its hook that matched, 15 one that fails when it is older than so many ms is tried no more |
 //! | 10 | text | id of the key by which it was made |
 //! | 11 | integer | its version; absent: 1 |
 //! | 12 | bool | it is paused |
+//! | 13 | integer | nothing is sent to it since, ms |
 
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
@@ -67,6 +68,8 @@ struct HookFields<'a> {
     version: Option<u64>,
     #[cbor(n(12), skip_if = "codec::is_false")]
     paused: bool,
+    #[cbor(n(13), decode_with = "codec::some")]
+    stopped_at: Option<u64>,
 }
 
 impl<'a> From<&'a Hook> for HookFields<'a> {
@@ -86,6 +89,7 @@ impl<'a> From<&'a Hook> for HookFields<'a> {
             created_by: hook.created_by.as_deref(),
             version: (hook.version != FIRST_VERSION).then_some(hook.version),
             paused: hook.paused,
+            stopped_at: hook.stopped_at.map(|at| at.0),
         }
     }
 }
@@ -109,6 +113,7 @@ impl TryFrom<HookFields<'_>> for Hook {
             created_by: fields.created_by.map(Into::into),
             version: fields.version.unwrap_or(FIRST_VERSION),
             paused: fields.paused,
+            stopped_at: fields.stopped_at.map(Millis),
         })
     }
 }
@@ -146,6 +151,8 @@ struct PolicyFields {
     retry_after: bool,
     #[cbor(n(11), skip_if = "codec::is_false")]
     matched: bool,
+    #[cbor(n(15), decode_with = "codec::some")]
+    give_up_after_ms: Option<u64>,
 }
 
 /// What, from, to, action.
@@ -214,6 +221,7 @@ impl From<&Policy> for PolicyFields {
             poison: policy.poison.map(|it| PoisonFields(it.attempts, it.within_ms)),
             retry_after: policy.retry_after,
             matched: policy.versions == Versions::Matched,
+            give_up_after_ms: policy.give_up_after_ms,
         }
     }
 }
@@ -239,6 +247,7 @@ impl TryFrom<PolicyFields> for Policy {
             poison: fields.poison.map(poison),
             retry_after: fields.retry_after,
             versions: if fields.matched { Versions::Matched } else { Versions::Current },
+            give_up_after_ms: fields.give_up_after_ms,
         })
     }
 }

@@ -155,8 +155,11 @@ fn counts_and_lanes_have_these_bytes() {
         dead_letters: 8,
         kept: 9,
         logs: u64::MAX,
+        failing_since: None,
     };
+    let failing = DeliveryCounts { failing_since: Some(Millis(7)), ..DeliveryCounts::default() };
     for (counts, hex) in [
+        (failing, "ab00000100020003000400050006000700080009000a07"),
         (
             counts,
             "\
@@ -201,6 +204,7 @@ fn full_hook() -> Hook {
         updated_at: Millis(2),
         version: 3,
         paused: true,
+        stopped_at: Some(Millis(7)),
         spans: vec![
             ActiveSpan { from: EventNo(9), to: Some(EventNo(12)) },
             ActiveSpan { from: EventNo(14), to: None },
@@ -222,6 +226,7 @@ fn full_hook() -> Hook {
             retry_after: true,
             poison: Some(Poison { attempts: 3, within_ms: 250 }),
             versions: Versions::Matched,
+            give_up_after_ms: Some(60_000),
         },
         spec: Bytes::from_static(b"words"),
         created_by: Some("key_1".into()),
@@ -235,8 +240,18 @@ fn plain_hook() -> Hook {
     let policy =
         Policy { refused, order, ..Policy::new(policy.timeout_ms, policy.attempts, backoff) };
     let (spec, created_by) = (Bytes::new(), None);
-    let (version, paused) = (1, false);
-    Hook { version, paused, backfill: None, spans: vec![], policy, spec, created_by, ..full_hook() }
+    let (version, paused, stopped_at) = (1, false, None);
+    Hook {
+        version,
+        paused,
+        stopped_at,
+        backfill: None,
+        spans: vec![],
+        policy,
+        spec,
+        created_by,
+        ..full_hook()
+    }
 }
 
 #[test]
@@ -245,9 +260,9 @@ fn hooks_have_these_bytes() {
         (
             full_hook(),
             "\
-            ad0009016461636d6502643031485103010402058282090c810e06030745776f726473080409ac00\
+            ae0009016461636d6502643031485103010402058282090c810e06030745776f726473080409ad00\
             1975300105021903e8031a000493e0041901f405010619019a07f508838400190194\
-            19019a028401040001840200000009820318fa0af50bf50a656b65795f310b030cf5",
+            19019a028401040001840200000009820318fa0af50bf50f19ea600a656b65795f310b030cf50d07",
         ),
         (
             plain_hook(),

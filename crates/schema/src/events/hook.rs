@@ -11,7 +11,7 @@ use reveille_core::Millis;
 use reveille_core::delivery::hook::Hook;
 use reveille_core::delivery::id::EventNo;
 use reveille_core::event::EventPattern;
-use reveille_core::event::hook::{EventHookSpec, FormerPattern, FormerSpec};
+use reveille_core::event::hook::{EventHookSpec, FormerPattern, FormerSpec, Retry};
 use reveille_core::event::worker::{RpcMethod, WorkerId};
 
 use crate::codec::{self, RecordError};
@@ -46,6 +46,11 @@ pub fn decode_spec(hook: &Hook) -> Result<EventHookSpec, RecordError> {
         timeout_ms: hook.policy.timeout_ms,
         secret: fields.secret.map(Into::into),
         ordered: hook.is_ordered(),
+        retry: Retry {
+            initial_ms: hook.policy.backoff.base_ms,
+            max_ms: hook.policy.backoff.cap_ms,
+            give_up_after_ms: hook.policy.give_up_after_ms,
+        },
         former: FormerSpec {
             secret: fields
                 .former_secret

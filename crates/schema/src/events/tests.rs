@@ -3,7 +3,7 @@
 use reveille_core::delivery::Policy;
 use reveille_core::delivery::hook::{Hook, HookId};
 use reveille_core::delivery::id::EventNo;
-use reveille_core::event::hook::{EventHookSpec, FACE, FormerPattern, FormerSpec};
+use reveille_core::event::hook::{EventHookSpec, FACE, FormerPattern, FormerSpec, Retry};
 use reveille_core::event::worker::{RpcMethod, WorkerId};
 use reveille_core::event::{EventPattern, EventType, Ulid};
 use reveille_core::stream::StreamId;
@@ -49,6 +49,7 @@ fn spec() -> EventHookSpec {
         timeout_ms: 30_000,
         secret: Some("whsec_AAAA".into()),
         ordered: true,
+        retry: Retry::default(),
         former: FormerSpec::default(),
     }
 }
@@ -62,6 +63,7 @@ fn hook(policy: Policy, spec: Bytes) -> Hook {
         updated_at: Millis(2),
         version: 1,
         paused: false,
+        stopped_at: None,
         spans: vec![],
         backfill: None,
         face: FACE,

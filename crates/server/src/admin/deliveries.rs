@@ -12,6 +12,7 @@ use crate::Server;
 use crate::http::auth::Caller;
 use crate::http::delivery::status_label;
 use crate::http::error::RequestError;
+use crate::http::moment;
 use crate::http::page::{Page, page_limit};
 use crate::http::query::Query;
 use crate::http::reply::Reply;
@@ -36,8 +37,8 @@ pub(super) async fn list(
         event: query.get("event")?,
         hook: query.get("hook")?,
         standing: query.get("state")?.map(parse_state).transpose()?,
-        from: query.moment("from")?,
-        to: query.moment("to")?,
+        from: moment::of_query(&query, "from")?,
+        to: moment::of_query(&query, "to")?,
     };
     let limit = page_limit(&query)?;
     let after = query.get("after")?.map(delivery_named).transpose();

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::body::Body;
 use super::error::Error;
-use super::show::{find_hook, hook_json};
+use super::show::{find_hook, hook_json, waiting};
 use super::{Scope, namespace_of, subscribe};
 use crate::Server;
 use crate::http::reply::{self, Reply};
@@ -32,26 +32,67 @@ pub(super) async fn activate(
         return Err(Error::subscription_not_found());
     }
     let hook = scope.engine(server).activate_hook(&hook.tenant, id, is_active).await?;
+    let note = if hook.is_active() { REACTIVATED } else { UNSUBSCRIBED };
     let answer = json!({
         "ok": true,
         "subscriptionId": id,
         "active": hook.is_active(),
         "shard": shard.label(namespace),
         "namespace": namespace,
+        "note": note,
     });
     Ok(reply::json(StatusCode::OK, &answer))
 }
+
+/// `POST /subscriptions/pause` and `/subscriptions/resume`
+pub(super) async fn pause(
+    server: &Server,
+    scope: &Scope,
+    is_paused: bool,
+    request: Request<Incoming>,
+) -> Result<Reply, Error> {
+    let body = Body::read(server, &scope.tenant, request).await?;
+    body.check_known(&["subscriptionId"])?;
+    let id = body.required("subscriptionId")?;
+    let EventHook { hook, .. } = find_hook(server, scope, id)?;
+    let hook = scope.engine(server).pause_hook(&hook.tenant, id, is_paused).await?;
+    let answer = json!({
+        "ok": true,
+        "subscriptionId": id,
+        "active": hook.is_active(),
+        "paused": hook.paused,
+        "waiting": waiting(&hook, &server.engine.counts(&hook)?),
+        "namespace": namespace_of(&hook.tenant),
+    });
+    Ok(reply::json(StatusCode::OK, &answer))
+}
+
+/// What it means that a subscription is not active, and is again.
+const UNSUBSCRIBED: &str = "events that come from now on are not for this subscription; what \
+    had begun is held until it is reactivated. POST /subscriptions/pause keeps what comes \
+    meanwhile, too";
+const REACTIVATED: &str = "events that come from now on are for this subscription; what came while \
+    it was not active is not";
 
 /// How long a secret that was replaced is valid beside the new one, unless its owner says otherwise.
 const OVERLAP_MS_DEFAULT: u64 = 86_400_000;
 const OVERLAP_MS_MAX: u64 = 30 * 86_400_000;
 
 /// What can be changed about a subscription.
-const FIELDS: &[&str] =
-    &["maxRetries", "timeoutMs", "rpcMethod", "workerId", "workerBinding", "pattern", "secret"];
+const FIELDS: &[&str] = &[
+    "maxRetries",
+    "timeoutMs",
+    "rpcMethod",
+    "workerId",
+    "workerBinding",
+    "pattern",
+    "secret",
+    "retry",
+];
 /// What is shown of one, or said of a new one, and is no setting.
 const FIXED: &[(&str, &str)] = &[
     ("active", "POST /subscriptions/unsubscribe and /subscriptions/reactivate do that"),
+    ("paused", "POST /subscriptions/pause and /subscriptions/resume do that"),
     ("deliver", "it says where a new subscription begins"),
     ("id", "it is given once"),
     ("subscriptionId", "it is given once, and stands in the path"),
@@ -105,6 +146,7 @@ fn parse_update(
         binding: body.raw("workerBinding").map(|_| subscribe::parse_binding(body)).transpose()?,
         pattern: body.pattern()?,
         secret: body.raw("secret").map(|_| secret),
+        retry: subscribe::parse_retry(body)?,
     };
     Ok((update, new_secret))
 }

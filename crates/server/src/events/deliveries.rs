@@ -171,6 +171,7 @@ impl DeadLetterJson<'_> {
             event_payload: inner_payload(payload),
             reason: match delivery.phase {
                 Phase::Dead { why: DeadReason::Refused, .. } => "refused",
+                Phase::Dead { why: DeadReason::Expired, .. } => "EXPIRED",
                 _ => "max_retries_exceeded",
             },
             last_error: last_error(&delivery.attempts),

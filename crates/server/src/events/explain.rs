@@ -62,6 +62,9 @@ fn step(reason: &Reason) -> Step {
     match reason {
         Reason::Active(true) => ("active", true, "the subscription is active".into()),
         Reason::Active(false) => ("active", false, "the subscription is not active".into()),
+        Reason::Paused => {
+            ("paused", true, "the subscription is paused: what is for it waits".into())
+        }
         Reason::Age(age) => age_step(*age),
         Reason::Pattern(None) => ("pattern", true, "the pattern matches the type".into()),
         Reason::Pattern(Some(mismatch)) => ("pattern", false, mismatch.to_string()),
@@ -122,13 +125,13 @@ fn rest_step(rest: &Rest) -> Step {
         Rest::Queued => ("queue", true, "it waits until those before it have ended".into()),
         Rest::Next { attempt, at } => {
             let text = format!("attempt {attempt} is made at {}: each pause is", at.to_rfc3339());
-            ("next", true, format!("{text} twice the last, up to 5 minutes, and up to 1 s more"))
+            ("next", true, format!("{text} twice the last, up to the longest, and a little more"))
         }
         Rest::Waits { attempt, queued } => {
             ("queue", true, format!("attempt {attempt} waits for its turn among {queued}"))
         }
         Rest::Sent { attempt } => ("queue", true, format!("attempt {attempt} is on its way")),
-        Rest::Held => ("queue", false, "it is held until the subscription is active again".into()),
+        Rest::Held => ("queue", false, "it is held until the subscription goes on".into()),
         Rest::Delivered { at } => ("end", true, format!("delivered at {}", at.to_rfc3339())),
         Rest::Dead { at, retried, .. } => {
             let then = if *retried { "; it was retried since" } else { "" };
@@ -165,6 +168,8 @@ fn prospect(reasons: &[Reason]) -> &'static str {
         "not_matched"
     } else if reasons.contains(&Reason::Active(false)) {
         "inactive"
+    } else if reasons.contains(&Reason::Paused) {
+        "would_be_held"
     } else {
         "would_be_delivered"
     }

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 use reveille_core::Millis;
-use reveille_core::delivery::hook::{DeliveryCounts, HookId};
+use reveille_core::delivery::hook::{DeliveryCounts, Hook, HookId};
 use reveille_core::event::{EventType, Shard};
 use reveille_engine::deliveries::index::HookAge;
 use reveille_engine::events::hook::EventHook;
@@ -33,8 +33,14 @@ pub(super) fn hook_json(hook: &EventHook) -> Value {
         "rpcMethod": spec.method.as_str(),
         "maxRetries": spec.max_retries,
         "timeoutMs": spec.timeout_ms,
+        "retry": {
+            "initial": spec.retry.initial_ms,
+            "max": spec.retry.max_ms,
+            "giveUpAfter": spec.retry.give_up_after_ms,
+        },
         "signed": spec.secret.is_some(),
         "active": hook.is_active(),
+        "paused": hook.paused,
         "createdAt": hook.created_at.0,
         "created_by": hook.created_by.as_deref(),
         "updatedAt": hook.updated_at.0,
@@ -61,43 +67,38 @@ pub(super) async fn list(
     query: Option<&str>,
 ) -> Result<Reply, Error> {
     let query = Query::parse(query);
-    let active = match query.get("active")? {
-        None => None,
-        Some("true") => Some(true),
-        Some("false") => Some(false),
-        Some(_) => return Err(Error::invalid_parameter("active", "must be true or false")),
-    };
-    let (worker, prefix) = (query.get("workerId")?, query.get("patternPrefix")?);
-    let (shard, created_by) = (query.get("shard")?, query.get("created_by")?);
+    let filter = ListFilter::parse(&query)?;
     let (mut left, mut skipped) =
         (page_limit(&query, PAGE)?, parse_number(&query, "offset")?.unwrap_or(0));
     let after = query.get("after")?.map(parse_age).transpose()?;
-    let is_wanted = |hook: &EventHook| {
-        let EventHook { hook, spec } = hook;
-        let own = Shard::of_pattern(&spec.pattern);
-        active.is_none_or(|active| hook.is_active() == active)
-            && worker.is_none_or(|worker| spec.worker.as_str() == worker)
-            && created_by.is_none_or(|key| hook.created_by.as_deref() == Some(key))
-            && prefix.is_none_or(|prefix| spec.pattern.as_str().starts_with(prefix))
-            && shard.is_none_or(|shard| own.is_meant_by(shard, namespace_of(&hook.tenant)))
-    };
     let mut page = Page::begin(&server.engine, &scope.tenant, "subscriptions").await?;
+    let (engine, mut damage) = (&server.engine, None);
     let mut take = |hook: &EventHook| {
-        if !is_wanted(hook) {
+        let counts = match filter.failing.map(|_| engine.counts(&hook.hook)).transpose() {
+            Ok(counts) => counts,
+            Err(error) => {
+                damage = Some(error);
+                return false;
+            }
+        };
+        if !filter.accepts(hook, counts.as_ref()) {
             return true;
         }
         if skipped > 0 {
             skipped -= 1;
             return true;
         }
-        let is_taken = left > 0 && page.push(&list_item_json(hook));
+        let is_taken = left > 0 && page.push(&list_item_json(hook, counts.as_ref()));
         left -= usize::from(is_taken);
         is_taken
     };
-    let next = server.engine.hooks(scope.reach(), after, &mut take).await;
+    let next = engine.hooks(scope.reach(), after, &mut take).await;
+    if let Some(error) = damage {
+        return Err(error.into());
+    }
     let mut fields = Map::new();
     fields.insert("namespace".into(), scope.name().into());
-    if let Some(shard) = shard {
+    if let Some(shard) = filter.shard {
         let label = match Shard::parse_label(shard) {
             Some((None, own)) => own.label(scope.name()),
             _ => shard.to_owned(),
@@ -108,6 +109,55 @@ pub(super) async fn list(
         fields.insert("next".into(), format!("{}-{}", created_at.0, id.0).into());
     }
     Ok(page.finish(StatusCode::OK, &fields))
+}
+
+/// Which subscriptions are listed.
+struct ListFilter<'a> {
+    active: Option<bool>,
+    paused: Option<bool>,
+    /// Whether deliveries fail, or were given up.
+    failing: Option<bool>,
+    worker: Option<&'a str>,
+    prefix: Option<&'a str>,
+    shard: Option<&'a str>,
+    created_by: Option<&'a str>,
+}
+
+impl<'a> ListFilter<'a> {
+    fn parse(query: &'a Query) -> Result<ListFilter<'a>, Error> {
+        Ok(ListFilter {
+            active: parse_flag(query, "active")?,
+            paused: parse_flag(query, "paused")?,
+            failing: parse_flag(query, "failing")?,
+            worker: query.get("workerId")?,
+            prefix: query.get("patternPrefix")?,
+            shard: query.get("shard")?,
+            created_by: query.get("created_by")?,
+        })
+    }
+
+    /// Whether all of it fits; counts are at hand where they are asked for.
+    fn accepts(&self, hook: &EventHook, counts: Option<&DeliveryCounts>) -> bool {
+        let EventHook { hook, spec } = hook;
+        let own = Shard::of_pattern(&spec.pattern);
+        let is_failing = counts.is_some_and(|it| it.failed > 0 || it.dead_letters > 0);
+        self.active.is_none_or(|active| hook.is_active() == active)
+            && self.paused.is_none_or(|paused| hook.paused == paused)
+            && self.failing.is_none_or(|failing| is_failing == failing)
+            && self.worker.is_none_or(|worker| spec.worker.as_str() == worker)
+            && self.created_by.is_none_or(|key| hook.created_by.as_deref() == Some(key))
+            && self.prefix.is_none_or(|prefix| spec.pattern.as_str().starts_with(prefix))
+            && self.shard.is_none_or(|shard| own.is_meant_by(shard, namespace_of(&hook.tenant)))
+    }
+}
+
+fn parse_flag(query: &Query, name: &str) -> Result<Option<bool>, Error> {
+    match query.get(name)? {
+        None => Ok(None),
+        Some("true") => Ok(Some(true)),
+        Some("false") => Ok(Some(false)),
+        Some(_) => Err(Error::invalid_parameter(name, "must be true or false")),
+    }
 }
 
 /// Where a list of subscriptions goes on.
@@ -126,11 +176,14 @@ pub(super) fn not_a_next() -> Error {
     Error::invalid_parameter("after", "must be the `next` of the page before")
 }
 
-fn list_item_json(hook: &EventHook) -> Value {
+fn list_item_json(hook: &EventHook, counts: Option<&DeliveryCounts>) -> Value {
     let mut value = hook_json(hook);
     let shard = value.get("shard").cloned().unwrap_or_default();
     if let Some(object) = value.as_object_mut() {
         object.insert("_shard".into(), shard);
+        if let Some(counts) = counts {
+            object.insert("stats".into(), stats_json(Some(&hook.hook), counts));
+        }
     }
     value
 }
@@ -153,7 +206,8 @@ pub(super) async fn matching(
     let after = HookId(after.transpose()?.unwrap_or(0));
     let mut page = Page::begin(&server.engine, &scope.tenant, "subscriptions").await?;
     let hooks = server.engine.matching_hooks(&scope.tenant, &kind, after, limit + 1);
-    let taken = hooks.iter().take(limit).take_while(|it| page.push(&list_item_json(it))).count();
+    let taken =
+        hooks.iter().take(limit).take_while(|it| page.push(&list_item_json(it, None))).count();
     let last = hooks.get(..taken).and_then(|taken| taken.last());
     let mut fields = Map::new();
     fields.insert("eventType".into(), kind.as_str().into());
@@ -179,18 +233,27 @@ pub(super) fn status(server: &Server, scope: &Scope, id: &str) -> Result<Reply, 
         Some(EventHook { hook, .. }) => server.engine.counts(hook)?,
         None => DeliveryCounts::default(),
     };
-    let answer = json!({
-        "subscription": hook.as_ref().map(hook_json),
-        "stats": {
-            "pendingDeliveries": counts.pending,
-            "failedDeliveries": counts.failed,
-            "deadLetters": counts.dead_letters,
-            "successRate": ratio(counts.delivered, counts.attempts),
-            "totalDelivered": counts.delivered,
-            "totalAttempts": counts.attempts,
-        },
-    });
+    let stats = stats_json(hook.as_ref().map(|it| &*it.hook), &counts);
+    let answer = json!({ "subscription": hook.as_ref().map(hook_json), "stats": stats });
     Ok(reply::json(StatusCode::OK, &answer))
+}
+
+/// What the deliveries of a subscription have come to.
+fn stats_json(hook: Option<&Hook>, counts: &DeliveryCounts) -> Value {
+    json!({
+        "pendingDeliveries": counts.pending,
+        "failedDeliveries": counts.failed,
+        "deadLetters": counts.dead_letters,
+        "successRate": ratio(counts.delivered, counts.attempts),
+        "totalDelivered": counts.delivered,
+        "totalAttempts": counts.attempts,
+        "waiting": hook.map_or(0, |hook| waiting(hook, counts)),
+    })
+}
+
+/// How many deliveries wait for the subscription to be resumed or reactivated.
+pub(super) fn waiting(hook: &Hook, counts: &DeliveryCounts) -> u64 {
+    if hook.is_sending() { 0 } else { counts.pending + counts.failed }
 }
 
 /// A part of a whole; nothing of nothing is nothing.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use reveille_core::Tenant;
-use reveille_core::event::hook::{EventHookSpec, FormerSpec};
+use reveille_core::event::hook::{EventHookSpec, FormerSpec, Retry};
 use reveille_core::event::worker::{RpcMethod, WorkerId};
 use reveille_core::event::{EventPattern, Shard};
 use reveille_core::secret::SealedSecret;
@@ -17,11 +17,19 @@ use super::body::Body;
 use super::error::Error;
 use super::{Scope, namespace_of};
 use crate::Server;
+use crate::http::fields::Fields;
+use crate::http::known::check_fields_of;
 use crate::http::reply::{self, Reply};
 
 const MAX_RETRIES_DEFAULT: u32 = 5;
 const TIMEOUT_MS_DEFAULT: u64 = 30_000;
 const BINDING_BYTES_MAX: usize = 128;
+/// The shortest and the longest first pause, the longest pause, and the longest time that a delivery
+/// is tried.
+const RETRY_INITIAL_MS_MIN: u64 = 10;
+const RETRY_INITIAL_MS_MAX: u64 = 3_600_000;
+const RETRY_MAX_MS_MAX: u64 = 86_400_000;
+const GIVE_UP_MS_MAX: u64 = 365 * 86_400_000;
 
 /// What can be said about a new subscription.
 const FIELDS: &[&str] = &[
@@ -33,6 +41,7 @@ const FIELDS: &[&str] = &[
     "timeoutMs",
     "secret",
     "deliver",
+    "retry",
 ];
 
 /// `POST /subscriptions/subscribe`
@@ -115,6 +124,7 @@ fn parse_spec(body: &Body, secret: Option<SealedSecret>) -> Result<EventHookSpec
         timeout_ms: body.timeout_ms()?.unwrap_or(TIMEOUT_MS_DEFAULT),
         secret,
         ordered: false,
+        retry: parse_retry(body)?.unwrap_or_default(),
         former: FormerSpec::default(),
     })
 }
@@ -128,6 +138,34 @@ pub(super) fn parse_binding(body: &Body) -> Result<Option<Arc<str>>, Error> {
         return Err(Error::invalid_field("workerBinding", why));
     }
     Ok(Some(name.into()))
+}
+
+/// When deliveries are tried again, if that is said; what is left out is as for those who say
+/// nothing.
+pub(super) fn parse_retry(body: &Body) -> Result<Option<Retry>, Error> {
+    let object = match body.raw("retry") {
+        None => return Ok(None),
+        Some(Value::Null) => return Ok(Some(Retry::default())),
+        Some(Value::Object(object)) => object,
+        Some(_) => return Err(Error::invalid_field("retry", "must be an object, or null")),
+    };
+    check_fields_of("retry", object, &["initial", "max", "giveUpAfter"])?;
+    let fields = Fields(object);
+    let within = |name: &str, min: u64, max: u64, text: &str| {
+        let found = fields.period_ms(name)?;
+        if found.is_some_and(|ms| !(min..=max).contains(&ms)) {
+            return Err(Error::invalid_field(&format!("retry.{name}"), format!("must be {text}")));
+        }
+        Ok(found)
+    };
+    let default = Retry::default();
+    let initial =
+        within("initial", RETRY_INITIAL_MS_MIN, RETRY_INITIAL_MS_MAX, "from \"10ms\" to \"1h\"")?;
+    let initial_ms = initial.unwrap_or(default.initial_ms);
+    let max = within("max", initial_ms, RETRY_MAX_MS_MAX, "from the first pause to \"1d\"")?;
+    let give_up_after_ms = within("giveUpAfter", 1, GIVE_UP_MS_MAX, "from \"1ms\" to \"365d\"")?;
+    let max_ms = max.unwrap_or(default.max_ms.max(initial_ms));
+    Ok(Some(Retry { initial_ms, max_ms, give_up_after_ms }))
 }
 
 /// A secret that nobody has had, and its text.

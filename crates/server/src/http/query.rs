@@ -1,8 +1,6 @@
 //! The query of a URL: known parameters come once; unknown ones are ignored, as the protocol of
 //! streams wants it, or refused by faces that ask for it.
 
-use reveille_core::Millis;
-
 use super::error::RequestError;
 use super::known;
 
@@ -29,18 +27,6 @@ impl Query {
             }
             None => Ok(first),
         }
-    }
-
-    /// A moment: a date as RFC 3339 writes it, or milliseconds since 1970.
-    pub(crate) fn moment(&self, name: &str) -> Result<Option<Millis>, RequestError> {
-        let Some(text) = self.get(name)? else { return Ok(None) };
-        let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        let millis = text.parse().ok().filter(|_| is_plain).map(Millis);
-        let moment = millis.or_else(|| Millis::parse_rfc3339(text));
-        moment.map(Some).ok_or_else(|| {
-            let why = "is a time like 2026-01-31T12:00:00Z, or milliseconds since 1970";
-            RequestError::Query(format!("`{name}` {why}"))
-        })
     }
 
     /// Refuses parameters of other names.
@@ -107,12 +93,6 @@ mod tests {
         assert_eq!(query.get("w"), Ok(Some("%")));
         assert_eq!(query.get("absent"), Ok(None));
         assert!(Query::parse(Some("offset=1&offset=2")).get("offset").is_err());
-        let query = Query::parse(Some("a=1970-01-01T00:00:01Z&b=7&c=soon&d=&e=-1"));
-        assert_eq!(query.moment("a"), Ok(Some(Millis(1_000))));
-        assert_eq!((query.moment("b"), query.moment("x")), (Ok(Some(Millis(7))), Ok(None)));
-        for wrong in ["c", "d", "e"] {
-            assert!(query.moment(wrong).is_err(), "{wrong}");
-        }
         assert_eq!(
             Query::parse(Some("limit=1&after=%2D")).check_known(&["after", "limit"]),
             Ok(())

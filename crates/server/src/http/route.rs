@@ -65,6 +65,8 @@ const ROUTES: &[(&str, Face, Requirement)] = &[
     ("/e/**", Face::Events, Requirement::Data),
     ("/ingest/**", Face::Events, Requirement::Data),
     ("/subscriptions/unsubscribe", Face::Events, Requirement::Data),
+    ("/subscriptions/pause", Face::Events, Requirement::RunSubscriptions),
+    ("/subscriptions/resume", Face::Events, Requirement::RunSubscriptions),
     ("/subscriptions/*/dead-letters/*/retry", Face::Events, Requirement::RunSubscriptions),
     ("/subscriptions/**", Face::Events, Requirement::Subscriptions),
     // Names that belong to other faces: no stream can have them, now or later.
@@ -154,6 +156,9 @@ mod tests {
         check("/e", Face::Events, Requirement::Data);
         check("/subscriptions/list", Face::Events, Requirement::Subscriptions);
         check("/subscriptions/unsubscribe", Face::Events, Requirement::Data);
+        for run in ["/subscriptions/pause", "/subscriptions/resume"] {
+            check(run, Face::Events, Requirement::RunSubscriptions);
+        }
         let retry = "/subscriptions/A/dead-letters/B/retry";
         check(retry, Face::Events, Requirement::RunSubscriptions);
         for other in

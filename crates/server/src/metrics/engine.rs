@@ -1,5 +1,7 @@
 //! What every partition of the engine counts, collected when somebody asks for it.
 
+mod hooks;
+
 use std::fmt;
 
 use prometheus_client::collector::Collector;
@@ -30,9 +32,14 @@ impl Collector for EngineCollector {
         let (name, help) = ("reply_bytes", "Bytes of answers that wait for their clients.");
         let mut replies = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         replies.encode_gauge(&u64::try_from(self.engine.reply_bytes()).unwrap_or(u64::MAX))?;
-        encode_snapshots(&mut encoder, &self.engine.snapshots())
+        encode_snapshots(&mut encoder, &self.engine.snapshots())?;
+        let (hooks, others) = self.engine.worst_hooks(HOOK_SERIES_MAX);
+        hooks::encode(&mut encoder, &hooks, &others, self.engine.clock().now())
     }
 }
+
+/// Hooks that have gauges of their own; the others share one of each.
+const HOOK_SERIES_MAX: usize = 100;
 
 /// A metric of every partition: name, help, and how to read it.
 type EngineMetric = (&'static str, &'static str, Source);

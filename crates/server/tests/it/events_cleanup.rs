@@ -3,7 +3,7 @@
 use reveille_core::Millis;
 use reveille_core::Tenant;
 use reveille_core::event::EventPattern;
-use reveille_core::event::hook::{EventHookSpec, FormerSpec};
+use reveille_core::event::hook::{EventHookSpec, FormerSpec, Retry};
 use reveille_core::event::worker::{RpcMethod, WorkerId};
 use reveille_engine::deliveries::{DeliveryError, DeliveryRejection};
 use reveille_engine::events::hook::StartFrom;
@@ -64,6 +64,7 @@ async fn e41_the_same_can_be_done_in_the_process() {
         timeout_ms: 30_000,
         secret: None,
         ordered: false,
+        retry: Retry::default(),
         former: FormerSpec::default(),
     };
     let (engine, tenant) = (events.server.engine.clone(), Tenant::default_tenant());

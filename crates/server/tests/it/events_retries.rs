@@ -28,7 +28,7 @@ async fn e03_e32_e35_five_attempts_with_growing_pauses_and_then_no_more() {
     assert_eq!(
         stats,
         json!({ "pendingDeliveries": 0, "failedDeliveries": 0, "deadLetters": 1,
-                "successRate": 0.0, "totalDelivered": 0, "totalAttempts": 5 })
+                "successRate": 0.0, "totalDelivered": 0, "totalAttempts": 5, "waiting": 0 })
     );
     events.clock.advance(1_000_000);
     events.quiet("it is dead").await;
@@ -283,5 +283,59 @@ async fn statistics_always_add_up() {
         assert_eq!(number("totalAttempts"), attempts);
         let open = number("pendingDeliveries") + number("failedDeliveries");
         assert_eq!(open + number("deadLetters") + number("totalDelivered"), begun);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subscription_has_a_schedule_of_its_own() {
+    let mut events = Deliveries::start().await;
+    let retry = json!({ "initial": "100ms", "max": 400, "giveUpAfter": "1s" });
+    let id = events.subscribe_with("a", json!({ "maxRetries": 100, "retry": retry })).await;
+    let shown = events.status(&id).await["subscription"]["retry"].clone();
+    assert_eq!(shown, json!({ "initial": 100, "max": 400, "giveUpAfter": 1_000 }));
+    events.ingest(json!({ "type": "a" })).await;
+    let begin = events.now();
+    let mut attempt = 0;
+    loop {
+        events.called().await.answer(500, "");
+        attempt += 1;
+        let ended = |it: &Value| it["attempts"] == attempt && it["status"] != "pending";
+        let delivery = events.until(&id, ended).await;
+        let Some(next) = delivery["nextAttemptAt"].as_u64() else { break };
+        let pause = next - events.now();
+        let grown = 100_u64 << (attempt - 1).min(2);
+        // The last one is cut short by the time that there is.
+        assert!(next == begin + 1_000 || (grown..=grown + 100).contains(&pause), "{pause}");
+        events.advance_to(next);
+    }
+    assert_eq!(events.now(), begin + 1_000, "it is given up when its time is over");
+    let letters = events.dead_letters(&id).await;
+    assert_eq!((letters.len(), &letters[0]["reason"]), (1, &json!("max_retries_exceeded")));
+    // What is changed counts from then on; what is left out of it is as usual.
+    let target = format!("/subscriptions/{id}");
+    let put = async |body: Value| {
+        events.server.ask("PUT", &target, &[JSON], body.to_string().as_bytes()).await
+    };
+    let shown = put(json!({ "retry": { "initial": "10ms" } })).await.expect(200).json();
+    let expected = json!({ "initial": 10, "max": 300_000, "giveUpAfter": null });
+    assert_eq!(shown["subscription"]["retry"], expected);
+    let shown = put(json!({ "maxRetries": 1 })).await.expect(200).json();
+    assert_eq!(shown["subscription"]["retry"], expected);
+    let shown = put(json!({ "retry": null })).await.expect(200).json();
+    assert_eq!(shown["subscription"]["retry"]["initial"], 1_000);
+    for (wrong, said) in [
+        (json!({ "initial": "9ms" }), "retry.initial"),
+        (json!({ "initial": "2h" }), "retry.initial"),
+        (json!({ "max": "25h" }), "retry.max"),
+        (json!({ "initial": "1m", "max": "1s" }), "retry.max"),
+        (json!({ "giveUpAfter": 0 }), "retry.giveUpAfter"),
+        (json!({ "giveUpAfter": "soon" }), "giveUpAfter"),
+        (json!({ "inital": "1s" }), "did you mean `initial`"),
+        (json!("1s"), "retry"),
+    ] {
+        let answer = put(json!({ "retry": wrong })).await.expect(400);
+        assert!(answer.text().contains(said), "{wrong}: {answer}");
+        let body = json!({ "workerId": "w", "pattern": "z", "rpcMethod": "m", "retry": wrong });
+        events.post("/subscriptions/subscribe", &body).await.expect(400);
     }
 }

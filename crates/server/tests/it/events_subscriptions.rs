@@ -35,7 +35,9 @@ async fn e13_e14_e20_what_is_left_out_has_a_default() {
         json!({
             "id": id, "workerId": "w", "workerBinding": null, "pattern": "webhook.github.*",
             "patternPrefix": "webhook.github", "rpcMethod": "handle", "maxRetries": 5,
-            "timeoutMs": 30_000, "signed": false, "active": true, "createdAt": START_MS,
+            "timeoutMs": 30_000, "signed": false, "active": true, "paused": false,
+            "retry": { "initial": 1_000, "max": 300_000, "giveUpAfter": null },
+            "createdAt": START_MS,
             "created_by": null, "updatedAt": START_MS, "shard": "webhook", "namespace": null,
         })
     );
@@ -255,7 +257,7 @@ async fn e23_statistics_are_there_also_for_nobody() {
     let mut events = Deliveries::start().await;
     let nothing = json!({
         "pendingDeliveries": 0, "failedDeliveries": 0, "deadLetters": 0, "successRate": 0.0,
-        "totalDelivered": 0, "totalAttempts": 0,
+        "totalDelivered": 0, "totalAttempts": 0, "waiting": 0,
     });
     for id in ["01ARZ3NDEKTSV4RRFFQ69G5FAV", "01HQXYZ123456789ABCDEF", "no-such"] {
         let answer = events.status(id).await;

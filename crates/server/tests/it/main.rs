@@ -25,6 +25,7 @@ mod events_flow;
 mod events_ingest;
 mod events_mistakes;
 mod events_patterns;
+mod events_pause;
 mod events_restarts;
 mod events_retention;
 mod events_retries;

@@ -190,3 +190,89 @@ async fn every_metric_is_as_documented() {
     let golden = include_str!("golden/metrics.txt");
     assert!(list == golden, "the golden file is otherwise; now it is\n{list}");
 }
+
+/// The values of a gauge of hooks, by hook.
+async fn of_hooks(events: &Deliveries, name: &str) -> BTreeMap<String, f64> {
+    let text = events.server.get("/metrics").await.expect(200).text();
+    let begin = format!("reveille_{name}{{hook=\"");
+    let values = text.lines().filter_map(|line| line.strip_prefix(&begin));
+    let value = |line: &str| {
+        let (hook, rest) = line.split_once('"').unwrap();
+        (hook.to_owned(), rest.rsplit_once(' ').unwrap().1.parse().unwrap())
+    };
+    values.map(value).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hook_that_is_failing_has_gauges_of_its_own() {
+    let mut events = Deliveries::start().await;
+    let id = events.subscribe_with("a", json!({ "maxRetries": 2 })).await;
+    let fine = events.subscribe_with("b", json!({})).await;
+    for kind in ["a", "b"] {
+        events.ingest(json!({ "type": kind })).await;
+        events.called().await.answer(if kind == "a" { 500 } else { 200 }, "");
+    }
+    events.until_status(&id, "failed").await;
+    events.until_status(&fine, "delivered").await;
+    events.clock.advance(500);
+    let only = |number: f64| BTreeMap::from([(id.clone(), number)]);
+    for (name, wanted) in [
+        ("hook_pending", 1.0),
+        ("hook_oldest_seconds", 0.5),
+        ("hook_dead_letters", 0.0),
+        ("hook_failing_seconds", 0.5),
+    ] {
+        eventually(name, async || (of_hooks(&events, name).await == only(wanted)).then_some(()))
+            .await;
+    }
+    let mut events = events.restart().await;
+    assert_eq!(of_hooks(&events, "hook_failing_seconds").await, only(0.5));
+    events.to_next_attempt(&id, 1).await;
+    events.called().await.answer(500, "");
+    events.until_status(&id, "dead").await;
+    eventually("a dead letter", async || {
+        (of_hooks(&events, "hook_dead_letters").await == only(1.0)).then_some(())
+    })
+    .await;
+    assert_eq!(of_hooks(&events, "hook_pending").await, only(0.0));
+    assert!(of_hooks(&events, "hook_oldest_seconds").await.is_empty());
+    // One that is accepted ends it.
+    events.ingest(json!({ "type": "a" })).await;
+    events.called().await.ok();
+    events.until_status(&id, "delivered").await;
+    eventually("it to fail no longer", async || {
+        of_hooks(&events, "hook_failing_seconds").await.is_empty().then_some(())
+    })
+    .await;
+    events.server.delete(&format!("/subscriptions/{id}")).await.expect(200);
+    eventually("its gauges to go", async || {
+        of_hooks(&events, "hook_dead_letters").await.is_empty().then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_hooks_those_that_are_worst_off_are_shown() {
+    let events = Deliveries::with(|setup| setup.partitions = Some(1)).await;
+    let mut ids = Vec::new();
+    for number in 0..103 {
+        let id = events.subscribe_with("a.*", json!({ "workerId": format!("w{number}") })).await;
+        let body = json!({ "subscriptionId": id });
+        events.post("/subscriptions/pause", &body).await.expect(200);
+        ids.push(id);
+    }
+    let last = events.subscribe("a.b").await;
+    events.post("/subscriptions/pause", &json!({ "subscriptionId": last })).await.expect(200);
+    for kind in ["a.a", "a.b"] {
+        events.ingest(json!({ "type": kind })).await;
+    }
+    let pending = eventually("all to be told", async || {
+        let pending = of_hooks(&events, "hook_pending").await;
+        (pending.values().sum::<f64>() == 207.0).then_some(pending)
+    })
+    .await;
+    assert_eq!(pending.len(), 101);
+    // Those with two are worse off than the one with one.
+    assert_eq!(pending["other"], 7.0);
+    assert!(!pending.contains_key(&last));
+}

@@ -84,6 +84,8 @@ const ROUTES: &[Route] = &[
     ("DELETE", "/subscriptions/{HOOK}", "", Key, 404),
     ("POST", "/subscriptions/unsubscribe", HOOK_ID, Key, 404),
     ("POST", "/subscriptions/reactivate", HOOK_ID, Key, 404),
+    ("POST", "/subscriptions/pause", HOOK_ID, Key, 404),
+    ("POST", "/subscriptions/resume", HOOK_ID, Key, 404),
     ("POST", "/subscriptions/{HOOK}/rotate-secret", "", Key, 404),
     ("GET", "/subscriptions/status/{HOOK}", "", Key, 200),
     ("GET", "/subscriptions/{HOOK}/deliveries", "", Key, 404),
@@ -112,6 +114,8 @@ const ROUTES: &[Route] = &[
     ("POST", "/admin/v1/keys", OWN_KEY, Key, 201),
     ("POST", "/admin/v1/keys", OTHERS_KEY, Key, 403),
     ("DELETE", "/admin/v1/keys/{ID}", "", Key, 404),
+    ("GET", "/admin/v1/timers", "", Key, 403),
+    ("POST", "/admin/v1/timers/{ID}/retry", "", Key, 403),
     ("POST", "/admin/v1/signing-keys/rotate", "", Key, 403),
     // What was made goes again.
     ("DELETE", "{DS}/p", "", Key, 204),

@@ -104,7 +104,14 @@ fn an_endpoint_that_is_busy_may_ask_for_patience_up_to_the_longest_pause() {
 
 /// A delivery whose attempts had these statuses, asked for this patience and took so long.
 fn fail(policy: &Policy, attempts: &[(Option<u16>, Option<u64>, u64)]) -> Delivery {
-    let given = Given { now: Millis(0), random: 0, policy, retry_scale_milli: 1_000, active: true };
+    let given = Given {
+        now: Millis(0),
+        random: 0,
+        policy,
+        retry_scale_milli: 1_000,
+        active: true,
+        began_at: Millis(0),
+    };
     let mut delivery = Delivery::begin(&given, true).delivery;
     for (number, (status, retry_after_s, took_ms)) in (1..).zip(attempts) {
         let outcome = match status {
@@ -162,8 +169,14 @@ fn three_quick_failures_alike_are_poison_where_the_policy_says_so() {
 #[test]
 fn a_delivery_that_runs_out_of_attempts_says_what_the_last_of_them_lacked() {
     let once = Policy { attempts: 1, ..policy() };
-    let given =
-        Given { now: Millis(9), random: 0, policy: &once, retry_scale_milli: 1_000, active: true };
+    let given = Given {
+        now: Millis(9),
+        random: 0,
+        policy: &once,
+        retry_scale_milli: 1_000,
+        active: true,
+        began_at: Millis(0),
+    };
     for (kind, why) in [
         (ErrorKind::Secret, DeadReason::SecretMissing),
         (ErrorKind::Blocked, DeadReason::Blocked),

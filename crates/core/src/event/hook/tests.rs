@@ -1,3 +1,5 @@
+//! What is changed about a hook, and what of before still counts.
+
 use super::*;
 
 fn spec(pattern: &str) -> EventHookSpec {
@@ -10,6 +12,7 @@ fn spec(pattern: &str) -> EventHookSpec {
         timeout_ms: 1,
         secret: Some("one".into()),
         ordered: false,
+        retry: Retry::default(),
         former: FormerSpec::default(),
     }
 }
