@@ -371,3 +371,20 @@ fn try_refill(shared: &Shared, id: HookId, from: DeliveryNo) -> Result<(), Damag
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_an_address_operators_are_told_the_host_alone() {
+        for (address, host) in [
+            ("https://billing.workers.dev/rpc/on?key=secret", "billing.workers.dev"),
+            ("http://127.0.0.1:3000", "127.0.0.1:3000"),
+            ("http://[::1]:9/hook#x", "[::1]:9"),
+            ("https://a?token=1", "a"),
+        ] {
+            assert_eq!(host_of(address), host, "{address}");
+        }
+    }
+}

@@ -26,7 +26,7 @@ const FAILING: [&str; 2] = ["failed", "dead"];
 /// What `reveille deliveries` can do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DeliveriesCommand {
-    /// Lists deliveries: hook by hook, in the order of their events
+    /// Lists deliveries: hook by hook, those of the newest event first
     #[command(after_help = "\
 A delivery is pending until it is tried, failed while it is tried again, and in the end delivered,
 dead (it was given up) or dropped (it was not wanted any more).
@@ -95,7 +95,7 @@ fn list(arguments: List, out: &mut impl Write) -> anyhow::Result<()> {
     let List { failing, state, hook, event, output, server } = arguments;
     let client = Client::new(server)?;
     let mut target = format!("{DELIVERIES}?limit={PAGE}");
-    for (name, id) in [("hook", &hook), ("event", &event)] {
+    for (name, id) in [("hook", &hook), ("event", &event), ("state", &state)] {
         if let Some(id) = id {
             target.push_str(&format!("&{name}={}", encode(id)));
         }

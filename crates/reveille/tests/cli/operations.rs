@@ -177,6 +177,10 @@ fn a_failing_hook_is_found_paused_moved_and_resumed_with_nothing_lost() {
     assert!(run(&["list"]).ok().contains(&format!("{hook}  paused ")));
     let text = run(&["update", &hook, "--binding", "GOOD", "--timeout", "5s"]).ok();
     assert!(text.starts_with("id ") && text.contains("GOOD") && text.contains("5000"), "{text}");
+    let retry = ["--retry-initial", "100ms", "--give-up-after", "1h"];
+    let changed = json(run(&[&["update", &hook, "--output", "json"], &retry[..]].concat()));
+    let schedule = &changed["subscription"]["retry"];
+    assert_eq!((&schedule["initial"], &schedule["giveUpAfter"]), (&100.into(), &3_600_000.into()));
     let warned = run(&["update", &hook, "--binding", "NONE"]);
     assert!(warned.err.contains("warning: this server has no binding `NONE`"), "{warned:?}");
     run(&["update", &hook, "--binding", "GOOD", "--pattern", "a.**", "--no-secret"]).ok();

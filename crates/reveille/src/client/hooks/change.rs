@@ -39,6 +39,16 @@ pub(crate) struct Update {
     /// How long an attempt may take
     #[arg(long, value_name = "TIME", value_parser = parse_period)]
     timeout: Option<u64>,
+    /// The pause after the first failure; each further one is twice as long. What is not said of a
+    /// schedule is as for a hook without one
+    #[arg(long, value_name = "TIME", value_parser = parse_period)]
+    retry_initial: Option<u64>,
+    /// The longest pause
+    #[arg(long, value_name = "TIME", value_parser = parse_period)]
+    retry_max: Option<u64>,
+    /// Gives a delivery up that fails at this age, even if attempts are left
+    #[arg(long, value_name = "TIME", value_parser = parse_period)]
+    give_up_after: Option<u64>,
     /// Signs with this secret from now on
     #[arg(long, value_name = "SECRET", conflicts_with_all = ["new_secret", "no_secret"])]
     secret: Option<String>,
@@ -121,6 +131,10 @@ fn update_body(arguments: &Update) -> Map<String, Value> {
         (None, false, true) => Some(json!(false)),
         (None, false, false) => None,
     };
+    let Update { retry_initial, retry_max, give_up_after, .. } = arguments;
+    let retry = [("initial", retry_initial), ("max", retry_max), ("giveUpAfter", give_up_after)];
+    let retry = retry.into_iter().filter_map(|(name, ms)| Some((name.to_owned(), json!((*ms)?))));
+    let retry: Map<String, Value> = retry.collect();
     let fields = [
         ("workerId", worker.as_ref().map(|it| json!(it))),
         ("workerBinding", if *no_binding { Some(Value::Null) } else { binding }),
@@ -128,6 +142,7 @@ fn update_body(arguments: &Update) -> Map<String, Value> {
         ("pattern", pattern.as_ref().map(|it| json!(it))),
         ("maxRetries", arguments.max_retries.map(|it| json!(it))),
         ("timeoutMs", arguments.timeout.map(|it| json!(it))),
+        ("retry", (!retry.is_empty()).then_some(Value::Object(retry))),
         ("secret", secret),
     ];
     let given = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
