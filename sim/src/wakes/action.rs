@@ -6,7 +6,7 @@ use reveille_core::consumer::Dialect;
 use reveille_core::stream::StreamId;
 use reveille_core::stream::append::Append;
 use reveille_core::stream::create::Create;
-use reveille_core::subscription::SubscriptionSpec;
+use reveille_core::subscription::{SubscriptionChange, SubscriptionSpec};
 use reveille_core::{StreamPath, Tenant};
 
 use super::engine::{ApplyCallback, CallbackReceipt, Lease, ReleaseLease, RenewLease, WakeOutcome};
@@ -18,6 +18,7 @@ pub(super) enum Action {
     Append { path: StreamPath, request: Append },
     Delete { path: StreamPath },
     Subscribe(SubscriptionSpec),
+    Change { name: Arc<str>, change: SubscriptionChange },
     Unsubscribe { dialect: Dialect, name: Arc<str> },
     EditStreams { name: Arc<str>, add: Vec<StreamPath>, remove: Option<StreamPath> },
     Callback(Box<ApplyCallback>),

@@ -57,6 +57,9 @@ impl Wakes {
         if !matches!(subscription.spec.target, Target::Webhook(_)) {
             return Err(violation(format!("{attempt:?} is for nobody")));
         }
+        if subscription.paused_at.is_some() {
+            return Err(violation(format!("{attempt:?} is told while paused")));
+        }
         self.base.coverage.attempts += 1;
         let behavior = if self.base.is_healing {
             EndpointBehavior::Accept

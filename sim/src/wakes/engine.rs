@@ -22,7 +22,7 @@ use reveille_engine::wakes::lease::ClaimLease;
 pub(super) use reveille_engine::wakes::lease::{Lease, ReleaseLease, RenewLease};
 use reveille_engine::wakes::send;
 use reveille_engine::wakes::subscribe::{
-    CreateSubscription, DeleteSubscription, EditSubscriptionStreams,
+    ChangeSubscription, CreateSubscription, DeleteSubscription, EditSubscriptionStreams,
 };
 use reveille_kernel::error::{Error, Never};
 use reveille_schema::record::ConsumerRecord;
@@ -48,6 +48,10 @@ pub(super) fn call(tenant: &Tenant, action: &Action) -> WorldCall<Wakes> {
         }),
         Action::Subscribe(spec) => {
             let command = CreateSubscription { tenant, spec, secret: None, created_by: None };
+            engine::call(command, |outcome| translate(outcome, other, rejected))
+        }
+        Action::Change { name, change } => {
+            let command = ChangeSubscription { tenant, name, change };
             engine::call(command, |outcome| translate(outcome, other, rejected))
         }
         Action::Unsubscribe { dialect, name } => {

@@ -2,7 +2,7 @@
 
 use reveille_core::Millis;
 use reveille_core::consumer::{Dialect, Phase};
-use reveille_core::subscription::Target;
+use reveille_core::subscription::{SubscriptionChange, Target};
 use reveille_schema::wakes::WakeTimer;
 
 use super::Wakes;
@@ -22,6 +22,8 @@ impl Wakes {
         for agent in &mut self.agents {
             agent.is_retired = true;
         }
+        finale::settle(self)?;
+        self.resume_all();
         self.until_all_is_told()?;
         finale::settle(self)?;
         self.audit_content()?;
@@ -61,6 +63,18 @@ impl Wakes {
             }
         }
         Err(violation("L1: there is always somebody left to be told"))
+    }
+
+    /// Whatever is paused goes on.
+    fn resume_all(&mut self) {
+        let names: Vec<_> = self.seen.subscriptions.values().collect();
+        let paused = names.into_iter().filter(|it| it.paused_at.is_some());
+        let names: Vec<_> = paused.map(|it| it.spec.name.clone()).collect();
+        for name in names {
+            let paused = Some(false);
+            let change = SubscriptionChange { paused, ..SubscriptionChange::default() };
+            self.ask(Action::Change { name, change });
+        }
     }
 
     /// Workers look for work in every subscription that is pulled.

@@ -126,6 +126,16 @@ impl Snapshot {
         })
     }
 
+    /// Whether the subscription of a consumer is paused, or its review has still to come to it.
+    pub(super) fn will_be_reviewed(&self, key: &ConsumerKey) -> bool {
+        let Some(subscription) = self.subscriptions.get(&key.subscription) else { return false };
+        let Some(at) = subscription.reviewed_at else { return subscription.paused_at.is_some() };
+        let timer = WakeTimer::Review(subscription.tenant.clone(), subscription.id);
+        let cursor = self.raw.get(&reveille_kernel::keys::timer(at, &timer.encode()));
+        subscription.paused_at.is_some()
+            || cursor.is_some_and(|cursor| *cursor < keys::consumer(key))
+    }
+
     /// The timers of subscriptions and consumers.
     pub(super) fn wake_timers(&self) -> impl Iterator<Item = (Millis, &WakeTimer)> {
         self.timers.iter().filter_map(|(at, timer)| match timer {

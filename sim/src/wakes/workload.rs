@@ -7,7 +7,9 @@ use reveille_core::consumer::{Dialect, SyncDone};
 use reveille_core::pattern::Pattern;
 use reveille_core::stream::create::Create;
 use reveille_core::stream::{Body, Expiry};
-use reveille_core::subscription::{Coalescing, RetrySettings, SubscriptionSpec, Target};
+use reveille_core::subscription::{
+    Coalescing, RetrySettings, SubscriptionChange, SubscriptionSpec, Target,
+};
 use reveille_core::{ContentType, StreamPath};
 
 use super::Wakes;
@@ -25,6 +27,8 @@ enum ClientAction {
     Create,
     Delete,
     Subscribe,
+    Pause,
+    Change,
     Unsubscribe,
     Edit,
     Claim,
@@ -51,6 +55,8 @@ impl Wakes {
             (20, ClientAction::Create),
             (deletes, ClientAction::Delete),
             (14, ClientAction::Subscribe),
+            (12, ClientAction::Pause),
+            (4, ClientAction::Change),
             (deletes.div_ceil(2), ClientAction::Unsubscribe),
             (5, ClientAction::Edit),
             (16, ClientAction::Claim),
@@ -67,6 +73,8 @@ impl Wakes {
             ClientAction::Create => self.create(path),
             ClientAction::Delete => self.ask(Action::Delete { path }),
             ClientAction::Subscribe => self.subscribe(name),
+            ClientAction::Pause => self.pause(name),
+            ClientAction::Change => self.change(name),
             ClientAction::Unsubscribe => {
                 let dialect = self.dialect();
                 self.ask(Action::Unsubscribe { dialect, name });
@@ -82,6 +90,26 @@ impl Wakes {
                 self.ask(Action::Claim { name, worker });
             }
         }
+    }
+
+    /// Stops a subscription, or lets one go on.
+    fn pause(&mut self, name: Arc<str>) {
+        let paused = Some(self.base.random.one_in(2));
+        let change = SubscriptionChange { paused, ..SubscriptionChange::default() };
+        self.ask(Action::Change { name, change });
+    }
+
+    /// Lets a subscription be told elsewhere, or at other times.
+    fn change(&mut self, name: Arc<str>) {
+        let mut change = SubscriptionChange::default();
+        if self.base.random.one_in(2) {
+            let host = self.base.random.below(3);
+            change.webhook = Some(format!("https://{host}.example.com/hook").into());
+        } else {
+            change.min_interval_ms = Some(*self.base.random.pick(&[0, 3_000]));
+            change.max_delay_ms = Some(*self.base.random.pick(&[None, Some(2_000)]));
+        }
+        self.ask(Action::Change { name, change });
     }
 
     fn ask_tokens(&mut self, action: Action, tokens: Vec<(StreamPath, String)>) {

@@ -1,5 +1,7 @@
 //! `reveille sub`: webhook subscriptions on streams.
 
+mod change;
+
 use std::io::{self, BufWriter, Write};
 
 use anyhow::anyhow;
@@ -9,8 +11,9 @@ use reveille_core::Millis;
 use reveille_core::condition::WakeCondition;
 use reveille_core::pattern::Pattern;
 use reveille_core::time::parse_period_ms;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
+use self::change::{RotateSecret, Update};
 use super::list::print_list;
 use super::table::{ListPrinter, cell, print_fields};
 use super::url::{encode, encode_segment};
@@ -54,6 +57,36 @@ If there is none of this name, one with leases (/v1/stream/__ds/subscriptions/) 
 Example:
   reveille sub show workers")]
     Show(NameArguments),
+    /// Changes a subscription; what its consumers have done stays
+    #[command(after_help = "\
+What is not named stays as it is. A wake that waits for its next attempt is sent at once, by the new
+settings. --retry-initial, --retry-max and --give-up-after replace all three together. The pattern
+cannot change.
+
+Example:
+  reveille sub update workers --webhook https://example.com/moved
+  reveille sub update digest --max-delay 5m --clear wake-if")]
+    Update(Update),
+    /// Stops calling the webhook; what matches waits, and nothing is lost
+    #[command(after_help = "\
+Handlers that were called before may finish. An operator's key may pause and resume.
+
+Example:
+  reveille sub pause workers")]
+    Pause(NameArguments),
+    /// Goes on calling the webhook, with all that has waited
+    #[command(after_help = "\
+Example:
+  reveille sub resume workers")]
+    Resume(NameArguments),
+    /// Makes another secret that signs the webhooks, and prints it
+    #[command(after_help = "\
+Until the overlap has passed each webhook has two signatures, that of the earlier secret first. Give
+the handler the new secret when it takes any of several signatures, or when the overlap ends.
+
+Example:
+  reveille sub rotate-secret workers --overlap 3d")]
+    RotateSecret(RotateSecret),
     /// Ends a subscription; its consumers are woken no longer
     #[command(after_help = "\
 A subscription that is not there needs no end: that is no error. One with leases
@@ -92,11 +125,43 @@ pub(crate) struct Create {
     /// What an answer of {"done": true} acknowledges [default: tail]
     #[arg(long, value_enum, value_name = "WHAT")]
     sync_done: Option<SyncDone>,
+    #[command(flatten)]
+    retry: RetryArguments,
     /// How to print it
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Human)]
     output: Output,
     #[command(flatten)]
     server: ServerArguments,
+}
+
+/// How wakes that fail are made again.
+#[derive(Debug, Args)]
+struct RetryArguments {
+    /// The pause before the first retry of a wake, from 10ms to 1h; it doubles each time
+    #[arg(long, value_name = "TIME", value_parser = parse_period)]
+    retry_initial: Option<String>,
+    /// The longest pause between two attempts, up to 1d
+    #[arg(long, value_name = "TIME", value_parser = parse_period)]
+    retry_max: Option<String>,
+    /// A consumer that fails for this long is given up, from 1m to 365d [default: the server's
+    /// --consumer-gc-after]
+    #[arg(long, value_name = "TIME", value_parser = parse_period)]
+    give_up_after: Option<String>,
+}
+
+impl RetryArguments {
+    /// As the server takes it, if anything is chosen.
+    fn json(&self) -> Option<Value> {
+        let fields = [
+            ("initial", &self.retry_initial),
+            ("max", &self.retry_max),
+            ("giveUpAfter", &self.give_up_after),
+        ];
+        let given = fields.into_iter().filter_map(|(name, time)| Some((name, time.as_ref()?)));
+        let given: Map<String, Value> =
+            given.map(|(name, time)| (name.to_owned(), json!(time))).collect();
+        (!given.is_empty()).then_some(Value::Object(given))
+    }
 }
 
 /// What `reveille sub list` takes.
@@ -133,6 +198,15 @@ enum SyncDone {
     Snapshot,
 }
 
+impl SyncDone {
+    fn as_str(self) -> &'static str {
+        match self {
+            SyncDone::Tail => "tail",
+            SyncDone::Snapshot => "snapshot",
+        }
+    }
+}
+
 fn parse_pattern(text: &str) -> Result<Pattern, String> {
     Pattern::parse(text).map_err(|error| error.to_string())
 }
@@ -154,6 +228,10 @@ pub(crate) fn run(command: SubCommand) -> anyhow::Result<()> {
         SubCommand::Create(arguments) => create(arguments, &mut out),
         SubCommand::List(arguments) => list(arguments, &mut out),
         SubCommand::Show(arguments) => show(arguments, &mut out),
+        SubCommand::Update(arguments) => change::update(arguments, &mut out),
+        SubCommand::Pause(arguments) => change::pause(arguments, true, &mut out),
+        SubCommand::Resume(arguments) => change::pause(arguments, false, &mut out),
+        SubCommand::RotateSecret(arguments) => change::rotate_secret(arguments, &mut out),
         SubCommand::Delete(arguments) => delete(arguments, &mut out),
     }?;
     out.flush()?;
@@ -188,10 +266,7 @@ fn create(arguments: Create, out: &mut impl Write) -> anyhow::Result<()> {
 }
 
 fn request_body(arguments: &Create) -> Value {
-    let sync_done = arguments.sync_done.map(|it| match it {
-        SyncDone::Tail => "tail",
-        SyncDone::Snapshot => "snapshot",
-    });
+    let sync_done = arguments.sync_done.map(SyncDone::as_str);
     let fields = [
         ("webhook", Some(arguments.webhook.as_str())),
         ("description", arguments.description.as_deref()),
@@ -200,8 +275,9 @@ fn request_body(arguments: &Create) -> Value {
         ("wake_if", arguments.wake_if.as_deref()),
         ("sync_done", sync_done),
     ];
-    let given = fields.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text?.into())));
-    Value::Object(given.collect())
+    let given = fields.into_iter().filter_map(|(name, text)| Some((name, Value::from(text?))));
+    let given = given.chain(arguments.retry.json().map(|retry| ("retry", retry)));
+    Value::Object(given.map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
 fn list(arguments: List, out: &mut impl Write) -> anyhow::Result<()> {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::process::run;
 
-const COMMANDS: [&str; 40] = [
+const COMMANDS: &[&str] = &[
     "",
     "serve",
     "append",
@@ -17,6 +17,10 @@ const COMMANDS: [&str; 40] = [
     "sub create",
     "sub list",
     "sub show",
+    "sub update",
+    "sub pause",
+    "sub resume",
+    "sub rotate-secret",
     "sub delete",
     "consumers",
     "consumers show",

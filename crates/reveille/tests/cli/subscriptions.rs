@@ -184,3 +184,46 @@ fn a_webhook_is_verified_with_public_keys() {
     assert_eq!(verify(&["--public-key", "short"]).code, Some(2));
     assert_eq!(verify(&["--public-key", &x, "--secret", "s"]).code, Some(2));
 }
+
+#[test]
+fn a_subscription_is_changed_paused_and_given_another_secret() {
+    let server = Server::start();
+    let (url, seen) = endpoint();
+    let create = ["sub", "create", "workers", "/agents/*", "--webhook", "http://127.0.0.1:9/hook"];
+    let retry = ["--retry-initial", "1s", "--give-up-after", "1d", "--output", "json"];
+    let made: Value =
+        serde_json::from_str(&server.run(&[&create[..], &retry].concat()).ok()).unwrap();
+    assert_eq!(made["retry"]["initial"], "1000ms");
+    let first = made["webhook_secret"].as_str().unwrap().to_owned();
+    let json = |arguments: &[&str]| -> Value {
+        let ran = server.run(&[&["sub"], arguments, &["workers", "--output", "json"]].concat());
+        serde_json::from_str(&ran.ok()).unwrap()
+    };
+    let paused = server.run(&["sub", "pause", "workers"]);
+    assert!(paused.err.contains("What matches waits"), "{paused:?}");
+    assert!(paused.ok().contains("paused           true"));
+    run_with(server.command(&["append", "/agents/1", "--json"]), b"[1]").ok();
+    let more = ["update", "--webhook", &url, "--description", "moved", "--clear", "retry"];
+    let changed = json(&more);
+    assert_eq!((&changed["webhook"], &changed["description"]), (&url.into(), &"moved".into()));
+    assert_eq!((changed.get("retry"), &changed["paused"]), (None, &Value::Bool(true)));
+    let rotated = json(&["rotate-secret", "--overlap", "1h"]);
+    let second = rotated["webhook_secret"].as_str().unwrap().to_owned();
+    assert_eq!(json(&["resume"]).get("paused"), None);
+    // What waited is told at the new place, signed by both secrets.
+    let (signature, body) = seen.join().unwrap();
+    for secret in [&first, &second] {
+        let verify = ["verify", "--secret", secret, "--header", &signature];
+        let good = run_with(reveille(&verify), &body).ok();
+        assert!(good.contains("of 2)"), "{good}");
+    }
+
+    let nothing = server.run(&["sub", "update", "workers"]).error(2);
+    assert!(nothing.contains("nothing to change"), "{nothing}");
+    let both = ["sub", "update", "workers", "--max-delay", "1s", "--clear", "max-delay"];
+    assert!(server.run(&both).error(2).contains("both given and cleared"));
+    let wrong = ["sub", "update", "workers", "--retry-initial", "1ms"];
+    assert!(server.run(&wrong).error(1).contains("10ms to 1h"));
+    let missing = server.run(&["sub", "pause", "nobody"]).error(1);
+    assert!(missing.contains("there is no subscription"), "{missing}");
+}
