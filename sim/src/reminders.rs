@@ -71,6 +71,7 @@ pub(crate) struct Reminders {
     /// Hooks whose endpoint has answered that it wants nothing more.
     rejecting: BTreeSet<HookId>,
     ever_muted: BTreeSet<(Tenant, Arc<str>)>,
+    ever_revoked: BTreeSet<Arc<str>>,
     /// The numbers of all hooks that ever were.
     ids: BTreeMap<Arc<str>, HookId>,
     reminders: u64,
@@ -92,12 +93,18 @@ impl Reminders {
         self.settings.app.timings.retry_scale_milli
     }
 
+    /// Whether an endpoint or a gate may have ended a hook.
+    fn may_be_ended(&self, name: &Arc<str>) -> bool {
+        let is_rejected = self.ids.get(name).is_some_and(|id| self.rejecting.contains(id));
+        is_rejected || self.ever_revoked.contains(name)
+    }
+
     /// Hooks that their endpoints have ended are no more.
     fn forget_ended_hooks(&mut self) -> CheckResult {
         let known: BTreeSet<_> = self.seen.hooks.values().map(|hook| hook.name.clone()).collect();
         let names: Vec<_> = self.durable.hooks.keys().cloned().collect();
         for name in names.into_iter().filter(|name| !known.contains(name)) {
-            if !self.ids.get(&name).is_some_and(|id| self.rejecting.contains(id)) {
+            if !self.may_be_ended(&name) {
                 return Err(violation(format!("{name} is gone, and nobody has ended it")));
             }
             self.durable.hooks.remove(&name);
@@ -177,6 +184,7 @@ impl World for Reminders {
             delayed: BTreeSet::new(),
             rejecting: BTreeSet::new(),
             ever_muted: BTreeSet::new(),
+            ever_revoked: BTreeSet::new(),
             ids: BTreeMap::new(),
             reminders: 0,
             hooks: 0,

@@ -2,13 +2,14 @@
 //!
 //! | tag | key | value |
 //! |---|---|---|
-//! | `0d` hook | tenant, `00`, name | [`Hook`](reveille_core::delivery::hook::Hook) |
+//! | `0d` hook | face `u8`, tenant, `00`, name | [`Hook`](reveille_core::delivery::hook::Hook) |
 //! | `10` delivery | hook `u64`, event `u64`, round `u16` | [`DeliveryRecord`] |
 //! | `11` counts | hook `u64` | [`DeliveryCounts`](reveille_core::delivery::hook::DeliveryCounts) |
 //! | `12` dead letter | hook `u64`, `ff…` minus time of death in ms `u64`, event `u64`, round `u16` | empty: newest first |
 //! | `13` held | hook `u64`, event `u64`, round `u16` | empty: the delivery waits for its hook to be active |
 //! | `14` lane | hook `u64`, lane `u64` | [`Lane`](reveille_core::delivery::lane::Lane) |
 //! | `15` waiting | hook `u64`, lane `u64`, event `u64`, round `u16` | empty: the delivery waits for its turn in the lane |
+//! | `1d` hook version | hook `u64`, version `u64` | the hook as it was then: [`Hook`](reveille_core::delivery::hook::Hook) |
 //!
 //! | timer of domain `03` | subject |
 //! |---|---|
@@ -30,7 +31,7 @@ mod tests;
 mod timer;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use reveille_core::delivery::hook::HookId;
+use reveille_core::delivery::hook::{FaceId, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::key_range::after_prefix;
 use reveille_core::{Millis, Tenant};
@@ -48,17 +49,39 @@ const DEAD_LETTER: u8 = 0x12;
 const HELD: u8 = 0x13;
 const LANE: u8 = 0x14;
 const WAITING: u8 = 0x15;
+const HOOK_VERSION: u8 = 0x1d;
 
 #[cfg(test)]
-pub(crate) const TAGS: &[u8] = &[HOOK, DELIVERY, COUNTS, DEAD_LETTER, HELD, LANE, WAITING];
+pub(crate) const TAGS: &[u8] =
+    &[HOOK, DELIVERY, COUNTS, DEAD_LETTER, HELD, LANE, WAITING, HOOK_VERSION];
 
-pub fn hook_key(tenant: &Tenant, name: &str) -> Bytes {
-    parts::of_tenant(HOOK, tenant, name.as_bytes())
+/// Names of two faces, or of two tenants, never meet.
+pub fn hook_key(face: FaceId, tenant: &Tenant, name: &str) -> Bytes {
+    let tenant = tenant.as_str();
+    let mut key = BytesMut::with_capacity(3 + tenant.len() + name.len());
+    key.put_u8(HOOK);
+    key.put_u8(face.0);
+    key.put_slice(tenant.as_bytes());
+    key.put_u8(0);
+    key.put_slice(name.as_bytes());
+    key.freeze()
 }
 
-/// The keys of a tenant's hooks: from the first, to before the second.
-pub fn hook_keys(tenant: &Tenant) -> (Bytes, Bytes) {
-    parts::tenant_range(HOOK, tenant)
+/// The keys of a tenant's hooks of a face: from the first, to before the second.
+pub fn hook_keys(face: FaceId, tenant: &Tenant) -> (Bytes, Bytes) {
+    let first = hook_key(face, tenant, "");
+    let end = after_prefix(&first);
+    (first, end)
+}
+
+/// A hook as it was before its owner changed it.
+pub fn hook_version_key(hook: HookId, version: u64) -> Bytes {
+    of_lane(HOOK_VERSION, hook, version).freeze()
+}
+
+/// The keys of all former versions of a hook: from the first, to before the second.
+pub fn hook_version_keys(hook: HookId) -> (Bytes, Bytes) {
+    parts::numbered_range(HOOK_VERSION, hook.0)
 }
 
 /// The keys of all hooks of all tenants: from the first, to before the second.

@@ -88,7 +88,9 @@ impl Snapshot {
                     let hook = record::decode_hook(value).map_err(failed)?;
                     self.hooks.insert(hook.id, hook);
                 }
-                None => self.hooks.retain(|_, it| keys::hook(&it.tenant, &it.name) != *key),
+                None => {
+                    self.hooks.retain(|_, it| keys::hook(it.face, &it.tenant, &it.name) != *key)
+                }
             },
             Some(0x0e) => {
                 let no = keys::parse_event(key).ok_or_else(wrong)?;

@@ -13,7 +13,9 @@ use reveille_engine::deliveries::hook::{DeleteHook, SetHookActive};
 use reveille_kernel::error::{Error, Never};
 
 use super::Reminders;
-use super::face::{CreateReminderHook, FACE, MuteSubject, SetReminder};
+use super::face::{
+    ChangeReminderHook, CreateReminderHook, FACE, MuteSubject, RevokeHook, SetReminder,
+};
 use crate::base::WorldCall;
 use crate::base::engine::{self, Outcome, Timer};
 
@@ -22,6 +24,8 @@ pub(super) enum Action {
     Set(SetReminder),
     Mute(MuteSubject),
     CreateHook(CreateReminderHook),
+    ChangeHook(ChangeReminderHook),
+    Revoke(RevokeHook),
     /// Perhaps in the name of another face, which must not find it.
     Activate {
         face: FaceId,
@@ -62,6 +66,8 @@ impl Action {
             Action::Set(command) => engine::call(command, done),
             Action::Mute(command) => engine::call(command, done),
             Action::CreateHook(command) => engine::call(command, perhaps),
+            Action::ChangeHook(command) => engine::call(command, perhaps),
+            Action::Revoke(command) => engine::call(command, done),
             Action::Activate { face, tenant, name, active } => {
                 engine::call(SetHookActive { face, tenant, name, active }, perhaps)
             }

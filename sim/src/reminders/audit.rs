@@ -5,17 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use reveille_core::delivery::hook::{DeliveryCounts, Hook, Standing};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
-use reveille_core::delivery::{DeadReason, Phase};
+use reveille_core::delivery::{AttemptRecord, DeadReason, DropReason, ErrorKind, Phase};
 use reveille_schema::record::DeliveryRecord;
 
 use super::Reminders;
-use super::face::{FACE, lane_of};
+use super::face::{BACKOFF, FACE, POISON, Style, lane_of};
+use super::model::HookModel;
 use super::snapshot::Snapshot;
 use crate::base::{CheckResult, violation};
-
-/// The pauses after the first and the second attempt, at most; chance takes up to half of them.
-const PAUSES_MS: [u64; 2] = [2_000, 3_000];
-const ATTEMPTS_MAX: usize = 3;
 
 impl Reminders {
     /// What became of deliveries from one batch to the next.
@@ -42,11 +39,12 @@ impl Reminders {
         self.audit_reminders()?;
         self.audit_hooks()?;
         for hook in self.seen.hooks.values() {
+            self.audit_versions(hook)?;
             self.audit_owed(hook)?;
             self.audit_lanes(hook)?;
             self.audit_counts(hook)?;
             for (id, it) in self.seen.of(hook.id) {
-                self.audit_delivery(*id, it)?;
+                self.audit_delivery(hook, *id, it)?;
             }
         }
         self.audit_marks()?;
@@ -89,6 +87,19 @@ impl Reminders {
         Ok(())
     }
 
+    /// A hook has as many versions as its owner has wished, and those are kept that deliveries may
+    /// follow.
+    fn audit_versions(&self, hook: &Hook) -> CheckResult {
+        let known = &self.durable.hooks[&hook.name];
+        let mine = (hook.id, 0)..(hook.id, u64::MAX);
+        let kept = self.seen.formers.range(mine).map(|((_, version), _)| *version);
+        let expected = if known.spec().style.is_matched() { 1..hook.version } else { 1..1 };
+        if hook.version != known.versions.len() as u64 || !kept.eq(expected) {
+            return Err(violation(format!("{} has other versions: {hook:?}", hook.name)));
+        }
+        Ok(())
+    }
+
     /// A hook has one delivery of everything that it is owed, and of nothing else.
     fn audit_owed(&self, hook: &Hook) -> CheckResult {
         let owed = &self.durable.hooks[&hook.name].owed;
@@ -115,13 +126,14 @@ impl Reminders {
 
     /// In each lane one has its turn and all others wait.
     fn audit_lanes(&self, hook: &Hook) -> CheckResult {
+        let is_ordered = self.durable.hooks[&hook.name].spec().style.is_ordered();
         let mut open: BTreeMap<u64, Vec<(DeliveryId, Phase)>> = BTreeMap::new();
         for (id, it) in self.seen.of(hook.id) {
             let subject = &self.seen.came[&id.no.event].subject;
-            if it.lane != Some(lane_of(subject)) {
+            if it.lane != is_ordered.then(|| lane_of(subject)) {
                 return Err(violation(format!("{id:?} of {subject} is in another lane: {it:?}")));
             }
-            if it.delivery.ended_at().is_none() {
+            if it.delivery.ended_at().is_none() && is_ordered {
                 let lane = open.entry(lane_of(subject)).or_default();
                 lane.push((*id, it.delivery.phase));
             }
@@ -180,31 +192,76 @@ impl Reminders {
 
     /// A delivery follows the policy of this face, and what must happen by itself is in the due
     /// index.
-    fn audit_delivery(&self, id: DeliveryId, it: &DeliveryRecord) -> CheckResult {
+    fn audit_delivery(&self, hook: &Hook, id: DeliveryId, it: &DeliveryRecord) -> CheckResult {
         let wrong = |what: &str| Err(violation(format!("{id:?} {what}: {it:?}")));
         if it.delivery.deadline().is_some_and(|at| !self.seen.looks.contains(&(at, id))) {
             return wrong("is looked at by nobody");
         }
         let attempts = &it.delivery.attempts;
-        let last = attempts.last();
-        let status = last.and_then(|last| last.status);
         if !(1..).zip(attempts).all(|(number, attempt)| attempt.number == number) {
             return wrong("has attempts that are not numbered one after another");
         }
-        let is_right = match it.delivery.phase {
-            Phase::Delivered { .. } => status == Some(200) && self.accepted.contains(&id),
-            Phase::Dead { why: DeadReason::Exhausted, .. } => attempts.len() == ATTEMPTS_MAX,
-            Phase::Dead { why: DeadReason::Refused, .. } => status == Some(404),
-            Phase::Dead { .. } => false,
-            Phase::Dropped { .. } => self.may_be_dropped(id),
-            Phase::Pending { at } => last.is_some_and(|last| {
-                let pause = PAUSES_MS.get(attempts.len() - 1).copied().unwrap_or(u64::MAX);
-                at >= last.at + pause / 2 * self.retry_scale_milli() / 1_000
-            }),
-            Phase::Queued => attempts.is_empty(),
-            Phase::Held | Phase::Leased { .. } => attempts.len() < ATTEMPTS_MAX,
+        let known = &self.durable.hooks[&hook.name];
+        let topic = self.seen.came[&id.no.event].topic;
+        match known.version(it.hook_version) {
+            None => return wrong("is of a version that there never was"),
+            Some(began) if id.no.round == 0 && !began.wants(topic) => {
+                return wrong("was matched by another version");
+            }
+            Some(_) => {}
+        }
+        if self.follows_rules(known, id, it) { Ok(()) } else { wrong("does not follow the rules") }
+    }
+
+    fn follows_rules(&self, known: &HookModel, id: DeliveryId, it: &DeliveryRecord) -> bool {
+        let style = known.spec().style;
+        let attempts = &it.delivery.attempts;
+        let count = attempts.len();
+        let last = attempts.last();
+        let status = last.and_then(|last| last.status);
+        let kind = last.and_then(|last| last.kind);
+        let all = known.versions.iter().map(|spec| usize::from(spec.attempts));
+        let (least, most) = match known.version(it.hook_version) {
+            Some(began) if style.is_matched() => (began.attempts.into(), began.attempts.into()),
+            _ => (all.clone().min().unwrap_or(0), all.max().unwrap_or(0)),
         };
-        if is_right { Ok(()) } else { wrong("does not follow the rules") }
+        let is_used_up = (least..=most).contains(&count);
+        let poisoned = is_poisoned(style, attempts);
+        match it.delivery.phase {
+            Phase::Delivered { .. } => status == Some(200) && self.accepted.contains(&id),
+            Phase::Dead { why, .. } => match why {
+                DeadReason::Exhausted => is_used_up && kind != Some(ErrorKind::Secret) && !poisoned,
+                DeadReason::SecretMissing => is_used_up && kind == Some(ErrorKind::Secret),
+                DeadReason::Refused => {
+                    matches!(status, Some(403 | 404 | 451)) && !style.has_rules()
+                }
+                DeadReason::Redirect => status == Some(302) && style.has_rules(),
+                DeadReason::PayloadTooLarge => kind == Some(ErrorKind::Size) && style.is_short(),
+                DeadReason::Poison => poisoned,
+                _ => false,
+            },
+            Phase::Dropped { why: DropReason::NotOwed, .. } => self.may_be_dropped(id),
+            Phase::Dropped { why: DropReason::Status, .. } => {
+                status == Some(404) && style.has_rules()
+            }
+            // Its hook is gone with it.
+            Phase::Dropped { why: DropReason::Cancelled, .. } => false,
+            Phase::Pending { at } => {
+                let is_late =
+                    |last: &AttemptRecord| at >= last.at + self.pause_ms(style, count, last);
+                last.is_some_and(is_late) && count < most && !poisoned
+            }
+            Phase::Queued => attempts.is_empty(),
+            Phase::Held | Phase::Leased { .. } => count < most && !poisoned,
+        }
+    }
+
+    /// The shortest pause after so many attempts. Chance takes up to half of it.
+    fn pause_ms(&self, style: Style, count: usize, last: &AttemptRecord) -> u64 {
+        let doubled = BACKOFF.base_ms << (count - 1);
+        let pause = doubled.min(BACKOFF.cap_ms) / 2 * self.retry_scale_milli() / 1_000;
+        let asked = last.retry_after_s.filter(|_| style.is_patient());
+        pause.max(asked.map_or(0, |seconds| (seconds * 1_000).min(BACKOFF.cap_ms)))
     }
 
     fn may_be_dropped(&self, id: DeliveryId) -> bool {
@@ -225,4 +282,19 @@ impl Reminders {
         }
         Ok(())
     }
+}
+
+/// Whether the latest attempts failed quickly and in the same way.
+fn is_poisoned(style: Style, attempts: &[AttemptRecord]) -> bool {
+    let count = POISON.attempts as usize;
+    if !style.has_poison() || attempts.len() < count {
+        return false;
+    }
+    let latest = &attempts[attempts.len() - count..];
+    let is_quick = |it: &AttemptRecord| {
+        let asks = it.status == Some(429) || it.status == Some(503) && it.retry_after_s.is_some();
+        it.error.is_some() && it.took_ms <= POISON.within_ms && !asks
+    };
+    let first = (latest[0].status, latest[0].kind);
+    latest.iter().all(|it| is_quick(it) && (it.status, it.kind) == first)
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use reveille_core::Millis;
 use reveille_core::delivery::hook::Hook;
-use reveille_core::delivery::id::DeliveryNo;
-use reveille_core::delivery::policy::Outcome;
-use reveille_core::delivery::{AttemptRecord, Verdict};
+use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
+use reveille_core::delivery::policy::{Outcome, Refusal};
+use reveille_core::delivery::{AttemptRecord, ErrorKind, Verdict};
 use reveille_core::secret::SealBroken;
 use reveille_engine::deliveries::delivery::{DeliveryOutcome, DropDelivery, HoldDelivery};
 use reveille_engine::deliveries::face::DeliveryFaces;
@@ -19,6 +19,8 @@ use reveille_schema::record::DeliveryRecord;
 
 use super::Reminders;
 use super::action::Action;
+use super::face::ReminderSpec;
+use super::model::HookModel;
 use super::request::ReminderRequest;
 use crate::base::engine::Shared;
 use crate::base::{CheckResult, Origin, Violation, violation};
@@ -38,7 +40,14 @@ pub(super) struct OutboundAttempt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EndpointBehavior {
     Answer(u16),
+    /// It is busy, and asks for patience.
+    Busy {
+        status: u16,
+        retry_after_s: u64,
+    },
     Hang,
+    /// It is not told: the face does not put it into words.
+    Unsaid(Refusal),
 }
 
 fn unreadable(error: Damaged) -> Violation {
@@ -60,7 +69,9 @@ impl Reminders {
             return Ok(true);
         };
         let face = shared.domains.part::<DeliveryFaces>().get(hook.face).map_err(unreadable)?;
-        let ready = send::readiness(&self.base.reader(), face, &hook, &attempt);
+        let reader = self.base.reader();
+        let hook = send::followed(&reader, hook, &attempt).map_err(unreadable)?;
+        let ready = send::readiness(&reader, face, &hook, &attempt);
         let (id, number) = (attempt.id, attempt.attempt);
         match ready.map_err(unreadable)? {
             DeliveryReadiness::Nothing => {
@@ -71,17 +82,20 @@ impl Reminders {
                 self.leave_out(attempt, hook, hold);
             }
             DeliveryReadiness::Dropped { why, ends_hook } => {
-                self.check_is_muted(&attempt)?;
+                self.check_is_dropped(&hook, &attempt, ends_hook)?;
                 let drop = Action::Drop(DropDelivery { id, attempt: number, why, ends_hook });
                 self.leave_out(attempt, hook, drop);
             }
             DeliveryReadiness::Send(event) => {
                 self.base.note(&format!("attempt {number} of {id:?}"));
                 self.check_may_be_sent(&hook, &attempt)?;
-                self.check_request(&hook, &attempt, event)?;
+                let refusal = self.check_request(&hook, &attempt, event)?;
                 self.base.coverage.attempts += 1;
                 self.sent.insert(id);
-                let behavior = self.draw_behavior();
+                let behavior = match refusal {
+                    Some(refusal) => EndpointBehavior::Unsaid(refusal),
+                    None => self.draw_behavior(),
+                };
                 self.open_attempt(attempt, hook, behavior);
             }
         }
@@ -119,12 +133,28 @@ impl Reminders {
             (5, EndpointBehavior::Answer(429)),
             (6, EndpointBehavior::Answer(404)),
             (1, EndpointBehavior::Answer(410)),
+            (1, EndpointBehavior::Answer(451)),
+            (4, EndpointBehavior::Answer(403)),
+            (4, EndpointBehavior::Answer(302)),
+            (6, EndpointBehavior::Busy { status: 503, retry_after_s: 1 }),
+            (4, EndpointBehavior::Busy { status: 429, retry_after_s: 3_600 }),
             (12, EndpointBehavior::Hang),
         ])
     }
 
     /// Whoever closes the gate has a reason.
-    fn check_is_muted(&self, attempt: &DeliveryAttempt) -> CheckResult {
+    fn check_is_dropped(
+        &self,
+        hook: &Hook,
+        attempt: &DeliveryAttempt,
+        ends_hook: bool,
+    ) -> CheckResult {
+        let is_revoked = self.durable.revoked.contains(&(hook.tenant.clone(), hook.name.clone()));
+        if is_revoked || ends_hook {
+            let is_right = is_revoked && ends_hook;
+            let wrong = || violation(format!("{:?} is cancelled, or is not", attempt.id));
+            return if is_right { Ok(()) } else { Err(wrong()) };
+        }
         let came = self.seen.came.get(&attempt.id.no.event);
         let subject = came.map(|it| (attempt.tenant.clone(), it.subject.clone()));
         if subject.is_some_and(|subject| self.durable.muted.contains(&subject)) {
@@ -148,6 +178,9 @@ impl Reminders {
         if self.durable.muted.contains(&(hook.tenant.clone(), came.subject.clone())) {
             return wrong("is of a muted subject");
         }
+        if self.durable.revoked.contains(&(hook.tenant.clone(), hook.name.clone())) {
+            return wrong("is of a hook that was revoked");
+        }
         // Whether it is active may be decided and not durable.
         if !known.is_active && !self.decided.hooks.get(&hook.name).is_some_and(|it| it.is_active) {
             return wrong("is of a hook that is not active");
@@ -159,6 +192,9 @@ impl Reminders {
         }
         if self.attempts.iter().any(|open| open.attempt.id == id && !open.is_answered) {
             return wrong("is on its way twice");
+        }
+        if !known.spec().style.is_ordered() {
+            return Ok(());
         }
         let is_earlier =
             |no: DeliveryNo| no.event < id.no.event && no.round == 0 && id.no.round == 0;
@@ -175,7 +211,7 @@ impl Reminders {
         hook: &Arc<Hook>,
         attempt: &DeliveryAttempt,
         event: EventPayload,
-    ) -> CheckResult {
+    ) -> CheckResult<Option<Refusal>> {
         let EventPayload { id: event, payload, .. } = event;
         let notification = DeliveryNotification {
             hook: hook.clone(),
@@ -188,19 +224,39 @@ impl Reminders {
         };
         let target = self.encoders.target(hook, &|_| Err(SealBroken));
         let target = target.map_err(|error| violation(error.to_string()))?;
-        let (known, number) = (&self.durable.hooks[&hook.name], attempt.attempt);
-        let address =
-            format!("https://e{}.reminders.test/{}", known.spec.endpoint, hook.tenant.as_str());
+        let number = attempt.attempt;
         let Some((_, reminder)) = self.durable.came.get(&event) else {
             return Err(violation(format!("{event} has not come")));
         };
         let body = format!("{event} ({number}): {}", reminder.text);
-        let request = target.encode(&notification);
-        let request = request.map_err(|it| violation(format!("{it:?}")))?;
-        if target.address() != address || request.body != body.as_bytes() {
-            return Err(violation(format!("{request:?} to {}", target.address())));
+        let said = match target.encode(&notification) {
+            Ok(request) if request.body != body.as_bytes() => {
+                return Err(violation(format!("{request:?} to {}", target.address())));
+            }
+            Ok(_) => None,
+            Err(refused) => Some(refused.why),
+        };
+        let is_right = |spec: &ReminderSpec| {
+            let address = format!("https://e{}.reminders.test/{}", spec.endpoint, hook.tenant);
+            target.address() == address && spec.refusal(number, reminder.text.len()) == said
+        };
+        if !self.followed_specs(hook, attempt.id).iter().any(is_right) {
+            let address = target.address();
+            return Err(violation(format!("{attempt:?} to {address}, and {said:?} is refused")));
         }
-        Ok(())
+        Ok(said)
+    }
+
+    /// The wishes that a delivery may follow: those of the version that matched, or the latest,
+    /// which may be decided and not durable.
+    fn followed_specs(&self, hook: &Hook, id: DeliveryId) -> Vec<ReminderSpec> {
+        let known = &self.durable.hooks[&hook.name];
+        if known.spec().style.is_matched() {
+            let version = self.seen.deliveries.get(&id).map(|it| it.hook_version);
+            return version.and_then(|version| known.version(version)).into_iter().collect();
+        }
+        let decided = self.decided.hooks.get(&hook.name).map(HookModel::spec);
+        decided.into_iter().chain([known.spec()]).collect()
     }
 
     /// Hooks with room in memory have more of their deliveries there.
@@ -228,18 +284,30 @@ impl Reminders {
         let open = &mut self.attempts[index];
         let (id, policy) = (open.attempt.id, &open.hook.policy);
         let is_late = open.sent_at + policy.timeout_ms <= now || self.base.is_healing;
-        let (verdict, status) = match open.behavior {
+        let outcome = match open.behavior {
             EndpointBehavior::Hang if !is_late => return Ok(false),
-            EndpointBehavior::Hang => (Verdict::Failed, None),
-            EndpointBehavior::Answer(status) => {
-                let answered = Outcome::Answered { status, retry_after_s: None };
-                (policy.judge(answered), Some(status))
+            EndpointBehavior::Hang => Outcome::Failed(ErrorKind::Timeout),
+            EndpointBehavior::Unsaid(refusal) => Outcome::Refused(refusal),
+            EndpointBehavior::Answer(status) => Outcome::Answered { status, retry_after_s: None },
+            EndpointBehavior::Busy { status, retry_after_s } => {
+                Outcome::Answered { status, retry_after_s: Some(retry_after_s) }
             }
         };
+        let (status, retry_after_s) = match outcome {
+            Outcome::Answered { status, retry_after_s } => (Some(status), retry_after_s),
+            _ => (None, None),
+        };
+        let verdict = policy.judge(outcome);
         open.is_answered = true;
         let error = (verdict != Verdict::Delivered).then(|| "failed".into());
         let (attempt, took_ms) = (open.attempt.attempt, now.since(open.sent_at));
-        let attempt = AttemptRecord { status, error, ..AttemptRecord::new(attempt, now, took_ms) };
+        let attempt = AttemptRecord {
+            status,
+            error,
+            kind: outcome.kind(),
+            retry_after_s,
+            ..AttemptRecord::new(attempt, now, took_ms)
+        };
         let number = open.number;
         match verdict {
             Verdict::Delivered => drop(self.accepted.insert(id)),

@@ -1,7 +1,7 @@
 //! A face that no server has: reminders. It is built as every face is, and shows what one costs.
 //!
 //! A reminder is set for a time; when that has come, whoever wants its topic is told, in order for
-//! each subject, unless the subject was muted meanwhile.
+//! each subject, unless the subject was muted or the hook revoked meanwhile.
 //!
 //! ```text
 //! rules     what `core` has of a face: specs, the matcher's rule, the policy, lanes
@@ -19,9 +19,13 @@ use reveille_engine::encoder::DeliveryEncoders;
 
 use crate::base::engine::App;
 
-pub(super) use rules::{FACE, ReminderSpec, lane_of};
-pub(super) use schema::{MUTE, OCCURRENCE, Occurrence, REMINDER, parse_number, parse_timer};
-pub(super) use source::{CreateReminderHook, MuteSubject, SetReminder};
+pub(super) use rules::{BACKOFF, FACE, POISON, ReminderSpec, Style, lane_of};
+pub(super) use schema::{
+    MUTE, OCCURRENCE, Occurrence, REMINDER, REVOKED, parse_number, parse_timer,
+};
+pub(super) use source::{
+    ChangeReminderHook, CreateReminderHook, MuteSubject, RevokeHook, SetReminder,
+};
 
 /// The registration with the engine.
 pub(super) fn register(app: App) -> App {

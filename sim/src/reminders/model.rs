@@ -17,6 +17,8 @@ pub(super) struct Model {
     /// Those whose time has come.
     pub(super) came: BTreeMap<Arc<str>, (Tenant, Occurrence)>,
     pub(super) muted: BTreeSet<(Tenant, Arc<str>)>,
+    /// Hooks whose gate ends them.
+    pub(super) revoked: BTreeSet<(Tenant, Arc<str>)>,
     pub(super) hooks: BTreeMap<Arc<str>, HookModel>,
 }
 
@@ -24,10 +26,24 @@ pub(super) struct Model {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct HookModel {
     pub(super) tenant: Tenant,
-    pub(super) spec: ReminderSpec,
+    /// What its owner has wished, one after another.
+    pub(super) versions: Vec<ReminderSpec>,
     pub(super) is_active: bool,
     /// The reminders that it must be told of.
     pub(super) owed: BTreeSet<Arc<str>>,
+}
+
+impl HookModel {
+    /// What its owner wishes now.
+    pub(super) fn spec(&self) -> ReminderSpec {
+        *self.versions.last().expect("a hook has a version")
+    }
+
+    /// What its owner wished when it had this version.
+    pub(super) fn version(&self, version: u64) -> Option<ReminderSpec> {
+        let place = usize::try_from(version.checked_sub(1)?).ok()?;
+        self.versions.get(place).copied()
+    }
 }
 
 impl Model {
@@ -49,9 +65,22 @@ impl Model {
                 Some(Ok(()))
             }
             Action::CreateHook(new) => {
-                let (tenant, spec) = (new.tenant.clone(), new.spec);
-                let hook = HookModel { tenant, spec, is_active: true, owed: BTreeSet::new() };
+                let (tenant, versions) = (new.tenant.clone(), vec![new.spec]);
+                let hook = HookModel { tenant, versions, is_active: true, owed: BTreeSet::new() };
                 self.hooks.insert(new.name.clone(), hook);
+                Some(Ok(()))
+            }
+            Action::ChangeHook(change) => Some(
+                match self.hooks.get_mut(&change.name).filter(|it| it.tenant == change.tenant) {
+                    Some(hook) => {
+                        hook.versions.push(change.spec);
+                        Ok(())
+                    }
+                    None => Err(ReminderError::Rejected(DeliveryRejection::NotFound)),
+                },
+            ),
+            Action::Revoke(revoke) => {
+                self.revoked.insert((revoke.tenant.clone(), revoke.name.clone()));
                 Some(Ok(()))
             }
             Action::Activate { face, tenant, name, active } => Some(
@@ -87,7 +116,7 @@ impl Model {
         let Some((_, name)) = face::parse_timer(timer) else { return };
         let Some((tenant, reminder)) = self.set.remove(&name) else { return };
         for hook in self.hooks.values_mut() {
-            if hook.tenant == tenant && hook.is_active && hook.spec.wants(reminder.topic) {
+            if hook.tenant == tenant && hook.is_active && hook.spec().wants(reminder.topic) {
                 hook.owed.insert(name.clone());
             }
         }

@@ -22,9 +22,8 @@ impl ReminderRequest {
     /// Whether it is about a hook that its endpoint may have ended, which the model does not know.
     fn may_be_gone(&self, world: &Reminders) -> bool {
         match &self.action {
-            Action::Activate { name, .. } | Action::End { name, .. } => {
-                world.ids.get(name).is_some_and(|id| world.rejecting.contains(id))
-            }
+            Action::Activate { name, .. } | Action::End { name, .. } => world.may_be_ended(name),
+            Action::ChangeHook(change) => world.may_be_ended(&change.name),
             _ => false,
         }
     }

@@ -25,6 +25,8 @@ pub(super) struct Snapshot {
     pub(super) set: BTreeSet<Arc<str>>,
     pub(super) came: BTreeMap<EventNo, Occurrence>,
     pub(super) hooks: BTreeMap<HookId, Hook>,
+    /// Hooks as they were.
+    pub(super) formers: BTreeMap<(HookId, u64), Hook>,
     pub(super) deliveries: BTreeMap<DeliveryId, DeliveryRecord>,
     pub(super) counts: BTreeMap<HookId, DeliveryCounts>,
     pub(super) dead_letters: BTreeSet<DeliveryId>,
@@ -40,8 +42,8 @@ pub(super) struct Snapshot {
 }
 
 /// Timers, hooks and deliveries, and what this face has itself.
-const TAGS: [(u8, u8); 4] =
-    [(0x05, 0x06), (0x0d, 0x0e), (0x10, 0x16), (face::REMINDER, face::MUTE + 1)];
+const TAGS: [(u8, u8); 5] =
+    [(0x05, 0x06), (0x0d, 0x0e), (0x10, 0x16), (0x1d, 0x1e), (face::REMINDER, face::REVOKED + 1)];
 
 impl Snapshot {
     pub(super) fn read(reader: &Reader) -> CheckResult<Snapshot> {
@@ -82,6 +84,10 @@ impl Snapshot {
             Some(0x15) => {
                 let (lane, no) = (number(9), keys::parse_waiting(key));
                 self.waiting.extend(lane.zip(no).map(|(lane, no)| (hook, lane, no)));
+            }
+            Some(0x1d) => {
+                let former = record::decode_hook(value).map_err(unreadable)?;
+                self.formers.extend(number(9).map(|version| ((hook, version), former)));
             }
             Some(&face::REMINDER) => {
                 self.set.insert(Occurrence::decode(value).map_err(unreadable)?.name);
@@ -129,7 +135,8 @@ impl Snapshot {
 
     /// What is left beside what has come and who is muted.
     pub(super) fn remains(&self) -> Option<&Bytes> {
-        let stays = |key: &Bytes| matches!(key.first(), Some(&(face::OCCURRENCE | face::MUTE)));
+        const STAYING: [u8; 3] = [face::OCCURRENCE, face::MUTE, face::REVOKED];
+        let stays = |key: &Bytes| key.first().is_some_and(|tag| STAYING.contains(tag));
         self.raw.keys().find(|key| !stays(key))
     }
 }

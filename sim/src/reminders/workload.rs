@@ -8,7 +8,10 @@ use reveille_core::event;
 
 use super::Reminders;
 use super::action::Action;
-use super::face::{CreateReminderHook, FACE, MuteSubject, Occurrence, ReminderSpec, SetReminder};
+use super::face::{
+    ChangeReminderHook, CreateReminderHook, FACE, MuteSubject, Occurrence, ReminderSpec,
+    RevokeHook, SetReminder, Style,
+};
 
 const SUBJECTS: [&str; 8] = ["door", "lamp", "stove", "cat", "rent", "tax", "tea", "sun"];
 
@@ -17,9 +20,15 @@ enum ClientAction {
     Set,
     Mute,
     Hook,
+    Change,
+    Revoke,
     Activate,
     End,
     Retry,
+}
+
+fn small(number: u64) -> u8 {
+    u8::try_from(number).expect("a small number")
 }
 
 impl Reminders {
@@ -30,6 +39,8 @@ impl Reminders {
             (60, ClientAction::Set),
             (4, ClientAction::Mute),
             (4, ClientAction::Hook),
+            (10, ClientAction::Change),
+            (1, ClientAction::Revoke),
             (10, ClientAction::Activate),
             (ends, ClientAction::End),
             (8, ClientAction::Retry),
@@ -38,6 +49,13 @@ impl Reminders {
             ClientAction::Set => self.set_reminder(),
             ClientAction::Mute => self.mute(),
             ClientAction::Hook => self.create_hook(),
+            ClientAction::Change => self.change_hook(),
+            ClientAction::Revoke => {
+                if let Some((_, tenant, name)) = self.any_hook() {
+                    self.ever_revoked.insert(name.clone());
+                    self.ask(Action::Revoke(RevokeHook { tenant, name }));
+                }
+            }
             ClientAction::Activate => {
                 if let Some((face, tenant, name)) = self.any_hook() {
                     let active = self.base.random.percent(60);
@@ -93,11 +111,24 @@ impl Reminders {
         self.hooks += 1;
         let tenant = self.tenant();
         let name = format!("h{}", self.next_number()).into();
-        let small = |number: u64| u8::try_from(number).expect("a small number");
-        let random = &mut self.base.random;
-        let topics = small(random.between(1, 8));
-        let spec = ReminderSpec { topics, endpoint: small(random.below(4)) };
+        let style = Style(small(self.base.random.below(64)));
+        let spec = self.draw_spec(style);
         self.ask(Action::CreateHook(CreateReminderHook { tenant, name, spec }));
+    }
+
+    fn draw_spec(&mut self, style: Style) -> ReminderSpec {
+        let random = &mut self.base.random;
+        let (topics, endpoint) = (small(random.between(1, 8)), small(random.below(4)));
+        ReminderSpec { topics, endpoint, attempts: small(random.between(1, 4)), style }
+    }
+
+    /// The owner of a hook wishes something else.
+    fn change_hook(&mut self) {
+        if let Some((_, tenant, name)) = self.any_hook() {
+            let style = self.durable.hooks[&name].spec().style;
+            let spec = self.draw_spec(style);
+            self.ask(Action::ChangeHook(ChangeReminderHook { tenant, name, spec }));
+        }
     }
 
     /// A hook, perhaps in the name of somebody else or of another face, who must not find it.

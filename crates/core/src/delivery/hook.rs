@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::id::EventNo;
-use super::policy::{Order, Policy};
+use super::policy::{Order, Policy, Versions};
 use super::{Delivery, Phase};
 use crate::tenant::Tenant;
 use crate::time::Millis;
@@ -90,6 +90,20 @@ impl Hook {
     pub fn changed_at(self, now: Millis) -> Hook {
         let stopped_at = (!self.is_sending()).then(|| self.stopped_at.unwrap_or(now));
         Hook { updated_at: now, stopped_at, ..self }
+    }
+
+    /// The former version that a delivery follows which began with one; `None` if that is the
+    /// hook as it is.
+    pub fn follows(&self, began_with: u64) -> Option<u64> {
+        let is_former = began_with < self.version && self.policy.versions == Versions::Matched;
+        is_former.then_some(began_with)
+    }
+
+    /// A former version of it, with whatever is not its owner's definition as it is now.
+    #[must_use]
+    pub fn as_formerly(&self, former: Hook) -> Hook {
+        let Hook { spans, paused, stopped_at, backfill, .. } = self.clone();
+        Hook { spans, paused, stopped_at, backfill, ..former }
     }
 
     /// Whether it still gets events from before its time, and all in their order: until it has

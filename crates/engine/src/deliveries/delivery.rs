@@ -7,7 +7,7 @@ use reveille_core::delivery::hook::{DeliveryCounts, FaceId, Hook, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
 use reveille_core::delivery::lane::{Lane, LaneAdvance};
 use reveille_core::delivery::{
-    AttemptRecord, Delivery, DropReason, Given, Input, Phase, Transition, Verdict,
+    AttemptRecord, Delivery, DropReason, Given, Input, Phase, Policy, Transition, Verdict,
 };
 use reveille_core::{Millis, Tenant};
 use reveille_kernel::command::{Command, Decision};
@@ -140,16 +140,26 @@ fn lane_of(txn: &mut Txn<'_>, hook: &Hook, lane: u64) -> Result<Option<Lane>, Re
     txn.read(&keys::lane(hook.id, lane), record::decode_lane)
 }
 
-/// Lets a delivery take a step.
-fn step(txn: &mut Txn<'_>, hook: &Hook, before: &DeliveryRecord, input: Input) -> Transition {
-    before.delivery.step(&given(txn, hook, before.created_at), input)
+/// Lets a delivery take a step, by the rules of the version of its hook that it follows.
+fn step(
+    txn: &mut Txn<'_>,
+    hook: &Hook,
+    record: &DeliveryRecord,
+    input: Input,
+) -> Result<Transition, ReadError> {
+    let former = match hook.follows(record.hook_version) {
+        Some(version) => txn.read(&keys::hook_version(hook.id, version), record::decode_hook)?,
+        None => None,
+    };
+    let policy = former.as_ref().map_or(&hook.policy, |former| &former.policy);
+    Ok(record.delivery.step(&given(txn, hook, policy, record.created_at), input))
 }
 
-fn given<'a>(txn: &mut Txn<'_>, hook: &'a Hook, began_at: Millis) -> Given<'a> {
+fn given<'a>(txn: &mut Txn<'_>, hook: &Hook, policy: &'a Policy, began_at: Millis) -> Given<'a> {
     Given {
         now: txn.now(),
         random: txn.draw(),
-        policy: &hook.policy,
+        policy,
         retry_scale_milli: txn.domains().settings.timings.retry_scale_milli,
         active: hook.is_sending(),
         began_at,
@@ -175,7 +185,7 @@ pub fn begin(
         }
     }
     let now = txn.now();
-    let begun = Delivery::begin(&given(txn, hook, now), first);
+    let begun = Delivery::begin(&given(txn, hook, &hook.policy, now), first);
     let id = DeliveryId { hook: hook.id, no };
     let in_lot = begun.delivery.deadline().is_some_and(|end| groups.add(end, id));
     let timer_at = if in_lot { None } else { moved_timer(txn, id, None, &begun.delivery) };
@@ -316,7 +326,7 @@ fn advance_from(
     before: &DeliveryRecord,
     input: Input,
 ) -> Result<(), ReadError> {
-    let step = step(txn, hook, before, input);
+    let step = step(txn, hook, before, input)?;
     if step.delivery != before.delivery {
         let after = DeliveryRecord { delivery: step.delivery, ..before.clone() };
         keep(txn, hook, id, Some(before), after, step.send, None)?;
@@ -431,7 +441,7 @@ pub(crate) fn fire(
         && let Some(before) = txn.delivery(id)?
         && before.timer_at == fired
     {
-        let step = step(txn, hook, &before, Input::Timer { in_flight });
+        let step = step(txn, hook, &before, Input::Timer { in_flight })?;
         let after = DeliveryRecord { delivery: step.delivery, ..before.clone() };
         // An entry that came early stays as it is.
         if after.delivery.deadline() != fired {

@@ -8,7 +8,7 @@ use reveille_core::delivery::hook::{
     ActiveSpan, Backfill, DeliveryCounts, FIRST_VERSION, FaceId, Hook, HookId,
 };
 use reveille_core::delivery::id::EventNo;
-use reveille_core::delivery::{Input, Policy};
+use reveille_core::delivery::{Input, Policy, Versions};
 use reveille_kernel::command::{Command, Decision};
 use reveille_kernel::txn::ReadError;
 use reveille_schema::deliveries::DeliveryTimer;
@@ -25,7 +25,7 @@ use crate::app::{App, Txn};
 pub struct NewHook {
     pub face: FaceId,
     pub tenant: Tenant,
-    /// No other hook of the tenant has it, of whatever face.
+    /// No other hook of the tenant and the face has it.
     pub name: Arc<str>,
     pub policy: Policy,
     /// In the words of the face.
@@ -65,7 +65,7 @@ pub struct DeleteHook {
 pub fn create(txn: &mut Txn<'_>, new: NewHook) -> Result<Arc<Hook>, DeliveryRejection> {
     let NewHook { face, tenant, name, policy, spec, backfill, created_by } = new;
     txn.rests_on_index();
-    if HookIndex::of_txn(txn).of_tenant(&tenant, &name).is_some() {
+    if HookIndex::of_txn(txn).of_tenant(face, &tenant, &name).is_some() {
         return Err(DeliveryRejection::Exists);
     }
     let max = txn.domains().settings.quotas.hooks;
@@ -97,13 +97,23 @@ pub fn create(txn: &mut Txn<'_>, new: NewHook) -> Result<Arc<Hook>, DeliveryReje
 /// Keeps a hook as it is now.
 pub fn keep(txn: &mut Txn<'_>, hook: Hook) -> Arc<Hook> {
     let hook = Arc::new(hook);
-    txn.set(keys::hook(&hook.tenant, &hook.name), record::encode_hook(&hook));
+    txn.set(keys::hook(hook.face, &hook.tenant, &hook.name), record::encode_hook(&hook));
     hook
 }
+
+/// Former versions of a hook that are kept. A delivery that began with an older one follows the hook
+/// as it is.
+const HOOK_VERSIONS_MAX: u64 = 64;
 
 /// Keeps a hook with other rules and wishes of its owner: the next version of it.
 pub fn change(txn: &mut Txn<'_>, hook: &Hook, policy: Policy, spec: Bytes) -> Arc<Hook> {
     let (updated_at, version) = (txn.now(), hook.version.saturating_add(1));
+    if hook.policy.versions == Versions::Matched {
+        txn.set(keys::hook_version(hook.id, hook.version), record::encode_hook(hook));
+        if let Some(oldest) = hook.version.checked_sub(HOOK_VERSIONS_MAX) {
+            txn.remove(&keys::hook_version(hook.id, oldest));
+        }
+    }
     keep(txn, Hook { updated_at, version, policy, spec, ..hook.clone() })
 }
 
@@ -115,7 +125,7 @@ pub fn named<'a>(
     name: &str,
 ) -> Option<&'a Arc<Hook>> {
     txn.rests_on_index();
-    HookIndex::of_txn(txn).of_tenant(tenant, name).filter(|hook| hook.face == face)
+    HookIndex::of_txn(txn).of_tenant(face, tenant, name)
 }
 
 impl Command<App> for SetHookActive {
@@ -188,7 +198,7 @@ pub fn from_now_on(txn: &mut Txn<'_>) -> EventNo {
 
 /// Ends a hook; what belongs to it is removed in slices.
 pub(crate) fn end(txn: &mut Txn<'_>, hook: &Hook) {
-    txn.remove(&keys::hook(&hook.tenant, &hook.name));
+    txn.remove(&keys::hook(hook.face, &hook.tenant, &hook.name));
     let timer = DeliveryTimer::Unhook(hook.tenant.clone(), hook.id);
     txn.set_delivery_timer(txn.now(), &timer);
 }

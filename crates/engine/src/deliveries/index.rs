@@ -84,9 +84,9 @@ impl HookIndex {
         self.by_id.get(self.by_name.get(&(face, name.into()))?)
     }
 
-    /// A tenant's hook of this name, of whatever face.
-    pub fn of_tenant(&self, tenant: &Tenant, name: &str) -> Option<&Arc<Hook>> {
-        self.by_id.get(self.by_key.get(&keys::hook(tenant, name))?)
+    /// A tenant's hook of this name.
+    pub fn of_tenant(&self, face: FaceId, tenant: &Tenant, name: &str) -> Option<&Arc<Hook>> {
+        self.by_id.get(self.by_key.get(&keys::hook(face, tenant, name))?)
     }
 
     /// The youngest hooks of a tenant, or of all, that are older than one; at most so many.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use reveille_core::delivery::hook::{Hook, HookId};
+use reveille_core::delivery::hook::{FIRST_VERSION, Hook, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
 use reveille_core::delivery::policy::{Outcome, Refusal};
 use reveille_core::delivery::{AttemptRecord, DropReason, Phase, Policy, Verdict};
@@ -39,7 +39,8 @@ const REFILL_SLICE: usize = 256;
 /// What delivering keeps from one attempt to the next.
 #[derive(Default)]
 pub struct DeliverySender {
-    targets: Addresses<HookId, Hook, KnownTarget>,
+    /// By hook and version.
+    targets: Addresses<(HookId, u64), Hook, KnownTarget>,
     pub(crate) outcomes: OutcomeQueue<DeliveryOutcome, Attempt>,
 }
 
@@ -94,6 +95,34 @@ pub fn readiness(
     Ok(DeliveryReadiness::Send(event))
 }
 
+/// The hook as an attempt follows it: as it is, or as it was when the delivery began.
+pub fn followed(
+    reader: &Reader,
+    hook: Arc<Hook>,
+    attempt: &DeliveryAttempt,
+) -> Result<Arc<Hook>, Damaged> {
+    // Nothing is read for a hook that was never changed, or that is followed as it is.
+    if hook.follows(FIRST_VERSION).is_none() {
+        return Ok(hook);
+    }
+    let record = delivery_record(reader, attempt.id)?;
+    let Some(version) = record.and_then(|record| hook.follows(record.hook_version)) else {
+        return Ok(hook);
+    };
+    let mut look = reader;
+    let former = look.read(&keys::hook_version(hook.id, version), record::decode_hook)?;
+    let former = match former {
+        Some(former) => Some(former),
+        // A change that is decided and not durable has not made it a former one yet.
+        None => {
+            let key = keys::hook(hook.face, &hook.tenant, &hook.name);
+            let durable = look.read(&key, record::decode_hook)?;
+            durable.filter(|it| it.id == hook.id && it.version == version)
+        }
+    };
+    Ok(former.map_or_else(|| hook.clone(), |former| Arc::new(hook.as_formerly(former))))
+}
+
 /// Makes an attempt, and returns the next one to make.
 pub(crate) async fn attempt(
     sender: &Sender<App>,
@@ -104,7 +133,15 @@ pub(crate) async fn attempt(
 ) -> Option<Attempt> {
     let reader = sender.shared.state.reader();
     let faces = sender.shared.domains.part::<DeliveryFaces>();
-    let ready = faces.get(hook.face).and_then(|face| readiness(&reader, face, &hook, &delivery));
+    let face = faces.get(hook.face);
+    let current = hook.clone();
+    let (hook, ready) = match followed(&reader, hook, &delivery) {
+        Ok(hook) => {
+            let ready = face.and_then(|face| readiness(&reader, face, &hook, &delivery));
+            (hook, ready)
+        }
+        Err(error) => (current, Err(error)),
+    };
     drop(reader);
     let (id, number) = (delivery.id, delivery.attempt);
     let attempt = Attempt::Delivery(DeliveryAttempt { event: None, ..delivery });
@@ -185,13 +222,14 @@ async fn try_once(
 ) -> Option<DeliveryOutcome> {
     let hook = &notification.hook;
     let policy = &hook.policy;
-    let request = match deliveries.targets.of(hook.id, hook, || find_target(context, hook)) {
-        Ok((destination, target)) => match target.encode(&notification) {
-            Ok(request) => Ok((destination, request)),
-            Err(refused) => Err(AttemptFailure::Refused(refused)),
-        },
-        Err(failure) => Err(failure),
-    };
+    let request =
+        match deliveries.targets.of((hook.id, hook.version), hook, || find_target(context, hook)) {
+            Ok((destination, target)) => match target.encode(&notification) {
+                Ok(request) => Ok((destination, request)),
+                Err(refused) => Err(AttemptFailure::Refused(refused)),
+            },
+            Err(failure) => Err(failure),
+        };
     let answer = match request {
         Ok((destination, request)) => {
             match sender.post(destination, request, policy.timeout_ms, attempt).await {
@@ -256,7 +294,8 @@ fn tell_operators(
     let source = if is_last { !hook.id.0 } else { hook.id.0 };
     // One failure is an accident; the next one of the same event is worth a look.
     if (*attempt > 1 || is_last) && context.complaints.is_due(source, now) {
-        let target = deliveries.targets.of(hook.id, hook, || find_target(context, hook));
+        let target =
+            deliveries.targets.of((hook.id, hook.version), hook, || find_target(context, hook));
         let host = target.map(|(destination, _)| host_of(destination.as_str()).to_owned());
         let host = host.unwrap_or_default();
         if is_last {

@@ -3,6 +3,7 @@
 
 mod gate;
 mod slices;
+mod versions;
 
 use std::sync::Arc;
 
@@ -199,7 +200,7 @@ fn what_a_paused_hook_holds_keeps_its_lane_until_it_is_resumed_or_expires() {
     let mut world = World::new(3);
     let policy = Policy { order: Order::Lanes, ..world.hook.policy.clone() };
     let hook = Hook { policy, ..Hook::clone(&world.hook) };
-    let stored = (keys::hook(&hook.tenant, &hook.name), record::encode_hook(&hook));
+    let stored = (keys::hook(hook.face, &hook.tenant, &hook.name), record::encode_hook(&hook));
     world.bench.given(vec![stored]);
     let set_paused = |world: &mut World, paused| {
         let (tenant, name) = (world.bench.tenant.clone(), world.hook.name.clone());
@@ -313,7 +314,8 @@ fn slices_of_hooks_are_in_order_and_follow_what_changes() {
     let made = World::new(1).hook;
     let mut index = HookIndex::default();
     let tenant = |name: &str| Tenant::parse(name).unwrap();
-    let key = |id: u64| keys::hook(&tenant(["a", "b"][usize::from(id % 2 == 1)]), &id.to_string());
+    let key =
+        |id: u64| keys::hook(FACE, &tenant(["a", "b"][usize::from(id % 2 == 1)]), &id.to_string());
     for id in 1..=10_u64 {
         let hook = Hook {
             id: HookId(id),

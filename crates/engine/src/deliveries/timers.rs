@@ -123,6 +123,7 @@ fn remains(reader: &Reader, id: HookId) -> Result<Vec<Bytes>, Damaged> {
         keys::all_held(id),
         keys::lanes(id),
         keys::all_waiting(id),
+        keys::hook_versions(id),
     ];
     for (from, to) in ranges {
         if found.len() < PURGE_SLICE {

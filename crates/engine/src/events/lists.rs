@@ -173,7 +173,7 @@ impl Engine {
             None => keys::deliveries(hook),
         };
         if let Some(name) = filter.hook {
-            let hook = shared.lock().index.of::<HookIndex>().of_tenant(tenant, name).cloned();
+            let hook = shared.lock().index.of::<HookIndex>().of_tenant(FACE, tenant, name).cloned();
             let hook = hook.filter(|hook| hook.face == FACE);
             let hook = hook.ok_or(DeliveryRejection::NotFound)?;
             let is_later = after.is_none_or(|after| hook.id <= after.hook);

@@ -190,7 +190,7 @@ impl Engine {
             if let Some(known) = known {
                 // What is decided but not durable yet is not shown.
                 let reader = shared.state.reader();
-                let key = keys::hook(&known.tenant, name);
+                let key = keys::hook(FACE, &known.tenant, name);
                 let hook = (&reader).read(&key, record::decode_hook)?;
                 return hook.map_or(Ok(None), |hook| EventHook::of(Arc::new(hook)));
             }

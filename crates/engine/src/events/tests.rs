@@ -98,7 +98,7 @@ impl World {
 
     /// A hook as a decision leaves it; `None` if it removes it.
     fn written<A, R: std::fmt::Debug>(&self, decided: &Decided<A, R>, name: &str) -> Option<Hook> {
-        let value = decided.written(&keys::hook(&self.tenant, name)).expect("it is written");
+        let value = decided.written(&keys::hook(FACE, &self.tenant, name)).expect("it is written");
         value.as_ref().map(|value| record::decode_hook(value).unwrap())
     }
 }

@@ -81,12 +81,9 @@ fn first_needed(
     if let Some(no) = cursor.first().and_then(|key| keys::parse_event(key)) {
         until = until.min(no);
     }
-    let (from, to) = keys::hooks_of(tenant);
+    let (from, to) = keys::hooks_of(FACE, tenant);
     for (_, value) in reader.range(&from, &to, usize::MAX)? {
         let hook = record::decode_hook(&value).map_err(damaged)?;
-        if hook.face != FACE {
-            continue;
-        }
         if let Some(backfill) = hook.backfill {
             until = until.min(backfill.next);
         }

@@ -278,7 +278,9 @@ fn hooks_have_these_bytes() {
 #[test]
 fn keys_have_these_bytes() {
     let (tenant, hook, delivery) = (Tenant::parse("acme").unwrap(), HookId(258), id(258, 5, 2));
-    check(&hook_key(&tenant, "h"), "0d61636d650068");
+    check(&hook_key(FaceId(4), &tenant, "h"), "0d0461636d650068");
+    check(&hook_version_key(hook, 3), "1d00000000000001020000000000000003");
+    check_range(hook_version_keys(hook), "1d0000000000000102", "1d0000000000000103");
     check(&delivery_key(delivery), "10000000000000010200000000000000050002");
     check(&counts_key(hook), "110000000000000102");
     check(
@@ -294,7 +296,7 @@ fn keys_have_these_bytes() {
         150000000000000102000000000000000700000000000000050002",
     );
     check_range(all_hook_keys(), "0d", "0e");
-    check_range(hook_keys(&tenant), "0d61636d6500", "0d61636d6501");
+    check_range(hook_keys(FaceId(4), &tenant), "0d0461636d6500", "0d0461636d6501");
     check_range(delivery_keys(hook), "100000000000000102", "100000000000000103");
     check_range(dead_letter_keys(hook), "120000000000000102", "120000000000000103");
     check_range(held_keys(hook), "130000000000000102", "130000000000000103");

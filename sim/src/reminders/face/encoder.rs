@@ -24,16 +24,20 @@ impl DeliveryEncoder for ReminderEncoder {
         hook: &Hook,
         _: OpenSecret<'_>,
     ) -> Result<Arc<dyn DeliveryTarget>, TargetError> {
-        let ReminderSpec { endpoint, .. } = decode_spec(&hook.spec)?;
-        Ok(Arc::new(Endpoint(format!("https://e{endpoint}.reminders.test/{}", hook.tenant))))
+        let spec = decode_spec(&hook.spec)?;
+        let address = format!("https://e{}.reminders.test/{}", spec.endpoint, hook.tenant);
+        Ok(Arc::new(Endpoint { spec, address }))
     }
 }
 
-struct Endpoint(String);
+struct Endpoint {
+    spec: ReminderSpec,
+    address: String,
+}
 
 impl DeliveryTarget for Endpoint {
     fn address(&self) -> String {
-        self.0.clone()
+        self.address.clone()
     }
 
     fn encode(
@@ -41,6 +45,9 @@ impl DeliveryTarget for Endpoint {
         notification: &DeliveryNotification,
     ) -> Result<EncodedRequest, RefusedDelivery> {
         let DeliveryNotification { attempt, event, payload, .. } = notification;
+        if let Some(why) = self.spec.refusal(*attempt, payload.len()) {
+            return Err(RefusedDelivery { why, text: "not like this".into() });
+        }
         let body = [format!("{event} ({attempt}): ").as_bytes(), payload].concat();
         Ok(EncodedRequest { headers: Vec::new(), body: body.into() })
     }

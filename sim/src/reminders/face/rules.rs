@@ -1,7 +1,10 @@
 //! What a hook for reminders wishes, and the rules that follow from that.
 
+use reveille_core::delivery::ErrorKind;
 use reveille_core::delivery::hook::FaceId;
-use reveille_core::delivery::policy::{Backoff, Jitter, Order, Policy, StatusSet};
+use reveille_core::delivery::policy::{
+    Action, Backoff, Jitter, Order, Poison, Policy, Refusal, Rule, StatusSet, Versions, When,
+};
 
 /// Far from the numbers of real faces.
 pub(crate) const FACE: FaceId = FaceId(0xe0);
@@ -13,6 +16,49 @@ pub(crate) struct ReminderSpec {
     pub(crate) topics: u8,
     /// Which of the endpoints is told.
     pub(crate) endpoint: u8,
+    /// How often it is tried.
+    pub(crate) attempts: u8,
+    pub(crate) style: Style,
+}
+
+/// Which rules a hook has: bits. They stay as they are for the life of a hook.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Style(pub(crate) u8);
+
+/// Texts that are longer than this are too large for hooks that want short ones.
+const SHORT_TEXT: usize = 20;
+/// The endpoint whose secret is not to be had for the first attempt.
+const SECRET_ENDPOINT: u8 = 3;
+pub(crate) const BACKOFF: Backoff =
+    Backoff { base_ms: 2_000, cap_ms: 3_000, jitter: Jitter::Shortened };
+pub(crate) const POISON: Poison = Poison { attempts: 2, within_ms: 250 };
+
+impl Style {
+    pub(crate) fn is_ordered(self) -> bool {
+        self.0 & 1 == 0
+    }
+
+    /// 404 is dropped, 403 tried again, 451 ends the hook, and no redirect is tried again.
+    pub(crate) fn has_rules(self) -> bool {
+        self.0 & 2 != 0
+    }
+
+    pub(crate) fn has_poison(self) -> bool {
+        self.0 & 4 != 0
+    }
+
+    pub(crate) fn is_patient(self) -> bool {
+        self.0 & 8 != 0
+    }
+
+    /// Deliveries follow the version that matched.
+    pub(crate) fn is_matched(self) -> bool {
+        self.0 & 16 != 0
+    }
+
+    pub(crate) fn is_short(self) -> bool {
+        self.0 & 32 != 0
+    }
 }
 
 impl ReminderSpec {
@@ -20,17 +66,38 @@ impl ReminderSpec {
     pub(crate) fn wants(self, topic: u8) -> bool {
         self.topics & (1 << topic) != 0
     }
-}
 
-/// Unlike that of events in everything: few attempts, pauses that chance shortens, refusals that are
-/// final, endpoints that end the hook, an order for each subject.
-pub(crate) fn policy() -> Policy {
-    let backoff = Backoff { base_ms: 2_000, cap_ms: 3_000, jitter: Jitter::Shortened };
-    Policy {
-        refused: StatusSet::Final4xx,
-        ends: Some(410),
-        order: Order::Lanes,
-        ..Policy::new(4_000, 3, backoff)
+    /// Why an attempt to say this is not put into words, if it is not.
+    pub(crate) fn refusal(self, attempt: u32, text_len: usize) -> Option<Refusal> {
+        if self.style.is_short() && text_len > SHORT_TEXT {
+            return Some(Refusal::PayloadTooLarge);
+        }
+        let is_locked = self.endpoint == SECRET_ENDPOINT && attempt == 1;
+        is_locked.then_some(Refusal::SecretMissing)
+    }
+
+    /// Unlike that of events in everything: few attempts, pauses that chance shortens, refusals
+    /// that are final, endpoints that end the hook, and more as the style has it.
+    pub(crate) fn policy(self) -> Policy {
+        let style = self.style;
+        let rule = |when, action| Rule { when, action };
+        let codes = |text| When::codes(text).expect("codes");
+        let rules = vec![
+            rule(codes("404"), Action::Drop),
+            rule(codes("403"), Action::Retry),
+            rule(codes("451"), Action::End),
+            rule(When::Kind(ErrorKind::Redirect), Action::Dead),
+        ];
+        Policy {
+            rules: if style.has_rules() { rules } else { Vec::new() },
+            refused: StatusSet::Final4xx,
+            ends: Some(410),
+            retry_after: style.is_patient(),
+            poison: style.has_poison().then_some(POISON),
+            order: if style.is_ordered() { Order::Lanes } else { Order::None },
+            versions: if style.is_matched() { Versions::Matched } else { Versions::Current },
+            ..Policy::new(4_000, self.attempts.into(), BACKOFF)
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 //! | `e0` reminder | tenant, `00`, name | topic, time, subject, text, as [`Occurrence`] has them |
 //! | `e1` occurrence | tenant, `00`, event `u64` | [`Occurrence`] |
 //! | `e2` mute | tenant, `00`, subject | empty: nobody is told of the subject |
+//! | `e3` revoked | tenant, `00`, name of a hook | empty: it is told nothing any more |
 //!
 //! | timer of domain `e0` | subject |
 //! |---|---|
@@ -17,11 +18,12 @@ use reveille_core::delivery::id::EventNo;
 use reveille_core::{Millis, Tenant};
 use reveille_kernel::error::Damaged;
 
-use super::rules::{FACE, ReminderSpec};
+use super::rules::{FACE, ReminderSpec, Style};
 
 pub(crate) const REMINDER: u8 = 0xe0;
 pub(crate) const OCCURRENCE: u8 = 0xe1;
 pub(crate) const MUTE: u8 = 0xe2;
+pub(crate) const REVOKED: u8 = 0xe3;
 const REMIND: u8 = 0x01;
 
 /// A reminder, and as an event the reminder whose time has come.
@@ -57,12 +59,14 @@ impl Occurrence {
 }
 
 pub(super) fn encode_spec(spec: ReminderSpec) -> Bytes {
-    Bytes::copy_from_slice(&[spec.topics, spec.endpoint])
+    Bytes::copy_from_slice(&[spec.topics, spec.endpoint, spec.attempts, spec.style.0])
 }
 
 pub(super) fn decode_spec(spec: &[u8]) -> Result<ReminderSpec, Damaged> {
     match spec {
-        [topics, endpoint] => Ok(ReminderSpec { topics: *topics, endpoint: *endpoint }),
+        &[topics, endpoint, attempts, style] => {
+            Ok(ReminderSpec { topics, endpoint, attempts, style: Style(style) })
+        }
         _ => Err(Damaged(format!("no spec of a hook for reminders: {spec:?}"))),
     }
 }
@@ -77,6 +81,10 @@ pub(super) fn occurrence_key(tenant: &Tenant, no: EventNo) -> Bytes {
 
 pub(super) fn mute_key(tenant: &Tenant, subject: &str) -> Bytes {
     of_tenant(&[MUTE], tenant, subject.as_bytes())
+}
+
+pub(super) fn revoked_key(tenant: &Tenant, hook: &str) -> Bytes {
+    of_tenant(&[REVOKED], tenant, hook.as_bytes())
 }
 
 pub(super) fn timer(tenant: &Tenant, name: &str) -> Bytes {

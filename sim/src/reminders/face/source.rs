@@ -12,7 +12,7 @@ use reveille_engine::app::{App, IndexPart, Shared, Txn};
 use reveille_engine::deliveries::DeliveryRejection;
 use reveille_engine::deliveries::delivery::{DeliveryTxn, NewDelivery, begin};
 use reveille_engine::deliveries::face::{DeliveryFace, FaceTimer, Gate};
-use reveille_engine::deliveries::hook::{NewHook, create};
+use reveille_engine::deliveries::hook::{NewHook, change, create, named};
 use reveille_engine::deliveries::index::HookIndex;
 use reveille_engine::deliveries::timer_group::TimerGroups;
 use reveille_engine::effect::EventPayload;
@@ -23,10 +23,10 @@ use reveille_kernel::txn::ReadError;
 use reveille_schema::{keys, record};
 use reveille_store::state::Reader;
 
-use super::rules::{FACE, ReminderSpec, lane_of, policy};
+use super::rules::{FACE, ReminderSpec, lane_of};
 use super::schema::{
     Occurrence, decode_spec, encode_spec, mute_key, occurrence_key, parse_timer, reminder_key,
-    timer,
+    revoked_key, timer,
 };
 
 /// The face of reminders.
@@ -55,6 +55,9 @@ impl DeliveryFace for ReminderFace {
     }
 
     fn gate(&self, reader: &Reader, hook: &Hook, event: EventNo) -> Result<Gate, Damaged> {
+        if reader.get(&revoked_key(&hook.tenant, &hook.name))?.is_some() {
+            return Ok(Gate::Cancelled(DropReason::Cancelled));
+        }
         let Some(occurrence) = occurrence(reader, hook, event)? else {
             return Ok(Gate::Closed(DropReason::NotOwed));
         };
@@ -136,7 +139,7 @@ impl Command<App> for CreateReminderHook {
             face: FACE,
             tenant: tenant.clone(),
             name: name.clone(),
-            policy: policy(),
+            policy: spec.policy(),
             spec: encode_spec(*spec),
             backfill: None,
             created_by: None,
@@ -146,6 +149,44 @@ impl Command<App> for CreateReminderHook {
 
     fn needs_room(&self) -> bool {
         true
+    }
+}
+
+/// Changes what a hook is for.
+#[derive(Debug, Clone)]
+pub(crate) struct ChangeReminderHook {
+    pub(crate) tenant: Tenant,
+    pub(crate) name: Arc<str>,
+    pub(crate) spec: ReminderSpec,
+}
+
+impl Command<App> for ChangeReminderHook {
+    type Answer = Arc<Hook>;
+    type Rejection = DeliveryRejection;
+
+    fn decide(&self, txn: &mut Txn<'_>) -> Decision<Arc<Hook>, DeliveryRejection> {
+        let ChangeReminderHook { tenant, name, spec } = self;
+        let Some(hook) = named(txn, FACE, tenant, name) else {
+            return Ok(Err(DeliveryRejection::NotFound));
+        };
+        Ok(Ok(change(txn, hook, spec.policy(), encode_spec(*spec))))
+    }
+}
+
+/// Has a hook told nothing any more: its gate ends it.
+#[derive(Debug, Clone)]
+pub(crate) struct RevokeHook {
+    pub(crate) tenant: Tenant,
+    pub(crate) name: Arc<str>,
+}
+
+impl Command<App> for RevokeHook {
+    type Answer = ();
+    type Rejection = Never;
+
+    fn decide(&self, txn: &mut Txn<'_>) -> Decision<(), Never> {
+        txn.set(revoked_key(&self.tenant, &self.name), Bytes::new());
+        Ok(Ok(()))
     }
 }
 

@@ -117,7 +117,7 @@ fn a_gate_that_cancels_ends_the_hook_and_one_that_closes_does_not() {
         let decided = world.bench.when(&DropDelivery { attempt: 1, ..late });
         let at = world.bench.now;
         assert_eq!(written(&decided, id).delivery.phase, Phase::Dropped { at, why });
-        let hook = decided.written(&keys::hook(&world.hook.tenant, &world.hook.name));
+        let hook = decided.written(&keys::hook(FACE, &world.hook.tenant, &world.hook.name));
         assert_eq!(hook.is_some_and(Option::is_none), ends_hook);
     }
 }

@@ -53,7 +53,7 @@ fn the_lanes_of_many_outcomes_ask_for_what_they_lack_at_once() {
     let mut world = World::new(3);
     let policy = Policy { order: Order::Lanes, ..world.hook.policy.clone() };
     let hook = Arc::new(Hook { policy, ..Hook::clone(&world.hook) });
-    let stored = (keys::hook(&hook.tenant, &hook.name), record::encode_hook(&hook));
+    let stored = (keys::hook(hook.face, &hook.tenant, &hook.name), record::encode_hook(&hook));
     world.bench.given(vec![stored]);
     world.bench.when(&BeginInLanes { hook: hook.clone(), lanes: LANES }).answer();
     let id =
