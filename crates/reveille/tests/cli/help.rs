@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::process::run;
 
-const COMMANDS: [&str; 40] = [
+const COMMANDS: [&str; 48] = [
     "",
     "serve",
     "append",
@@ -31,6 +31,14 @@ const COMMANDS: [&str; 40] = [
     "deliveries",
     "deliveries list",
     "deliveries show",
+    "dlq",
+    "dlq list",
+    "dlq show",
+    "dlq replay",
+    "dlq discard",
+    "audit",
+    "audit list",
+    "audit verify",
     "key",
     "key create",
     "key list",
