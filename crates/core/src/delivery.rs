@@ -18,6 +18,7 @@ pub mod id;
 pub mod lane;
 pub mod outcome;
 pub mod policy;
+pub mod replay;
 
 use crate::time::Millis;
 pub use outcome::{AttemptRecord, DeadReason, DropReason, ErrorKind};

@@ -1,6 +1,7 @@
 //! Deliveries: one event for one hook, tried until it is accepted or given up; whatever events are
 //! and whoever hooks are for is a face's business.
 
+pub mod dead_letter;
 pub mod delivery;
 pub mod error;
 pub mod face;
@@ -8,6 +9,7 @@ pub mod gauges;
 pub mod hook;
 pub mod index;
 mod outcome;
+pub mod replay;
 pub mod retention;
 pub mod send;
 pub mod timer_group;

@@ -22,6 +22,7 @@ use crate::deliveries::delivery::DeliveryOutcome;
 use crate::deliveries::face::{DeliveryFaces, FaceTimer};
 use crate::deliveries::gauges::HookGauges;
 use crate::deliveries::index::HookIndex;
+use crate::deliveries::replay::ReplayPreviews;
 use crate::deliveries::send::DeliverySender;
 use crate::deliveries::timers::FireDeliveryTimer;
 use crate::effect::{ActivityChange, Attempt, AttemptSource, Effect};
@@ -52,6 +53,7 @@ impl App {
             .with(wall)
             .with(StreamObservers(vec![Box::new(WakeConsumers)]))
             .with(DeliveryFaces::default())
+            .with(ReplayPreviews::default())
             .with(ApiKeys::default())
             .with(WakeMetrics::default())
             .with(DeliveryMetrics::default())

@@ -66,6 +66,17 @@ pub const DELIVERIES_PER_BATCH: usize = 256;
 /// How long the name of a batch of events is remembered.
 pub const BATCH_MEMORY_MS: u64 = 86_400_000;
 
+/// Dead letters that a replay makes again in one step.
+pub const REPLAY_SLICE: usize = 64;
+/// Dead letters that a preview of a replay looks at: what has more is narrowed first.
+pub const REPLAY_SCAN_MAX: usize = 100_000;
+/// Dead letters that a replay may name: they are written anew with every step of it.
+pub const REPLAY_IDS_MAX: usize = 100;
+/// How long a replay may quote a preview.
+pub const PREVIEW_MS: u64 = 600_000;
+/// Previews of a tenant that are remembered.
+pub const PREVIEWS_MAX: usize = 100;
+
 /// Deliveries that are looked at in one step of a clean-up.
 pub const CLEAN_UP_SLICE: usize = 256;
 

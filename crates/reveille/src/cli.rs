@@ -2,7 +2,9 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::client::{append, consumers, deliveries, hooks, ingest, key, read, streams, sub};
+use crate::client::{
+    append, audit, consumers, deliveries, dlq, hooks, ingest, key, read, streams, sub,
+};
 use crate::{config, serve, verify};
 
 /// Durable streams of events over plain HTTP
@@ -125,6 +127,24 @@ Example:
         #[command(subcommand)]
         command: deliveries::DeliveriesCommand,
     },
+    /// Dead letters: deliveries that were given up
+    #[command(after_help = "\
+Example:
+  reveille dlq list
+  reveille dlq replay --hook 01KA9VGW3J8Y0D1T5S6R7Q8P9N --reason 'the worker is mended' --wait")]
+    Dlq {
+        #[command(subcommand)]
+        command: dlq::DlqCommand,
+    },
+    /// Who changed what
+    #[command(after_help = "\
+Example:
+  reveille audit list
+  reveille audit verify")]
+    Audit {
+        #[command(subcommand)]
+        command: audit::AuditCommand,
+    },
     /// Keys that let people and programs in
     #[command(after_help = "\
 A server that was started with `--auth keys` answers whoever has a key: clients find theirs in
@@ -181,6 +201,8 @@ impl Command {
             Command::Ingest(arguments) => ingest::run(arguments),
             Command::Hooks { command } => hooks::run(command),
             Command::Deliveries { command } => deliveries::run(command),
+            Command::Dlq { command } => dlq::run(command),
+            Command::Audit { command } => audit::run(command),
             Command::Key { command } => key::run(command),
             Command::Verify(arguments) => verify::run(&arguments),
             Command::Bench { workload } => {

@@ -7,7 +7,9 @@ pub(crate) mod streams;
 pub(crate) mod consumers;
 pub(crate) mod sub;
 
+pub(crate) mod audit;
 pub(crate) mod deliveries;
+pub(crate) mod dlq;
 pub(crate) mod hooks;
 pub(crate) mod ingest;
 

@@ -8,6 +8,8 @@
 //! | `12` dead letter | hook `u64`, `ff…` minus time of death in ms `u64`, event `u64`, round `u16` | empty: newest first |
 //! | `13` held | hook `u64`, event `u64`, round `u16` | empty: the delivery waits for its hook to be active |
 //! | `14` lane | hook `u64`, lane `u64` | [`Lane`](reveille_core::delivery::lane::Lane) |
+//! | `1b` dead letter of a tenant | tenant, `00`, `ff…` minus time of death in ms `u64`, hook `u64`, event `u64`, round `u16` | one byte: 0 it is one, 1 it was made again, 2 it was discarded; newest first |
+//! | `1c` replay | tenant, `00`, number `u64` | [`ReplayRecord`](reveille_core::delivery::replay::ReplayRecord) |
 //! | `15` waiting | hook `u64`, lane `u64`, event `u64`, round `u16` | empty: the delivery waits for its turn in the lane |
 //! | `1d` hook version | hook `u64`, version `u64` | the hook as it was then: [`Hook`](reveille_core::delivery::hook::Hook) |
 //!
@@ -17,6 +19,7 @@
 //! | `02` delivery group | hook `u64`, event `u64`, round `u16` of one of them |
 //! | `03` resume | hook `u64`, tenant |
 //! | `04` unhook | hook `u64`, tenant |
+//! | `05` replay | number `u64`, tenant: the next of its dead letters are to be made again |
 //!
 //! The value of the timer `02` says which deliveries are in the group: `Vec<DeliveryId>` is that
 //! record. It stays when the deliveries end, and goes when its time has come.
@@ -26,6 +29,7 @@ mod delivery;
 mod group;
 mod hook;
 mod lane;
+mod replay;
 #[cfg(test)]
 mod tests;
 mod timer;
@@ -49,11 +53,23 @@ const DEAD_LETTER: u8 = 0x12;
 const HELD: u8 = 0x13;
 const LANE: u8 = 0x14;
 const WAITING: u8 = 0x15;
+const TENANT_DEAD_LETTER: u8 = 0x1b;
+const REPLAY: u8 = 0x1c;
 const HOOK_VERSION: u8 = 0x1d;
 
 #[cfg(test)]
-pub(crate) const TAGS: &[u8] =
-    &[HOOK, DELIVERY, COUNTS, DEAD_LETTER, HELD, LANE, WAITING, HOOK_VERSION];
+pub(crate) const TAGS: &[u8] = &[
+    HOOK,
+    DELIVERY,
+    COUNTS,
+    DEAD_LETTER,
+    HELD,
+    LANE,
+    WAITING,
+    TENANT_DEAD_LETTER,
+    REPLAY,
+    HOOK_VERSION,
+];
 
 /// Names of two faces, or of two tenants, never meet.
 pub fn hook_key(face: FaceId, tenant: &Tenant, name: &str) -> Bytes {
@@ -134,6 +150,61 @@ pub fn parse_dead_letter_key(key: &[u8]) -> Option<DeliveryId> {
     let (hook, rest) = parts::split_u64(key.strip_prefix(&[DEAD_LETTER])?)?;
     let (_, no) = parts::split_u64(rest)?;
     Some(DeliveryId { hook: HookId(hook), no: parse_no(no)? })
+}
+
+/// A dead letter's place among those of its tenant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TenantDeadLetter {
+    pub tenant: Tenant,
+    pub died_at: Millis,
+    pub id: DeliveryId,
+}
+
+impl TenantDeadLetter {
+    pub fn key(&self) -> Bytes {
+        let mut rest = BytesMut::with_capacity(26);
+        rest.put_u64(u64::MAX - self.died_at.0);
+        put_id(&mut rest, self.id);
+        parts::of_tenant(TENANT_DEAD_LETTER, &self.tenant, &rest)
+    }
+
+    pub fn parse(key: &[u8]) -> Option<TenantDeadLetter> {
+        let rest = key.strip_prefix(&[TENANT_DEAD_LETTER])?;
+        let (name, place) = rest.split_at_checked(rest.len().checked_sub(26)?)?;
+        let tenant = std::str::from_utf8(name.strip_suffix(&[0])?).ok()?;
+        let (age, id) = parts::split_u64(place)?;
+        Some(TenantDeadLetter {
+            tenant: Tenant::parse(tenant).ok()?,
+            died_at: Millis(u64::MAX - age),
+            id: parse_id(id)?,
+        })
+    }
+}
+
+/// The keys of a tenant's dead letters that died from one time on and before another, newest first.
+pub fn tenant_dead_letter_keys(tenant: &Tenant, from: Millis, to: Millis) -> (Bytes, Bytes) {
+    let died_before = |at: Millis| match at.0 {
+        0 => parts::tenant_range(TENANT_DEAD_LETTER, tenant).1,
+        at => {
+            let first = (u64::MAX - at + 1).to_be_bytes();
+            parts::of_tenant(TENANT_DEAD_LETTER, tenant, &first)
+        }
+    };
+    (died_before(to), died_before(from))
+}
+
+pub fn replay_key(tenant: &Tenant, id: u64) -> Bytes {
+    parts::of_tenant(REPLAY, tenant, &id.to_be_bytes())
+}
+
+/// The keys of a tenant's replays: from the first, to before the second.
+pub fn replay_keys(tenant: &Tenant) -> (Bytes, Bytes) {
+    parts::tenant_range(REPLAY, tenant)
+}
+
+/// The keys of all replays of all tenants.
+pub fn all_replay_keys() -> (Bytes, Bytes) {
+    parts::tag_range::<REPLAY>()
 }
 
 pub fn held_key(id: DeliveryId) -> Bytes {

@@ -3,8 +3,10 @@
 mod audit;
 mod consumers;
 mod deliveries;
+mod dlq;
 mod error;
 mod keys;
+mod replays;
 mod signing_keys;
 mod streams;
 mod timers;
@@ -31,6 +33,8 @@ pub(crate) enum Resource {
     Delivery,
     Timers,
     Audit,
+    DeadLetters,
+    Replay,
 }
 
 /// Answers a request about a resource.
@@ -42,6 +46,7 @@ pub(crate) async fn answer(
 ) -> Reply {
     let answer = match resource {
         Resource::Keys => keys::answer(server, caller, request).await,
+        Resource::DeadLetters => dlq::answer(server, caller, request).await,
         Resource::Timers => timers::answer(server, caller, request).await,
         Resource::SigningKeys if request.method() == Method::POST => {
             signing_keys::rotate(server, caller, request).await
@@ -71,7 +76,8 @@ async fn look_up(
         Resource::Deliveries => deliveries::list(server, caller, query).await,
         Resource::Delivery => deliveries::show(server, caller, path, query).await,
         Resource::Audit => audit::answer(server, caller, path, query).await,
-        Resource::Keys | Resource::SigningKeys | Resource::Timers => {
+        Resource::Replay => replays::show(server, caller, path, query),
+        Resource::Keys | Resource::SigningKeys | Resource::Timers | Resource::DeadLetters => {
             unreachable!("these can be changed")
         }
     }

@@ -102,6 +102,8 @@ async fn answer(
         Face::Delivery => admin::Resource::Delivery,
         Face::Timers => admin::Resource::Timers,
         Face::Audit => admin::Resource::Audit,
+        Face::DeadLetters => admin::Resource::DeadLetters,
+        Face::Replay => admin::Resource::Replay,
         _ => {
             let path = StreamPath::parse(request.uri().path())?;
             return Ok(streams::answer(server, caller, &path, request).await);

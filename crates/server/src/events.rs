@@ -11,6 +11,7 @@
 //! | `POST /subscriptions/{id}/rotate-secret`                | [`change`]     |
 //! | `GET /subscriptions/{id}/deliveries`, `…/dead-letters`  | [`deliveries`] |
 //! | `POST /subscriptions/{id}/dead-letters/{id}/retry`      | [`deliveries`] |
+//! | `POST /subscriptions/{id}/dead-letters/retry`           | [`deliveries`] |
 //! | `GET /subscriptions/deliveries/{id}/logs`               | [`deliveries`] |
 //! | `GET /subscriptions/{id}/explain`                       | [`explain`]    |
 //!
@@ -62,6 +63,7 @@ enum Operation<'a> {
     Deliveries(&'a str),
     DeadLetters(&'a str),
     Retry(&'a str, &'a str),
+    RetryMany(&'a str),
     Logs(&'a str),
     Explain(&'a str),
     RotateSecret(&'a str),
@@ -141,6 +143,9 @@ async fn route(server: &Server, scope: &Scope, request: Request<Incoming>) -> Re
             change::rotate_secret(server, scope, id, request).await
         }
         (Operation::One(id), &Method::DELETE) => change::delete(server, scope, id).await,
+        (Operation::RetryMany(id), &Method::POST) => {
+            deliveries::retry_many(server, scope, id, request).await
+        }
         (Operation::Retry(id, letter), &Method::POST) => {
             deliveries::retry(server, scope, id, letter).await
         }
@@ -178,6 +183,7 @@ async fn look_up(
         | Operation::Pause
         | Operation::Resume
         | Operation::RotateSecret(_)
+        | Operation::RetryMany(_)
         | Operation::Retry(..) => unreachable!("these cannot be looked at"),
     }
 }
@@ -207,6 +213,9 @@ fn parse_operation(path: &str) -> Option<Operation<'_>> {
         (id, Some("explain"), None, ..) if is_named(id) => Some(Operation::Explain(id)),
         (id, Some("rotate-secret"), None, ..) if is_named(id) => Some(Operation::RotateSecret(id)),
         (id, Some("dead-letters"), None, ..) if is_named(id) => Some(Operation::DeadLetters(id)),
+        (id, Some("dead-letters"), Some("retry"), None, _) if is_named(id) => {
+            Some(Operation::RetryMany(id))
+        }
         (id, Some("dead-letters"), Some(letter), Some("retry"), None) => {
             (is_named(id) && is_named(letter)).then_some(Operation::Retry(id, letter))
         }
@@ -229,6 +238,7 @@ fn allowed_methods(operation: Operation<'_>) -> &'static str {
         | Operation::Pause
         | Operation::Resume
         | Operation::RotateSecret(_)
+        | Operation::RetryMany(_)
         | Operation::Retry(..) => "POST, OPTIONS",
         Operation::One(_) => "GET, HEAD, PUT, DELETE, OPTIONS",
         Operation::List
@@ -293,6 +303,7 @@ mod tests {
         check("/subscriptions/01A/dead-letters", Some(Operation::DeadLetters("01A")));
         check("/subscriptions/01A/dead-letters/01B/retry", Some(Operation::Retry("01A", "01B")));
         check("/subscriptions/01A/dead-letters/01B", None);
+        check("/subscriptions/01A/dead-letters/retry", Some(Operation::RetryMany("01A")));
         check("/subscriptions/01A/dead-letters//retry", None);
         check("/subscriptions/01A/dead-letters/01B/retry/x", None);
         check("/subscriptions/deliveries/01C/logs", Some(Operation::Logs("01C")));

@@ -127,7 +127,12 @@ impl Deliveries {
         let queued = with(|it| it.delivery.phase == Phase::Queued);
         let waiting =
             self.seen.waiting.iter().map(|(hook, no)| DeliveryId { hook: *hook, no: *no });
+        let died = with(|it| matches!(it.delivery.phase, Phase::Dead { .. }));
+        let letters = &self.seen.tenant_letters;
+        let open = letters.iter().filter(|(_, is_open)| **is_open).map(|(id, _)| *id);
         let pairs = [
+            ("dead letters of a tenant", dead.clone(), mine(&open.collect())),
+            ("all of them", died, mine(&letters.keys().copied().collect())),
             ("dead letters", dead, mine(&self.seen.dead_letters)),
             ("held", held, mine(&self.seen.held)),
             ("waiting", queued, mine(&waiting.collect())),

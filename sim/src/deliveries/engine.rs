@@ -121,6 +121,9 @@ fn rejected(rejection: DeliveryRejection) -> DeliveryError {
         DeliveryRejection::NoEvent => DeliveryError::NoEvent,
         DeliveryRejection::NotFound => DeliveryError::NotFound,
         DeliveryRejection::NoDeadLetter
+        | DeliveryRejection::PreviewStale
+        | DeliveryRejection::TooManyDeadLetters { .. }
+        | DeliveryRejection::HookInactive { .. }
         | DeliveryRejection::TooManyHooks { .. }
         | DeliveryRejection::PatternBusy
         | DeliveryRejection::NoSecret => DeliveryError::Other(rejection.to_string()),

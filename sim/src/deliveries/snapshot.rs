@@ -26,6 +26,8 @@ pub(super) struct Snapshot {
     pub(super) deliveries: BTreeMap<DeliveryId, DeliveryRecord>,
     pub(super) counts: BTreeMap<HookId, DeliveryCounts>,
     pub(super) dead_letters: BTreeSet<DeliveryId>,
+    /// As they stand among those of their tenant: whether nobody has done anything about them.
+    pub(super) tenant_letters: BTreeMap<DeliveryId, bool>,
     pub(super) held: BTreeSet<DeliveryId>,
     pub(super) lanes: BTreeMap<HookId, Lane>,
     pub(super) waiting: BTreeSet<(HookId, DeliveryNo)>,
@@ -42,7 +44,7 @@ pub(super) struct DeliveryChange {
 }
 
 /// Everything but streams, their bytes and subscriptions.
-const TAGS: [(u8, u8); 2] = [(0x05, 0x06), (0x0d, 0x19)];
+const TAGS: [(u8, u8); 3] = [(0x05, 0x06), (0x0d, 0x19), (0x1b, 0x1d)];
 
 impl Snapshot {
     /// Goes on to what is there now; says what became of deliveries.
@@ -115,6 +117,11 @@ impl Snapshot {
             Some(0x12) => {
                 let id = keys::parse_dead_letter(key).ok_or_else(wrong)?;
                 put(&mut self.dead_letters, id, value.is_some());
+            }
+            Some(0x1b) => {
+                let letter = keys::TenantDeadLetter::parse(key).ok_or_else(wrong)?;
+                let is_open = value.map(|value| value.first() == Some(&0));
+                place(&mut self.tenant_letters, letter.id, is_open);
             }
             Some(0x13) => {
                 let id = keys::parse_held(key).ok_or_else(wrong)?;

@@ -115,7 +115,7 @@ impl Snapshot {
                 self.looks.extend(ids.into_iter().map(|id| (at, id)));
             }
             Some(DeliveryTimer::Unhook(_, id)) => drop(self.unhooks.insert(id)),
-            Some(DeliveryTimer::Resume(..)) => {}
+            Some(DeliveryTimer::Resume(..) | DeliveryTimer::Replay(..)) => {}
             None => return Ok(None),
         }
         Ok(Some(()))

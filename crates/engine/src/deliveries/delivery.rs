@@ -18,10 +18,11 @@ use reveille_schema::deliveries::DeliveryTimer;
 use reveille_schema::keys;
 use reveille_schema::record::{self, DeliveryRecord};
 
+use super::dead_letter::{self, LetterState};
 use super::error::DeliveryRejection;
-use super::hook;
 use super::index::HookIndex;
 use super::timer_group::TimerGroups;
+use super::{hook, replay};
 use crate::app::{App, Txn};
 use crate::effect::{DeliveryAttempt, Effect, EventPayload};
 use crate::records::{ReadRecord, damaged};
@@ -173,6 +174,17 @@ pub fn begin(
     hook: &Hook,
     new: NewDelivery<'_>,
 ) -> Result<(), ReadError> {
+    begin_for(txn, groups, hook, new, None)
+}
+
+/// The same for one that a replay makes.
+fn begin_for(
+    txn: &mut Txn<'_>,
+    groups: &mut TimerGroups,
+    hook: &Hook,
+    new: NewDelivery<'_>,
+    replay: Option<u64>,
+) -> Result<(), ReadError> {
     let NewDelivery { no, event_at, lane, event } = new;
     let lane = hook.is_ordered().then_some(lane);
     let mut first = true;
@@ -197,6 +209,8 @@ pub fn begin(
         lane,
         retried: false,
         hook_version: hook.version,
+        discarded: false,
+        replay,
     };
     keep(txn, hook, id, None, after, begun.send, event)
 }
@@ -222,6 +236,7 @@ fn keep(
         && before.is_none_or(|it| it.delivery.ended_at().is_none());
     if let (Phase::Dead { at, .. }, true) = (is, ended_now) {
         txn.set(keys::dead_letter(id, at), Bytes::new());
+        dead_letter::enter(txn, hook, at, id, LetterState::Dead);
         counts.dead_letters += 1;
     }
     match (was, is) {
@@ -237,6 +252,9 @@ fn keep(
     }
     let lane = after.lane.filter(|_| ended_now);
     txn.set(keys::delivery(id), record::encode_delivery(&after));
+    if let Some(replay) = after.replay.filter(|_| ended_now) {
+        replay::count_end(txn, hook, replay, &after.delivery)?;
+    }
     match lane {
         Some(lane) => move_on(txn, hook, lane, id.no),
         None => Ok(()),
@@ -453,6 +471,27 @@ pub(crate) fn fire(
     Ok(())
 }
 
+/// Makes a dead letter again, for a replay or because somebody asked for this one; `None` if it is
+/// no dead letter, or one that this replay has made.
+pub(super) fn retry(
+    txn: &mut Txn<'_>,
+    hook: &Hook,
+    id: DeliveryId,
+    replay: Option<u64>,
+) -> Result<Option<DeliveryId>, ReadError> {
+    let letter = dead_letter::open_letter(txn, id)?;
+    let letter = letter.filter(|(it, _)| replay.is_none() || it.replay != replay);
+    let (Some((letter, at)), Some(round)) = (letter, id.no.round.checked_add(1)) else {
+        return Ok(None);
+    };
+    let (event_at, lane) = (letter.event_at, letter.lane.unwrap_or(0));
+    dead_letter::close(txn, hook, id, letter, at, LetterState::Retried)?;
+    let no = DeliveryNo { round, ..id.no };
+    let new = NewDelivery { no, event_at, lane, event: None };
+    begin_for(txn, &mut TimerGroups::of(1), hook, new, replay)?;
+    Ok(Some(DeliveryId { no, ..id }))
+}
+
 impl Command<App> for RetryDelivery {
     /// The delivery that was begun.
     type Answer = DeliveryId;
@@ -465,27 +504,7 @@ impl Command<App> for RetryDelivery {
         let Some(hook) = hook.filter(|hook| hook.tenant == *tenant && hook.face == *face) else {
             return Ok(Err(DeliveryRejection::NoDeadLetter));
         };
-        let dead = txn.delivery(*id)?.filter(|it| !it.retried);
-        let Some((dead, at)) = dead.and_then(|it| match it.delivery.phase {
-            Phase::Dead { at, .. } => Some((it, at)),
-            _ => None,
-        }) else {
-            return Ok(Err(DeliveryRejection::NoDeadLetter));
-        };
-        let Some(round) = id.no.round.checked_add(1) else {
-            return Ok(Err(DeliveryRejection::NoDeadLetter));
-        };
-        txn.remove(&keys::dead_letter(*id, at));
-        let (event_at, lane) = (dead.event_at, dead.lane.unwrap_or(0));
-        let retried = DeliveryRecord { retried: true, ..dead };
-        txn.set(keys::delivery(*id), record::encode_delivery(&retried));
-        let mut counts = txn.counts(hook)?;
-        counts.dead_letters = counts.dead_letters.saturating_sub(1);
-        txn.scratch.counts.insert(hook.id, counts);
-        let no = DeliveryNo { round, ..id.no };
-        let new = NewDelivery { no, event_at, lane, event: None };
-        begin(txn, &mut TimerGroups::of(1), hook, new)?;
-        Ok(Ok(DeliveryId { no, ..*id }))
+        Ok(retry(txn, hook, *id, None)?.ok_or(DeliveryRejection::NoDeadLetter))
     }
 
     fn needs_room(&self) -> bool {

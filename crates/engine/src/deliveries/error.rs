@@ -35,6 +35,21 @@ pub enum DeliveryRejection {
     /// There is no such dead letter, or it was made again already.
     #[error("there is no dead letter with this id; it may have been retried already")]
     NoDeadLetter,
+    /// What a preview has shown is not so any more.
+    #[error(
+        "the preview is too old, was used, or its dead letters have changed since; make another \
+         one (\"dryRun\": true) and quote its previewId"
+    )]
+    PreviewStale,
+    #[error(
+        "there are more than {max} dead letters to look through; name a hook, or a shorter time \
+         (`from`, `to`)"
+    )]
+    TooManyDeadLetters { max: usize },
+    #[error(
+        "the subscription {hook} is not active; reactivate it before its dead letters are replayed"
+    )]
+    HookInactive { hook: std::sync::Arc<str> },
 }
 
 impl From<DeliveryRejection> for DeliveryError {

@@ -39,6 +39,12 @@ pub trait DeliveryFace: Send + Sync + 'static {
         event: EventNo,
     ) -> Result<Option<EventPayload>, Damaged>;
 
+    /// The bytes of that, for whoever counts many; none if there is no such event.
+    fn payload_len(&self, reader: &Reader, hook: &Hook, event: EventNo) -> Result<u64, Damaged> {
+        let payload = self.payload(reader, hook, event)?;
+        Ok(payload.map_or(0, |it| u64::try_from(it.payload.len()).unwrap_or(u64::MAX)))
+    }
+
     /// Whether it has a gate. What is at hand is then not sent: it is read once the gate is open.
     fn has_gate(&self) -> bool {
         false

@@ -12,6 +12,7 @@ use reveille_kernel::command::{Command, Decision};
 use reveille_kernel::error::Never;
 use reveille_schema::{keys, record};
 
+use super::dead_letter;
 use super::delivery::{self, DeliveryTxn};
 use super::index::HookIndex;
 use crate::app::{App, Txn};
@@ -61,11 +62,12 @@ impl Command<App> for ForgetDeliveries {
                 continue;
             }
             let Some(delivery) = keys::parse_delivery(key) else { continue };
-            if let Phase::Dead { at, .. } = record.delivery.phase
-                && !record.retried
-            {
-                txn.remove(&keys::dead_letter(delivery, at));
-                counts.dead_letters = counts.dead_letters.saturating_sub(1);
+            if let Phase::Dead { at, .. } = record.delivery.phase {
+                dead_letter::forget(txn, hook, at, delivery);
+                if !record.retried {
+                    txn.remove(&keys::dead_letter(delivery, at));
+                    counts.dead_letters = counts.dead_letters.saturating_sub(1);
+                }
             }
             counts.moved(Some(&record.delivery), None);
             txn.remove(key);
@@ -121,6 +123,22 @@ impl Command<App> for ExpireDeliveries {
         let last = done.checked_sub(1).and_then(|last| held.get(last)).map(|id| keys::held(*id));
         let more = (!found.complete || done < held.len()) && !is_younger;
         Ok(Ok(ForgottenSlice { next: last.filter(|_| more), forgotten: expired }))
+    }
+}
+
+/// Forgets replays that ended long ago.
+#[derive(Debug, Clone)]
+pub struct ForgetReplays {
+    pub found: Vec<Bytes>,
+}
+
+impl Command<App> for ForgetReplays {
+    type Answer = ();
+    type Rejection = Never;
+
+    fn decide(&self, txn: &mut Txn<'_>) -> Decision<(), Never> {
+        self.found.iter().for_each(|key| txn.remove(key));
+        Ok(Ok(()))
     }
 }
 

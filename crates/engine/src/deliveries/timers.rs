@@ -1,20 +1,23 @@
 //! What timers of deliveries and hooks ask for.
 
 use bytes::Bytes;
-use reveille_core::Millis;
+use reveille_core::delivery::Phase;
 use reveille_core::delivery::hook::HookId;
+use reveille_core::{Millis, Tenant};
 use reveille_kernel::command::{Command, Decision};
 use reveille_kernel::error::{Damaged, Never};
 use reveille_kernel::timers::{DueTimer, TimerTraits};
 use reveille_schema::deliveries::DeliveryTimer;
-use reveille_schema::keys;
+use reveille_schema::keys::{self, TenantDeadLetter};
+use reveille_schema::record;
 use reveille_store::state::Reader;
 
+use super::replay::ReplayLook;
 use super::timer_group::{self, OpenDelivery};
-use super::{delivery, hook, send};
+use super::{delivery, hook, replay, send};
 use crate::app::{App, Shared, Txn};
 use crate::effect::{AttemptKey, Effect};
-use crate::limits::PURGE_SLICE;
+use crate::limits::{PURGE_SLICE, SCAN_BYTES};
 
 /// A timer of a delivery or a hook is due.
 #[derive(Debug, Clone)]
@@ -25,6 +28,8 @@ pub struct FireDeliveryTimer {
     open: Vec<OpenDelivery>,
     /// Keys to remove, for a hook that has ended.
     found: Vec<Bytes>,
+    /// Dead letters to make again, for a replay.
+    look: ReplayLook,
 }
 
 impl FireDeliveryTimer {
@@ -48,16 +53,18 @@ impl FireDeliveryTimer {
         let damaged = || Damaged::new("a timer of a delivery cannot be read");
         let timer = DeliveryTimer::decode(entry.name()).ok_or_else(damaged)?;
         let (mut open, mut found) = (Vec::new(), Vec::new());
+        let mut look = ReplayLook::default();
         match &timer {
             DeliveryTimer::Delivery(id) => open.push(OpenDelivery { id: *id, in_flight: false }),
             DeliveryTimer::DeliveryGroup(_) => open = send::open_of_group(reader, &entry.key)?,
-            DeliveryTimer::Unhook(_, id) => found = remains(reader, *id)?,
+            DeliveryTimer::Unhook(tenant, id) => found = remains(reader, tenant, *id)?,
+            DeliveryTimer::Replay(tenant, id) => look = ReplayLook::begin(reader, tenant, *id)?,
             DeliveryTimer::Resume(..) => {}
         }
         for it in &mut open {
             it.in_flight = is_known(it.id);
         }
-        Ok(FireDeliveryTimer { timer, entry, open, found })
+        Ok(FireDeliveryTimer { timer, entry, open, found, look })
     }
 
     /// What is known of a timer of this domain.
@@ -87,6 +94,9 @@ impl Command<App> for FireDeliveryTimer {
                 txn.remove(key);
                 hook::resume(txn, tenant, *id)?;
             }
+            DeliveryTimer::Replay(tenant, id) => {
+                replay::fire(txn, key, tenant, *id, &self.look)?;
+            }
             DeliveryTimer::Unhook(..) => {
                 for found in &self.found {
                     txn.remove(found);
@@ -101,12 +111,13 @@ impl Command<App> for FireDeliveryTimer {
     }
 
     fn weight(&self) -> usize {
-        self.open.len() * 512 + self.found.len() * 32
+        self.open.len() * 512 + self.found.len() * 32 + self.look.weight()
     }
 
     /// What was put off for seconds may come a moment later still.
     fn is_urgent(&self, _: &[Effect]) -> bool {
-        matches!(self.timer, DeliveryTimer::Resume(..) | DeliveryTimer::Unhook(..))
+        use DeliveryTimer::{Replay, Resume, Unhook};
+        matches!(self.timer, Resume(..) | Unhook(..) | Replay(..))
     }
 
     fn not_before(&self) -> Millis {
@@ -115,10 +126,19 @@ impl Command<App> for FireDeliveryTimer {
 }
 
 /// The first keys that an ended hook has left.
-fn remains(reader: &Reader, id: HookId) -> Result<Vec<Bytes>, Damaged> {
+fn remains(reader: &Reader, tenant: &Tenant, id: HookId) -> Result<Vec<Bytes>, Damaged> {
     let mut found = Vec::new();
+    // A delivery that is dead stands among the dead letters of its tenant, too.
+    let (from, to) = keys::deliveries(id);
+    for (key, value) in reader.range_within(&from, &to, PURGE_SLICE / 2, SCAN_BYTES)? {
+        if let (Some(id), Ok(it)) = (keys::parse_delivery(&key), record::decode_delivery(&value))
+            && let Phase::Dead { at: died_at, .. } = it.delivery.phase
+        {
+            found.push(TenantDeadLetter { tenant: tenant.clone(), died_at, id }.key());
+        }
+        found.push(key);
+    }
     let ranges = [
-        keys::deliveries(id),
         keys::dead_letters(id),
         keys::all_held(id),
         keys::lanes(id),

@@ -6,18 +6,20 @@ use std::sync::Arc;
 use bytes::Bytes;
 use reveille_core::delivery::hook::{Hook, HookId};
 use reveille_core::delivery::id::EventNo;
+use reveille_core::delivery::replay::ReplayRecord;
 use reveille_core::{Millis, Tenant};
 use reveille_kernel::error::{Damaged, Error, Never, Unavailable};
 use reveille_kernel::task;
-use reveille_schema::keys;
+use reveille_schema::{Record, keys};
 use tokio::sync::Notify;
 
 use super::trim::{TrimEvents, TrimPlan};
 use crate::app::Shared;
 use crate::deliveries::index::{HookAge, HookIndex};
-use crate::deliveries::retention::{ExpireDeliveries, ForgetDeliveries, SweepKeys};
+use crate::deliveries::retention::{ExpireDeliveries, ForgetDeliveries, ForgetReplays, SweepKeys};
 use crate::engine::{Engine, Retention, WeakEngine};
 use crate::limits::{CLEAN_UP_SLICE, INDEX_SLICE};
+use crate::records::Scan;
 
 /// From one round to the next, at most.
 const EVERY_MS: u64 = 70_000;
@@ -78,6 +80,7 @@ async fn look_through(
     if forgotten > 0 {
         tracing::info!(forgotten, "events that came long ago were forgotten");
     }
+    engine.forget_replays(before(retention.deliveries_ms)).await?;
     let forgotten = engine.trim_audit(before(retention.events_ms)).await?;
     if forgotten > 0 {
         tracing::info!(forgotten, "rows of the audit log from long ago were forgotten");
@@ -208,6 +211,28 @@ impl Engine {
             );
         }
         Ok(expired)
+    }
+
+    /// Forgets replays that ended before a time.
+    async fn forget_replays(&self, cutoff: Millis) -> Result<(), Error<Never>> {
+        for shared in self.partitions() {
+            let (from, to) = keys::all_replays();
+            let (reader, mut found) = (shared.state.reader(), Vec::new());
+            for pair in Scan::new(&reader, from, to) {
+                let (key, value) = pair?;
+                let replay = ReplayRecord::decode(&value).map_err(Damaged::new)?;
+                if replay.ended_at.is_some_and(|at| at < cutoff) {
+                    found.push(key);
+                }
+                if found.len() == CLEAN_UP_SLICE {
+                    break;
+                }
+            }
+            if !found.is_empty() {
+                self.submit_to(shared, &ForgetReplays { found }).await?;
+            }
+        }
+        Ok(())
     }
 
     async fn clean_up_hook(

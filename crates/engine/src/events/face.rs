@@ -41,6 +41,10 @@ impl DeliveryFace for EventFace {
         Ok(Some(EventPayload { id: event.id, at: event.at, payload }))
     }
 
+    fn payload_len(&self, reader: &Reader, hook: &Hook, event: EventNo) -> Result<u64, Damaged> {
+        Ok(read::event(reader, &hook.tenant, event)?.map_or(0, |event| event.len))
+    }
+
     fn first_pending(
         &self,
         txn: &mut Txn<'_>,

@@ -127,8 +127,9 @@ impl Engine {
             overlap_ms,
         });
         let command = ChangeSubscription { tenant: tenant.clone(), name: name.into(), change };
-        let changed = self.submit(tenant, &command).await?;
         let (paused, rotated) = (command.change.paused, secret.is_some());
+        let entry = self.audit_entry(action::SUBSCRIPTION_UPDATED, Some(tenant), name);
+        let changed = self.submit_audited(tenant, command, entry).await?;
         tracing::info!(subscription = name, paused, rotated, "a subscription was changed");
         Ok((changed, secret))
     }

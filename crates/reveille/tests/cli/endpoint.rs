@@ -2,6 +2,8 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
@@ -16,6 +18,7 @@ pub(crate) struct Seen {
 pub(crate) struct Endpoint {
     pub(crate) url: String,
     seen: Receiver<Seen>,
+    status: Arc<AtomicU16>,
 }
 
 impl Endpoint {
@@ -24,15 +27,23 @@ impl Endpoint {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (tell, seen) = mpsc::channel();
+        let status = Arc::new(AtomicU16::new(status));
+        let answered = status.clone();
         thread::spawn(move || {
             for socket in listener.incoming() {
+                let status = answered.load(Ordering::SeqCst);
                 let Some(request) = read_request(&socket.unwrap(), status) else { continue };
                 if tell.send(request).is_err() {
                     return;
                 }
             }
         });
-        Endpoint { url, seen }
+        Endpoint { url, seen, status }
+    }
+
+    /// From now on it answers with this status.
+    pub(crate) fn answers(&self, status: u16) {
+        self.status.store(status, Ordering::SeqCst);
     }
 
     pub(crate) fn next(&self) -> Seen {

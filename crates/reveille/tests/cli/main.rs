@@ -7,6 +7,7 @@
 )]
 
 mod clients;
+mod dead_letters;
 mod help;
 mod keys;
 mod operations;

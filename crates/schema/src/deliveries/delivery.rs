@@ -6,10 +6,12 @@
 //! | 1 | integer | began at, ms |
 //! | 2 | integer | time of its timer, ms; absent while that of its group stands for it |
 //! | 3 | integer | lane |
-//! | 4 | bool | it is dead and was made again |
+//! | 4 | bool | it is dead and was made again, or discarded |
 //! | 5 | array | attempts that have ended: maps of 0 number, 1 at, 2 took ms, 3 status, 4 error, 5 beginning of the answer, 6 kind of failure (0 dns, 1 connect, 2 tls, 3 timeout, 4 blocked, 5 redirect, 6 size, 7 secret, 8 http), 7 SHA-256 of the answer's headers, 8 seconds after which the endpoint asked to be tried again |
 //! | 6 | integer | its event came at, ms; absent if that was when it began |
 //! | 7 | integer | the version of its hook that it is for; absent: 1 |
+//! | 8 | bool | it is dead and was discarded |
+//! | 9 | integer | the replay that it was made by |
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -34,10 +36,14 @@ pub struct DeliveryRecord {
     /// The time of its timer; `None` while that of its group stands for it.
     pub timer_at: Option<Millis>,
     pub lane: Option<u64>,
-    /// Whether it is dead and somebody has had it made again.
+    /// Whether it is dead and somebody has had it made again, or has discarded it.
     pub retried: bool,
     /// The version of its hook that matched.
     pub hook_version: u64,
+    /// Whether it is dead and somebody has discarded it.
+    pub discarded: bool,
+    /// The replay that it was made by.
+    pub replay: Option<u64>,
 }
 
 impl Record for DeliveryRecord {
@@ -69,6 +75,10 @@ struct DeliveryFields<'a> {
     event_at: Option<u64>,
     #[cbor(n(7), decode_with = "codec::some")]
     hook_version: Option<u64>,
+    #[cbor(n(8), skip_if = "codec::is_false")]
+    discarded: bool,
+    #[cbor(n(9), decode_with = "codec::some")]
+    replay: Option<u64>,
 }
 
 impl<'a> From<&'a DeliveryRecord> for DeliveryFields<'a> {
@@ -83,6 +93,8 @@ impl<'a> From<&'a DeliveryRecord> for DeliveryFields<'a> {
             attempts: Attempts(Cow::Borrowed(&record.delivery.attempts)),
             event_at: is_late.then_some(record.event_at.0),
             hook_version: (record.hook_version != FIRST_VERSION).then_some(record.hook_version),
+            discarded: record.discarded,
+            replay: record.replay,
         }
     }
 }
@@ -101,6 +113,8 @@ impl TryFrom<DeliveryFields<'_>> for DeliveryRecord {
             lane: fields.lane,
             retried: fields.retried,
             hook_version: fields.hook_version.unwrap_or(FIRST_VERSION),
+            discarded: fields.discarded,
+            replay: fields.replay,
         })
     }
 }

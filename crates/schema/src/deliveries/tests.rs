@@ -43,6 +43,8 @@ fn full_delivery() -> DeliveryRecord {
         lane: Some(u64::MAX),
         retried: true,
         hook_version: 1,
+        discarded: false,
+        replay: None,
     }
 }
 
@@ -56,6 +58,8 @@ fn plain_delivery(phase: Phase) -> DeliveryRecord {
         lane: None,
         retried: false,
         hook_version: 1,
+        discarded: false,
+        replay: None,
     }
 }
 
@@ -116,6 +120,10 @@ fn deliveries_have_these_bytes() {
     check_record(
         &DeliveryRecord { hook_version: 7, ..held.clone() },
         "a3008103011b0000018bcfe568000707",
+    );
+    check_record(
+        &DeliveryRecord { discarded: true, replay: Some(512), ..held.clone() },
+        "a4008103011b0000018bcfe5680008f509190200",
     );
     let failed = AttemptRecord {
         status: Some(500),
@@ -402,4 +410,50 @@ fn what_cannot_be_is_damage() {
     for hex in ["a4016161026168080409a0", "a401616102616807416209a0", "a40161610261680741620804"] {
         assert!(decode::<Hook>(hex).is_err(), "{hex}");
     }
+}
+
+#[test]
+fn replays_have_these_bytes() {
+    use reveille_core::delivery::DeadReason;
+    use reveille_core::delivery::replay::{ReplayRecord, ReplaySelection};
+    let id = DeliveryId { hook: HookId(7), no: DeliveryNo { event: EventNo(8), round: 9 } };
+    let selection = ReplaySelection {
+        hook: Some(HookId(7)),
+        why: Some(DeadReason::Poison),
+        from: Millis(1),
+        to: Millis(2),
+        ids: vec![id],
+    };
+    let mut replay =
+        ReplayRecord::new(256, Millis(3), "key_1".into(), Some("why".into()), selection, 4);
+    check_record(
+        &replay,
+        "\
+        b100190100010302656b65795f31036377687904070566504f49534f4e0601070208520000000000\
+        000007000000000000000800090904\
+        0a000b000c000d000e000f4010f4",
+    );
+    replay.advance(1, 2, bytes::Bytes::from_static(b"k"), true, Millis(9));
+    replay.count(reveille_core::delivery::hook::Standing::Delivered, Millis(9));
+    let bytes = crate::codec::Record::encode(&replay);
+    assert_eq!(<ReplayRecord as crate::codec::Record>::decode(&bytes), Ok(replay));
+}
+
+#[test]
+fn dead_letters_of_a_tenant_stand_newest_first() {
+    let tenant = Tenant::parse("acme").unwrap();
+    let id = DeliveryId { hook: HookId(7), no: DeliveryNo { event: EventNo(8), round: 9 } };
+    let at = |died_at| TenantDeadLetter { tenant: tenant.clone(), died_at: Millis(died_at), id };
+    check(&at(1).key(), "1b61636d6500fffffffffffffffe000000000000000700000000000000080009");
+    assert_eq!(TenantDeadLetter::parse(&at(5).key()), Some(at(5)));
+    assert_eq!(TenantDeadLetter::parse(b"\x1bacme\0"), None);
+    assert!(at(6).key() < at(5).key());
+    let within = |from, to, died_at| {
+        let (first, end) = tenant_dead_letter_keys(&tenant, Millis(from), Millis(to));
+        let key = at(died_at).key();
+        first <= key && key < end
+    };
+    assert!(within(5, 6, 5) && !within(5, 6, 6) && !within(5, 6, 4));
+    assert!(within(0, u64::MAX, 0) && within(0, u64::MAX, 5) && !within(0, 0, 0));
+    check(&replay_key(&tenant, 258), "1c61636d65000000000000000102");
 }

@@ -12,6 +12,7 @@ const DELIVERY: u8 = 0x01;
 const DELIVERY_GROUP: u8 = 0x02;
 const RESUME: u8 = 0x03;
 const UNHOOK: u8 = 0x04;
+const REPLAY: u8 = 0x05;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeliveryTimer {
@@ -24,6 +25,8 @@ pub enum DeliveryTimer {
     Resume(Tenant, HookId),
     /// A hook has ended: its deliveries and what belongs to them are to be removed.
     Unhook(Tenant, HookId),
+    /// The next dead letters of a replay are to be made again.
+    Replay(Tenant, u64),
 }
 
 impl DeliveryTimer {
@@ -45,6 +48,7 @@ impl DeliveryTimer {
             DeliveryTimer::DeliveryGroup(first) => of_delivery(DELIVERY_GROUP, first),
             DeliveryTimer::Resume(tenant, hook) => of_hook(RESUME, tenant, hook),
             DeliveryTimer::Unhook(tenant, hook) => of_hook(UNHOOK, tenant, hook),
+            DeliveryTimer::Replay(tenant, id) => of_hook(REPLAY, tenant, &HookId(*id)),
         }
     }
 
@@ -62,6 +66,10 @@ impl DeliveryTimer {
             UNHOOK => {
                 let (tenant, hook) = hook()?;
                 DeliveryTimer::Unhook(tenant, hook)
+            }
+            REPLAY => {
+                let (tenant, HookId(id)) = hook()?;
+                DeliveryTimer::Replay(tenant, id)
             }
             _ => return None,
         })
@@ -86,7 +94,8 @@ mod tests {
                 b"\x03\x02\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x08\0\0"
             }),
             (DeliveryTimer::Resume(tenant.clone(), HookId(7)), b"\x03\x03\0\0\0\0\0\0\0\x07acme"),
-            (DeliveryTimer::Unhook(tenant, HookId(7)), b"\x03\x04\0\0\0\0\0\0\0\x07acme"),
+            (DeliveryTimer::Unhook(tenant.clone(), HookId(7)), b"\x03\x04\0\0\0\0\0\0\0\x07acme"),
+            (DeliveryTimer::Replay(tenant, 7), b"\x03\x05\0\0\0\0\0\0\0\x07acme"),
         ]
     }
 
@@ -108,7 +117,7 @@ mod tests {
             let longer = [bytes, &[0]].concat();
             assert_eq!(DeliveryTimer::decode(&longer), None, "{timer:?} with more");
         }
-        for bytes in [&b"\x03\x00"[..], b"\x03\x05\0\0\0\0\0\0\0\x07acme", b"\x04\x03"] {
+        for bytes in [&b"\x03\x00"[..], b"\x03\x06\0\0\0\0\0\0\0\x07acme", b"\x04\x03"] {
             assert_eq!(DeliveryTimer::decode(bytes), None, "{bytes:?}");
         }
     }

@@ -23,6 +23,10 @@ pub(super) enum Error {
     ConsumerNotFound(String),
     #[error("{0}")]
     DeliveryNotFound(String),
+    #[error("{0}")]
+    DeadLetterNotFound(String),
+    #[error("{0}")]
+    ReplayNotFound(String),
     #[error("no timer of this id is set aside; `GET /admin/v1/timers` lists those that are")]
     TimerNotFound,
 }
@@ -60,6 +64,8 @@ impl Error {
             Error::KeyNotFound => Refusal::not_found("KEY_NOT_FOUND", self),
             Error::ConsumerNotFound(_) => Refusal::not_found("CONSUMER_NOT_FOUND", self),
             Error::DeliveryNotFound(_) => Refusal::not_found("DELIVERY_NOT_FOUND", self),
+            Error::DeadLetterNotFound(_) => Refusal::not_found("DEAD_LETTER_NOT_FOUND", self),
+            Error::ReplayNotFound(_) => Refusal::not_found("REPLAY_NOT_FOUND", self),
             Error::TimerNotFound => Refusal::not_found("TIMER_NOT_FOUND", self),
         }
     }
@@ -82,7 +88,12 @@ fn delivery_refusal(rejection: &DeliveryRejection) -> Refusal {
         DeliveryRejection::Exists
         | DeliveryRejection::TooManyHooks { .. }
         | DeliveryRejection::PatternBusy
-        | DeliveryRejection::NoSecret
-        | DeliveryRejection::NoDeadLetter => Refusal::internal(rejection),
+        | DeliveryRejection::NoSecret => Refusal::internal(rejection),
+        DeliveryRejection::NoDeadLetter => Refusal::not_found("DEAD_LETTER_NOT_FOUND", rejection),
+        DeliveryRejection::PreviewStale => Refusal::conflict("PREVIEW_STALE", rejection),
+        DeliveryRejection::HookInactive { .. } => Refusal::conflict("HOOK_INACTIVE", rejection),
+        DeliveryRejection::TooManyDeadLetters { .. } => {
+            Refusal::conflict("TOO_MANY_DEAD_LETTERS", rejection)
+        }
     }
 }

@@ -1,22 +1,27 @@
 //! Deliveries of a subscription: where they stand, each attempt, and those that were given up.
 
-use http::StatusCode;
+use http::{Request, StatusCode};
+use hyper::body::Incoming;
 use reveille_core::Millis;
 use reveille_core::delivery::{AttemptRecord, DeadReason, Phase};
 use reveille_engine::deliveries::DeliveryRejection;
+use reveille_engine::deliveries::replay::{ReplayRequest, replay_name};
 use reveille_engine::events::hook::EventHook;
 use reveille_engine::events::{
     DeadLetter, DeadLetterCursor, DeliveryView, delivery_name, delivery_named,
 };
+use reveille_engine::limits::REPLAY_IDS_MAX;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::Scope;
+use super::body::Body;
 use super::error::Error;
 use super::show::{find_hook, not_a_next, page_limit, parse_u64};
 use crate::Server;
 use crate::http::delivery::status_label;
+use crate::http::moment;
 use crate::http::page::Page;
 use crate::http::query::Query;
 use crate::http::reply::{self, Reply};
@@ -204,4 +209,54 @@ pub(super) async fn retry(
     let retry = server.engine.retry_dead_letter(&hook.tenant, dead).await?;
     let answer = json!({ "ok": true, "deliveryId": delivery_name(retry) });
     Ok(reply::json(StatusCode::OK, &answer))
+}
+
+/// `POST /subscriptions/{id}/dead-letters/retry`: all that are meant, as a replay.
+pub(super) async fn retry_many(
+    server: &Server,
+    scope: &Scope,
+    id: &str,
+    request: Request<Incoming>,
+) -> Result<Reply, Error> {
+    let body = Body::read(server, &scope.tenant, request).await?;
+    body.check_known(&["from", "to", "ids", "dryRun"])?;
+    let moment = |name: &str| match body.get(name) {
+        None => Ok(None),
+        Some(value) => {
+            let text = value.as_str().map(str::to_owned).unwrap_or_else(|| value.to_string());
+            let parsed = moment::parse(&text).map(Some);
+            parsed.ok_or_else(|| Error::invalid_field(name, moment::message(name)))
+        }
+    };
+    let ids = match body.get("ids") {
+        None => Vec::new(),
+        Some(Value::Array(ids)) if ids.len() <= REPLAY_IDS_MAX => ids.clone(),
+        Some(_) => {
+            let said = format!("must be an array of at most {REPLAY_IDS_MAX} ids");
+            return Err(Error::invalid_field("ids", said));
+        }
+    };
+    let parse = |id: &Value| {
+        let id = id.as_str().and_then(|name| delivery_named(name).ok());
+        id.ok_or_else(|| Error::invalid_field("ids", "must hold ids of dead letters".to_owned()))
+    };
+    let EventHook { hook, .. } = find_hook(server, scope, id)?;
+    let selection = ReplayRequest {
+        tenant: hook.tenant.clone(),
+        hook: Some(hook.name.clone()),
+        why: None,
+        from: moment("from")?,
+        to: moment("to")?,
+        ids: ids.iter().map(parse).collect::<Result<_, _>>()?,
+    };
+    let _room = Page::begin(&server.engine, &scope.tenant, "retry").await?;
+    if body.get("dryRun").and_then(Value::as_bool).unwrap_or(false) {
+        let preview = server.engine.preview_replay(&selection).await?;
+        let (count, bytes) = (preview.count.count, preview.count.bytes);
+        let answer = json!({ "ok": true, "dryRun": true, "count": count, "bytes": bytes });
+        return Ok(reply::json(StatusCode::OK, &answer));
+    }
+    let replay = scope.engine(server).replay_now(&selection).await?;
+    let answer = json!({ "ok": true, "replayId": replay_name(replay.id), "count": replay.total });
+    Ok(reply::json(StatusCode::ACCEPTED, &answer))
 }

@@ -155,6 +155,11 @@ fn rejection_refusal(rejection: &DeliveryRejection) -> Refusal {
         }
         DeliveryRejection::NoEvent => Refusal::not_found("EVENT_NOT_FOUND", rejection),
         DeliveryRejection::NoDeadLetter => Refusal::not_found("DEAD_LETTER_NOT_FOUND", rejection),
+        DeliveryRejection::PreviewStale => Refusal::conflict("PREVIEW_STALE", rejection),
+        DeliveryRejection::HookInactive { .. } => Refusal::conflict("HOOK_INACTIVE", rejection),
+        DeliveryRejection::TooManyDeadLetters { .. } => {
+            Refusal::conflict("TOO_MANY_DEAD_LETTERS", rejection)
+        }
     }
 }
 

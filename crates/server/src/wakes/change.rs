@@ -82,7 +82,7 @@ pub(super) async fn change(
     change.by = caller.key_id();
     check_webhook(server, &known, &change)?;
     let overlap_ms = parse_rotation(&body)?;
-    let engine = &server.engine;
+    let engine = &caller.engine(server);
     let (changed, secret) =
         engine.change_subscription(&caller.tenant, name, change, overlap_ms).await?;
     let mut answer = subscription_json(&changed);

@@ -7,6 +7,7 @@ mod harness;
 mod admin_audit;
 mod admin_consumers;
 mod admin_deliveries;
+mod admin_dlq;
 mod answers;
 mod bodies;
 mod browsers;

@@ -1,0 +1,179 @@
+//! A replay: dead letters that are made again because somebody asked for all of them.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::DeadReason;
+use super::hook::{HookId, Standing};
+use super::id::DeliveryId;
+use crate::time::Millis;
+
+/// Which dead letters of a tenant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplaySelection {
+    /// Those of this hook.
+    pub hook: Option<HookId>,
+    /// Those that died for this reason.
+    pub why: Option<DeadReason>,
+    /// Those that died from then on.
+    pub from: Millis,
+    /// Those that died before. A letter that is made again and dies again does so later than this,
+    /// so none is made again twice.
+    pub to: Millis,
+    /// These alone, if there are any.
+    pub ids: Vec<DeliveryId>,
+}
+
+impl ReplaySelection {
+    /// Whether one that died at a time is among them, as far as that can be told without its record.
+    pub fn has(&self, died_at: Millis, id: DeliveryId) -> bool {
+        self.from <= died_at
+            && died_at < self.to
+            && self.hook.is_none_or(|hook| hook == id.hook)
+            && (self.ids.is_empty() || self.ids.contains(&id))
+    }
+}
+
+/// A replay as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplayRecord {
+    pub id: u64,
+    pub begun_at: Millis,
+    /// Who asked for it.
+    pub actor: Arc<str>,
+    /// Why, if they had to say.
+    pub reason: Option<Arc<str>>,
+    pub selection: ReplaySelection,
+    /// How many there were when it began.
+    pub total: u64,
+    /// How many have been made again.
+    pub made: u64,
+    /// How many were not dead letters any more when it was their turn.
+    pub skipped: u64,
+    pub succeeded: u64,
+    /// How many have died again.
+    pub failed: u64,
+    /// How many were not owed any more.
+    pub dropped: u64,
+    /// The key after which it goes on; empty before the first.
+    pub after: Bytes,
+    /// Whether all have had their turn.
+    pub all_made: bool,
+    /// When the last of them ended.
+    pub ended_at: Option<Millis>,
+}
+
+impl ReplayRecord {
+    pub fn new(
+        id: u64,
+        begun_at: Millis,
+        actor: Arc<str>,
+        reason: Option<Arc<str>>,
+        selection: ReplaySelection,
+        total: u64,
+    ) -> ReplayRecord {
+        ReplayRecord {
+            id,
+            begun_at,
+            actor,
+            reason,
+            selection,
+            total,
+            made: 0,
+            skipped: 0,
+            succeeded: 0,
+            failed: 0,
+            dropped: 0,
+            after: Bytes::new(),
+            all_made: false,
+            ended_at: None,
+        }
+    }
+
+    /// How many are still to come to an end.
+    pub fn pending(&self) -> u64 {
+        let ended = self.succeeded + self.failed + self.dropped;
+        if self.all_made {
+            return self.made.saturating_sub(ended);
+        }
+        self.total.max(self.made + self.skipped).saturating_sub(self.skipped + ended)
+    }
+
+    /// A delivery of it has come to its end.
+    pub fn count(&mut self, standing: Standing, now: Millis) {
+        match standing {
+            Standing::Delivered => self.succeeded += 1,
+            Standing::Dead => self.failed += 1,
+            Standing::Dropped => self.dropped += 1,
+            Standing::Pending | Standing::Failed => {}
+        }
+        self.settle(now);
+    }
+
+    /// Some have had their turn, up to this key.
+    pub fn advance(&mut self, made: u64, skipped: u64, after: Bytes, all_made: bool, now: Millis) {
+        self.made += made;
+        self.skipped += skipped;
+        self.after = after;
+        self.all_made = all_made;
+        self.settle(now);
+    }
+
+    fn settle(&mut self, now: Millis) {
+        if self.all_made && self.ended_at.is_none() && self.pending() == 0 {
+            self.ended_at = Some(now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::delivery::id::{DeliveryNo, EventNo};
+
+    fn selection() -> ReplaySelection {
+        let (from, to) = (Millis(10), Millis(20));
+        ReplaySelection { hook: None, why: None, from, to, ids: Vec::new() }
+    }
+
+    fn id(hook: u64) -> DeliveryId {
+        DeliveryId { hook: HookId(hook), no: DeliveryNo { event: EventNo(1), round: 0 } }
+    }
+
+    #[test]
+    fn a_selection_begins_with_its_first_moment_and_ends_before_its_last() {
+        let all = selection();
+        let found: Vec<bool> =
+            [9, 10, 19, 20].map(|at| all.has(Millis(at), id(1))).into_iter().collect();
+        assert_eq!(found, [false, true, true, false]);
+        let of_hook = ReplaySelection { hook: Some(HookId(1)), ..selection() };
+        assert!(of_hook.has(Millis(10), id(1)) && !of_hook.has(Millis(10), id(2)));
+        let named = ReplaySelection { ids: vec![id(2)], ..selection() };
+        assert!(named.has(Millis(10), id(2)) && !named.has(Millis(10), id(1)));
+    }
+
+    #[test]
+    fn whatever_it_makes_ends_somewhere_and_then_it_ends() {
+        let mut replay = ReplayRecord::new(1, Millis(20), "a".into(), None, selection(), 4);
+        assert_eq!(replay.pending(), 4);
+        replay.advance(2, 1, Bytes::from_static(b"k"), false, Millis(21));
+        assert_eq!(replay.pending(), 3);
+        replay.count(Standing::Delivered, Millis(22));
+        replay.count(Standing::Dead, Millis(23));
+        assert_eq!((replay.pending(), replay.ended_at), (1, None));
+        replay.advance(1, 0, Bytes::from_static(b"l"), true, Millis(24));
+        assert_eq!((replay.pending(), replay.ended_at), (1, None));
+        replay.count(Standing::Dropped, Millis(25));
+        assert_eq!((replay.pending(), replay.ended_at), (0, Some(Millis(25))));
+        let counted = (replay.succeeded, replay.failed, replay.dropped, replay.skipped);
+        assert_eq!(counted, (1, 1, 1, 1));
+    }
+
+    #[test]
+    fn one_that_finds_nothing_any_more_ends_at_once() {
+        let mut replay = ReplayRecord::new(1, Millis(20), "a".into(), None, selection(), 2);
+        replay.advance(0, 2, Bytes::new(), true, Millis(21));
+        assert_eq!((replay.pending(), replay.ended_at), (0, Some(Millis(21))));
+    }
+}

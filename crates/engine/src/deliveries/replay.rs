@@ -1,0 +1,445 @@
+//! Replays: many dead letters are made again, in slices from the due index.
+//!
+//! Whoever asks sees first what there is: a preview counts the selection and remembers what it was.
+//! The replay is for the same selection, as of then: a letter that is made again and dies again has
+//! died later, so none is made again twice, whatever crashes in between.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use reveille_core::audit::{AuditEntry, ChainHash, action};
+use reveille_core::delivery::DeadReason;
+use reveille_core::delivery::Phase;
+use reveille_core::delivery::hook::{Hook, HookId};
+use reveille_core::delivery::id::DeliveryId;
+use reveille_core::delivery::replay::{ReplayRecord, ReplaySelection};
+use reveille_core::key_range::above;
+use reveille_core::{Millis, Tenant};
+use reveille_kernel::command::{Command, Decision};
+use reveille_kernel::error::{Damaged, Never};
+use reveille_kernel::task;
+use reveille_kernel::txn::ReadError;
+use reveille_schema::Record;
+use reveille_schema::deliveries::DeliveryTimer;
+use reveille_schema::keys::{self, TenantDeadLetter};
+use reveille_store::state::Reader;
+
+use super::dead_letter::LetterState;
+use super::delivery::{self, DeliveryTxn};
+use super::error::{DeliveryError, DeliveryRejection};
+use super::face::DeliveryFaces;
+use super::index::HookIndex;
+use super::send::delivery_record;
+use crate::app::{App, Part, Shared, Txn};
+use crate::engine::Engine;
+use crate::limits::{PREVIEW_MS, PREVIEWS_MAX, REPLAY_SCAN_MAX, REPLAY_SLICE};
+use crate::records::{ReadRecord, Scan};
+
+/// Which dead letters somebody means.
+#[derive(Debug, Clone)]
+pub struct ReplayRequest {
+    pub tenant: Tenant,
+    /// Those of the hook of this name.
+    pub hook: Option<Arc<str>>,
+    pub why: Option<DeadReason>,
+    pub from: Option<Millis>,
+    pub to: Option<Millis>,
+    pub ids: Vec<DeliveryId>,
+}
+
+/// What a selection comes to.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ReplayCount {
+    pub count: u64,
+    /// What is to be delivered, in bytes.
+    pub bytes: u64,
+    pub by_hook: BTreeMap<HookId, u64>,
+    /// When the first and the last of them died.
+    pub oldest: Option<Millis>,
+    pub newest: Option<Millis>,
+    /// Whether there is more than is looked at: then it cannot be replayed as a whole.
+    pub truncated: bool,
+    /// What tells this selection from another.
+    fingerprint: Option<[u8; 32]>,
+}
+
+/// A look at what a replay would do.
+#[derive(Debug, Clone)]
+pub struct ReplayPreview {
+    pub id: Arc<str>,
+    pub tenant: Tenant,
+    pub selection: ReplaySelection,
+    pub count: ReplayCount,
+    pub hooks: Vec<(Arc<Hook>, u64)>,
+    pub expires_at: Millis,
+}
+
+/// Previews, until they are used or too old: in memory, because whoever made one is still there.
+#[derive(Default)]
+pub struct ReplayPreviews(Mutex<HashMap<Arc<str>, ReplayPreview>>);
+
+impl Part for ReplayPreviews {}
+
+impl ReplayPreviews {
+    fn keep(&self, preview: ReplayPreview, now: Millis) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|_, it| it.expires_at > now);
+        let of_tenant = all.values().filter(|it| it.tenant == preview.tenant);
+        if of_tenant.clone().count() >= PREVIEWS_MAX
+            && let Some(oldest) = of_tenant.min_by_key(|it| it.expires_at).map(|it| it.id.clone())
+        {
+            all.remove(&oldest);
+        }
+        all.insert(preview.id.clone(), preview);
+    }
+
+    fn take(&self, tenant: &Tenant, id: &str, now: Millis) -> Option<ReplayPreview> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(id).filter(|it| it.tenant == *tenant && it.expires_at > now)?;
+        all.remove(id)
+    }
+}
+
+/// Begins a replay.
+#[derive(Debug, Clone)]
+pub struct StartReplay {
+    pub tenant: Tenant,
+    pub selection: ReplaySelection,
+    pub total: u64,
+    pub actor: Arc<str>,
+    pub reason: Option<Arc<str>>,
+}
+
+impl Command<App> for StartReplay {
+    type Answer = ReplayRecord;
+    type Rejection = Never;
+
+    fn decide(&self, txn: &mut Txn<'_>) -> Decision<ReplayRecord, Never> {
+        let StartReplay { tenant, selection, total, actor, reason } = self;
+        let (id, now) = (txn.take_id(), txn.now());
+        let (actor, reason) = (actor.clone(), reason.clone());
+        let replay = ReplayRecord::new(id, now, actor, reason, selection.clone(), *total);
+        txn.set(keys::replay(tenant, id), replay.encode());
+        txn.set_delivery_timer(now, &DeliveryTimer::Replay(tenant.clone(), id));
+        Ok(Ok(replay))
+    }
+
+    fn needs_room(&self) -> bool {
+        true
+    }
+}
+
+/// A delivery that a replay has made has come to its end.
+pub(super) fn count_end(
+    txn: &mut Txn<'_>,
+    hook: &Hook,
+    id: u64,
+    delivery: &reveille_core::delivery::Delivery,
+) -> Result<(), ReadError> {
+    let key = keys::replay(&hook.tenant, id);
+    if let Some(mut replay) = txn.read(&key, ReplayRecord::decode)? {
+        replay.count(delivery.standing(), txn.now());
+        txn.set(key, replay.encode());
+    }
+    Ok(())
+}
+
+/// The next dead letters of a replay, as they were found outside of the lock.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ReplayLook {
+    /// Where the look began.
+    after: Bytes,
+    found: Vec<(Bytes, DeliveryId)>,
+    /// The last key that was looked at.
+    last: Bytes,
+    complete: bool,
+}
+
+impl ReplayLook {
+    pub(super) fn begin(
+        mut reader: &Reader,
+        tenant: &Tenant,
+        id: u64,
+    ) -> Result<ReplayLook, Damaged> {
+        let replay = reader.read(&keys::replay(tenant, id), ReplayRecord::decode)?;
+        let Some(replay) = replay.filter(|it| !it.all_made) else {
+            return Ok(ReplayLook { complete: true, ..ReplayLook::default() });
+        };
+        let mut look = ReplayLook {
+            after: replay.after.clone(),
+            last: replay.after.clone(),
+            ..ReplayLook::default()
+        };
+        let mut letters = Letters::new(reader, tenant, &replay.selection, &replay.after);
+        while look.found.len() < REPLAY_SLICE && letters.seen < REPLAY_SLICE * 8 {
+            let Some((key, id)) = letters.next()? else {
+                look.complete = true;
+                break;
+            };
+            look.last = key.clone();
+            look.found.extend(id.map(|id| (key, id)));
+        }
+        Ok(look)
+    }
+
+    pub(super) fn weight(&self) -> usize {
+        self.found.len() * 512
+    }
+}
+
+/// Makes the next dead letters of a replay again.
+pub(super) fn fire(
+    txn: &mut Txn<'_>,
+    entry: &Bytes,
+    tenant: &Tenant,
+    id: u64,
+    look: &ReplayLook,
+) -> Result<(), ReadError> {
+    let key = keys::replay(tenant, id);
+    let replay = txn.read(&key, ReplayRecord::decode)?;
+    let Some(mut replay) = replay.filter(|it| !it.all_made) else {
+        txn.remove(entry);
+        return Ok(());
+    };
+    // Somebody else was faster: what was found is old.
+    if replay.after != look.after {
+        return Ok(());
+    }
+    let records: Vec<Bytes> = look.found.iter().map(|(_, id)| keys::delivery(*id)).collect();
+    txn.want(&records)?;
+    let hooks = look.found.iter().map(|(_, id)| id.hook).collect();
+    txn.counts_and(&hooks, [])?;
+    let (mut made, mut seen) = (0, 0);
+    let done = txn.gather_slice(&look.found, |txn, (_, letter)| {
+        let hook = HookIndex::of_txn(txn).get(letter.hook).filter(|hook| hook.tenant == *tenant);
+        let again = match hook {
+            Some(hook) => delivery::retry(txn, hook, *letter, Some(id))?,
+            None => None,
+        };
+        made += u64::from(again.is_some());
+        seen += 1;
+        Ok(())
+    })?;
+    let is_whole = done == look.found.len();
+    let last = look.found.get(done.saturating_sub(1)).map(|(key, _)| key);
+    let after = if is_whole { look.last.clone() } else { last.cloned().unwrap_or_default() };
+    let all_made = is_whole && look.complete;
+    // What it has made may have ended in this very step, in a lane that was gone.
+    replay = txn.read(&key, ReplayRecord::decode)?.unwrap_or(replay);
+    replay.advance(made, seen - made, after, all_made, txn.now());
+    txn.set(key, replay.encode());
+    if all_made {
+        txn.remove(entry);
+    }
+    Ok(())
+}
+
+/// A walk over the dead letters of a selection, newest first.
+struct Letters<'a> {
+    reader: &'a Reader,
+    scan: Scan<'a>,
+    selection: &'a ReplaySelection,
+    seen: usize,
+}
+
+impl<'a> Letters<'a> {
+    fn new(
+        reader: &'a Reader,
+        tenant: &Tenant,
+        selection: &'a ReplaySelection,
+        after: &Bytes,
+    ) -> Letters<'a> {
+        let (first, to) = keys::tenant_dead_letters(tenant, selection.from, selection.to);
+        let from = if after.is_empty() { first } else { above(after) };
+        Letters { reader, scan: Scan::new(reader, from, to), selection, seen: 0 }
+    }
+
+    /// The next key, and the letter if it is one of the selection.
+    fn next(&mut self) -> Result<Option<(Bytes, Option<DeliveryId>)>, Damaged> {
+        let Some(pair) = self.scan.next() else { return Ok(None) };
+        let (key, value) = pair?;
+        self.seen += 1;
+        let letter = TenantDeadLetter::parse(&key);
+        let letter = letter.filter(|it| {
+            LetterState::of(&value) == LetterState::Dead && self.selection.has(it.died_at, it.id)
+        });
+        let Some(TenantDeadLetter { id, .. }) = letter else { return Ok(Some((key, None))) };
+        if let Some(wanted) = self.selection.why {
+            let record = delivery_record(self.reader, id)?;
+            let is_so = record.is_some_and(
+                |it| matches!(it.delivery.phase, Phase::Dead { why, .. } if why == wanted),
+            );
+            return Ok(Some((key, is_so.then_some(id))));
+        }
+        Ok(Some((key, Some(id))))
+    }
+}
+
+/// Counts a selection.
+fn count(
+    shared: &Shared,
+    reader: &Reader,
+    tenant: &Tenant,
+    selection: &ReplaySelection,
+) -> Result<ReplayCount, Damaged> {
+    let (mut count, mut fingerprint) = (ReplayCount::default(), ChainHash::START);
+    let mut letters = Letters::new(reader, tenant, selection, &Bytes::new());
+    let mut hooks: HashMap<HookId, Option<Arc<Hook>>> = HashMap::new();
+    while let Some((key, id)) = letters.next()? {
+        if letters.seen > REPLAY_SCAN_MAX {
+            count.truncated = true;
+            break;
+        }
+        let (Some(id), Some(letter)) = (id, TenantDeadLetter::parse(&key)) else { continue };
+        let hook = hooks
+            .entry(id.hook)
+            .or_insert_with(|| shared.lock().index.of::<HookIndex>().get(id.hook).cloned());
+        let Some(hook) = hook else { continue };
+        let face = shared.domains.part::<DeliveryFaces>().get(hook.face)?;
+        count.bytes += face.payload_len(reader, hook, id.no.event)?;
+        count.count += 1;
+        *count.by_hook.entry(id.hook).or_default() += 1;
+        count.newest = count.newest.or(Some(letter.died_at));
+        count.oldest = Some(letter.died_at);
+        fingerprint = fingerprint.follow(&key);
+    }
+    count.fingerprint = Some(fingerprint.0);
+    Ok(count)
+}
+
+impl Engine {
+    /// Counts what a replay would make again, and remembers it for a while.
+    pub async fn preview_replay(
+        &self,
+        request: &ReplayRequest,
+    ) -> Result<ReplayPreview, DeliveryError> {
+        let now = self.clock().now();
+        let selection = self.replay_selection(request, now)?;
+        let count = self.count_replay(&request.tenant, &selection).await?;
+        let preview = ReplayPreview {
+            id: format!("prv_{}", self.fresh_ulid()).into(),
+            tenant: request.tenant.clone(),
+            hooks: self.hooks_of(&request.tenant, &count),
+            selection,
+            count,
+            expires_at: now + PREVIEW_MS,
+        };
+        let previews = self.partition(&request.tenant).domains.part::<ReplayPreviews>();
+        previews.keep(preview.clone(), now);
+        Ok(preview)
+    }
+
+    /// Begins the replay that a preview has shown.
+    pub async fn replay_previewed(
+        &self,
+        tenant: &Tenant,
+        preview: &str,
+        reason: &str,
+    ) -> Result<ReplayRecord, DeliveryError> {
+        let previews = self.partition(tenant).domains.part::<ReplayPreviews>();
+        let shown = previews.take(tenant, preview, self.clock().now());
+        let shown = shown.ok_or(DeliveryRejection::PreviewStale)?;
+        if self.count_replay(tenant, &shown.selection).await? != shown.count {
+            return Err(DeliveryRejection::PreviewStale.into());
+        }
+        self.start_replay(tenant, shown.selection, &shown.count, Some(reason.into())).await
+    }
+
+    /// Begins a replay of whatever there is now, for those who need not look first.
+    pub async fn replay_now(&self, request: &ReplayRequest) -> Result<ReplayRecord, DeliveryError> {
+        let selection = self.replay_selection(request, self.clock().now())?;
+        let count = self.count_replay(&request.tenant, &selection).await?;
+        self.start_replay(&request.tenant, selection, &count, None).await
+    }
+
+    /// What a replay of a tenant has come to.
+    pub fn replay(&self, tenant: &Tenant, id: u64) -> Result<Option<ReplayRecord>, Damaged> {
+        let reader = self.partition(tenant).state.reader();
+        (&reader).read(&keys::replay(tenant, id), ReplayRecord::decode)
+    }
+
+    async fn start_replay(
+        &self,
+        tenant: &Tenant,
+        selection: ReplaySelection,
+        count: &ReplayCount,
+        reason: Option<Arc<str>>,
+    ) -> Result<ReplayRecord, DeliveryError> {
+        if count.truncated {
+            return Err(DeliveryRejection::TooManyDeadLetters { max: REPLAY_SCAN_MAX }.into());
+        }
+        for (hook, _) in self.hooks_of(tenant, count) {
+            if !hook.is_active() {
+                return Err(DeliveryRejection::HookInactive { hook: hook.name.clone() }.into());
+            }
+        }
+        let (actor, total) = (self.actor().name.clone(), count.count);
+        let mut entry = self.audit_entry(action::REPLAY_EXECUTED, Some(tenant), "");
+        entry.reason.clone_from(&reason);
+        let command = StartReplay { tenant: tenant.clone(), selection, total, actor, reason };
+        let describe = |_: &Txn<'_>, replay: &ReplayRecord, entry: &mut AuditEntry| {
+            entry.subject = replay_name(replay.id).into();
+            entry.diff = Some(format!("{{\"deadLetters\":{}}}", replay.total).into());
+        };
+        let audited = crate::audit::Audited { command, entry, describe };
+        let begun = self.submit(tenant, &audited).await;
+        let replay = begun.map_err(|error| error.map_rejection(|never| match never {}))?;
+        tracing::info!(replay = replay_name(replay.id), total, "a replay was begun");
+        Ok(replay)
+    }
+
+    fn replay_selection(
+        &self,
+        request: &ReplayRequest,
+        now: Millis,
+    ) -> Result<ReplaySelection, DeliveryRejection> {
+        let shared = self.partition(&request.tenant);
+        let hook = match &request.hook {
+            None => None,
+            Some(name) => {
+                let partition = shared.lock();
+                let known = partition.index.of::<HookIndex>().of_tenant(&request.tenant, name);
+                Some(known.ok_or(DeliveryRejection::NotFound)?.id)
+            }
+        };
+        // What dies from now on is not meant. A letter's time is its partition's, which may be ahead.
+        let latest = shared.lock().time().max(now) + 1;
+        Ok(ReplaySelection {
+            hook,
+            why: request.why,
+            from: request.from.unwrap_or(Millis(0)),
+            to: request.to.unwrap_or(latest).min(latest),
+            ids: request.ids.clone(),
+        })
+    }
+
+    async fn count_replay(
+        &self,
+        tenant: &Tenant,
+        selection: &ReplaySelection,
+    ) -> Result<ReplayCount, Damaged> {
+        let shared = self.partition(tenant).clone();
+        let (reader, tenant, selection) =
+            (shared.state.reader(), tenant.clone(), selection.clone());
+        task::blocking(move || count(&shared, &reader, &tenant, &selection)).await
+    }
+
+    fn hooks_of(&self, tenant: &Tenant, count: &ReplayCount) -> Vec<(Arc<Hook>, u64)> {
+        let partition = self.partition(tenant).lock();
+        let hooks = partition.index.of::<HookIndex>();
+        let known = |(id, count): (&HookId, &u64)| Some((hooks.get(*id)?.clone(), *count));
+        count.by_hook.iter().filter_map(known).collect()
+    }
+}
+
+/// The name that the world knows a replay by.
+pub fn replay_name(id: u64) -> String {
+    format!("rpl_{id:016x}")
+}
+
+/// The replay of this name.
+pub fn replay_named(name: &str) -> Option<u64> {
+    let digits = name.strip_prefix("rpl_").filter(|digits| digits.len() == 16)?;
+    u64::from_str_radix(digits, 16).ok()
+}

@@ -1,0 +1,337 @@
+//! Dead letters of a tenant, whatever face they are of: looking at them, having them made again
+//! after a look at what that would be, and discarding them with a reason.
+
+use std::sync::Arc;
+
+use http::{Method, Request, StatusCode};
+use hyper::body::Incoming;
+use reveille_core::delivery::hook::{FaceId, Standing};
+use reveille_core::delivery::outcome::hash_text;
+use reveille_core::delivery::{AttemptRecord, DeadReason};
+use reveille_core::event::hook::FACE as EVENTS;
+use reveille_core::{Millis, Tenant};
+use reveille_engine::deliveries::dead_letter::{DeadLetterView, LetterFilter, LetterState};
+use reveille_engine::deliveries::replay::{ReplayPreview, ReplayRequest, replay_name};
+use reveille_engine::events::{delivery_name, delivery_named};
+use reveille_engine::limits::REPLAY_IDS_MAX;
+use serde_json::{Map, Value, json};
+
+use super::audit::tenant_asked_for;
+use super::error::Error;
+use super::replays::replay_json;
+use crate::Server;
+use crate::http::auth::Caller;
+use crate::http::error::RequestError;
+use crate::http::fields::{self, FieldError, Fields};
+use crate::http::page::{Page, page_limit};
+use crate::http::query::Query;
+use crate::http::reply::{self, Reply};
+use crate::http::{inbound, known, moment};
+
+const DLQ: &str = "/admin/v1/dlq";
+/// A body larger than this asks for nothing that can be had.
+const BODY_BYTES_MAX: usize = 64 << 10;
+const FIELDS: [&str; 9] =
+    ["dryRun", "previewId", "reason", "tenant", "hook", "deadReason", "from", "to", "ids"];
+
+/// Answers a request about dead letters.
+pub(super) async fn answer(
+    server: &Server,
+    caller: &Caller,
+    request: Request<Incoming>,
+) -> Result<Reply, Error> {
+    let path = request.uri().path().to_owned();
+    let rest = path.strip_prefix(DLQ).unwrap_or_default().trim_start_matches('/');
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+    let query = Query::parse(request.uri().query());
+    match (rest.split_once('/'), rest) {
+        (None, "") if reads => list(server, caller, &query).await,
+        (None, "replay") if request.method() == Method::POST => {
+            replay(server, caller, &query, request).await
+        }
+        (Some((id, "discard")), _) if request.method() == Method::POST => {
+            discard(server, caller, &query, id, request).await
+        }
+        (None, id) if reads && id != "replay" => show(server, caller, &query, id).await,
+        (None, "replay") | (Some(_), _) => {
+            let method = request.method().clone();
+            Err(RequestError::Method { method, allowed: "POST, OPTIONS" }.into())
+        }
+        _ => {
+            let method = request.method().clone();
+            Err(RequestError::Method { method, allowed: "GET, HEAD, OPTIONS" }.into())
+        }
+    }
+}
+
+/// The tenant whose dead letters are asked for: the one that is named, or the caller's.
+fn tenant_of(caller: &Caller, query: &Query) -> Result<Tenant, RequestError> {
+    Ok(tenant_asked_for(caller, query)?.unwrap_or_else(|| caller.tenant.clone()))
+}
+
+/// `GET /admin/v1/dlq?tenant=&hook=&reason=&from=&to=&state=&after=&limit=`
+async fn list(server: &Server, caller: &Caller, query: &Query) -> Result<Reply, Error> {
+    query.check_known(&["tenant", "hook", "reason", "from", "to", "state", "limit", "after"])?;
+    let filter = LetterFilter {
+        tenant: tenant_of(caller, query)?,
+        hook: query.get("hook")?.map(Into::into),
+        why: query.get("reason")?.map(parse_reason).transpose().map_err(RequestError::Query)?,
+        from: moment::of_query(query, "from")?.unwrap_or(Millis(0)),
+        to: moment::of_query(query, "to")?.unwrap_or(Millis::NEVER),
+        state: parse_state(query.get("state")?)?,
+    };
+    let limit = page_limit(query)?;
+    let after = query.get("after")?.map(parse_cursor).transpose()?;
+    let mut page = Page::begin(&server.engine, &caller.tenant, "deadLetters").await?;
+    let mut take = |view: &DeadLetterView| page.push(&letter_json(server, view));
+    let next = server.engine.tenant_dead_letters(&filter, after, limit, &mut take).await?;
+    Ok(page.finish_with_next(next.map(|(at, id)| format!("{:x}.{}", at.0, delivery_name(id)))))
+}
+
+fn parse_cursor(
+    text: &str,
+) -> Result<(Millis, reveille_core::delivery::id::DeliveryId), RequestError> {
+    let parts = text.split_once('.').and_then(|(at, name)| {
+        Some((Millis(u64::from_str_radix(at, 16).ok()?), delivery_named(name).ok()?))
+    });
+    parts.ok_or_else(|| RequestError::Query("`after` is `next` of a page".into()))
+}
+
+fn parse_reason(code: &str) -> Result<DeadReason, String> {
+    let known = || DeadReason::ALL.map(DeadReason::code).join(", ");
+    DeadReason::parse(code).ok_or_else(|| format!("the reason of a death is one of {}", known()))
+}
+
+fn parse_state(name: Option<&str>) -> Result<LetterState, RequestError> {
+    match name {
+        None | Some("dead") => Ok(LetterState::Dead),
+        Some("replayed" | "replaying") => Ok(LetterState::Retried),
+        Some("discarded") => Ok(LetterState::Discarded),
+        Some(_) => Err(RequestError::Query("`state` is dead, replayed or discarded".into())),
+    }
+}
+
+/// `GET /admin/v1/dlq/{id}`: with what was to be delivered.
+async fn show(server: &Server, caller: &Caller, query: &Query, name: &str) -> Result<Reply, Error> {
+    query.check_known(&["tenant"])?;
+    let tenant = tenant_of(caller, query)?;
+    let mut page = Page::begin(&server.engine, &caller.tenant, "replays").await?;
+    let found = match delivery_named(name) {
+        Ok(id) => server.engine.dead_letter_view(&tenant, id, true)?,
+        Err(_) => None,
+    };
+    let found = found.ok_or_else(|| no_letter(name))?;
+    if let Some((id, again)) = &found.again {
+        let replay =
+            again.replay.map(|replay| server.engine.replay(&tenant, replay)).transpose()?;
+        let replay = replay.flatten();
+        page.push(&json!({
+            "replayId": again.replay.map(replay_name),
+            "operator": replay.as_ref().map(|it| &*it.actor),
+            "reason": replay.as_ref().and_then(|it| it.reason.as_deref()),
+            "at": again.created_at.0,
+            "deliveryId": delivery_name(*id),
+            "outcome": outcome(again.delivery.standing()),
+        }));
+    }
+    let mut fields = letter_json(server, &found);
+    if let Some(event) = &found.event {
+        fields.insert("eventId".into(), event.id.as_ref().into());
+        fields.insert("bytes".into(), event.payload.len().into());
+        let payload = serde_json::from_slice(&event.payload);
+        let text = || String::from_utf8_lossy(&event.payload).into_owned().into();
+        fields.insert("payload".into(), payload.unwrap_or_else(|_| text()));
+    }
+    Ok(page.finish(StatusCode::OK, &fields))
+}
+
+fn outcome(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Delivered => "succeeded",
+        Standing::Dead => "failed",
+        Standing::Dropped => "dropped",
+        Standing::Pending | Standing::Failed => "pending",
+    }
+}
+
+fn no_letter(name: &str) -> Error {
+    Error::DeadLetterNotFound(format!("there is no dead letter {name:?} of this tenant"))
+}
+
+fn face_name(face: FaceId) -> String {
+    if face == EVENTS { "events".to_owned() } else { format!("face-{}", face.0) }
+}
+
+fn letter_json(server: &Server, view: &DeadLetterView) -> Map<String, Value> {
+    let attempts = &view.record.delivery.attempts;
+    let date = |at: Millis| server.engine.date_of(at).0;
+    let state = match (view.state, &view.again) {
+        (LetterState::Dead, _) => "dead",
+        (LetterState::Discarded, _) => "discarded",
+        (LetterState::Retried, Some((_, again))) if again.delivery.ended_at().is_none() => {
+            "replaying"
+        }
+        (LetterState::Retried, _) => "replayed",
+    };
+    let fields = [
+        ("dlqId", delivery_name(view.id).into()),
+        ("tenant", view.hook.tenant.as_str().into()),
+        ("face", face_name(view.hook.face).into()),
+        ("hookId", view.hook.name.as_ref().into()),
+        ("hookVersion", view.record.hook_version.into()),
+        ("reason", view.why.code().into()),
+        ("attempts", attempts.len().into()),
+        ("firstAttemptAt", attempts.first().map(|it| date(it.at)).into()),
+        ("lastAttemptAt", attempts.last().map(|it| date(it.at)).into()),
+        ("deadAt", date(view.died_at).into()),
+        ("state", state.into()),
+        ("lastError", attempts.last().map(|last| error_json(last, attempts.len())).into()),
+    ];
+    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// The last error as it was: what came back, and how quickly.
+fn error_json(last: &AttemptRecord, attempts: usize) -> Value {
+    json!({
+        "status": last.status,
+        "headersHash": last.headers_hash.as_deref().map(hash_text),
+        "body": last.response.as_deref(),
+        "attempts": attempts,
+        "errorKind": last.kind.map(|kind| kind.code()),
+        "latencyMs": last.took_ms,
+        "message": last.error.as_deref(),
+    })
+}
+
+/// `POST /admin/v1/dlq/{id}/discard {"reason"}`
+async fn discard(
+    server: &Server,
+    caller: &Caller,
+    query: &Query,
+    name: &str,
+    request: Request<Incoming>,
+) -> Result<Reply, Error> {
+    query.check_known(&["tenant"])?;
+    let tenant = tenant_of(caller, query)?;
+    let body = read_body(server, caller, request).await?;
+    known::check_fields(&body, &["reason"])?;
+    let reason = required_reason(&Fields(&body))?;
+    let id = delivery_named(name).map_err(|_| no_letter(name))?;
+    caller.engine(server).discard_dead_letter(&tenant, id, name, &reason).await?;
+    let answer = json!({ "dlqId": name, "state": "discarded" });
+    Ok(reply::json(StatusCode::OK, &answer))
+}
+
+/// Why somebody does something: it is written down, and they have to say.
+fn required_reason(fields: &Fields<'_>) -> Result<Arc<str>, FieldError> {
+    let reason = fields.text("reason")?.map(str::trim).filter(|reason| !reason.is_empty());
+    let reason = reason.ok_or("`reason` must say why; it is kept in the audit log")?;
+    Ok(reason.into())
+}
+
+async fn read_body(
+    server: &Server,
+    caller: &Caller,
+    request: Request<Incoming>,
+) -> Result<Map<String, Value>, Error> {
+    let (parts, body) = request.into_parts();
+    let max = BODY_BYTES_MAX.min(server.config.max_body_bytes);
+    let body = inbound::read(&server.engine, &caller.tenant, &parts.headers, body, max).await?;
+    Ok(fields::parse_object(&body.bytes)?)
+}
+
+/// `POST /admin/v1/dlq/replay`: a preview, or what one has shown.
+async fn replay(
+    server: &Server,
+    caller: &Caller,
+    query: &Query,
+    request: Request<Incoming>,
+) -> Result<Reply, Error> {
+    query.check_known(&["tenant"])?;
+    let body = read_body(server, caller, request).await?;
+    known::check_fields(&body, &FIELDS)?;
+    let fields = Fields(&body);
+    let tenant = match fields.text("tenant")? {
+        None => tenant_of(caller, query)?,
+        Some(name) => {
+            let named = Tenant::parse(name).map_err(|error| format!("`tenant`: {error}"));
+            let named = named.map_err(FieldError)?;
+            if !caller.sees_all() && named != caller.tenant {
+                return Err(RequestError::Forbidden(
+                    "the key acts in its own tenant alone; for another one it takes a key without \
+                     a tenant",
+                )
+                .into());
+            }
+            named
+        }
+    };
+    if fields.flag("dryRun")? {
+        // Counting takes a while, and a tenant's own pages wait for it.
+        let _room = Page::begin(&server.engine, &caller.tenant, "preview").await?;
+        let preview = server.engine.preview_replay(&parse_request(&fields, tenant)?).await?;
+        return Ok(reply::json(StatusCode::OK, &preview_json(server, &preview)));
+    }
+    let Some(preview) = fields.text("previewId")? else {
+        return Err(FieldError::from(
+            "`previewId` is missing: look first at what a replay would do (\"dryRun\": true), and \
+             quote the previewId of the answer",
+        )
+        .into());
+    };
+    if body.keys().any(|name| !["dryRun", "previewId", "reason", "tenant"].contains(&&**name)) {
+        let said = "beside `previewId` there is `reason` alone: the selection is the preview's";
+        return Err(FieldError::from(said).into());
+    }
+    let reason = required_reason(&fields)?;
+    let _room = Page::begin(&server.engine, &caller.tenant, "replay").await?;
+    let begun = caller.engine(server).replay_previewed(&tenant, preview, &reason).await?;
+    Ok(reply::json(StatusCode::ACCEPTED, &replay_json(server, &begun)))
+}
+
+fn parse_request(fields: &Fields<'_>, tenant: Tenant) -> Result<ReplayRequest, Error> {
+    let why = fields.text("deadReason")?.map(parse_reason).transpose().map_err(FieldError)?;
+    let ids = fields.list("ids")?;
+    if ids.len() > REPLAY_IDS_MAX {
+        let said = format!("`ids` has {} entries; {REPLAY_IDS_MAX} are the most", ids.len());
+        return Err(FieldError(said).into());
+    }
+    let id = |id: &Value| {
+        let id = id.as_str().and_then(|name| delivery_named(name).ok());
+        id.ok_or_else(|| FieldError::from("`ids` must hold the dlqId of dead letters"))
+    };
+    Ok(ReplayRequest {
+        tenant,
+        hook: fields.text("hook")?.map(Into::into),
+        why,
+        from: moment_field(fields, "from")?,
+        to: moment_field(fields, "to")?,
+        ids: ids.iter().map(id).collect::<Result<_, _>>()?,
+    })
+}
+
+fn moment_field(fields: &Fields<'_>, name: &str) -> Result<Option<Millis>, FieldError> {
+    let parsed = match fields.get(name) {
+        None => return Ok(None),
+        Some(Value::String(text)) => moment::parse(text),
+        Some(value) => value.as_u64().map(Millis),
+    };
+    parsed.map(Some).ok_or_else(|| FieldError(moment::message(name)))
+}
+
+fn preview_json(server: &Server, preview: &ReplayPreview) -> Value {
+    let ReplayPreview { id, count, hooks, expires_at, .. } = preview;
+    let date = |at: Option<Millis>| at.map(|at| server.engine.date_of(at).0);
+    let by_hook: Map<String, Value> =
+        hooks.iter().map(|(hook, count)| (hook.name.to_string(), (*count).into())).collect();
+    json!({
+        "previewId": &**id,
+        "count": count.count,
+        "bytes": count.bytes,
+        "byHook": by_hook,
+        "oldest": date(count.oldest),
+        "newest": date(count.newest),
+        "truncated": count.truncated,
+        "expiresAt": server.engine.date_of(*expires_at).0,
+    })
+}
