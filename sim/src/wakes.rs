@@ -117,6 +117,7 @@ impl World for Wakes {
             liveness_timeout_ms: *random.pick(&[5_000, 45_000]),
             token_ttl_ms: *random.pick(&[20_000, 120_000, 3_600_000]),
             give_up_after_ms: *random.pick(&[60_000, 3 * 86_400_000, 3 * 86_400_000]),
+            keep_given_up_ms: 7_200_000,
             retry_scale_milli: *random.pick(&[100, 1_000]),
         };
         let fan_out = *random.pick(&[1, 2, 3, 64]);

@@ -20,7 +20,9 @@
 
 mod answered;
 mod callback;
+mod done;
 mod lease;
+mod operate;
 mod policy;
 #[cfg(test)]
 mod tests;
@@ -30,9 +32,10 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use callback::{Ack, Callback, ClaimedWake, LinkPlaces};
+pub use done::FRUITLESS_FREE;
 pub use policy::{Dialect, Policy, Schedule, SyncDone, WakeBy};
 
-use crate::offset::Offset;
+use crate::offset::{Offset, ReadFrom};
 use crate::path::StreamPath;
 use crate::stream::StreamId;
 use crate::time::Millis;
@@ -131,6 +134,18 @@ pub struct Consumer {
     pub holder: Option<Arc<str>>,
     /// Events that did not need a wake of their own.
     pub wakes_saved: u64,
+    /// How often in a row it said that it was done, acknowledging nothing while there was work.
+    pub fruitless_dones: u32,
+    /// When it was given up, if it was.
+    pub given_up: Option<GivenUp>,
+}
+
+/// The end of a consumer whose endpoint failed for too long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GivenUp {
+    pub at: Millis,
+    /// Until then it can go on where it stood.
+    pub until: Millis,
 }
 
 /// What the outside contributes to a step.
@@ -183,6 +198,15 @@ pub enum Input {
         epoch: u64,
         wake_id: WakeId,
     },
+    /// It is to be told now, by somebody who looks after it.
+    Wake {
+        /// Also if somebody is at work: a new wake takes the work from them.
+        force: bool,
+    },
+    /// It is to go on from another place, in one stream or in all.
+    Seek { stream: Option<StreamPath>, to: ReadFrom },
+    /// It was given up, and is to go on where it stood.
+    Revive,
     /// A time has come, perhaps.
     Timer {
         /// Whether the attempt that the state speaks of is really on its way: after a restart, or
@@ -270,6 +294,42 @@ pub enum Rejected {
     /// It is no more.
     #[error("this consumer no longer exists")]
     Gone,
+    /// It may not be disturbed.
+    #[error(
+        "a handler is at work for wake {epoch}; wait until it is done, or send {{\"force\": true}}, \
+         which fences it off"
+    )]
+    AtWork { epoch: u64 },
+    /// There is nothing that it could be told.
+    #[error("nothing is pending: everything that it follows is acknowledged up to its tail")]
+    NothingPending,
+    #[error("this consumer was given up because its endpoint failed for too long; revive it first")]
+    GivenUp,
+    /// Nobody is told for now.
+    #[error("the subscription is paused, and nobody is woken meanwhile; resume it first")]
+    SubscriptionPaused,
+    #[error("this consumer was not given up; there is nothing to revive")]
+    NotGivenUp,
+    #[error("the consumer does not follow {path}; its `streams` are those that it does")]
+    NotFollowed { path: Arc<str> },
+    /// There is no such place in the stream.
+    #[error(
+        "{path}: the offset is not in the stream, which ends at {}; send `-1`, `now` or a \
+         Stream-Next-Offset that was read from it", TailText(*tail)
+    )]
+    OutOfRange { path: Arc<str>, tail: Option<Offset> },
+}
+
+/// Where a stream ends, for people.
+struct TailText(Option<Offset>);
+
+impl fmt::Display for TailText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Some(tail) => tail.fmt(f),
+            None => f.write_str("-1, since it does not exist"),
+        }
+    }
 }
 
 /// What a step comes to.
@@ -294,6 +354,8 @@ impl Consumer {
             woken_at: None,
             holder: None,
             wakes_saved: 0,
+            fruitless_dones: 0,
+            given_up: None,
         }
     }
 
@@ -308,11 +370,17 @@ impl Consumer {
             Input::Callback(callback) => step.callback(given, callback)?,
             Input::Claim { worker } => step.claim(given, worker)?,
             Input::Release { epoch, wake_id } => step.release(given, *epoch, *wake_id)?,
+            Input::Wake { force } => step.wake_now(given, *force)?,
+            Input::Seek { stream, to } => step.seek(given, stream.as_ref(), *to)?,
+            Input::Revive => step.revive(given)?,
             Input::Timer { in_flight } => step.timer(given, *in_flight),
             Input::Reviewed => step.reviewed(given),
         }
         let next = &step.consumer;
         assert!(self.epoch <= next.epoch, "S1: epochs only grow");
+        if matches!(input, Input::Seek { .. }) {
+            return Ok(step);
+        }
         // Links keep their order, and new ones come last: one walk over both is enough.
         let mut earlier = self.links.iter();
         for link in &next.links {
@@ -334,7 +402,7 @@ impl Consumer {
             Phase::Idle { wake_at } => wake_at?,
             Phase::Waking { stage: Stage::Sent { until } | Stage::Paused { until }, .. } => until,
             Phase::Live { until } => until,
-            Phase::Gone(_) => return None,
+            Phase::Gone(_) => self.given_up?.until,
         };
         (at != Millis::NEVER).then_some(at)
     }
@@ -356,11 +424,16 @@ impl Consumer {
 
 impl Transition {
     fn appended(&mut self, given: &Given<'_>) {
+        if matches!(self.consumer.phase, Phase::Gone(_)) {
+            return;
+        }
+        let was_held_back = self.is_held_back();
+        self.consumer.fruitless_dones = 0;
         if let Phase::Idle { wake_at } = self.consumer.phase
             && self.consumer.is_pending(given)
         {
             // This event is told together with those that wait already.
-            self.consumer.wakes_saved += u64::from(wake_at.is_some());
+            self.consumer.wakes_saved += u64::from(wake_at.is_some() && !was_held_back);
             self.wake_or_collect(given);
         }
     }

@@ -10,9 +10,11 @@ pub use retry::{RetryError, RetrySettings};
 
 use crate::consumer::{Dialect, Policy, Schedule, SyncDone, WakeBy};
 use crate::limits::{DESCRIPTION_BYTES_MAX, SUBSCRIPTION_NAME_BYTES_MAX};
+use crate::offset::{Offset, ReadFrom};
 use crate::path::StreamPath;
 use crate::pattern::Pattern;
 use crate::secret::SealedSecret;
+use crate::stream::{Head, StreamId};
 use crate::tenant::Tenant;
 use crate::time::Millis;
 
@@ -74,6 +76,8 @@ pub struct SubscriptionSpec {
     pub coalescing: Coalescing,
     /// How those that fail are made again.
     pub retry: RetrySettings,
+    /// Where it begins in streams that are older than it is.
+    pub start: ReadFrom,
     /// The address by which the creator reached the server: callbacks are to come back there.
     pub base_url: Option<Arc<str>>,
 }
@@ -113,6 +117,8 @@ pub struct Timings {
     pub token_ttl_ms: u64,
     /// Continuous failure, until the consumer is removed.
     pub give_up_after_ms: u64,
+    /// How long a consumer that was given up can be brought back.
+    pub keep_given_up_ms: u64,
     /// Multiplies retry delays, in thousandths.
     pub retry_scale_milli: u64,
 }
@@ -125,6 +131,7 @@ impl Default for Timings {
             liveness_timeout_ms: 45_000,
             token_ttl_ms: 3_600_000,
             give_up_after_ms: 3 * 86_400_000,
+            keep_given_up_ms: 30 * 86_400_000,
             retry_scale_milli: 1_000,
         }
     }
@@ -217,6 +224,7 @@ impl SubscriptionSpec {
             lease_ms,
             coalescing,
             retry,
+            start,
             ..
         } = self;
         described
@@ -228,6 +236,7 @@ impl SubscriptionSpec {
             && *lease_ms == other.lease_ms
             && *coalescing == other.coalescing
             && *retry == other.retry
+            && *start == other.start
     }
 }
 
@@ -247,6 +256,11 @@ impl Subscription {
             schedule: retry.schedule(),
             retry_scale_milli: timings.retry_scale_milli,
             give_up_after_ms: Some(retry.give_up_after_ms.unwrap_or(timings.give_up_after_ms)),
+            // Neither a token nor an answer that is under way may meet one that begins anew.
+            keep_given_up_ms: timings
+                .keep_given_up_ms
+                .max(timings.token_ttl_ms)
+                .max(timings.webhook_timeout_ms),
             sync_done: coalescing.sync_done,
             min_interval_ms: coalescing.min_interval_ms,
             max_delay_ms: coalescing.max_delay_ms,
@@ -271,7 +285,76 @@ impl Subscription {
     }
 
     /// Whether a stream is younger than the subscription: then nothing of it was ever processed.
-    pub fn is_older_than(&self, stream: crate::stream::StreamId) -> bool {
+    pub fn is_older_than(&self, stream: StreamId) -> bool {
         self.id.0 < stream.0
+    }
+
+    /// How far a stream counts as processed of which nobody was told yet; `before` is where it ended
+    /// when the subscription began. A shorter one is begun at its tail, a trimmed one where it
+    /// begins now, and one that is younger than the subscription at its beginning.
+    pub fn start_in(&self, head: &Head, before: Option<Offset>) -> Option<Offset> {
+        match self.spec.start {
+            _ if self.is_older_than(head.id) => None,
+            ReadFrom::Start => None,
+            ReadFrom::Now => before,
+            ReadFrom::At(offset) => before.map(|before| offset.max(head.first).min(before)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stream::create::tests::new_head;
+
+    fn subscription(start: ReadFrom) -> Subscription {
+        let spec = SubscriptionSpec {
+            dialect: Dialect::Webhooks,
+            name: "s".into(),
+            pattern: Pattern::parse("/a").ok(),
+            streams: Vec::new(),
+            target: Target::Webhook("https://example.com/".into()),
+            description: None,
+            lease_ms: None,
+            coalescing: Coalescing::default(),
+            retry: RetrySettings::default(),
+            start,
+            base_url: None,
+        };
+        Subscription {
+            id: SubscriptionId(5),
+            tenant: Tenant::default_tenant(),
+            created_at: Millis(0),
+            secret: None,
+            previous_secret: None,
+            created_by: None,
+            changed_by: None,
+            paused_at: None,
+            reviewed_at: None,
+            spec,
+        }
+    }
+
+    #[test]
+    fn a_subscription_begins_where_it_says_in_streams_that_are_older() {
+        let head = |id: u64, first: u64| Head {
+            id: StreamId(id),
+            first: Offset::new(first),
+            ..new_head("text/plain")
+        };
+        let begins = |start, id, first, before: u64| {
+            subscription(start).start_in(&head(id, first), Some(Offset::new(before)))
+        };
+        let at = |position| Some(Offset::new(position));
+        for (start, old, trimmed, short) in [
+            (ReadFrom::Now, at(9), at(9), at(2)),
+            (ReadFrom::Start, None, None, None),
+            (ReadFrom::At(Offset::new(4)), at(4), at(6), at(2)),
+        ] {
+            assert_eq!(begins(start, 4, 0, 9), old, "{start:?}");
+            assert_eq!(begins(start, 4, 6, 9), trimmed, "{start:?}");
+            assert_eq!(begins(start, 4, 0, 2), short, "{start:?}");
+            assert_eq!(begins(start, 6, 0, 9), None, "{start:?}: it is younger");
+        }
     }
 }

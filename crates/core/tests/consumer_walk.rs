@@ -18,6 +18,7 @@ use proptest::prelude::*;
 use reveille_core::consumer::{
     Ack, AnnouncedOffset, Answer, Callback, Consumer, Input, Link, Phase, Policy, WakeBy, WakeId,
 };
+use reveille_core::offset::ReadFrom;
 use reveille_core::stream::StreamId;
 use reveille_core::{Millis, Offset, StreamPath};
 
@@ -134,6 +135,16 @@ impl Walk {
                 let (epoch, wake_id) = self.voice(speaker);
                 Some(Input::Release { epoch, wake_id: wake_id?.ok()? })
             }
+            Move::Wake { force } => Some(Input::Wake { force: *force }),
+            Move::Seek { stream, place } => {
+                let to = match self.ack(stream.unwrap_or(0), place).offset {
+                    Some(None) => ReadFrom::Start,
+                    Some(Some(offset)) => ReadFrom::At(offset),
+                    None => ReadFrom::Now,
+                };
+                Some(Input::Seek { stream: stream.map(path), to })
+            }
+            Move::Revive => Some(Input::Revive),
             Move::Timer { moment, in_flight } => {
                 let due = self.consumer.deadline().unwrap_or(self.now);
                 self.now = match moment {

@@ -34,6 +34,7 @@ fn policy(dialect: Dialect, wake_by: WakeBy, sync_done: SyncDone) -> Policy {
         retry_scale_milli: 5_000,
         // A failure after another one, and a time, is the last.
         give_up_after_ms: Some(1_000),
+        keep_given_up_ms: 1_000,
         sync_done,
         min_interval_ms: 0,
         max_delay_ms: None,

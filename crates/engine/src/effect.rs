@@ -31,6 +31,8 @@ pub enum Effect {
     SendWake(WakeAttempt),
     /// A consumer is busy with something else now.
     CountActivity(ActivityChange),
+    /// Something is wrong with a consumer that its operators should know of.
+    Complain(ConsumerComplaint),
     /// An event is to be delivered.
     SendDelivery(DeliveryAttempt),
     /// A tenant has used the processors for something that it does not wait for.
@@ -40,7 +42,7 @@ pub enum Effect {
 impl Effect {
     /// Whether somebody waits for it. What is only counted can wait.
     pub fn is_urgent(&self) -> bool {
-        !matches!(self, Effect::CountActivity(_) | Effect::CountWork { .. })
+        !matches!(self, Effect::CountActivity(_) | Effect::Complain(_) | Effect::CountWork { .. })
     }
 }
 
@@ -90,8 +92,26 @@ pub struct ActivityChange {
     pub to: ConsumerActivity,
     /// Whether a wake was begun.
     pub woken: bool,
-    /// Its subscription, if it was removed because its endpoint failed for too long.
-    pub given_up: Option<SubscriptionId>,
+}
+
+/// A consumer that is in trouble.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConsumerComplaint {
+    pub consumer: ConsumerKey,
+    pub trouble: ConsumerTrouble,
+    /// When.
+    pub at: Millis,
+}
+
+/// What can be wrong with a consumer beside attempts that fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConsumerTrouble {
+    /// It says again and again that it is done, and has acknowledged nothing.
+    Fruitless,
+    /// It took a wake on, and was not heard of again in time.
+    Silent,
+    /// Its endpoint failed for too long.
+    GivenUp,
 }
 
 /// What a consumer is busy with.

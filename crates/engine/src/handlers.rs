@@ -25,7 +25,7 @@ use crate::deliveries::index::HookIndex;
 use crate::deliveries::replay::ReplayPreviews;
 use crate::deliveries::send::DeliverySender;
 use crate::deliveries::timers::FireDeliveryTimer;
-use crate::effect::{ActivityChange, Attempt, AttemptSource, Effect};
+use crate::effect::{Attempt, AttemptSource, Effect};
 use crate::events::face::EventFace;
 use crate::matching::Shares;
 use crate::metrics::{DeliveryMetrics, WakeMetrics};
@@ -40,6 +40,7 @@ use crate::wakes::index::SubscriptionIndex;
 use crate::wakes::observer::WakeConsumers;
 use crate::wakes::send::WakeSender;
 use crate::wakes::timers::FireWakeTimer;
+use crate::wakes::trouble::WakeComplaints;
 use crate::wall::WallOffset;
 use crate::{deliveries, wakes};
 
@@ -56,6 +57,7 @@ impl App {
             .with(ReplayPreviews::default())
             .with(ApiKeys::default())
             .with(WakeMetrics::default())
+            .with(WakeComplaints::default())
             .with(DeliveryMetrics::default())
             .with(HookGauges::default())
             .with(SpanCollector::default())
@@ -75,7 +77,8 @@ impl EffectHandler for App {
             match effect {
                 Effect::SendWake(wake) => attempts.push(Attempt::Wake(wake)),
                 Effect::SendDelivery(delivery) => attempts.push(Attempt::Delivery(delivery)),
-                Effect::CountActivity(change) => count_activity(shared, &change),
+                Effect::CountActivity(change) => domains.part::<WakeMetrics>().moved(&change),
+                Effect::Complain(complaint) => wakes::trouble::tell_operators(shared, &complaint),
                 Effect::CountWork { tenant, work } => domains.part::<Shares>().count(&tenant, work),
                 Effect::ReleaseReaders(id) => {
                     domains.part::<AccessTimes>().forget(id, Millis::NEVER);
@@ -86,19 +89,6 @@ impl EffectHandler for App {
         }
         shared.outbox.push_all(attempts);
         domains.part::<LiveReaders>().publish(news);
-    }
-}
-
-fn count_activity(shared: &Shared, change: &ActivityChange) {
-    shared.domains.part::<WakeMetrics>().moved(change);
-    if let Some(subscription) = change.given_up {
-        let partition = shared.lock();
-        let known = partition.index.of::<SubscriptionIndex>().get(subscription);
-        let name = known.map_or("", |it| &*it.spec.name);
-        tracing::info!(
-            subscription = name,
-            "a consumer was removed: its endpoint failed for too long"
-        );
     }
 }
 

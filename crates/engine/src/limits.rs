@@ -83,6 +83,9 @@ pub const CLEAN_UP_SLICE: usize = 256;
 /// Events that are looked at together before any of them is forgotten.
 pub const TRIM_LOOK: usize = 4_096;
 
+/// Streams that are looked at in one step of telling a subscription that begins before now.
+pub const BACKFILL_SLICE: usize = 256;
+
 /// Streams that a wake names; the others come with the next one.
 pub const NOTICE_STREAMS_MAX: usize = 1_000;
 

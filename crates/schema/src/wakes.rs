@@ -17,9 +17,11 @@
 //! | `04` fan out to followers | stream id `u64`, tenant, `00`, path, `00`, key to go on with |
 //! | `05` fan out to subscriptions | stream id `u64`, tenant, `00`, path |
 //! | `06` review | subscription id `u64`, tenant |
+//! | `07` backfill | subscription id `u64`, tenant |
 //!
 //! The value of the timer `03` is empty, or the id of the subscription up to which the work is
-//! done, `u64`; that of `06` is empty, or the key of the last consumer that was reviewed.
+//! done, `u64`; that of `06` is empty, or the key of the last consumer that was reviewed; that of
+//! `07` is empty, or the key of the last stream that was looked at.
 
 mod consumer;
 mod fan_out;

@@ -51,6 +51,9 @@ pub(crate) async fn answer(
         Resource::SigningKeys if request.method() == Method::POST => {
             signing_keys::rotate(server, caller, request).await
         }
+        Resource::Consumer if request.method() == Method::POST => {
+            consumers::operate(server, caller, request).await
+        }
         Resource::SigningKeys => {
             let method = request.method().clone();
             Err(RequestError::Method { method, allowed: "POST, OPTIONS" }.into())

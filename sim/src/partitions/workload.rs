@@ -12,7 +12,7 @@ use reveille_core::stream::Body;
 use reveille_core::stream::append::Append;
 use reveille_core::stream::create::Create;
 use reveille_core::subscription::{Coalescing, RetrySettings, SubscriptionSpec, Target};
-use reveille_core::{ContentType, StreamPath, Tenant};
+use reveille_core::{ContentType, ReadFrom, StreamPath, Tenant};
 
 use super::Partitions;
 use super::engine::{self, IngestEvents, NewEvent};
@@ -103,6 +103,7 @@ impl Partitions {
                 sync_done: SyncDone::Snapshot,
             },
             retry: RetrySettings::default(),
+            start: ReadFrom::Now,
             base_url: None,
         };
         self.ask(tenant, Action::Subscribe(spec));

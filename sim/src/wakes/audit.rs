@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use reveille_core::consumer::{Dialect, Phase, Stage};
 use reveille_core::stream::StreamId;
 use reveille_core::subscription::Subscription;
-use reveille_core::{Offset, StreamPath};
+use reveille_core::{Offset, ReadFrom, StreamPath};
 use reveille_schema::keys::ConsumerKey;
 use reveille_schema::record::ConsumerRecord;
 use reveille_schema::wakes::WakeTimer;
@@ -32,6 +32,7 @@ impl Wakes {
             knows(seen, subscription, path, *stream, *tail)?;
         }
         for subscription in seen.subscriptions.values() {
+            beginnings_are_told(seen, subscription)?;
             marks_are_complete(seen, subscription)?;
             marks_are_in_one_place(seen, subscription)?;
         }
@@ -185,6 +186,30 @@ fn knows(
     }
     let name = &subscription.spec.name;
     Err(violation(format!("L1: {name} does not know that {path} ({stream:?}) grew to {tail:?}")))
+}
+
+/// A subscription that begins before now knows every stream that was there, or will be told of it.
+fn beginnings_are_told(seen: &Snapshot, subscription: &Subscription) -> CheckResult {
+    let id = subscription.id;
+    let walks = |timer: &WakeTimer| matches!(timer, WakeTimer::Backfill(_, of) if *of == id);
+    if subscription.spec.start == ReadFrom::Now || seen.wake_timers().any(|(_, it)| walks(it)) {
+        return Ok(());
+    }
+    for (path, head) in &seen.streams {
+        let pattern = subscription.spec.pattern.as_ref();
+        let is_older = !subscription.is_older_than(head.id) && !head.soft_deleted;
+        let begins = subscription.start_in(head, Some(head.tail));
+        let has_more = head.tail > Offset::ZERO && begins < Some(head.tail);
+        let key = ConsumerKey { subscription: id, path: Some(path.clone()) };
+        let known = seen.consumers.get(&key).is_some_and(|it| it.primary == Some(head.id));
+        // A short one may have become longer since, and is told of that; wakes are announced
+        // silently.
+        let is_told = known || seen.awaits(id, path) || path.as_str().starts_with("/wake");
+        if is_older && has_more && pattern.is_some_and(|it| it.matches(path)) && !is_told {
+            return Err(violation(format!("L1: {id:?} was never told of {path}: {head:?}")));
+        }
+    }
+    Ok(())
 }
 
 /// In the lease dialect every stream with work is marked, and somebody cares.

@@ -1,10 +1,11 @@
-//! Where everybody begins: with the first event after its subscription, no sooner and no later.
+//! Where everybody begins: with the first event after its subscription, or where that says; no
+//! sooner and no later.
 
 use std::collections::BTreeMap;
 
 use reveille_core::stream::{Head, StreamId};
 use reveille_core::subscription::SubscriptionId;
-use reveille_core::{Offset, StreamPath};
+use reveille_core::{Offset, ReadFrom, StreamPath};
 
 use super::snapshot::Snapshot;
 use crate::base::{CheckResult, violation};
@@ -36,7 +37,8 @@ impl StartOffsets {
             if earlier != Some(primary)
                 && let (Some(link), Some(head)) = (link, living(after, path, primary))
             {
-                self.check(key.subscription, path, head, link.acked)?;
+                let start = start_of(after, key.subscription);
+                self.check(key.subscription, start, path, head, link.acked)?;
             }
         }
         for ((id, path), link) in &after.links {
@@ -53,7 +55,7 @@ impl StartOffsets {
                 // Whoever waited for a stream by name waits for what is above zero.
                 let acked = link.acked.filter(|it| *it > Offset::ZERO);
                 let acked = if id.0 < head.id.0 { acked } else { link.acked };
-                self.check(*id, path, head, acked)?;
+                self.check(*id, ReadFrom::Now, path, head, acked)?;
             }
         }
         Ok(())
@@ -62,6 +64,7 @@ impl StartOffsets {
     fn check(
         &self,
         id: SubscriptionId,
+        start: ReadFrom,
         path: &StreamPath,
         head: &Head,
         acked: Option<Offset>,
@@ -69,7 +72,14 @@ impl StartOffsets {
         let right = match self.ends.get(&(id, head.id)) {
             // The stream is the younger one: all of it is news.
             _ if id.0 < head.id.0 => acked.is_none(),
-            Some((earliest, latest)) => *earliest <= acked && acked <= Some(*latest),
+            Some(_) if start == ReadFrom::Start => acked.is_none(),
+            Some((earliest, latest)) => {
+                let begins = |end: Offset| match start {
+                    ReadFrom::At(offset) => offset.max(head.first).min(end),
+                    ReadFrom::Start | ReadFrom::Now => end,
+                };
+                earliest.map(begins) <= acked && acked <= Some(begins(*latest))
+            }
             None => return Ok(()),
         };
         if right || path.as_str().starts_with("/wake") {
@@ -81,6 +91,11 @@ impl StartOffsets {
             head.id
         )))
     }
+}
+
+/// Where a subscription begins in streams that are older.
+fn start_of(seen: &Snapshot, id: SubscriptionId) -> ReadFrom {
+    seen.subscriptions.get(&id).map_or(ReadFrom::Now, |it| it.spec.start)
 }
 
 fn living<'a>(seen: &'a Snapshot, path: &StreamPath, id: StreamId) -> Option<&'a Head> {

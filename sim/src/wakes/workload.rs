@@ -10,7 +10,7 @@ use reveille_core::stream::{Body, Expiry};
 use reveille_core::subscription::{
     Coalescing, RetrySettings, SubscriptionChange, SubscriptionSpec, Target,
 };
-use reveille_core::{ContentType, StreamPath};
+use reveille_core::{ContentType, Offset, ReadFrom, StreamPath};
 
 use super::Wakes;
 use super::action::{Action, TokenAction};
@@ -158,6 +158,15 @@ impl Wakes {
             wake_if: None,
             sync_done: *self.base.random.pick(&[SyncDone::Tail, SyncDone::Snapshot]),
         };
+        let start = match dialect {
+            Dialect::Webhooks => *self.base.random.pick(&[
+                ReadFrom::Now,
+                ReadFrom::Now,
+                ReadFrom::Start,
+                ReadFrom::At(Offset::new(6)),
+            ]),
+            Dialect::Leases => ReadFrom::Now,
+        };
         let spec = SubscriptionSpec {
             dialect,
             name,
@@ -168,6 +177,7 @@ impl Wakes {
             lease_ms: self.base.random.one_in(2).then_some(5_000),
             coalescing,
             retry: RetrySettings::default(),
+            start,
             base_url: None,
         };
         self.ask(Action::Subscribe(spec));

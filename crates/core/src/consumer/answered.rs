@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    AnnouncedOffset, Answer, Consumer, Dialect, Given, Phase, RemovalReason, Stage, SyncDone,
-    Transition, WakeBy,
+    AnnouncedOffset, Answer, Consumer, Dialect, Given, GivenUp, Phase, RemovalReason, Stage,
+    SyncDone, Transition, WakeBy,
 };
 use crate::offset::Offset;
 use crate::path::StreamPath;
@@ -38,8 +38,8 @@ impl Transition {
             }
             (Answer::Done(announced), Phase::Waking { .. } | Phase::Live { .. }) => {
                 self.consumer.failing_since = None;
-                self.consumer.acknowledge_all(given, announced);
-                self.rest(given);
+                let acked = self.consumer.acknowledge_all(given, announced);
+                self.done(given, acked);
             }
             (Answer::Failed, Phase::Waking { attempt: current, stage: Stage::Sent { .. } })
                 if attempt == current =>
@@ -70,6 +70,9 @@ impl Transition {
         let policy = given.policy;
         if policy.give_up_after_ms.is_some_and(|after| given.now.since(since) >= after) {
             self.consumer.phase = Phase::Gone(RemovalReason::Failed);
+            self.consumer.fruitless_dones = 0;
+            let until = given.now + policy.keep_given_up_ms;
+            self.consumer.given_up = Some(GivenUp { at: given.now, until });
             return;
         }
         let until = policy.retry_at(given.now, attempt, given.random);
@@ -78,7 +81,9 @@ impl Transition {
 }
 
 impl Consumer {
-    fn acknowledge_all(&mut self, given: &Given<'_>, announced: &[AnnouncedOffset]) {
+    /// Says whether anything was acknowledged that was not before.
+    fn acknowledge_all(&mut self, given: &Given<'_>, announced: &[AnnouncedOffset]) -> bool {
+        let mut moved = false;
         let tails: BTreeMap<(&StreamPath, Option<StreamId>), Offset> =
             announced.iter().map(|it| ((&it.path, it.stream), it.tail)).collect();
         for link in &mut self.links {
@@ -87,7 +92,9 @@ impl Consumer {
                 SyncDone::Tail => tail,
                 SyncDone::Snapshot => tails.get(&(&link.path, link.stream)).copied().min(tail),
             };
+            moved |= to > link.acked;
             link.acked = link.acked.max(to);
         }
+        moved
     }
 }

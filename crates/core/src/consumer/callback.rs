@@ -47,7 +47,10 @@ impl Transition {
         callback: &Callback,
     ) -> Result<(), Rejected> {
         self.consumer.admit(given, callback)?;
-        self.consumer.acknowledge(given, &callback.acks)?;
+        let acked = self.consumer.acknowledge(given, &callback.acks)?;
+        if acked {
+            self.consumer.fruitless_dones = 0;
+        }
         self.consumer.follow_all(given, &callback.subscribe)?;
         if !callback.unsubscribe.is_empty() {
             let ended: BTreeSet<&StreamPath> = callback.unsubscribe.iter().collect();
@@ -65,7 +68,7 @@ impl Transition {
             Phase::Waking { .. } | Phase::Live { .. } => {
                 self.consumer.failing_since = None;
                 if callback.done {
-                    self.rest(given);
+                    self.done(given, acked);
                 } else {
                     let until = given.now + given.policy.lease_ms;
                     self.consumer.phase = Phase::Live { until };
@@ -73,6 +76,8 @@ impl Transition {
             }
             // The end of a wake, repeated, or a consumer that was taken for dead: what it says is
             // heard, and if anything is pending somebody is told.
+            // Saying it again, and nothing else, does not end a pause.
+            Phase::Idle { .. } if self.is_held_back() => {}
             Phase::Idle { .. } => self.look(given),
             Phase::Gone(_) => {}
         }
@@ -110,7 +115,9 @@ impl Consumer {
         }
     }
 
-    fn acknowledge(&mut self, given: &Given<'_>, acks: &[Ack]) -> Result<(), Rejected> {
+    /// Says whether anything was acknowledged that was not before.
+    fn acknowledge(&mut self, given: &Given<'_>, acks: &[Ack]) -> Result<bool, Rejected> {
+        let mut moved = false;
         let strict = given.policy.dialect == Dialect::Leases;
         let places = LinkPlaces::new(&self.links, acks.len());
         for ack in acks {
@@ -131,9 +138,10 @@ impl Consumer {
             if to > link.acked && ack.from.is_some_and(|from| from != link.acked) {
                 return Err(Rejected::Overtaken { path: ack.path.clone() });
             }
+            moved |= to > link.acked;
             link.acked = link.acked.max(to);
         }
-        Ok(())
+        Ok(moved)
     }
 
     fn check_size(&self) -> Result<(), Rejected> {

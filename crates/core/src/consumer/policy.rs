@@ -81,6 +81,8 @@ pub struct Policy {
     pub retry_scale_milli: u64,
     /// Failing without interruption for this long removes the consumer.
     pub give_up_after_ms: Option<u64>,
+    /// A consumer that was given up can be brought back for this long.
+    pub keep_given_up_ms: u64,
     /// What a synchronous `done` acknowledges.
     pub sync_done: SyncDone,
     /// At least this long from one wake to the next, unless events would wait too long for it.

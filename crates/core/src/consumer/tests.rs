@@ -22,6 +22,7 @@ fn policy() -> Policy {
         schedule: Schedule::Webhooks,
         retry_scale_milli: 1_000,
         give_up_after_ms: Some(3 * 86_400_000),
+        keep_given_up_ms: 30 * 86_400_000,
         sync_done: SyncDone::Tail,
         min_interval_ms: 0,
         max_delay_ms: None,
@@ -498,4 +499,198 @@ fn a_review_shortens_what_was_to_be_waited_for() {
     assert_eq!(bench.told, [(1, 1), (1, 2)], "it is tried again at once");
     bench.step(Input::Reviewed).unwrap();
     assert_eq!(bench.told.len(), 2, "and once");
+}
+
+#[test]
+fn whoever_is_done_and_has_done_nothing_is_told_five_times_and_then_held_back() {
+    let mut bench = Bench::new(policy());
+    bench.append("/a", 3);
+    for epoch in 1..=5 {
+        assert_eq!(bench.told.last(), Some(&(epoch, 1)), "L3: woken again at once");
+        bench.report(&[], true).unwrap();
+    }
+    for pause in [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000] {
+        let epoch = bench.consumer.epoch;
+        bench.report(&[], true).unwrap();
+        assert_eq!(bench.consumer.deadline(), Some(bench.now + pause));
+        // Saying it again changes nothing, nor does a timer that is early.
+        let held = bench.consumer.clone();
+        bench.report(&[], true).unwrap();
+        bench.timer(pause - 1);
+        assert_eq!(bench.consumer, held);
+        bench.timer(1);
+        assert_eq!(bench.told.last(), Some(&(epoch + 1, 1)));
+    }
+    // An ack that moves is enough, in whichever report it is.
+    bench.report(&[("/a", 1)], false).unwrap();
+    let epoch = bench.consumer.epoch;
+    bench.report(&[], true).unwrap();
+    assert_eq!(bench.told.last(), Some(&(epoch + 1, 1)));
+    assert_eq!(bench.consumer.fruitless_dones, 1);
+}
+
+#[test]
+fn an_event_or_a_late_ack_ends_the_patience_with_a_fruitless_consumer() {
+    let held_back = || {
+        let mut bench = Bench::new(Policy { sync_done: SyncDone::Snapshot, ..policy() });
+        bench.append("/a", 3);
+        for _ in 0..6 {
+            // An endpoint that answers `done` to something that announced nothing.
+            bench.answer(Answer::Done(Vec::new()));
+        }
+        assert_eq!(bench.consumer.deadline(), Some(bench.now + 1_000));
+        bench
+    };
+    let mut bench = held_back();
+    bench.append("/a", 4);
+    assert_eq!(bench.told.last(), Some(&(7, 1)));
+    assert_eq!((bench.consumer.fruitless_dones, bench.consumer.wakes_saved), (0, 0));
+    let mut bench = held_back();
+    bench.report(&[("/a", 1)], true).unwrap();
+    assert_eq!(bench.told.last(), Some(&(7, 1)), "what is left is told at once");
+    let mut bench = held_back();
+    bench.report(&[("/a", 3)], true).unwrap();
+    assert!(bench.is_idle());
+}
+
+#[test]
+fn patience_follows_the_scale_of_retries() {
+    let mut bench = Bench::new(Policy { retry_scale_milli: 10, ..policy() });
+    bench.append("/a", 1);
+    for _ in 0..6 {
+        bench.report(&[], true).unwrap();
+    }
+    assert_eq!(bench.consumer.deadline(), Some(bench.now + 10));
+    bench.timer(10);
+    // At work again, with nothing acknowledged: a silent worker is not one that was done.
+    bench.answer(Answer::Accepted);
+    bench.timer(45_000);
+    assert_eq!(bench.consumer.epoch, 8);
+}
+
+fn given_up() -> Bench {
+    let mut bench = Bench::new(Policy { give_up_after_ms: Some(5_000), ..policy() });
+    bench.append("/a", 3);
+    bench.report(&[("/a", 1)], false).unwrap();
+    bench.timer(45_000);
+    bench.answer(Answer::Failed);
+    bench.timer(5_000);
+    bench.answer(Answer::Failed);
+    assert_eq!(bench.consumer.phase, Phase::Gone(RemovalReason::Failed));
+    bench
+}
+
+#[test]
+fn whoever_was_given_up_goes_on_where_it_stood() {
+    let mut bench = given_up();
+    let at = bench.now;
+    let until = at + 30 * 86_400_000;
+    assert_eq!(bench.consumer.given_up, Some(GivenUp { at, until }));
+    for input in [Input::Wake { force: true }, Input::Seek { stream: None, to: ReadFrom::Now }] {
+        assert_eq!(bench.step(input), Err(Rejected::GivenUp));
+    }
+    bench.append("/a", 4);
+    assert_eq!(bench.told.len(), 3, "it is not told of anything");
+    bench.step(Input::Revive).unwrap();
+    assert_eq!(bench.told.last(), Some(&(3, 1)), "a new epoch");
+    assert_eq!(bench.consumer.links[0].acked, Some(Offset::new(1)));
+    assert_eq!((bench.consumer.failing_since, bench.consumer.given_up), (None, None));
+    assert_eq!(bench.step(Input::Revive), Err(Rejected::NotGivenUp));
+}
+
+#[test]
+fn what_was_given_up_is_kept_for_a_while_and_then_begins_anew() {
+    let mut bench = given_up();
+    bench.timer(30 * 86_400_000 - 1);
+    assert_eq!(bench.consumer.phase, Phase::Gone(RemovalReason::Failed));
+    bench.timer(1);
+    assert!(bench.is_idle());
+    assert_eq!(bench.consumer.links[0].acked, Some(Offset::new(3)));
+    let told = bench.told.len();
+    bench.append("/a", 4);
+    assert_eq!(bench.told.len(), told + 1);
+    assert_eq!(bench.told.last(), Some(&(3, 1)), "its epochs go on");
+}
+
+#[test]
+fn an_operator_wakes_whoever_waits_and_only_takes_work_away_when_told_to() {
+    let mut bench = Bench::new(Policy { max_delay_ms: Some(100_000), ..policy() });
+    bench.tails.borrow_mut().insert(path("/a"), Offset::new(0));
+    bench.consumer.links[0].acked = Some(Offset::new(0));
+    assert_eq!(bench.step(Input::Wake { force: true }), Err(Rejected::NothingPending));
+    // It collects, and is told at once.
+    bench.policy.max_delay_ms = Some(200);
+    bench.append("/a", 1);
+    assert_eq!(bench.told, []);
+    bench.step(Input::Wake { force: false }).unwrap();
+    assert_eq!(bench.told, [(1, 1)]);
+    // It is being told already.
+    bench.step(Input::Wake { force: false }).unwrap();
+    assert_eq!(bench.told, [(1, 1)]);
+    // The pause after a failure ends.
+    bench.answer(Answer::Failed);
+    bench.step(Input::Wake { force: false }).unwrap();
+    assert_eq!(bench.told, [(1, 1), (1, 2)]);
+    bench.answer(Answer::Accepted);
+    assert_eq!(bench.step(Input::Wake { force: false }), Err(Rejected::AtWork { epoch: 1 }));
+    bench.step(Input::Wake { force: true }).unwrap();
+    assert_eq!(bench.told.last(), Some(&(2, 1)));
+    let stale = Callback { epoch: 1, ..Callback::default() };
+    let refused = Rejected::StaleEpoch { given: 1, current: 2 };
+    assert_eq!(bench.step(Input::Callback(stale)), Err(refused));
+}
+
+#[test]
+fn an_operator_moves_a_consumer_and_fences_whoever_works_for_the_old_place() {
+    let seek = |to| Input::Seek { stream: None, to };
+    let mut bench = Bench::new(policy());
+    bench.append("/a", 9);
+    bench.report(&[("/a", 9)], false).unwrap();
+    bench.step(seek(ReadFrom::At(Offset::new(4)))).unwrap();
+    assert_eq!(bench.told, [(1, 1), (2, 1)]);
+    assert_eq!(bench.consumer.links[0].acked, Some(Offset::new(4)));
+    bench.answer(Answer::Accepted);
+    bench.step(seek(ReadFrom::Now)).unwrap();
+    assert!(bench.is_idle());
+    assert_eq!((bench.consumer.epoch, bench.consumer.wake_id), (3, None));
+    for epoch in [2, 3] {
+        let late = Callback { epoch, ..Callback::default() };
+        let refused = Rejected::StaleEpoch { given: epoch, current: 3 };
+        assert_eq!(bench.step(Input::Callback(late)), Err(refused));
+    }
+    bench.step(seek(ReadFrom::Start)).unwrap();
+    assert_eq!((bench.told.last(), bench.consumer.links[0].acked), (Some(&(4, 1)), None));
+    let before = bench.consumer.clone();
+    let tail = Some(Offset::new(9));
+    let beyond = Rejected::OutOfRange { path: "/a".into(), tail };
+    assert_eq!(bench.step(seek(ReadFrom::At(Offset::new(10)))), Err(beyond));
+    let elsewhere = Input::Seek { stream: Some(path("/b")), to: ReadFrom::Now };
+    assert_eq!(bench.step(elsewhere), Err(Rejected::NotFollowed { path: "/b".into() }));
+    assert_eq!(bench.consumer, before);
+}
+
+#[test]
+fn while_paused_an_operator_moves_a_consumer_and_wakes_nobody() {
+    let mut bench = Bench::new(policy());
+    bench.append("/a", 2);
+    bench.report(&[("/a", 2)], true).unwrap();
+    bench.policy.is_paused = true;
+    for force in [false, true] {
+        assert_eq!(bench.step(Input::Wake { force }), Err(Rejected::SubscriptionPaused));
+    }
+    bench.step(Input::Seek { stream: None, to: ReadFrom::Start }).unwrap();
+    assert!(bench.is_idle() && bench.consumer.pending_since.is_some());
+    assert_eq!((bench.consumer.epoch, bench.told.len()), (2, 1));
+    bench.policy.is_paused = false;
+    bench.step(Input::Reviewed).unwrap();
+    assert_eq!(bench.told.last(), Some(&(3, 1)));
+    // One that was given up rests with its work until then, too.
+    let mut bench = given_up();
+    let told = bench.told.len();
+    bench.policy.is_paused = true;
+    bench.step(Input::Revive).unwrap();
+    assert!(bench.is_idle() && bench.told.len() == told);
+    bench.policy.is_paused = false;
+    bench.step(Input::Reviewed).unwrap();
+    assert_eq!(bench.told.len(), told + 1);
 }

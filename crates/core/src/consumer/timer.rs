@@ -48,6 +48,9 @@ impl Transition {
                 }
             }
             Phase::Live { until } if until <= now => self.rest(given),
+            Phase::Gone(_) if self.consumer.deadline().is_some_and(|at| at <= now) => {
+                self.forget_given_up(given);
+            }
             Phase::Idle { .. } | Phase::Waking { .. } | Phase::Live { .. } | Phase::Gone(_) => {}
         }
     }

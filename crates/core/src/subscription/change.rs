@@ -132,6 +132,7 @@ mod tests {
                     ..Coalescing::default()
                 },
                 retry: RetrySettings::default(),
+                start: crate::offset::ReadFrom::Now,
                 base_url: None,
             },
         }

@@ -5,9 +5,10 @@
 
 use reveille_core::Millis;
 use reveille_core::consumer::{
-    AnnouncedOffset, Answer, Callback, Consumer, Dialect, Effect, Input, Phase, Policy, Rejected,
-    RemovalReason, Stage, SyncDone, Transition, WakeBy,
+    AnnouncedOffset, Answer, Callback, Consumer, Dialect, Effect, FRUITLESS_FREE, Input, Link,
+    Phase, Policy, Rejected, RemovalReason, Stage, SyncDone, Transition, WakeBy,
 };
+use reveille_core::offset::ReadFrom;
 
 use crate::ground::Ground;
 
@@ -27,6 +28,9 @@ pub(crate) fn check(
     match input {
         Input::Callback(callback) => fenced(ground, before, callback, outcome)?,
         Input::Claim { .. } | Input::Release { .. } => leased(ground, before, input, outcome)?,
+        Input::Wake { .. } | Input::Seek { .. } | Input::Revive => {
+            operated(ground, before, input, outcome)?;
+        }
         Input::Appended | Input::Answered { .. } | Input::Timer { .. } | Input::Reviewed => {
             ensure(outcome.is_ok(), "what has happened cannot be refused")?;
         }
@@ -43,6 +47,7 @@ pub(crate) fn check(
     law.economics()?;
     law.paused()?;
     law.done()?;
+    law.patience()?;
     law.repeats()
 }
 
@@ -60,6 +65,11 @@ pub(crate) fn is_gone(consumer: &Consumer) -> bool {
 
 fn at_work(consumer: &Consumer) -> bool {
     matches!(consumer.phase, Phase::Waking { .. } | Phase::Live { .. })
+}
+
+fn is_held_back(consumer: &Consumer) -> bool {
+    let waits = matches!(consumer.phase, Phase::Idle { wake_at: Some(_) });
+    waits && consumer.fruitless_dones > FRUITLESS_FREE
 }
 
 fn is_thrifty(policy: &Policy) -> bool {
@@ -144,6 +154,59 @@ fn leased(
     ensure(found == expected, "work has one holder, and is given back by nobody else")
 }
 
+/// What somebody who looks after consumers may do to one.
+fn operated(
+    ground: &Ground<'_>,
+    before: &Consumer,
+    input: &Input,
+    outcome: &Result<Transition, Rejected>,
+) -> Verdict {
+    let given_up = before.phase == Phase::Gone(RemovalReason::Failed);
+    let refused = match input {
+        Input::Revive => (!given_up).then_some(Rejected::NotGivenUp),
+        _ if given_up => Some(Rejected::GivenUp),
+        _ if is_gone(before) => Some(Rejected::Gone),
+        Input::Wake { .. } if ground.policy.is_paused => Some(Rejected::SubscriptionPaused),
+        Input::Wake { force: false } if matches!(before.phase, Phase::Live { .. }) => {
+            Some(Rejected::AtWork { epoch: before.epoch })
+        }
+        Input::Wake { .. } if !ground.is_pending(before) => Some(Rejected::NothingPending),
+        _ => None,
+    };
+    let found = outcome.as_ref().err();
+    if let Some(expected) = refused {
+        return ensure(found == Some(&expected), "an operator is told why nothing is done");
+    }
+    let Ok(step) = outcome else {
+        let wrong_place =
+            matches!(found, Some(Rejected::NotFollowed { .. } | Rejected::OutOfRange { .. }));
+        return ensure(wrong_place, "an operator is only refused for a reason");
+    };
+    let after = &step.consumer;
+    let put_off = ground.policy.is_paused && after.pending_since.is_some();
+    let told = put_off || matches!(after.phase, Phase::Waking { stage: Stage::Sent { .. }, .. });
+    ensure(
+        !ground.is_pending(after) || told,
+        "whoever is operated on is told of its work at once",
+    )?;
+    if let Input::Seek { stream, to } = input {
+        let fenced = before.wake_id.is_none() || after.epoch > before.epoch;
+        ensure(fenced, "who works for the old place is fenced off")?;
+        for link in &after.links {
+            let old = before.links.iter().find(|old| old.path == link.path).map(|old| old.acked);
+            let chosen = stream.as_ref().is_none_or(|stream| *stream == link.path);
+            let place = match to {
+                _ if !chosen => old,
+                ReadFrom::Start => Some(None),
+                ReadFrom::Now => Some(ground.tail(&link.path)),
+                ReadFrom::At(offset) => Some(Some(*offset)),
+            };
+            ensure(Some(link.acked) == place, "it stands where it was sent, and nowhere else")?;
+        }
+    }
+    Ok(())
+}
+
 struct Law<'a> {
     ground: &'a Ground<'a>,
     before: &'a Consumer,
@@ -157,8 +220,19 @@ impl Law<'_> {
         self.before == self.after && self.step.effects.is_empty()
     }
 
+    /// Whoever was given up can be brought back, or begins anew when its time has come.
     fn gone_is_final(&self) -> Verdict {
-        ensure(!is_gone(self.before) || self.changed_nothing(), "what is gone stays gone")
+        let (before, after) = (self.before, self.after);
+        if !is_gone(before) || self.changed_nothing() {
+            return Ok(());
+        }
+        let given_up = before.phase == Phase::Gone(RemovalReason::Failed);
+        let revived = *self.input == Input::Revive;
+        let forgotten = before.given_up.is_some_and(|it| it.until <= self.ground.now);
+        ensure(given_up && (revived || forgotten), "what is gone stays gone")?;
+        let acked = |it: &Consumer| -> Vec<_> { it.links.iter().map(|link| link.acked).collect() };
+        let stands = !revived || acked(before) == acked(after);
+        ensure(stands && after.given_up.is_none(), "who is revived goes on where it stood")
     }
 
     /// When an endpoint counts as failing, and when that is the end.
@@ -209,6 +283,12 @@ impl Law<'_> {
             return ensure((*epoch, *attempt) == (after.epoch, expected), "S1: a retry counts up");
         }
         ensure(after.epoch == before.epoch + 1, "S1: epochs rise one by one")?;
+        if matches!(self.input, Input::Seek { .. }) && told.is_empty() {
+            return ensure(
+                after.wake_id.is_none(),
+                "S2: an epoch that nobody was told has no name",
+            );
+        }
         ensure(told == [(after.epoch, 1)], "S1: a new wake is told, under its own epoch")?;
         ensure(after.wake_id == Some(self.ground.fresh), "S2: a new wake has a name of its own")?;
         ensure(after.woken_at == Some(self.ground.now), "a wake is remembered")?;
@@ -223,8 +303,11 @@ impl Law<'_> {
                 ensure(link.acked == tail, "a stream is followed from its tail on")?;
                 continue;
             };
+            if matches!(self.input, Input::Seek { .. }) {
+                continue;
+            }
             ensure(old.acked <= link.acked, "S4: acks only grow")?;
-            let moved = old.acked != link.acked;
+            let moved = old.acked != link.acked && !is_gone(self.before);
             ensure(!moved || link.acked <= tail, "nothing is acknowledged before it is there")?;
             ensure(!moved || at_work(self.before) || self.is_callback(), "acks need a voice")?;
         }
@@ -273,7 +356,7 @@ impl Law<'_> {
             Phase::Idle { wake_at } => wake_at.is_some(),
             Phase::Waking { stage: Stage::Paused { .. }, .. } | Phase::Live { .. } => true,
             Phase::Waking { .. } => self.ground.policy.wake_by == WakeBy::Webhook,
-            Phase::Gone(_) => false,
+            Phase::Gone(_) => after.given_up.is_some(),
         };
         ensure(after.deadline().is_some() == waits, "whoever waits for time has a deadline")?;
         let due = after.deadline().is_some_and(|at| at <= now);
@@ -314,14 +397,19 @@ impl Law<'_> {
                 Some(max) => Some(since + max),
                 None => self.after.woken_at.map(spaced),
             };
-            ensure(last.is_some_and(|last| at <= last), "collecting ends in time")?;
+            let in_time = last.is_some_and(|last| at <= last);
+            ensure(in_time || is_held_back(self.after), "collecting ends in time")?;
             ensure(
                 at > now || self.changed_nothing() || self.is_callback(),
                 "what is due is told",
             )?;
         }
         let woken = self.after.epoch > self.before.epoch;
-        if woken && !matches!(self.input, Input::Claim { .. }) && policy.max_delay_ms.is_none() {
+        let asked = matches!(
+            self.input,
+            Input::Claim { .. } | Input::Wake { .. } | Input::Seek { .. } | Input::Revive
+        );
+        if woken && !asked && policy.max_delay_ms.is_none() {
             let earliest = self.before.woken_at.map(|last| last + policy.min_interval_ms);
             ensure(earliest.is_none_or(|earliest| earliest <= now), "wakes are spaced")?;
         }
@@ -335,7 +423,9 @@ impl Law<'_> {
 
     fn paused(&self) -> Verdict {
         let claims = matches!(self.input, Input::Claim { .. });
-        let quiet = self.step.effects.is_empty() && self.after.epoch == self.before.epoch;
+        let seeks = matches!(self.input, Input::Seek { .. });
+        let same = self.after.epoch == self.before.epoch || seeks;
+        let quiet = self.step.effects.is_empty() && same;
         ensure(!self.ground.policy.is_paused || quiet || claims, "nobody is told while paused")?;
         let failing = self.after.failing_since > self.before.failing_since;
         ensure(!self.ground.policy.is_paused || !failing, "nobody fails while paused")
@@ -362,13 +452,40 @@ impl Law<'_> {
         }
         let told = tells(self.step) == [(self.before.epoch + 1, 1)];
         let waking = matches!(self.after.phase, Phase::Waking { attempt: 1, .. });
-        let collected = is_thrifty(self.ground.policy)
+        let may_wait = is_thrifty(self.ground.policy) || is_held_back(self.after);
+        let collected = may_wait
             && matches!(self.after.phase, Phase::Idle { wake_at: Some(at) } if at > self.ground.now);
         let put_off = self.after.phase == rested && self.waits_for_a_review();
         ensure(
             (told && waking) || collected || put_off,
             "L3: done with work left wakes again in that step",
         )
+    }
+
+    /// Only those are held back who say again and again that they are done, and have done nothing;
+    /// an ack that moves and an event end that.
+    fn patience(&self) -> Verdict {
+        let (before, after) = (self.before, self.after);
+        let acked = |after: &Link| {
+            let old = before.links.iter().find(|old| old.path == after.path);
+            old.is_some_and(|old| old.acked < after.acked)
+        };
+        let moved = after.links.iter().any(acked) && !is_gone(before);
+        let heard = *self.input == Input::Appended && !is_gone(before);
+        ensure(!(moved || heard) || after.fruitless_dones == 0, "an ack or an event ends it")?;
+        let more = after.fruitless_dones > before.fruitless_dones;
+        let done = matches!(
+            self.input,
+            Input::Callback(Callback { done: true, .. })
+                | Input::Answered { answer: Answer::Done(_), .. }
+        );
+        let one_more = after.fruitless_dones == before.fruitless_dones + 1;
+        ensure(!more || (done && one_more), "only a fruitless end is counted")?;
+        let pause =
+            Millis(self.ground.now.0 + 60_000 * self.ground.policy.retry_scale_milli / 1_000);
+        let thrifty = is_thrifty(self.ground.policy);
+        let at = after.deadline().filter(|_| is_held_back(after) && !thrifty);
+        ensure(at.is_none_or(|at| at <= pause), "nobody is held back for longer than a minute")
     }
 
     /// S3: what a consumer says twice counts once.

@@ -40,6 +40,15 @@ pub(crate) enum Move {
     Release {
         speaker: Speaker,
     },
+    /// Somebody who looks after it wakes it, moves it or brings it back.
+    Wake {
+        force: bool,
+    },
+    Seek {
+        stream: Option<usize>,
+        place: Place,
+    },
+    Revive,
     Timer {
         moment: Moment,
         in_flight: bool,
@@ -158,6 +167,10 @@ pub(crate) fn a_move() -> impl Strategy<Value = Move> {
         2 => Just(Move::Finish),
         2 => (0_u8..3).prop_map(|worker| Move::Claim { worker }),
         1 => speaker().prop_map(|speaker| Move::Release { speaker }),
+        1 => any::<bool>().prop_map(|force| Move::Wake { force }),
+        1 => (prop::option::of(0..STREAMS), place())
+            .prop_map(|(stream, place)| Move::Seek { stream, place }),
+        1 => Just(Move::Revive),
         6 => (moment(), any::<bool>())
             .prop_map(|(moment, in_flight)| Move::Timer { moment, in_flight }),
         1 => prop::bool::weighted(0.4).prop_map(Move::Pause),
@@ -184,6 +197,7 @@ pub(crate) fn policy() -> impl Strategy<Value = Policy> {
             },
             retry_scale_milli: 1_000,
             give_up_after_ms,
+            keep_given_up_ms: 100_000,
             sync_done,
             min_interval_ms,
             max_delay_ms,

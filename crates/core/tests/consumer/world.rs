@@ -10,8 +10,8 @@
 //! step all moments in the state are set back to where they began, so that the world is finite.
 
 use reveille_core::consumer::{
-    Ack, AnnouncedOffset, Answer, Callback, Consumer, Input, Link, Phase, Policy, Rejected,
-    RemovalReason, Stage, SyncDone, Transition, WakeBy, WakeId,
+    Ack, AnnouncedOffset, Answer, Callback, Consumer, GivenUp, Input, Link, Phase, Policy,
+    Rejected, RemovalReason, Stage, SyncDone, Transition, WakeBy, WakeId,
 };
 use reveille_core::stream::StreamId;
 use reveille_core::{Millis, Offset, StreamPath};
@@ -374,7 +374,10 @@ fn standing_still(mut consumer: Consumer) -> Consumer {
     consumer.failing_since = consumer.failing_since.map(|_| NOW);
     consumer.pending_since = consumer.pending_since.map(|_| NOW);
     consumer.woken_at = consumer.woken_at.map(|_| NOW);
+    consumer.given_up = consumer.given_up.map(|_| GivenUp { at: NOW, until: LATER });
     consumer.wakes_saved = 0;
+    // There are fewer wakes than anybody is held back after.
+    consumer.fruitless_dones = 0;
     consumer
 }
 

@@ -6,7 +6,7 @@ use reveille_kernel::outbox::OutboundGauges;
 
 use super::Population;
 use crate::app::Part;
-use crate::effect::{ActivityChange, ConsumerActivity};
+use crate::effect::{ActivityChange, ConsumerActivity, ConsumerTrouble};
 
 /// Why attempts fail: the endpoint's status, an address that is not allowed any more, or what the
 /// courier says.
@@ -51,6 +51,9 @@ pub struct WakeMetrics {
     collecting: AtomicI64,
     waking: AtomicI64,
     live: AtomicI64,
+    fruitless: AtomicU64,
+    silent: AtomicU64,
+    given_up: AtomicU64,
 }
 
 /// Times, by how long they were.
@@ -90,6 +93,12 @@ pub struct WakeSnapshot {
     pub waking: u64,
     /// Consumers at work.
     pub live: u64,
+    /// Ends of wakes that acknowledged nothing and were followed by a pause.
+    pub fruitless: u64,
+    /// Consumers that took a wake on and were not heard of again in time.
+    pub silent: u64,
+    /// Consumers that were given up.
+    pub given_up: u64,
     /// Attempts that wait or are on their way.
     pub traffic: OutboundGauges,
     /// Subscriptions.
@@ -128,6 +137,16 @@ impl WakeMetrics {
         self.wakes.fetch_add(moved.woken.into(), Ordering::Relaxed);
     }
 
+    /// A consumer is in trouble.
+    pub fn complained(&self, trouble: ConsumerTrouble) {
+        let counter = match trouble {
+            ConsumerTrouble::Fruitless => &self.fruitless,
+            ConsumerTrouble::Silent => &self.silent,
+            ConsumerTrouble::GivenUp => &self.given_up,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// A consumer was found that is busy already.
     pub fn found(&self, activity: ConsumerActivity) {
         self.count(activity, 1);
@@ -156,6 +175,9 @@ impl WakeMetrics {
             collecting: gauge(&self.collecting),
             waking: gauge(&self.waking),
             live: gauge(&self.live),
+            fruitless: self.fruitless.load(Ordering::Relaxed),
+            silent: self.silent.load(Ordering::Relaxed),
+            given_up: self.given_up.load(Ordering::Relaxed),
             traffic,
             subscriptions,
         }

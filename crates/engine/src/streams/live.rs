@@ -159,6 +159,7 @@ fn gather(
             | Effect::SendWake(_)
             | Effect::CountActivity(_)
             | Effect::CountWork { .. }
+            | Effect::Complain(_)
             | Effect::SendDelivery(_) => {}
         }
     }

@@ -5,8 +5,7 @@
 
 use bytes::Bytes;
 use reveille_core::Millis;
-use reveille_core::consumer::{Phase, RemovalReason, WakeId};
-use reveille_core::subscription::SubscriptionId;
+use reveille_core::consumer::{FRUITLESS_FREE, Phase, RemovalReason, WakeId};
 use reveille_core::trace::Trace;
 use reveille_kernel::keys as kernel_keys;
 use reveille_kernel::txn::ReadError;
@@ -15,7 +14,7 @@ use reveille_schema::record::{self, ConsumerRecord};
 use reveille_schema::wakes::WakeTimer;
 
 use crate::app::Txn;
-use crate::effect::{ActivityChange, ConsumerActivity, Effect};
+use crate::effect::{ActivityChange, ConsumerActivity, ConsumerComplaint, ConsumerTrouble, Effect};
 use crate::records::ReadRecord;
 
 /// What a consumer is busy with, by its record.
@@ -98,7 +97,7 @@ impl ConsumerTxn for Txn<'_> {
         if is_caused_now(before, &record) {
             record.trace = self.trace.map(Trace::to_bytes);
         }
-        note_change(self, key.subscription, before, Some(&record));
+        note_change(self, key, before, Some(&record));
         self.set(keys::consumer(key), record::encode_consumer(&record));
     }
 
@@ -108,22 +107,22 @@ impl ConsumerTxn for Txn<'_> {
             && before.timer_at.is_some()
         {
             let after = ConsumerRecord { timer_at: None, ..before.clone() };
-            note_change(self, key.subscription, Some(&before), Some(&after));
+            note_change(self, key, Some(&before), Some(&after));
             self.set(stored, record::encode_consumer(&after));
         }
         Ok(())
     }
 
     fn remove_all(&mut self, found: &[Bytes]) -> Result<(), ReadError> {
-        let consumers: Vec<(SubscriptionId, Bytes)> = found
+        let consumers: Vec<(ConsumerKey, Bytes)> = found
             .iter()
-            .filter_map(|key| Some((keys::parse_consumer(key)?.subscription, key.clone())))
+            .filter_map(|key| Some((keys::parse_consumer(key)?, key.clone())))
             .collect();
         let wanted: Vec<Bytes> = consumers.iter().map(|(_, key)| key.clone()).collect();
         self.want(&wanted)?;
-        for (subscription, key) in consumers {
+        for (consumer, key) in consumers {
             let before = kept(self, &key)?;
-            note_change(self, subscription, before.as_ref(), None);
+            note_change(self, &consumer, before.as_ref(), None);
         }
         for key in found {
             self.remove(key);
@@ -142,24 +141,39 @@ fn kept(txn: &mut Txn<'_>, key: &Bytes) -> Result<Option<ConsumerRecord>, ReadEr
 
 fn note_change(
     txn: &mut Txn<'_>,
-    subscription: SubscriptionId,
+    key: &ConsumerKey,
     before: Option<&ConsumerRecord>,
     after: Option<&ConsumerRecord>,
 ) {
     let activity = |it: Option<&ConsumerRecord>| it.map_or(ConsumerActivity::None, activity_of);
     let epoch = |it: Option<&ConsumerRecord>| it.map_or(0, |it| it.consumer.epoch);
+    let woken = epoch(after) > epoch(before) && is_waking(after);
+    let change = ActivityChange { from: activity(before), to: activity(after), woken };
+    if change.from != change.to || change.woken {
+        txn.effect(Effect::CountActivity(change));
+    }
     let failed = |it: Option<&ConsumerRecord>| {
         it.is_some_and(|it| it.consumer.phase == Phase::Gone(RemovalReason::Failed))
     };
-    let change = ActivityChange {
-        from: activity(before),
-        to: activity(after),
-        woken: epoch(after) > epoch(before),
-        given_up: (failed(after) && !failed(before)).then_some(subscription),
-    };
-    if change.from != change.to || change.woken || change.given_up.is_some() {
-        txn.effect(Effect::CountActivity(change));
+    if failed(after) && !failed(before) {
+        complain(txn, key, ConsumerTrouble::GivenUp);
     }
+    let fruitless = |it: Option<&ConsumerRecord>| it.map_or(0, |it| it.consumer.fruitless_dones);
+    if fruitless(after) > fruitless(before).max(FRUITLESS_FREE) {
+        complain(txn, key, ConsumerTrouble::Fruitless);
+    }
+}
+
+/// An epoch that nobody is told of is no wake.
+fn is_waking(record: Option<&ConsumerRecord>) -> bool {
+    let phase = record.map(|it| &it.consumer.phase);
+    matches!(phase, Some(Phase::Waking { .. } | Phase::Live { .. }))
+}
+
+/// Something is wrong with a consumer that its operators should know of.
+pub(crate) fn complain(txn: &mut Txn<'_>, key: &ConsumerKey, trouble: ConsumerTrouble) {
+    let (consumer, at) = (key.clone(), txn.now());
+    txn.effect(Effect::Complain(ConsumerComplaint { consumer, trouble, at }));
 }
 
 /// Whether what happens now causes a wake, the one that begins or the one that events are collected

@@ -20,11 +20,11 @@ use reveille_schema::keys::{self, ConsumerKey};
 use reveille_schema::record::{self, ConsumerRecord};
 use reveille_schema::wakes::WakeTimer;
 
-use super::activity::{ConsumerTxn, timer_key};
+use super::activity::{ConsumerTxn, complain, timer_key};
 use super::index::SubscriptionIndex;
 use super::{fan_out, lease};
 use crate::app::{App, Txn};
-use crate::effect::{Effect, WakeAttempt};
+use crate::effect::{ConsumerTrouble, Effect, WakeAttempt};
 use crate::streams::observer::Growth;
 use crate::streams::txn::StreamTxn;
 
@@ -134,22 +134,32 @@ pub(crate) fn primary_grown(
     let stored = txn.consumer(key)?;
     let record = match &stored {
         Some(record) if record.primary == Some(head.id) => record.clone(),
-        // It was virtual so far: everything before this was processed, or nothing was if the
-        // stream is younger than the subscription. One of an earlier stream at this path goes on
-        // counting its epochs.
-        earlier => {
-            let acked = if subscription.is_older_than(head.id) { None } else { before };
-            let link = Link { path: path.clone(), stream: Some(head.id), acked };
-            let epoch = earlier.as_ref().map_or(0, |it| it.consumer.epoch);
-            for link in earlier.iter().flat_map(|it| &it.consumer.links) {
-                txn.remove(&keys::follower(&subscription.tenant, &link.path, key));
-            }
-            let mut record = ConsumerRecord::new(Consumer::new(epoch, vec![link]), Some(head.id));
-            record.timer_at = earlier.as_ref().and_then(|it| it.timer_at);
-            record
-        }
+        earlier => begin(txn, subscription, key, head, before, earlier.as_ref()),
     };
     follow_grown(txn, subscription, key, stored.as_ref(), record, path, head)
+}
+
+/// The record of a consumer that was virtual so far: how far it has come
+/// follows from where its stream ended, `before`, when its subscription began. One of an `earlier` stream at this
+/// path goes on counting its epochs.
+pub(crate) fn begin(
+    txn: &mut Txn<'_>,
+    subscription: &Subscription,
+    key: &ConsumerKey,
+    head: &Head,
+    before: Option<Offset>,
+    earlier: Option<&ConsumerRecord>,
+) -> ConsumerRecord {
+    let acked = subscription.start_in(head, before);
+    let link = key.path.clone().map(|path| Link { path, stream: Some(head.id), acked });
+    let epoch = earlier.map_or(0, |it| it.consumer.epoch);
+    for link in earlier.iter().flat_map(|it| &it.consumer.links) {
+        txn.remove(&keys::follower(&subscription.tenant, &link.path, key));
+    }
+    let links = link.into_iter().collect();
+    let mut record = ConsumerRecord::new(Consumer::new(epoch, links), Some(head.id));
+    record.timer_at = earlier.and_then(|it| it.timer_at);
+    record
 }
 
 /// A stream that a consumer follows has grown.
@@ -410,6 +420,13 @@ pub(crate) fn is_overdue(consumer: &Consumer, now: Millis) -> bool {
     matches!(consumer.phase, Phase::Waking { stage: Stage::Sent { until }, .. } if until <= now)
 }
 
+/// Complains if whoever took the wake on has let its lease run out.
+pub(crate) fn note_silence(txn: &mut Txn<'_>, key: &ConsumerKey, before: &Consumer) {
+    if matches!(before.phase, Phase::Live { until } if until <= txn.now()) {
+        complain(txn, key, ConsumerTrouble::Silent);
+    }
+}
+
 /// A consumer's time has come, perhaps.
 pub(crate) fn fire(
     txn: &mut Txn<'_>,
@@ -439,6 +456,7 @@ pub(crate) fn fire(
         if in_flight && is_overdue(&before.consumer, txn.now()) {
             record.last_error = Some((txn.now(), UNANSWERED.into()));
         }
+        note_silence(txn, key, &before.consumer);
         txn.keep(key, Some(&before), record);
     } else if SubscriptionIndex::of_txn(txn).get(key.subscription).is_some()
         && txn.consumer(key)?.is_some_and(|left| left.timer_at == fired)

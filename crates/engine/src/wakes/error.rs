@@ -27,6 +27,12 @@ pub enum WakeRejection {
     /// There can be no such subscription.
     #[error(transparent)]
     Spec(#[from] SubscriptionSpecError),
+    /// The subscription has no consumer for a stream.
+    #[error(
+        "the subscription has no consumer for {path}: there is no such stream, or its pattern does \
+         not match it"
+    )]
+    NoConsumer { path: Arc<str> },
     /// The token is none of ours, or for something else.
     #[error("the token is not valid here; use the one from the last notification or answer")]
     TokenInvalid,

@@ -60,12 +60,22 @@ impl ConsumerItem {
     }
 }
 
+/// Which consumers are listed.
+#[derive(Default)]
+pub struct ConsumerFilter<'a> {
+    /// Those of subscriptions of this name.
+    pub named: Option<&'a str>,
+    /// Those of which this is true.
+    pub is_wanted: Option<&'a dyn Fn(&ConsumerItem) -> bool>,
+}
+
 /// A look at all consumers, in the order of their subscriptions' age and then of their paths.
 struct Walk<'a> {
     engine: &'a Engine,
     shared: &'a Shared,
     reader: Reader,
     take: TakeEntry<'a, ConsumerItem>,
+    is_wanted: Option<&'a dyn Fn(&ConsumerItem) -> bool>,
     /// How many are still wanted.
     left: usize,
     /// Streams and subscriptions that may still be looked at for this page.
@@ -113,12 +123,12 @@ impl Engine {
         processed(&reader, subscription, head).map(|(acked, _)| acked)
     }
 
-    /// Consumers of all subscriptions, or of those of one name, in order. Returns where the next
+    /// Consumers of all subscriptions, or some of them, in order. Returns where the next
     /// page begins if there may be more: a page can have fewer than asked for.
     pub fn consumers(
         &self,
         tenant: &Tenant,
-        named: Option<&str>,
+        filter: &ConsumerFilter<'_>,
         after: Option<&str>,
         limit: usize,
         take: TakeEntry<'_, ConsumerItem>,
@@ -128,7 +138,8 @@ impl Engine {
         let reader = shared.state.reader();
         let left = limit.clamp(1, LIST_PAGE_MAX);
         let (looks, next) = (LIST_SCAN_MAX, String::new());
-        let mut walk = Walk { engine: self, shared, reader, take, left, looks, next };
+        let ConsumerFilter { named, is_wanted } = *filter;
+        let mut walk = Walk { engine: self, shared, reader, take, is_wanted, left, looks, next };
         let mut first = resume.as_ref().map_or(SubscriptionId(0), |it| it.subscription);
         loop {
             let subscriptions = match named {
@@ -216,6 +227,9 @@ impl Walk<'_> {
         // Whatever it follows was read with it.
         let links = item.record.as_ref().map_or(0, |it| it.consumer.links.len());
         self.looks = self.looks.saturating_sub(links);
+        if self.is_wanted.is_some_and(|is_wanted| !is_wanted(item)) {
+            return true;
+        }
         let is_taken = (self.take)(item);
         self.left -= usize::from(is_taken);
         is_taken
@@ -307,8 +321,11 @@ fn processed(
         let fan_out = fan_out.map_err(Damaged::new)?;
         missed = fan_out.first_missed(subscription.id);
     }
-    let acked = missed.map_or(Some(head.tail), |mark| mark.before);
-    Ok((acked.filter(|_| !subscription.is_older_than(head.id)), missed.is_some()))
+    let before = missed.map_or(Some(head.tail), |mark| mark.before);
+    let acked = subscription.start_in(head, before);
+    // Of a stream that is older it is still to be told what it began before.
+    let is_behind = !subscription.is_older_than(head.id) && acked < Some(head.tail);
+    Ok((acked, missed.is_some() || (is_behind && head.tail > Offset::ZERO)))
 }
 
 /// The one consumer of a subscription, with the streams that it has come to know.

@@ -12,6 +12,7 @@ use reveille_core::consumer::{
     Ack, Callback, ClaimedWake, Consumer, Dialect, Input, Link, Phase, Rejected, WakeId,
 };
 use reveille_core::media::ContentType;
+use reveille_core::offset::ReadFrom;
 use reveille_core::stream::append::Append;
 use reveille_core::stream::{Body, Head, StreamId};
 use reveille_core::subscription::{Subscription, Target, wake_event};
@@ -24,7 +25,7 @@ use reveille_schema::record::{self, ConsumerRecord, LinkRecord};
 
 use super::activity::ConsumerTxn;
 use super::callback::mark_followed;
-use super::consumer::{StreamTails, UNANSWERED, is_overdue, note_error, step};
+use super::consumer::{StreamTails, UNANSWERED, is_overdue, note_error, note_silence, step};
 use super::error::WakeRejection;
 use super::fan_out;
 use super::index::SubscriptionIndex;
@@ -438,6 +439,7 @@ pub(crate) fn fired(
     if *input == (Input::Timer { in_flight: true }) && is_overdue(&stored.consumer, txn.now()) {
         record.last_error = Some((txn.now(), UNANSWERED.into()));
     }
+    note_silence(txn, key, &stored.consumer);
     settle(txn, &subscription, key, Some(&stored), record, None)
 }
 
@@ -538,6 +540,63 @@ fn advance(
     let (subscription, consumer) = (subscription.clone(), record.consumer.clone());
     settle(txn, &subscription, &key, stored.as_ref(), record, None)?;
     Ok(Ok(SteppedLease { subscription, consumer, epoch_before }))
+}
+
+/// Does what an operator asks for.
+pub(crate) fn operate(
+    txn: &mut Txn<'_>,
+    subscription: &Subscription,
+    input: &Input,
+) -> Decision<(), WakeRejection> {
+    let key = key_of(subscription);
+    let stored = txn.consumer(&key)?;
+    let mut record = stored.clone().unwrap_or_else(fresh);
+    let named: Vec<StreamPath> = match input {
+        Input::Seek { stream, .. } => stream.iter().cloned().collect(),
+        _ => Vec::new(),
+    };
+    if let Input::Seek { to, .. } = input {
+        for path in &named {
+            if let Err(rejected) = place(txn, subscription, &mut record, path, *to)? {
+                return Ok(Err(rejected.into()));
+            }
+        }
+    }
+    if let Err(rejected) = step_with(txn, subscription, &key, &mut record, &named, input)? {
+        return Ok(Err(rejected.into()));
+    }
+    settle(txn, subscription, &key, stored.as_ref(), record, None)?;
+    Ok(Ok(()))
+}
+
+/// Moves the link of a stream, with its mark, to where somebody wants it.
+fn place(
+    txn: &mut Txn<'_>,
+    subscription: &Subscription,
+    record: &mut ConsumerRecord,
+    path: &StreamPath,
+    to: ReadFrom,
+) -> Result<Result<(), Rejected>, ReadError> {
+    let Some((link, tail)) = look(txn, subscription, path)? else {
+        return Ok(Err(Rejected::NotFollowed { path: path.as_str().into() }));
+    };
+    let acked = match to {
+        ReadFrom::Start => None,
+        ReadFrom::Now => tail,
+        ReadFrom::At(offset) if Some(offset) <= tail => Some(offset),
+        ReadFrom::At(_) => {
+            return Ok(Err(Rejected::OutOfRange { path: path.as_str().into(), tail }));
+        }
+    };
+    set_link(txn, subscription, path, LinkRecord { acked, ..link });
+    let is_marked = match &record.marked {
+        Some(few) => few.contains(path),
+        None => txn.is_set(&keys::backlog(subscription.id, path))?,
+    };
+    if tail > acked && !is_marked {
+        mark(txn, subscription, record, path);
+    }
+    Ok(Ok(()))
 }
 
 /// A token is good for as long as the lease that it came with: signs of life keep both.

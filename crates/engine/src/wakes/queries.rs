@@ -23,6 +23,7 @@ use reveille_schema::record::{self, ConsumerRecord, LinkRecord};
 use super::callback::{ApplyCallback, CallbackBody, CallbackReceipt};
 use super::error::{WakeError, WakeRejection};
 use super::lease::{ClaimLease, Lease, ReleaseLease, RenewLease};
+use super::operate::{ConsumerOrder, OperateConsumer};
 use super::send;
 use super::subscribe::{
     ChangeSubscription, CreateSubscription, DeleteSubscription, EditSubscriptionStreams,
@@ -278,6 +279,19 @@ impl Engine {
     fn renew(&self, claims: &Claims) -> String {
         let expires_at = self.clock().wall() + self.timings().token_ttl_ms;
         self.extension::<Arc<Keyring>>().renew(&Claims { expires_at, ..claims.clone() })
+    }
+
+    /// An operator does something to a consumer: the one for a stream, or the only one.
+    pub async fn operate_consumer(
+        &self,
+        subscription: &Subscription,
+        path: Option<&StreamPath>,
+        order: ConsumerOrder,
+    ) -> Result<(), WakeError> {
+        let tenant = subscription.tenant.clone();
+        let (subscription, path) = (subscription.spec.name.clone(), path.cloned());
+        let command = OperateConsumer { tenant: tenant.clone(), subscription, path, order };
+        self.submit(&tenant, &command).await
     }
 
     /// A worker asks for work; with it come a token and the streams with something to do.

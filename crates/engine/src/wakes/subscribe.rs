@@ -7,7 +7,7 @@ use reveille_core::secret::SealedSecret;
 use reveille_core::subscription::{
     Subscription, SubscriptionChange, SubscriptionId, SubscriptionSpec,
 };
-use reveille_core::{StreamPath, Tenant};
+use reveille_core::{ReadFrom, StreamPath, Tenant};
 use reveille_kernel::command::{Command, Decision};
 use reveille_kernel::error::Never;
 use reveille_kernel::keys as kernel_keys;
@@ -81,6 +81,10 @@ impl Command<App> for CreateSubscription {
         txn.take_id();
         let key = keys::subscription(tenant, spec.dialect, &spec.name);
         txn.set(key, record::encode_subscription(&subscription));
+        if spec.start != ReadFrom::Now {
+            let timer = WakeTimer::Backfill(tenant.clone(), subscription.id);
+            txn.set_wake_timer(txn.now(), &timer);
+        }
         Ok(Ok(CreatedSubscription { subscription, is_new: true }))
     }
 

@@ -11,7 +11,7 @@ use reveille_core::stream::{Body, StreamId};
 use reveille_core::subscription::{
     Coalescing, RetrySettings, SubscriptionId, SubscriptionSpec, Target,
 };
-use reveille_core::{Millis, Offset, StreamPath};
+use reveille_core::{Millis, Offset, ReadFrom, StreamPath};
 use reveille_kernel::error::{Error, Never};
 use reveille_kernel::partition::CommitterWait;
 use reveille_kernel::timers::DueTimer;
@@ -83,6 +83,7 @@ impl World {
             lease_ms: None,
             coalescing: Coalescing::default(),
             retry: RetrySettings::default(),
+            start: ReadFrom::Now,
             base_url: None,
         };
         let tenant = self.bench.tenant.clone();

@@ -16,7 +16,7 @@ use reveille_store::state::Reader;
 
 use super::activity::ConsumerTxn;
 use super::consumer::{self, belongings};
-use super::{fan_out, review};
+use super::{backfill, fan_out, review};
 use crate::app::{App, Shared, Txn};
 use crate::effect::{AttemptKey, Effect};
 use crate::limits::PURGE_SLICE;
@@ -71,8 +71,14 @@ impl FireWakeTimer {
         let timer = WakeTimer::decode(name);
         let is_consumer = matches!(timer, Some(WakeTimer::Consumer(_)));
         // Slices of what many are told, which may be many.
-        let is_patient =
-            matches!(timer, Some(WakeTimer::FanOutToSubscriptions(..) | WakeTimer::Review(..)));
+        let is_patient = matches!(
+            timer,
+            Some(
+                WakeTimer::FanOutToSubscriptions(..)
+                    | WakeTimer::Review(..)
+                    | WakeTimer::Backfill(..)
+            )
+        );
         TimerTraits { fires_once: is_consumer, is_patient, reads: !is_consumer }
     }
 }
@@ -106,6 +112,7 @@ impl Command<App> for FireWakeTimer {
                 txn.remove(key);
             }
             WakeTimer::Review(_, id) => review::walk(txn, key, *id)?,
+            WakeTimer::Backfill(tenant, id) => backfill::walk(txn, key, tenant, *id)?,
             WakeTimer::Unsubscribe(..) => {
                 txn.gather_slice(&self.found.items, |txn, item| txn.remove_all(item))?;
                 // The entry stays until a look finds nothing more.

@@ -1,4 +1,5 @@
-//! `reveille consumers`: who is woken, how far each is behind, and what went wrong last.
+//! `reveille consumers`: who is woken, how far each is behind, what went wrong last; and waking,
+//! moving and reviving one.
 
 use std::io::{self, BufWriter, Write};
 
@@ -7,7 +8,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use http::{Method, StatusCode};
 use reveille_core::Millis;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::list::print_list;
 use super::table::{ListPrinter, Table, cell, moment_cell, print_fields};
@@ -19,7 +20,7 @@ const CONSUMERS: &str = "/admin/v1/consumers";
 /// A consumer may follow many streams: fewer of them than of other things.
 const PAGE: usize = 200;
 /// What a consumer may be.
-const STATES: [&str; 6] = ["idle", "collecting", "waking", "retrying", "live", "gone"];
+const STATES: [&str; 7] = ["idle", "collecting", "waking", "retrying", "live", "given_up", "gone"];
 
 /// What `reveille consumers` takes.
 #[derive(Debug, Args)]
@@ -42,6 +43,31 @@ it; one of a subscription with leases (/v1/stream/__ds/subscriptions/) by the su
 Example:
   reveille consumers show workers:/agents/task-1")]
     Show(Show),
+    /// Wakes a consumer now that has something to do, whatever it waits for
+    #[command(after_help = "\
+Events that are still being collected are told, and the pause after a failure ends. While a handler
+is at work nothing is done, unless --force is given: then the work is taken from it.
+
+Example:
+  reveille consumers wake workers:/agents/task-1")]
+    Wake(Wake),
+    /// Moves a consumer to another place in its stream
+    #[command(after_help = "\
+Whoever is at work for it is fenced off, and the consumer is woken if there is anything to do from
+there on. Without --stream it is moved in every stream that it follows.
+
+Example:
+  reveille consumers seek workers:/agents/task-1 --offset -1
+  reveille consumers seek workers:/agents/task-1 --offset now")]
+    Seek(Seek),
+    /// Brings a consumer back that was given up because its endpoint failed for too long
+    #[command(after_help = "\
+It goes on where it stood: everything that came meanwhile is told. Those that were given up are
+listed by `reveille consumers --state given_up`.
+
+Example:
+  reveille consumers revive workers:/agents/task-1")]
+    Revive(Show),
 }
 
 /// What a list of consumers takes.
@@ -50,7 +76,7 @@ struct List {
     /// Only those whose endpoint did not take the last wake
     #[arg(long)]
     failing: bool,
-    /// Only those in this state: idle, collecting, waking, retrying, live or gone
+    /// Only those in this state: idle, collecting, waking, retrying, live, given_up or gone
     #[arg(long, value_name = "STATE", value_parser = states(), hide_possible_values = true)]
     state: Option<String>,
     /// Only those of this subscription
@@ -63,7 +89,7 @@ struct List {
     server: ServerArguments,
 }
 
-/// What `reveille consumers show` takes.
+/// What names a consumer, and says how it is printed.
 #[derive(Debug, Args)]
 struct Show {
     /// Which one: SUBSCRIPTION:/STREAM
@@ -76,6 +102,29 @@ struct Show {
     server: ServerArguments,
 }
 
+/// What `reveille consumers wake` takes.
+#[derive(Debug, Args)]
+struct Wake {
+    #[command(flatten)]
+    which: Show,
+    /// Also if a handler is at work, which is fenced off
+    #[arg(long)]
+    force: bool,
+}
+
+/// What `reveille consumers seek` takes.
+#[derive(Debug, Args)]
+struct Seek {
+    #[command(flatten)]
+    which: Show,
+    /// Where it is to go on: -1 for the beginning, now for the end, or an offset
+    #[arg(long, value_name = "OFFSET", allow_hyphen_values = true)]
+    offset: String,
+    /// In which stream, if it follows several
+    #[arg(long, value_name = "STREAM")]
+    stream: Option<String>,
+}
+
 fn states() -> PossibleValuesParser {
     PossibleValuesParser::new(STATES)
 }
@@ -84,7 +133,17 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
     match arguments.command {
         None => list(arguments.list, &mut out),
-        Some(ConsumersCommand::Show(arguments)) => show(arguments, &mut out),
+        Some(ConsumersCommand::Show(which)) => ask(which, Method::GET, "", None, &mut out),
+        Some(ConsumersCommand::Wake(Wake { which, force })) => {
+            ask(which, Method::POST, "/wake", Some(json!({ "force": force })), &mut out)
+        }
+        Some(ConsumersCommand::Seek(Seek { which, offset, stream })) => {
+            let body = json!({ "offset": offset, "stream": stream });
+            ask(which, Method::POST, "/seek", Some(body), &mut out)
+        }
+        Some(ConsumersCommand::Revive(which)) => {
+            ask(which, Method::POST, "/revive", Some(json!({})), &mut out)
+        }
     }?;
     out.flush()?;
     Ok(())
@@ -97,10 +156,10 @@ fn list(arguments: List, out: &mut impl Write) -> anyhow::Result<()> {
     if let Some(name) = &subscription {
         target.push_str(&format!("&subscription={}", encode(name)));
     }
-    let is_wanted = |consumer: &Value| {
-        let is_in = |state: &String| cell(consumer, "state") == *state;
-        (!failing || is_failing(consumer)) && state.as_ref().is_none_or(is_in)
-    };
+    if let Some(state) = &state {
+        target.push_str(&format!("&state={state}"));
+    }
+    let is_wanted = |consumer: &Value| !failing || is_failing(consumer);
     let head = ["CONSUMER", "STATE", "LAG", "FAILING SINCE", "NEXT ATTEMPT", "LAST ERROR"];
     let mut list = ListPrinter::new(output, head, row);
     super::block_on(print_list(&client, &target, "consumers", is_wanted, &mut list, out))?;
@@ -150,10 +209,20 @@ fn last_error(consumer: &Value) -> String {
     consumer.get("last_error").map(|error| cell(error, "message")).unwrap_or_default()
 }
 
-fn show(arguments: Show, out: &mut impl Write) -> anyhow::Result<()> {
+/// Asks for a consumer, or for something to be done to it, and prints it as it is then.
+fn ask(
+    arguments: Show,
+    method: Method,
+    verb: &str,
+    body: Option<Value>,
+    out: &mut impl Write,
+) -> anyhow::Result<()> {
     let client = Client::new(arguments.server)?;
-    let target = format!("{CONSUMERS}/{}", encode_id(&arguments.id));
-    let request = ApiRequest::new(Method::GET, target);
+    let target = format!("{CONSUMERS}/{}{verb}", encode_id(&arguments.id));
+    let mut request = ApiRequest::new(method, target);
+    if let Some(body) = body {
+        request.body = body.to_string().into();
+    }
     let answer = super::block_on(async { Ok(client.send(&request).await?) })?;
     match answer.status {
         StatusCode::OK => {}
@@ -206,8 +275,6 @@ fn print_consumer(mut consumer: Map<String, Value>, out: &mut impl Write) -> io:
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

@@ -7,10 +7,10 @@ use std::io::{self, BufWriter, Write};
 use anyhow::anyhow;
 use clap::{Args, Subcommand, ValueEnum};
 use http::{Method, StatusCode};
-use reveille_core::Millis;
 use reveille_core::condition::WakeCondition;
 use reveille_core::pattern::Pattern;
 use reveille_core::time::parse_period_ms;
+use reveille_core::{Millis, Offset};
 use serde_json::{Map, Value, json};
 
 use self::change::{RotateSecret, Update};
@@ -125,6 +125,9 @@ pub(crate) struct Create {
     /// What an answer of {"done": true} acknowledges [default: tail]
     #[arg(long, value_enum, value_name = "WHAT")]
     sync_done: Option<SyncDone>,
+    /// Where to begin in streams that are there already: now, beginning, or an offset [default: now]
+    #[arg(long, value_name = "WHERE", value_parser = parse_start)]
+    start: Option<Value>,
     #[command(flatten)]
     retry: RetryArguments,
     /// How to print it
@@ -217,6 +220,17 @@ fn parse_period(text: &str) -> Result<String, String> {
     known.ok_or_else(|| "write a whole number and a unit: 500ms, 45s, 10m, 1h or 3d".to_owned())
 }
 
+/// Where a subscription begins, as it is sent.
+fn parse_start(text: &str) -> Result<Value, String> {
+    match text {
+        "now" | "beginning" => Ok(text.into()),
+        offset => match offset.parse::<Offset>() {
+            Ok(_) => Ok(json!({ "offset": offset })),
+            Err(_) => Err("write `now`, `beginning` or a Stream-Next-Offset".to_owned()),
+        },
+    }
+}
+
 /// A condition is checked here and sent as it was written.
 fn parse_condition(text: &str) -> Result<String, String> {
     WakeCondition::parse(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
@@ -277,6 +291,7 @@ fn request_body(arguments: &Create) -> Value {
     ];
     let given = fields.into_iter().filter_map(|(name, text)| Some((name, Value::from(text?))));
     let given = given.chain(arguments.retry.json().map(|retry| ("retry", retry)));
+    let given = given.chain(arguments.start.clone().map(|start| ("start", start)));
     Value::Object(given.map(|(name, value)| (name.to_owned(), value)).collect())
 }
 

@@ -28,6 +28,7 @@ impl Settings {
             token_ttl_ms: ms(self.callback_token_ttl, default.token_ttl_ms),
             give_up_after_ms: ms(self.consumer_gc_after, default.give_up_after_ms),
             retry_scale_milli: self.retry_scale.map_or(1_000, |factor| factor.thousandths),
+            keep_given_up_ms: check_retention("--retain-deliveries", self.retain_deliveries)?,
         };
         for (flag, value) in [
             ("--webhook-timeout", timings.webhook_timeout_ms),

@@ -123,6 +123,7 @@ fn flags_come_before_the_file() {
             liveness_timeout_ms: 3_000,
             token_ttl_ms: 4_000,
             give_up_after_ms: 5_000,
+            keep_given_up_ms: 6_000,
             retry_scale_milli: 250,
         },
         rules: Rules {
@@ -199,6 +200,7 @@ fn flags_come_before_the_file() {
             liveness_timeout_ms: 30_000,
             token_ttl_ms: 40_000,
             give_up_after_ms: 50_000,
+            keep_given_up_ms: 60_000,
             retry_scale_milli: 2_000,
         },
         rules: Rules {

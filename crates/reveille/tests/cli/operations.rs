@@ -9,6 +9,7 @@ use crate::endpoint::Endpoint;
 use crate::process::{Ended, Server, reveille, run_with};
 
 const ADMIN: &str = "an-admin-key-for-tests";
+const OFFSET_OF_5: &str = "0000000000000000_0000000000000005";
 
 fn json(ended: Ended) -> Value {
     serde_json::from_str(&ended.ok()).unwrap()
@@ -69,6 +70,57 @@ fn a_consumer_that_fails_is_found_and_shown() {
     assert_eq!(shown["primary_stream"], "/bad/a%20b");
     let sentence = server.run(&["consumers", "show", "bad:/none"]).error(1);
     assert!(sentence.contains("no consumer") && sentence.contains("`reveille consumers`"));
+}
+
+#[test]
+fn a_consumer_that_was_given_up_is_found_revived_woken_and_moved() {
+    let server = Server::with(&["--consumer-gc-after", "1ms", "--retry-scale", "0.001"]);
+    let bad = Endpoint::answering(503);
+    server.run(&["sub", "create", "s", "/a/*", "--webhook", &bad.url]).ok();
+    server.run(&["append", "/a/1", "12345"]).ok();
+    let id = "s:/a/1";
+    let given_up = ["consumers", "--state", "given_up", "--output", "json"];
+    let is_found = |found: &Value| found.as_array().is_some_and(|found| found.len() == 1);
+    let found = until(|| json(server.run(&given_up)), is_found);
+    assert_eq!(found[0]["primary_stream"], "/a/1");
+    let sentence = server.run(&["consumers", "wake", id]).error(1);
+    assert!(sentence.contains("revive it first"), "{sentence}");
+    let revived = json(server.run(&["consumers", "revive", id, "--output", "json"]));
+    assert_eq!((&revived["epoch"], &revived["pending"]), (&Value::from(2), &Value::from(true)));
+    // Its endpoint fails as before.
+    until(|| json(server.run(&given_up)), is_found);
+}
+
+#[test]
+fn a_consumer_is_moved_back_and_forth() {
+    let server = Server::start();
+    let good = Endpoint::answering(200);
+    server.run(&["append", "/a/1", "12345"]).ok();
+    server.run(&["sub", "create", "s", "/a/*", "--webhook", &good.url]).ok();
+    let id = "s:/a/1";
+    let sentence = server.run(&["consumers", "wake", id]).error(1);
+    assert!(sentence.contains("nothing is pending"), "{sentence}");
+    let seek = |offset: &str| {
+        json(server.run(&["consumers", "seek", id, "--offset", offset, "--output", "json"]))
+    };
+    assert_eq!(seek("-1")["pending"], true);
+    good.next();
+    let live = ["consumers", "--state", "live", "--output", "json"];
+    until(
+        || json(server.run(&live)),
+        |found| found.as_array().is_some_and(|found| found.len() == 1),
+    );
+    let sentence = server.run(&["consumers", "wake", id]).error(1);
+    assert!(sentence.contains("a handler is at work"), "{sentence}");
+    let woken = json(server.run(&["consumers", "wake", id, "--force", "--output", "json"]));
+    assert_eq!(woken["epoch"], 2);
+    good.next();
+    let moved = seek("now");
+    assert_eq!((&moved["state"], &moved["pending"]), (&Value::from("idle"), &Value::from(false)));
+    assert_eq!(moved["streams"][0]["acked"], OFFSET_OF_5);
+    let sentence = server.run(&["consumers", "seek", id, "--offset", "x"]).error(1);
+    assert!(sentence.contains("`offset`"), "{sentence}");
+    server.run(&["consumers", "seek", id]).error(2);
 }
 
 #[test]

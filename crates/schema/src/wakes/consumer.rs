@@ -15,6 +15,8 @@
 //! | 12 | integer | failed attempts |
 //! | 13 | 24 bytes | trace id and span id of the current wake |
 //! | 14 | array | paths of the streams with more than was acknowledged, in order |
+//! | 15 | integer | ends of wakes in a row that acknowledged nothing while there was work |
+//! | 16 | array | given up: `[at, kept until]` |
 //!
 //! Written by hand: field 1 comes after 10, and that after 6.
 
@@ -23,7 +25,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use minicbor::bytes::ByteArray;
 use minicbor::{Decode, Decoder, Encode, decode};
-use reveille_core::consumer::{Consumer, Link, Phase, RemovalReason, Stage, WakeId};
+use reveille_core::consumer::{Consumer, GivenUp, Link, Phase, RemovalReason, Stage, WakeId};
 use reveille_core::stream::StreamId;
 use reveille_core::{Millis, Offset, StreamPath};
 
@@ -83,6 +85,8 @@ impl Record for ConsumerRecord {
         map.put_some(11, self.last_error.as_ref().map(|(at, what)| (at.0, &**what)));
         map.put_some(12, Some(self.failures).filter(|failures| *failures > 0));
         map.put_some(13, self.trace.map(ByteArray::from));
+        map.put_some(16, consumer.given_up.map(|it| (it.at.0, it.until.0)));
+        map.put_some(15, Some(consumer.fruitless_dones).filter(|dones| *dones > 0));
         map.put_some(14, self.marked.as_ref().map(|all| List(all.iter().map(StreamPath::as_str))));
         map.finish()
     }
@@ -125,6 +129,10 @@ struct ConsumerFields<'a> {
     trace: Option<[u8; 24]>,
     #[cbor(n(14), decode_with = "read_marked")]
     marked: Option<Vec<StreamPath>>,
+    #[cbor(n(15), default)]
+    fruitless_dones: u32,
+    #[cbor(n(16), decode_with = "codec::some")]
+    given_up: Option<(u64, u64)>,
 }
 
 impl From<ConsumerFields<'_>> for ConsumerRecord {
@@ -139,6 +147,10 @@ impl From<ConsumerFields<'_>> for ConsumerRecord {
             woken_at: fields.woken_at.map(Millis),
             holder: fields.holder.map(Into::into),
             wakes_saved: fields.wakes_saved,
+            fruitless_dones: fields.fruitless_dones,
+            given_up: fields
+                .given_up
+                .map(|(at, until)| GivenUp { at: Millis(at), until: Millis(until) }),
         };
         ConsumerRecord {
             consumer,

@@ -22,20 +22,21 @@
 //! | 19 | array | the secret before this one: `[sealed, signs until]` |
 //! | 20 | array | `[paused at, reviewed at]`, each in ms or null |
 //! | 21 | text | id of the key by which it was changed last |
+//! | 30 | array | where it begins in streams that are older: absent for their tail, `[0]` for their beginning, `[1, position]` |
 //!
 //! There is a webhook URL or a wake stream.
 //!
 //! Written by hand: field 3 comes after 7, and 10, 14 and 16 before 11.
 
 use bytes::Bytes;
-use minicbor::{Decode, Decoder, decode};
+use minicbor::{Decode, Decoder, Encode, decode};
 use reveille_core::consumer::{Dialect, SyncDone};
 use reveille_core::pattern::Pattern;
 use reveille_core::subscription::{
     Coalescing, PreviousSecret, RetrySettings, Subscription, SubscriptionId, SubscriptionSpec,
     Target,
 };
-use reveille_core::{Millis, StreamPath, Tenant};
+use reveille_core::{Millis, Offset, ReadFrom, StreamPath, Tenant};
 
 use super::dialect_number;
 use crate::codec::{self, List, MapWriter, Record, RecordError};
@@ -52,6 +53,7 @@ impl Record for Subscription {
             lease_ms,
             coalescing,
             retry,
+            start,
             base_url,
         } = &self.spec;
         let (webhook, wake_stream) = match target {
@@ -86,6 +88,7 @@ impl Record for Subscription {
         let times = (self.paused_at.map(|at| at.0), self.reviewed_at.map(|at| at.0));
         map.put_some(20, Some(times).filter(|times| *times != (None, None)));
         map.put_some(21, self.changed_by.as_deref());
+        map.put_some(30, StartFields::new(*start));
         map.finish()
     }
 
@@ -141,6 +144,36 @@ struct SubscriptionFields<'a> {
     times: (Option<u64>, Option<u64>),
     #[n(21)]
     changed_by: Option<&'a str>,
+    #[n(30)]
+    start: Option<StartFields>,
+}
+
+#[derive(Encode, Decode)]
+#[cbor(flat)]
+enum StartFields {
+    #[n(0)]
+    Beginning,
+    #[n(1)]
+    At(#[n(0)] u64),
+}
+
+impl StartFields {
+    fn new(start: ReadFrom) -> Option<StartFields> {
+        match start {
+            ReadFrom::Now => None,
+            ReadFrom::Start => Some(StartFields::Beginning),
+            ReadFrom::At(offset) => Some(StartFields::At(offset.position())),
+        }
+    }
+}
+
+impl From<StartFields> for ReadFrom {
+    fn from(fields: StartFields) -> ReadFrom {
+        match fields {
+            StartFields::Beginning => ReadFrom::Start,
+            StartFields::At(position) => ReadFrom::At(Offset::new(position)),
+        }
+    }
 }
 
 impl TryFrom<SubscriptionFields<'_>> for Subscription {
@@ -187,6 +220,7 @@ impl TryFrom<SubscriptionFields<'_>> for Subscription {
             lease_ms: fields.lease_ms,
             coalescing,
             retry,
+            start: fields.start.map_or(ReadFrom::Now, Into::into),
             base_url: fields.base_url.map(Into::into),
         };
         Ok(Subscription {

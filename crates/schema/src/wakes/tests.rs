@@ -1,7 +1,7 @@
 //! Keys and records of subscriptions and consumers, byte for byte.
 
 use reveille_core::consumer::{
-    Consumer, Dialect, Link, Phase, RemovalReason, Stage, SyncDone, WakeId,
+    Consumer, Dialect, GivenUp, Link, Phase, RemovalReason, Stage, SyncDone, WakeId,
 };
 use reveille_core::fan_out::{FanOutCursor, IdRange, Watermark};
 use reveille_core::pattern::Pattern;
@@ -10,7 +10,7 @@ use reveille_core::subscription::{
     Coalescing, PreviousSecret, RetrySettings, Subscription, SubscriptionId, SubscriptionSpec,
     Target,
 };
-use reveille_core::{Millis, Offset, StreamPath, Tenant};
+use reveille_core::{Millis, Offset, ReadFrom, StreamPath, Tenant};
 
 use super::*;
 use crate::golden::{check, check_range, check_record, decode};
@@ -35,6 +35,8 @@ fn full_consumer(phase: Phase) -> ConsumerRecord {
         woken_at: Some(Millis(3)),
         holder: Some("w".into()),
         wakes_saved: 9,
+        fruitless_dones: 6,
+        given_up: Some(GivenUp { at: Millis(7), until: Millis(8) }),
     };
     ConsumerRecord {
         consumer,
@@ -77,9 +79,9 @@ fn consumers_have_these_bytes() {
     check_record(
         &full_consumer(live.clone()),
         "\
-        af000302820304038383622f61040783622f62f6f683622f63190190f60401050206030a05014c07\
+        b1000302820304038383622f61040783622f62f6f683622f63190190f60401050206030a05014c07\
         0707070707070707070707076177080909040b8206626e6f0c020d58180101010101010101010101\
-        010101010101010101010101010e82622f61622f62",
+        01010101010101010101010101108207080f060e82622f61622f62",
     );
     let timer_at = Some(Millis(1_700_000_000_000));
     check_record(
@@ -133,6 +135,7 @@ fn full_subscription() -> Subscription {
                 max_ms: None,
                 give_up_after_ms: Some(60_000),
             },
+            start: ReadFrom::Now,
             base_url: Some("http://localhost:4437".into()),
         },
     }
@@ -159,6 +162,7 @@ fn plain_subscription() -> Subscription {
             lease_ms: None,
             coalescing: Coalescing::default(),
             retry: RetrySettings::default(),
+            start: ReadFrom::Now,
             base_url: None,
         },
     }
@@ -182,6 +186,14 @@ fn subscriptions_have_these_bytes() {
         ),
     ] {
         check_record(&subscription, hex);
+    }
+    let plain = "001901f4016461636d65021b0000018bcfe568000402056173078009652f77616b65";
+    for (start, hex) in
+        [(ReadFrom::Start, "181e8100"), (ReadFrom::At(Offset::new(300)), "181e820119012c")]
+    {
+        let mut subscription = plain_subscription();
+        subscription.spec.start = start;
+        check_record(&subscription, &format!("a8{plain}{hex}"));
     }
 }
 

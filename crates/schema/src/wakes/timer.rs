@@ -14,6 +14,7 @@ const FORGET: u8 = 0x03;
 const FAN_OUT_TO_FOLLOWERS: u8 = 0x04;
 const FAN_OUT_TO_SUBSCRIPTIONS: u8 = 0x05;
 const REVIEW: u8 = 0x06;
+const BACKFILL: u8 = 0x07;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WakeTimer {
@@ -33,6 +34,9 @@ pub enum WakeTimer {
     /// A subscription is paused no longer, or was changed: its consumers look again whether they
     /// are to be told. The timer's value is the key of the last one that did.
     Review(Tenant, SubscriptionId),
+    /// A subscription begins before now: streams that were there before it are to be told. The
+    /// timer's value is the key of the last of them that was looked at.
+    Backfill(Tenant, SubscriptionId),
 }
 
 impl WakeTimer {
@@ -73,6 +77,11 @@ impl WakeTimer {
                 parts::put_numbered(&mut out, tenant, id.0);
                 out
             }
+            WakeTimer::Backfill(tenant, id) => {
+                let mut out = begin(BACKFILL);
+                parts::put_numbered(&mut out, tenant, id.0);
+                out
+            }
         };
         out.freeze()
     }
@@ -102,6 +111,10 @@ impl WakeTimer {
             REVIEW => {
                 let (tenant, id) = parts::parse_numbered(subject)?;
                 WakeTimer::Review(tenant, SubscriptionId(id))
+            }
+            BACKFILL => {
+                let (tenant, id) = parts::parse_numbered(subject)?;
+                WakeTimer::Backfill(tenant, SubscriptionId(id))
             }
             _ => return None,
         })
@@ -146,6 +159,9 @@ mod tests {
             (WakeTimer::Unsubscribe(tenant.clone(), SubscriptionId(4)), {
                 b"\x02\x02\0\0\0\0\0\0\0\x04acme"
             }),
+            (WakeTimer::Backfill(tenant.clone(), SubscriptionId(4)), {
+                b"\x02\x07\0\0\0\0\0\0\0\x04acme"
+            }),
             (WakeTimer::Forget(tenant.clone(), path.clone(), StreamId(3)), {
                 b"\x02\x03\0\0\0\0\0\0\0\x03acme\0/a/b"
             }),
@@ -182,6 +198,7 @@ mod tests {
             &b""[..],
             b"\x02",
             b"\x02\x00",
+            b"\x02\x08\0\0\0\0\0\0\0\x08",
             b"\x02\x06\0\0\0\0\0\0\0\x08",
             b"\x02\x07\0\0\0\0\0\0\0\x08",
             b"\x01\x01\0\0\0\0\0\0\0\x08",

@@ -1,16 +1,21 @@
-//! Consumers: where each of them stands, and what went wrong.
+//! Consumers: where each of them stands, what went wrong, and what an operator can do about it.
 
-use http::StatusCode;
-use reveille_core::consumer::{Dialect, Phase, Stage};
-use reveille_core::{Millis, Offset, StreamPath};
+use http::{Request, StatusCode};
+use hyper::body::Incoming;
+use reveille_core::consumer::{Dialect, Phase, RemovalReason, Stage};
+use reveille_core::subscription::Subscription;
+use reveille_core::{Millis, Offset, ReadFrom, StreamPath};
 use reveille_engine::encoder::NotifiedStream;
-use reveille_engine::wakes::ConsumerItem;
+use reveille_engine::wakes::{ConsumerFilter, ConsumerItem, ConsumerOrder};
 use serde_json::{Map, Value, json};
 
 use super::error::Error;
 use crate::Server;
 use crate::http::auth::Caller;
 use crate::http::error::RequestError;
+use crate::http::fields::{self, FieldError, Fields};
+use crate::http::inbound;
+use crate::http::known::check_fields;
 use crate::http::page::{Page, page_limit};
 use crate::http::query::{self, Query};
 use crate::http::reply::Reply;
@@ -19,14 +24,25 @@ use crate::http::subscription::{AckedOffset, consumer_name};
 /// Where consumers are; the rest of the path is the name of one.
 const CONSUMERS: &str = "/admin/v1/consumers/";
 
-/// `GET /admin/v1/consumers?subscription=&after=&limit=`
+/// What a consumer may be.
+const STATES: [&str; 7] = ["idle", "collecting", "waking", "retrying", "live", "given_up", "gone"];
+/// A body larger than this asks for nothing that can be done to a consumer.
+const BODY_BYTES_MAX: usize = 64 << 10;
+
+/// `GET /admin/v1/consumers?subscription=&state=&after=&limit=`
 pub(super) async fn list(
     server: &Server,
     caller: &Caller,
     query: Option<&str>,
 ) -> Result<Reply, Error> {
     let query = Query::parse(query);
+    query.check_known(&["subscription", "state", "after", "limit"])?;
     let (named, after) = (query.get("subscription")?, query.get("after")?);
+    let state = query.get("state")?;
+    if state.is_some_and(|state| !STATES.contains(&state)) {
+        let message = format!("`state` is one of `{}`", STATES.join("`, `"));
+        return Err(RequestError::Query(message).into());
+    }
     let after = after.filter(|after| !after.is_empty());
     if after.is_some_and(|after| !is_page_start(after)) {
         let message = "`after` is the `next` of the page before, percent-encoded";
@@ -40,7 +56,10 @@ pub(super) async fn list(
         fields.insert("streams".into(), Value::Array(streams));
         page.push(&fields)
     };
-    let next = server.engine.consumers(&caller.tenant, named, after, limit, &mut take)?;
+    let is_in_state = |item: &ConsumerItem| state == Some(state_of(item));
+    let is_wanted = state.map(|_| &is_in_state as &dyn Fn(&ConsumerItem) -> bool);
+    let filter = ConsumerFilter { named, is_wanted };
+    let next = server.engine.consumers(&caller.tenant, &filter, after, limit, &mut take)?;
     Ok(page.finish_with_next(next))
 }
 
@@ -54,6 +73,77 @@ fn is_page_start(after: &str) -> bool {
 /// percent-encoded once more.
 pub(super) async fn show(server: &Server, caller: &Caller, path: &str) -> Result<Reply, Error> {
     let name = path.strip_prefix(CONSUMERS).unwrap_or_default();
+    let (subscription, path) = find(server, caller, name)?;
+    show_one(server, caller, &subscription, path.as_ref()).await
+}
+
+/// `POST /admin/v1/consumers/{name}/wake`, `/seek` or `/revive`; the answer is the consumer.
+pub(super) async fn operate(
+    server: &Server,
+    caller: &Caller,
+    request: Request<Incoming>,
+) -> Result<Reply, Error> {
+    let (parts, body) = request.into_parts();
+    let rest = parts.uri.path().strip_prefix(CONSUMERS).unwrap_or_default();
+    let (name, verb) = rest.rsplit_once('/').unwrap_or((rest, ""));
+    if !matches!(verb, "wake" | "seek" | "revive") {
+        let message = "a consumer takes POST on its `/wake`, `/seek` and `/revive`";
+        return Err(Error::ConsumerNotFound(message.to_owned()));
+    }
+    let max = BODY_BYTES_MAX.min(server.config.max_body_bytes);
+    let body = inbound::read(&server.engine, &caller.tenant, &parts.headers, body, max).await?;
+    let body = match body.bytes.trim_ascii() {
+        [] => Map::new(),
+        bytes => fields::parse_object(bytes)?,
+    };
+    let (subscription, path) = find(server, caller, name)?;
+    let order = parse_order(verb, &body, path.is_some())?;
+    server.engine.operate_consumer(&subscription, path.as_ref(), order.clone()).await?;
+    let (tenant, consumer) = (caller.tenant.as_str(), display_name(&subscription, path.as_ref()));
+    tracing::info!(consumer, tenant, ?order, "an operator has moved a consumer");
+    show_one(server, caller, &subscription, path.as_ref()).await
+}
+
+fn parse_order(
+    verb: &str,
+    body: &Map<String, Value>,
+    is_of_stream: bool,
+) -> Result<ConsumerOrder, FieldError> {
+    let fields = Fields(body);
+    match verb {
+        "wake" => {
+            check_fields(body, &["force"])?;
+            Ok(ConsumerOrder::Wake { force: fields.flag("force")? })
+        }
+        "seek" => {
+            check_fields(body, &["stream", "offset"])?;
+            let stream = fields.text("stream")?.map(StreamPath::parse).transpose();
+            let stream = stream.map_err(|error| format!("`stream`: {error}"))?;
+            if stream.is_none() && !is_of_stream {
+                let message = "`stream` is missing: a subscription with leases is for any number \
+                               of streams; name the one to move in";
+                return Err(message.into());
+            }
+            let offset = fields.text("offset")?.ok_or(
+                "`offset` is missing; send `-1` for the beginning, `now` for the end, or a \
+                 Stream-Next-Offset",
+            )?;
+            let to: ReadFrom = offset.parse().map_err(|error| format!("`offset`: {error}"))?;
+            Ok(ConsumerOrder::Seek { stream, to })
+        }
+        _ => {
+            check_fields(body, &[])?;
+            Ok(ConsumerOrder::Revive)
+        }
+    }
+}
+
+/// The subscription and the stream of the consumer of a name, whether there is one or not.
+fn find(
+    server: &Server,
+    caller: &Caller,
+    name: &str,
+) -> Result<(Subscription, Option<StreamPath>), Error> {
     let (subscription, path) = parse_name(name);
     let dialect = if path.is_some() { Dialect::Webhooks } else { Dialect::Leases };
     let found = server.engine.subscription(&caller.tenant, dialect, &subscription)?;
@@ -61,8 +151,18 @@ pub(super) async fn show(server: &Server, caller: &Caller, path: &str) -> Result
         return Err(Error::ConsumerNotFound(format!("there is no subscription {subscription:?}")));
     };
     let path = path.map(|path| StreamPath::parse(&path)).transpose().map_err(RequestError::from)?;
+    Ok((found, path))
+}
+
+async fn show_one(
+    server: &Server,
+    caller: &Caller,
+    subscription: &Subscription,
+    path: Option<&StreamPath>,
+) -> Result<Reply, Error> {
     let mut page = Page::begin(&server.engine, &caller.tenant, "streams").await?;
-    match (server.engine.consumer(&found, path.as_ref())?, &path) {
+    let name = &*subscription.spec.name;
+    match (server.engine.consumer(subscription, path)?, path) {
         (Some(found), _) => {
             let mut fields = consumer_json(&found);
             let mut streams = found.streams.iter();
@@ -72,12 +172,19 @@ pub(super) async fn show(server: &Server, caller: &Caller, path: &str) -> Result
             Ok(page.finish(StatusCode::OK, &fields))
         }
         (None, Some(path)) => Err(Error::ConsumerNotFound(format!(
-            "subscription {subscription:?} has no consumer for {path}: there is no such stream, or \
-             its pattern does not match it"
+            "subscription {name:?} has no consumer for {path}: there is no such stream, or its \
+             pattern does not match it"
         ))),
         (None, None) => {
-            Err(Error::ConsumerNotFound(format!("subscription {subscription:?} has no consumer")))
+            Err(Error::ConsumerNotFound(format!("subscription {name:?} has no consumer")))
         }
+    }
+}
+
+fn display_name(subscription: &Subscription, path: Option<&StreamPath>) -> String {
+    match path {
+        Some(path) => consumer_name(subscription, path),
+        None => subscription.spec.name.to_string(),
     }
 }
 
@@ -135,8 +242,19 @@ fn consumer_status(phase: &Phase, dialect: Dialect) -> ConsumerStatus {
         Phase::Live { until } => {
             ConsumerStatus { state: "live", lease_until: Some(until), ..ConsumerStatus::default() }
         }
-        Phase::Gone(_) => ConsumerStatus { state: "gone", ..ConsumerStatus::default() },
+        Phase::Gone(RemovalReason::Failed) => {
+            ConsumerStatus { state: "given_up", ..ConsumerStatus::default() }
+        }
+        Phase::Gone(RemovalReason::Unsubscribed) => {
+            ConsumerStatus { state: "gone", ..ConsumerStatus::default() }
+        }
     }
+}
+
+fn state_of(item: &ConsumerItem) -> &'static str {
+    let phase = item.record.as_ref().map(|it| &it.consumer.phase);
+    let idle = Phase::Idle { wake_at: None };
+    consumer_status(phase.unwrap_or(&idle), item.subscription.spec.dialect).state
 }
 
 /// Whether it has work; `None` if no stream that is shown has any, and another one may.
@@ -151,10 +269,7 @@ fn consumer_json(item: &ConsumerItem) -> Map<String, Value> {
     let (subscription, consumer) = (&item.subscription, item.consumer());
     let dialect = subscription.spec.dialect;
     let status = consumer_status(&consumer.phase, dialect);
-    let id = match &item.path {
-        Some(path) => consumer_name(subscription, path),
-        None => subscription.spec.name.to_string(),
-    };
+    let id = display_name(subscription, item.path.as_ref());
     let dialect = match dialect {
         Dialect::Webhooks => "webhooks",
         Dialect::Leases => "__ds",
@@ -162,7 +277,7 @@ fn consumer_json(item: &ConsumerItem) -> Map<String, Value> {
     let last_error = item.record.as_ref().and_then(|it| it.last_error.as_ref());
     let last_error = last_error.map(|(at, message)| json!({ "at": at.0, "message": &**message }));
     let ms = |time: Option<Millis>| time.map(|time| time.0).into();
-    let fields: [(&str, Value); 19] = [
+    let fields: [(&str, Value); 22] = [
         ("id", id.into()),
         ("subscription", subscription.spec.name.as_ref().into()),
         ("dialect", dialect.into()),
@@ -182,6 +297,9 @@ fn consumer_json(item: &ConsumerItem) -> Map<String, Value> {
         ("failures", item.record.as_ref().map_or(0, |it| it.failures).into()),
         ("failing_since", ms(consumer.failing_since)),
         ("wakes_saved", consumer.wakes_saved.into()),
+        ("fruitless_dones", consumer.fruitless_dones.into()),
+        ("given_up_at", ms(consumer.given_up.map(|it| it.at))),
+        ("kept_until", ms(consumer.given_up.map(|it| it.until))),
     ];
     fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }

@@ -1,8 +1,10 @@
 //! How this face refuses: its table from what can be wrong to a status and a code.
 
 use http::StatusCode;
+use reveille_core::consumer::Rejected;
 use reveille_engine::auth::{KeyError, KeyRejection};
 use reveille_engine::deliveries::{DeliveryError, DeliveryRejection};
+use reveille_engine::wakes::{WakeError, WakeRejection};
 use reveille_engine::{self as engine, Damaged, Never, Unavailable};
 
 use crate::http::error::{EngineRefusal, Refusal, RequestError};
@@ -17,6 +19,8 @@ pub(super) enum Error {
     Key(#[from] KeyError),
     #[error(transparent)]
     Engine(#[from] DeliveryError),
+    #[error(transparent)]
+    Consumer(#[from] WakeError),
     #[error("there is no key with this id")]
     KeyNotFound,
     #[error("{0}")]
@@ -61,6 +65,7 @@ impl Error {
             Error::Request(error) => error.refusal(),
             Error::Key(error) => error.refusal_with(key_refusal),
             Error::Engine(error) => error.refusal_with(delivery_refusal),
+            Error::Consumer(error) => error.refusal_with(consumer_refusal),
             Error::KeyNotFound => Refusal::not_found("KEY_NOT_FOUND", self),
             Error::ConsumerNotFound(_) => Refusal::not_found("CONSUMER_NOT_FOUND", self),
             Error::DeliveryNotFound(_) => Refusal::not_found("DELIVERY_NOT_FOUND", self),
@@ -78,6 +83,31 @@ fn key_refusal(rejection: &KeyRejection) -> Refusal {
             Refusal::new(StatusCode::FORBIDDEN, "FORBIDDEN", rejection)
         }
     }
+}
+
+/// What it says to those who wake, move or revive consumers.
+fn consumer_refusal(rejection: &WakeRejection) -> Refusal {
+    let rejected = match rejection {
+        WakeRejection::Consumer(rejected) => rejected,
+        WakeRejection::NotFound | WakeRejection::NoConsumer { .. } => {
+            return Refusal::not_found("CONSUMER_NOT_FOUND", rejection);
+        }
+        _ => return Refusal::internal(rejection),
+    };
+    let code = match rejected {
+        Rejected::AtWork { .. } => "CONSUMER_LIVE",
+        Rejected::NothingPending => "NOTHING_PENDING",
+        Rejected::GivenUp => "CONSUMER_GIVEN_UP",
+        Rejected::SubscriptionPaused => "SUBSCRIPTION_PAUSED",
+        Rejected::NotGivenUp => "NOT_GIVEN_UP",
+        Rejected::Gone => "CONSUMER_GONE",
+        Rejected::NotFollowed { .. } => {
+            return Refusal::not_found("STREAM_NOT_FOLLOWED", rejection);
+        }
+        Rejected::OutOfRange { .. } => return Refusal::bad_request("INVALID_OFFSET", rejection),
+        _ => return Refusal::internal(rejection),
+    };
+    Refusal::new(StatusCode::CONFLICT, code, rejection)
 }
 
 /// What it says to those who look at deliveries.

@@ -2,13 +2,13 @@
 
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
-use reveille_core::StreamPath;
 use reveille_core::consumer::Dialect;
 use reveille_core::pattern::Pattern;
 use reveille_core::subscription::{
     Coalescing, LEASE_MS_DEFAULT, LEASE_MS_MAX, LEASE_MS_MIN, RetrySettings, SubscriptionSpec,
     Target,
 };
+use reveille_core::{ReadFrom, StreamPath};
 use serde_json::Value;
 
 use super::error::Error;
@@ -88,6 +88,7 @@ fn parse_spec(id: &str, fields: &Fields<'_>) -> Result<SubscriptionSpec, FieldEr
         lease_ms: Some(parse_lease_ms(fields)?),
         coalescing: Coalescing::default(),
         retry: RetrySettings::default(),
+        start: ReadFrom::Now,
         base_url: None,
     })
 }

@@ -88,8 +88,18 @@ fn rejection_refusal(rejection: &WakeRejection) -> Refusal {
             }
             Rejected::StaleEpoch { .. } | Rejected::Fenced => (CONFLICT, "FENCED"),
             Rejected::Gone => (StatusCode::NOT_FOUND, "SUBSCRIPTION_NOT_FOUND"),
+            // What only an operator can be told.
+            Rejected::AtWork { .. }
+            | Rejected::NothingPending
+            | Rejected::SubscriptionPaused
+            | Rejected::GivenUp
+            | Rejected::NotGivenUp
+            | Rejected::NotFollowed { .. }
+            | Rejected::OutOfRange { .. } => return Refusal::internal(rejection),
         },
-        WakeRejection::Append { .. } => return Refusal::internal(rejection),
+        WakeRejection::Append { .. } | WakeRejection::NoConsumer { .. } => {
+            return Refusal::internal(rejection);
+        }
     };
     Refusal::new(status, code, rejection)
 }

@@ -1,6 +1,5 @@
 //! Reading JSON bodies field by field: what is wrong is named.
 
-use reveille_core::StreamPath;
 use reveille_core::limits::CONSUMER_LINKS_MAX;
 use reveille_core::time::parse_period_ms;
 use reveille_engine::limits::{EXPLICIT_STREAMS_MAX, NOTICE_STREAMS_MAX};
@@ -96,14 +95,5 @@ impl<'a> Fields<'a> {
             Some(Value::Array(items)) => check_count(name, items.len()).map(|()| items.as_slice()),
             Some(_) => Err(format!("`{name}` must be an array").into()),
         }
-    }
-
-    /// A list of stream paths.
-    pub(crate) fn paths(&self, name: &str) -> Result<Vec<StreamPath>, FieldError> {
-        let parse = |item: &Value| -> Result<StreamPath, FieldError> {
-            let text = item.as_str().ok_or_else(|| format!("`{name}` must hold strings"))?;
-            Ok(StreamPath::parse(text).map_err(|error| format!("`{name}`: {error}"))?)
-        };
-        self.list(name)?.iter().map(parse).collect()
     }
 }

@@ -122,6 +122,22 @@ const ENGINE: &[EngineMetric] = &[
             [("collecting", wakes.collecting), ("waking", wakes.waking), ("live", wakes.live)]
         }),
     ),
+    (
+        "consumers_fruitless",
+        "Times that a consumer was held back because it said again and again that it was done and \
+         acknowledged nothing.",
+        Source::Counter(|s| s.wakes.fruitless),
+    ),
+    (
+        "consumers_silent",
+        "Wakes that were taken on by somebody who was not heard of again in time.",
+        Source::Counter(|s| s.wakes.silent),
+    ),
+    (
+        "consumers_given_up",
+        "Consumers that were given up because their endpoint failed for too long.",
+        Source::Counter(|s| s.wakes.given_up),
+    ),
     ("events_ingested", "Events taken in.", Source::Counter(|s| s.deliveries.ingested)),
     ("hooks", "Subscriptions to events.", Source::Gauge(|s| s.deliveries.hooks.all)),
     (

@@ -92,7 +92,8 @@ async fn report(server: &Server, request: Request<Incoming>) -> Result<Reply, Er
     server.engine.turn(&tenant).await.map_err(RequestError::from)?;
     let max = server.config.max_body_bytes;
     let body = inbound::read(&server.engine, &tenant, &parts.headers, body, max).await?;
-    let parsed = ParsedCallback::parse(&body.bytes)?;
+    let mut parsed = ParsedCallback::parse(&body.bytes)?;
+    let warnings = std::mem::take(&mut parsed.warnings);
     let started = server.engine.collects_spans().then(|| server.engine.clock().now());
     let parent = trace::parent(&parts.headers);
     let span = parent.and_then(|_| trace::begin(server, "callback", &parts.headers));
@@ -103,10 +104,10 @@ async fn report(server: &Server, request: Request<Incoming>) -> Result<Reply, Er
     let wake = outcome.as_ref().ok().and_then(|heard| heard.receipt.trace);
     let error = outcome.as_ref().err().map(|error| error.error.to_string());
     trace::end_callback(server, span, wake, started, consumer, error);
-    Ok(reply::json(StatusCode::OK, &answer_json(&outcome?, has_appends)))
+    Ok(reply::json(StatusCode::OK, &answer_json(&outcome?, has_appends, warnings)))
 }
 
-fn answer_json(heard: &CallbackAnswer, has_appends: bool) -> Value {
+fn answer_json(heard: &CallbackAnswer, has_appends: bool, mut warnings: Vec<String>) -> Value {
     let CallbackAnswer { receipt, token, unreadable } = heard;
     let streams = streams_json(&receipt.streams);
     let mut body = json!({ "ok": true, "token": token, "streams": streams });
@@ -114,13 +115,11 @@ fn answer_json(heard: &CallbackAnswer, has_appends: bool) -> Value {
     if has_appends {
         object.insert("appended".into(), receipt.appended.into());
     }
-    if !unreadable.is_empty() {
-        let warning = |path: &StreamPath| {
-            Value::from(format!(
-                "{path} is not followed: the key that made the subscription may not read it"
-            ))
-        };
-        object.insert("warnings".into(), unreadable.iter().map(warning).collect());
+    warnings.extend(unreadable.iter().map(|path| {
+        format!("{path} is not followed: the key that made the subscription may not read it")
+    }));
+    if !warnings.is_empty() {
+        object.insert("warnings".into(), warnings.into());
     }
     body
 }
@@ -145,7 +144,7 @@ fn add_body(
     request: &mut CallbackRequest,
     parsed: ParsedCallback<'_>,
 ) -> Result<(), FieldError> {
-    let ParsedCallback { body, messages } = parsed;
+    let ParsedCallback { body, messages, warnings: _ } = parsed;
     request.body = body;
     let append = |messages| append(server, tenant, messages);
     request.body.appends = messages.iter().map(append).collect::<Result<_, _>>()?;

@@ -71,6 +71,7 @@ pub(super) fn rejection_refusal(rejection: &WakeRejection) -> Refusal {
         }
         WakeRejection::Spec(_) => (BAD, "INVALID_REQUEST"),
         WakeRejection::NotFound => (StatusCode::NOT_FOUND, "SUBSCRIPTION_NOT_FOUND"),
+        WakeRejection::NoConsumer { .. } => (StatusCode::NOT_FOUND, "CONSUMER_NOT_FOUND"),
         WakeRejection::TooManyStreams { .. } => (BAD, "INVALID_REQUEST"),
         WakeRejection::TooManySubscriptions { .. } => (StatusCode::FORBIDDEN, "QUOTA_EXCEEDED"),
         WakeRejection::TokenInvalid => (StatusCode::UNAUTHORIZED, "TOKEN_INVALID"),
@@ -86,6 +87,14 @@ pub(super) fn rejection_refusal(rejection: &WakeRejection) -> Refusal {
                 (BAD, "INVALID_REQUEST")
             }
             Rejected::Gone => (StatusCode::GONE, "CONSUMER_GONE"),
+            // What only an operator can be told.
+            Rejected::AtWork { .. }
+            | Rejected::NothingPending
+            | Rejected::SubscriptionPaused
+            | Rejected::GivenUp
+            | Rejected::NotGivenUp
+            | Rejected::NotFollowed { .. }
+            | Rejected::OutOfRange { .. } => return Refusal::internal(rejection),
         },
         WakeRejection::Append { .. } => (CONFLICT, "APPEND_REJECTED"),
     };

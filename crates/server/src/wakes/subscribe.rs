@@ -2,6 +2,7 @@
 
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
+use reveille_core::ReadFrom;
 use reveille_core::condition::WakeCondition;
 use reveille_core::consumer::{Dialect, SyncDone};
 use reveille_core::pattern::Pattern;
@@ -25,8 +26,16 @@ use crate::http::subscription::{callback_base, check_name};
 /// A body larger than this is no subscription.
 pub(super) const BODY_BYTES_MAX: usize = 64 << 10;
 /// What may be said of a subscription that is to be made.
-const CREATE_FIELDS: &[&str] =
-    &["webhook", "description", "min_interval", "max_delay", "wake_if", "sync_done", "retry"];
+const CREATE_FIELDS: &[&str] = &[
+    "webhook",
+    "description",
+    "min_interval",
+    "max_delay",
+    "wake_if",
+    "sync_done",
+    "retry",
+    "start",
+];
 
 /// `PUT /{pattern}?subscription=NAME`
 pub(super) async fn create(
@@ -89,6 +98,7 @@ fn parse_spec(
         lease_ms: None,
         coalescing,
         retry: parse_retry(fields)?,
+        start: parse_start(fields)?,
         base_url: None,
     })
 }
@@ -129,6 +139,35 @@ pub(super) fn parse_retry(fields: &Fields<'_>) -> Result<RetrySettings, FieldErr
         max_ms: period("max")?,
         give_up_after_ms: period("giveUpAfter")?,
     })
+}
+
+/// Where it begins in streams that are there already.
+fn parse_start(fields: &Fields<'_>) -> Result<ReadFrom, FieldError> {
+    let message = "`start` must be \"now\", \"beginning\" or {\"offset\": \"…\"}, with a \
+                   Stream-Next-Offset";
+    match fields.get("start") {
+        None => Ok(ReadFrom::Now),
+        Some(Value::String(text)) => match text.as_str() {
+            "now" => Ok(ReadFrom::Now),
+            "beginning" => Ok(ReadFrom::Start),
+            _ => Err(message.into()),
+        },
+        Some(Value::Object(start)) => {
+            check_fields_of("start", start, &["offset"])?;
+            let offset = Fields(start).text("offset")?.ok_or(message)?;
+            offset.parse().map_err(|error| format!("`start`: {error}").into())
+        }
+        Some(_) => Err(message.into()),
+    }
+}
+
+/// Where it begins, unless that is now.
+fn start_json(start: ReadFrom) -> Option<Value> {
+    match start {
+        ReadFrom::Now => None,
+        ReadFrom::Start => Some("beginning".into()),
+        ReadFrom::At(offset) => Some(json!({ "offset": offset.to_string() })),
+    }
 }
 
 /// `GET /**?subscription=NAME`
@@ -212,6 +251,9 @@ pub(super) fn subscription_json(subscription: &Subscription) -> Value {
     }
     if let Some(previous) = &subscription.previous_secret {
         object.insert("previous_secret_until".into(), previous.until.0.into());
+    }
+    if let Some(start) = start_json(spec.start) {
+        object.insert("start".into(), start);
     }
     body
 }

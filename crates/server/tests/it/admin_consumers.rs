@@ -64,6 +64,9 @@ async fn a_consumer_that_never_did_anything_is_idle() {
         "failures": 0,
         "failing_since": null,
         "wakes_saved": 0,
+        "fruitless_dones": 0,
+        "given_up_at": null,
+        "kept_until": null,
     });
     assert_eq!(old, expected);
     let new = consumer(&server, "s:%2Fagents%2Fnew").await;

@@ -78,6 +78,8 @@ async fn done_is_the_word_true_in_an_object_and_nothing_else() {
         let kept = wakes.record("s", "/a/1").unwrap().consumer;
         assert!(kept.links[0].acked < Some(tail.parse().unwrap()), "{start}");
         wakes.call_as(&consumer, &token, json!({ "epoch": epoch, "done": true })).await.expect(200);
+        // Nobody is held back for acknowledging nothing while there are events.
+        wakes.append("/a/1", "[2]").await;
     }
     // A 204 has no body at all.
     let notification = wakes.woken().await;

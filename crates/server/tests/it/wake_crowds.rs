@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use reveille_core::Tenant;
 use reveille_core::consumer::Dialect;
-use reveille_engine::wakes::ConsumerItem;
+use reveille_engine::wakes::{ConsumerFilter, ConsumerItem};
 use reveille_store::disk::RealDisk;
 use reveille_store::log;
 use reveille_store::table::LsmTable;
@@ -124,7 +124,8 @@ async fn a_subscription_to_everything_is_made_and_ended_at_once() {
         kept += usize::from(item.record.is_some());
         true
     };
-    wakes.server.engine.consumers(&tenant, Some("all"), None, 1_000, &mut take).unwrap();
+    let filter = ConsumerFilter { named: Some("all"), ..ConsumerFilter::default() };
+    wakes.server.engine.consumers(&tenant, &filter, None, 1_000, &mut take).unwrap();
     assert_eq!(kept, 0, "consumers that were never told take no room");
     let mut first = None;
     for number in 0..CONSUMERS {

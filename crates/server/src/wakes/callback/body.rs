@@ -10,17 +10,28 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::http::fields::{FieldError, Fields, LIST_MAX, check_count};
+use crate::http::known::{self, check_fields_of};
 use crate::http::object::{self, TreeBudget};
+use crate::http::route::{Face, face_of};
 use crate::http::subscription::{parse_acks, parse_claimed_wake};
 
-/// What a callback says beside `append`.
-const FIELDS: [&str; 6] = ["epoch", "wake_id", "acks", "subscribe", "unsubscribe", "done"];
+/// What a callback says.
+const FIELDS: [&str; 7] =
+    ["epoch", "wake_id", "acks", "subscribe", "unsubscribe", "done", "append"];
+/// What an entry of `acks` says.
+const ACK_FIELDS: [&str; 3] = ["path", "offset", "from"];
+/// What an entry of `append` says.
+const APPEND_FIELDS: [&str; 2] = ["path", "messages"];
+/// What is shown of a path that is none.
+const PATH_SHOWN_MAX: usize = 64;
 
 /// What a consumer says in a callback, but for appends whose streams are not known yet.
 pub(super) struct ParsedCallback<'a> {
     pub(super) body: CallbackBody,
     /// To be appended together with the acks.
     pub(super) messages: Vec<StreamMessages<'a>>,
+    /// What was asked for and is not done, in sentences.
+    pub(super) warnings: Vec<String>,
 }
 
 /// Messages for a stream, before it is known what the stream takes.
@@ -32,8 +43,14 @@ pub(super) struct StreamMessages<'a> {
 
 impl<'a> ParsedCallback<'a> {
     pub(super) fn parse(body: &'a [u8]) -> Result<ParsedCallback<'a>, FieldError> {
-        let RawBody { fields, append } = RawBody::parse(body)?;
+        let RawBody { fields, append, unknown } = RawBody::parse(body)?;
+        if let Some(name) = unknown {
+            return Err(known::describe("field", &name, &FIELDS).into());
+        }
         let fields = Fields(&fields);
+        for ack in fields.list("acks")?.iter().filter_map(Value::as_object) {
+            check_fields_of("acks", ack, &ACK_FIELDS)?;
+        }
         let epoch = fields.number("epoch")?;
         let epoch = epoch.ok_or("`epoch` is missing; send the one from the notification")?;
         let acks = parse_acks(&fields, "path", str::to_owned)?;
@@ -43,17 +60,57 @@ impl<'a> ParsedCallback<'a> {
                            from, so that a repeated callback appends nothing twice";
             return Err(message.into());
         }
+        let mut warnings = Vec::new();
         let body = CallbackBody {
             epoch,
             wake_id: parse_claimed_wake(&fields)?,
             acks,
-            subscribe: fields.paths("subscribe")?,
-            unsubscribe: fields.paths("unsubscribe")?,
+            subscribe: parse_paths(&fields, "subscribe", &mut warnings)?,
+            unsubscribe: parse_former_paths(&fields, "unsubscribe")?,
             done: fields.flag("done")?,
             appends: Vec::new(),
         };
-        Ok(ParsedCallback { body, messages })
+        Ok(ParsedCallback { body, messages, warnings })
     }
+}
+
+/// The streams of a list. What cannot be the path of one is left out, with a warning: a consumer may
+/// name what is not there, and nothing will ever be there.
+fn parse_paths(
+    fields: &Fields<'_>,
+    name: &str,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<StreamPath>, FieldError> {
+    let mut paths = Vec::new();
+    for item in fields.list(name)? {
+        let text = item.as_str().ok_or_else(|| format!("`{name}` must hold strings"))?;
+        let why = match StreamPath::parse(text) {
+            Ok(path) if is_stream(&path) => {
+                paths.push(path);
+                continue;
+            }
+            Ok(_) => "the name belongs to another part of the server".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let shown = text.get(..text.floor_char_boundary(PATH_SHOWN_MAX)).unwrap_or_default();
+        warnings.push(format!("{} is not followed: {why}", shown.escape_debug()));
+    }
+    Ok(paths)
+}
+
+/// The same for streams that are to be followed no longer: what is no path is followed by nobody.
+fn parse_former_paths(fields: &Fields<'_>, name: &str) -> Result<Vec<StreamPath>, FieldError> {
+    let mut paths = Vec::new();
+    for item in fields.list(name)? {
+        let text = item.as_str().ok_or_else(|| format!("`{name}` must hold strings"))?;
+        paths.extend(StreamPath::parse(text));
+    }
+    Ok(paths)
+}
+
+/// Whether there can be a stream of this name.
+fn is_stream(path: &StreamPath) -> bool {
+    path.as_str().parse().is_ok_and(|uri| face_of(&uri).0 == Face::Streams)
 }
 
 fn parse_messages(append: &RawValue) -> Result<Vec<StreamMessages<'_>>, FieldError> {
@@ -65,7 +122,11 @@ fn parse_messages(append: &RawValue) -> Result<Vec<StreamMessages<'_>>, FieldErr
 impl<'a> StreamMessages<'a> {
     fn parse(item: &'a RawValue) -> Result<StreamMessages<'a>, FieldError> {
         let message = || "`append` must hold objects with `path` and `messages`".to_owned();
-        let RawMessages { path, messages } = parse(item).ok_or_else(message)?;
+        let RawMessages { path, messages, unknown } = parse(item).ok_or_else(message)?;
+        if let Some(name) = unknown {
+            let why = known::describe("field", &name, &APPEND_FIELDS);
+            return Err(format!("`append`: {why}").into());
+        }
         let path = path.and_then(non_null).ok_or_else(message)?;
         let path: String = parse(path).ok_or("`append`: `path` must be a string")?;
         let path = StreamPath::parse(&path).map_err(|error| format!("`append`: {error}"))?;
@@ -106,13 +167,44 @@ impl<'a> StreamMessages<'a> {
     }
 }
 
-/// What of an entry of `append` is looked at.
-#[derive(serde::Deserialize)]
+/// What an entry of `append` says.
+#[derive(Default)]
 struct RawMessages<'a> {
-    #[serde(borrow, default)]
     path: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     messages: Option<&'a RawValue>,
+    /// The first field that nobody knows.
+    unknown: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for RawMessages<'de> {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<RawMessages<'de>, D::Error> {
+        input.deserialize_map(RawMessagesVisitor)
+    }
+}
+
+struct RawMessagesVisitor;
+
+impl<'de> Visitor<'de> for RawMessagesVisitor {
+    type Value = RawMessages<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<RawMessages<'de>, M::Error> {
+        let mut found = RawMessages::default();
+        while let Some(name) = map.next_key::<String>()? {
+            match name.as_str() {
+                "path" => found.path = Some(map.next_value()?),
+                "messages" => found.messages = Some(map.next_value()?),
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                    found.unknown.get_or_insert(name);
+                }
+            }
+        }
+        Ok(found)
+    }
 }
 
 /// The items of an array, as many as a list may have, and how many there are.
@@ -184,6 +276,8 @@ struct RawBody<'a> {
     /// Everything else that a callback says.
     fields: Map<String, Value>,
     append: Option<&'a RawValue>,
+    /// The first field that nobody knows.
+    unknown: Option<String>,
 }
 
 impl<'a> RawBody<'a> {
@@ -216,7 +310,7 @@ impl<'de> Visitor<'de> for RawBodyVisitor {
     }
 
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<RawBody<'de>, M::Error> {
-        let mut body = RawBody { fields: Map::new(), append: None };
+        let mut body = RawBody { fields: Map::new(), append: None, unknown: None };
         let mut budget = TreeBudget::default();
         while let Some(name) = map.next_key::<String>()? {
             if name == "append" {
@@ -227,6 +321,8 @@ impl<'de> Visitor<'de> for RawBodyVisitor {
             let value = map.next_value_seed(budget.value())?;
             if FIELDS.contains(&&*name) {
                 body.fields.insert(name, value);
+            } else {
+                body.unknown.get_or_insert(name);
             }
         }
         Ok(body)

@@ -1,6 +1,7 @@
 //! What is refused about subscriptions and their consumers, in both dialects.
 
 use reveille_core::subscription::Timings;
+use reveille_engine::doors::Clock as _;
 use reveille_engine::quota::Quotas;
 use serde_json::{Value, json};
 
@@ -17,6 +18,7 @@ pub(super) async fn refusals(seen: &mut Vec<Answer>) {
     of_too_many(seen).await;
     of_callbacks(&clock, &server, seen).await;
     of_leases(&clock, &server, seen).await;
+    of_operators(seen).await;
 }
 
 fn keep(seen: &mut Vec<Answer>, answer: Answer, status: u16, code: &str) {
@@ -104,6 +106,54 @@ async fn of_callbacks(clock: &HandClock, server: &TestServer, seen: &mut Vec<Ans
     let answer = call_back(server, &wake, wake["token"].as_str().unwrap(), leave).await;
     keep(seen, answer, 410, "CONSUMER_GONE");
     server.delete("/seed/*?subscription=s").await.expect(204);
+}
+
+/// What an operator is told who cannot do something to a consumer.
+async fn of_operators(seen: &mut Vec<Answer>) {
+    let mut endpoint = Responder::start(200, "{}").await;
+    let clock = HandClock::new();
+    let timings = Timings { give_up_after_ms: 1, ..Timings::default() };
+    let server = Setup { timings, ..Setup::on(&clock) }.start().await;
+    let asked = json!({ "webhook": endpoint.url }).to_string();
+    server.ask("PUT", "/seed/*?subscription=s", &[], asked.as_bytes()).await.expect(201);
+    server.create("/seed/a", "text/plain").await;
+    let consumer = "/admin/v1/consumers/s:%2Fseed%2Fa";
+    let order = async |verb: &str, body: Value| {
+        let target = format!("{consumer}/{verb}");
+        server.ask("POST", &target, &[], body.to_string().as_bytes()).await
+    };
+    keep(seen, order("wake", json!({})).await, 409, "NOTHING_PENDING");
+    keep(seen, order("revive", json!({})).await, 409, "NOT_GIVEN_UP");
+    let elsewhere = json!({ "stream": "/seed/b", "offset": "now" });
+    keep(seen, order("seek", elsewhere).await, 404, "STREAM_NOT_FOLLOWED");
+    let beyond = json!({ "offset": "0000000000000000_0000000000000009" });
+    keep(seen, order("seek", beyond).await, 400, "INVALID_OFFSET");
+    server.append("/seed/a", "text/plain", b"x").await.expect(204);
+    endpoint.next().await;
+    let in_state = async |state: &str| {
+        eventually(state, async || {
+            let found = server.get(consumer).await.expect(200).json();
+            (found["state"] == state).then_some(found)
+        })
+        .await
+    };
+    in_state("live").await;
+    let pause = async |paused: bool| {
+        let body = json!({ "paused": paused }).to_string();
+        server.ask("PATCH", "/seed/*?subscription=s", &[], body.as_bytes()).await.expect(200);
+    };
+    pause(true).await;
+    keep(seen, order("wake", json!({})).await, 409, "SUBSCRIPTION_PAUSED");
+    pause(false).await;
+    keep(seen, order("wake", json!({})).await, 409, "CONSUMER_LIVE");
+    endpoint.answers(500, "");
+    clock.advance(45_000);
+    endpoint.next().await;
+    let retrying = in_state("retrying").await;
+    clock.advance(retrying["next_attempt_at"].as_u64().unwrap() - clock.now().0);
+    endpoint.next().await;
+    in_state("given_up").await;
+    keep(seen, order("wake", json!({ "force": true })).await, 409, "CONSUMER_GIVEN_UP");
 }
 
 async fn of_leases(clock: &HandClock, server: &TestServer, seen: &mut Vec<Answer>) {
