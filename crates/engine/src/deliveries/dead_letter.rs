@@ -173,8 +173,9 @@ impl Engine {
         let hook = match &filter.hook {
             None => None,
             Some(name) => {
-                let known =
-                    shared.lock().index.of::<HookIndex>().of_tenant(&filter.tenant, name).cloned();
+                let faces = shared.domains.part::<DeliveryFaces>().ids();
+                let partition = shared.lock();
+                let known = partition.index.of::<HookIndex>().of_faces(faces, &filter.tenant, name);
                 Some(known.ok_or(DeliveryRejection::NotFound)?.id)
             }
         };

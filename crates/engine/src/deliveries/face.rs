@@ -95,6 +95,11 @@ pub struct DeliveryFaces(Vec<Box<dyn DeliveryFace>>);
 impl Part for DeliveryFaces {}
 
 impl DeliveryFaces {
+    /// Their numbers, in the order in which they were registered.
+    pub fn ids(&self) -> impl Iterator<Item = FaceId> + '_ {
+        self.0.iter().map(|face| face.id())
+    }
+
     /// The face of this number.
     pub fn get(&self, id: FaceId) -> Result<&dyn DeliveryFace, Damaged> {
         let face = self.0.iter().find(|face| face.id() == id);

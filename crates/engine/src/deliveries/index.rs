@@ -89,6 +89,16 @@ impl HookIndex {
         self.by_id.get(self.by_key.get(&keys::hook(face, tenant, name))?)
     }
 
+    /// A tenant's hook of this name, of the first of these faces that has one.
+    pub fn of_faces(
+        &self,
+        mut faces: impl Iterator<Item = FaceId>,
+        tenant: &Tenant,
+        name: &str,
+    ) -> Option<&Arc<Hook>> {
+        faces.find_map(|face| self.of_tenant(face, tenant, name))
+    }
+
     /// The youngest hooks of a tenant, or of all, that are older than one; at most so many.
     pub fn older(
         &self,

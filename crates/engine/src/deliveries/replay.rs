@@ -398,8 +398,10 @@ impl Engine {
         let hook = match &request.hook {
             None => None,
             Some(name) => {
+                let faces = shared.domains.part::<DeliveryFaces>().ids();
                 let partition = shared.lock();
-                let known = partition.index.of::<HookIndex>().of_tenant(&request.tenant, name);
+                let known =
+                    partition.index.of::<HookIndex>().of_faces(faces, &request.tenant, name);
                 Some(known.ok_or(DeliveryRejection::NotFound)?.id)
             }
         };
