@@ -410,8 +410,8 @@ impl Engine {
         Ok(ReplaySelection {
             hook,
             why: request.why,
-            from: request.from.unwrap_or(Millis(0)),
-            to: request.to.unwrap_or(latest).min(latest),
+            from: request.from.map_or(Millis(0), |date| self.time_of(date)),
+            to: request.to.map_or(latest, |date| self.time_of(date)).min(latest),
             ids: request.ids.clone(),
         })
     }

@@ -51,7 +51,7 @@ pub(super) async fn list(
     let limit = page_limit(&query)?;
     let mut page = Page::begin(&server.engine, &caller.tenant, "consumers").await?;
     let mut take = |item: &ConsumerItem| {
-        let mut fields = consumer_json(item);
+        let mut fields = consumer_json(server, item);
         let streams = item.streams.iter().map(stream_json).collect();
         fields.insert("streams".into(), Value::Array(streams));
         page.push(&fields)
@@ -164,7 +164,7 @@ async fn show_one(
     let name = &*subscription.spec.name;
     match (server.engine.consumer(subscription, path)?, path) {
         (Some(found), _) => {
-            let mut fields = consumer_json(&found);
+            let mut fields = consumer_json(server, &found);
             let mut streams = found.streams.iter();
             if !streams.all(|stream| page.push(&stream_json(stream))) {
                 fields.insert("more_streams".into(), true.into());
@@ -265,7 +265,8 @@ fn has_work(item: &ConsumerItem) -> Option<bool> {
 }
 
 /// All that is told of a consumer but the streams that it follows.
-fn consumer_json(item: &ConsumerItem) -> Map<String, Value> {
+fn consumer_json(server: &Server, item: &ConsumerItem) -> Map<String, Value> {
+    let date = |at: Millis| server.engine.date_of(at).0;
     let (subscription, consumer) = (&item.subscription, item.consumer());
     let dialect = subscription.spec.dialect;
     let status = consumer_status(&consumer.phase, dialect);
@@ -275,8 +276,9 @@ fn consumer_json(item: &ConsumerItem) -> Map<String, Value> {
         Dialect::Leases => "__ds",
     };
     let last_error = item.record.as_ref().and_then(|it| it.last_error.as_ref());
-    let last_error = last_error.map(|(at, message)| json!({ "at": at.0, "message": &**message }));
-    let ms = |time: Option<Millis>| time.map(|time| time.0).into();
+    let last_error =
+        last_error.map(|(at, message)| json!({ "at": date(*at), "message": &**message }));
+    let ms = |time: Option<Millis>| time.map(date).into();
     let fields: [(&str, Value); 22] = [
         ("id", id.into()),
         ("subscription", subscription.spec.name.as_ref().into()),

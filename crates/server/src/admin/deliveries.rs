@@ -1,6 +1,7 @@
 //! Deliveries: what became of an event, wherever it went.
 
 use http::StatusCode;
+use reveille_core::Millis;
 use reveille_core::delivery::hook::Standing;
 use reveille_core::delivery::outcome::hash_text;
 use reveille_core::delivery::{AttemptRecord, ErrorKind, Phase};
@@ -33,18 +34,19 @@ pub(super) async fn list(
 ) -> Result<Reply, Error> {
     let query = Query::parse(query);
     query.check_known(PARAMETERS)?;
+    let time = |date| server.engine.time_of(date);
     let filter = DeliveryFilter {
         event: query.get("event")?,
         hook: query.get("hook")?,
         standing: query.get("state")?.map(parse_state).transpose()?,
-        from: moment::of_query(&query, "from")?,
-        to: moment::of_query(&query, "to")?,
+        from: moment::of_query(&query, "from")?.map(time),
+        to: moment::of_query(&query, "to")?.map(time),
     };
     let limit = page_limit(&query)?;
     let after = query.get("after")?.map(delivery_named).transpose();
     let after = after.map_err(|_| RequestError::Query("`after` is the id of a delivery".into()))?;
     let mut page = Page::begin(&server.engine, &caller.tenant, "deliveries").await?;
-    let mut take = |view: &DeliveryView| page.push(&delivery_json(view));
+    let mut take = |view: &DeliveryView| page.push(&delivery_json(server, view));
     let next = server.engine.find_deliveries(&caller.tenant, filter, after, limit, &mut take)?;
     Ok(page.finish_with_next(next.map(delivery_name)))
 }
@@ -75,12 +77,13 @@ pub(super) async fn show(
         return Err(Error::DeliveryNotFound(format!("there is no delivery {name:?}")));
     };
     for attempt in &found.record.delivery.attempts {
-        page.push(&attempt_json(attempt));
+        page.push(&attempt_json(server, attempt));
     }
-    Ok(page.finish(StatusCode::OK, &delivery_json(&found)))
+    Ok(page.finish(StatusCode::OK, &delivery_json(server, &found)))
 }
 
-fn delivery_json(view: &DeliveryView) -> Map<String, Value> {
+fn delivery_json(server: &Server, view: &DeliveryView) -> Map<String, Value> {
+    let date = |at: Millis| server.engine.date_of(at).0;
     let delivery = &view.record.delivery;
     let last = delivery.attempts.last();
     let event = view.event.as_ref();
@@ -92,11 +95,11 @@ fn delivery_json(view: &DeliveryView) -> Map<String, Value> {
         ("state", status_label(delivery.standing()).into()),
         ("waits_for", waits_for(delivery.phase).into()),
         ("attempts_made", delivery.attempts.len().into()),
-        ("created_at", view.record.created_at.0.into()),
+        ("created_at", date(view.record.created_at).into()),
     ];
     let optional = [
-        ("next_attempt_at", next_attempt_at(delivery.phase)),
-        ("ended_at", delivery.ended_at().map(|at| at.0.into())),
+        ("next_attempt_at", next_attempt_at(delivery.phase).map(|at| date(at).into())),
+        ("ended_at", delivery.ended_at().map(|at| date(at).into())),
         ("last_error", last.and_then(|it| it.error.as_deref()).map(Value::from)),
     ];
     let optional = optional.into_iter().filter_map(|(name, value)| Some((name, value?)));
@@ -114,19 +117,19 @@ fn waits_for(phase: Phase) -> Option<&'static str> {
     }
 }
 
-fn next_attempt_at(phase: Phase) -> Option<Value> {
+fn next_attempt_at(phase: Phase) -> Option<Millis> {
     match phase {
-        Phase::Pending { at } => Some(at.0.into()),
+        Phase::Pending { at } => Some(at),
         _ => None,
     }
 }
 
-fn attempt_json(attempt: &AttemptRecord) -> Value {
+fn attempt_json(server: &Server, attempt: &AttemptRecord) -> Value {
     let AttemptRecord { number, at, took_ms, status, error, response, kind, .. } = attempt;
     let AttemptRecord { headers_hash, retry_after_s, .. } = attempt;
     json!({
         "number": number,
-        "at": at.0,
+        "at": server.engine.date_of(*at).0,
         "took_ms": took_ms,
         "status": status,
         "error": error.as_deref(),

@@ -72,12 +72,13 @@ fn tenant_of(caller: &Caller, query: &Query) -> Result<Tenant, RequestError> {
 /// `GET /admin/v1/dlq?tenant=&hook=&reason=&from=&to=&state=&after=&limit=`
 async fn list(server: &Server, caller: &Caller, query: &Query) -> Result<Reply, Error> {
     query.check_known(&["tenant", "hook", "reason", "from", "to", "state", "limit", "after"])?;
+    let time = |date| server.engine.time_of(date);
     let filter = LetterFilter {
         tenant: tenant_of(caller, query)?,
         hook: query.get("hook")?.map(Into::into),
         why: query.get("reason")?.map(parse_reason).transpose().map_err(RequestError::Query)?,
-        from: moment::of_query(query, "from")?.unwrap_or(Millis(0)),
-        to: moment::of_query(query, "to")?.unwrap_or(Millis::NEVER),
+        from: moment::of_query(query, "from")?.map_or(Millis(0), time),
+        to: moment::of_query(query, "to")?.map_or(Millis::NEVER, time),
         state: parse_state(query.get("state")?)?,
     };
     let limit = page_limit(query)?;
@@ -129,7 +130,7 @@ async fn show(server: &Server, caller: &Caller, query: &Query, name: &str) -> Re
             "replayId": again.replay.map(replay_name),
             "operator": replay.as_ref().map(|it| &*it.actor),
             "reason": replay.as_ref().and_then(|it| it.reason.as_deref()),
-            "at": again.created_at.0,
+            "at": server.engine.date_of(again.created_at).0,
             "deliveryId": delivery_name(*id),
             "outcome": outcome(again.delivery.standing()),
         }));

@@ -123,7 +123,7 @@ pub(super) async fn edit(
         subscribe::check_address(server, &edited)?;
     }
     let hook = scope.engine(server).edit_hook(&hook.tenant, id, update).await?;
-    let mut answer = json!({ "ok": true, "subscription": hook_json(&hook) });
+    let mut answer = json!({ "ok": true, "subscription": hook_json(server, &hook) });
     if let (Some(secret), Some(object)) = (new_secret, answer.as_object_mut()) {
         object.insert("secret".into(), secret.into());
     }

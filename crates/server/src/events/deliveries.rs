@@ -47,15 +47,16 @@ pub(super) async fn list(
         return Err(Error::invalid_parameter("after", why));
     }
     let mut page = Page::begin(&server.engine, &scope.tenant, "deliveries").await?;
-    let mut take = |view: &DeliveryView| page.push(&delivery_json(view));
+    let mut take = |view: &DeliveryView| page.push(&delivery_json(server, view));
     let next = server.engine.deliveries(&hook, after, limit, &mut take)?;
     Ok(page.finish_with_next(next.map(delivery_name)))
 }
 
-fn delivery_json(view: &DeliveryView) -> Value {
+fn delivery_json(server: &Server, view: &DeliveryView) -> Value {
+    let date = |at: Millis| server.engine.date_of(at).0;
     let delivery = &view.record.delivery;
     let next = match delivery.phase {
-        Phase::Pending { at } => Some(at.0),
+        Phase::Pending { at } => Some(date(at)),
         _ => None,
     };
     json!({
@@ -66,8 +67,8 @@ fn delivery_json(view: &DeliveryView) -> Value {
         "status": status_label(delivery.standing()),
         "attempts": delivery.attempts.len(),
         "nextAttemptAt": next,
-        "createdAt": view.record.created_at.0,
-        "endedAt": delivery.ended_at().map(|at| at.0),
+        "createdAt": date(view.record.created_at),
+        "endedAt": delivery.ended_at().map(date),
         "lastError": last_error(&delivery.attempts),
     })
 }
@@ -86,13 +87,13 @@ pub(super) async fn logs(server: &Server, scope: &Scope, id: &str) -> Result<Rep
     };
     if let Some(view) = &found {
         for attempt in &view.record.delivery.attempts {
-            page.push(&log_json(view, attempt));
+            page.push(&log_json(server, view, attempt));
         }
     }
     Ok(page.finish_with_next(None::<Value>))
 }
 
-fn log_json(view: &DeliveryView, attempt: &AttemptRecord) -> Value {
+fn log_json(server: &Server, view: &DeliveryView, attempt: &AttemptRecord) -> Value {
     let delivery = delivery_name(view.id);
     let mut log = json!({
         "id": format!("{delivery}-{}", attempt.number),
@@ -101,7 +102,7 @@ fn log_json(view: &DeliveryView, attempt: &AttemptRecord) -> Value {
         "attemptNumber": attempt.number,
         "status": if attempt.error.is_none() { "success" } else { "failed" },
         "durationMs": attempt.took_ms,
-        "createdAt": attempt.at.0,
+        "createdAt": server.engine.date_of(attempt.at).0,
     });
     if let Some(object) = log.as_object_mut() {
         if let Some(error) = &attempt.error {
@@ -135,7 +136,7 @@ pub(super) async fn dead_letters(
     if after.is_some_and(|after| after.id.hook != hook.id) {
         return Err(not_a_next());
     }
-    let mut take = |letter: &DeadLetter| page.push(&DeadLetterJson::of(letter));
+    let mut take = |letter: &DeadLetter| page.push(&DeadLetterJson::of(server, letter));
     let next = server.engine.dead_letters(&hook, after, limit, &mut take)?;
     let next = next.map(|it| format!("{}-{}", it.died_at.0, delivery_name(it.id)));
     Ok(page.finish_with_next(next))
@@ -164,7 +165,7 @@ struct DeadLetterJson<'a> {
 }
 
 impl DeadLetterJson<'_> {
-    fn of(letter: &DeadLetter) -> DeadLetterJson<'_> {
+    fn of<'a>(server: &Server, letter: &'a DeadLetter) -> DeadLetterJson<'a> {
         let DeadLetter { shown, died_at, payload } = letter;
         let id = delivery_name(shown.id);
         let delivery = &shown.record.delivery;
@@ -180,7 +181,7 @@ impl DeadLetterJson<'_> {
                 _ => "max_retries_exceeded",
             },
             last_error: last_error(&delivery.attempts),
-            created_at: died_at.0,
+            created_at: server.engine.date_of(*died_at).0,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Why an event was delivered to a subscription, or was not, in sentences.
 
 use http::StatusCode;
+use reveille_core::Millis;
 use reveille_core::delivery::AttemptRecord;
 use reveille_engine::deliveries::DeliveryRejection;
 use reveille_engine::events::delivery_name;
@@ -46,8 +47,9 @@ pub(super) async fn answer(
             return Err(Error::bad_request("MISSING_PARAM", text));
         }
     };
+    let date = |at: Millis| server.engine.date_of(at).to_rfc3339();
     for reason in &reasons {
-        page.push(&step_json(step(reason)));
+        page.push(&step_json(step(reason, &date)));
     }
     let fields = [("subscriptionId", id), ("outcome", outcome)];
     let fields = fields.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect();
@@ -58,7 +60,10 @@ fn step_json((step, ok, detail): Step) -> Value {
     json!({ "step": step, "ok": ok, "detail": detail })
 }
 
-fn step(reason: &Reason) -> Step {
+/// How a time is written.
+type Date<'a> = &'a dyn Fn(Millis) -> String;
+
+fn step(reason: &Reason, date: Date<'_>) -> Step {
     match reason {
         Reason::Active(true) => ("active", true, "the subscription is active".into()),
         Reason::Active(false) => ("active", false, "the subscription is not active".into()),
@@ -76,11 +81,11 @@ fn step(reason: &Reason) -> Step {
             ("delivery", true, format!("{count} deliveries before these are not shown"))
         }
         Reason::Begun { id, at } => {
-            let detail = format!("delivery {} began at {}", delivery_name(*id), at.to_rfc3339());
+            let detail = format!("delivery {} began at {}", delivery_name(*id), date(*at));
             ("delivery", true, detail)
         }
         Reason::Attempt(attempt) => attempt_step(attempt),
-        Reason::Rest(rest) => rest_step(rest),
+        Reason::Rest(rest) => rest_step(rest, date),
     }
 }
 
@@ -120,11 +125,11 @@ fn attempt_step(attempt: &AttemptRecord) -> Step {
     ("attempt", error.is_none(), format!("attempt {number} {answer}, after {took_ms} ms"))
 }
 
-fn rest_step(rest: &Rest) -> Step {
+fn rest_step(rest: &Rest, date: Date<'_>) -> Step {
     let (step, ok, detail) = match rest {
         Rest::Queued => ("queue", true, "it waits until those before it have ended".into()),
         Rest::Next { attempt, at } => {
-            let text = format!("attempt {attempt} is made at {}: each pause is", at.to_rfc3339());
+            let text = format!("attempt {attempt} is made at {}: each pause is", date(*at));
             ("next", true, format!("{text} twice the last, up to the longest, and a little more"))
         }
         Rest::Waits { attempt, queued } => {
@@ -132,12 +137,12 @@ fn rest_step(rest: &Rest) -> Step {
         }
         Rest::Sent { attempt } => ("queue", true, format!("attempt {attempt} is on its way")),
         Rest::Held => ("queue", false, "it is held until the subscription goes on".into()),
-        Rest::Delivered { at } => ("end", true, format!("delivered at {}", at.to_rfc3339())),
+        Rest::Delivered { at } => ("end", true, format!("delivered at {}", date(*at))),
         Rest::Dead { at, retried, .. } => {
             let then = if *retried { "; it was retried since" } else { "" };
-            ("end", false, format!("given up at {}: no attempts left{then}", at.to_rfc3339()))
+            ("end", false, format!("given up at {}: no attempts left{then}", date(*at)))
         }
-        Rest::Dropped { at, .. } => ("end", false, format!("dropped at {}", at.to_rfc3339())),
+        Rest::Dropped { at, .. } => ("end", false, format!("dropped at {}", date(*at))),
     };
     (step, ok, detail)
 }

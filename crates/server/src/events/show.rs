@@ -21,7 +21,7 @@ pub(super) fn find_hook(server: &Server, scope: &Scope, id: &str) -> Result<Even
 }
 
 /// A subscription without its secret.
-pub(super) fn hook_json(hook: &EventHook) -> Value {
+pub(super) fn hook_json(server: &Server, hook: &EventHook) -> Value {
     let EventHook { hook, spec } = hook;
     let namespace = namespace_of(&hook.tenant);
     let mut value = json!({
@@ -41,9 +41,9 @@ pub(super) fn hook_json(hook: &EventHook) -> Value {
         "signed": spec.secret.is_some(),
         "active": hook.is_active(),
         "paused": hook.paused,
-        "createdAt": hook.created_at.0,
+        "createdAt": server.engine.date_of(hook.created_at).0,
         "created_by": hook.created_by.as_deref(),
-        "updatedAt": hook.updated_at.0,
+        "updatedAt": server.engine.date_of(hook.updated_at).0,
         "shard": Shard::of_pattern(&spec.pattern).label(namespace),
         "namespace": namespace,
     });
@@ -56,7 +56,7 @@ pub(super) fn hook_json(hook: &EventHook) -> Value {
 /// `GET /subscriptions/{id}`
 pub(super) fn one(server: &Server, scope: &Scope, id: &str) -> Result<Reply, Error> {
     let hook = find_hook(server, scope, id)?;
-    Ok(reply::json(StatusCode::OK, &json!({ "subscription": hook_json(&hook) })))
+    Ok(reply::json(StatusCode::OK, &json!({ "subscription": hook_json(server, &hook) })))
 }
 
 /// `GET /subscriptions/list`: those that all filters let through, newest first. `offset` counts from
@@ -88,7 +88,7 @@ pub(super) async fn list(
             skipped -= 1;
             return true;
         }
-        let is_taken = left > 0 && page.push(&list_item_json(hook, counts.as_ref()));
+        let is_taken = left > 0 && page.push(&list_item_json(server, hook, counts.as_ref()));
         left -= usize::from(is_taken);
         is_taken
     };
@@ -176,8 +176,8 @@ pub(super) fn not_a_next() -> Error {
     Error::invalid_parameter("after", "must be the `next` of the page before")
 }
 
-fn list_item_json(hook: &EventHook, counts: Option<&DeliveryCounts>) -> Value {
-    let mut value = hook_json(hook);
+fn list_item_json(server: &Server, hook: &EventHook, counts: Option<&DeliveryCounts>) -> Value {
+    let mut value = hook_json(server, hook);
     let shard = value.get("shard").cloned().unwrap_or_default();
     if let Some(object) = value.as_object_mut() {
         object.insert("_shard".into(), shard);
@@ -206,8 +206,11 @@ pub(super) async fn matching(
     let after = HookId(after.transpose()?.unwrap_or(0));
     let mut page = Page::begin(&server.engine, &scope.tenant, "subscriptions").await?;
     let hooks = server.engine.matching_hooks(&scope.tenant, &kind, after, limit + 1);
-    let taken =
-        hooks.iter().take(limit).take_while(|it| page.push(&list_item_json(it, None))).count();
+    let taken = hooks
+        .iter()
+        .take(limit)
+        .take_while(|it| page.push(&list_item_json(server, it, None)))
+        .count();
     let last = hooks.get(..taken).and_then(|taken| taken.last());
     let mut fields = Map::new();
     fields.insert("eventType".into(), kind.as_str().into());
@@ -234,7 +237,8 @@ pub(super) fn status(server: &Server, scope: &Scope, id: &str) -> Result<Reply, 
         None => DeliveryCounts::default(),
     };
     let stats = stats_json(hook.as_ref().map(|it| &*it.hook), &counts);
-    let answer = json!({ "subscription": hook.as_ref().map(hook_json), "stats": stats });
+    let hook = hook.as_ref().map(|hook| hook_json(server, hook));
+    let answer = json!({ "subscription": hook, "stats": stats });
     Ok(reply::json(StatusCode::OK, &answer))
 }
 
