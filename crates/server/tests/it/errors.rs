@@ -62,6 +62,9 @@ async fn every_row_of_the_error_table_is_reached_and_is_as_documented() {
     // less than the log takes at once.
     codes.insert("NOT_LEADER".to_owned());
     codes.insert("CHANGE_TOO_LARGE".to_owned());
+    // It takes a hundred thousand dead letters; and the other one is met in `admin_dlq`.
+    codes.insert("TOO_MANY_DEAD_LETTERS".to_owned());
+    codes.insert("HOOK_INACTIVE".to_owned());
     assert_eq!(codes, documented(), "codes seen, codes in the table");
     let golden = include_str!("golden/errors.txt");
     assert!(table == golden, "the golden file is otherwise; now it is\n{table}");
@@ -108,6 +111,7 @@ async fn refusals_of_requests(seen: &mut Vec<Answer>) {
     let server = Setup::default().start().await;
     prepare(&server).await;
     let long = format!("/{}", "x".repeat(2048));
+    let stale: &[u8] = br#"{"previewId":"prv_no","reason":"why"}"#;
     let deep = format!("{}{}", "[".repeat(513), "]".repeat(513));
     let from_text = ("stream-forked-from", "/text");
     let producer =
@@ -168,6 +172,9 @@ async fn refusals_of_requests(seen: &mut Vec<Answer>) {
         ("GET", "/admin/v1/consumers/no", &[], b"", 404, "CONSUMER_NOT_FOUND"),
         ("GET", "/admin/v1/deliveries/no", &[], b"", 404, "DELIVERY_NOT_FOUND"),
         ("POST", "/admin/v1/timers/no/retry", &[], b"", 404, "TIMER_NOT_FOUND"),
+        ("GET", "/admin/v1/dlq/no", &[], b"", 404, "DEAD_LETTER_NOT_FOUND"),
+        ("GET", "/admin/v1/replays/no", &[], b"", 404, "REPLAY_NOT_FOUND"),
+        ("POST", "/admin/v1/dlq/replay", &[JSON], stale, 409, "PREVIEW_STALE"),
         ("GET", "/admin/v1/deliveries?event=no", &[], b"", 404, "EVENT_NOT_FOUND"),
     ];
     for (method, target, headers, body, status, code) in refused {
