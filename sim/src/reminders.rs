@@ -156,7 +156,7 @@ impl World for Reminders {
         let retry_scale_milli = *random.pick(&[100, 1_000]);
         let timings = Timings { retry_scale_milli, ..Timings::default() };
         let settings = EngineSettings {
-            app: Settings { timings, ..Settings::default() },
+            app: Settings { timings, fan_out: *random.pick(&[1, 3, 64]), ..Settings::default() },
             min_free_bytes: mode.min_free_bytes,
             concurrency: Some(*random.pick(&[2, 5, 4_096])),
             waiting_per_hook: Some(*random.pick(&[1, 2, 5, 4_096])),
@@ -217,7 +217,7 @@ impl World for Reminders {
     }
 
     fn timer_request(&mut self, timer: Timer) -> Box<dyn Request<Reminders>> {
-        Box::new(ReminderRequest::new(Action::Timer(timer), None))
+        Box::new(ReminderRequest::new(Action::Timer(Box::new(timer)), None))
     }
 
     fn batch_durable(&mut self, _partition: usize, batch: BatchInfo) -> CheckResult {

@@ -70,6 +70,11 @@ impl EventType {
         &self.0
     }
 
+    /// The same, for whoever keeps it.
+    pub fn to_shared(&self) -> Arc<str> {
+        self.0.clone()
+    }
+
     /// What stands between the dots.
     pub(crate) fn segments(&self) -> Split<'_, char> {
         self.0.split('.')

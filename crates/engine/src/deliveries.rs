@@ -12,8 +12,11 @@ mod outcome;
 pub mod replay;
 pub mod retention;
 pub mod send;
+pub mod source;
+pub mod spread;
 pub mod timer_group;
 pub mod timers;
+pub mod trim;
 
 #[cfg(test)]
 mod tests;

@@ -1,14 +1,11 @@
 //! Typed events: taking them in, who gets a delivery of each, and how long they are kept.
 
-pub mod cleaner;
 pub mod explain;
 pub mod face;
 pub mod hook;
 pub mod index;
 pub mod ingest;
-pub mod read;
 pub mod timers;
-pub mod trim;
 pub(crate) mod txn;
 
 mod lists;

@@ -22,6 +22,7 @@ pub mod wakes;
 pub mod wall;
 
 mod addresses;
+mod cleaner;
 mod complaints;
 mod engine;
 mod matching;

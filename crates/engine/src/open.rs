@@ -26,11 +26,11 @@ use reveille_store::table::{LsmTable, TableError};
 
 use crate::app::{App, Settings, Shared};
 use crate::auth::server_keys::{self, SigningKeyFollower};
+use crate::cleaner;
 use crate::complaints::Complaints;
 use crate::deliveries::delivery::RecordDeliveryOutcomes;
 use crate::deliveries::send::DeliverySender;
 use crate::engine::{Config, Engine, Extensions, Parts};
-use crate::events::cleaner;
 use crate::handlers::{self, Outbound};
 use crate::keyring::Keyring;
 use crate::matching::Shares;

@@ -3,6 +3,7 @@
 //! | tag | key | value |
 //! |---|---|---|
 //! | `0d` hook | face `u8`, tenant, `00`, name | [`Hook`](reveille_core::delivery::hook::Hook) |
+//! | `0e` event | face `u8`, tenant, `00`, number `u64` | [`EventRecord`] |
 //! | `10` delivery | hook `u64`, event `u64`, round `u16` | [`DeliveryRecord`] |
 //! | `11` counts | hook `u64` | [`DeliveryCounts`](reveille_core::delivery::hook::DeliveryCounts) |
 //! | `12` dead letter | hook `u64`, `ff…` minus time of death in ms `u64`, event `u64`, round `u16` | empty: newest first |
@@ -11,6 +12,7 @@
 //! | `1b` dead letter of a tenant | tenant, `00`, `ff…` minus time of death in ms `u64`, hook `u64`, event `u64`, round `u16` | one byte: 0 it is one, 1 it was made again, 2 it was discarded; newest first |
 //! | `1c` replay | tenant, `00`, number `u64` | [`ReplayRecord`](reveille_core::delivery::replay::ReplayRecord) |
 //! | `15` waiting | hook `u64`, lane `u64`, event `u64`, round `u16` | empty: the delivery waits for its turn in the lane |
+//! | `16` fan-out | face `u8`, tenant, `00`, event `u64` | number of the last hook that has its delivery, `u64` |
 //! | `1d` hook version | hook `u64`, version `u64` | the hook as it was then: [`Hook`](reveille_core::delivery::hook::Hook) |
 //!
 //! | timer of domain `03` | subject |
@@ -20,12 +22,14 @@
 //! | `03` resume | hook `u64`, tenant |
 //! | `04` unhook | hook `u64`, tenant |
 //! | `05` replay | number `u64`, tenant: the next of its dead letters are to be made again |
+//! | `06` fan-out | face `u8`, event `u64`, tenant: the next hooks are to get the event |
 //!
 //! The value of the timer `02` says which deliveries are in the group: `Vec<DeliveryId>` is that
 //! record. It stays when the deliveries end, and goes when its time has come.
 
 mod counts;
 mod delivery;
+mod event;
 mod group;
 mod hook;
 mod lane;
@@ -43,16 +47,19 @@ use reveille_core::{Millis, Tenant};
 use crate::parts;
 
 pub use delivery::DeliveryRecord;
+pub use event::{EventPlace, EventRecord};
 pub use group::encode_group;
 pub use timer::DeliveryTimer;
 
 const HOOK: u8 = 0x0d;
+const EVENT: u8 = 0x0e;
 const DELIVERY: u8 = 0x10;
 const COUNTS: u8 = 0x11;
 const DEAD_LETTER: u8 = 0x12;
 const HELD: u8 = 0x13;
 const LANE: u8 = 0x14;
 const WAITING: u8 = 0x15;
+const FAN_OUT: u8 = 0x16;
 const TENANT_DEAD_LETTER: u8 = 0x1b;
 const REPLAY: u8 = 0x1c;
 const HOOK_VERSION: u8 = 0x1d;
@@ -60,12 +67,14 @@ const HOOK_VERSION: u8 = 0x1d;
 #[cfg(test)]
 pub(crate) const TAGS: &[u8] = &[
     HOOK,
+    EVENT,
     DELIVERY,
     COUNTS,
     DEAD_LETTER,
     HELD,
     LANE,
     WAITING,
+    FAN_OUT,
     TENANT_DEAD_LETTER,
     REPLAY,
     HOOK_VERSION,
@@ -73,19 +82,50 @@ pub(crate) const TAGS: &[u8] = &[
 
 /// Names of two faces, or of two tenants, never meet.
 pub fn hook_key(face: FaceId, tenant: &Tenant, name: &str) -> Bytes {
-    let tenant = tenant.as_str();
-    let mut key = BytesMut::with_capacity(3 + tenant.len() + name.len());
-    key.put_u8(HOOK);
-    key.put_u8(face.0);
-    key.put_slice(tenant.as_bytes());
-    key.put_u8(0);
-    key.put_slice(name.as_bytes());
-    key.freeze()
+    of_face(HOOK, face, tenant, name.as_bytes())
 }
 
 /// The keys of a tenant's hooks of a face: from the first, to before the second.
 pub fn hook_keys(face: FaceId, tenant: &Tenant) -> (Bytes, Bytes) {
     let first = hook_key(face, tenant, "");
+    let end = after_prefix(&first);
+    (first, end)
+}
+
+pub fn event_key(face: FaceId, tenant: &Tenant, no: EventNo) -> Bytes {
+    of_face(EVENT, face, tenant, &no.0.to_be_bytes())
+}
+
+/// The keys of a tenant's events of a face from one on: from the first, to before the second.
+pub fn event_keys(face: FaceId, tenant: &Tenant, from: EventNo) -> (Bytes, Bytes) {
+    (event_key(face, tenant, from), after_prefix(&of_face(EVENT, face, tenant, &[])))
+}
+
+/// The keys of the events of all faces and tenants: from the first, to before the second.
+pub fn all_event_keys() -> (Bytes, Bytes) {
+    parts::tag_range::<EVENT>()
+}
+
+/// The number in the key of an event or of a fan-out.
+pub fn parse_event_no(key: &[u8]) -> Option<EventNo> {
+    Some(EventNo(u64::from_be_bytes(*key.last_chunk::<8>()?)))
+}
+
+/// Whose an event is.
+pub fn parse_event_source(key: &[u8]) -> Option<(FaceId, Tenant)> {
+    let (face, rest) = key.strip_prefix(&[EVENT])?.split_first()?;
+    let tenant = rest.split(|byte| *byte == 0).next()?;
+    Some((FaceId(*face), Tenant::parse(std::str::from_utf8(tenant).ok()?).ok()?))
+}
+
+pub fn fan_out_key(face: FaceId, tenant: &Tenant, event: EventNo) -> Bytes {
+    of_face(FAN_OUT, face, tenant, &event.0.to_be_bytes())
+}
+
+/// The keys of a tenant's fan-outs of a face, oldest event first: from the first, to before the
+/// second.
+pub fn fan_out_keys(face: FaceId, tenant: &Tenant) -> (Bytes, Bytes) {
+    let first = of_face(FAN_OUT, face, tenant, &[]);
     let end = after_prefix(&first);
     (first, end)
 }
@@ -249,6 +289,18 @@ pub fn all_waiting_keys(hook: HookId) -> (Bytes, Bytes) {
 
 pub fn parse_waiting_key(key: &[u8]) -> Option<DeliveryNo> {
     parse_no(key.get(17..)?)
+}
+
+/// Tag, face, tenant, `00`, rest.
+fn of_face(tag: u8, face: FaceId, tenant: &Tenant, rest: &[u8]) -> Bytes {
+    let tenant = tenant.as_str();
+    let mut key = BytesMut::with_capacity(3 + tenant.len() + rest.len());
+    key.put_u8(tag);
+    key.put_u8(face.0);
+    key.put_slice(tenant.as_bytes());
+    key.put_u8(0);
+    key.put_slice(rest);
+    key.freeze()
 }
 
 fn of_delivery(tag: u8, id: DeliveryId) -> Bytes {

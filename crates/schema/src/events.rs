@@ -1,72 +1,40 @@
-//! Events that were taken in, which hooks still get them, and what of them is of no use later.
+//! What the face of typed events keeps beside the events themselves, and what of that is of no use
+//! later.
 //!
 //! | tag | key | value |
 //! |---|---|---|
-//! | `0e` event | tenant, `00`, number `u64` | [`EventRecord`] |
 //! | `0f` event id | tenant, `00`, id | number of the event that had this id last, `u64`; for ids that clients chose, and in older data for all |
 //! | `0f` event ids | tenant, `00`, `00`, ULID whose last 16 bits are zero `u128` | number of the first event of a request whose events were given ids, `u64`: its n-th event, from 0, has this ULID plus n, unless it has a client's, and this number plus n |
-//! | `16` fan-out | tenant, `00`, event `u64` | number of the last hook that has its delivery, `u64` |
 //! | `17` ingested | tenant, `00`, id of a batch | how many events it had, `u64` |
 //! | `18` later | time in ms `u64`, key | empty: the key is of no use after that time |
 //!
 //! | timer of domain `04` | subject |
 //! |---|---|
-//! | `01` fan out to hooks | event number `u64`, tenant |
 //! | `02` backfill | hook `u64`, tenant |
 //!
 //! Hooks for events have the number of this domain as their face, and in their spec what
 //! [`encode_hook_spec`] writes.
 
-mod event;
 mod hook;
 #[cfg(test)]
 mod tests;
 mod timer;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use reveille_core::delivery::id::EventNo;
 use reveille_core::event::Ulid;
 use reveille_core::{Millis, Tenant};
 
 use crate::parts;
 
-pub use event::EventRecord;
 pub use hook::{decode_spec as decode_hook_spec, encode_spec as encode_hook_spec};
 pub use timer::EventTimer;
 
-const EVENT: u8 = 0x0e;
 const EVENT_ID: u8 = 0x0f;
-const FAN_OUT: u8 = 0x16;
 const INGESTED: u8 = 0x17;
 const LATER: u8 = 0x18;
 
 #[cfg(test)]
-pub(crate) const TAGS: &[u8] = &[EVENT, EVENT_ID, FAN_OUT, INGESTED, LATER];
-
-pub fn event_key(tenant: &Tenant, no: EventNo) -> Bytes {
-    parts::of_tenant(EVENT, tenant, &no.0.to_be_bytes())
-}
-
-/// The keys of a tenant's events from one on: from the first, to before the second.
-pub fn event_keys(tenant: &Tenant, from: EventNo) -> (Bytes, Bytes) {
-    let (_, end) = parts::tenant_range(EVENT, tenant);
-    (event_key(tenant, from), end)
-}
-
-/// The keys of the events of all tenants: from the first, to before the second.
-pub fn all_event_keys() -> (Bytes, Bytes) {
-    parts::tag_range::<EVENT>()
-}
-
-/// The number in the key of an event or of a fan-out.
-pub fn parse_event_no(key: &[u8]) -> Option<EventNo> {
-    Some(EventNo(u64::from_be_bytes(*key.last_chunk::<8>()?)))
-}
-
-pub fn parse_event_tenant(key: &[u8]) -> Option<Tenant> {
-    let tenant = key.strip_prefix(&[EVENT])?.split(|byte| *byte == 0).next()?;
-    Tenant::parse(std::str::from_utf8(tenant).ok()?).ok()
-}
+pub(crate) const TAGS: &[u8] = &[EVENT_ID, INGESTED, LATER];
 
 /// For an id that a sender chose.
 pub fn event_id_key(tenant: &Tenant, id: &str) -> Bytes {
@@ -79,15 +47,6 @@ pub fn event_ids_key(tenant: &Tenant, first: Ulid) -> Bytes {
     let (_, number) = id.split_at_mut(1);
     number.copy_from_slice(&first.to_u128().to_be_bytes());
     parts::of_tenant(EVENT_ID, tenant, &id)
-}
-
-pub fn fan_out_key(tenant: &Tenant, event: EventNo) -> Bytes {
-    parts::of_tenant(FAN_OUT, tenant, &event.0.to_be_bytes())
-}
-
-/// The keys of a tenant's fan-outs, oldest event first: from the first, to before the second.
-pub fn fan_out_keys(tenant: &Tenant) -> (Bytes, Bytes) {
-    parts::tenant_range(FAN_OUT, tenant)
 }
 
 pub fn ingested_key(tenant: &Tenant, batch: &str) -> Bytes {

@@ -11,23 +11,23 @@ pub use crate::audit::{
 };
 pub use crate::auth::{api_key, api_keys, parse_api_key};
 pub use crate::deliveries::{
-    TenantDeadLetter, all_counts_keys as all_counts, all_hook_keys as hooks,
-    all_replay_keys as all_replays, all_waiting_keys as all_waiting, counts_key as counts,
-    dead_letter_key as dead_letter, dead_letter_keys as dead_letters, delivery_key as delivery,
-    delivery_keys as deliveries, held_key as held, held_keys as all_held, hook_key as hook,
-    hook_keys as hooks_of, hook_version_key as hook_version, hook_version_keys as hook_versions,
-    lane_key as lane, lane_keys as lanes, parse_counts_key as parse_counts,
+    TenantDeadLetter, all_counts_keys as all_counts, all_event_keys as all_events,
+    all_hook_keys as hooks, all_replay_keys as all_replays, all_waiting_keys as all_waiting,
+    counts_key as counts, dead_letter_key as dead_letter, dead_letter_keys as dead_letters,
+    delivery_key as delivery, delivery_keys as deliveries, event_key as event,
+    event_keys as events, fan_out_key as fan_out, fan_out_keys as fan_outs, held_key as held,
+    held_keys as all_held, hook_key as hook, hook_keys as hooks_of,
+    hook_version_key as hook_version, hook_version_keys as hook_versions, lane_key as lane,
+    lane_keys as lanes, parse_counts_key as parse_counts,
     parse_dead_letter_key as parse_dead_letter, parse_delivery_key as parse_delivery,
-    parse_held_key as parse_held, parse_waiting_key as parse_waiting, replay_key as replay,
-    replay_keys as replays, tenant_dead_letter_keys as tenant_dead_letters, waiting_key as waiting,
+    parse_event_no as parse_event, parse_event_source, parse_held_key as parse_held,
+    parse_waiting_key as parse_waiting, replay_key as replay, replay_keys as replays,
+    tenant_dead_letter_keys as tenant_dead_letters, waiting_key as waiting,
     waiting_keys as waiting_in,
 };
 pub use crate::events::{
-    all_event_keys as all_events, event_id_key as event_id, event_ids_key as event_ids,
-    event_key as event, event_keys as events, fan_out_key as fan_out, fan_out_keys as fan_outs,
-    ingested_key as ingested, later_key as later, later_keys_until as later_until,
-    parse_event_no as parse_event, parse_event_tenant as event_tenant,
-    parse_later_key as parse_later,
+    event_id_key as event_id, event_ids_key as event_ids, ingested_key as ingested,
+    later_key as later, later_keys_until as later_until, parse_later_key as parse_later,
 };
 pub use crate::streams::{
     parse_stream_key as parse_stream, producer_key as producer, producer_keys as producers,

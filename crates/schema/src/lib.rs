@@ -15,10 +15,10 @@
 //! | `06` to `0a` | subscriptions, consumers, links, backlogs, followers | [`wakes`] |
 //! | `0b` | keys of the API | [`auth`] |
 //! | `0c` | fan-out cursors | [`wakes`] |
-//! | `0d` | hooks | [`deliveries`] |
-//! | `0e`, `0f` | events, event ids | [`events`] |
-//! | `10` to `15` | deliveries, counts, dead letters, held, lanes, waiting | [`deliveries`] |
-//! | `16` to `18` | fan-outs to hooks, ingested batches, keys of no use later | [`events`] |
+//! | `0d`, `0e` | hooks, events | [`deliveries`] |
+//! | `0f` | event ids | [`events`] |
+//! | `10` to `16` | deliveries, counts, dead letters, held, lanes, waiting, fan-outs to hooks | [`deliveries`] |
+//! | `17`, `18` | ingested batches, keys of no use later | [`events`] |
 //! | `1d` | former versions of hooks | [`deliveries`] |
 //! | `19`, `1a` | rows of the audit log, heads of its chains | [`audit`] |
 //! | `1b`, `1c` | dead letters by tenant, replays | [`deliveries`] |

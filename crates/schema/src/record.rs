@@ -12,8 +12,9 @@ use reveille_core::subscription::Subscription;
 
 pub use crate::auth::{SigningKey, encode_signing_keys};
 pub use crate::codec::{Record, RecordError};
-pub use crate::deliveries::{DeliveryRecord, encode_group as encode_delivery_group};
-pub use crate::events::EventRecord;
+pub use crate::deliveries::{
+    DeliveryRecord, EventPlace, EventRecord, encode_group as encode_delivery_group,
+};
 pub use crate::wakes::{ConsumerRecord, LinkRecord};
 
 pub fn encode_head(record: &Head) -> Bytes {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::disk::real::create_dir_durably;
 
 /// What this server reads and writes. A directory with another number is left alone.
-pub const FORMAT: u32 = 4;
+pub const FORMAT: u32 = 5;
 
 const FORMAT_FILE: &str = "format";
 const LOCK_FILE: &str = "lock";
@@ -262,7 +262,7 @@ mod tests {
         let error = Directory::open(dir.path(), None).unwrap_err();
         assert!(matches!(error, DirectoryError::Older { found: 1, .. }));
         let sentence = error.to_string();
-        for part in [&*dir.path().to_string_lossy(), "format 1", "format 4", "--data-dir"] {
+        for part in [&*dir.path().to_string_lossy(), "format 1", "format 5", "--data-dir"] {
             assert!(sentence.contains(part), "{sentence}");
         }
         assert_eq!(fs::read_to_string(dir.path().join("format")).unwrap(), text);
@@ -308,7 +308,7 @@ mod tests {
         fs::remove_file(path.join("letter.txt")).unwrap();
         drop(Directory::open(path, None).unwrap());
         let text = fs::read_to_string(path.join("format")).unwrap();
-        fs::write(path.join("format"), text.replace("format 4", "format 5")).unwrap();
+        fs::write(path.join("format"), text.replace("format 5", "format 6")).unwrap();
         let newer = Directory::open(path, None);
         assert!(matches!(newer, Err(DirectoryError::Newer { found: 5, .. })));
         for byte in 0..text.len() {

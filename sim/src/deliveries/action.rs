@@ -40,7 +40,6 @@ pub(super) enum Action {
     },
     Trim {
         tenant: Tenant,
-        stream: StreamPath,
         plan: TrimPlan,
     },
     /// Removes entries that are of no use any more.

@@ -6,12 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use reveille_core::delivery::Phase;
 use reveille_core::delivery::hook::{DeliveryCounts, Hook, Standing};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
+use reveille_core::event::hook::FACE;
 use reveille_core::{Millis, Tenant};
 use reveille_kernel::keys::timer as timer_key;
 use reveille_schema::deliveries::DeliveryTimer;
 use reveille_schema::events::EventTimer;
 use reveille_schema::keys;
-use reveille_schema::record::{self, DeliveryRecord};
+use reveille_schema::record::{self, DeliveryRecord, EventPlace};
 
 use super::Deliveries;
 use super::engine;
@@ -42,7 +43,9 @@ impl Deliveries {
         let mut found = self.seen.all_events();
         for event in &self.durable.events {
             match found.next() {
-                Some((no, record)) if record.id == event.id && record.kind == event.kind => {
+                Some((no, record))
+                    if record.id == event.id && *record.kind == *event.kind.as_str() =>
+                {
                     numbers.push(*no);
                 }
                 other => return Err(violation(format!("for {event:?} there is {other:?}"))),
@@ -67,7 +70,10 @@ impl Deliveries {
             }
             let path = engine::event_stream(&event.tenant);
             let head = engine::head(&reader, &event.tenant, &path)?;
-            if head.is_none_or(|head| head.first > record.from) {
+            let EventPlace::Stream { from, .. } = record.place else {
+                return Err(violation(format!("{record:?} is in no stream")));
+            };
+            if head.is_none_or(|head| head.first > from) {
                 return Err(violation(format!("the stream begins behind {record:?}")));
             }
         }
@@ -186,7 +192,7 @@ impl Deliveries {
                     }
                 }
                 AnyTimer::Delivery(DeliveryTimer::Unhook(_, id)) => drop(unhooked.insert(id)),
-                AnyTimer::Event(EventTimer::FanOutToHooks(_, no)) => drop(cursors.insert(no)),
+                AnyTimer::Delivery(DeliveryTimer::FanOut(_, _, no)) => drop(cursors.insert(no)),
                 AnyTimer::Event(EventTimer::Backfill(_, id)) => drop(backfills.insert(id)),
                 _ => {}
             }
@@ -201,7 +207,7 @@ impl Deliveries {
         }
         // Others may wait for the first of their tenant.
         for tenant in &self.tenants {
-            let (from, to) = keys::fan_outs(tenant);
+            let (from, to) = keys::fan_outs(FACE, tenant);
             let first = self.seen.raw.range(from..to).next();
             let first = first.and_then(|(key, _)| keys::parse_event(key));
             if first.is_some_and(|no| !cursors.contains(&no)) {

@@ -17,6 +17,9 @@ use reveille_engine::deliveries::index::HookIndex;
 use reveille_engine::deliveries::retention::{ForgetDeliveries, SweepKeys};
 use reveille_engine::deliveries::send;
 pub(super) use reveille_engine::deliveries::send::DeliveryReadiness;
+use reveille_engine::deliveries::source;
+use reveille_engine::deliveries::trim::TrimEvents;
+pub(super) use reveille_engine::deliveries::trim::TrimPlan;
 pub(super) use reveille_engine::effect::DeliveryAttempt;
 use reveille_engine::effect::{Attempt, AttemptKey, AttemptSource};
 use reveille_engine::events::face::EventFace;
@@ -24,10 +27,8 @@ pub(super) use reveille_engine::events::hook::StartFrom;
 use reveille_engine::events::hook::{CreateHook, UpdateHook};
 use reveille_engine::events::ingest::IngestReceipt;
 pub(super) use reveille_engine::events::ingest::{IngestEvents, NewEvent};
-use reveille_engine::events::trim::TrimEvents;
-pub(super) use reveille_engine::events::trim::TrimPlan;
+use reveille_engine::streams;
 use reveille_engine::streams::create::CreateStream;
-use reveille_engine::{events, streams};
 use reveille_kernel::error::{Error, Never};
 use reveille_schema::record::EventRecord;
 use reveille_store::state::Reader;
@@ -70,8 +71,8 @@ pub(super) fn call(action: &Action) -> WorldCall<Deliveries> {
         Action::Forget { hook, cutoff } => {
             engine::call(ForgetDeliveries { hook, cutoff, after: Bytes::new() }, done)
         }
-        Action::Trim { tenant, stream, plan } => {
-            engine::call(TrimEvents { tenant, stream, plan }, done)
+        Action::Trim { tenant, plan } => {
+            engine::call(TrimEvents { face: FACE, tenant, plan }, done)
         }
         Action::Sweep { found } => engine::call(SweepKeys { found }, done),
         Action::RecordOutcome(outcome) => engine::call(RecordDeliveryOutcomes(vec![outcome]), done),
@@ -141,7 +142,7 @@ pub(super) fn plan_trim(
     tenant: &Tenant,
     cutoff: Millis,
 ) -> CheckResult<Option<TrimPlan>> {
-    let plan = TrimPlan::make(&engine.reader(), tenant, cutoff);
+    let plan = TrimPlan::make(&engine.reader(), FACE, tenant, cutoff);
     plan.map_err(|error| violation(format!("a look failed: {error}")))
 }
 
@@ -155,7 +156,8 @@ pub(super) fn head(
 
 /// What an event says, as it is stored.
 pub(super) fn payload(reader: &Reader, event: &EventRecord) -> Result<Bytes, String> {
-    events::read::payload(reader, event).map_err(|error| error.to_string())
+    let content = source::content(reader, event).map_err(|error| error.to_string())?;
+    content.ok_or_else(|| "it is gone".to_owned())
 }
 
 /// The hooks in memory, unless something is decided that is not durable.

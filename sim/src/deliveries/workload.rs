@@ -237,8 +237,7 @@ impl Deliveries {
         if let Some(plan) = engine::plan_trim(self.base.engine(), &tenant, cutoff)? {
             let until = self.seen.all_events().take_while(|(no, _)| **no < plan.until);
             self.trims_asked = self.trims_asked.max(until.count());
-            let stream = engine::event_stream(&tenant);
-            self.ask(Action::Trim { tenant, stream, plan });
+            self.ask(Action::Trim { tenant, plan });
         }
         Ok(())
     }

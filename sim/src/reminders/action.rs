@@ -45,7 +45,7 @@ pub(super) enum Action {
     RecordOutcome(DeliveryOutcome),
     Hold(HoldDelivery),
     Drop(DropDelivery),
-    Timer(Timer),
+    Timer(Box<Timer>),
 }
 
 /// Why something was not done.

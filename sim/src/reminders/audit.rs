@@ -4,12 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use reveille_core::delivery::hook::{DeliveryCounts, Hook, Standing};
-use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
+use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
+use reveille_core::delivery::lane;
 use reveille_core::delivery::{AttemptRecord, DeadReason, DropReason, ErrorKind, Phase};
 use reveille_schema::record::DeliveryRecord;
 
 use super::Reminders;
-use super::face::{BACKOFF, FACE, POISON, Style, lane_of};
+use super::face::{BACKOFF, FACE, Occurrence, POISON, Style};
 use super::model::HookModel;
 use super::snapshot::Snapshot;
 use crate::base::{CheckResult, violation};
@@ -37,6 +38,7 @@ impl Reminders {
 
     pub(super) fn audit_state(&self) -> CheckResult {
         self.audit_reminders()?;
+        self.audit_events()?;
         self.audit_hooks()?;
         for hook in self.seen.hooks.values() {
             self.audit_versions(hook)?;
@@ -71,6 +73,30 @@ impl Reminders {
             Some(timer) => Err(violation(format!("nobody reminds of {timer:?}"))),
             None => Ok(()),
         }
+    }
+
+    /// An event is kept for whatever came, and somebody goes on with the oldest one that not
+    /// everybody was told of.
+    fn audit_events(&self) -> CheckResult {
+        for (no, record) in &self.seen.events {
+            let came = self.seen.came.get(no);
+            if came.is_none_or(|it| {
+                it.name != record.id || Some(&it.subject) != record.subject.as_ref()
+            }) {
+                return Err(violation(format!("{record:?} is of {came:?}")));
+            }
+        }
+        if !self.seen.events.keys().eq(self.seen.came.keys()) {
+            return Err(violation(format!("events are {:?}", self.seen.events)));
+        }
+        let mut tenants = BTreeSet::new();
+        for no in self.seen.fan_outs.keys() {
+            let tenant = self.durable.came.get(&self.seen.came[no].name).map(|(tenant, _)| tenant);
+            if tenants.insert(tenant) && !self.seen.going_on.contains(no) {
+                return Err(violation(format!("nobody goes on with {no:?}")));
+            }
+        }
+        Ok(())
     }
 
     fn audit_hooks(&self) -> CheckResult {
@@ -118,6 +144,12 @@ impl Reminders {
                 }
             }
         }
+        // Whoever has not been told yet is behind a cursor.
+        let waits = |(no, it): (&EventNo, &Occurrence)| {
+            let told = self.seen.fan_outs.get(no)?;
+            (*told < hook.id.0 && owed.contains(&it.name)).then(|| it.name.clone())
+        };
+        found.extend(self.seen.came.iter().filter_map(waits));
         if found != *owed {
             return Err(violation(format!("{} has {found:?}, and is owed {owed:?}", hook.name)));
         }
@@ -130,11 +162,11 @@ impl Reminders {
         let mut open: BTreeMap<u64, Vec<(DeliveryId, Phase)>> = BTreeMap::new();
         for (id, it) in self.seen.of(hook.id) {
             let subject = &self.seen.came[&id.no.event].subject;
-            if it.lane != is_ordered.then(|| lane_of(subject)) {
+            if it.lane != is_ordered.then(|| lane::number(Some(subject))) {
                 return Err(violation(format!("{id:?} of {subject} is in another lane: {it:?}")));
             }
             if it.delivery.ended_at().is_none() && is_ordered {
-                let lane = open.entry(lane_of(subject)).or_default();
+                let lane = open.entry(lane::number(Some(subject))).or_default();
                 lane.push((*id, it.delivery.phase));
             }
         }

@@ -19,9 +19,9 @@ use reveille_engine::encoder::DeliveryEncoders;
 
 use crate::base::engine::App;
 
-pub(super) use rules::{BACKOFF, FACE, POISON, ReminderSpec, Style, lane_of};
+pub(super) use rules::{BACKOFF, FACE, POISON, ReminderSpec, Style};
 pub(super) use schema::{
-    MUTE, OCCURRENCE, Occurrence, REMINDER, REVOKED, parse_number, parse_timer,
+    FORMER_TOPICS, MUTE, OCCURRENCE, Occurrence, REMINDER, REVOKED, parse_number, parse_timer,
 };
 pub(super) use source::{
     ChangeReminderHook, CreateReminderHook, MuteSubject, RevokeHook, SetReminder,

@@ -11,7 +11,7 @@ use reveille_core::{Millis, Tenant};
 use reveille_kernel::keys::parse_timer;
 use reveille_schema::deliveries::DeliveryTimer;
 use reveille_schema::keys;
-use reveille_schema::record::{self, DeliveryRecord};
+use reveille_schema::record::{self, DeliveryRecord, EventRecord};
 use reveille_store::state::Reader;
 
 use super::face::{self, Occurrence};
@@ -24,6 +24,9 @@ pub(super) struct Snapshot {
     /// Names of reminders whose time has not come.
     pub(super) set: BTreeSet<Arc<str>>,
     pub(super) came: BTreeMap<EventNo, Occurrence>,
+    pub(super) events: BTreeMap<EventNo, EventRecord>,
+    /// Events that not everybody was told of, and the last hook that was.
+    pub(super) fan_outs: BTreeMap<EventNo, u64>,
     pub(super) hooks: BTreeMap<HookId, Hook>,
     /// Hooks as they were.
     pub(super) formers: BTreeMap<(HookId, u64), Hook>,
@@ -38,12 +41,19 @@ pub(super) struct Snapshot {
     /// Timers of reminders, and of hooks that were ended.
     pub(super) reminds: BTreeSet<(Tenant, Arc<str>)>,
     pub(super) unhooks: BTreeSet<HookId>,
+    /// Events whose hooks are being told.
+    pub(super) going_on: BTreeSet<EventNo>,
     pub(super) first_timer: Option<Millis>,
 }
 
-/// Timers, hooks and deliveries, and what this face has itself.
-const TAGS: [(u8, u8); 5] =
-    [(0x05, 0x06), (0x0d, 0x0e), (0x10, 0x16), (0x1d, 0x1e), (face::REMINDER, face::REVOKED + 1)];
+/// Timers, hooks, events and deliveries, and what this face has itself.
+const TAGS: [(u8, u8); 5] = [
+    (0x05, 0x06),
+    (0x0d, 0x0f),
+    (0x10, 0x17),
+    (0x1d, 0x1e),
+    (face::REMINDER, face::FORMER_TOPICS + 1),
+];
 
 impl Snapshot {
     pub(super) fn read(reader: &Reader) -> CheckResult<Snapshot> {
@@ -85,6 +95,14 @@ impl Snapshot {
                 let (lane, no) = (number(9), keys::parse_waiting(key));
                 self.waiting.extend(lane.zip(no).map(|(lane, no)| (hook, lane, no)));
             }
+            Some(0x0e) => {
+                let event = record::decode_event(value).map_err(unreadable)?;
+                self.events.extend(keys::parse_event(key).map(|no| (no, event)));
+            }
+            Some(0x16) => {
+                let told = record::decode_u64(value).map_err(unreadable)?;
+                self.fan_outs.extend(keys::parse_event(key).map(|no| (no, told)));
+            }
             Some(0x1d) => {
                 let former = record::decode_hook(value).map_err(unreadable)?;
                 self.formers.extend(number(9).map(|version| ((hook, version), former)));
@@ -115,6 +133,7 @@ impl Snapshot {
                 self.looks.extend(ids.into_iter().map(|id| (at, id)));
             }
             Some(DeliveryTimer::Unhook(_, id)) => drop(self.unhooks.insert(id)),
+            Some(DeliveryTimer::FanOut(_, _, no)) => drop(self.going_on.insert(no)),
             Some(DeliveryTimer::Resume(..) | DeliveryTimer::Replay(..)) => {}
             None => return Ok(None),
         }
@@ -135,7 +154,8 @@ impl Snapshot {
 
     /// What is left beside what has come and who is muted.
     pub(super) fn remains(&self) -> Option<&Bytes> {
-        const STAYING: [u8; 3] = [face::OCCURRENCE, face::MUTE, face::REVOKED];
+        const STAYING: [u8; 5] =
+            [0x0e, face::OCCURRENCE, face::MUTE, face::REVOKED, face::FORMER_TOPICS];
         let stays = |key: &Bytes| key.first().is_some_and(|tag| STAYING.contains(tag));
         self.raw.keys().find(|key| !stays(key))
     }

@@ -3,6 +3,8 @@
 //! A lane knows whose turn it is and how many wait. Who they are is found by looking: the keys of
 //! waiting deliveries are in the order of their events, also of those that came to wait late.
 
+use aws_lc_rs::digest;
+
 use super::id::DeliveryNo;
 
 /// A lane with somebody in it.
@@ -23,6 +25,14 @@ pub enum LaneAdvance {
     First,
     /// It was one that waited: the lane has one less.
     Less(Lane),
+}
+
+/// The number of a subject's lane; events without a subject share one. It is a part of a hash that
+/// nobody finds another subject for, so that no subject is made to wait for another.
+pub fn number(subject: Option<&str>) -> u64 {
+    let Some(subject) = subject else { return 0 };
+    let hash = digest::digest(&digest::SHA256, subject.as_bytes());
+    hash.as_ref().first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }
 
 impl Lane {
@@ -49,5 +59,19 @@ impl Lane {
     #[must_use]
     pub fn led_by(self, head: DeliveryNo) -> Lane {
         Lane { head, waiting: self.waiting.saturating_sub(1) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subject_has_one_lane_for_ever() {
+        assert_eq!(number(None), 0);
+        // printf door | sha256sum
+        assert_eq!(number(Some("door")), 0x2534_e2de_1dec_24fe);
+        assert_ne!(number(Some("door")), number(Some("lamp")));
+        assert_ne!(number(Some("")), number(None));
     }
 }

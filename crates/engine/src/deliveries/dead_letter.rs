@@ -19,7 +19,7 @@ use super::delivery::DeliveryTxn;
 use super::error::{DeliveryError, DeliveryRejection};
 use super::face::DeliveryFaces;
 use super::index::HookIndex;
-use super::send::delivery_record;
+use super::send::{self, delivery_record};
 use crate::app::{App, Txn};
 use crate::effect::EventPayload;
 use crate::engine::Engine;
@@ -238,7 +238,7 @@ impl Engine {
         let mut event = None;
         if with_event {
             let face = shared.domains.part::<DeliveryFaces>().get(hook.face)?;
-            event = face.payload(&reader, &hook, id.no.event)?;
+            event = send::payload(&reader, face, &hook, id.no.event)?;
         }
         Ok(Some(DeadLetterView { id, died_at, why, state, hook, record, again, event }))
     }

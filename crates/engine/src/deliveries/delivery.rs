@@ -61,6 +61,8 @@ pub struct DropDelivery {
 #[derive(Debug, Clone, Copy)]
 pub struct NewDelivery<'a> {
     pub no: DeliveryNo,
+    /// The version of the hook that it is of.
+    pub version: u64,
     /// When its event came.
     pub event_at: Millis,
     /// Those of one lane come one after another, where the hook's policy says so.
@@ -148,12 +150,17 @@ fn step(
     record: &DeliveryRecord,
     input: Input,
 ) -> Result<Transition, ReadError> {
-    let former = match hook.follows(record.hook_version) {
-        Some(version) => txn.read(&keys::hook_version(hook.id, version), record::decode_hook)?,
-        None => None,
-    };
+    let former = former(txn, hook, record.hook_version)?;
     let policy = former.as_ref().map_or(&hook.policy, |former| &former.policy);
     Ok(record.delivery.step(&given(txn, hook, policy, record.created_at), input))
+}
+
+/// The hook as it was, if deliveries of this version follow it so.
+fn former(txn: &mut Txn<'_>, hook: &Hook, version: u64) -> Result<Option<Hook>, ReadError> {
+    match hook.follows(version) {
+        Some(version) => txn.read(&keys::hook_version(hook.id, version), record::decode_hook),
+        None => Ok(None),
+    }
 }
 
 fn given<'a>(txn: &mut Txn<'_>, hook: &Hook, policy: &'a Policy, began_at: Millis) -> Given<'a> {
@@ -185,7 +192,9 @@ fn begin_for(
     new: NewDelivery<'_>,
     replay: Option<u64>,
 ) -> Result<(), ReadError> {
-    let NewDelivery { no, event_at, lane, event } = new;
+    let NewDelivery { no, version, event_at, lane, event } = new;
+    let former = former(txn, hook, version)?;
+    let policy = former.as_ref().map_or(&hook.policy, |former| &former.policy);
     let lane = hook.is_ordered().then_some(lane);
     let mut first = true;
     if let Some(number) = lane {
@@ -197,7 +206,7 @@ fn begin_for(
         }
     }
     let now = txn.now();
-    let begun = Delivery::begin(&given(txn, hook, &hook.policy, now), first);
+    let begun = Delivery::begin(&given(txn, hook, policy, now), first);
     let id = DeliveryId { hook: hook.id, no };
     let in_lot = begun.delivery.deadline().is_some_and(|end| groups.add(end, id));
     let timer_at = if in_lot { None } else { moved_timer(txn, id, None, &begun.delivery) };
@@ -208,7 +217,7 @@ fn begin_for(
         timer_at,
         lane,
         retried: false,
-        hook_version: hook.version,
+        hook_version: version,
         discarded: false,
         replay,
     };
@@ -487,7 +496,7 @@ pub(super) fn retry(
     let (event_at, lane) = (letter.event_at, letter.lane.unwrap_or(0));
     dead_letter::close(txn, hook, id, letter, at, LetterState::Retried)?;
     let no = DeliveryNo { round, ..id.no };
-    let new = NewDelivery { no, event_at, lane, event: None };
+    let new = NewDelivery { no, version: hook.version, event_at, lane, event: None };
     begin_for(txn, &mut TimerGroups::of(1), hook, new, replay)?;
     Ok(Some(DeliveryId { no, ..id }))
 }

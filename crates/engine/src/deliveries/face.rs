@@ -1,25 +1,29 @@
 //! Faces: whoever has events to deliver, and what deliveries ask of them.
 //!
-//! A face has a source of events, hooks with a spec that it alone reads, and a matcher that says
-//! which hooks are for an event. For each it begins a delivery ([`begin`](super::delivery::begin)),
-//! in a lane of its choice, under the policy that the hook carries; everything from there on is done
-//! here, for all faces alike.
+//! A face puts events into its source ([`put_event`](super::source::put_event)), has hooks with a
+//! spec that it alone reads, and a matcher that says which hooks are for an event; those are told by
+//! a [`Spread`](super::spread::Spread). Everything from there on is done here, for all faces alike,
+//! under the policy that each hook carries.
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use reveille_core::Tenant;
 use reveille_core::delivery::DropReason;
-use reveille_core::delivery::hook::{FaceId, Hook};
+use reveille_core::delivery::hook::{FaceId, Hook, HookId};
 use reveille_core::delivery::id::EventNo;
 use reveille_kernel::command::Command;
 use reveille_kernel::error::{Damaged, Never};
 use reveille_kernel::timers::DueTimer;
 use reveille_kernel::txn::ReadError;
+use reveille_schema::record::EventRecord;
 use reveille_store::state::Reader;
 
+use super::source;
+use super::spread::{MatchingHooks, SpreadEvent};
 use crate::app::{App, Part, Shared, Txn};
-use crate::effect::EventPayload;
+use crate::engine::Retention;
 
 /// A source of events, and what only it knows about them.
 pub trait DeliveryFace: Send + Sync + 'static {
@@ -31,18 +35,25 @@ pub trait DeliveryFace: Send + Sync + 'static {
         app
     }
 
-    /// What is delivered of an event; `None` if there is no such event.
+    /// The hooks that an event from a while ago is still for, after one, oldest first. However little
+    /// it may do at once, it always comes further.
+    fn next_matching(
+        &self,
+        txn: &mut Txn<'_>,
+        tenant: &Tenant,
+        event: SpreadEvent<'_>,
+        after: HookId,
+    ) -> Result<MatchingHooks, ReadError>;
+
+    /// What is delivered of an event: its content as it is stored, unless the face has a gate and
+    /// knows better; `None` if there is nothing any more.
     fn payload(
         &self,
         reader: &Reader,
-        hook: &Hook,
-        event: EventNo,
-    ) -> Result<Option<EventPayload>, Damaged>;
-
-    /// The bytes of that, for whoever counts many; none if there is no such event.
-    fn payload_len(&self, reader: &Reader, hook: &Hook, event: EventNo) -> Result<u64, Damaged> {
-        let payload = self.payload(reader, hook, event)?;
-        Ok(payload.map_or(0, |it| u64::try_from(it.payload.len()).unwrap_or(u64::MAX)))
+        _hook: &Hook,
+        event: &EventRecord,
+    ) -> Result<Option<Bytes>, Damaged> {
+        source::content(reader, event)
     }
 
     /// Whether it has a gate. What is at hand is then not sent: it is read once the gate is open.
@@ -52,16 +63,25 @@ pub trait DeliveryFace: Send + Sync + 'static {
 
     /// Whether an attempt may be made now; asked before each, and before anything is read of what
     /// is to be delivered.
-    fn gate(&self, _reader: &Reader, _hook: &Hook, _event: EventNo) -> Result<Gate, Damaged> {
+    fn gate(&self, _reader: &Reader, _hook: &Hook, _event: &EventRecord) -> Result<Gate, Damaged> {
         Ok(Gate::Open)
     }
 
-    /// The first event that not everybody has a delivery of yet who should.
-    fn first_pending(
+    /// How long events of this source are kept.
+    fn retain_ms(&self, retention: Retention) -> u64 {
+        retention.events_ms
+    }
+
+    /// Removes what it keeps of its oldest events beside their records; `false` if they must stay
+    /// for now.
+    fn forget(
         &self,
-        txn: &mut Txn<'_>,
-        tenant: &Tenant,
-    ) -> Result<Option<EventNo>, ReadError>;
+        _txn: &mut Txn<'_>,
+        _tenant: &Tenant,
+        _events: &[(EventNo, EventRecord)],
+    ) -> Result<bool, ReadError> {
+        Ok(true)
+    }
 
     /// What a timer of its own asks for. It may read. Such timers may stay for another slice, and
     /// others that are due may come before them.

@@ -16,8 +16,8 @@ use reveille_schema::{keys, record};
 
 use super::delivery::{self, DeliveryTxn};
 use super::error::DeliveryRejection;
-use super::face::DeliveryFaces;
 use super::index::HookIndex;
+use super::spread::next_fan_out;
 use crate::app::{App, Txn};
 
 /// A hook that is to be made.
@@ -141,8 +141,7 @@ impl Command<App> for SetHookActive {
             return Ok(Ok(hook.clone()));
         }
         let next = from_now_on(txn);
-        let face = txn.domains().part::<DeliveryFaces>().get(*face)?;
-        let oldest = face.first_pending(txn, tenant)?.unwrap_or(next);
+        let oldest = next_fan_out(txn, *face, tenant, EventNo(0))?.unwrap_or(next);
         let backfilled = hook.backfill.map_or(next, |backfill| backfill.next);
         let oldest = oldest.min(backfilled);
         let changed = hook.with_active(*active, next, oldest).changed_at(txn.now());

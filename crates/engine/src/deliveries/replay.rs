@@ -31,6 +31,7 @@ use super::error::{DeliveryError, DeliveryRejection};
 use super::face::DeliveryFaces;
 use super::index::HookIndex;
 use super::send::delivery_record;
+use super::source;
 use crate::app::{App, Part, Shared, Txn};
 use crate::engine::Engine;
 use crate::limits::{PREVIEW_MS, PREVIEWS_MAX, REPLAY_SCAN_MAX, REPLAY_SLICE};
@@ -296,8 +297,8 @@ fn count(
             .entry(id.hook)
             .or_insert_with(|| shared.lock().index.of::<HookIndex>().get(id.hook).cloned());
         let Some(hook) = hook else { continue };
-        let face = shared.domains.part::<DeliveryFaces>().get(hook.face)?;
-        count.bytes += face.payload_len(reader, hook, id.no.event)?;
+        let event = source::event(reader, hook.face, tenant, id.no.event)?;
+        count.bytes += event.map_or(0, |event| event.place.len());
         count.count += 1;
         *count.by_hook.entry(id.hook).or_default() += 1;
         count.newest = count.newest.or(Some(letter.died_at));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use reveille_core::delivery::hook::{FIRST_VERSION, Hook, HookId};
-use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
+use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::delivery::policy::{Outcome, Refusal};
 use reveille_core::delivery::{AttemptRecord, DropReason, Phase, Policy, Verdict};
 use reveille_core::key_range::above;
@@ -17,13 +17,14 @@ use reveille_kernel::outbox::PushResult;
 use reveille_kernel::timers::walk;
 use reveille_schema::deliveries::DeliveryTimer;
 use reveille_schema::keys;
-use reveille_schema::record::{self, DeliveryRecord};
+use reveille_schema::record::{self, DeliveryRecord, EventRecord};
 use reveille_store::state::Reader;
 
 use super::delivery::{DeliveryOutcome, DropDelivery, HoldDelivery, is_leased};
 use super::face::{DeliveryFace, DeliveryFaces, Gate};
 use super::index::HookIndex;
 use super::outcome;
+use super::source;
 use super::timer_group::OpenDelivery;
 use crate::addresses::Addresses;
 use crate::app::{App, Shared};
@@ -80,19 +81,43 @@ pub fn readiness(
             return Ok(DeliveryReadiness::Held);
         }
     }
-    let dropped = |why, ends_hook| Ok(DeliveryReadiness::Dropped { why, ends_hook });
-    match face.gate(reader, hook, no)? {
-        Gate::Open => {}
-        Gate::Closed(why) => return dropped(why, false),
-        Gate::Cancelled(why) => return dropped(why, true),
-    }
     // What a gate lets through is what the same look finds.
     if let Some(event) = at_hand.filter(|_| !face.has_gate()) {
         return Ok(DeliveryReadiness::Send(event.clone()));
     }
-    let event = face.payload(reader, hook, no)?;
-    let event = event.ok_or_else(|| Damaged(format!("event {} is gone", no.0)))?;
-    Ok(DeliveryReadiness::Send(event))
+    let gone = || Damaged(format!("event {} is gone", no.0));
+    let event = source::event(reader, hook.face, &hook.tenant, no)?.ok_or_else(gone)?;
+    let dropped = |why, ends_hook| Ok(DeliveryReadiness::Dropped { why, ends_hook });
+    match face.gate(reader, hook, &event)? {
+        Gate::Open => {}
+        Gate::Closed(why) => return dropped(why, false),
+        Gate::Cancelled(why) => return dropped(why, true),
+    }
+    let payload = payload_of(reader, face, hook, event)?;
+    Ok(DeliveryReadiness::Send(payload.ok_or_else(gone)?))
+}
+
+/// What is delivered of an event; `None` if there is no such event.
+pub(crate) fn payload(
+    reader: &Reader,
+    face: &dyn DeliveryFace,
+    hook: &Hook,
+    no: EventNo,
+) -> Result<Option<EventPayload>, Damaged> {
+    match source::event(reader, hook.face, &hook.tenant, no)? {
+        Some(event) => payload_of(reader, face, hook, event),
+        None => Ok(None),
+    }
+}
+
+fn payload_of(
+    reader: &Reader,
+    face: &dyn DeliveryFace,
+    hook: &Hook,
+    event: EventRecord,
+) -> Result<Option<EventPayload>, Damaged> {
+    let payload = face.payload(reader, hook, &event)?;
+    Ok(payload.map(|payload| EventPayload { id: event.id, at: event.at, payload }))
 }
 
 /// The hook as an attempt follows it: as it is, or as it was when the delivery began.

@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use reveille_core::delivery::Phase;
-use reveille_core::delivery::hook::HookId;
+use reveille_core::delivery::hook::{FaceId, HookId};
+use reveille_core::delivery::id::EventNo;
 use reveille_core::{Millis, Tenant};
 use reveille_kernel::command::{Command, Decision};
 use reveille_kernel::error::{Damaged, Never};
@@ -12,11 +13,12 @@ use reveille_schema::keys::{self, TenantDeadLetter};
 use reveille_schema::record;
 use reveille_store::state::Reader;
 
+use super::face::DeliveryFaces;
 use super::replay::ReplayLook;
 use super::timer_group::{self, OpenDelivery};
-use super::{delivery, hook, replay, send};
+use super::{delivery, hook, replay, send, source, spread};
 use crate::app::{App, Shared, Txn};
-use crate::effect::{AttemptKey, Effect};
+use crate::effect::{AttemptKey, Effect, EventPayload};
 use crate::limits::{PURGE_SLICE, SCAN_BYTES};
 
 /// A timer of a delivery or a hook is due.
@@ -30,6 +32,8 @@ pub struct FireDeliveryTimer {
     found: Vec<Bytes>,
     /// Dead letters to make again, for a replay.
     look: ReplayLook,
+    /// What is delivered, for a fan-out: read once for all the deliveries of a slice.
+    payload: Option<EventPayload>,
 }
 
 impl FireDeliveryTimer {
@@ -39,42 +43,39 @@ impl FireDeliveryTimer {
     }
 
     pub fn new(shared: &Shared, entry: DueTimer) -> Result<FireDeliveryTimer, Damaged> {
-        let reader = shared.state.reader();
-        let is_known = |id| shared.outbox.knows(&AttemptKey::Delivery(id));
-        FireDeliveryTimer::with(&reader, entry, is_known)
-    }
-
-    /// The same, given which attempts wait for their turn or are on their way.
-    pub fn with(
-        reader: &Reader,
-        entry: DueTimer,
-        is_known: impl Fn(reveille_core::delivery::id::DeliveryId) -> bool,
-    ) -> Result<FireDeliveryTimer, Damaged> {
+        let reader = &shared.state.reader();
         let damaged = || Damaged::new("a timer of a delivery cannot be read");
         let timer = DeliveryTimer::decode(entry.name()).ok_or_else(damaged)?;
         let (mut open, mut found) = (Vec::new(), Vec::new());
-        let mut look = ReplayLook::default();
+        let (mut look, mut payload) = (ReplayLook::default(), None);
         match &timer {
             DeliveryTimer::Delivery(id) => open.push(OpenDelivery { id: *id, in_flight: false }),
             DeliveryTimer::DeliveryGroup(_) => open = send::open_of_group(reader, &entry.key)?,
             DeliveryTimer::Unhook(tenant, id) => found = remains(reader, tenant, *id)?,
             DeliveryTimer::Replay(tenant, id) => look = ReplayLook::begin(reader, tenant, *id)?,
+            DeliveryTimer::FanOut(face, tenant, no) => {
+                let faces = shared.domains.part::<DeliveryFaces>();
+                let at_hand = !faces.get(*face)?.has_gate();
+                payload = at_hand.then(|| fan_out_payload(reader, *face, tenant, *no)).flatten();
+            }
             DeliveryTimer::Resume(..) => {}
         }
         for it in &mut open {
-            it.in_flight = is_known(it.id);
+            it.in_flight = shared.outbox.knows(&AttemptKey::Delivery(it.id));
         }
-        Ok(FireDeliveryTimer { timer, entry, open, found, look })
+        Ok(FireDeliveryTimer { timer, entry, open, found, look, payload })
     }
 
     /// What is known of a timer of this domain.
     pub fn traits(name: &[u8]) -> TimerTraits {
-        let (fires_once, reads) = match DeliveryTimer::decode(name) {
-            Some(DeliveryTimer::Delivery(_)) => (true, false),
-            Some(DeliveryTimer::DeliveryGroup(_)) => (true, true),
-            _ => (false, true),
+        let (fires_once, is_patient, reads) = match DeliveryTimer::decode(name) {
+            Some(DeliveryTimer::Delivery(_)) => (true, false, false),
+            Some(DeliveryTimer::DeliveryGroup(_)) => (true, false, true),
+            // It may be a slice of something large.
+            Some(DeliveryTimer::FanOut(..)) => (false, true, true),
+            _ => (false, false, true),
         };
-        TimerTraits { fires_once, is_patient: false, reads }
+        TimerTraits { fires_once, is_patient, reads }
     }
 }
 
@@ -97,6 +98,11 @@ impl Command<App> for FireDeliveryTimer {
             DeliveryTimer::Replay(tenant, id) => {
                 replay::fire(txn, key, tenant, *id, &self.look)?;
             }
+            DeliveryTimer::FanOut(face, tenant, no) => {
+                // It is removed first: it may be written anew, for the same time.
+                txn.remove(key);
+                spread::fan_out(txn, *face, tenant, *no, self.payload.as_ref())?;
+            }
             DeliveryTimer::Unhook(..) => {
                 for found in &self.found {
                     txn.remove(found);
@@ -111,18 +117,32 @@ impl Command<App> for FireDeliveryTimer {
     }
 
     fn weight(&self) -> usize {
-        self.open.len() * 512 + self.found.len() * 32 + self.look.weight()
+        let payload = usize::from(self.payload.is_some()) * 32;
+        self.open.len() * 512 + self.found.len() * 32 + self.look.weight() + payload
     }
 
     /// What was put off for seconds may come a moment later still.
     fn is_urgent(&self, _: &[Effect]) -> bool {
-        use DeliveryTimer::{Replay, Resume, Unhook};
-        matches!(self.timer, Resume(..) | Unhook(..) | Replay(..))
+        use DeliveryTimer::{FanOut, Replay, Resume, Unhook};
+        matches!(self.timer, Resume(..) | Unhook(..) | Replay(..) | FanOut(..))
     }
 
     fn not_before(&self) -> Millis {
         self.entry.at()
     }
+}
+
+/// What is delivered of an event that is fanned out. One that cannot be read now is read when its
+/// deliveries are sent, and reported then.
+fn fan_out_payload(
+    reader: &Reader,
+    face: FaceId,
+    tenant: &Tenant,
+    no: EventNo,
+) -> Option<EventPayload> {
+    let event = source::event(reader, face, tenant, no).ok().flatten()?;
+    let payload = source::content(reader, &event).ok().flatten()?;
+    Some(EventPayload { id: event.id, at: event.at, payload })
 }
 
 /// The first keys that an ended hook has left.

@@ -11,6 +11,7 @@ use reveille_schema::keys;
 use reveille_schema::record::DeliveryRecord;
 use reveille_schema::record::{self, EventRecord};
 
+use super::face::kind_of;
 use super::hook::EventHook;
 use super::queries::DeliveryView;
 use crate::app::Shared;
@@ -119,7 +120,7 @@ impl Engine {
         let (deliveries, older) = self.deliveries_of(hook, no)?;
         let age = age(hook, no, !deliveries.is_empty());
         let pattern = match spec.pattern_at(no) {
-            Some(pattern) => Reason::Pattern(pattern.explain(&event.kind)),
+            Some(pattern) => Reason::Pattern(pattern.explain(&kind_of(event)?)),
             None => Reason::OtherPattern,
         };
         let due = pattern == Reason::Pattern(None) && age == Age::HookFirst;
@@ -146,7 +147,8 @@ impl Engine {
         event: &EventRecord,
     ) -> Result<Absence, Damaged> {
         let reader = shared.state.reader();
-        let told = (&reader).read(&keys::fan_out(&hook.tenant, no), record::decode_u64)?;
+        let told =
+            (&reader).read(&keys::fan_out(hook.face, &hook.tenant, no), record::decode_u64)?;
         if told.is_some_and(|told| told < hook.id.0) && hook.was_active_at(no) {
             return Ok(Absence::FanOut);
         }

@@ -3,20 +3,25 @@
 use std::sync::Arc;
 
 use reveille_core::Tenant;
-use reveille_core::delivery::hook::{FaceId, Hook};
+use reveille_core::delivery::hook::{FaceId, Hook, HookId};
 use reveille_core::delivery::id::EventNo;
+use reveille_core::event::EventType;
 use reveille_core::event::hook::FACE;
 use reveille_kernel::error::Damaged;
 use reveille_kernel::timers::DueTimer;
 use reveille_kernel::txn::ReadError;
-use reveille_store::state::Reader;
+use reveille_schema::record::{self, EventPlace, EventRecord};
 
-use super::index::EventHookIndex;
+use super::index::{EventHookIndex, HookQuery, next_matching};
 use super::timers::FireEventTimer;
-use super::{ingest, read};
+use super::txn::named_places;
 use crate::app::{App, Shared, Txn};
 use crate::deliveries::face::{DeliveryFace, FaceTimer};
-use crate::effect::EventPayload;
+use crate::deliveries::spread::{MatchingHooks, SpreadEvent};
+use crate::engine::Engine;
+use crate::matching::{spend, steps_left};
+use crate::records::ReadRecord;
+use crate::streams::txn::StreamTxn;
 
 /// The face of typed events.
 pub struct EventFace;
@@ -30,30 +35,75 @@ impl DeliveryFace for EventFace {
         app.with_index_of(EventHookIndex::new)
     }
 
-    fn payload(
-        &self,
-        reader: &Reader,
-        hook: &Hook,
-        event: EventNo,
-    ) -> Result<Option<EventPayload>, Damaged> {
-        let Some(event) = read::event(reader, &hook.tenant, event)? else { return Ok(None) };
-        let payload = read::payload(reader, &event)?;
-        Ok(Some(EventPayload { id: event.id, at: event.at, payload }))
-    }
-
-    fn payload_len(&self, reader: &Reader, hook: &Hook, event: EventNo) -> Result<u64, Damaged> {
-        Ok(read::event(reader, &hook.tenant, event)?.map_or(0, |event| event.len))
-    }
-
-    fn first_pending(
+    fn next_matching(
         &self,
         txn: &mut Txn<'_>,
         tenant: &Tenant,
-    ) -> Result<Option<EventNo>, ReadError> {
-        ingest::next_fan_out(txn, tenant, EventNo(0))
+        event: SpreadEvent<'_>,
+        after: HookId,
+    ) -> Result<MatchingHooks, ReadError> {
+        let kind = &kind_of(event.record)?;
+        let (at, limit) = (Some(event.no), txn.domains().settings.fan_out);
+        let accepts = |hook: &Hook| hook.was_active_at(event.no) && !hook.is_catching_up();
+        let query = HookQuery { tenant, kind, at, after, limit, accepts: &accepts };
+        let mut steps = steps_left(txn);
+        let list = next_matching(txn.index(), &query, &mut steps);
+        spend(txn, tenant, steps.used());
+        Ok(list)
     }
 
-    fn timer(&self, shared: &Shared, timer: DueTimer) -> Result<FaceTimer, Damaged> {
-        Ok(Arc::new(FireEventTimer::new(&shared.state.reader(), timer)?))
+    fn forget(
+        &self,
+        txn: &mut Txn<'_>,
+        tenant: &Tenant,
+        events: &[(EventNo, EventRecord)],
+    ) -> Result<bool, ReadError> {
+        let path = Engine::event_stream(tenant);
+        let Some(mut head) = txn.live_head(tenant, &path)?.filter(|head| head.forks == 0) else {
+            return Ok(false);
+        };
+        let names: Vec<_> =
+            events.iter().flat_map(|(_, it)| named_places(tenant, &it.id)).collect();
+        txn.want(&names.into_iter().map(|(key, _)| key).collect::<Vec<_>>())?;
+        for (no, event) in events {
+            forget_name(txn, tenant, *no, event)?;
+            if let EventPlace::Stream { stream, from, len } = event.place
+                && stream == head.id
+            {
+                // A comma follows each.
+                head.first = head.first.max(from.plus(len + 1));
+            }
+        }
+        if !events.is_empty() {
+            txn.trim_bytes(head.id, head.first);
+            txn.set_head(tenant, &path, &head);
+        }
+        Ok(true)
     }
+
+    fn timer(&self, _: &Shared, timer: DueTimer) -> Result<FaceTimer, Damaged> {
+        Ok(Arc::new(FireEventTimer::new(timer)?))
+    }
+}
+
+/// The type of an event, as it is kept.
+pub fn kind_of(event: &EventRecord) -> Result<EventType, Damaged> {
+    EventType::parse(&event.kind)
+        .map_err(|error| Damaged(format!("the stored type {:?}: {error}", event.kind)))
+}
+
+/// An event has its name no longer; a younger one may have it.
+fn forget_name(
+    txn: &mut Txn<'_>,
+    tenant: &Tenant,
+    no: EventNo,
+    event: &EventRecord,
+) -> Result<(), ReadError> {
+    for (key, place) in named_places(tenant, &event.id) {
+        let Some(first) = txn.read(&key, record::decode_u64)? else { continue };
+        if first.checked_add(place) == Some(no.0) {
+            txn.remove(&key);
+        }
+    }
+    Ok(())
 }

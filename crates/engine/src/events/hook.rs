@@ -13,14 +13,15 @@ use reveille_kernel::txn::ReadError;
 use reveille_schema::events::{EventTimer, decode_hook_spec, encode_hook_spec};
 use reveille_schema::{keys, record};
 
+use super::face::kind_of;
 use super::index::EventHookIndex;
-use super::ingest::next_fan_out;
 use super::txn::EventTxn;
 use crate::app::{App, Txn};
 use crate::deliveries::DeliveryRejection;
 use crate::deliveries::delivery::{self, NewDelivery};
 use crate::deliveries::hook::{NewHook, change, create, from_now_on, keep, named};
 use crate::deliveries::index::HookIndex;
+use crate::deliveries::spread::next_fan_out;
 use crate::deliveries::timer_group::TimerGroups;
 use crate::matching::{spend, steps_left};
 use crate::records::damaged;
@@ -140,7 +141,7 @@ impl Command<App> for UpdateHook {
         if identical.is_some_and(|id| id != hook.id) {
             return Ok(Err(DeliveryRejection::Exists));
         }
-        let oldest = next_fan_out(txn, tenant, EventNo(0))?;
+        let oldest = next_fan_out(txn, FACE, tenant, EventNo(0))?;
         let backfilled = hook.backfill.map(|backfill| backfill.next);
         let oldest = oldest.into_iter().chain(backfilled).min();
         let is_repatterned = edited.pattern != spec.pattern;
@@ -192,8 +193,8 @@ pub(super) fn backfill(txn: &mut Txn<'_>, tenant: &Tenant, id: HookId) -> Result
     let Some(Backfill { next }) = hook.backfill else {
         return Ok(());
     };
-    let (from, all) = keys::events(tenant, next);
-    let to = if hook.is_catching_up() { all } else { keys::event(tenant, EventNo(id.0)) };
+    let (from, all) = keys::events(FACE, tenant, next);
+    let to = if hook.is_catching_up() { all } else { keys::event(FACE, tenant, EventNo(id.0)) };
     let found = txn.range(&from, &to, txn.domains().settings.fan_out)?;
     let mut groups = TimerGroups::of(found.pairs.len());
     let mut steps = steps_left(txn);
@@ -203,9 +204,11 @@ pub(super) fn backfill(txn: &mut Txn<'_>, tenant: &Tenant, id: HookId) -> Result
         let event = record::decode_event(value).map_err(damaged)?;
         let its_time = no < EventNo(id.0) || hook.was_active_at(no);
         let pattern = spec.pattern_at(no).filter(|_| its_time);
-        if pattern.is_some_and(|it| it.matches_counted(&event.kind, &mut steps)) {
+        let kind = kind_of(&event)?;
+        if pattern.is_some_and(|it| it.matches_counted(&kind, &mut steps)) {
             let no = DeliveryNo { event: no, round: 0 };
-            let new = NewDelivery { no, event_at: event.at, lane: 0, event: None };
+            let new =
+                NewDelivery { no, version: hook.version, event_at: event.at, lane: 0, event: None };
             delivery::begin(txn, &mut groups, hook, new)?;
         }
         if txn.is_full() || steps.is_exceeded() {

@@ -19,6 +19,7 @@ use reveille_schema::{keys, record};
 use super::hook::EventHook;
 use crate::app::{IndexPart, Indexes, Settings};
 use crate::deliveries::index::HookIndex;
+use crate::deliveries::spread::{MatchingHook, MatchingHooks};
 use crate::records::damaged;
 
 /// Hooks for events, by what they match and by what no two may have alike.
@@ -37,16 +38,6 @@ pub struct EventHookIndex {
 struct TenantHooks {
     matcher: EventMatcher<u64>,
     ids: BTreeSet<HookId>,
-}
-
-/// Some of the hooks that are for events of a type.
-pub(crate) struct MatchingHooks {
-    /// Oldest first.
-    pub(crate) hooks: Vec<Arc<Hook>>,
-    /// None that is not younger than this is left out.
-    pub(crate) through: HookId,
-    /// Whether these are all.
-    pub(crate) complete: bool,
 }
 
 /// Which of the hooks for events of a type are asked for.
@@ -173,7 +164,8 @@ pub(crate) fn matching(index: &Indexes, query: &HookQuery<'_>, steps: &mut Steps
         };
         let hooks = matched.values.iter().filter_map(|id| known.get(HookId(*id)));
         let hooks = hooks.filter(|hook| (query.accepts)(hook));
-        found.hooks.extend(hooks.filter(|hook| matching.is_for(hook.id, query, steps)).cloned());
+        let hooks = hooks.filter(|hook| matching.is_for(hook.id, query, steps));
+        found.hooks.extend(hooks.cloned().map(MatchingHook::from));
         let last = matched.values.last().copied();
         if matched.highest == last {
             return MatchingHooks { complete: true, ..found };
@@ -207,7 +199,7 @@ pub(crate) fn next_matching(
         one_by_one.count(1);
         let hook = known.get(*id).filter(|hook| (query.accepts)(hook));
         if hook.is_some() && matching_hooks.matches(*id, query, &mut one_by_one) {
-            found.hooks.extend(hook.cloned());
+            found.hooks.extend(hook.cloned().map(MatchingHook::from));
         }
     }
     steps.count(one_by_one.used());
@@ -218,5 +210,6 @@ pub(crate) fn next_matching(
 pub fn matching_all(index: &Indexes, tenant: &Tenant, kind: &EventType) -> Vec<Arc<Hook>> {
     let (after, limit) = (HookId(0), usize::MAX);
     let query = HookQuery { tenant, kind, at: None, after, limit, accepts: &|_| true };
-    matching(index, &query, &mut Steps::unlimited()).hooks
+    let found = matching(index, &query, &mut Steps::unlimited());
+    found.hooks.into_iter().map(|it| it.hook).collect()
 }

@@ -21,10 +21,10 @@ use reveille_store::state::Reader;
 use super::hook::EventHook;
 use super::index::{EventHookIndex, HookQuery, next_matching};
 use super::queries::DeliveryView;
-use super::read::{event, payload};
 use crate::app::Shared;
 use crate::deliveries::index::{HookAge, HookIndex};
 use crate::deliveries::send::delivery_record;
+use crate::deliveries::source;
 use crate::deliveries::{DeliveryError, DeliveryRejection};
 use crate::engine::Engine;
 use crate::limits::{
@@ -124,7 +124,12 @@ impl Engine {
             let query = HookQuery { tenant, kind, at: None, after, limit, accepts: &accepts };
             let mut steps = Steps::new(settings.match_steps);
             let list = next_matching(&partition.index, &query, &mut steps);
-            all.extend(partition.index.of::<EventHookIndex>().with_specs(list.hooks));
+            all.extend(
+                partition
+                    .index
+                    .of::<EventHookIndex>()
+                    .with_specs(list.hooks.into_iter().map(|it| it.hook).collect()),
+            );
             if list.complete {
                 break;
             }
@@ -219,9 +224,9 @@ impl Engine {
             if left == 0 {
                 return Ok(last);
             }
-            let event = event(&reader, &hook.tenant, id.no.event)?;
+            let event = source::event(&reader, FACE, &hook.tenant, id.no.event)?;
             let payload = match &event {
-                Some(event) => payload(&reader, event)?,
+                Some(event) => source::content(&reader, event)?.unwrap_or_default(),
                 None => Bytes::new(),
             };
             let shown = DeliveryView { id, hook: hook.clone(), record, event };
@@ -255,7 +260,7 @@ impl Engine {
         let mut found = Vec::with_capacity(newest.len());
         for id in newest {
             let Some(record) = delivery_record(&reader, id)? else { continue };
-            let event = event(&reader, &hook.tenant, no)?;
+            let event = source::event(&reader, FACE, &hook.tenant, no)?;
             found.push(DeliveryView { id, hook: hook.clone(), record, event });
         }
         Ok((found, older))
@@ -323,7 +328,7 @@ impl<'a> DeliveryWalk<'a> {
             self.looks -= 1;
             let record = record::decode_delivery(&value).map_err(damaged)?;
             if self.filter.accepts(&record) {
-                let event = event(&self.reader, &hook.tenant, id.no.event)?;
+                let event = source::event(&self.reader, FACE, &hook.tenant, id.no.event)?;
                 if !(self.take)(&DeliveryView { id, hook: hook.clone(), record, event }) {
                     return Ok(false);
                 }

@@ -17,12 +17,12 @@ use reveille_schema::record::{self, DeliveryRecord, EventRecord};
 
 use super::hook::{CreateHook, EventHook, RotateHookSecret, StartFrom, UpdateHook};
 use super::ingest::{IngestEvents, IngestReceipt, NewEvent};
-use super::read::event;
 use super::txn::named_places;
 use crate::deliveries::delivery::RetryDelivery;
 use crate::deliveries::hook::{DeleteHook, SetHookActive, SetHookPaused};
 use crate::deliveries::index::HookIndex;
 use crate::deliveries::send::delivery_record;
+use crate::deliveries::source;
 use crate::deliveries::{DeliveryError, DeliveryRejection};
 use crate::engine::Engine;
 use crate::metrics::DeliveryMetrics;
@@ -219,7 +219,7 @@ impl Engine {
             let Some(hook) = hook.filter(is_mine) else { continue };
             let reader = shared.state.reader();
             if let Some(record) = delivery_record(&reader, id)? {
-                let event = event(&reader, &hook.tenant, id.no.event)?;
+                let event = source::event(&reader, FACE, &hook.tenant, id.no.event)?;
                 return Ok(Some(DeliveryView { id, hook, record, event }));
             }
         }
@@ -245,7 +245,8 @@ impl Engine {
         for (key, place) in named_places(tenant, id) {
             let Some(first) = (&reader).read(&key, record::decode_u64)? else { continue };
             let no = EventNo(first.saturating_add(place));
-            if let Some(event) = event(&reader, tenant, no)?.filter(|event| *event.id == *id) {
+            let event = source::event(&reader, FACE, tenant, no)?;
+            if let Some(event) = event.filter(|event| *event.id == *id) {
                 return Ok(Some((no, event)));
             }
         }

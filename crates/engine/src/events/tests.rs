@@ -14,6 +14,7 @@ use reveille_core::stream::create::Create;
 use reveille_core::{Millis, StreamPath, Tenant};
 use reveille_kernel::error::Error;
 use reveille_kernel::timers::DueTimer;
+use reveille_schema::deliveries::DeliveryTimer;
 use reveille_schema::events::EventTimer;
 use reveille_schema::{keys, record};
 
@@ -270,7 +271,7 @@ fn nobody_waits_while_hostile_patterns_are_matched() {
 }
 
 fn is_fan_out(timer: &DueTimer) -> bool {
-    matches!(EventTimer::decode(timer.name()), Some(EventTimer::FanOutToHooks(..)))
+    matches!(DeliveryTimer::decode(timer.name()), Some(DeliveryTimer::FanOut(..)))
 }
 
 #[test]

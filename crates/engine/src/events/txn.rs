@@ -3,22 +3,21 @@
 use bytes::Bytes;
 use reveille_core::delivery::id::EventNo;
 use reveille_core::event::Ulid;
+use reveille_core::event::hook::FACE;
 use reveille_core::{Millis, Tenant};
 use reveille_kernel::txn::{ID_STRIDE, ReadError};
 use reveille_schema::events::EventTimer;
 use reveille_schema::keys;
-use reveille_schema::record::{self, EventRecord};
+use reveille_schema::record;
 
 use crate::app::Txn;
+use crate::deliveries::source::event_of;
 use crate::records::ReadRecord;
 
 /// Events, as a decision sees them.
 pub(crate) trait EventTxn {
     /// The number of the newest event of this name.
     fn event_named(&mut self, tenant: &Tenant, id: &str) -> Result<Option<EventNo>, ReadError>;
-
-    /// The event of a number.
-    fn event(&mut self, tenant: &Tenant, no: EventNo) -> Result<Option<EventRecord>, ReadError>;
 
     fn set_event_timer(&mut self, at: Millis, timer: &EventTimer);
 }
@@ -28,15 +27,11 @@ impl EventTxn for Txn<'_> {
         for (key, place) in named_places(tenant, id) {
             let Some(first) = self.read(&key, record::decode_u64)? else { continue };
             let no = EventNo(first.saturating_add(place));
-            if self.event(tenant, no)?.is_some_and(|event| *event.id == *id) {
+            if event_of(self, FACE, tenant, no)?.is_some_and(|event| *event.id == *id) {
                 return Ok(Some(no));
             }
         }
         Ok(None)
-    }
-
-    fn event(&mut self, tenant: &Tenant, no: EventNo) -> Result<Option<EventRecord>, ReadError> {
-        self.read(&keys::event(tenant, no), record::decode_event)
     }
 
     fn set_event_timer(&mut self, at: Millis, timer: &EventTimer) {

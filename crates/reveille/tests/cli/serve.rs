@@ -177,7 +177,7 @@ fn a_newer_or_foreign_data_directory_is_left_alone() {
     let serve = ["serve", "--listen", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()];
     let format = data.join("format");
     let text = fs::read_to_string(&format).unwrap();
-    fs::write(&format, text.replace("format 4", "format 99")).unwrap();
+    fs::write(&format, text.replace("format 5", "format 99")).unwrap();
     let sentence = run(&serve).error(1);
     assert!(sentence.contains("newer reveille (format 99"), "{sentence}");
     fs::write(&format, &text).unwrap();

@@ -1,9 +1,9 @@
 //! What must happen to deliveries and hooks later, whatever crashes before.
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes};
 use reveille_core::Tenant;
-use reveille_core::delivery::hook::HookId;
-use reveille_core::delivery::id::DeliveryId;
+use reveille_core::delivery::hook::{FaceId, HookId};
+use reveille_core::delivery::id::{DeliveryId, EventNo};
 
 use super::{parse_id, put_id};
 use crate::parts;
@@ -13,6 +13,7 @@ const DELIVERY_GROUP: u8 = 0x02;
 const RESUME: u8 = 0x03;
 const UNHOOK: u8 = 0x04;
 const REPLAY: u8 = 0x05;
+const FAN_OUT: u8 = 0x06;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeliveryTimer {
@@ -27,6 +28,8 @@ pub enum DeliveryTimer {
     Unhook(Tenant, HookId),
     /// The next dead letters of a replay are to be made again.
     Replay(Tenant, u64),
+    /// An event is for more hooks than one batch has deliveries for: the next of them.
+    FanOut(FaceId, Tenant, EventNo),
 }
 
 impl DeliveryTimer {
@@ -49,6 +52,12 @@ impl DeliveryTimer {
             DeliveryTimer::Resume(tenant, hook) => of_hook(RESUME, tenant, hook),
             DeliveryTimer::Unhook(tenant, hook) => of_hook(UNHOOK, tenant, hook),
             DeliveryTimer::Replay(tenant, id) => of_hook(REPLAY, tenant, &HookId(*id)),
+            DeliveryTimer::FanOut(face, tenant, event) => {
+                let mut out = parts::timer(Self::DOMAIN, FAN_OUT);
+                out.put_u8(face.0);
+                parts::put_numbered(&mut out, tenant, event.0);
+                out.freeze()
+            }
         }
     }
 
@@ -71,6 +80,11 @@ impl DeliveryTimer {
                 let (tenant, HookId(id)) = hook()?;
                 DeliveryTimer::Replay(tenant, id)
             }
+            FAN_OUT => {
+                let (face, subject) = subject.split_first()?;
+                let (tenant, event) = parts::parse_numbered(subject)?;
+                DeliveryTimer::FanOut(FaceId(*face), tenant, EventNo(event))
+            }
             _ => return None,
         })
     }
@@ -78,7 +92,7 @@ impl DeliveryTimer {
 
 #[cfg(test)]
 mod tests {
-    use reveille_core::delivery::id::{DeliveryNo, EventNo};
+    use reveille_core::delivery::id::DeliveryNo;
 
     use super::*;
 
@@ -95,7 +109,10 @@ mod tests {
             }),
             (DeliveryTimer::Resume(tenant.clone(), HookId(7)), b"\x03\x03\0\0\0\0\0\0\0\x07acme"),
             (DeliveryTimer::Unhook(tenant.clone(), HookId(7)), b"\x03\x04\0\0\0\0\0\0\0\x07acme"),
-            (DeliveryTimer::Replay(tenant, 7), b"\x03\x05\0\0\0\0\0\0\0\x07acme"),
+            (DeliveryTimer::Replay(tenant.clone(), 7), b"\x03\x05\0\0\0\0\0\0\0\x07acme"),
+            (DeliveryTimer::FanOut(FaceId(4), tenant, EventNo(8)), {
+                b"\x03\x06\x04\0\0\0\0\0\0\0\x08acme"
+            }),
         ]
     }
 
@@ -117,7 +134,7 @@ mod tests {
             let longer = [bytes, &[0]].concat();
             assert_eq!(DeliveryTimer::decode(&longer), None, "{timer:?} with more");
         }
-        for bytes in [&b"\x03\x00"[..], b"\x03\x06\0\0\0\0\0\0\0\x07acme", b"\x04\x03"] {
+        for bytes in [&b"\x03\x00"[..], b"\x03\x07\0\0\0\0\0\0\0\x07acme", b"\x04\x03"] {
             assert_eq!(DeliveryTimer::decode(bytes), None, "{bytes:?}");
         }
     }

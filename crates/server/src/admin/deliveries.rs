@@ -91,7 +91,7 @@ fn delivery_json(server: &Server, view: &DeliveryView) -> Map<String, Value> {
         ("id", delivery_name(view.id).into()),
         ("hook", view.hook.name.as_ref().into()),
         ("event_id", event.map(|event| event.id.as_ref()).into()),
-        ("event_type", event.map(|event| event.kind.as_str()).into()),
+        ("event_type", event.map(|event| &*event.kind).into()),
         ("state", status_label(delivery.standing()).into()),
         ("waits_for", waits_for(delivery.phase).into()),
         ("attempts_made", delivery.attempts.len().into()),

@@ -63,7 +63,7 @@ fn delivery_json(server: &Server, view: &DeliveryView) -> Value {
         "id": delivery_name(view.id),
         "subscriptionId": &*view.hook.name,
         "eventId": view.event.as_ref().map(|event| &*event.id),
-        "eventType": view.event.as_ref().map(|event| event.kind.as_str()),
+        "eventType": view.event.as_ref().map(|event| &*event.kind),
         "status": status_label(delivery.standing()),
         "attempts": delivery.attempts.len(),
         "nextAttemptAt": next,

@@ -80,10 +80,10 @@ async fn a_directory_of_a_newer_format_is_left_alone() {
     let directory = used().await;
     let format = directory.path().join("data/format");
     let text = fs::read_to_string(&format).unwrap();
-    let newer = text.replace("format 4\n", "format 5\n");
+    let newer = text.replace("format 5\n", "format 6\n");
     assert_ne!(newer, text);
     fs::write(&format, newer).unwrap();
-    is_refused(directory.path(), &["newer reveille", "format 4"]).await;
+    is_refused(directory.path(), &["newer reveille", "format 5"]).await;
     fs::write(&format, text).unwrap();
     let server = Setup::default().start_in(directory.path()).await;
     assert_eq!(server.get("/s").await.expect(200).text(), "content");

@@ -68,7 +68,9 @@ impl Probes {
         let (from, to) = keys::all_events();
         let mut kinds = Vec::new();
         for (_, value) in reader.range(&from, &to, usize::MAX).map_err(unreadable)? {
-            let kind = record::decode_event(&value).map_err(unreadable)?.kind;
+            let event = record::decode_event(&value).map_err(unreadable)?;
+            // Those of other faces have no type.
+            let Ok(kind) = EventType::parse(&event.kind) else { continue };
             kinds.extend(tenants.iter().map(|tenant| (tenant.clone(), kind.clone())));
         }
         Ok(Probes { streams, subscriptions, kinds })

@@ -100,9 +100,3 @@ impl ReminderSpec {
         }
     }
 }
-
-/// Reminders of one subject come one after another. Two subjects may share a lane.
-pub(crate) fn lane_of(subject: &str) -> u64 {
-    let hash = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    subject.bytes().fold(0xcbf2_9ce4_8422_2325, hash) % 5
-}

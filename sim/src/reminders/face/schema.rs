@@ -6,6 +6,7 @@
 //! | `e1` occurrence | tenant, `00`, event `u64` | [`Occurrence`] |
 //! | `e2` mute | tenant, `00`, subject | empty: nobody is told of the subject |
 //! | `e3` revoked | tenant, `00`, name of a hook | empty: it is told nothing any more |
+//! | `e4` former topics | hook `u64`, event `u64` | what the hook wanted of events before that one, and its version `u64` |
 //!
 //! | timer of domain `e0` | subject |
 //! |---|---|
@@ -14,6 +15,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use reveille_core::delivery::hook::HookId;
 use reveille_core::delivery::id::EventNo;
 use reveille_core::{Millis, Tenant};
 use reveille_kernel::error::Damaged;
@@ -24,6 +26,7 @@ pub(crate) const REMINDER: u8 = 0xe0;
 pub(crate) const OCCURRENCE: u8 = 0xe1;
 pub(crate) const MUTE: u8 = 0xe2;
 pub(crate) const REVOKED: u8 = 0xe3;
+pub(crate) const FORMER_TOPICS: u8 = 0xe4;
 const REMIND: u8 = 0x01;
 
 /// A reminder, and as an event the reminder whose time has come.
@@ -85,6 +88,15 @@ pub(super) fn mute_key(tenant: &Tenant, subject: &str) -> Bytes {
 
 pub(super) fn revoked_key(tenant: &Tenant, hook: &str) -> Bytes {
     of_tenant(&[REVOKED], tenant, hook.as_bytes())
+}
+
+pub(super) fn former_topics_key(hook: HookId, until: EventNo) -> Bytes {
+    [&[FORMER_TOPICS][..], &hook.0.to_be_bytes(), &until.0.to_be_bytes()].concat().into()
+}
+
+pub(super) fn parse_former_topics(key: &[u8]) -> Option<(HookId, EventNo)> {
+    let (hook, until) = key.strip_prefix(&[FORMER_TOPICS])?.split_first_chunk()?;
+    Some((HookId(u64::from_be_bytes(*hook)), parse_number(until)?))
 }
 
 pub(super) fn timer(tenant: &Tenant, name: &str) -> Bytes {

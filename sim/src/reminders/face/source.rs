@@ -1,32 +1,33 @@
 //! Reminders on the delivery engine: setting them, who is told, and whether still.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use reveille_core::delivery::DropReason;
 use reveille_core::delivery::hook::{FaceId, Hook, HookId};
-use reveille_core::delivery::id::{DeliveryNo, EventNo};
+use reveille_core::delivery::id::EventNo;
 use reveille_core::{Millis, Tenant};
 use reveille_engine::app::{App, IndexPart, Shared, Txn};
 use reveille_engine::deliveries::DeliveryRejection;
-use reveille_engine::deliveries::delivery::{DeliveryTxn, NewDelivery, begin};
 use reveille_engine::deliveries::face::{DeliveryFace, FaceTimer, Gate};
-use reveille_engine::deliveries::hook::{NewHook, change, create, named};
+use reveille_engine::deliveries::hook::{NewHook, change, create, from_now_on, named};
 use reveille_engine::deliveries::index::HookIndex;
-use reveille_engine::deliveries::timer_group::TimerGroups;
+use reveille_engine::deliveries::source::put_event;
+use reveille_engine::deliveries::spread::{MatchingHook, MatchingHooks, SpreadEvent, spread};
 use reveille_engine::effect::EventPayload;
 use reveille_kernel::command::{Command, Decision};
 use reveille_kernel::error::{Damaged, Never};
 use reveille_kernel::timers::DueTimer;
 use reveille_kernel::txn::ReadError;
+use reveille_schema::record::{EventPlace, EventRecord};
 use reveille_schema::{keys, record};
 use reveille_store::state::Reader;
 
-use super::rules::{FACE, ReminderSpec, lane_of};
+use super::rules::{FACE, ReminderSpec};
 use super::schema::{
-    Occurrence, decode_spec, encode_spec, mute_key, occurrence_key, parse_timer, reminder_key,
-    revoked_key, timer,
+    FORMER_TOPICS, Occurrence, decode_spec, encode_spec, former_topics_key, mute_key,
+    occurrence_key, parse_former_topics, parse_timer, reminder_key, revoked_key, timer,
 };
 
 /// The face of reminders.
@@ -41,33 +42,45 @@ impl DeliveryFace for ReminderFace {
         app.with_index::<ReminderIndex>()
     }
 
+    fn next_matching(
+        &self,
+        txn: &mut Txn<'_>,
+        tenant: &Tenant,
+        event: SpreadEvent<'_>,
+        after: HookId,
+    ) -> Result<MatchingHooks, ReadError> {
+        let topic = event.record.kind.parse().map_err(|_| Damaged::new("no topic"))?;
+        txn.rests_on_index();
+        let limit = txn.domains().settings.fan_out;
+        let index = txn.index().of::<ReminderIndex>();
+        let accepts = |hook: &Hook| hook.was_active_at(event.no);
+        let place = Place { tenant, topic, at: event.no };
+        Ok(index.matching(HookIndex::of_txn(txn), place, after, limit, accepts))
+    }
+
+    /// The text alone, of all that is kept of an occurrence.
     fn payload(
         &self,
         reader: &Reader,
-        hook: &Hook,
-        event: EventNo,
-    ) -> Result<Option<EventPayload>, Damaged> {
-        Ok(occurrence(reader, hook, event)?.map(|it| payload(&it)))
+        _: &Hook,
+        event: &EventRecord,
+    ) -> Result<Option<Bytes>, Damaged> {
+        let EventPlace::Key { key, .. } = &event.place else { return Ok(None) };
+        let occurrence = reader.get(key)?.map(|value| Occurrence::decode(&value)).transpose()?;
+        Ok(occurrence.map(|it| Bytes::copy_from_slice(it.text.as_bytes())))
     }
 
     fn has_gate(&self) -> bool {
         true
     }
 
-    fn gate(&self, reader: &Reader, hook: &Hook, event: EventNo) -> Result<Gate, Damaged> {
+    fn gate(&self, reader: &Reader, hook: &Hook, event: &EventRecord) -> Result<Gate, Damaged> {
         if reader.get(&revoked_key(&hook.tenant, &hook.name))?.is_some() {
             return Ok(Gate::Cancelled(DropReason::Cancelled));
         }
-        let Some(occurrence) = occurrence(reader, hook, event)? else {
-            return Ok(Gate::Closed(DropReason::NotOwed));
-        };
-        let muted = reader.get(&mute_key(&hook.tenant, &occurrence.subject))?;
+        let subject = event.subject.as_deref().unwrap_or_default();
+        let muted = reader.get(&mute_key(&hook.tenant, subject))?;
         Ok(if muted.is_some() { Gate::Closed(DropReason::NotOwed) } else { Gate::Open })
-    }
-
-    /// Everybody is told in the step in which a reminder becomes due.
-    fn first_pending(&self, _: &mut Txn<'_>, _: &Tenant) -> Result<Option<EventNo>, ReadError> {
-        Ok(None)
     }
 
     fn timer(&self, _: &Shared, entry: DueTimer) -> Result<FaceTimer, Damaged> {
@@ -77,44 +90,89 @@ impl DeliveryFace for ReminderFace {
     }
 }
 
-fn occurrence(reader: &Reader, hook: &Hook, event: EventNo) -> Result<Option<Occurrence>, Damaged> {
-    let value = reader.get(&occurrence_key(&hook.tenant, event))?;
-    value.map(|value| Occurrence::decode(&value)).transpose()
+/// What is asked of the matcher.
+struct Place<'a> {
+    tenant: &'a Tenant,
+    topic: u8,
+    /// Where the event came.
+    at: EventNo,
 }
 
-fn payload(occurrence: &Occurrence) -> EventPayload {
-    let Occurrence { name, text, at, .. } = occurrence;
-    let payload = Bytes::copy_from_slice(text.as_bytes());
-    EventPayload { id: name.clone(), at: *at, payload }
-}
-
-/// The matcher: hooks by topic.
+/// The matcher: hooks by topic, also by those that they had.
 #[derive(Default)]
 struct ReminderIndex {
-    by_topic: BTreeMap<(Tenant, u8), BTreeSet<HookId>>,
+    hooks: BTreeMap<Tenant, BTreeMap<HookId, u8>>,
     by_key: HashMap<Bytes, (Tenant, HookId)>,
+    /// Versions of hooks, and what they wanted, of events before a number.
+    former: BTreeMap<(HookId, EventNo), (u64, u8)>,
+}
+
+impl ReminderIndex {
+    /// The version that a hook had and what it wanted, if that is not as it is.
+    fn former(&self, hook: HookId, at: EventNo) -> Option<(u64, u8)> {
+        let later = (hook, EventNo(at.0 + 1))..=(hook, EventNo(u64::MAX));
+        self.former.range(later).next().map(|(_, former)| *former)
+    }
+
+    fn matching(
+        &self,
+        known: &HookIndex,
+        place: Place<'_>,
+        after: HookId,
+        limit: usize,
+        accepts: impl Fn(&Hook) -> bool,
+    ) -> MatchingHooks {
+        let mut list = MatchingHooks { hooks: Vec::new(), through: after, complete: true };
+        let mine = self.hooks.get(place.tenant).into_iter();
+        for (id, topics) in mine.flat_map(|hooks| hooks.range(HookId(after.0 + 1)..)) {
+            if list.hooks.len() == limit {
+                list.complete = false;
+                break;
+            }
+            list.through = *id;
+            let Some(hook) = known.get(*id).filter(|hook| accepts(hook)) else { continue };
+            let now = (hook.version, *topics);
+            let (version, topics) = self.former(*id, place.at).unwrap_or(now);
+            if topics & (1 << place.topic) != 0 {
+                list.hooks.push(MatchingHook { hook: hook.clone(), version });
+            }
+        }
+        list
+    }
+
+    fn follow_former(&mut self, key: &Bytes, value: Option<&Bytes>) -> Result<(), Damaged> {
+        let place = parse_former_topics(key).ok_or_else(|| Damaged::new("no former topics"))?;
+        match value.and_then(|value| value.split_last_chunk()) {
+            Some((topics, version)) => {
+                let topics = topics.first().copied().unwrap_or(0);
+                self.former.insert(place, (u64::from_be_bytes(*version), topics))
+            }
+            None => self.former.remove(&place),
+        };
+        Ok(())
+    }
 }
 
 impl IndexPart for ReminderIndex {
     fn ranges(&self) -> Vec<(Bytes, Bytes)> {
-        vec![keys::hooks()]
+        let former = (Bytes::from(vec![FORMER_TOPICS]), Bytes::from(vec![FORMER_TOPICS + 1]));
+        vec![keys::hooks(), former]
     }
 
     fn follow(&mut self, key: &Bytes, value: Option<&Bytes>) -> Result<(), Damaged> {
-        if let Some((tenant, id)) = self.by_key.remove(key) {
-            for topic in 0..8 {
-                if let Some(hooks) = self.by_topic.get_mut(&(tenant.clone(), topic)) {
-                    hooks.remove(&id);
-                }
-            }
+        if key.first() == Some(&FORMER_TOPICS) {
+            return self.follow_former(key, value);
+        }
+        if let Some((tenant, id)) = self.by_key.remove(key)
+            && let Some(hooks) = self.hooks.get_mut(&tenant)
+        {
+            hooks.remove(&id);
         }
         let hook = value.map(|value| record::decode_hook(value)).transpose();
         let hook = hook.map_err(Damaged::new)?.filter(|hook| hook.face == FACE);
         if let Some(hook) = hook {
             let spec = decode_spec(&hook.spec)?;
-            for topic in (0..8).filter(|topic| spec.wants(*topic)) {
-                self.by_topic.entry((hook.tenant.clone(), topic)).or_default().insert(hook.id);
-            }
+            self.hooks.entry(hook.tenant.clone()).or_default().insert(hook.id, spec.topics);
             self.by_key.insert(key.clone(), (hook.tenant, hook.id));
         }
         Ok(())
@@ -169,6 +227,11 @@ impl Command<App> for ChangeReminderHook {
         let Some(hook) = named(txn, FACE, tenant, name) else {
             return Ok(Err(DeliveryRejection::NotFound));
         };
+        // Reminders that came before are still for whom they were for then.
+        let before = decode_spec(&hook.spec)?.topics;
+        let next = from_now_on(txn);
+        let former = [&[before][..], &hook.version.to_be_bytes()].concat();
+        txn.set(former_topics_key(hook.id, next), former.into());
         Ok(Ok(change(txn, hook, spec.policy(), encode_spec(*spec))))
     }
 }
@@ -260,26 +323,30 @@ impl Command<App> for Remind {
         };
         let at = txn.now();
         let occurrence = Occurrence { at, ..Occurrence::decode(&value)? };
-        txn.rests_on_index();
-        let index = txn.index().of::<ReminderIndex>();
-        let ids = index.by_topic.get(&(tenant.clone(), occurrence.topic));
-        let known = HookIndex::of_txn(txn);
-        let hooks = ids.into_iter().flatten().filter_map(|id| known.get(*id));
-        let hooks: Vec<_> = hooks.filter(|hook| hook.is_active()).collect();
-        let lane = lane_of(&occurrence.subject);
-        let lanes = hooks.iter().map(|hook| keys::lane(hook.id, lane));
-        txn.counts_and(&hooks.iter().map(|hook| hook.id).collect(), lanes)?;
         txn.remove(&entry.key);
         txn.remove(&key);
-        let event = EventNo(txn.take_id());
-        txn.set(occurrence_key(tenant, event), occurrence.encode());
-        let (payload, mut groups) = (payload(&occurrence), TimerGroups::of(hooks.len()));
-        for hook in hooks {
-            let no = DeliveryNo { event, round: 0 };
-            let new = NewDelivery { no, event_at: at, lane, event: Some(&payload) };
-            begin(txn, &mut groups, hook, new)?;
-        }
-        groups.keep(txn);
+        let no = EventNo(txn.take_id());
+        let (key, content) = (occurrence_key(tenant, no), occurrence.encode());
+        let len = u64::try_from(content.len()).unwrap_or(u64::MAX);
+        txn.set(key.clone(), content);
+        let record = EventRecord {
+            id: occurrence.name.clone(),
+            kind: occurrence.topic.to_string().into(),
+            subject: Some(occurrence.subject),
+            at,
+            place: EventPlace::Key { key, len },
+        };
+        put_event(txn, FACE, tenant, no, &record);
+        let text = Bytes::copy_from_slice(occurrence.text.as_bytes());
+        let payload = EventPayload { id: occurrence.name, at, payload: text };
+        let event = SpreadEvent { no, record: &record, payload: Some(&payload) };
+        txn.rests_on_index();
+        let place = Place { tenant, topic: occurrence.topic, at: no };
+        let limit = txn.domains().settings.fan_out;
+        let index = txn.index().of::<ReminderIndex>();
+        let known = HookIndex::of_txn(txn);
+        let matches = index.matching(known, place, HookId(0), limit, |hook| hook.is_active());
+        spread(txn, FACE, tenant, event, &matches)?;
         Ok(Ok(()))
     }
 

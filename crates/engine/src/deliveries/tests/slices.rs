@@ -24,7 +24,13 @@ impl Command<App> for BeginInLanes {
         for lane in 0..2 * self.lanes {
             let no = DeliveryNo { event: EventNo(lane), round: 0 };
             let lane = lane % self.lanes;
-            let new = NewDelivery { no, event_at: Millis(1), lane, event: None };
+            let new = NewDelivery {
+                no,
+                version: self.hook.version,
+                event_at: Millis(1),
+                lane,
+                event: None,
+            };
             delivery::begin(txn, &mut TimerGroups::of(1), &self.hook, new)?;
         }
         Ok(Ok(()))
@@ -129,10 +135,9 @@ fn events_that_are_too_much_for_one_decision_are_delivered_in_slices() {
     world.bench.set_slice_bytes(1);
     assert_eq!(world.ingest(3), Vec::new(), "the events themselves are enough");
     let mut begun = 0;
+    let is_fan_out = |timer: &DeliveryTimer| matches!(timer, DeliveryTimer::FanOut(..));
     for _ in 0..10 {
-        let Some(timer) = world.bench.timers().into_iter().find(|it| it.name()[0] == FACE.0) else {
-            break;
-        };
+        let Some(timer) = world.timers(is_fan_out).pop() else { break };
         begun += sent(&world.bench.fire(timer).effects).len();
     }
     assert_eq!(begun, 3);

@@ -1,32 +1,31 @@
-//! Forgetting events that came long ago: their records, their names and their words.
+//! Forgetting events that came long ago: their records, and whatever else their face keeps of them.
 //!
 //! An event is kept for as long as somebody may still be told of it, however old it is: a delivery of
 //! it has no end or had it just now, a dead letter may be made again, a hook has not come to it yet.
-//! What is behind such an event is kept with it: a stream is trimmed from its beginning.
+//! What is behind such an event is kept with it: a source is trimmed from its beginning.
 
 use reveille_core::delivery::Phase;
-use reveille_core::delivery::hook::HookId;
+use reveille_core::delivery::hook::{FaceId, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
-use reveille_core::event::hook::FACE;
 use reveille_core::key_range::above;
-use reveille_core::{Millis, StreamPath, Tenant};
+use reveille_core::{Millis, Tenant};
 use reveille_kernel::command::{Command, Decision};
 use reveille_kernel::error::{Damaged, Never};
 use reveille_kernel::keys as kernel_keys;
 use reveille_kernel::txn::ReadError;
 use reveille_schema::keys;
-use reveille_schema::record::{self, DeliveryRecord, EventRecord};
+use reveille_schema::record::{self, DeliveryRecord};
 use reveille_store::state::Reader;
 
-use super::txn::{EventTxn, named_places};
+use super::face::DeliveryFaces;
+use super::index::HookIndex;
+use super::retention::ForgottenSlice;
+use super::source::event_of;
 use crate::app::{App, Txn};
-use crate::deliveries::index::HookIndex;
-use crate::deliveries::retention::ForgottenSlice;
 use crate::limits::{CLEAN_UP_SLICE, TRIM_LOOK};
 use crate::records::{ReadRecord, damaged};
-use crate::streams::txn::StreamTxn;
 
-/// What a look at the oldest events of a tenant has found.
+/// What a look at the oldest events of a tenant and a face has found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TrimPlan {
     /// Those before this one may be forgotten.
@@ -43,10 +42,11 @@ impl TrimPlan {
     /// Looks at the oldest events that came before a time; `None` if there are none.
     pub fn make(
         reader: &Reader,
+        face: FaceId,
         tenant: &Tenant,
         cutoff: Millis,
     ) -> Result<Option<TrimPlan>, Damaged> {
-        let (from, to) = keys::events(tenant, EventNo(0));
+        let (from, to) = keys::events(face, tenant, EventNo(0));
         let pairs = reader.range(&from, &to, TRIM_LOOK)?;
         let mut old = Vec::with_capacity(pairs.len());
         for (key, value) in &pairs {
@@ -60,7 +60,7 @@ impl TrimPlan {
             return Ok(None);
         };
         let end = EventNo(last.0 + 1);
-        let until = first_needed(reader, tenant, (first, end), cutoff)?;
+        let until = first_needed(reader, face, tenant, (first, end), cutoff)?;
         let mut reader = reader;
         let seen = reader.read(&kernel_keys::next_id(), record::decode_u64)?;
         let (more, needed) = (old.len() == TRIM_LOOK && until == end, until < end);
@@ -71,17 +71,18 @@ impl TrimPlan {
 /// The first of these events that somebody may still be told of; the end if there is none.
 fn first_needed(
     reader: &Reader,
+    face: FaceId,
     tenant: &Tenant,
     (first, end): (EventNo, EventNo),
     cutoff: Millis,
 ) -> Result<EventNo, Damaged> {
     let mut until = end;
-    let (_, to) = keys::fan_outs(tenant);
-    let cursor = reader.keys(&keys::fan_out(tenant, first), &to, 1)?;
+    let (_, to) = keys::fan_outs(face, tenant);
+    let cursor = reader.keys(&keys::fan_out(face, tenant, first), &to, 1)?;
     if let Some(no) = cursor.first().and_then(|key| keys::parse_event(key)) {
         until = until.min(no);
     }
-    let (from, to) = keys::hooks_of(FACE, tenant);
+    let (from, to) = keys::hooks_of(face, tenant);
     for (_, value) in reader.range(&from, &to, usize::MAX)? {
         let hook = record::decode_hook(&value).map_err(damaged)?;
         if let Some(backfill) = hook.backfill {
@@ -115,12 +116,11 @@ fn is_needed(it: &DeliveryRecord, cutoff: Millis) -> bool {
     it.delivery.ended_at().is_none_or(|at| at >= cutoff) || dead_letter
 }
 
-/// Forgets the oldest events of a tenant: one slice of them.
+/// Forgets the oldest events of a tenant and a face: one slice of them.
 #[derive(Debug, Clone)]
 pub struct TrimEvents {
+    pub face: FaceId,
     pub tenant: Tenant,
-    /// The stream that has their payload.
-    pub stream: StreamPath,
     pub plan: TrimPlan,
 }
 
@@ -129,14 +129,14 @@ impl Command<App> for TrimEvents {
     type Rejection = Never;
 
     fn decide(&self, txn: &mut Txn<'_>) -> Decision<ForgottenSlice, Never> {
-        trim(txn, &self.tenant, &self.stream, &self.plan).map(Ok)
+        trim(txn, self.face, &self.tenant, &self.plan).map(Ok)
     }
 }
 
 fn trim(
     txn: &mut Txn<'_>,
+    face: FaceId,
     tenant: &Tenant,
-    stream: &StreamPath,
     plan: &TrimPlan,
 ) -> Result<ForgottenSlice, ReadError> {
     txn.rests_on_index();
@@ -144,10 +144,8 @@ fn trim(
     if !HookIndex::of_txn(txn).from(tenant, HookId(plan.seen), 1).is_empty() {
         return Ok(nothing);
     }
-    let Some(mut head) = txn.live_head(tenant, stream)?.filter(|head| head.forks == 0) else {
-        return Ok(nothing);
-    };
-    let (from, to) = (keys::event(tenant, EventNo(0)), keys::event(tenant, plan.until));
+    let source = txn.domains().part::<DeliveryFaces>().get(face)?;
+    let (from, to) = (keys::event(face, tenant, EventNo(0)), keys::event(face, tenant, plan.until));
     let found = txn.range(&from, &to, CLEAN_UP_SLICE)?;
     let mut old = Vec::with_capacity(found.pairs.len());
     for (key, value) in &found.pairs {
@@ -155,41 +153,17 @@ fn trim(
         old.extend(keys::parse_event(key).map(|no| (no, event)));
     }
     if found.complete
-        && let Some(first) = txn.event(tenant, plan.until)?
+        && let Some(first) = event_of(txn, face, tenant, plan.until)?
     {
-        // Those that came together, which share a name, go together.
+        // Those that came together may share something, and go together.
         while old.pop_if(|(_, event)| event.at == first.at).is_some() {}
     }
-    let names: Vec<_> = old.iter().flat_map(|(_, it)| named_places(tenant, &it.id)).collect();
-    txn.want(&names.into_iter().map(|(key, _)| key).collect::<Vec<_>>())?;
-    for (no, event) in &old {
-        txn.remove(&keys::event(tenant, *no));
-        forget_name(txn, tenant, *no, event)?;
-        if event.stream == head.id {
-            // A comma follows each.
-            head.first = head.first.max(event.from.plus(event.len + 1));
-        }
+    if !source.forget(txn, tenant, &old)? {
+        return Ok(nothing);
     }
-    if !old.is_empty() {
-        txn.trim_bytes(head.id, head.first);
-        txn.set_head(tenant, stream, &head);
+    for (no, _) in &old {
+        txn.remove(&keys::event(face, tenant, *no));
     }
     let forgotten = u64::try_from(old.len()).unwrap_or(u64::MAX);
     Ok(ForgottenSlice { next: found.last, forgotten })
-}
-
-/// An event has its name no longer; a younger one may have it.
-fn forget_name(
-    txn: &mut Txn<'_>,
-    tenant: &Tenant,
-    no: EventNo,
-    event: &EventRecord,
-) -> Result<(), ReadError> {
-    for (key, place) in named_places(tenant, &event.id) {
-        let Some(first) = txn.read(&key, record::decode_u64)? else { continue };
-        if first.checked_add(place) == Some(no.0) {
-            txn.remove(&key);
-        }
-    }
-    Ok(())
 }

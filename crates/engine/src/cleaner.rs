@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use reveille_core::delivery::hook::{Hook, HookId};
+use reveille_core::delivery::hook::{FaceId, Hook, HookId};
 use reveille_core::delivery::id::EventNo;
 use reveille_core::delivery::replay::ReplayRecord;
 use reveille_core::{Millis, Tenant};
@@ -13,10 +13,11 @@ use reveille_kernel::task;
 use reveille_schema::{Record, keys};
 use tokio::sync::Notify;
 
-use super::trim::{TrimEvents, TrimPlan};
 use crate::app::Shared;
+use crate::deliveries::face::DeliveryFaces;
 use crate::deliveries::index::{HookAge, HookIndex};
 use crate::deliveries::retention::{ExpireDeliveries, ForgetDeliveries, ForgetReplays, SweepKeys};
+use crate::deliveries::trim::{TrimEvents, TrimPlan};
 use crate::engine::{Engine, Retention, WeakEngine};
 use crate::limits::{CLEAN_UP_SLICE, INDEX_SLICE};
 use crate::records::Scan;
@@ -76,7 +77,7 @@ async fn look_through(
     if forgotten > 0 {
         tracing::info!(forgotten, "deliveries that ended long ago were forgotten");
     }
-    let forgotten = engine.trim_events(before(retention.events_ms)).await?;
+    let forgotten = engine.trim_sources(|retain| before(retain(retention))).await?;
     if forgotten > 0 {
         tracing::info!(forgotten, "events that came long ago were forgotten");
     }
@@ -89,18 +90,28 @@ async fn look_through(
 }
 
 impl Engine {
-    /// Forgets events that came before a time, but for those that somebody may still be told of
-    /// and those behind them. Returns how many.
+    /// Forgets events of all sources that came before a time, but for those that somebody may still
+    /// be told of and those behind them. Returns how many.
     pub async fn trim_events(&self, cutoff: Millis) -> Result<u64, Error<Never>> {
+        self.trim_sources(|_| cutoff).await
+    }
+
+    /// The same, each source by the time that its face says.
+    async fn trim_sources(
+        &self,
+        cutoff: impl Fn(&dyn Fn(Retention) -> u64) -> Millis,
+    ) -> Result<u64, Error<Never>> {
         let mut all = 0;
         for shared in self.partitions() {
             let (mut from, to) = keys::all_events();
             loop {
                 let first = shared.state.reader().keys(&from, &to, 1).map_err(Damaged::from)?;
-                let tenant = first.first().and_then(|key| keys::event_tenant(key));
-                let Some(tenant) = tenant else { break };
-                (_, from) = keys::events(&tenant, EventNo(0));
-                all += self.trim_events_of(shared, &tenant, cutoff).await?;
+                let source = first.first().and_then(|key| keys::parse_event_source(key));
+                let Some((id, tenant)) = source else { break };
+                (_, from) = keys::events(id, &tenant, EventNo(0));
+                let face = shared.domains.part::<DeliveryFaces>().get(id)?;
+                let cutoff = cutoff(&|retention| face.retain_ms(retention));
+                all += self.trim_events_of(shared, id, &tenant, cutoff).await?;
             }
         }
         Ok(all)
@@ -109,15 +120,17 @@ impl Engine {
     async fn trim_events_of(
         &self,
         shared: &Arc<Shared>,
+        face: FaceId,
         tenant: &Tenant,
         cutoff: Millis,
     ) -> Result<u64, Error<Never>> {
         let mut all = 0;
         loop {
             let (reader, of) = (shared.state.reader(), tenant.clone());
-            let plan = task::blocking(move || TrimPlan::make(&reader, &of, cutoff)).await?;
+            let plan = task::blocking(move || TrimPlan::make(&reader, face, &of, cutoff)).await?;
             let Some(plan) = plan else { return Ok(all) };
-            let forgotten = self.trim_events_until(shared, tenant, plan).await?;
+            let command = TrimEvents { face, tenant: tenant.clone(), plan };
+            let forgotten = self.trim_events_until(shared, &command).await?;
             all += forgotten;
             if plan.needed {
                 let tenant = tenant.as_str();
@@ -132,14 +145,11 @@ impl Engine {
     async fn trim_events_until(
         &self,
         shared: &Arc<Shared>,
-        tenant: &Tenant,
-        plan: TrimPlan,
+        command: &TrimEvents,
     ) -> Result<u64, Error<Never>> {
-        let stream = Engine::event_stream(tenant);
-        let command = TrimEvents { tenant: tenant.clone(), stream, plan };
         let mut all = 0;
         loop {
-            let slice = self.submit_to(shared, &command).await?;
+            let slice = self.submit_to(shared, command).await?;
             all += slice.forgotten;
             if slice.next.is_none() || slice.forgotten == 0 {
                 return Ok(all);
