@@ -30,8 +30,7 @@ fn without_rules_all_but_what_no_repetition_changes_is_tried_again() {
     let of_streams = [ErrorKind::StreamClosed, ErrorKind::StreamMismatch];
     for kind in ErrorKind::ALL {
         let is_final = of_streams.contains(&kind);
-        let verdict =
-            if is_final { Verdict::Dead(DeadReason::Refused) } else { Verdict::Failed };
+        let verdict = if is_final { Verdict::Dead(DeadReason::Refused) } else { Verdict::Failed };
         assert_eq!(policy.judge(Outcome::Failed(kind)), verdict, "{kind:?}");
     }
     assert_eq!(policy.judge(Outcome::Unreadable), Verdict::Failed);
