@@ -1,6 +1,7 @@
 //! Deliveries: one event for one hook, tried until it is accepted or given up; whatever events are
 //! and whoever hooks are for is a face's business.
 
+pub mod append;
 pub mod dead_letter;
 pub mod delivery;
 pub mod error;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use reveille_core::delivery::Transport;
 use reveille_core::delivery::hook::HookId;
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
 use reveille_core::stream::StreamId;
@@ -71,6 +72,8 @@ pub struct DeliveryAttempt {
     /// Counted from 1.
     pub attempt: u32,
     pub tenant: Tenant,
+    /// Its hook's.
+    pub transport: Transport,
     /// The event, if it is at hand: then nothing has to be read.
     pub event: Option<EventPayload>,
 }
@@ -178,6 +181,13 @@ impl outbox::Attempt for Attempt {
         match self {
             Attempt::Wake(_) => None,
             Attempt::Delivery(delivery) => Some(delivery.id.no),
+        }
+    }
+
+    fn is_command(&self) -> bool {
+        match self {
+            Attempt::Wake(_) => false,
+            Attempt::Delivery(delivery) => delivery.transport == Transport::Append,
         }
     }
 

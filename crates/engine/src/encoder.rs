@@ -10,7 +10,7 @@ use reveille_core::secret::{SealBroken, SealedSecret};
 use reveille_core::signature::Ed25519Key;
 use reveille_core::stream::StreamId;
 use reveille_core::subscription::Subscription;
-use reveille_core::{Millis, Offset, StreamPath};
+use reveille_core::{ContentType, Millis, Offset, StreamPath};
 use reveille_kernel::error::Damaged;
 use reveille_kernel::outbound::EncodedRequest;
 
@@ -86,6 +86,20 @@ pub trait Encoder: Send + Sync + 'static {
     fn is_done(&self, body: &[u8]) -> bool;
 }
 
+/// Signs in the server's name, as everybody can verify by its published keys.
+pub trait Signer: Send + Sync + 'static {
+    /// The key that signs now. Keys are replaced while a target is remembered: whoever signs asks
+    /// for it each time.
+    fn current_key(&self) -> Ed25519Key;
+}
+
+/// What targets are found with.
+pub struct TargetContext<'a> {
+    pub open: OpenSecret<'a>,
+    /// To keep, for whatever is signed with the server's own key.
+    pub signer: &'a Arc<dyn Signer>,
+}
+
 /// Opens a secret of a hook's tenant. One that does not open is no reason to send unsigned.
 pub type OpenSecret<'a> = &'a dyn Fn(&SealedSecret) -> Result<String, SealBroken>;
 
@@ -99,8 +113,17 @@ pub trait DeliveryEncoder: Send + Sync + 'static {
     fn target(
         &self,
         hook: &Hook,
-        open: OpenSecret<'_>,
+        context: &TargetContext<'_>,
     ) -> Result<Arc<dyn DeliveryTarget>, TargetError>;
+
+    /// The same for a hook whose transport is an append.
+    fn append_target(
+        &self,
+        _hook: &Hook,
+        _context: &TargetContext<'_>,
+    ) -> Result<Arc<dyn AppendTarget>, TargetError> {
+        Err(Damaged(format!("{:?} has no hooks that append", self.face())).into())
+    }
 }
 
 /// Why there is nobody to send to.
@@ -119,6 +142,22 @@ pub struct RefusedDelivery {
     pub why: Refusal,
     /// A sentence for whoever the hook belongs to.
     pub text: String,
+}
+
+/// What a hook's deliveries append.
+pub trait AppendTarget: Send + Sync {
+    /// Puts a delivery into words, or says why not.
+    fn encode(&self, notification: &DeliveryNotification)
+    -> Result<EncodedAppend, RefusedDelivery>;
+}
+
+/// An append to a stream of the hook's tenant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EncodedAppend {
+    pub path: StreamPath,
+    /// What the body is, and the stream, if there is none yet.
+    pub content_type: ContentType,
+    pub body: bytes::Bytes,
 }
 
 /// Whom a hook is for.
@@ -152,10 +191,23 @@ impl DeliveryEncoders {
     pub fn target(
         &self,
         hook: &Hook,
-        open: OpenSecret<'_>,
+        context: &TargetContext<'_>,
     ) -> Result<Arc<dyn DeliveryTarget>, TargetError> {
+        self.of(hook)?.target(hook, context)
+    }
+
+    /// What a hook's deliveries append.
+    pub fn append_target(
+        &self,
+        hook: &Hook,
+        context: &TargetContext<'_>,
+    ) -> Result<Arc<dyn AppendTarget>, TargetError> {
+        self.of(hook)?.append_target(hook, context)
+    }
+
+    fn of(&self, hook: &Hook) -> Result<&dyn DeliveryEncoder, Damaged> {
         let encoder = self.0.iter().find(|encoder| encoder.face() == hook.face);
         let unknown = || Damaged(format!("nobody knows the words of {:?}", hook.face));
-        encoder.ok_or_else(unknown)?.target(hook, open)
+        encoder.map(|encoder| &**encoder).ok_or_else(unknown)
     }
 }

@@ -104,6 +104,10 @@ pub const TIMER_SLICE: usize = 256;
 /// back by the due index alone, each.
 pub const OUTBOX_MAX: usize = 100_000;
 
+/// Attempts that are commands of their partition, under way at once. They take no place from those
+/// that call: they wait for the log alone.
+pub const ATTEMPT_COMMANDS_MAX: usize = 256;
+
 /// Attempts of one source that are on their way at once.
 pub const OUTBOUND_PER_SOURCE: usize = 512;
 

@@ -271,17 +271,22 @@ impl<D: AttemptHandler> Sender<D> {
     where
         C: Command<D, Rejection = Never>,
     {
+        let unheard = |error| tracing::debug!(%error, "an answer could not be written down");
+        self.submit(command).await.map_err(unheard).ok()
+    }
+
+    /// A command of this partition, however long it has to wait for room.
+    pub async fn submit<C>(&self, command: &C) -> Result<C::Answer, Error<Never>>
+    where
+        C: Command<D, Rejection = Never>,
+    {
         loop {
             match self.try_record(command).await {
                 Err(Error::Unavailable(Unavailable::Busy)) => {
                     let later = self.clock.now() + PAUSE_MS;
                     self.clock.sleep_until(later).await;
                 }
-                Err(error) => {
-                    tracing::debug!(%error, "an answer could not be written down");
-                    return None;
-                }
-                Ok(answer) => return Some(answer),
+                outcome => return outcome,
             }
         }
     }

@@ -43,6 +43,12 @@ pub trait Attempt: Clone + Debug + PartialEq + Send + Sync + 'static {
     /// Where to go on if there is no room for it; `None` if only its timer can bring it back.
     fn cursor(&self) -> Option<Self::Cursor>;
 
+    /// Whether it is a command of this partition: it takes no place from those that call. All of
+    /// one source are alike in this.
+    fn is_command(&self) -> bool {
+        false
+    }
+
     /// Bytes that it keeps in memory and could do without.
     fn payload_bytes(&self) -> usize;
 

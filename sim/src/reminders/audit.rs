@@ -260,13 +260,28 @@ impl Reminders {
         let is_used_up = (least..=most).contains(&count);
         let poisoned = is_poisoned(style, attempts);
         match it.delivery.phase {
+            Phase::Delivered { .. } if style.is_append() => self.was_appended(id, it),
             Phase::Delivered { .. } => status == Some(200) && self.accepted.contains(&id),
             Phase::Dead { why, .. } => match why {
-                DeadReason::Exhausted => is_used_up && kind != Some(ErrorKind::Secret) && !poisoned,
+                DeadReason::Exhausted => {
+                    let others = [Some(ErrorKind::Secret), Some(ErrorKind::Blocked)];
+                    is_used_up && !others.contains(&kind) && !poisoned
+                }
                 DeadReason::SecretMissing => is_used_up && kind == Some(ErrorKind::Secret),
                 DeadReason::Refused => {
-                    matches!(status, Some(403 | 404 | 451)) && !style.has_rules()
+                    let of_streams = [ErrorKind::StreamClosed, ErrorKind::StreamMismatch];
+                    let is_rejected = kind.is_some_and(|kind| of_streams.contains(&kind));
+                    let is_refused = matches!(status, Some(403 | 404 | 451));
+                    (is_refused || is_rejected) && !style.has_rules()
                 }
+                DeadReason::Blocked => {
+                    kind == Some(ErrorKind::Blocked) && (is_used_up || style.has_rules())
+                }
+                DeadReason::Corrupt => {
+                    (status, kind) == (None, None) && last.is_some() && style.has_rules()
+                }
+                DeadReason::HeadersTooLarge => kind == Some(ErrorKind::Size),
+                DeadReason::Expired => self.ever_expired.contains(&id.hook),
                 DeadReason::Redirect => status == Some(302) && style.has_rules(),
                 DeadReason::PayloadTooLarge => kind == Some(ErrorKind::Size) && style.is_short(),
                 DeadReason::Poison => poisoned,
@@ -274,7 +289,8 @@ impl Reminders {
             },
             Phase::Dropped { why: DropReason::NotOwed, .. } => self.may_be_dropped(id),
             Phase::Dropped { why: DropReason::Status, .. } => {
-                status == Some(404) && style.has_rules()
+                let is_closed = kind == Some(ErrorKind::StreamClosed) && !style.ends_when_closed();
+                (status == Some(404) || is_closed) && style.has_rules()
             }
             // Its hook is gone with it.
             Phase::Dropped { why: DropReason::Cancelled, .. } => false,

@@ -6,22 +6,24 @@ use reveille_core::Millis;
 use reveille_core::delivery::hook::Hook;
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
 use reveille_core::delivery::policy::{Outcome, Refusal};
-use reveille_core::delivery::{AttemptRecord, ErrorKind, Verdict};
+use reveille_core::delivery::{AttemptRecord, ErrorKind, Transport, Verdict};
 use reveille_core::secret::SealBroken;
+use reveille_core::signature::verify_ed25519;
+use reveille_engine::deliveries::append::AppendDelivery;
 use reveille_engine::deliveries::delivery::{DeliveryOutcome, DropDelivery, HoldDelivery};
 use reveille_engine::deliveries::face::DeliveryFaces;
 use reveille_engine::deliveries::index::HookIndex;
 use reveille_engine::deliveries::send::{self, DeliveryReadiness};
 use reveille_engine::effect::{Attempt, AttemptSource, DeliveryAttempt, EventPayload};
-use reveille_engine::encoder::DeliveryNotification;
+use reveille_engine::encoder::{DeliveryNotification, Signer, TargetContext};
 use reveille_kernel::error::Damaged;
 use reveille_schema::record::DeliveryRecord;
 
-use super::Reminders;
 use super::action::Action;
 use super::face::ReminderSpec;
 use super::model::HookModel;
 use super::request::ReminderRequest;
+use super::{Reminders, branches};
 use crate::base::engine::Shared;
 use crate::base::{CheckResult, Origin, Violation, violation};
 
@@ -32,6 +34,8 @@ pub(super) struct OutboundAttempt {
     hook: Arc<Hook>,
     sent_at: Millis,
     behavior: EndpointBehavior,
+    /// It is a command.
+    append: Option<AppendDelivery>,
     /// The answer is being written down.
     is_answered: bool,
 }
@@ -46,6 +50,10 @@ enum EndpointBehavior {
         retry_after_s: u64,
     },
     Hang,
+    /// It has moved to where nobody may be called.
+    Blocked,
+    /// It is not told: what is to be said cannot be read.
+    Unreadable,
     /// It is not told: the face does not put it into words.
     Unsaid(Refusal),
 }
@@ -70,7 +78,9 @@ impl Reminders {
         };
         let face = shared.domains.part::<DeliveryFaces>().get(hook.face).map_err(unreadable)?;
         let reader = self.base.reader();
+        let current = hook.clone();
         let hook = send::followed(&reader, hook, &attempt).map_err(unreadable)?;
+        self.take_version(&current, &hook);
         let ready = send::readiness(&reader, face, &hook, &attempt);
         let (id, number) = (attempt.id, attempt.attempt);
         match ready.map_err(unreadable)? {
@@ -83,23 +93,52 @@ impl Reminders {
             }
             DeliveryReadiness::Dropped { why, ends_hook } => {
                 self.check_is_dropped(&hook, &attempt, ends_hook)?;
+                self.take_gate(ends_hook);
                 let drop = Action::Drop(DropDelivery { id, attempt: number, why, ends_hook });
                 self.leave_out(attempt, hook, drop);
             }
             DeliveryReadiness::Send(event) => {
                 self.base.note(&format!("attempt {number} of {id:?}"));
                 self.check_may_be_sent(&hook, &attempt)?;
-                let refusal = self.check_request(&hook, &attempt, event)?;
+                self.base.branches.take(branches::GATE_OPEN);
                 self.base.coverage.attempts += 1;
                 self.sent.insert(id);
-                let behavior = match refusal {
-                    Some(refusal) => EndpointBehavior::Unsaid(refusal),
-                    None => self.draw_behavior(),
-                };
-                self.open_attempt(attempt, hook, behavior);
+                self.put_into_words(attempt, hook, event)?;
             }
         }
         Ok(true)
+    }
+
+    /// The face's encoder says what is sent, or appended.
+    fn put_into_words(
+        &mut self,
+        attempt: DeliveryAttempt,
+        hook: Arc<Hook>,
+        event: EventPayload,
+    ) -> CheckResult {
+        if attempt.transport != hook.policy.transport {
+            return Err(violation(format!("{attempt:?} is made in another way than its hook's")));
+        }
+        if !self.base.is_healing && self.base.random.one_in(40) {
+            self.open_attempt(attempt, hook, EndpointBehavior::Unreadable);
+            return Ok(());
+        }
+        if hook.policy.transport == Transport::Append {
+            match self.encode_append(&hook, &attempt, event)? {
+                Err(why) => drop(self.open_attempt(attempt, hook, EndpointBehavior::Unsaid(why))),
+                Ok(append) => {
+                    let open = self.open_attempt(attempt, hook, EndpointBehavior::Hang);
+                    open.append = Some(append);
+                }
+            }
+            return Ok(());
+        }
+        let behavior = match self.check_request(&hook, &attempt, event)? {
+            Some(refusal) => EndpointBehavior::Unsaid(refusal),
+            None => self.draw_behavior(),
+        };
+        self.open_attempt(attempt, hook, behavior);
+        Ok(())
     }
 
     fn open_attempt(
@@ -109,7 +148,9 @@ impl Reminders {
         behavior: EndpointBehavior,
     ) -> &mut OutboundAttempt {
         let (number, sent_at) = (self.next_number(), self.base.now);
-        let open = OutboundAttempt { number, attempt, hook, sent_at, behavior, is_answered: false };
+        let (append, is_answered) = (None, false);
+        let open =
+            OutboundAttempt { number, attempt, hook, sent_at, behavior, append, is_answered };
         self.attempts.push(open);
         self.attempts.last_mut().expect("it was just opened")
     }
@@ -139,6 +180,7 @@ impl Reminders {
             (6, EndpointBehavior::Busy { status: 503, retry_after_s: 1 }),
             (4, EndpointBehavior::Busy { status: 429, retry_after_s: 3_600 }),
             (12, EndpointBehavior::Hang),
+            (3, EndpointBehavior::Blocked),
         ])
     }
 
@@ -212,33 +254,22 @@ impl Reminders {
         attempt: &DeliveryAttempt,
         event: EventPayload,
     ) -> CheckResult<Option<Refusal>> {
-        let EventPayload { id: event, payload, .. } = event;
-        let notification = DeliveryNotification {
-            hook: hook.clone(),
-            id: attempt.id,
-            attempt: attempt.attempt,
-            event: event.clone(),
-            payload,
-            now: self.base.now,
-            wall: self.base.now,
-        };
-        let target = self.encoders.target(hook, &|_| Err(SealBroken));
+        let notification = self.notification(hook, attempt, event);
+        let target = self.with_context(|world, context| world.encoders.target(hook, context));
         let target = target.map_err(|error| violation(error.to_string()))?;
         let number = attempt.attempt;
-        let Some((_, reminder)) = self.durable.came.get(&event) else {
-            return Err(violation(format!("{event} has not come")));
-        };
-        let body = format!("{event} ({number}): {}", reminder.text);
+        let text_len = self.text_of(&notification.event)?.len();
         let said = match target.encode(&notification) {
-            Ok(request) if request.body != body.as_bytes() => {
-                return Err(violation(format!("{request:?} to {}", target.address())));
+            Ok(request) => {
+                let body = std::str::from_utf8(&request.body).unwrap_or_default();
+                self.check_words(attempt, &notification.event, body)?;
+                None
             }
-            Ok(_) => None,
             Err(refused) => Some(refused.why),
         };
         let is_right = |spec: &ReminderSpec| {
             let address = format!("https://e{}.reminders.test/{}", spec.endpoint, hook.tenant);
-            target.address() == address && spec.refusal(number, reminder.text.len()) == said
+            target.address() == address && spec.refusal(number, text_len) == said
         };
         if !self.followed_specs(hook, attempt.id).iter().any(is_right) {
             let address = target.address();
@@ -247,9 +278,64 @@ impl Reminders {
         Ok(said)
     }
 
+    pub(super) fn notification(
+        &self,
+        hook: &Arc<Hook>,
+        attempt: &DeliveryAttempt,
+        event: EventPayload,
+    ) -> DeliveryNotification {
+        let EventPayload { id: event, payload, .. } = event;
+        let (now, hook) = (self.base.now, hook.clone());
+        let (id, attempt) = (attempt.id, attempt.attempt);
+        DeliveryNotification { hook, id, attempt, event, payload, now, wall: now }
+    }
+
+    /// Asks the encoder with what it gets from a server.
+    pub(super) fn with_context<T>(
+        &self,
+        ask: impl FnOnce(&Reminders, &TargetContext<'_>) -> T,
+    ) -> T {
+        let signer: Arc<dyn Signer> = self.signing_keys.clone();
+        ask(self, &TargetContext { open: &|_| Err(SealBroken), signer: &signer })
+    }
+
+    /// What a reminder that has come says.
+    pub(super) fn text_of(&self, event: &Arc<str>) -> CheckResult<&str> {
+        match self.durable.came.get(event) {
+            Some((_, reminder)) => Ok(&reminder.text),
+            None => Err(violation(format!("{event} has not come"))),
+        }
+    }
+
+    /// Whoever is told finds what was set, signed with the key that the server signs with now.
+    pub(super) fn check_words(
+        &self,
+        attempt: &DeliveryAttempt,
+        event: &Arc<str>,
+        message: &str,
+    ) -> CheckResult {
+        let wrong = |what: String| Err(violation(format!("{attempt:?} says {message:?}: {what}")));
+        let (id, number) = (attempt.id, attempt.attempt);
+        let DeliveryId { hook, no } = id;
+        let id = format!("{}.{}.{}", hook.0, no.event.0, no.round);
+        let expected = format!("{id}|{number}|{event}|{}", self.text_of(event)?);
+        let Some((words, signature)) = message.rsplit_once('|') else {
+            return wrong("it is not signed".into());
+        };
+        if words != expected {
+            return wrong(format!("not {expected:?}"));
+        }
+        let key = self.signing_keys.current_key().public();
+        let seconds = self.base.now.0 / 1_000;
+        match verify_ed25519(&key, signature, words.as_bytes(), seconds, 0) {
+            Ok(()) => Ok(()),
+            Err(error) => wrong(error.to_string()),
+        }
+    }
+
     /// The wishes that a delivery may follow: those of the version that matched, or the latest,
     /// which may be decided and not durable.
-    fn followed_specs(&self, hook: &Hook, id: DeliveryId) -> Vec<ReminderSpec> {
+    pub(super) fn followed_specs(&self, hook: &Hook, id: DeliveryId) -> Vec<ReminderSpec> {
         let known = &self.durable.hooks[&hook.name];
         if known.spec().style.is_matched() {
             let version = self.seen.deliveries.get(&id).map(|it| it.hook_version);
@@ -282,11 +368,19 @@ impl Reminders {
         let twice = !self.base.is_healing && self.base.random.one_in(10);
         let now = self.base.now;
         let open = &mut self.attempts[index];
+        if let Some(append) = open.append.take() {
+            open.is_answered = true;
+            let number = open.number;
+            self.submit_append(append, number);
+            return Ok(true);
+        }
         let (id, policy) = (open.attempt.id, &open.hook.policy);
         let is_late = open.sent_at + policy.timeout_ms <= now || self.base.is_healing;
         let outcome = match open.behavior {
             EndpointBehavior::Hang if !is_late => return Ok(false),
             EndpointBehavior::Hang => Outcome::Failed(ErrorKind::Timeout),
+            EndpointBehavior::Blocked => Outcome::Failed(ErrorKind::Blocked),
+            EndpointBehavior::Unreadable => Outcome::Unreadable,
             EndpointBehavior::Unsaid(refusal) => Outcome::Refused(refusal),
             EndpointBehavior::Answer(status) => Outcome::Answered { status, retry_after_s: None },
             EndpointBehavior::Busy { status, retry_after_s } => {
@@ -309,6 +403,7 @@ impl Reminders {
             ..AttemptRecord::new(attempt, now, took_ms)
         };
         let number = open.number;
+        self.take_outcome(outcome, verdict);
         match verdict {
             Verdict::Delivered => drop(self.accepted.insert(id)),
             Verdict::Ends => drop(self.rejecting.insert(id.hook)),

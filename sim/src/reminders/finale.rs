@@ -1,6 +1,6 @@
 //! The end of a run: everything heals, everybody is told, and nothing is left.
 
-use reveille_core::delivery::Phase;
+use reveille_core::delivery::{DeadReason, Phase};
 
 use super::Reminders;
 use super::action::Action;
@@ -56,10 +56,17 @@ impl Reminders {
     /// everything that is owed was audited.
     fn all_is_told(&mut self) -> CheckResult {
         for (id, it) in &self.seen.deliveries {
-            let is_dropped = matches!(it.delivery.phase, Phase::Dropped { .. });
-            if it.delivery.ended_at().is_none() || !(is_dropped || self.sent.contains(id)) {
+            // Some are given up while their hook is not active.
+            let is_untold = matches!(
+                it.delivery.phase,
+                Phase::Dropped { .. } | Phase::Dead { why: DeadReason::Expired, .. }
+            );
+            if it.delivery.ended_at().is_none() || !(is_untold || self.sent.contains(id)) {
                 return Err(violation(format!("{id:?} was never told: {it:?}")));
             }
+        }
+        if let Some(replay) = self.seen.replays.values().find(|it| !it.all_made) {
+            return Err(violation(format!("letters are left: {replay:?}")));
         }
         if !self.durable.set.is_empty() || !self.attempts.is_empty() {
             return Err(violation(format!("reminders are left: {:?}", self.durable.set)));

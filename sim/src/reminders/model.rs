@@ -107,7 +107,13 @@ impl Model {
                 Some(Ok(()))
             }
             Action::Retry { .. } => None,
-            Action::RecordOutcome(_) | Action::Hold(_) | Action::Drop(_) => Some(Ok(())),
+            Action::Replay(_)
+            | Action::Expire(_)
+            | Action::Stream { .. }
+            | Action::Append(_)
+            | Action::RecordOutcome(_)
+            | Action::Hold(_)
+            | Action::Drop(_) => Some(Ok(())),
         }
     }
 

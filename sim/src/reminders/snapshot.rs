@@ -7,11 +7,14 @@ use bytes::Bytes;
 use reveille_core::delivery::hook::{DeliveryCounts, Hook, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::delivery::lane::Lane;
+use reveille_core::delivery::replay::ReplayRecord;
 use reveille_core::{Millis, Tenant};
 use reveille_kernel::keys::parse_timer;
+use reveille_schema::Record;
 use reveille_schema::deliveries::DeliveryTimer;
 use reveille_schema::keys;
 use reveille_schema::record::{self, DeliveryRecord, EventRecord};
+use reveille_schema::streams::StreamTimer;
 use reveille_store::state::Reader;
 
 use super::face::{self, Occurrence};
@@ -43,14 +46,18 @@ pub(super) struct Snapshot {
     pub(super) unhooks: BTreeSet<HookId>,
     /// Events whose hooks are being told.
     pub(super) going_on: BTreeSet<EventNo>,
+    /// Replays whose letters are being made again.
+    pub(super) replaying: BTreeSet<u64>,
     pub(super) first_timer: Option<Millis>,
+    pub(super) replays: BTreeMap<u64, ReplayRecord>,
 }
 
 /// Timers, hooks, events and deliveries, and what this face has itself.
-const TAGS: [(u8, u8); 5] = [
+const TAGS: [(u8, u8); 6] = [
     (0x05, 0x06),
     (0x0d, 0x0f),
     (0x10, 0x17),
+    (0x1c, 0x1d),
     (0x1d, 0x1e),
     (face::REMINDER, face::FORMER_TOPICS + 1),
 ];
@@ -103,6 +110,10 @@ impl Snapshot {
                 let told = record::decode_u64(value).map_err(unreadable)?;
                 self.fan_outs.extend(keys::parse_event(key).map(|no| (no, told)));
             }
+            Some(0x1c) => {
+                let replay = ReplayRecord::decode(value).map_err(unreadable)?;
+                self.replays.insert(replay.id, replay);
+            }
             Some(0x1d) => {
                 let former = record::decode_hook(value).map_err(unreadable)?;
                 self.formers.extend(number(9).map(|version| ((hook, version), former)));
@@ -134,7 +145,10 @@ impl Snapshot {
             }
             Some(DeliveryTimer::Unhook(_, id)) => drop(self.unhooks.insert(id)),
             Some(DeliveryTimer::FanOut(_, _, no)) => drop(self.going_on.insert(no)),
-            Some(DeliveryTimer::Resume(..) | DeliveryTimer::Replay(..)) => {}
+            Some(DeliveryTimer::Replay(_, id)) => drop(self.replaying.insert(id)),
+            Some(DeliveryTimer::Resume(..)) => {}
+            // What is left of streams that were deleted is removed in slices.
+            None if name.first() == Some(&StreamTimer::DOMAIN) => {}
             None => return Ok(None),
         }
         Ok(Some(()))
@@ -154,8 +168,8 @@ impl Snapshot {
 
     /// What is left beside what has come and who is muted.
     pub(super) fn remains(&self) -> Option<&Bytes> {
-        const STAYING: [u8; 5] =
-            [0x0e, face::OCCURRENCE, face::MUTE, face::REVOKED, face::FORMER_TOPICS];
+        const STAYING: [u8; 6] =
+            [0x0e, 0x1c, face::OCCURRENCE, face::MUTE, face::REVOKED, face::FORMER_TOPICS];
         let stays = |key: &Bytes| key.first().is_some_and(|tag| STAYING.contains(tag));
         self.raw.keys().find(|key| !stays(key))
     }

@@ -2,16 +2,20 @@
 
 use std::sync::Arc;
 
-use reveille_core::Tenant;
+use bytes::Bytes;
 use reveille_core::delivery::hook::FaceId;
+use reveille_core::delivery::replay::ReplaySelection;
 use reveille_core::event;
+use reveille_core::{Millis, Tenant};
+use reveille_engine::deliveries::replay::StartReplay;
+use reveille_engine::deliveries::retention::ExpireDeliveries;
 
-use super::Reminders;
-use super::action::Action;
+use super::action::{Action, StreamChange};
 use super::face::{
     ChangeReminderHook, CreateReminderHook, FACE, MuteSubject, Occurrence, ReminderSpec,
     RevokeHook, SetReminder, Style,
 };
+use super::{ENDPOINTS, Reminders};
 
 const SUBJECTS: [&str; 8] = ["door", "lamp", "stove", "cat", "rent", "tax", "tea", "sun"];
 
@@ -25,6 +29,9 @@ enum ClientAction {
     Activate,
     End,
     Retry,
+    Replay,
+    Expire,
+    Stream,
 }
 
 fn small(number: u64) -> u8 {
@@ -37,13 +44,16 @@ impl Reminders {
         let ends = self.base.mode.deletes;
         let action = self.base.random.weighted(&[
             (60, ClientAction::Set),
-            (4, ClientAction::Mute),
+            (10, ClientAction::Mute),
             (4, ClientAction::Hook),
             (10, ClientAction::Change),
             (1, ClientAction::Revoke),
             (10, ClientAction::Activate),
             (ends, ClientAction::End),
             (8, ClientAction::Retry),
+            (2, ClientAction::Replay),
+            (2, ClientAction::Expire),
+            (5, ClientAction::Stream),
         ]);
         match action {
             ClientAction::Set => self.set_reminder(),
@@ -68,6 +78,9 @@ impl Reminders {
                 }
             }
             ClientAction::Retry => self.retry(),
+            ClientAction::Replay => self.replay(),
+            ClientAction::Expire => self.expire(),
+            ClientAction::Stream => self.change_stream(),
         }
     }
 
@@ -87,7 +100,8 @@ impl Reminders {
         let (tenant, subject) = (self.tenant(), self.subject());
         let name = format!("r{}", self.next_number()).into();
         let random = &mut self.base.random;
-        let text = "x".repeat(random.index(40)).into();
+        let longest = if random.one_in(6) { 40 } else { 20 };
+        let text = "x".repeat(random.index(longest)).into();
         let ahead = *random.pick(&[0, 1, 500, 5_000, 60_000]);
         let topic = u8::try_from(random.below(3)).expect("a small number");
         let at = self.base.now + ahead;
@@ -97,7 +111,7 @@ impl Reminders {
 
     fn mute(&mut self) {
         let (tenant, subject) = (self.tenant(), self.subject());
-        let is_muted = self.base.random.percent(40);
+        let is_muted = self.base.random.percent(30);
         if is_muted {
             self.ever_muted.insert((tenant.clone(), subject.clone()));
         }
@@ -111,14 +125,15 @@ impl Reminders {
         self.hooks += 1;
         let tenant = self.tenant();
         let name = format!("h{}", self.next_number()).into();
-        let style = Style(small(self.base.random.below(64)));
+        let style = Style(small(self.base.random.below(128)));
         let spec = self.draw_spec(style);
         self.ask(Action::CreateHook(CreateReminderHook { tenant, name, spec }));
     }
 
     fn draw_spec(&mut self, style: Style) -> ReminderSpec {
         let random = &mut self.base.random;
-        let (topics, endpoint) = (small(random.between(1, 8)), small(random.below(4)));
+        let endpoint = small(random.below(ENDPOINTS.into()));
+        let topics = small(random.between(1, 8));
         ReminderSpec { topics, endpoint, attempts: small(random.between(1, 4)), style }
     }
 
@@ -154,5 +169,41 @@ impl Reminders {
             let tenant = hook.tenant.clone();
             self.ask(Action::Retry { tenant, id });
         }
+    }
+
+    /// Somebody has all dead letters of a tenant made again.
+    fn replay(&mut self) {
+        let tenant = self.tenant();
+        let to = self.base.latest + 1;
+        let selection =
+            ReplaySelection { hook: None, why: None, from: Millis(0), to, ids: Vec::new() };
+        let (actor, reason) = ("operator".into(), None);
+        let total = u64::try_from(self.seen.dead_letters.len()).expect("not that many");
+        self.ask(Action::Replay(StartReplay { tenant, selection, total, actor, reason }));
+    }
+
+    /// What waits for a hook that is not active is given up, if that has lasted.
+    fn expire(&mut self) {
+        let hooks: Vec<_> = self.seen.held.iter().map(|id| id.hook).collect();
+        if hooks.is_empty() {
+            return;
+        }
+        let hook = *self.base.random.pick(&hooks);
+        self.ever_expired.insert(hook);
+        let (cutoff, after) = (self.base.now, Bytes::new());
+        self.ask(Action::Expire(ExpireDeliveries { hook, cutoff, after }));
+    }
+
+    /// A stream is closed, or makes room for another one.
+    fn change_stream(&mut self) {
+        let (tenant, endpoint) = (self.tenant(), small(self.base.random.below(ENDPOINTS.into())));
+        let change = self.base.random.weighted(&[
+            (2, StreamChange::CreateText),
+            (2, StreamChange::Close),
+            (6, StreamChange::Delete),
+        ]);
+        self.closes_streams |= matches!(change, StreamChange::Close);
+        self.deletes_streams |= matches!(change, StreamChange::Delete);
+        self.ask(Action::Stream { tenant, endpoint, change });
     }
 }

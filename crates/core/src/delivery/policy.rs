@@ -33,6 +33,17 @@ pub struct Policy {
     pub versions: Versions,
     /// One that fails when it is older than this is tried no more, even if attempts are left.
     pub give_up_after_ms: Option<u64>,
+    /// How an attempt is made. A hook keeps the one that it was made with.
+    pub transport: Transport,
+}
+
+/// How an attempt is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// A request to an endpoint.
+    Http,
+    /// An append to a stream of the hook's tenant, in the step that writes down what came of it.
+    Append,
 }
 
 /// Pauses that grow.
@@ -147,12 +158,13 @@ impl Policy {
             order: Order::None,
             versions: Versions::Current,
             give_up_after_ms: None,
+            transport: Transport::Http,
         }
     }
 
     /// What an outcome means.
     pub fn judge(&self, outcome: Outcome) -> Verdict {
-        if let Outcome::Answered { status: 200..=299, .. } = outcome {
+        if let Outcome::Answered { status: 200..=299, .. } | Outcome::Appended = outcome {
             return Verdict::Delivered;
         }
         match self.rules.iter().find(|rule| rule.when.fits(outcome)).map(|rule| rule.action) {
@@ -173,6 +185,10 @@ impl Policy {
             }
             // It would be as large the next time.
             Outcome::Refused(Refusal::PayloadTooLarge | Refusal::HeadersTooLarge) => {
+                Verdict::Dead(outcome.dead_reason())
+            }
+            // What is closed is never opened again, and a stream keeps its type.
+            Outcome::Failed(ErrorKind::StreamClosed | ErrorKind::StreamMismatch) => {
                 Verdict::Dead(outcome.dead_reason())
             }
             _ => self.retry(outcome),

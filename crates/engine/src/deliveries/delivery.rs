@@ -257,7 +257,9 @@ fn keep(
     txn.scratch.counts.insert(hook.id, counts);
     if let Some(attempt) = send {
         let (tenant, event) = (hook.tenant.clone(), event.cloned());
-        txn.effect(Effect::SendDelivery(DeliveryAttempt { id, attempt, tenant, event }));
+        let transport = hook.policy.transport;
+        let attempt = DeliveryAttempt { id, attempt, tenant, transport, event };
+        txn.effect(Effect::SendDelivery(attempt));
     }
     let lane = after.lane.filter(|_| ended_now);
     txn.set(keys::delivery(id), record::encode_delivery(&after));
@@ -346,7 +348,7 @@ pub(crate) fn advance(
 }
 
 /// The same for one that was just read.
-fn advance_from(
+pub(super) fn advance_from(
     txn: &mut Txn<'_>,
     hook: &Hook,
     id: DeliveryId,

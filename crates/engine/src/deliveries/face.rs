@@ -24,6 +24,7 @@ use super::source;
 use super::spread::{MatchingHooks, SpreadEvent};
 use crate::app::{App, Part, Shared, Txn};
 use crate::engine::Retention;
+use crate::records::KeyReader;
 
 /// A source of events, and what only it knows about them.
 pub trait DeliveryFace: Send + Sync + 'static {
@@ -62,8 +63,13 @@ pub trait DeliveryFace: Send + Sync + 'static {
     }
 
     /// Whether an attempt may be made now; asked before each, and before anything is read of what
-    /// is to be delivered.
-    fn gate(&self, _reader: &Reader, _hook: &Hook, _event: &EventRecord) -> Result<Gate, Damaged> {
+    /// is to be delivered. An attempt that is a command asks once more in its own step.
+    fn gate(
+        &self,
+        _look: &mut dyn KeyReader,
+        _hook: &Hook,
+        _event: &EventRecord,
+    ) -> Result<Gate, ReadError> {
         Ok(Gate::Open)
     }
 

@@ -105,9 +105,11 @@ pub fn keep(txn: &mut Txn<'_>, hook: Hook) -> Arc<Hook> {
 /// as it is.
 const HOOK_VERSIONS_MAX: u64 = 64;
 
-/// Keeps a hook with other rules and wishes of its owner: the next version of it.
+/// Keeps a hook with other rules and wishes of its owner: the next version of it. Its transport
+/// stays: attempts that wait are made as they were begun.
 pub fn change(txn: &mut Txn<'_>, hook: &Hook, policy: Policy, spec: Bytes) -> Arc<Hook> {
     let (updated_at, version) = (txn.now(), hook.version.saturating_add(1));
+    let policy = Policy { transport: hook.policy.transport, ..policy };
     if hook.policy.versions == Versions::Matched {
         txn.set(keys::hook_version(hook.id, hook.version), record::encode_hook(hook));
         if let Some(oldest) = hook.version.checked_sub(HOOK_VERSIONS_MAX) {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use reveille_core::delivery::hook::{FIRST_VERSION, Hook, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::delivery::policy::{Outcome, Refusal};
-use reveille_core::delivery::{AttemptRecord, DropReason, Phase, Policy, Verdict};
+use reveille_core::delivery::{AttemptRecord, DropReason, Phase, Policy, Transport, Verdict};
 use reveille_core::key_range::above;
 use reveille_core::secret::SealedSecret;
 use reveille_deliver::destination::Destination;
@@ -15,6 +15,7 @@ use reveille_kernel::error::Damaged;
 use reveille_kernel::outbound::{OutcomeQueue, PostError, SendFailure, Sender};
 use reveille_kernel::outbox::PushResult;
 use reveille_kernel::timers::walk;
+use reveille_kernel::txn::ReadError;
 use reveille_schema::deliveries::DeliveryTimer;
 use reveille_schema::keys;
 use reveille_schema::record::{self, DeliveryRecord, EventRecord};
@@ -23,13 +24,16 @@ use reveille_store::state::Reader;
 use super::delivery::{DeliveryOutcome, DropDelivery, HoldDelivery, is_leased};
 use super::face::{DeliveryFace, DeliveryFaces, Gate};
 use super::index::HookIndex;
-use super::outcome;
 use super::source;
 use super::timer_group::OpenDelivery;
+use super::{append, outcome};
 use crate::addresses::Addresses;
 use crate::app::{App, Shared};
 use crate::effect::{Attempt, DeliveryAttempt, EventPayload};
-use crate::encoder::{DeliveryNotification, DeliveryTarget, RefusedDelivery, TargetError};
+use crate::encoder::{
+    AppendTarget, DeliveryNotification, DeliveryTarget, RefusedDelivery, Signer, TargetContext,
+    TargetError,
+};
 use crate::metrics::DeliveryMetrics;
 use crate::outbound::OutboundContext;
 use crate::records::ReadRecord;
@@ -42,6 +46,7 @@ const REFILL_SLICE: usize = 256;
 pub struct DeliverySender {
     /// By hook and version.
     targets: Addresses<(HookId, u64), Hook, KnownTarget>,
+    pub(super) append_targets: Addresses<(HookId, u64), Hook, Arc<dyn AppendTarget>>,
     pub(crate) outcomes: OutcomeQueue<DeliveryOutcome, Attempt>,
 }
 
@@ -88,13 +93,22 @@ pub fn readiness(
     let gone = || Damaged(format!("event {} is gone", no.0));
     let event = source::event(reader, hook.face, &hook.tenant, no)?.ok_or_else(gone)?;
     let dropped = |why, ends_hook| Ok(DeliveryReadiness::Dropped { why, ends_hook });
-    match face.gate(reader, hook, &event)? {
+    let mut look = reader;
+    match face.gate(&mut look, hook, &event).map_err(damage_of)? {
         Gate::Open => {}
         Gate::Closed(why) => return dropped(why, false),
         Gate::Cancelled(why) => return dropped(why, true),
     }
     let payload = payload_of(reader, face, hook, event)?;
     Ok(DeliveryReadiness::Send(payload.ok_or_else(gone)?))
+}
+
+/// What keeps a look at what is durable from succeeding.
+fn damage_of(error: ReadError) -> Damaged {
+    match error {
+        ReadError::Damaged(damaged) => damaged,
+        ReadError::NotLoaded(_) => Damaged::new("what is durable needs no loading"),
+    }
 }
 
 /// What is delivered of an event; `None` if there is no such event.
@@ -187,6 +201,9 @@ pub(crate) async fn attempt(
                 now,
                 wall: sender.clock.wall(),
             };
+            if notification.hook.policy.transport == Transport::Append {
+                return append::attempt(sender, context, deliveries, notification, attempt).await;
+            }
             // One that was put back waits for its turn again.
             try_once(sender, context, deliveries, notification, &attempt).await?
         }
@@ -211,6 +228,16 @@ pub(crate) async fn attempt(
             return None;
         }
     };
+    report(sender, deliveries, outcome, attempt)
+}
+
+/// What came of an attempt is to be written down; returns the next one to make.
+pub(super) fn report(
+    sender: &Sender<App>,
+    deliveries: &DeliverySender,
+    outcome: DeliveryOutcome,
+    attempt: Attempt,
+) -> Option<Attempt> {
     let good = (outcome.verdict == Verdict::Delivered).then_some(outcome.attempt.took_ms);
     let next = sender.answered(&attempt, good);
     deliveries.outcomes.push(outcome, attempt);
@@ -218,7 +245,7 @@ pub(crate) async fn attempt(
 }
 
 /// An attempt that failed because what is to be delivered cannot be read.
-fn unreadable(
+pub(super) fn unreadable(
     sender: &Sender<App>,
     policy: &Policy,
     id: DeliveryId,
@@ -283,31 +310,50 @@ async fn try_once(
     let verdict = policy.judge(outcome);
     sender.shared.domains.part::<DeliveryMetrics>().attempted(verdict, word, took_ms);
     let error = detail.as_deref().or(record.error.as_deref());
-    tell_operators(sender, context, deliveries, &notification, error, took_ms);
+    let whom = || {
+        let target =
+            deliveries.targets.of((hook.id, hook.version), hook, || find_target(context, hook));
+        target.map(|(destination, _)| host_of(destination.as_str()).to_owned()).unwrap_or_default()
+    };
+    tell_operators(sender, context, &notification, error, took_ms, whom);
     Some(DeliveryOutcome { id: notification.id, attempt: record, verdict })
 }
 
 fn find_target(context: &OutboundContext, hook: &Hook) -> Result<KnownTarget, AttemptFailure> {
     let nowhere = |text| AttemptFailure::Sent(SendFailure::new("destination", text));
-    let open = |sealed: &SealedSecret| context.keyring.open_webhook_secret(&hook.tenant, sealed);
-    let target = context.delivery_encoders.target(hook, &open).map_err(|error| match error {
-        TargetError::Secret => {
-            let (why, text) = (Refusal::SecretMissing, error.to_string());
-            AttemptFailure::Refused(RefusedDelivery { why, text })
-        }
+    let target =
+        with_target_context(context, hook, |it| context.delivery_encoders.target(hook, it));
+    let target = target.map_err(|error| match error {
+        TargetError::Secret => AttemptFailure::Refused(secret_missing()),
         TargetError::Damaged(damaged) => nowhere(damaged.to_string()),
     })?;
     let destination = Destination::parse(&target.address(), &context.rules);
     Ok((destination.map_err(|error| nowhere(error.to_string()))?, target))
 }
 
-fn tell_operators(
+/// Finds out something for a hook with what its encoder gets.
+pub(super) fn with_target_context<T>(
+    context: &OutboundContext,
+    hook: &Hook,
+    find: impl FnOnce(&TargetContext<'_>) -> T,
+) -> T {
+    let open = |sealed: &SealedSecret| context.keyring.open_webhook_secret(&hook.tenant, sealed);
+    let signer: Arc<dyn Signer> = context.keyring.clone();
+    find(&TargetContext { open: &open, signer: &signer })
+}
+
+pub(super) fn secret_missing() -> RefusedDelivery {
+    RefusedDelivery { why: Refusal::SecretMissing, text: TargetError::Secret.to_string() }
+}
+
+/// `whom` says where the attempts of the hook go.
+pub(super) fn tell_operators(
     sender: &Sender<App>,
     context: &OutboundContext,
-    deliveries: &DeliverySender,
     notification: &DeliveryNotification,
     error: Option<&str>,
     took_ms: u64,
+    whom: impl FnOnce() -> String,
 ) {
     let DeliveryNotification { hook, event, attempt, .. } = notification;
     let (name, tenant, event) = (&*hook.name, hook.tenant.as_str(), &**event);
@@ -319,10 +365,7 @@ fn tell_operators(
     let source = if is_last { !hook.id.0 } else { hook.id.0 };
     // One failure is an accident; the next one of the same event is worth a look.
     if (*attempt > 1 || is_last) && context.complaints.is_due(source, now) {
-        let target =
-            deliveries.targets.of((hook.id, hook.version), hook, || find_target(context, hook));
-        let host = target.map(|(destination, _)| host_of(destination.as_str()).to_owned());
-        let host = host.unwrap_or_default();
+        let host = whom();
         if is_last {
             tracing::warn!(
                 hook = name,
@@ -405,7 +448,8 @@ fn push(shared: &Shared, hook: &Hook, id: DeliveryId, record: &DeliveryRecord) -
     let Phase::Leased { attempt, .. } = record.delivery.phase else {
         return false;
     };
-    let attempt = DeliveryAttempt { id, attempt, tenant: hook.tenant.clone(), event: None };
+    let (tenant, transport) = (hook.tenant.clone(), hook.policy.transport);
+    let attempt = DeliveryAttempt { id, attempt, tenant, transport, event: None };
     shared.outbox.try_push(Attempt::Delivery(attempt)) == PushResult::LeftOut
 }
 

@@ -1,6 +1,7 @@
 //! What is decided about deliveries: given a state, when a command comes, then these are its writes,
 //! its effects and its answer.
 
+mod append;
 mod gate;
 mod slices;
 mod versions;
@@ -10,7 +11,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use reveille_core::delivery::hook::{Hook, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
-use reveille_core::delivery::{AttemptRecord, DeadReason, Order, Phase, Policy, Verdict};
+use reveille_core::delivery::{
+    AttemptRecord, DeadReason, Order, Phase, Policy, Transport, Verdict,
+};
 use reveille_core::event::hook::{EventHookSpec, FACE, FormerSpec, Retry};
 use reveille_core::event::worker::{RpcMethod, WorkerId};
 use reveille_core::event::{EventPattern, EventType, Ulid};
@@ -281,7 +284,8 @@ fn deliveries_that_were_passed_over_are_made_when_a_deletion_is_undone() {
     let shared = &world.bench.shared;
     let attempt = |id: DeliveryId| {
         let tenant = world.bench.tenant.clone();
-        Attempt::Delivery(DeliveryAttempt { id, attempt: 1, tenant, event: None })
+        let transport = Transport::Http;
+        Attempt::Delivery(DeliveryAttempt { id, attempt: 1, tenant, transport, event: None })
     };
     assert_eq!(shared.outbox.try_push(attempt(ids[0])), PushResult::Waits);
     assert_eq!(shared.outbox.try_push(attempt(ids[1])), PushResult::LeftOut);

@@ -9,6 +9,9 @@
 //!
 //! So nobody holds a quick place for longer than a second, and a call is broken off once at most:
 //! the next time it has its slow place from the beginning, and all the time that it may take.
+//!
+//! Attempts that are commands of this partition have places of their own: whatever endpoints do,
+//! they wait for nobody who calls, and nobody for them.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -19,8 +22,8 @@ use super::places::{PlacePool, Places};
 use super::window::Window;
 use super::{Attempt, OutboundGauges, PushResult};
 use crate::limits::{
-    OUTBOX_MAX, OUTCOMES_WAITING_MAX, SLOW_AFTER_MS, WAITING_PAYLOAD_BYTES, WAITING_PER_SOURCE,
-    WAITING_PER_SOURCE_ALWAYS,
+    ATTEMPT_COMMANDS_MAX, OUTBOX_MAX, OUTCOMES_WAITING_MAX, SLOW_AFTER_MS, WAITING_PAYLOAD_BYTES,
+    WAITING_PER_SOURCE, WAITING_PER_SOURCE_ALWAYS,
 };
 
 /// A tenant may have so many times as many attempts in memory as there is room left.
@@ -34,6 +37,9 @@ type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 pub(super) struct Queues<A: Attempt> {
     quick: Places,
     slow: Places,
+    commands: Places,
+    /// Sources of commands in the lines of their tenants.
+    command_lines: usize,
     /// How many attempts of one source may wait.
     waiting_per_source: usize,
     sources: Map<A::Source, SourceQueue<A>>,
@@ -68,16 +74,20 @@ struct SourceQueue<A: Attempt> {
     left_out: Option<A::Cursor>,
     /// Whether its attempts can be read again.
     refills: bool,
+    /// Whether they are commands.
+    is_command: bool,
 }
 
 /// What one tenant has to send, and what it holds.
 struct TenantQueue<A: Attempt> {
-    /// Sources with something that may be sent, each once in one of the two.
+    /// Sources with something that may be sent, each once in one of the three.
     sources: VecDeque<A::Source>,
     slow_sources: VecDeque<A::Source>,
+    command_sources: VecDeque<A::Source>,
     /// Attempts under way that were sent a moment ago, and that have been open for a while.
     quick: usize,
     slow: usize,
+    commands: usize,
     /// Attempts that wait and come back by their timers alone, and those that can be read again.
     timed: usize,
     refillable: usize,
@@ -102,6 +112,7 @@ enum Stage {
 enum PlaceKind {
     Quick,
     Slow,
+    Command,
 }
 
 impl<A: Attempt> Default for TenantQueue<A> {
@@ -109,8 +120,10 @@ impl<A: Attempt> Default for TenantQueue<A> {
         TenantQueue {
             sources: VecDeque::new(),
             slow_sources: VecDeque::new(),
+            command_sources: VecDeque::new(),
             quick: 0,
             slow: 0,
+            commands: 0,
             timed: 0,
             refillable: 0,
             in_turn: false,
@@ -123,7 +136,13 @@ impl<A: Attempt> TenantQueue<A> {
         match kind {
             PlaceKind::Quick => &mut self.quick,
             PlaceKind::Slow => &mut self.slow,
+            PlaceKind::Command => &mut self.commands,
         }
+    }
+
+    fn is_waiting(&self) -> bool {
+        let lines = [&self.sources, &self.slow_sources, &self.command_sources];
+        lines.into_iter().any(|line| !line.is_empty())
     }
 }
 
@@ -132,6 +151,8 @@ impl<A: Attempt> Queues<A> {
         Queues {
             quick: Places::alone(concurrency),
             slow: Places::alone(concurrency),
+            commands: Places::alone(ATTEMPT_COMMANDS_MAX),
+            command_lines: 0,
             waiting_per_source: WAITING_PER_SOURCE,
             sources: Map::default(),
             tenants: Map::default(),
@@ -171,6 +192,7 @@ impl<A: Attempt> Queues<A> {
             is_slow: false,
             left_out: None,
             refills: cursor.is_some(),
+            is_command: attempt.is_command(),
         });
         // However many others wait, a source has a few places of its own.
         let few = waiting.attempts.len() < WAITING_PER_SOURCE_ALWAYS && !overfull;
@@ -253,13 +275,17 @@ impl<A: Attempt> Queues<A> {
 
     /// Whether anybody may send anything.
     fn has_place(&self) -> bool {
-        let free = self.quick.free() > 0 || self.slow.free() > 0;
+        let may_command = self.command_lines > 0 && self.commands.free() > 0;
+        let free = self.quick.free() > 0 || self.slow.free() > 0 || may_command;
         free && self.reporting < OUTCOMES_WAITING_MAX
     }
 
     /// The place that a tenant's next attempt would have, if it may have one.
     fn place_for(&self, tenant: &Tenant) -> Option<PlaceKind> {
         let turns = self.tenants.get(tenant)?;
+        if !turns.command_sources.is_empty() && self.commands.has_room_for(turns.commands) {
+            return Some(PlaceKind::Command);
+        }
         if !turns.slow_sources.is_empty() && self.slow.has_room_for(turns.slow) {
             return Some(PlaceKind::Slow);
         }
@@ -271,6 +297,7 @@ impl<A: Attempt> Queues<A> {
         match kind {
             PlaceKind::Quick => &mut self.quick,
             PlaceKind::Slow => &mut self.slow,
+            PlaceKind::Command => &mut self.commands,
         }
     }
 
@@ -297,8 +324,14 @@ impl<A: Attempt> Queues<A> {
     /// they got in line go to the other one.
     fn next_source(&mut self, tenant: &Tenant, kind: PlaceKind) -> Option<A::Source> {
         let turns = self.tenants.get_mut(tenant)?;
-        if kind == PlaceKind::Slow {
-            return turns.slow_sources.pop_front();
+        match kind {
+            PlaceKind::Command => {
+                let source = turns.command_sources.pop_front();
+                self.command_lines -= usize::from(source.is_some());
+                return source;
+            }
+            PlaceKind::Slow => return turns.slow_sources.pop_front(),
+            PlaceKind::Quick => {}
         }
         while let Some(source) = turns.sources.pop_front() {
             if !self.sources.get(&source).is_some_and(|it| it.is_slow) {
@@ -343,9 +376,13 @@ impl<A: Attempt> Queues<A> {
         let may_send = !waiting.attempts.is_empty() && waiting.under_way < waiting.window.size();
         if may_send && !waiting.in_turn {
             waiting.in_turn = true;
-            match waiting.is_slow {
-                true => turns.slow_sources.push_back(source),
-                false => turns.sources.push_back(source),
+            match (waiting.is_command, waiting.is_slow) {
+                (true, _) => {
+                    turns.command_sources.push_back(source);
+                    self.command_lines += 1;
+                }
+                (false, true) => turns.slow_sources.push_back(source),
+                (false, false) => turns.sources.push_back(source),
             }
         }
         self.take_turns(tenant);
@@ -354,8 +391,7 @@ impl<A: Attempt> Queues<A> {
     /// A tenant with something to send is in line.
     fn take_turns(&mut self, tenant: &Tenant) {
         let Some(turns) = self.tenants.get_mut(tenant) else { return };
-        let is_waiting = !turns.sources.is_empty() || !turns.slow_sources.is_empty();
-        if is_waiting && !turns.in_turn {
+        if turns.is_waiting() && !turns.in_turn {
             turns.in_turn = true;
             self.turns.push_back(tenant.clone());
         }
@@ -494,8 +530,8 @@ impl<A: Attempt> Queues<A> {
             self.sources.remove(&source);
         }
         let idle = |it: &TenantQueue<A>| {
-            let waits = !it.sources.is_empty() || !it.slow_sources.is_empty();
-            !waits && it.quick + it.slow + it.timed + it.refillable == 0 && !it.in_turn
+            let under_way = it.quick + it.slow + it.commands;
+            !it.is_waiting() && under_way + it.timed + it.refillable == 0 && !it.in_turn
         };
         if self.tenants.get(tenant).is_some_and(idle) {
             self.tenants.remove(tenant);

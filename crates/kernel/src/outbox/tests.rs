@@ -6,11 +6,25 @@ use crate::limits::{OUTBOUND_PER_SOURCE, OUTBOX_MAX, WAITING_PER_SOURCE};
 /// An attempt of a source: one that only a timer brings back, or one that can be read again.
 #[derive(Debug, Clone, PartialEq)]
 enum TestAttempt {
-    Timed { tenant: Tenant, source: u64, name: String },
-    Refillable { tenant: Tenant, source: u64, number: u64 },
+    Timed {
+        tenant: Tenant,
+        source: u64,
+        name: String,
+    },
+    Refillable {
+        tenant: Tenant,
+        source: u64,
+        number: u64,
+    },
+    /// The same, made without a call.
+    Command {
+        tenant: Tenant,
+        source: u64,
+        number: u64,
+    },
 }
 
-use TestAttempt::{Refillable, Timed};
+use TestAttempt::{Command, Refillable, Timed};
 
 impl Attempt for TestAttempt {
     type Key = (u64, String);
@@ -20,19 +34,21 @@ impl Attempt for TestAttempt {
     fn key(&self) -> (u64, String) {
         match self {
             Timed { source, name, .. } => (*source, name.clone()),
-            Refillable { source, number, .. } => (*source, number.to_string()),
+            Refillable { source, number, .. } | Command { source, number, .. } => {
+                (*source, number.to_string())
+            }
         }
     }
 
     fn source(&self) -> u64 {
         match self {
-            Timed { source, .. } | Refillable { source, .. } => *source,
+            Timed { source, .. } | Refillable { source, .. } | Command { source, .. } => *source,
         }
     }
 
     fn tenant(&self) -> &Tenant {
         match self {
-            Timed { tenant, .. } | Refillable { tenant, .. } => tenant,
+            Timed { tenant, .. } | Refillable { tenant, .. } | Command { tenant, .. } => tenant,
         }
     }
 
@@ -43,8 +59,12 @@ impl Attempt for TestAttempt {
     fn cursor(&self) -> Option<u64> {
         match self {
             Timed { .. } => None,
-            Refillable { number, .. } => Some(*number),
+            Refillable { number, .. } | Command { number, .. } => Some(*number),
         }
+    }
+
+    fn is_command(&self) -> bool {
+        matches!(self, Command { .. })
     }
 
     fn payload_bytes(&self) -> usize {
@@ -66,6 +86,10 @@ fn tell_of(tenant: &str, source: u64, name: &str) -> TestAttempt {
 
 fn deliver(tenant: &str, source: u64, number: u64) -> TestAttempt {
     Refillable { tenant: Tenant::parse(tenant).unwrap(), source, number }
+}
+
+fn command(tenant: &str, source: u64, number: u64) -> TestAttempt {
+    Command { tenant: Tenant::parse(tenant).unwrap(), source, number }
 }
 
 fn hooks(outbox: &TestOutbox) -> Vec<u64> {
@@ -107,7 +131,7 @@ fn a_tenant_that_may_not_deliver_now_keeps_its_turn() {
     let whose = |attempts: Vec<TestAttempt>| -> Vec<String> {
         let tenant = |attempt: TestAttempt| match attempt {
             Refillable { tenant, .. } => tenant.to_string(),
-            Timed { .. } => unreachable!("nobody else is to be told of anything"),
+            Timed { .. } | Command { .. } => unreachable!("nobody else is to be told of anything"),
         };
         attempts.into_iter().map(tenant).collect()
     };
@@ -331,4 +355,38 @@ fn wakes_have_room_however_many_of_another_tenant_wait() {
         let calm = tell_of("calm", 2, &stream.to_string());
         assert_eq!(outbox.try_push(calm), PushResult::Waits);
     }
+}
+
+#[test]
+fn commands_wait_for_nobody_who_calls() {
+    let outbox = TestOutbox::default();
+    outbox.set_concurrency(1);
+    outbox.push(deliver("default", 1, 0));
+    outbox.push(deliver("default", 1, 1));
+    let hanging = outbox.next().expect("there is one place");
+    assert_eq!(outbox.next(), None);
+    outbox.push(command("default", 2, 0));
+    let made = outbox.next().expect("it needs no place");
+    assert_eq!(made.source(), 2);
+    assert_eq!(outbox.traffic().quick, 1, "only calls are counted");
+    outbox.ended(&made);
+    assert_eq!(outbox.next(), None, "the place of the call is still taken");
+    outbox.ended(&hanging);
+    assert_eq!(outbox.next(), Some(deliver("default", 1, 1)));
+}
+
+#[test]
+fn commands_under_way_are_limited_and_shared_by_tenants() {
+    let outbox = TestOutbox::default();
+    for source in 0..2 * 256 {
+        outbox.push(command("default", source, 0));
+    }
+    let many: Vec<_> = std::iter::from_fn(|| outbox.next()).collect();
+    assert_eq!(many.len(), crate::limits::ATTEMPT_COMMANDS_MAX / 2);
+    outbox.push(command("other", 1_000, 0));
+    assert_eq!(outbox.next().map(|it| it.source()), Some(1_000));
+    let next = outbox.answered(&many[0], Some(1), |_| true);
+    assert!(next.is_some_and(|it| it.is_command()), "whoever made one goes on with the next");
+    many.iter().for_each(|it| outbox.ended(it));
+    assert_eq!(outbox.next().map(|it| it.tenant().clone()), Some(many[0].tenant().clone()));
 }

@@ -6,7 +6,7 @@ use reveille_core::delivery::hook::{ActiveSpan, Backfill, DeliveryCounts, FaceId
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::delivery::lane::Lane;
 use reveille_core::delivery::policy::{
-    Action, Backoff, Jitter, Order, Poison, Policy, Rule, StatusSet, Versions, When,
+    Action, Backoff, Jitter, Order, Poison, Policy, Rule, StatusSet, Transport, Versions, When,
 };
 use reveille_core::delivery::{AttemptRecord, DeadReason, Delivery, DropReason, ErrorKind, Phase};
 use reveille_core::{Millis, Tenant};
@@ -235,6 +235,7 @@ fn full_hook() -> Hook {
             poison: Some(Poison { attempts: 3, within_ms: 250 }),
             versions: Versions::Matched,
             give_up_after_ms: Some(60_000),
+            transport: Transport::Append,
         },
         spec: Bytes::from_static(b"words"),
         created_by: Some("key_1".into()),
@@ -268,9 +269,9 @@ fn hooks_have_these_bytes() {
         (
             full_hook(),
             "\
-            ae0009016461636d6502643031485103010402058282090c810e06030745776f726473080409ad00\
+            ae0009016461636d6502643031485103010402058282090c810e06030745776f726473080409ae00\
             1975300105021903e8031a000493e0041901f405010619019a07f508838400190194\
-            19019a028401040001840200000009820318fa0af50bf50f19ea600a656b65795f310b030cf50d07",
+            19019a028401040001840200000009820318fa0af50bf50f19ea6014010a656b65795f310b030cf50d07",
         ),
         (
             plain_hook(),
@@ -391,13 +392,16 @@ fn absent_fields_have_their_default() {
 fn what_cannot_be_is_damage() {
     // No phase, an unknown one, one without its time; deliveries before the first event.
     // A reason or a kind of failure that nobody knows, a hash that is too short.
-    for hex in ["a1008308010b", "a10083090103", "a20081030581a10609", "a20081030581a10741aa"] {
+    for hex in ["a1008308010b", "a10083090103", "a20081030581a1060b", "a20081030581a10741aa"] {
         assert!(decode::<DeliveryRecord>(hex).is_err(), "{hex}");
     }
     for hex in ["a0", "a100810a", "a1008101", "a100820201", "a10080"] {
         assert!(decode::<DeliveryRecord>(hex).is_err(), "{hex}");
     }
     assert!(decode::<Vec<DeliveryId>>("a201818201000005").is_err());
+    // A transport that nobody knows.
+    assert!(decode::<Hook>("a5016161026168074162080409a11401").is_ok());
+    assert!(decode::<Hook>("a5016161026168074162080409a11402").is_err());
     assert!(decode::<Lane>("a1008101").is_err());
     for (hex, why) in [
         ("a5016141026168074162080409a0", "no tenant"),

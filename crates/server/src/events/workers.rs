@@ -10,7 +10,8 @@ use reveille_core::event::worker::{Binding, WorkerTemplate};
 use reveille_core::secret::SealedSecret;
 use reveille_core::signature::standard::StandardSecret;
 use reveille_engine::encoder::{
-    DeliveryEncoder, DeliveryNotification, DeliveryTarget, OpenSecret, RefusedDelivery, TargetError,
+    DeliveryEncoder, DeliveryNotification, DeliveryTarget, RefusedDelivery, TargetContext,
+    TargetError,
 };
 use reveille_engine::events::delivery_name;
 use reveille_engine::events::hook::read_spec;
@@ -71,12 +72,12 @@ impl DeliveryEncoder for EventEncoder {
     fn target(
         &self,
         hook: &Hook,
-        open: OpenSecret<'_>,
+        context: &TargetContext<'_>,
     ) -> Result<Arc<dyn DeliveryTarget>, TargetError> {
         let spec = read_spec(hook)?;
         let address = self.workers.address(&spec);
         let open = |sealed: &SealedSecret| {
-            let text = open(sealed).map_err(|_| TargetError::Secret)?;
+            let text = (context.open)(sealed).map_err(|_| TargetError::Secret)?;
             Ok::<_, TargetError>(StandardSecret::parse(&text).ok())
         };
         let secret = spec.secret.as_ref().map(open).transpose()?.flatten();

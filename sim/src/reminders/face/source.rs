@@ -16,6 +16,7 @@ use reveille_engine::deliveries::index::HookIndex;
 use reveille_engine::deliveries::source::put_event;
 use reveille_engine::deliveries::spread::{MatchingHook, MatchingHooks, SpreadEvent, spread};
 use reveille_engine::effect::EventPayload;
+use reveille_engine::records::KeyReader;
 use reveille_kernel::command::{Command, Decision};
 use reveille_kernel::error::{Damaged, Never};
 use reveille_kernel::timers::DueTimer;
@@ -74,12 +75,17 @@ impl DeliveryFace for ReminderFace {
         true
     }
 
-    fn gate(&self, reader: &Reader, hook: &Hook, event: &EventRecord) -> Result<Gate, Damaged> {
-        if reader.get(&revoked_key(&hook.tenant, &hook.name))?.is_some() {
+    fn gate(
+        &self,
+        look: &mut dyn KeyReader,
+        hook: &Hook,
+        event: &EventRecord,
+    ) -> Result<Gate, ReadError> {
+        if look.value_of(&revoked_key(&hook.tenant, &hook.name))?.is_some() {
             return Ok(Gate::Cancelled(DropReason::Cancelled));
         }
         let subject = event.subject.as_deref().unwrap_or_default();
-        let muted = reader.get(&mute_key(&hook.tenant, subject))?;
+        let muted = look.value_of(&mute_key(&hook.tenant, subject))?;
         Ok(if muted.is_some() { Gate::Closed(DropReason::NotOwed) } else { Gate::Open })
     }
 

@@ -17,6 +17,7 @@ use crate::deliveries::face::{DeliveryFace, Gate};
 use crate::deliveries::send::{DeliveryReadiness, readiness};
 use crate::deliveries::spread::{MatchingHooks, SpreadEvent};
 use crate::effect::EventPayload;
+use crate::records::KeyReader;
 
 /// A face that notes what it is asked for.
 struct NotingFace {
@@ -62,7 +63,7 @@ impl DeliveryFace for NotingFace {
         self.gate.is_some()
     }
 
-    fn gate(&self, _: &Reader, _: &Hook, _: &EventRecord) -> Result<Gate, Damaged> {
+    fn gate(&self, _: &mut dyn KeyReader, _: &Hook, _: &EventRecord) -> Result<Gate, ReadError> {
         self.note("gate");
         Ok(self.gate.unwrap_or(Gate::Open))
     }
@@ -78,7 +79,8 @@ fn words(text: &'static str) -> EventPayload {
 fn ready(world: &mut World, face: &NotingFace, at_hand: bool) -> DeliveryReadiness {
     let id = world.ingest(1)[0];
     let event = at_hand.then(|| words("at hand"));
-    let attempt = DeliveryAttempt { id, attempt: 1, tenant: world.hook.tenant.clone(), event };
+    let (tenant, transport) = (world.hook.tenant.clone(), Transport::Http);
+    let attempt = DeliveryAttempt { id, attempt: 1, tenant, transport, event };
     readiness(&world.bench.reader(), face, &world.hook, &attempt).unwrap()
 }
 

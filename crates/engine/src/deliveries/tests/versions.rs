@@ -58,7 +58,8 @@ fn change_attempts(world: &mut World, attempts: u32) -> Arc<Hook> {
 
 fn followed_attempts(world: &World, id: DeliveryId) -> u32 {
     let tenant = world.hook.tenant.clone();
-    let attempt = DeliveryAttempt { id, attempt: 1, tenant, event: None };
+    let transport = Transport::Http;
+    let attempt = DeliveryAttempt { id, attempt: 1, tenant, transport, event: None };
     let hook = send::followed(&world.bench.reader(), world.hook.clone(), &attempt).unwrap();
     hook.policy.attempts
 }
