@@ -11,7 +11,7 @@
 //! action     one command; request: what its outcome means
 //! model      reminders and hooks, told once more
 //! snapshot   everything durable; audit: what must be true of it
-//! endpoint   attempts on their way, and how they are answered
+//! endpoint   attempts on their way, and how they are answered; limits: how many, and how soon
 //! finale     everybody is told, and in the end nothing is left
 //! ```
 
@@ -20,6 +20,7 @@ mod audit;
 mod endpoint;
 mod face;
 mod finale;
+mod limits;
 mod model;
 mod request;
 mod snapshot;
@@ -42,6 +43,7 @@ use crate::base::{
 };
 use action::{Action, ReminderError};
 use endpoint::OutboundAttempt;
+use limits::Pace;
 use model::Model;
 use request::ReminderRequest;
 use snapshot::Snapshot;
@@ -63,6 +65,7 @@ pub(crate) struct Reminders {
     undurable: Vec<(u64, Action)>,
 
     attempts: Vec<OutboundAttempt>,
+    pace: Pace,
     sent: BTreeSet<DeliveryId>,
     /// Deliveries that an endpoint has accepted.
     accepted: BTreeSet<DeliveryId>,
@@ -160,6 +163,7 @@ impl World for Reminders {
             min_free_bytes: mode.min_free_bytes,
             concurrency: Some(*random.pick(&[2, 5, 4_096])),
             waiting_per_hook: Some(*random.pick(&[1, 2, 5, 4_096])),
+            tenant_concurrency: Some(*random.pick(&[1, 2, 64])),
             faces: Some(face::register),
             ..EngineSettings::default()
         };
@@ -179,6 +183,7 @@ impl World for Reminders {
             durable: Model::default(),
             undurable: Vec::new(),
             attempts: Vec::new(),
+            pace: Pace::default(),
             sent: BTreeSet::new(),
             accepted: BTreeSet::new(),
             delayed: BTreeSet::new(),
@@ -242,6 +247,7 @@ impl World for Reminders {
     fn restarted(&mut self, _partition: usize) -> CheckResult {
         self.seen.check_same(&self.base.reader())?;
         self.attempts.clear();
+        self.pace = Pace::default();
         self.check_all_recovered()?;
         self.audit()
     }

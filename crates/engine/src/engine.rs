@@ -66,6 +66,8 @@ pub struct OutboundConfig {
     pub delivery_encoders: DeliveryEncoders,
     /// How many may be on their way in the whole process.
     pub concurrency: usize,
+    /// How many of a tenant's may be, of hooks whose policy says so.
+    pub tenant_concurrency: usize,
     pub retention: Retention,
 }
 

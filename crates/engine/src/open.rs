@@ -108,6 +108,7 @@ impl Engine {
         let places = PlacePool::new(config.outbound.concurrency, partitions.len());
         for shared in &partitions {
             shared.outbox.join(&places);
+            shared.outbox.set_per_tenant_max(config.outbound.tenant_concurrency);
             shared.domains.part::<Shares>().follow(&fairness);
             tasks.push(tokio::spawn(timers::run(shared.clone(), clock.clone())));
             let sender = Arc::new(Sender {

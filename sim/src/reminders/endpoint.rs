@@ -28,12 +28,12 @@ use crate::base::{CheckResult, Origin, Violation, violation};
 /// An attempt that is on its way.
 pub(super) struct OutboundAttempt {
     number: u64,
-    attempt: DeliveryAttempt,
+    pub(super) attempt: DeliveryAttempt,
     hook: Arc<Hook>,
     sent_at: Millis,
     behavior: EndpointBehavior,
     /// The answer is being written down.
-    is_answered: bool,
+    pub(super) is_answered: bool,
 }
 
 /// What an endpoint makes of a reminder.
@@ -62,7 +62,9 @@ impl Reminders {
     /// The next attempt is made, as a sender makes it.
     pub(super) fn make_attempt(&mut self) -> CheckResult<bool> {
         let shared = self.shared();
-        let Some(Attempt::Delivery(attempt)) = shared.outbox.next() else { return Ok(false) };
+        self.pace.pass(self.base.now);
+        let next = shared.outbox.next(self.base.now);
+        let Some(Attempt::Delivery(attempt)) = next else { return Ok(false) };
         let hook = shared.lock().index.of::<HookIndex>().get(attempt.id.hook).cloned();
         let Some(hook) = hook else {
             shared.outbox.ended(&Attempt::Delivery(attempt));
@@ -89,6 +91,7 @@ impl Reminders {
             DeliveryReadiness::Send(event) => {
                 self.base.note(&format!("attempt {number} of {id:?}"));
                 self.check_may_be_sent(&hook, &attempt)?;
+                self.check_limits(id.hook)?;
                 let refusal = self.check_request(&hook, &attempt, event)?;
                 self.base.coverage.attempts += 1;
                 self.sent.insert(id);
@@ -309,6 +312,9 @@ impl Reminders {
             ..AttemptRecord::new(attempt, now, took_ms)
         };
         let number = open.number;
+        let answered = Attempt::Delivery(open.attempt.clone());
+        self.pace.pass(now);
+        self.base.engine().shared().outbox.answered(&answered, Some(took_ms), now, |_| false);
         match verdict {
             Verdict::Delivered => drop(self.accepted.insert(id)),
             Verdict::Ends => drop(self.rejecting.insert(id.hook)),

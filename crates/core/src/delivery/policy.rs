@@ -5,6 +5,7 @@ mod rule;
 pub use rule::{Action, BadCodes, Outcome, Refusal, Rule, When};
 
 use super::outcome::{AttemptRecord, DeadReason, DropReason, ErrorKind};
+use crate::rate::Rate;
 use crate::time::Millis;
 
 /// The rules that deliveries of one hook follow.
@@ -33,6 +34,20 @@ pub struct Policy {
     pub versions: Versions,
     /// One that fails when it is older than this is tried no more, even if attempts are left.
     pub give_up_after_ms: Option<u64>,
+    /// How much of it there may be at once. What waits for that uses up no attempt.
+    pub limits: DeliveryLimits,
+}
+
+/// How much is sent at once. The limits of a hook as it is count, whichever version of it a delivery
+/// follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DeliveryLimits {
+    /// So many attempts of the hook are on their way at most; none is as good as one.
+    pub concurrency: Option<u32>,
+    /// So often they begin at most.
+    pub rate: Option<Rate>,
+    /// Whether they count among those of which a tenant may have only so many on their way.
+    pub per_tenant: bool,
 }
 
 /// Pauses that grow.
@@ -147,6 +162,7 @@ impl Policy {
             order: Order::None,
             versions: Versions::Current,
             give_up_after_ms: None,
+            limits: DeliveryLimits::default(),
         }
     }
 

@@ -119,6 +119,14 @@ pub(super) fn check_retention(flag: &str, period: Option<Period>) -> anyhow::Res
     }
 }
 
+/// How many calls may be on their way at once.
+pub(super) fn check_concurrency(flag: &str, calls: u32) -> anyhow::Result<usize> {
+    if !(1..=OUTBOUND_MAX).contains(&calls.into()) {
+        return Err(usage_error(format!("{flag} must be from 1 to {OUTBOUND_MAX}")));
+    }
+    Ok(usize::try_from(calls)?)
+}
+
 /// A binding's name means one address.
 pub(super) fn check_workers(
     template: Option<WorkerUrlTemplate>,

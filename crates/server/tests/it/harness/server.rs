@@ -209,6 +209,7 @@ impl Setup {
             }),
             delivery_encoders: reveille_server::delivery_encoders(self.workers.clone()),
             concurrency: self.outbound_concurrency,
+            tenant_concurrency: 64,
             retention: Retention { events_ms: 30 * 86_400_000, deliveries_ms: 30 * 86_400_000 },
         }
     }
