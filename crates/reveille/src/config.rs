@@ -24,8 +24,8 @@ use serde::Deserialize;
 
 use crate::failure::usage_error;
 use checks::{
-    check_auth, check_ca_file, check_exposure, check_max_body, check_max_keys, check_otlp_endpoint,
-    check_retention, check_workers,
+    check_auth, check_ca_file, check_concurrency, check_exposure, check_max_body, check_max_keys,
+    check_otlp_endpoint, check_retention, check_workers,
 };
 use units::{
     Address, AdminKey, Factor, Networks, Period, PublicUrl, ServerAddresses, Size, WorkerBinding,

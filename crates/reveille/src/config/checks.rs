@@ -11,7 +11,7 @@ use reveille_deliver::client::Authorities;
 use reveille_server::{Auth, Workers};
 
 use super::units::{AdminKey, Period, PublicUrl, WorkerBinding, WorkerUrlTemplate};
-use super::{AuthKind, MAX_BODY_LIMIT_BYTES, PERIOD_LIMIT_MS, Settings};
+use super::{AuthKind, MAX_BODY_LIMIT_BYTES, OUTBOUND_MAX, PERIOD_LIMIT_MS, Settings};
 use crate::failure::usage_error;
 use crate::otlp;
 

@@ -6,9 +6,10 @@ use reveille_core::delivery::hook::{ActiveSpan, Backfill, DeliveryCounts, FaceId
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::delivery::lane::Lane;
 use reveille_core::delivery::policy::{
-    Action, Backoff, Jitter, Order, Poison, Policy, Rule, StatusSet, Versions, When,
+    Action, Backoff, DeliveryLimits, Jitter, Order, Poison, Policy, Rule, StatusSet, Versions, When,
 };
 use reveille_core::delivery::{AttemptRecord, DeadReason, Delivery, DropReason, ErrorKind, Phase};
+use reveille_core::rate::Rate;
 use reveille_core::{Millis, Tenant};
 
 use super::*;
@@ -235,6 +236,11 @@ fn full_hook() -> Hook {
             poison: Some(Poison { attempts: 3, within_ms: 250 }),
             versions: Versions::Matched,
             give_up_after_ms: Some(60_000),
+            limits: DeliveryLimits {
+                concurrency: Some(8),
+                rate: Some(Rate { per_s: 100, burst: 10 }),
+                per_tenant: true,
+            },
         },
         spec: Bytes::from_static(b"words"),
         created_by: Some("key_1".into()),
@@ -268,9 +274,10 @@ fn hooks_have_these_bytes() {
         (
             full_hook(),
             "\
-            ae0009016461636d6502643031485103010402058282090c810e06030745776f726473080409ad00\
+            ae0009016461636d6502643031485103010402058282090c810e06030745776f726473080409b100\
             1975300105021903e8031a000493e0041901f405010619019a07f508838400190194\
-            19019a028401040001840200000009820318fa0af50bf50f19ea600a656b65795f310b030cf50d07",
+            19019a028401040001840200000009820318fa0af50bf50f19ea601008111864120a\
+            13f50a656b65795f310b030cf50d07",
         ),
         (
             plain_hook(),
