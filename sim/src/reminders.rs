@@ -12,7 +12,7 @@
 //! model      reminders and hooks, told once more
 //! snapshot   everything durable; audit: what must be true of it
 //! endpoint   attempts on their way, and how they are answered; appends: those that are commands
-//! branches   what must be seen of all that over many seeds
+//! limits     how many, and how soon; branches: what must be seen of all that over many seeds
 //! finale     everybody is told, and in the end nothing is left
 //! ```
 
@@ -23,6 +23,7 @@ mod branches;
 mod endpoint;
 mod face;
 mod finale;
+mod limits;
 mod model;
 mod request;
 mod snapshot;
@@ -47,6 +48,7 @@ use action::{Action, ReminderError};
 use appends::{Appends, DecidedAppends};
 use endpoint::OutboundAttempt;
 use face::SigningKeys;
+use limits::Pace;
 use model::Model;
 use request::ReminderRequest;
 use snapshot::Snapshot;
@@ -72,6 +74,7 @@ pub(crate) struct Reminders {
     undurable: Vec<(u64, Action)>,
 
     attempts: Vec<OutboundAttempt>,
+    pace: Pace,
     sent: BTreeSet<DeliveryId>,
     /// Deliveries that an endpoint has accepted.
     accepted: BTreeSet<DeliveryId>,
@@ -193,6 +196,7 @@ impl World for Reminders {
             min_free_bytes: mode.min_free_bytes,
             concurrency: Some(*random.pick(&[2, 5, 4_096])),
             waiting_per_hook: Some(*random.pick(&[1, 2, 5, 4_096])),
+            tenant_concurrency: Some(*random.pick(&[1, 2, 64])),
             faces: Some(face::register),
             ..EngineSettings::default()
         };
@@ -213,6 +217,7 @@ impl World for Reminders {
             durable: Model::default(),
             undurable: Vec::new(),
             attempts: Vec::new(),
+            pace: Pace::default(),
             sent: BTreeSet::new(),
             accepted: BTreeSet::new(),
             delayed: BTreeSet::new(),
@@ -287,6 +292,7 @@ impl World for Reminders {
         self.seen.check_same(&self.base.reader())?;
         self.check_same_streams()?;
         self.attempts.clear();
+        self.pace = Pace::default();
         self.check_all_recovered()?;
         self.audit()
     }

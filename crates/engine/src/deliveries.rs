@@ -9,6 +9,7 @@ pub mod face;
 pub mod gauges;
 pub mod hook;
 pub mod index;
+pub(crate) mod limits;
 mod outcome;
 pub mod replay;
 pub mod retention;

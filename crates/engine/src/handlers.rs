@@ -22,6 +22,7 @@ use crate::deliveries::delivery::DeliveryOutcome;
 use crate::deliveries::face::{DeliveryFaces, FaceTimer};
 use crate::deliveries::gauges::HookGauges;
 use crate::deliveries::index::HookIndex;
+use crate::deliveries::limits::HookLimits;
 use crate::deliveries::replay::ReplayPreviews;
 use crate::deliveries::send::DeliverySender;
 use crate::deliveries::timers::FireDeliveryTimer;
@@ -48,8 +49,9 @@ impl App {
     /// All domains of a partition that starts now.
     pub fn with_domains(settings: Settings, now: Millis) -> App {
         let wall = WallOffset::default();
-        App::new(settings)
-            .with(LiveReaders::default())
+        let app = App::new(settings);
+        let limits = HookLimits::of(app.outbox.clone());
+        app.with(LiveReaders::default())
             .with(AccessTimes::following(now, wall.clone()))
             .with(wall)
             .with(StreamObservers(vec![Box::new(WakeConsumers)]))
@@ -60,6 +62,7 @@ impl App {
             .with(WakeComplaints::default())
             .with(DeliveryMetrics::default())
             .with(HookGauges::default())
+            .with(limits)
             .with(SpanCollector::default())
             .with(Shares::default())
             .with_index_of(SubscriptionIndex::new)

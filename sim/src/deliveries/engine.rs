@@ -171,8 +171,8 @@ pub(super) fn hook(engine: &Engine, id: HookId) -> Option<Arc<Hook>> {
 }
 
 /// The next attempt whose turn it is.
-pub(super) fn next_attempt(engine: &Engine) -> Option<DeliveryAttempt> {
-    match engine.shared().outbox.next() {
+pub(super) fn next_attempt(engine: &Engine, now: Millis) -> Option<DeliveryAttempt> {
+    match engine.shared().outbox.next(now) {
         Some(Attempt::Delivery(attempt)) => Some(attempt),
         Some(Attempt::Wake(_)) | None => None,
     }

@@ -30,14 +30,14 @@ use crate::base::{CheckResult, Origin, Violation, violation};
 /// An attempt that is on its way.
 pub(super) struct OutboundAttempt {
     number: u64,
-    attempt: DeliveryAttempt,
+    pub(super) attempt: DeliveryAttempt,
     hook: Arc<Hook>,
     sent_at: Millis,
     behavior: EndpointBehavior,
     /// It is a command.
     append: Option<AppendDelivery>,
     /// The answer is being written down.
-    is_answered: bool,
+    pub(super) is_answered: bool,
 }
 
 /// What an endpoint makes of a reminder.
@@ -70,7 +70,9 @@ impl Reminders {
     /// The next attempt is made, as a sender makes it.
     pub(super) fn make_attempt(&mut self) -> CheckResult<bool> {
         let shared = self.shared();
-        let Some(Attempt::Delivery(attempt)) = shared.outbox.next() else { return Ok(false) };
+        self.pace.pass(self.base.now);
+        let next = shared.outbox.next(self.base.now);
+        let Some(Attempt::Delivery(attempt)) = next else { return Ok(false) };
         let hook = shared.lock().index.of::<HookIndex>().get(attempt.id.hook).cloned();
         let Some(hook) = hook else {
             shared.outbox.ended(&Attempt::Delivery(attempt));
@@ -101,6 +103,7 @@ impl Reminders {
                 self.base.note(&format!("attempt {number} of {id:?}"));
                 self.check_may_be_sent(&hook, &attempt)?;
                 self.base.branches.take(branches::GATE_OPEN);
+                self.check_limits(id.hook)?;
                 self.base.coverage.attempts += 1;
                 self.sent.insert(id);
                 self.put_into_words(attempt, hook, event)?;
@@ -370,7 +373,9 @@ impl Reminders {
         let open = &mut self.attempts[index];
         if let Some(append) = open.append.take() {
             open.is_answered = true;
-            let number = open.number;
+            let (number, answered) = (open.number, Attempt::Delivery(open.attempt.clone()));
+            self.pace.pass(now);
+            self.base.engine().shared().outbox.answered(&answered, None, now, |_| false);
             self.submit_append(append, number);
             return Ok(true);
         }
@@ -403,7 +408,10 @@ impl Reminders {
             ..AttemptRecord::new(attempt, now, took_ms)
         };
         let number = open.number;
+        let answered = Attempt::Delivery(open.attempt.clone());
         self.take_outcome(outcome, verdict);
+        self.pace.pass(now);
+        self.base.engine().shared().outbox.answered(&answered, Some(took_ms), now, |_| false);
         match verdict {
             Verdict::Delivered => drop(self.accepted.insert(id)),
             Verdict::Ends => drop(self.rejecting.insert(id.hook)),

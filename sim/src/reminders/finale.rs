@@ -1,5 +1,6 @@
 //! The end of a run: everything heals, everybody is told, and nothing is left.
 
+use reveille_core::delivery::id::DeliveryId;
 use reveille_core::delivery::{DeadReason, Phase};
 
 use super::Reminders;
@@ -8,7 +9,9 @@ use super::face::FACE;
 use crate::base::{CheckResult, crash, finale, violation};
 
 /// More waits than deliveries need to come to their end.
-const WAITS_MAX: u32 = 2_000;
+const WAITS_MAX: u32 = 4_000;
+/// Whoever keeps to a pace is not asked more often whether it may go on.
+const PACE_MS: u64 = 300;
 
 impl Reminders {
     pub(super) fn tell_everybody(&mut self) -> CheckResult {
@@ -35,7 +38,9 @@ impl Reminders {
         for _ in 0..WAITS_MAX {
             finale::settle(self)?;
             self.nothing_waits()?;
-            match self.seen.first_timer {
+            let paced = self.base.engine().shared().outbox.next_look();
+            let paced = paced.map(|at| at.max(self.base.now + PACE_MS));
+            match self.seen.first_timer.into_iter().chain(paced).min() {
                 None => return self.all_is_told(),
                 Some(at) => finale::pass_time_until(self, at),
             }
@@ -45,7 +50,8 @@ impl Reminders {
 
     /// Whatever may be tried now has been.
     fn nothing_waits(&self) -> CheckResult {
-        let mut open = self.seen.deliveries.iter().filter(|(id, _)| !self.delayed.contains(id));
+        let waits = |id: &DeliveryId| self.delayed.contains(id) || self.waits_for_pace(*id);
+        let mut open = self.seen.deliveries.iter().filter(|(id, _)| !waits(id));
         match open.find(|(_, it)| matches!(it.delivery.phase, Phase::Leased { .. })) {
             Some((id, it)) => Err(violation(format!("nobody tries {id:?}: {it:?}"))),
             None => Ok(()),

@@ -125,9 +125,16 @@ impl Reminders {
         self.hooks += 1;
         let tenant = self.tenant();
         let name = format!("h{}", self.next_number()).into();
-        let style = Style(small(self.base.random.below(128)));
+        let style = Style(self.draw_style());
         let spec = self.draw_spec(style);
         self.ask(Action::CreateHook(CreateReminderHook { tenant, name, spec }));
+    }
+
+    /// Most hooks have no limits, so that there are some who need not wait.
+    fn draw_style(&mut self) -> u16 {
+        let random = &mut self.base.random;
+        let limits = if random.one_in(3) { random.below(8) << 7 } else { 0 };
+        u16::try_from(random.below(128) | limits).expect("a small number")
     }
 
     fn draw_spec(&mut self, style: Style) -> ReminderSpec {

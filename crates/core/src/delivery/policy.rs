@@ -5,6 +5,7 @@ mod rule;
 pub use rule::{Action, BadCodes, Outcome, Refusal, Rule, When};
 
 use super::outcome::{AttemptRecord, DeadReason, DropReason, ErrorKind};
+use crate::rate::Rate;
 use crate::time::Millis;
 
 /// The rules that deliveries of one hook follow.
@@ -35,6 +36,8 @@ pub struct Policy {
     pub give_up_after_ms: Option<u64>,
     /// How an attempt is made. A hook keeps the one that it was made with.
     pub transport: Transport,
+    /// How much of it there may be at once. What waits for that uses up no attempt.
+    pub limits: DeliveryLimits,
 }
 
 /// How an attempt is made.
@@ -44,6 +47,18 @@ pub enum Transport {
     Http,
     /// An append to a stream of the hook's tenant, in the step that writes down what came of it.
     Append,
+}
+
+/// How much is sent at once. The limits of a hook as it is count, whichever version of it a delivery
+/// follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DeliveryLimits {
+    /// So many attempts of the hook are on their way at most; none is as good as one.
+    pub concurrency: Option<u32>,
+    /// So often they begin at most.
+    pub rate: Option<Rate>,
+    /// Whether they count among those of which a tenant may have only so many on their way.
+    pub per_tenant: bool,
 }
 
 /// Pauses that grow.
@@ -159,6 +174,7 @@ impl Policy {
             versions: Versions::Current,
             give_up_after_ms: None,
             transport: Transport::Http,
+            limits: DeliveryLimits::default(),
         }
     }
 

@@ -138,6 +138,20 @@ fn an_attempt_that_was_never_made_is_made_again_under_its_number() {
 }
 
 #[test]
+fn what_waits_for_long_is_looked_at_seldom() {
+    let policy = policy(5);
+    let mut delivery = Delivery::begin(&given(&policy, 0), true).delivery;
+    let (mut looks, day) = (0, Millis(86_400_000));
+    while let Some(at) = delivery.deadline().filter(|at| *at < day) {
+        let step = delivery.step(&given(&policy, at.0), Input::Timer { in_flight: true });
+        assert_eq!((step.send, step.delivery.attempts.len()), (None, 0), "it is no attempt");
+        delivery = step.delivery;
+        looks += 1;
+    }
+    assert!((24..40).contains(&looks), "{looks} looks in a day");
+}
+
+#[test]
 fn late_answers_change_nothing() {
     let policy = policy(5);
     let begun = Delivery::begin(&given(&policy, 0), true).delivery;

@@ -6,6 +6,7 @@ mod gate;
 mod slices;
 mod versions;
 
+use reveille_core::delivery::policy::DeliveryLimits;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -55,6 +56,7 @@ impl World {
             secret: None,
             ordered: false,
             retry: Retry::default(),
+            limits: DeliveryLimits::default(),
             former: FormerSpec::default(),
         };
         let (tenant, name) = (bench.tenant.clone(), "h".into());
@@ -289,7 +291,7 @@ fn deliveries_that_were_passed_over_are_made_when_a_deletion_is_undone() {
     };
     assert_eq!(shared.outbox.try_push(attempt(ids[0])), PushResult::Waits);
     assert_eq!(shared.outbox.try_push(attempt(ids[1])), PushResult::LeftOut);
-    let first = shared.outbox.next().expect("it is its turn");
+    let first = shared.outbox.next(Millis(0)).expect("it is its turn");
     let (tenant, name) = (world.bench.tenant.clone(), world.hook.name.clone());
     let mut deleted = world.bench.submit(&DeleteHook { face: FACE, tenant, name });
 
@@ -306,7 +308,7 @@ fn deliveries_that_were_passed_over_are_made_when_a_deletion_is_undone() {
     send::recover(shared).unwrap();
     let is_waiting = |id: &DeliveryId| shared.outbox.knows(&AttemptKey::Delivery(*id));
     assert!(ids.iter().any(is_waiting), "nobody has to wait until a lease ends");
-    let next = shared.outbox.next().expect("one has its turn");
+    let next = shared.outbox.next(Millis(0)).expect("one has its turn");
     shared.outbox.ended(&next);
     let (_, from) = shared.outbox.next_refill().expect("and the other is not forgotten");
     assert!(ids.iter().any(|id| id.no == from));

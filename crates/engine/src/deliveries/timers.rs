@@ -18,7 +18,7 @@ use super::replay::ReplayLook;
 use super::timer_group::{self, OpenDelivery};
 use super::{delivery, hook, replay, send, source, spread};
 use crate::app::{App, Shared, Txn};
-use crate::effect::{AttemptKey, Effect, EventPayload};
+use crate::effect::{AttemptKey, AttemptSource, Effect, EventPayload};
 use crate::limits::{PURGE_SLICE, SCAN_BYTES};
 
 /// A timer of a delivery or a hook is due.
@@ -61,7 +61,9 @@ impl FireDeliveryTimer {
             DeliveryTimer::Resume(..) => {}
         }
         for it in &mut open {
-            it.in_flight = shared.outbox.knows(&AttemptKey::Delivery(it.id));
+            let OpenDelivery { id, .. } = *it;
+            let (key, source) = (AttemptKey::Delivery(id), AttemptSource::Hook(id.hook));
+            it.in_flight = shared.outbox.keeps(&key, source, id.no);
         }
         Ok(FireDeliveryTimer { timer, entry, open, found, look, payload })
     }

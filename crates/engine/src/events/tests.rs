@@ -1,6 +1,7 @@
 //! What is decided about events and hooks: given a state, when a command comes, then these are its
 //! writes, its effects and its answer.
 
+use reveille_core::delivery::policy::DeliveryLimits;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -56,6 +57,7 @@ impl World {
             secret: None,
             ordered: false,
             retry: Retry::default(),
+            limits: DeliveryLimits::default(),
             former: FormerSpec::default(),
         };
         let (tenant, name) = (self.tenant.clone(), name.into());

@@ -43,6 +43,7 @@ fn defaults() -> Config {
         authorities: Authorities::default(),
         name_servers: NameServers::System,
         outbound_concurrency: 4_096,
+        tenant_concurrency: 64,
         quotas: Quotas { subscriptions: 10_000, hooks: 10_000, keys: 1_000 },
         otlp_endpoint: None,
         auth: Auth::Off,
@@ -97,6 +98,7 @@ fn flags_come_before_the_file() {
         name-servers = "10.0.0.2, 10.0.0.3:5353"
         retry-scale = 0.25
         outbound-concurrency = 7
+        tenant-concurrency = 17
         max-subscriptions = 8
         max-hooks = 9
         otlp-endpoint = "https://file.example/otlp"
@@ -136,6 +138,7 @@ fn flags_come_before_the_file() {
             ([10, 0, 0, 3], 5353).into(),
         ]),
         outbound_concurrency: 7,
+        tenant_concurrency: 17,
         quotas: Quotas { subscriptions: 8, hooks: 9, keys: 5 },
         otlp_endpoint: Some("https://file.example/otlp".into()),
         auth: keys(Some("from-file-0123456789"), true),
@@ -173,6 +176,7 @@ fn flags_come_before_the_file() {
         "--name-servers=127.0.0.1:5353",
         "--retry-scale=2",
         "--outbound-concurrency=8",
+        "--tenant-concurrency=18",
         "--max-subscriptions=9",
         "--max-hooks=0",
         "--otlp-endpoint=http://127.0.0.1:4318/",
@@ -210,6 +214,7 @@ fn flags_come_before_the_file() {
         authorities: Authorities::default(),
         name_servers: NameServers::These(vec![([127, 0, 0, 1], 5353).into()]),
         outbound_concurrency: 8,
+        tenant_concurrency: 18,
         quotas: Quotas { subscriptions: 9, hooks: 0, keys: 6 },
         otlp_endpoint: Some("http://127.0.0.1:4318".into()),
         auth: keys(Some("from-flag-0123456789"), false),
@@ -291,6 +296,7 @@ fn values_out_of_range_are_refused() {
     check(&["--retry-scale=-1"], "", "not a factor");
     check(&[], "retry-scale = \"1e3\"", "not a factor");
     check(&[], "outbound-concurrency = 0", "from 1 to 65536");
+    check(&[], "tenant-concurrency = 0", "--tenant-concurrency must be from 1 to 65536");
     check(&["--ca-file=/no/such.pem"], "", "--ca-file: cannot read /no/such.pem");
     check(&[], "ca-file = \"/dev/null\"", "--ca-file /dev/null: there is no certificate in it");
     check(&["--name-servers=dns.example"], "", "is no name server; write its address");
@@ -316,7 +322,7 @@ fn a_file_that_is_wrong_says_where() {
         "r.toml: unknown key \"color\"; the keys are listen, data-dir, secrets-key-file, public-url, durability, \
          auth, admin-key, metrics-open, insecure, long-poll-timeout, reader-timeout, webhook-timeout, waking-timeout, liveness-timeout, \
          callback-token-ttl, consumer-gc-after, allow-http-loopback, allow-private-networks, \
-         ca-file, name-servers, retry-scale, outbound-concurrency, max-subscriptions, max-hooks, worker-url-template, binding, retain-events, retain-deliveries, \
+         ca-file, name-servers, retry-scale, outbound-concurrency, tenant-concurrency, max-subscriptions, max-hooks, worker-url-template, binding, retain-events, retain-deliveries, \
          otlp-endpoint, partitions, max-body, min-free-disk, max-keys",
     );
     let says = |file: &str, parts: &[&str]| {

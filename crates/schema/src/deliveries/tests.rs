@@ -6,9 +6,11 @@ use reveille_core::delivery::hook::{ActiveSpan, Backfill, DeliveryCounts, FaceId
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::delivery::lane::Lane;
 use reveille_core::delivery::policy::{
-    Action, Backoff, Jitter, Order, Poison, Policy, Rule, StatusSet, Transport, Versions, When,
+    Action, Backoff, DeliveryLimits, Jitter, Order, Poison, Policy, Rule, StatusSet, Transport,
+    Versions, When,
 };
 use reveille_core::delivery::{AttemptRecord, DeadReason, Delivery, DropReason, ErrorKind, Phase};
+use reveille_core::rate::Rate;
 use reveille_core::{Millis, Tenant};
 
 use super::*;
@@ -236,6 +238,11 @@ fn full_hook() -> Hook {
             versions: Versions::Matched,
             give_up_after_ms: Some(60_000),
             transport: Transport::Append,
+            limits: DeliveryLimits {
+                concurrency: Some(8),
+                rate: Some(Rate { per_s: 100, burst: 10 }),
+                per_tenant: true,
+            },
         },
         spec: Bytes::from_static(b"words"),
         created_by: Some("key_1".into()),
@@ -269,9 +276,10 @@ fn hooks_have_these_bytes() {
         (
             full_hook(),
             "\
-            ae0009016461636d6502643031485103010402058282090c810e06030745776f726473080409ae00\
+            ae0009016461636d6502643031485103010402058282090c810e06030745776f726473080409b200\
             1975300105021903e8031a000493e0041901f405010619019a07f508838400190194\
-            19019a028401040001840200000009820318fa0af50bf50f19ea6014010a656b65795f310b030cf50d07",
+            19019a028401040001840200000009820318fa0af50bf50f19ea601008111864120a\
+            13f514010a656b65795f310b030cf50d07",
         ),
         (
             plain_hook(),

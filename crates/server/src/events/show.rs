@@ -38,6 +38,8 @@ pub(super) fn hook_json(server: &Server, hook: &EventHook) -> Value {
             "max": spec.retry.max_ms,
             "giveUpAfter": spec.retry.give_up_after_ms,
         },
+        "concurrency": spec.limits.concurrency,
+        "rateLimit": spec.limits.rate.map(|rate| rate.per_s),
         "signed": spec.secret.is_some(),
         "active": hook.is_active(),
         "paused": hook.paused,

@@ -177,6 +177,19 @@ const ENGINE: &[EngineMetric] = &[
         }),
     ),
     (
+        "outbox_held",
+        "Attempts in memory that wait for a limit of their hook or tenant.",
+        Source::States(|s| {
+            let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+            let held = s.wakes.traffic.held;
+            [
+                ("rate", count(held.rate)),
+                ("concurrency", count(held.concurrency)),
+                ("tenant", count(held.tenant)),
+            ]
+        }),
+    ),
+    (
         "outbox_dropped",
         "Attempts put off for want of room.",
         Source::Counter(|s| s.wakes.traffic.dropped),

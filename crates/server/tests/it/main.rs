@@ -25,6 +25,7 @@ mod events_cleanup;
 mod events_explain;
 mod events_flow;
 mod events_ingest;
+mod events_limits;
 mod events_mistakes;
 mod events_patterns;
 mod events_pause;

@@ -4,9 +4,10 @@ use reveille_core::StreamPath;
 use reveille_core::delivery::ErrorKind;
 use reveille_core::delivery::hook::FaceId;
 use reveille_core::delivery::policy::{
-    Action, Backoff, Jitter, Order, Poison, Policy, Refusal, Rule, StatusSet, Transport, Versions,
-    When,
+    Action, Backoff, DeliveryLimits, Jitter, Order, Poison, Policy, Refusal, Rule, StatusSet,
+    Transport, Versions, When,
 };
+use reveille_core::rate::Rate;
 
 /// Far from the numbers of real faces.
 pub(crate) const FACE: FaceId = FaceId(0xe0);
@@ -25,7 +26,7 @@ pub(crate) struct ReminderSpec {
 
 /// Which rules a hook has: bits. They stay as they are for the life of a hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Style(pub(crate) u8);
+pub(crate) struct Style(pub(crate) u16);
 
 /// Texts that are longer than this are too large for hooks that want short ones.
 const SHORT_TEXT: usize = 20;
@@ -75,6 +76,21 @@ impl Style {
     pub(crate) fn ends_when_closed(self) -> bool {
         self.is_append() && self.has_rules() && self.is_patient()
     }
+
+    /// Few attempts are under way at once.
+    fn has_concurrency(self) -> bool {
+        self.0 & 128 != 0
+    }
+
+    /// They begin in a measured pace.
+    fn has_rate(self) -> bool {
+        self.0 & 256 != 0
+    }
+
+    /// They are among those of which a tenant has only so many under way.
+    fn is_per_tenant(self) -> bool {
+        self.0 & 512 != 0
+    }
 }
 
 impl ReminderSpec {
@@ -98,6 +114,16 @@ impl ReminderSpec {
         }
         let is_locked = self.endpoint == SECRET_ENDPOINT && attempt == 1;
         is_locked.then_some(Refusal::SecretMissing)
+    }
+
+    /// How much there may be at once: other wishes are other limits.
+    pub(crate) fn limits(self) -> DeliveryLimits {
+        let number = u32::from(self.attempts);
+        DeliveryLimits {
+            concurrency: self.style.has_concurrency().then_some(number.div_ceil(2)),
+            rate: self.style.has_rate().then(|| Rate { per_s: 3 * number, burst: number }),
+            per_tenant: self.style.is_per_tenant(),
+        }
     }
 
     /// Unlike that of events in everything: few attempts, pauses that chance shortens, refusals
@@ -127,6 +153,7 @@ impl ReminderSpec {
             poison: style.has_poison().then_some(POISON),
             order: if style.is_ordered() { Order::Lanes } else { Order::None },
             transport: if style.is_append() { Transport::Append } else { Transport::Http },
+            limits: self.limits(),
             versions: if style.is_matched() { Versions::Matched } else { Versions::Current },
             ..Policy::new(4_000, self.attempts.into(), BACKOFF)
         }

@@ -206,7 +206,9 @@ fn attempts_are_commands_for_the_life_of_their_hook() {
     let shared = &world.bench.shared;
     shared.outbox.set_concurrency(1);
     send::recover(shared).unwrap();
-    let Some(Attempt::Delivery(attempt)) = shared.outbox.next() else { panic!("none is made") };
+    let Some(Attempt::Delivery(attempt)) = shared.outbox.next(Millis(0)) else {
+        panic!("none is made")
+    };
     assert_eq!((attempt.id, attempt.transport), (id, Transport::Append));
     assert_eq!(shared.outbox.traffic().quick, 0, "it takes no place");
 }

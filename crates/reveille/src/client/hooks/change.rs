@@ -49,6 +49,12 @@ pub(crate) struct Update {
     /// Gives a delivery up that fails at this age, even if attempts are left
     #[arg(long, value_name = "TIME", value_parser = parse_period)]
     give_up_after: Option<u64>,
+    /// Attempts on their way at most, or none: no limit
+    #[arg(long, value_name = "COUNT", value_parser = parse_limit)]
+    concurrency: Option<Limit>,
+    /// Attempts in a second at most, or none: no limit
+    #[arg(long, value_name = "COUNT", value_parser = parse_limit)]
+    rate_limit: Option<Limit>,
     /// Signs with this secret from now on
     #[arg(long, value_name = "SECRET", conflicts_with_all = ["new_secret", "no_secret"])]
     secret: Option<String>,
@@ -93,6 +99,17 @@ pub(crate) struct RotateSecret {
     output: Output,
     #[command(flatten)]
     server: ServerArguments,
+}
+
+/// A limit that a hook is to have.
+#[derive(Debug, Clone, Copy)]
+struct Limit(Option<u32>);
+
+fn parse_limit(text: &str) -> Result<Limit, String> {
+    if text == "none" {
+        return Ok(Limit(None));
+    }
+    text.parse().map(|count| Limit(Some(count))).map_err(|_| "a limit is a number, or none".into())
 }
 
 /// Milliseconds.
@@ -143,6 +160,8 @@ fn update_body(arguments: &Update) -> Map<String, Value> {
         ("maxRetries", arguments.max_retries.map(|it| json!(it))),
         ("timeoutMs", arguments.timeout.map(|it| json!(it))),
         ("retry", (!retry.is_empty()).then_some(Value::Object(retry))),
+        ("concurrency", arguments.concurrency.map(|it| json!(it.0))),
+        ("rateLimit", arguments.rate_limit.map(|it| json!(it.0))),
         ("secret", secret),
     ];
     let given = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));

@@ -208,7 +208,9 @@ impl Setup {
                 public_url: self.public_url.clone(),
             }),
             delivery_encoders: reveille_server::delivery_encoders(self.workers.clone()),
+            faces: std::convert::identity,
             concurrency: self.outbound_concurrency,
+            tenant_concurrency: 64,
             retention: Retention { events_ms: 30 * 86_400_000, deliveries_ms: 30 * 86_400_000 },
         }
     }
