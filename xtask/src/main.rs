@@ -69,7 +69,7 @@ enum Command {
 
 /// The rounds and seeds of `cargo xtask test`.
 const SUITE_ROUNDS: u64 = 3;
-const SIM: [&[&str]; 10] = [
+const SIM: [&[&str]; 11] = [
     &["--seeds", "1000"],
     &["--seeds", "1000", "--lag"],
     &["--seeds", "300", "--unsynced"],
@@ -80,6 +80,7 @@ const SIM: [&[&str]; 10] = [
     &["--seeds", "100", "--failover"],
     &["--seeds", "100", "--failover", "--wakes"],
     &["--seeds", "100", "--failover", "--deliveries"],
+    &["--seeds", "100", "--failover", "--reminders"],
 ];
 
 /// Shorter than with one partition: what differs is who writes where, not how.

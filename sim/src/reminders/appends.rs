@@ -35,7 +35,10 @@ struct StreamSeen {
     content: Vec<u8>,
 }
 
-type Streams = BTreeMap<(Tenant, u8), StreamSeen>;
+/// The stream of an endpoint.
+type Place = (Tenant, u8);
+
+type Streams = BTreeMap<Place, StreamSeen>;
 
 /// What is known of appends.
 #[derive(Default)]
@@ -54,8 +57,10 @@ pub(super) struct DecidedAppends {
     allowed: BTreeSet<DeliveryId>,
     /// Deliveries whose gate had closed when they were to be appended.
     pub(super) closed: BTreeSet<DeliveryId>,
+    /// Where each was to be appended: as its hook was when it was put into words.
+    places: BTreeMap<DeliveryId, BTreeSet<Place>>,
     /// Streams that clients have made, closed or deleted.
-    touched: BTreeSet<(Tenant, u8)>,
+    touched: BTreeSet<Place>,
 }
 
 /// A message of a stream.
@@ -92,7 +97,10 @@ impl DecidedAppends {
     pub(super) fn note(&mut self, model: &Model, seen: &Snapshot, action: &Action) {
         match action {
             Action::Append(append) => {
-                let AppendDelivery { id, hook, .. } = &**append;
+                let AppendDelivery { id, hook, append, .. } = &**append;
+                let endpoint = (0..ENDPOINTS).find(|it| path_of(*it) == append.path);
+                let place = endpoint.map(|endpoint| (hook.tenant.clone(), endpoint));
+                self.places.entry(*id).or_default().extend(place);
                 let subject = seen.came.get(&id.no.event).map(|came| came.subject.clone());
                 let subject = subject.map(|subject| (hook.tenant.clone(), subject));
                 let is_muted = subject.is_some_and(|subject| model.muted.contains(&subject));
@@ -239,7 +247,7 @@ impl Reminders {
         &self,
         now: &Snapshot,
         decided: &DecidedAppends,
-        place: &(Tenant, u8),
+        place: &Place,
         message: &Message,
     ) -> CheckResult {
         let wrong = |what: &str| Err(violation(format!("{message:?} {what}")));
@@ -265,6 +273,9 @@ impl Reminders {
         let is_delivered = matches!(record.delivery.phase, Phase::Delivered { .. });
         if !is_delivered || !last.is_some_and(is_told) {
             return wrong("is not written down as delivered");
+        }
+        if !decided.places.get(&id).is_some_and(|places| places.contains(place)) {
+            return wrong("is in another stream than it was put into words for");
         }
         if hook.tenant != place.0 || hook.policy.transport != Transport::Append {
             return wrong("is of another tenant, or of a hook that is called");
@@ -311,9 +322,9 @@ impl Reminders {
                 continue;
             }
             let wrong = |what: &str| Err(violation(format!("{id:?} {what}: {record:?}")));
-            let places = self.places_of(hook, *id);
-            let is_touched = places.iter().any(|place| decided.touched.contains(place));
-            let mut seen = places.iter().flat_map(|place| {
+            let places = decided.places.get(id).into_iter().flatten();
+            let is_touched = places.clone().any(|place| decided.touched.contains(place));
+            let mut seen = places.flat_map(|place| {
                 self.appends.streams.get(place).into_iter().chain(streams.get(place))
             });
             match last.kind {
@@ -334,12 +345,6 @@ impl Reminders {
             }
         }
         Ok(())
-    }
-
-    /// Where a delivery may go.
-    fn places_of(&self, hook: &Hook, id: DeliveryId) -> Vec<(Tenant, u8)> {
-        let specs = self.followed_specs(hook, id);
-        specs.into_iter().map(|spec| (hook.tenant.clone(), spec.endpoint)).collect()
     }
 
     pub(super) fn was_appended(&self, id: DeliveryId, record: &DeliveryRecord) -> bool {

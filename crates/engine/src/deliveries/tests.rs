@@ -3,6 +3,7 @@
 
 mod append;
 mod gate;
+mod sending;
 mod slices;
 mod versions;
 
@@ -46,19 +47,7 @@ impl World {
     /// A hook whose deliveries are tried so often.
     fn new(max_retries: u32) -> World {
         let mut bench = Bench::new();
-        let spec = EventHookSpec {
-            pattern: EventPattern::parse("**").unwrap(),
-            worker: WorkerId::parse("w").unwrap(),
-            binding: None,
-            method: RpcMethod::parse("receive").unwrap(),
-            max_retries,
-            timeout_ms: 1_000,
-            secret: None,
-            ordered: false,
-            retry: Retry::default(),
-            limits: DeliveryLimits::default(),
-            former: FormerSpec::default(),
-        };
+        let spec = spec(max_retries);
         let (tenant, name) = (bench.tenant.clone(), "h".into());
         let start = StartFrom::Now;
         let hook = bench.when(&CreateHook { tenant, name, spec, start, created_by: None }).answer();
@@ -113,6 +102,23 @@ impl World {
         let outcome = self.outcome(id, 1, Verdict::Dead(DeadReason::Refused));
         self.bench.when(&outcome).answer();
         id
+    }
+}
+
+/// What the owner of a hook for everything wishes.
+fn spec(max_retries: u32) -> EventHookSpec {
+    EventHookSpec {
+        pattern: EventPattern::parse("**").unwrap(),
+        worker: WorkerId::parse("w").unwrap(),
+        binding: None,
+        method: RpcMethod::parse("receive").unwrap(),
+        max_retries,
+        timeout_ms: 1_000,
+        secret: None,
+        ordered: false,
+        retry: Retry::default(),
+        limits: DeliveryLimits::default(),
+        former: FormerSpec::default(),
     }
 }
 

@@ -21,7 +21,7 @@ use crate::testing::path;
 use crate::wakes::subscribe::CreateSubscription;
 
 /// Keeps a hook with a transport, as if it had been made with it.
-struct SetTransport(Arc<Hook>, Transport);
+pub(super) struct SetTransport(pub(super) Arc<Hook>, pub(super) Transport);
 
 impl Command<App> for SetTransport {
     type Answer = Arc<Hook>;
