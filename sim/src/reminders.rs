@@ -12,7 +12,8 @@
 //! model      reminders and hooks, told once more
 //! snapshot   everything durable; audit: what must be true of it
 //! endpoint   attempts on their way, and how they are answered; appends: those that are commands
-//! limits     how many, and how soon; branches: what must be seen of all that over many seeds
+//! limits     how many, and how soon; words: what is said, as it must be
+//! branches   what must be seen of all that over many seeds
 //! finale     everybody is told, and in the end nothing is left
 //! ```
 
@@ -27,6 +28,7 @@ mod limits;
 mod model;
 mod request;
 mod snapshot;
+mod words;
 mod workload;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,9 +85,8 @@ pub(crate) struct Reminders {
     /// Hooks whose endpoint has answered that it wants nothing more.
     rejecting: BTreeSet<HookId>,
     appends: Appends,
-    /// Whether clients have closed streams, or deleted some.
+    /// Whether clients have closed streams.
     closes_streams: bool,
-    deletes_streams: bool,
     /// Hooks of which deliveries were given up that had waited.
     ever_expired: BTreeSet<HookId>,
     /// Hooks that were ended otherwise than by their owner.
@@ -224,7 +225,6 @@ impl World for Reminders {
             rejecting: BTreeSet::new(),
             appends: Appends::default(),
             closes_streams: false,
-            deletes_streams: false,
             ever_expired: BTreeSet::new(),
             ended: BTreeSet::new(),
             ever_muted: BTreeSet::new(),

@@ -46,6 +46,8 @@ pub(super) struct Appends {
     streams: Streams,
     /// All that ever were.
     appended: BTreeSet<DeliveryId>,
+    /// Appended to a stream that was made, closed or deleted in the same batch, which may hide it.
+    unseen: BTreeSet<DeliveryId>,
     /// The newest of a lane that was appended.
     newest: BTreeMap<(HookId, u64), DeliveryNo>,
 }
@@ -310,6 +312,7 @@ impl Reminders {
         streams: &Streams,
         found: &BTreeSet<DeliveryId>,
     ) -> CheckResult {
+        let mut unseen = Vec::new();
         for (id, record) in &now.deliveries {
             let Some(hook) = now.hooks.get(&id.hook) else { continue };
             let before = self.seen.deliveries.get(id);
@@ -328,8 +331,11 @@ impl Reminders {
                 self.appends.streams.get(place).into_iter().chain(streams.get(place))
             });
             match last.kind {
-                None if last.error.is_none() && !found.contains(id) && !is_touched => {
-                    return wrong("is delivered, and was not appended");
+                None if last.error.is_none() && !found.contains(id) => {
+                    if !is_touched {
+                        return wrong("is delivered, and was not appended");
+                    }
+                    unseen.push(*id);
                 }
                 Some(ErrorKind::StreamClosed) if !is_touched && !seen.any(|it| it.is_closed) => {
                     return wrong("found no closed stream");
@@ -344,14 +350,14 @@ impl Reminders {
                 self.take_outcome(outcome, verdict);
             }
         }
+        self.appends.unseen.extend(unseen);
         Ok(())
     }
 
     pub(super) fn was_appended(&self, id: DeliveryId, record: &DeliveryRecord) -> bool {
         let last = record.delivery.attempts.last();
         let is_silent = last.is_some_and(|it| it.status.is_none() && it.error.is_none());
-        // What was appended to a stream that was deleted in the same batch was never seen.
-        is_silent && (self.appends.appended.contains(&id) || self.deletes_streams)
+        is_silent && (self.appends.appended.contains(&id) || self.appends.unseen.contains(&id))
     }
 }
 

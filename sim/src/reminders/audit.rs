@@ -50,6 +50,7 @@ impl Reminders {
             }
         }
         self.audit_marks()?;
+        self.audit_replays()?;
         let left = self.seen.deliveries.keys().map(|id| id.hook);
         let mut left = left.filter(|hook| !self.seen.hooks.contains_key(hook));
         match left.find(|hook| !self.seen.unhooks.contains(hook)) {
@@ -316,6 +317,26 @@ impl Reminders {
         let subject = &self.seen.came[&id.no.event].subject;
         let tenant = &self.seen.hooks[&id.hook].tenant;
         self.ever_muted.contains(&(tenant.clone(), subject.clone()))
+    }
+
+    /// Somebody goes on with every replay, and it counts what it has made.
+    fn audit_replays(&self) -> CheckResult {
+        for replay in self.seen.replays.values() {
+            if !replay.all_made && !self.seen.replaying.contains(&replay.id) {
+                return Err(violation(format!("nobody goes on with {replay:?}")));
+            }
+            let made = self.seen.deliveries.values().filter(|it| it.replay == Some(replay.id));
+            let standings: Vec<Standing> = made.map(|it| it.delivery.standing()).collect();
+            let count = |of| standings.iter().filter(|it| **it == of).count() as u64;
+            let ended = [Standing::Delivered, Standing::Dead, Standing::Dropped].map(count);
+            let counted = [replay.succeeded, replay.failed, replay.dropped];
+            // What was made for a hook that has ended since is gone.
+            let are_all_there = standings.len() as u64 == replay.made;
+            if standings.len() as u64 > replay.made || (are_all_there && ended != counted) {
+                return Err(violation(format!("{replay:?} has made {standings:?}")));
+            }
+        }
+        Ok(())
     }
 
     /// Dead letters and held ones are exactly those that their records say.

@@ -210,7 +210,6 @@ impl Reminders {
             (6, StreamChange::Delete),
         ]);
         self.closes_streams |= matches!(change, StreamChange::Close);
-        self.deletes_streams |= matches!(change, StreamChange::Delete);
         self.ask(Action::Stream { tenant, endpoint, change });
     }
 }

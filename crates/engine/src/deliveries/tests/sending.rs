@@ -1,7 +1,6 @@
 //! The way of an attempt that is an append, through a whole engine: outbox, encoder, step and outcome.
 
 use std::future::pending;
-use std::time::Duration;
 
 use reveille_core::ContentType;
 use reveille_core::delivery::hook::FaceId;
@@ -128,8 +127,11 @@ async fn ended(engine: &Engine, hook: &Hook, name: &str, payload: &'static [u8])
             tokio::task::yield_now().await;
         }
     };
-    let guarded = tokio::time::timeout(Duration::from_secs(60), record).await;
-    guarded.expect("the delivery comes to its end")
+    let too_late = engine.clock().now() + 60_000;
+    tokio::select! {
+        record = record => record,
+        () = engine.clock().sleep_until(too_late) => panic!("the delivery has no end"),
+    }
 }
 
 fn records(engine: &Engine, hook: &Hook) -> Vec<DeliveryRecord> {
