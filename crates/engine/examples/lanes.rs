@@ -315,7 +315,9 @@ async fn measure(
                 loop {
                     endpoint.ahead.acquire_many(batch).await.unwrap().forget();
                     let first = next.fetch_add(BATCH, Ordering::Relaxed);
-                    engine.submit(&tenant, &PutEvents { first }).await.unwrap();
+                    if engine.submit(&tenant, &PutEvents { first }).await.is_err() {
+                        return;
+                    }
                 }
             })
         })

@@ -185,6 +185,10 @@ impl Reminders {
             if in_turn.len() != 1 || head != Some(lane.head) || lane.waiting != waiting {
                 return Err(violation(format!("{} has lane {lane:?} of {all:?}", hook.name)));
             }
+            let first = queued.iter().map(|(id, _)| id.no).take(lane.next.len());
+            if !first.eq(lane.next.iter().copied()) {
+                return Err(violation(format!("{} has others next in {lane:?}", hook.name)));
+            }
             let is_marked = |id: DeliveryId| self.seen.waiting.contains(&(hook.id, number, id.no));
             if let Some((id, _)) =
                 all.iter().find(|(id, phase)| is_marked(*id) != (*phase == Phase::Queued))

@@ -242,39 +242,55 @@ proptest! {
 
     #[test]
     fn lanes_let_one_through_at_a_time_in_order(
-        ops in prop::collection::vec(prop::option::of(0_u64..100), 1..80),
+        ops in prop::collection::vec(prop::option::of(0_u64..100), 1..120),
     ) {
         use super::id::{DeliveryNo, EventNo};
-        use super::lane::{Lane, LaneAdvance};
+        use super::lane::{Lane, LaneAdvance, NEXT_MAX};
         let (mut lane, mut waiting) = (None::<Lane>, std::collections::BTreeSet::new());
-        let mut round = 0;
+        let (mut round, mut looks) = (0, 0);
+        let joined_in_order = ops.iter().flatten().count() <= NEXT_MAX;
         for op in ops {
             // A number joins, nothing ends the head.
             if let Some(event) = op {
                 round += 1;
                 let no = DeliveryNo { event: EventNo(event), round };
+                let is_first = lane.is_none();
                 let (joined, its_turn) = Lane::join(lane, no);
-                prop_assert_eq!(its_turn, lane.is_none());
+                prop_assert_eq!(its_turn, is_first);
                 if !its_turn {
                     waiting.insert(no);
                 }
                 lane = Some(joined);
-            } else if let Some(present) = lane {
-                lane = match present.ended(present.head) {
-                    LaneAdvance::Empty => {
-                        prop_assert!(waiting.is_empty());
-                        None
+            } else if let Some(present) = lane.take() {
+                let first = waiting.pop_first();
+                let head = present.head;
+                lane = match present.clone().ended(head) {
+                    LaneAdvance::Empty => None,
+                    LaneAdvance::Next(next) => Some(next),
+                    // Fewer are found than there are.
+                    LaneAdvance::Look => {
+                        looks += 1;
+                        present.led_by(first.into_iter().chain(waiting.iter().copied().take(4)))
                     }
-                    LaneAdvance::First => waiting.pop_first().map(|first| present.led_by(first)),
                     LaneAdvance::Less(_) => panic!("the head is the head"),
                 };
+                prop_assert_eq!(lane.as_ref().map(|lane| lane.head), first);
             }
-            prop_assert_eq!(lane.map_or(0, |lane| lane.waiting), waiting.len() as u64);
             // One that waits may end, too.
-            if round % 7 == 0 && let (Some(present), Some(last)) = (lane, waiting.pop_last()) {
-                let LaneAdvance::Less(left) = present.ended(last) else { panic!("it waited") };
-                lane = Some(left);
+            if round % 7 == 0 && let Some(present) = lane.clone() {
+                let one = if round % 2 == 0 { waiting.pop_last() } else { waiting.pop_first() };
+                if let Some(one) = one {
+                    let LaneAdvance::Less(left) = present.ended(one) else { panic!("it waited") };
+                    lane = Some(left);
+                }
             }
+            let next = lane.as_ref().map_or(&[][..], |lane| &lane.next);
+            prop_assert!(next.len() <= NEXT_MAX && next.iter().eq(waiting.iter().take(next.len())));
+            prop_assert_eq!(lane.as_ref().map_or(0, |lane| lane.waiting), waiting.len() as u64);
+        }
+        // Whoever comes in order to a lane that is not long is never looked for.
+        if joined_in_order {
+            prop_assert_eq!(looks, 0);
         }
     }
 

@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use reveille_core::delivery::hook::{DeliveryCounts, FaceId, Hook, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
-use reveille_core::delivery::lane::{Lane, LaneAdvance};
+use reveille_core::delivery::lane::{Lane, LaneAdvance, NEXT_MAX};
 use reveille_core::delivery::{
     AttemptRecord, Delivery, DropReason, Given, Input, Phase, Policy, Transition, Verdict,
 };
+use reveille_core::key_range::above;
 use reveille_core::{Millis, Tenant};
 use reveille_kernel::command::{Command, Decision};
 use reveille_kernel::error::{Damaged, Never};
@@ -81,7 +82,7 @@ pub struct RetryDelivery {
 
 /// Waiting deliveries of a lane that are looked at in one go: those who had their turn a moment ago
 /// may be among them.
-const WAITING_LOOK: usize = 16;
+const WAITING_LOOK: usize = NEXT_MAX + 1;
 
 /// Deliveries, as a decision sees them.
 pub trait DeliveryTxn {
@@ -199,7 +200,7 @@ fn begin_for(
     let mut first = true;
     if let Some(number) = lane {
         let (joined, its_turn) = Lane::join(lane_of(txn, hook, number)?, no);
-        txn.set(keys::lane(hook.id, number), record::encode_lane(joined));
+        txn.set(keys::lane(hook.id, number), record::encode_lane(&joined));
         first = its_turn;
         if !first {
             txn.set(keys::waiting(hook.id, number, no), Bytes::new());
@@ -305,33 +306,45 @@ fn move_on(
     let Some(lane) = lane_of(txn, hook, number)? else {
         return Ok(());
     };
-    match lane.ended(ended) {
+    let next = match lane.clone().ended(ended) {
         LaneAdvance::Less(left) => {
             txn.remove(&keys::waiting(hook.id, number, ended));
-            txn.set(key, record::encode_lane(left));
+            txn.set(key, record::encode_lane(&left));
+            return Ok(());
         }
-        LaneAdvance::Empty => txn.remove(&key),
-        LaneAdvance::First => {
-            let Some(head) = first_waiting(txn, hook, number)? else {
-                return Err(Damaged(format!("a lane of hook {} is lost", hook.id.0)).into());
-            };
-            txn.remove(&keys::waiting(hook.id, number, head));
-            txn.set(key, record::encode_lane(lane.led_by(head)));
-            advance(txn, hook, DeliveryId { hook: hook.id, no: head }, Input::Turn)?;
+        LaneAdvance::Empty => {
+            txn.remove(&key);
+            return Ok(());
         }
-    }
-    Ok(())
+        LaneAdvance::Next(next) => next,
+        LaneAdvance::Look => {
+            let found = first_waiting(txn, hook, number)?;
+            let lost = || Damaged(format!("a lane of hook {} is lost", hook.id.0));
+            lane.led_by(found).ok_or_else(lost)?
+        }
+    };
+    txn.remove(&keys::waiting(hook.id, number, next.head));
+    txn.set(key, record::encode_lane(&next));
+    advance(txn, hook, DeliveryId { hook: hook.id, no: next.head }, Input::Turn)
 }
 
-/// The first delivery that waits in a lane.
+/// The first deliveries that wait in a lane, in order; none if there are none.
 fn first_waiting(
     txn: &mut Txn<'_>,
     hook: &Hook,
     number: u64,
-) -> Result<Option<DeliveryNo>, ReadError> {
-    let (from, to) = keys::waiting_in(hook.id, number);
-    let first = txn.first(from, &to, WAITING_LOOK)?;
-    Ok(first.and_then(|key| keys::parse_waiting(&key)))
+) -> Result<Vec<DeliveryNo>, ReadError> {
+    let (mut from, to) = keys::waiting_in(hook.id, number);
+    loop {
+        let found = txn.range(&from, &to, WAITING_LOOK)?;
+        let waiting: Vec<DeliveryNo> =
+            found.pairs.iter().filter_map(|(key, _)| keys::parse_waiting(key)).collect();
+        // All that was read may be gone meanwhile, and there may be more.
+        match found.last {
+            Some(last) if waiting.is_empty() => from = above(&last),
+            _ => return Ok(waiting),
+        }
+    }
 }
 
 /// Lets a delivery that is kept take a step, and keeps what becomes of it.

@@ -184,8 +184,14 @@ fn counts_and_lanes_have_these_bytes() {
         (u64::MAX, u16::MAX, 500, "a200821bffffffffffffffff19ffff011901f4"),
     ] {
         let head = DeliveryNo { event: EventNo(event), round };
-        check_record(&Lane { head, waiting }, hex);
+        check_record(&Lane { head, waiting, next: Vec::new() }, hex);
     }
+    let head = DeliveryNo { event: EventNo(1_024), round: 0 };
+    let next = [(256, 3), (1_280, 0), (1_280, 1)];
+    let next = next.map(|(event, round)| DeliveryNo { event: EventNo(event), round }).into();
+    let hex = "a300821904000001050283821901000382190400008200\
+        01";
+    check_record(&Lane { head, waiting: 5, next }, hex);
 }
 
 #[test]
@@ -383,7 +389,7 @@ fn absent_fields_have_their_default() {
     assert_eq!(delivery.attempts, [attempt]);
     assert_eq!(decode("a0"), Ok(DeliveryCounts::default()));
     let first = DeliveryNo { event: EventNo(0), round: 0 };
-    assert_eq!(decode("a10103"), Ok(Lane { head: first, waiting: 3 }));
+    assert_eq!(decode("a10103"), Ok(Lane { head: first, waiting: 3, next: Vec::new() }));
     assert_eq!(decode("a0"), Ok(Vec::<DeliveryId>::new()));
     let hook = decode::<Hook>("a5016161026168074162080409a0").unwrap();
     assert_eq!((hook.id, hook.spans.len(), hook.backfill), (HookId(0), 0, None));
