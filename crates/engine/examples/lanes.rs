@@ -298,6 +298,7 @@ async fn measure(
     order: Order,
     stuck: Option<&'static [u8]>,
 ) -> Figures {
+    let _ = std::fs::remove_dir_all(directory);
     std::fs::create_dir_all(directory).unwrap();
     let engine = open(&directory.join("data"));
     let ahead = Semaphore::new(AHEAD);

@@ -190,8 +190,11 @@ impl Reminders {
                 return Err(violation(format!("{} has others next in {lane:?}", hook.name)));
             }
             let is_marked = |id: DeliveryId| self.seen.waiting.contains(&(hook.id, number, id.no));
+            let waits_unknown = |id: &DeliveryId, phase: &Phase| {
+                *phase == Phase::Queued && !lane.next.contains(&id.no)
+            };
             if let Some((id, _)) =
-                all.iter().find(|(id, phase)| is_marked(*id) != (*phase == Phase::Queued))
+                all.iter().find(|(id, phase)| is_marked(*id) != waits_unknown(id, phase))
             {
                 return Err(violation(format!("{id:?} waits and does not")));
             }

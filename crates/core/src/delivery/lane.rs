@@ -1,14 +1,14 @@
 //! Lanes: deliveries that are made one after another, in the order of their events.
 //!
-//! A lane knows whose turn it is, how many wait, and the first of these. Who the others are is found
-//! by looking: the keys of waiting deliveries are in the order of their events, also of those that
-//! came to wait late.
+//! A lane knows whose turn it is, how many wait, and the first of these. The others are marked, each
+//! by a key, and found by looking: the keys are in the order of their events, also those of deliveries
+//! that came to wait late. So a lane that is not long is one record.
 
 use aws_lc_rs::digest;
 
 use super::id::DeliveryNo;
 
-/// So many that wait are known to their lane: one that is not long is never looked through.
+/// So many that wait are known to their lane.
 pub const NEXT_MAX: usize = 16;
 
 /// A lane with somebody in it.
@@ -18,8 +18,17 @@ pub struct Lane {
     pub head: DeliveryNo,
     /// How many wait for theirs.
     pub waiting: u64,
-    /// The first of these, in order: whoever else waits comes after them.
+    /// The first of these, in order: whoever else waits comes after them, and is marked.
     pub next: Vec<DeliveryNo>,
+}
+
+/// How a delivery is let into a lane.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaneJoin {
+    pub lane: Lane,
+    pub is_first: bool,
+    /// One that waits and that the lane does not know: it is to be marked.
+    pub mark: Option<DeliveryNo>,
 }
 
 /// What follows when a delivery of a lane has ended.
@@ -32,7 +41,11 @@ pub enum LaneAdvance {
     /// It is the turn of the first one that waits, and that has to be looked for.
     Look,
     /// It was one that waited: the lane has one less.
-    Less(Lane),
+    Less {
+        lane: Lane,
+        /// Whether it was marked.
+        was_marked: bool,
+    },
 }
 
 /// The number of a subject's lane; events without a subject share one. It is a part of a hash that
@@ -44,22 +57,23 @@ pub fn number(subject: Option<&str>) -> u64 {
 }
 
 impl Lane {
-    /// Lets a delivery in. Says whether it is its turn.
-    pub fn join(lane: Option<Lane>, delivery: DeliveryNo) -> (Lane, bool) {
-        match lane {
-            None => (Lane { head: delivery, waiting: 0, next: Vec::new() }, true),
-            Some(mut lane) => {
-                let knows_all = lane.knows_all();
-                // After the last one that is known there may be others before this one.
-                if knows_all || lane.next.last().is_some_and(|last| delivery < *last) {
-                    let at = lane.next.partition_point(|it| *it < delivery);
-                    lane.next.insert(at, delivery);
-                    lane.next.truncate(NEXT_MAX);
-                }
-                lane.waiting += 1;
-                (lane, false)
-            }
-        }
+    /// Lets a delivery in.
+    pub fn join(lane: Option<Lane>, delivery: DeliveryNo) -> LaneJoin {
+        let Some(mut lane) = lane else {
+            let lane = Lane { head: delivery, waiting: 0, next: Vec::new() };
+            return LaneJoin { lane, is_first: true, mark: None };
+        };
+        // After the last one that is known there may be others before this one.
+        let is_next = lane.knows_all() || lane.next.last().is_some_and(|last| delivery < *last);
+        let mark = if is_next {
+            let at = lane.next.partition_point(|it| *it < delivery);
+            lane.next.insert(at, delivery);
+            (lane.next.len() > NEXT_MAX).then(|| lane.next.pop()).flatten()
+        } else {
+            Some(delivery)
+        };
+        lane.waiting += 1;
+        LaneJoin { lane, is_first: false, mark }
     }
 
     fn knows_all(&self) -> bool {
@@ -70,8 +84,10 @@ impl Lane {
     pub fn ended(mut self, delivery: DeliveryNo) -> LaneAdvance {
         let waiting = self.waiting.saturating_sub(1);
         if delivery != self.head {
+            let known = self.next.len();
             self.next.retain(|it| *it != delivery);
-            LaneAdvance::Less(Lane { waiting, ..self })
+            let was_marked = self.next.len() == known;
+            LaneAdvance::Less { lane: Lane { waiting, ..self }, was_marked }
         } else if self.waiting == 0 {
             LaneAdvance::Empty
         } else if self.next.is_empty() {
@@ -82,13 +98,13 @@ impl Lane {
         }
     }
 
-    /// The lane when it is the turn of the first of those that were found waiting: the first of all
-    /// that wait, in order. `None` if there are none.
-    pub fn led_by(self, found: impl IntoIterator<Item = DeliveryNo>) -> Option<Lane> {
-        let mut found = found.into_iter();
-        let head = found.next()?;
-        let next = found.take(NEXT_MAX).collect();
-        Some(Lane { head, waiting: self.waiting.saturating_sub(1), next })
+    /// The lane when it is the turn of the first of those that were found: the first of all that are
+    /// marked, in order, and no more than it can know. None of them is marked from now on. `None` if
+    /// there are none.
+    pub fn led_by(self, found: &[DeliveryNo]) -> Option<Lane> {
+        let (head, next) = found.split_first()?;
+        let waiting = self.waiting.saturating_sub(1);
+        Some(Lane { head: *head, waiting, next: next.to_vec() })
     }
 }
 

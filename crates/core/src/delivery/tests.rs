@@ -245,8 +245,9 @@ proptest! {
         ops in prop::collection::vec(prop::option::of(0_u64..100), 1..120),
     ) {
         use super::id::{DeliveryNo, EventNo};
-        use super::lane::{Lane, LaneAdvance, NEXT_MAX};
+        use super::lane::{Lane, LaneAdvance, LaneJoin, NEXT_MAX};
         let (mut lane, mut waiting) = (None::<Lane>, std::collections::BTreeSet::new());
+        let mut marked = std::collections::BTreeSet::new();
         let (mut round, mut looks) = (0, 0);
         let joined_in_order = ops.iter().flatten().count() <= NEXT_MAX;
         for op in ops {
@@ -255,8 +256,10 @@ proptest! {
                 round += 1;
                 let no = DeliveryNo { event: EventNo(event), round };
                 let is_first = lane.is_none();
-                let (joined, its_turn) = Lane::join(lane, no);
+                let joined = Lane::join(lane, no);
+                let LaneJoin { lane: joined, is_first: its_turn, mark } = joined;
                 prop_assert_eq!(its_turn, is_first);
+                marked.extend(mark);
                 if !its_turn {
                     waiting.insert(no);
                 }
@@ -270,9 +273,11 @@ proptest! {
                     // Fewer are found than there are.
                     LaneAdvance::Look => {
                         looks += 1;
-                        present.led_by(first.into_iter().chain(waiting.iter().copied().take(4)))
+                        let found: Vec<_> = marked.iter().copied().take(5).collect();
+                        marked.retain(|it| !found.contains(it));
+                        present.led_by(&found)
                     }
-                    LaneAdvance::Less(_) => panic!("the head is the head"),
+                    LaneAdvance::Less { .. } => panic!("the head is the head"),
                 };
                 prop_assert_eq!(lane.as_ref().map(|lane| lane.head), first);
             }
@@ -280,11 +285,15 @@ proptest! {
             if round % 7 == 0 && let Some(present) = lane.clone() {
                 let one = if round % 2 == 0 { waiting.pop_last() } else { waiting.pop_first() };
                 if let Some(one) = one {
-                    let LaneAdvance::Less(left) = present.ended(one) else { panic!("it waited") };
+                    let LaneAdvance::Less { lane: left, was_marked } = present.ended(one) else {
+                        panic!("it waited")
+                    };
+                    prop_assert_eq!(was_marked, marked.remove(&one));
                     lane = Some(left);
                 }
             }
             let next = lane.as_ref().map_or(&[][..], |lane| &lane.next);
+            prop_assert!(marked.iter().eq(waiting.iter().skip(next.len())));
             prop_assert!(next.len() <= NEXT_MAX && next.iter().eq(waiting.iter().take(next.len())));
             prop_assert_eq!(lane.as_ref().map_or(0, |lane| lane.waiting), waiting.len() as u64);
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use reveille_core::delivery::hook::{DeliveryCounts, FaceId, Hook, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
-use reveille_core::delivery::lane::{Lane, LaneAdvance, NEXT_MAX};
+use reveille_core::delivery::lane::{Lane, LaneAdvance, LaneJoin, NEXT_MAX};
 use reveille_core::delivery::{
     AttemptRecord, Delivery, DropReason, Given, Input, Phase, Policy, Transition, Verdict,
 };
@@ -199,11 +199,11 @@ fn begin_for(
     let lane = hook.is_ordered().then_some(lane);
     let mut first = true;
     if let Some(number) = lane {
-        let (joined, its_turn) = Lane::join(lane_of(txn, hook, number)?, no);
-        txn.set(keys::lane(hook.id, number), record::encode_lane(&joined));
-        first = its_turn;
-        if !first {
-            txn.set(keys::waiting(hook.id, number, no), Bytes::new());
+        let LaneJoin { lane, is_first, mark } = Lane::join(lane_of(txn, hook, number)?, no);
+        txn.set(keys::lane(hook.id, number), record::encode_lane(&lane));
+        first = is_first;
+        if let Some(marked) = mark {
+            txn.set(keys::waiting(hook.id, number, marked), Bytes::new());
         }
     }
     let now = txn.now();
@@ -307,9 +307,11 @@ fn move_on(
         return Ok(());
     };
     let next = match lane.clone().ended(ended) {
-        LaneAdvance::Less(left) => {
-            txn.remove(&keys::waiting(hook.id, number, ended));
-            txn.set(key, record::encode_lane(&left));
+        LaneAdvance::Less { lane, was_marked } => {
+            if was_marked {
+                txn.remove(&keys::waiting(hook.id, number, ended));
+            }
+            txn.set(key, record::encode_lane(&lane));
             return Ok(());
         }
         LaneAdvance::Empty => {
@@ -318,27 +320,25 @@ fn move_on(
         }
         LaneAdvance::Next(next) => next,
         LaneAdvance::Look => {
-            let found = first_waiting(txn, hook, number)?;
+            let found = first_marked(txn, hook, number)?;
+            for marked in &found {
+                txn.remove(&keys::waiting(hook.id, number, *marked));
+            }
             let lost = || Damaged(format!("a lane of hook {} is lost", hook.id.0));
-            lane.led_by(found).ok_or_else(lost)?
+            lane.led_by(&found).ok_or_else(lost)?
         }
     };
-    txn.remove(&keys::waiting(hook.id, number, next.head));
     txn.set(key, record::encode_lane(&next));
     advance(txn, hook, DeliveryId { hook: hook.id, no: next.head }, Input::Turn)
 }
 
-/// The first deliveries that wait in a lane, in order; none if there are none.
-fn first_waiting(
-    txn: &mut Txn<'_>,
-    hook: &Hook,
-    number: u64,
-) -> Result<Vec<DeliveryNo>, ReadError> {
+/// The first deliveries that wait in a lane and are marked, in order; as many as a lane can know.
+fn first_marked(txn: &mut Txn<'_>, hook: &Hook, number: u64) -> Result<Vec<DeliveryNo>, ReadError> {
     let (mut from, to) = keys::waiting_in(hook.id, number);
     loop {
         let found = txn.range(&from, &to, WAITING_LOOK)?;
-        let waiting: Vec<DeliveryNo> =
-            found.pairs.iter().filter_map(|(key, _)| keys::parse_waiting(key)).collect();
+        let waiting = found.pairs.iter().filter_map(|(key, _)| keys::parse_waiting(key));
+        let waiting: Vec<DeliveryNo> = waiting.take(WAITING_LOOK).collect();
         // All that was read may be gone meanwhile, and there may be more.
         match found.last {
             Some(last) if waiting.is_empty() => from = above(&last),

@@ -1,5 +1,6 @@
 //! A lane: a map of 0 the delivery whose turn it is, `[event, round]`, 1 how many wait for theirs, 2
 //! the first of these in order, each `[event, round]`, where an event is counted from the one before.
+//! The others have a key each.
 
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
