@@ -22,7 +22,7 @@ pub mod replay;
 
 use crate::time::Millis;
 pub use outcome::{AttemptRecord, DeadReason, DropReason, ErrorKind};
-pub use policy::{Backoff, Jitter, Order, Policy, StatusSet, Verdict, Versions};
+pub use policy::{Backoff, Jitter, Letters, Order, Policy, StatusSet, Verdict, Versions};
 
 /// A delivery, but for what is delivered and to whom.
 #[derive(Debug, Clone, PartialEq, Eq)]

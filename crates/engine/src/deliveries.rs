@@ -3,6 +3,7 @@
 
 pub mod dead_letter;
 pub mod delivery;
+pub mod ended;
 pub mod error;
 pub mod face;
 pub mod gauges;

@@ -3,13 +3,16 @@
 use std::sync::Arc;
 
 use reveille_core::Tenant;
-use reveille_core::delivery::hook::FaceId;
+use reveille_core::delivery::hook::{FaceId, OpenDeliveries};
 use reveille_core::delivery::id::DeliveryId;
 use reveille_engine::deliveries::DeliveryRejection;
+use reveille_engine::deliveries::dead_letter::DiscardDeadLetter;
 use reveille_engine::deliveries::delivery::{
     DeliveryOutcome, DropDelivery, HoldDelivery, RecordDeliveryOutcomes, RetryDelivery,
 };
 use reveille_engine::deliveries::hook::{DeleteHook, SetHookActive};
+use reveille_engine::deliveries::replay::StartReplay;
+use reveille_engine::deliveries::retention::{ForgetDeliveries, ForgetReplays};
 use reveille_kernel::error::{Error, Never};
 
 use super::Reminders;
@@ -37,7 +40,12 @@ pub(super) enum Action {
         face: FaceId,
         tenant: Tenant,
         name: Arc<str>,
+        open: OpenDeliveries,
     },
+    Discard(DiscardDeadLetter),
+    Replay(StartReplay),
+    Forget(ForgetDeliveries),
+    ForgetReplays(ForgetReplays),
     Retry {
         tenant: Tenant,
         id: DeliveryId,
@@ -71,9 +79,13 @@ impl Action {
             Action::Activate { face, tenant, name, active } => {
                 engine::call(SetHookActive { face, tenant, name, active }, perhaps)
             }
-            Action::End { face, tenant, name } => {
-                engine::call(DeleteHook { face, tenant, name }, perhaps)
+            Action::End { face, tenant, name, open } => {
+                engine::call(DeleteHook { face, tenant, name, open }, perhaps)
             }
+            Action::Discard(command) => engine::call(command, perhaps),
+            Action::Replay(command) => engine::call(command, done),
+            Action::Forget(command) => engine::call(command, done),
+            Action::ForgetReplays(command) => engine::call(command, done),
             Action::Retry { tenant, id } => {
                 engine::call(RetryDelivery { face: FACE, tenant, id }, perhaps)
             }

@@ -13,13 +13,13 @@ use reveille_engine::deliveries::face::DeliveryFaces;
 use reveille_engine::deliveries::index::HookIndex;
 use reveille_engine::deliveries::send::{self, DeliveryReadiness};
 use reveille_engine::effect::{Attempt, AttemptSource, DeliveryAttempt, EventPayload};
-use reveille_engine::encoder::DeliveryNotification;
+use reveille_engine::encoder::{DeliveryNotification, ReplayMark};
 use reveille_kernel::error::Damaged;
 use reveille_schema::record::DeliveryRecord;
 
 use super::Reminders;
 use super::action::Action;
-use super::face::ReminderSpec;
+use super::face::{self, ReminderSpec};
 use super::model::HookModel;
 use super::request::ReminderRequest;
 use crate::base::engine::Shared;
@@ -213,6 +213,9 @@ impl Reminders {
         event: EventPayload,
     ) -> CheckResult<Option<Refusal>> {
         let EventPayload { id: event, payload, .. } = event;
+        let replay = send::replay_mark(&self.base.reader(), &hook.tenant, attempt.id);
+        let replay = replay.map_err(unreadable)?;
+        let again = self.mark_of(attempt.id).as_ref().map_or(String::new(), face::again);
         let notification = DeliveryNotification {
             hook: hook.clone(),
             id: attempt.id,
@@ -221,6 +224,7 @@ impl Reminders {
             payload,
             now: self.base.now,
             wall: self.base.now,
+            replay,
         };
         let target = self.encoders.target(hook, &|_| Err(SealBroken));
         let target = target.map_err(|error| violation(error.to_string()))?;
@@ -228,7 +232,7 @@ impl Reminders {
         let Some((_, reminder)) = self.durable.came.get(&event) else {
             return Err(violation(format!("{event} has not come")));
         };
-        let body = format!("{event} ({number}): {}", reminder.text);
+        let body = format!("{event} ({number}{again}): {}", reminder.text);
         let said = match target.encode(&notification) {
             Ok(request) if request.body != body.as_bytes() => {
                 return Err(violation(format!("{request:?} to {}", target.address())));
@@ -245,6 +249,14 @@ impl Reminders {
             return Err(violation(format!("{attempt:?} to {address}, and {said:?} is refused")));
         }
         Ok(said)
+    }
+
+    /// What a delivery knows of the replay that has made it.
+    fn mark_of(&self, id: DeliveryId) -> Option<ReplayMark> {
+        let replay = self.seen.deliveries.get(&id)?.replay?;
+        let known = &self.seen.replays[&replay];
+        let (reason, at) = (known.reason.clone(), Some(known.begun_at));
+        Some(ReplayMark { id: replay, reason, at, count: id.no.round })
     }
 
     /// The wishes that a delivery may follow: those of the version that matched, or the latest,

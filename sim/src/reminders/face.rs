@@ -19,6 +19,7 @@ use reveille_engine::encoder::DeliveryEncoders;
 
 use crate::base::engine::App;
 
+pub(super) use encoder::again;
 pub(super) use rules::{BACKOFF, FACE, POISON, ReminderSpec, Style};
 pub(super) use schema::{
     FORMER_TOPICS, MUTE, OCCURRENCE, Occurrence, REMINDER, REVOKED, parse_number, parse_timer,

@@ -33,6 +33,8 @@ pub struct Policy {
     pub versions: Versions,
     /// One that fails when it is older than this is tried no more, even if attempts are left.
     pub give_up_after_ms: Option<u64>,
+    /// What becomes of its dead letters when the hook ends.
+    pub letters: Letters,
 }
 
 /// Pauses that grow.
@@ -70,6 +72,15 @@ pub enum Versions {
     Current,
     /// The hook as it was when the delivery began.
     Matched,
+}
+
+/// What becomes of dead letters when their hook ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Letters {
+    /// They go with it.
+    GoWithHook,
+    /// They stay for as long as deliveries are kept, to be looked at and discarded.
+    OutliveHook,
 }
 
 /// Some statuses.
@@ -147,6 +158,7 @@ impl Policy {
             order: Order::None,
             versions: Versions::Current,
             give_up_after_ms: None,
+            letters: Letters::GoWithHook,
         }
     }
 

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use reveille_core::Tenant;
 use reveille_core::delivery::hook::{FIRST_VERSION, Hook, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::delivery::policy::{Outcome, Refusal};
+use reveille_core::delivery::replay::ReplayRecord;
 use reveille_core::delivery::{AttemptRecord, DropReason, Phase, Policy, Verdict};
 use reveille_core::key_range::above;
 use reveille_core::secret::SealedSecret;
@@ -15,6 +17,7 @@ use reveille_kernel::error::Damaged;
 use reveille_kernel::outbound::{OutcomeQueue, PostError, SendFailure, Sender};
 use reveille_kernel::outbox::PushResult;
 use reveille_kernel::timers::walk;
+use reveille_schema::Record;
 use reveille_schema::deliveries::DeliveryTimer;
 use reveille_schema::keys;
 use reveille_schema::record::{self, DeliveryRecord, EventRecord};
@@ -29,7 +32,9 @@ use super::timer_group::OpenDelivery;
 use crate::addresses::Addresses;
 use crate::app::{App, Shared};
 use crate::effect::{Attempt, DeliveryAttempt, EventPayload};
-use crate::encoder::{DeliveryNotification, DeliveryTarget, RefusedDelivery, TargetError};
+use crate::encoder::{
+    DeliveryNotification, DeliveryTarget, RefusedDelivery, ReplayMark, TargetError,
+};
 use crate::metrics::DeliveryMetrics;
 use crate::outbound::OutboundContext;
 use crate::records::ReadRecord;
@@ -148,6 +153,23 @@ pub fn followed(
     Ok(former.map_or_else(|| hook.clone(), |former| Arc::new(hook.as_formerly(former))))
 }
 
+/// The replay that has made a delivery, if one has. Nothing is read for first rounds.
+pub fn replay_mark(
+    mut reader: &Reader,
+    tenant: &Tenant,
+    id: DeliveryId,
+) -> Result<Option<ReplayMark>, Damaged> {
+    if id.no.round == 0 {
+        return Ok(None);
+    }
+    let Some(replay) = delivery_record(reader, id)?.and_then(|it| it.replay) else {
+        return Ok(None);
+    };
+    let known = reader.read(&keys::replay(tenant, replay), ReplayRecord::decode)?;
+    let (reason, at) = known.map_or((None, None), |it| (it.reason, Some(it.begun_at)));
+    Ok(Some(ReplayMark { id: replay, reason, at, count: id.no.round }))
+}
+
 /// Makes an attempt, and returns the next one to make.
 pub(crate) async fn attempt(
     sender: &Sender<App>,
@@ -167,11 +189,13 @@ pub(crate) async fn attempt(
         }
         Err(error) => (current, Err(error)),
     };
+    let mark = replay_mark(&reader, &hook.tenant, delivery.id);
+    let ready = ready.and_then(|ready| Ok((ready, mark?)));
     drop(reader);
     let (id, number) = (delivery.id, delivery.attempt);
     let attempt = Attempt::Delivery(DeliveryAttempt { event: None, ..delivery });
     let outcome = match ready {
-        Ok(DeliveryReadiness::Send(event)) => {
+        Ok((DeliveryReadiness::Send(event), replay)) => {
             let now = sender.clock.now();
             if number == 1 && id.no.round == 0 {
                 let metrics = sender.shared.domains.part::<DeliveryMetrics>();
@@ -186,6 +210,7 @@ pub(crate) async fn attempt(
                 payload,
                 now,
                 wall: sender.clock.wall(),
+                replay,
             };
             // One that was put back waits for its turn again.
             try_once(sender, context, deliveries, notification, &attempt).await?
@@ -194,19 +219,19 @@ pub(crate) async fn attempt(
             tracing::error!(%error, "an event cannot be delivered");
             unreadable(sender, &hook.policy, id, number)
         }
-        Ok(DeliveryReadiness::Held) => {
+        Ok((DeliveryReadiness::Held, _)) => {
             // It counts as under way until that is written down: the same attempt may not
             // be made for good before.
             sender.record(&HoldDelivery { id, attempt: number }).await;
             sender.shared.outbox.ended(&attempt);
             return None;
         }
-        Ok(DeliveryReadiness::Dropped { why, ends_hook }) => {
+        Ok((DeliveryReadiness::Dropped { why, ends_hook }, _)) => {
             sender.record(&DropDelivery { id, attempt: number, why, ends_hook }).await;
             sender.shared.outbox.ended(&attempt);
             return None;
         }
-        Ok(DeliveryReadiness::Nothing) => {
+        Ok((DeliveryReadiness::Nothing, _)) => {
             sender.shared.outbox.ended(&attempt);
             return None;
         }

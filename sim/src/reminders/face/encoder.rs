@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use reveille_core::delivery::hook::{FaceId, Hook};
 use reveille_engine::encoder::{
-    DeliveryEncoder, DeliveryNotification, DeliveryTarget, OpenSecret, RefusedDelivery, TargetError,
+    DeliveryEncoder, DeliveryNotification, DeliveryTarget, OpenSecret, RefusedDelivery, ReplayMark,
+    TargetError,
 };
 use reveille_kernel::outbound::EncodedRequest;
 
@@ -48,7 +49,14 @@ impl DeliveryTarget for Endpoint {
         if let Some(why) = self.spec.refusal(*attempt, payload.len()) {
             return Err(RefusedDelivery { why, text: "not like this".into() });
         }
-        let body = [format!("{event} ({attempt}): ").as_bytes(), payload].concat();
+        let again = notification.replay.as_ref().map_or(String::new(), again);
+        let body = [format!("{event} ({attempt}{again}): ").as_bytes(), payload].concat();
         Ok(EncodedRequest { headers: Vec::new(), body: body.into() })
     }
+}
+
+/// What a reminder says of the replay that has made it.
+pub(crate) fn again(mark: &ReplayMark) -> String {
+    let ReplayMark { id, reason, at, count } = mark;
+    format!(", again {count} by {id} since {at:?}: {reason:?}")
 }

@@ -3,7 +3,8 @@
 use reveille_core::delivery::ErrorKind;
 use reveille_core::delivery::hook::FaceId;
 use reveille_core::delivery::policy::{
-    Action, Backoff, Jitter, Order, Poison, Policy, Refusal, Rule, StatusSet, Versions, When,
+    Action, Backoff, Jitter, Letters, Order, Poison, Policy, Refusal, Rule, StatusSet, Versions,
+    When,
 };
 
 /// Far from the numbers of real faces.
@@ -59,6 +60,11 @@ impl Style {
     pub(crate) fn is_short(self) -> bool {
         self.0 & 32 != 0
     }
+
+    /// Dead letters stay when the hook has ended.
+    pub(crate) fn is_outlived(self) -> bool {
+        self.0 & 64 != 0
+    }
 }
 
 impl ReminderSpec {
@@ -95,6 +101,7 @@ impl ReminderSpec {
             retry_after: style.is_patient(),
             poison: style.has_poison().then_some(POISON),
             order: if style.is_ordered() { Order::Lanes } else { Order::None },
+            letters: if style.is_outlived() { Letters::OutliveHook } else { Letters::GoWithHook },
             versions: if style.is_matched() { Versions::Matched } else { Versions::Current },
             ..Policy::new(4_000, self.attempts.into(), BACKOFF)
         }
