@@ -98,6 +98,8 @@ pub(crate) struct Reminders {
     reminders: u64,
     hooks: usize,
     number: u64,
+    /// Dead letters are older than they are kept.
+    is_forgetting: bool,
 }
 
 impl Reminders {
@@ -233,6 +235,7 @@ impl World for Reminders {
             reminders: 0,
             hooks: 0,
             number: 0,
+            is_forgetting: false,
         }
     }
 

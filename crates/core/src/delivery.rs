@@ -22,7 +22,9 @@ pub mod replay;
 
 use crate::time::Millis;
 pub use outcome::{AttemptRecord, DeadReason, DropReason, ErrorKind};
-pub use policy::{Backoff, Jitter, Order, Policy, StatusSet, Transport, Verdict, Versions};
+pub use policy::{
+    Backoff, Jitter, Letters, Order, Policy, StatusSet, Transport, Verdict, Versions,
+};
 
 /// An attempt that is known to be under way, or to wait for its turn, is looked at this often at
 /// least.

@@ -4,6 +4,7 @@
 pub mod append;
 pub mod dead_letter;
 pub mod delivery;
+pub mod ended;
 pub mod error;
 pub mod face;
 pub mod gauges;

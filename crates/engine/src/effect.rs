@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use reveille_core::delivery::Transport;
 use reveille_core::delivery::hook::HookId;
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
+use reveille_core::delivery::{DeadReason, Transport};
 use reveille_core::stream::StreamId;
 use reveille_core::subscription::SubscriptionId;
 use reveille_core::{Millis, Offset, Tenant};
 use reveille_kernel::outbox;
 use reveille_schema::keys::ConsumerKey;
+
+use crate::metrics::ReplayResult;
 
 /// A consequence of a decision. It runs after the batch is durable; what must not be forgotten in
 /// a crash is in the state as well.
@@ -38,12 +40,23 @@ pub enum Effect {
     SendDelivery(DeliveryAttempt),
     /// A tenant has used the processors for something that it does not wait for.
     CountWork { tenant: Tenant, work: u64 },
+    /// A delivery has become a dead letter.
+    CountDeadLetter(DeadReason),
+    /// Deliveries that a replay was to make have come to this.
+    CountReplayed { result: ReplayResult, count: u64 },
 }
 
 impl Effect {
     /// Whether somebody waits for it. What is only counted can wait.
     pub fn is_urgent(&self) -> bool {
-        !matches!(self, Effect::CountActivity(_) | Effect::Complain(_) | Effect::CountWork { .. })
+        !matches!(
+            self,
+            Effect::CountActivity(_)
+                | Effect::Complain(_)
+                | Effect::CountWork { .. }
+                | Effect::CountDeadLetter(_)
+                | Effect::CountReplayed { .. }
+        )
     }
 }
 

@@ -76,6 +76,19 @@ pub struct DeliveryNotification {
     pub now: Millis,
     /// What the wall clock shows now: for the signature.
     pub wall: Millis,
+    /// The replay that has made this delivery.
+    pub replay: Option<ReplayMark>,
+}
+
+/// What a delivery knows of the replay that has made it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplayMark {
+    pub id: u64,
+    /// Why it was asked for, and when; `None` if nobody had to say, or the replay is forgotten.
+    pub reason: Option<Arc<str>>,
+    pub at: Option<Millis>,
+    /// How often the event has been made again for this hook, from 1.
+    pub count: u16,
 }
 
 /// Knows the words of the dialects of wakes.

@@ -19,6 +19,7 @@ use reveille_schema::wakes::WakeTimer;
 use crate::app::{App, Indexes, Settings, Shared, Txn};
 use crate::auth::keys::{ApiKeys, KeyCounts};
 use crate::deliveries::delivery::DeliveryOutcome;
+use crate::deliveries::ended::EndedHookIndex;
 use crate::deliveries::face::{DeliveryFaces, FaceTimer};
 use crate::deliveries::gauges::HookGauges;
 use crate::deliveries::index::HookIndex;
@@ -67,6 +68,7 @@ impl App {
             .with(Shares::default())
             .with_index_of(SubscriptionIndex::new)
             .with_index::<HookIndex>()
+            .with_index::<EndedHookIndex>()
             .with_index::<KeyCounts>()
             .with_face(EventFace)
     }
@@ -83,6 +85,10 @@ impl EffectHandler for App {
                 Effect::CountActivity(change) => domains.part::<WakeMetrics>().moved(&change),
                 Effect::Complain(complaint) => wakes::trouble::tell_operators(shared, &complaint),
                 Effect::CountWork { tenant, work } => domains.part::<Shares>().count(&tenant, work),
+                Effect::CountDeadLetter(why) => domains.part::<DeliveryMetrics>().died(why),
+                Effect::CountReplayed { result, count } => {
+                    domains.part::<DeliveryMetrics>().replayed(result, count);
+                }
                 Effect::ReleaseReaders(id) => {
                     domains.part::<AccessTimes>().forget(id, Millis::NEVER);
                     news.push(effect);

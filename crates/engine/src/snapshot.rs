@@ -40,10 +40,14 @@ impl Engine {
             });
             let partition = shared.lock();
             let known = partition.index.of::<HookIndex>();
-            all.extend(worst.hooks.iter().filter_map(|(id, load)| {
-                let (hook, oldest) = (known.get(*id)?.clone(), oldest.get(id).copied());
-                Some(HookGauge { hook, load: *load, oldest })
-            }));
+            for (id, load) in &worst.hooks {
+                let oldest = oldest.get(id).copied();
+                match known.get(*id).cloned() {
+                    Some(hook) => all.push(HookGauge { hook, load: *load, oldest }),
+                    // It has ended.
+                    None => others.add(load),
+                }
+            }
         }
         (all, others)
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use reveille_core::delivery::hook::FaceId;
+use reveille_core::delivery::hook::{FaceId, OpenDeliveries};
 use reveille_core::delivery::id::DeliveryId;
 use reveille_core::stream::Rejected;
 use reveille_core::stream::append::Append;
@@ -10,12 +10,13 @@ use reveille_core::stream::create::Create;
 use reveille_core::{ContentType, Tenant};
 use reveille_engine::deliveries::DeliveryRejection;
 use reveille_engine::deliveries::append::AppendDelivery;
+use reveille_engine::deliveries::dead_letter::DiscardDeadLetter;
 use reveille_engine::deliveries::delivery::{
     DeliveryOutcome, DropDelivery, HoldDelivery, RecordDeliveryOutcomes, RetryDelivery,
 };
 use reveille_engine::deliveries::hook::{DeleteHook, SetHookActive};
 use reveille_engine::deliveries::replay::StartReplay;
-use reveille_engine::deliveries::retention::ExpireDeliveries;
+use reveille_engine::deliveries::retention::{ExpireDeliveries, ForgetDeliveries, ForgetReplays};
 use reveille_engine::streams::append::AppendToStream;
 use reveille_engine::streams::create::CreateStream;
 use reveille_engine::streams::delete::DeleteStream;
@@ -46,13 +47,16 @@ pub(super) enum Action {
         face: FaceId,
         tenant: Tenant,
         name: Arc<str>,
+        open: OpenDeliveries,
     },
+    Discard(DiscardDeadLetter),
+    Replay(StartReplay),
+    Forget(ForgetDeliveries),
+    ForgetReplays(ForgetReplays),
     Retry {
         tenant: Tenant,
         id: DeliveryId,
     },
-    /// All dead letters of a tenant are made again.
-    Replay(StartReplay),
     /// What has waited for too long is given up.
     Expire(ExpireDeliveries),
     /// A client has something else in mind with a stream.
@@ -102,13 +106,16 @@ impl Action {
             Action::Activate { face, tenant, name, active } => {
                 engine::call(SetHookActive { face, tenant, name, active }, perhaps)
             }
-            Action::End { face, tenant, name } => {
-                engine::call(DeleteHook { face, tenant, name }, perhaps)
+            Action::End { face, tenant, name, open } => {
+                engine::call(DeleteHook { face, tenant, name, open }, perhaps)
             }
+            Action::Discard(command) => engine::call(command, perhaps),
+            Action::Replay(command) => engine::call(command, done),
+            Action::Forget(command) => engine::call(command, done),
+            Action::ForgetReplays(command) => engine::call(command, done),
             Action::Retry { tenant, id } => {
                 engine::call(RetryDelivery { face: FACE, tenant, id }, perhaps)
             }
-            Action::Replay(command) => engine::call(command, done),
             Action::Expire(command) => engine::call(command, done),
             Action::Stream { tenant, endpoint, change } => change.call(tenant, endpoint),
             Action::Append(command) => engine::call(*command, made),

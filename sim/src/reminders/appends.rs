@@ -130,7 +130,7 @@ impl Reminders {
         attempt: &DeliveryAttempt,
         event: EventPayload,
     ) -> CheckResult<Result<AppendDelivery, Refusal>> {
-        let notification = self.notification(hook, attempt, event);
+        let notification = self.notification(hook, attempt, event)?;
         let target =
             self.with_context(|world, context| world.encoders.append_target(hook, context));
         let target = target.map_err(|error| violation(error.to_string()))?;

@@ -3,10 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use reveille_core::delivery::hook::{DeliveryCounts, Hook, Standing};
+use reveille_core::delivery::hook::{
+    DeliveryCounts, EndedHook, Hook, HookId, OpenDeliveries, Standing,
+};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::delivery::lane;
-use reveille_core::delivery::{AttemptRecord, DeadReason, DropReason, ErrorKind, Phase};
+use reveille_core::delivery::{AttemptRecord, DeadReason, DropReason, ErrorKind, Letters, Phase};
 use reveille_schema::record::DeliveryRecord;
 
 use super::Reminders;
@@ -21,7 +23,9 @@ impl Reminders {
         for (id, before) in &self.seen.deliveries {
             let wrong = |what: &str| Err(violation(format!("{id:?} {what}: {before:?}")));
             let Some(after) = now.deliveries.get(id) else {
-                if now.hooks.contains_key(&id.hook) {
+                let is_dead = matches!(before.delivery.phase, Phase::Dead { .. });
+                let outlives = now.ended.contains_key(&id.hook) && is_dead && !self.is_forgetting;
+                if now.hooks.contains_key(&id.hook) || outlives {
                     return wrong("is forgotten");
                 }
                 continue;
@@ -49,10 +53,17 @@ impl Reminders {
                 self.audit_delivery(hook, *id, it)?;
             }
         }
-        self.audit_marks()?;
+        for ended in self.seen.ended.values() {
+            self.audit_ended(ended)?;
+        }
         self.audit_replays()?;
+        self.audit_marks()?;
         let left = self.seen.deliveries.keys().map(|id| id.hook);
-        let mut left = left.filter(|hook| !self.seen.hooks.contains_key(hook));
+        let is_known = |hook: &HookId| {
+            let is_cleared = self.seen.ended.get(hook).is_some_and(|it| it.is_cleared);
+            self.seen.hooks.contains_key(hook) || is_cleared
+        };
+        let mut left = left.filter(|hook| !is_known(hook));
         match left.find(|hook| !self.seen.unhooks.contains(hook)) {
             Some(hook) => Err(violation(format!("nobody removes what {hook:?} left"))),
             None => Ok(()),
@@ -131,7 +142,7 @@ impl Reminders {
     fn audit_owed(&self, hook: &Hook) -> CheckResult {
         let owed = &self.durable.hooks[&hook.name].owed;
         let mut found = BTreeSet::new();
-        for (id, _) in self.seen.of(hook.id) {
+        for (id, it) in self.seen.of(hook.id) {
             let Some(came) = self.seen.came.get(&id.no.event) else {
                 return Err(violation(format!("{id:?} is of nothing")));
             };
@@ -139,8 +150,15 @@ impl Reminders {
                 None => drop(found.insert(came.name.clone())),
                 Some(round) => {
                     let before = DeliveryId { no: DeliveryNo { round, ..id.no }, ..*id };
-                    if !self.seen.deliveries.get(&before).is_some_and(|it| it.retried) {
+                    let before = self.seen.deliveries.get(&before);
+                    let before = before.filter(|it| it.retried && !it.discarded);
+                    let Some(before) = before else {
                         return Err(violation(format!("nobody asked for {id:?}")));
+                    };
+                    let replay = it.replay.map(|replay| &self.seen.replays[&replay]);
+                    let is_original = replay.is_some_and(|replay| replay.selection.original);
+                    if is_original && before.hook_version != it.hook_version {
+                        return Err(violation(format!("{id:?} is of another version")));
                     }
                 }
             }
@@ -326,21 +344,65 @@ impl Reminders {
         self.ever_muted.contains(&(tenant.clone(), subject.clone()))
     }
 
-    /// Somebody goes on with every replay, and it counts what it has made.
+    /// A hook has ended as its owner, its endpoint or its gate has said, and when it is cleared up its
+    /// dead letters are left, and nothing else.
+    fn audit_ended(&self, ended: &EndedHook) -> CheckResult {
+        let EndedHook { hook, open, is_cleared, .. } = ended;
+        let wrong = |what: &str| Err(violation(format!("{} {what}: {ended:?}", hook.name)));
+        if hook.policy.letters != Letters::OutliveHook || self.seen.hooks.contains_key(&hook.id) {
+            return wrong("has not ended, or not so");
+        }
+        if !is_cleared && !self.seen.unhooks.contains(&hook.id) {
+            return wrong("is cleared up by nobody");
+        }
+        let mut counts = (0, 0);
+        for (id, it) in self.seen.of(hook.id) {
+            let Phase::Dead { why, .. } = it.delivery.phase else {
+                if *is_cleared {
+                    return wrong(&format!("has left {id:?}"));
+                }
+                continue;
+            };
+            counts.0 += 1;
+            counts.1 += u64::from(!it.retried);
+            if why == DeadReason::HookDeleted && *open == OpenDeliveries::Drop {
+                return wrong(&format!("has buried {id:?}"));
+            }
+        }
+        if !is_cleared {
+            return Ok(());
+        }
+        let kept = self.seen.counts.get(&hook.id).copied().unwrap_or_default();
+        let open = kept.pending + kept.failed;
+        if counts.0 == 0 || (kept.kept, kept.dead_letters, open) != (counts.0, counts.1, 0) {
+            return wrong(&format!("counts {kept:?}, not {counts:?}"));
+        }
+        let formers = self.seen.formers.range((hook.id, 0)..=(hook.id, u64::MAX)).count();
+        let lanes = self.seen.lanes.range((hook.id, 0)..=(hook.id, u64::MAX)).count();
+        let is_held = self.seen.held.iter().any(|id| id.hook == hook.id);
+        let waits = self.seen.waiting.iter().any(|(id, ..)| *id == hook.id);
+        if formers + lanes > 0 || is_held || waits {
+            return wrong("has left something");
+        }
+        Ok(())
+    }
+
+    /// Somebody goes on with a replay until all had their turn, and what it has made is counted.
     fn audit_replays(&self) -> CheckResult {
-        for replay in self.seen.replays.values() {
-            if !replay.all_made && !self.seen.replaying.contains(&replay.id) {
+        for (id, replay) in &self.seen.replays {
+            if !replay.all_made && !self.seen.replaying.contains(id) {
                 return Err(violation(format!("nobody goes on with {replay:?}")));
             }
-            let made = self.seen.deliveries.values().filter(|it| it.replay == Some(replay.id));
-            let standings: Vec<Standing> = made.map(|it| it.delivery.standing()).collect();
-            let count = |of| standings.iter().filter(|it| **it == of).count() as u64;
-            let ended = [Standing::Delivered, Standing::Dead, Standing::Dropped].map(count);
-            let counted = [replay.succeeded, replay.failed, replay.dropped];
-            // What was made for a hook that has ended since is gone.
-            let are_all_there = standings.len() as u64 == replay.made;
-            if standings.len() as u64 > replay.made || (are_all_there && ended != counted) {
-                return Err(violation(format!("{replay:?} has made {standings:?}")));
+            let made = self.seen.deliveries.values().filter(|it| it.replay == Some(*id));
+            let (mut open, mut ended) = (0, 0);
+            for it in made {
+                let is_open = it.delivery.ended_at().is_none();
+                *(if is_open { &mut open } else { &mut ended }) += 1;
+            }
+            let counted = replay.succeeded + replay.failed + replay.dropped;
+            // Those of hooks that have ended are gone.
+            if replay.made < open + ended || counted < ended || counted + open > replay.made {
+                return Err(violation(format!("{open} and {ended} are of {replay:?}")));
             }
         }
         Ok(())
@@ -352,11 +414,28 @@ impl Reminders {
             let is_dead = matches!(it.delivery.phase, Phase::Dead { .. }) && !it.retried;
             let is_held = it.delivery.phase == Phase::Held;
             let marks = (self.seen.dead_letters.contains(id), self.seen.held.contains(id));
-            if self.seen.hooks.contains_key(&id.hook) && marks != (is_dead, is_held) {
+            let ended = self.seen.ended.get(&id.hook).map(|ended| &ended.hook);
+            let Some(hook) = self.seen.hooks.get(&id.hook).or(ended) else { continue };
+            let marks = (marks.0, marks.1 && ended.is_none());
+            if marks != (is_dead, is_held && ended.is_none()) {
                 return Err(violation(format!("{id:?} is marked {marks:?}: {it:?}")));
             }
+            let state = u8::from(it.retried) + u8::from(it.discarded);
+            let listed = match it.delivery.phase {
+                Phase::Dead { at, .. } => Some((hook.tenant.clone(), at, state)),
+                _ => None,
+            };
+            if self.seen.letters.get(id) != listed.as_ref() {
+                return Err(violation(format!("{id:?} is not listed as {listed:?}")));
+            }
         }
-        Ok(())
+        let kept = |id: &&DeliveryId| !self.seen.deliveries.contains_key(id);
+        match self.seen.letters.keys().chain(&self.seen.dead_letters).find(kept) {
+            Some(id) if !self.seen.unhooks.contains(&id.hook) => {
+                Err(violation(format!("{id:?} is listed, and is not kept")))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -46,8 +46,6 @@ pub(super) fn all() -> Vec<String> {
     ];
     let verdicts = ["delivered", "failed", "failed for", "dead", "dropped", "ends"];
     let verdicts = verdicts.map(|it| format!("verdict: {it}"));
-    // Nothing makes letters of hooks that are deleted: they go with the hook.
-    let dead = DeadReason::ALL.into_iter().filter(|why| *why != DeadReason::HookDeleted);
     let refusals =
         [Refusal::PayloadTooLarge, Refusal::HeadersTooLarge, Refusal::SecretMissing].map(refusal);
     let outcomes = [
@@ -62,7 +60,7 @@ pub(super) fn all() -> Vec<String> {
     rest.map(String::from)
         .into_iter()
         .chain(verdicts)
-        .chain(dead.map(|why| format!("dead: {}", why.code())))
+        .chain(DeadReason::ALL.map(|why| format!("dead: {}", why.code())))
         .chain(DropReason::ALL.map(|why| format!("dropped: {}", why.code())))
         .chain(refusals)
         .chain(outcomes.into_iter().filter_map(outcome))

@@ -1,7 +1,12 @@
 //! The end of a run: everything heals, everybody is told, and nothing is left.
 
+use bytes::Bytes;
+use reveille_core::Millis;
 use reveille_core::delivery::id::DeliveryId;
+use reveille_core::delivery::replay::ReplayRecord;
 use reveille_core::delivery::{DeadReason, Phase};
+use reveille_engine::deliveries::retention::{ForgetDeliveries, ForgetReplays};
+use reveille_schema::keys;
 
 use super::Reminders;
 use super::action::Action;
@@ -24,13 +29,42 @@ impl Reminders {
         }
         self.until_all_is_told()?;
         for hook in self.seen.hooks.values().cloned().collect::<Vec<_>>() {
-            self.ask(Action::End { face: FACE, tenant: hook.tenant, name: hook.name });
+            let (tenant, name, open) = (hook.tenant, hook.name, self.draw_open());
+            self.ask(Action::End { face: FACE, tenant, name, open });
         }
         finale::settle(self)?;
+        self.only_letters_left()?;
+        self.forget_everything()?;
         self.nothing_left()?;
         crash::crash_cleanly(self)?;
         finale::settle(self)?;
         self.nothing_left()
+    }
+
+    /// All hooks were ended, and what has outlived them was cleared up; so all replays are over.
+    fn only_letters_left(&self) -> CheckResult {
+        if let Some((id, ended)) = self.seen.ended.iter().find(|(_, it)| !it.is_cleared) {
+            return Err(violation(format!("{id:?} is not cleared up: {ended:?}")));
+        }
+        match self.seen.replays.values().find(|it| it.ended_at.is_none()) {
+            Some(replay) => Err(violation(format!("it never ends: {replay:?}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Dead letters and replays are older than they are kept.
+    fn forget_everything(&mut self) -> CheckResult {
+        self.is_forgetting = true;
+        for hook in self.seen.ended.keys().copied().collect::<Vec<_>>() {
+            let (cutoff, after) = (Millis::NEVER, Bytes::new());
+            self.ask(Action::Forget(ForgetDeliveries { hook, cutoff, after }));
+        }
+        let mine = |replay: &ReplayRecord| {
+            self.tenants.iter().map(|tenant| keys::replay(tenant, replay.id)).collect::<Vec<_>>()
+        };
+        let found = self.seen.replays.values().flat_map(mine).collect();
+        self.ask(Action::ForgetReplays(ForgetReplays { found }));
+        finale::settle(self)
     }
 
     /// Time passes, endpoints behave, and every delivery comes to its end.
@@ -62,6 +96,9 @@ impl Reminders {
     /// everything that is owed was audited.
     fn all_is_told(&mut self) -> CheckResult {
         for (id, it) in &self.seen.deliveries {
+            if self.seen.ended.contains_key(&id.hook) {
+                continue;
+            }
             // Some are given up while their hook is not active.
             let is_untold = matches!(
                 it.delivery.phase,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use reveille_core::delivery::hook::{DeliveryCounts, Hook, HookId};
+use reveille_core::delivery::hook::{DeliveryCounts, EndedHook, Hook, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::delivery::lane::Lane;
 use reveille_core::delivery::replay::ReplayRecord;
@@ -33,9 +33,14 @@ pub(super) struct Snapshot {
     pub(super) hooks: BTreeMap<HookId, Hook>,
     /// Hooks as they were.
     pub(super) formers: BTreeMap<(HookId, u64), Hook>,
+    /// Hooks that their dead letters have outlived.
+    pub(super) ended: BTreeMap<HookId, EndedHook>,
     pub(super) deliveries: BTreeMap<DeliveryId, DeliveryRecord>,
     pub(super) counts: BTreeMap<HookId, DeliveryCounts>,
     pub(super) dead_letters: BTreeSet<DeliveryId>,
+    /// Whose each dead letter is, when it died and what has become of it, as its tenant's list says.
+    pub(super) letters: BTreeMap<DeliveryId, (Tenant, Millis, u8)>,
+    pub(super) replays: BTreeMap<u64, ReplayRecord>,
     pub(super) held: BTreeSet<DeliveryId>,
     pub(super) lanes: BTreeMap<(HookId, u64), Lane>,
     pub(super) waiting: BTreeSet<(HookId, u64, DeliveryNo)>,
@@ -44,21 +49,19 @@ pub(super) struct Snapshot {
     /// Timers of reminders, and of hooks that were ended.
     pub(super) reminds: BTreeSet<(Tenant, Arc<str>)>,
     pub(super) unhooks: BTreeSet<HookId>,
+    /// Replays that somebody goes on with.
+    pub(super) replaying: BTreeSet<u64>,
     /// Events whose hooks are being told.
     pub(super) going_on: BTreeSet<EventNo>,
-    /// Replays whose letters are being made again.
-    pub(super) replaying: BTreeSet<u64>,
     pub(super) first_timer: Option<Millis>,
-    pub(super) replays: BTreeMap<u64, ReplayRecord>,
 }
 
 /// Timers, hooks, events and deliveries, and what this face has itself.
-const TAGS: [(u8, u8); 6] = [
+const TAGS: [(u8, u8); 5] = [
     (0x05, 0x06),
     (0x0d, 0x0f),
     (0x10, 0x17),
-    (0x1c, 0x1d),
-    (0x1d, 0x1e),
+    (0x1b, 0x1f),
     (face::REMINDER, face::FORMER_TOPICS + 1),
 ];
 
@@ -118,6 +121,15 @@ impl Snapshot {
                 let former = record::decode_hook(value).map_err(unreadable)?;
                 self.formers.extend(number(9).map(|version| ((hook, version), former)));
             }
+            Some(0x1b) => {
+                let Some(it) = keys::TenantDeadLetter::parse(key) else { return Ok(None) };
+                let Some(state) = value.first() else { return Ok(None) };
+                self.letters.insert(it.id, (it.tenant, it.died_at, *state));
+            }
+            Some(0x1e) => {
+                let ended = EndedHook::decode(value).map_err(unreadable)?;
+                self.ended.insert(ended.hook.id, ended);
+            }
             Some(&face::REMINDER) => {
                 self.set.insert(Occurrence::decode(value).map_err(unreadable)?.name);
             }
@@ -168,8 +180,8 @@ impl Snapshot {
 
     /// What is left beside what has come and who is muted.
     pub(super) fn remains(&self) -> Option<&Bytes> {
-        const STAYING: [u8; 6] =
-            [0x0e, 0x1c, face::OCCURRENCE, face::MUTE, face::REVOKED, face::FORMER_TOPICS];
+        const STAYING: [u8; 5] =
+            [0x0e, face::OCCURRENCE, face::MUTE, face::REVOKED, face::FORMER_TOPICS];
         let stays = |key: &Bytes| key.first().is_some_and(|tag| STAYING.contains(tag));
         self.raw.keys().find(|key| !stays(key))
     }

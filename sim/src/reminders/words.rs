@@ -7,8 +7,9 @@ use reveille_core::delivery::id::DeliveryId;
 use reveille_core::delivery::policy::Refusal;
 use reveille_core::secret::SealBroken;
 use reveille_core::signature::verify_ed25519;
+use reveille_engine::deliveries::send;
 use reveille_engine::effect::{DeliveryAttempt, EventPayload};
-use reveille_engine::encoder::{DeliveryNotification, Signer, TargetContext};
+use reveille_engine::encoder::{DeliveryNotification, ReplayMark, Signer, TargetContext};
 
 use super::Reminders;
 use super::face::ReminderSpec;
@@ -23,7 +24,7 @@ impl Reminders {
         attempt: &DeliveryAttempt,
         event: EventPayload,
     ) -> CheckResult<Option<Refusal>> {
-        let notification = self.notification(hook, attempt, event);
+        let notification = self.notification(hook, attempt, event)?;
         let target = self.with_context(|world, context| world.encoders.target(hook, context));
         let target = target.map_err(|error| violation(error.to_string()))?;
         let number = attempt.attempt;
@@ -52,11 +53,25 @@ impl Reminders {
         hook: &Arc<Hook>,
         attempt: &DeliveryAttempt,
         event: EventPayload,
-    ) -> DeliveryNotification {
+    ) -> CheckResult<DeliveryNotification> {
         let EventPayload { id: event, payload, .. } = event;
         let (now, hook) = (self.base.now, hook.clone());
         let (id, attempt) = (attempt.id, attempt.attempt);
-        DeliveryNotification { hook, id, attempt, event, payload, now, wall: now }
+        let replay = send::replay_mark(&self.base.reader(), &hook.tenant, id);
+        let replay = replay.map_err(|error| violation(error.to_string()))?;
+        let known = self.mark_of(id);
+        if replay != known {
+            return Err(violation(format!("{id:?} is made by {known:?}, and says {replay:?}")));
+        }
+        Ok(DeliveryNotification { hook, id, attempt, event, payload, now, wall: now, replay })
+    }
+
+    /// What a delivery knows of the replay that has made it.
+    fn mark_of(&self, id: DeliveryId) -> Option<ReplayMark> {
+        let replay = self.seen.deliveries.get(&id)?.replay?;
+        let known = &self.seen.replays[&replay];
+        let (reason, at) = (known.reason.clone(), Some(known.begun_at));
+        Some(ReplayMark { id: replay, reason, at, count: id.no.round })
     }
 
     /// Asks the encoder with what it gets from a server.

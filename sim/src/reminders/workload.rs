@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use reveille_core::delivery::hook::FaceId;
+use reveille_core::delivery::hook::{FaceId, OpenDeliveries};
+use reveille_core::delivery::id::DeliveryId;
 use reveille_core::delivery::replay::ReplaySelection;
 use reveille_core::event;
 use reveille_core::{Millis, Tenant};
+use reveille_engine::deliveries::dead_letter::DiscardDeadLetter;
 use reveille_engine::deliveries::replay::StartReplay;
 use reveille_engine::deliveries::retention::ExpireDeliveries;
 
@@ -29,6 +31,7 @@ enum ClientAction {
     Activate,
     End,
     Retry,
+    Discard,
     Replay,
     Expire,
     Stream,
@@ -51,7 +54,8 @@ impl Reminders {
             (10, ClientAction::Activate),
             (ends, ClientAction::End),
             (8, ClientAction::Retry),
-            (2, ClientAction::Replay),
+            (3, ClientAction::Discard),
+            (4, ClientAction::Replay),
             (2, ClientAction::Expire),
             (5, ClientAction::Stream),
         ]);
@@ -74,10 +78,17 @@ impl Reminders {
             }
             ClientAction::End => {
                 if let Some((face, tenant, name)) = self.any_hook() {
-                    self.ask(Action::End { face, tenant, name });
+                    let open = self.draw_open();
+                    self.ask(Action::End { face, tenant, name, open });
                 }
             }
             ClientAction::Retry => self.retry(),
+            ClientAction::Discard => {
+                let tenant = self.tenant();
+                if let Some(id) = self.any_dead_letter() {
+                    self.ask(Action::Discard(DiscardDeadLetter { tenant, id }));
+                }
+            }
             ClientAction::Replay => self.replay(),
             ClientAction::Expire => self.expire(),
             ClientAction::Stream => self.change_stream(),
@@ -134,7 +145,8 @@ impl Reminders {
     fn draw_style(&mut self) -> u16 {
         let random = &mut self.base.random;
         let limits = if random.one_in(3) { random.below(8) << 7 } else { 0 };
-        u16::try_from(random.below(128) | limits).expect("a small number")
+        let outlived = if random.one_in(2) { 1 << 10 } else { 0 };
+        u16::try_from(random.below(128) | limits | outlived).expect("a small number")
     }
 
     fn draw_spec(&mut self, style: Style) -> ReminderSpec {
@@ -166,26 +178,40 @@ impl Reminders {
         Some((face, tenant, name))
     }
 
-    fn retry(&mut self) {
+    pub(super) fn draw_open(&mut self) -> OpenDeliveries {
+        if self.base.random.percent(50) { OpenDeliveries::Bury } else { OpenDeliveries::Drop }
+    }
+
+    /// Also one that nobody can have made again: its hook has ended.
+    fn any_dead_letter(&mut self) -> Option<DeliveryId> {
         let dead: Vec<_> = self.seen.dead_letters.iter().copied().collect();
-        if dead.is_empty() {
-            return;
-        }
-        let id = *self.base.random.pick(&dead);
-        if let Some(hook) = self.seen.hooks.get(&id.hook) {
+        if dead.is_empty() { None } else { Some(*self.base.random.pick(&dead)) }
+    }
+
+    fn retry(&mut self) {
+        let Some(id) = self.any_dead_letter() else { return };
+        let ended = self.seen.ended.get(&id.hook).map(|ended| &ended.hook);
+        if let Some(hook) = self.seen.hooks.get(&id.hook).or(ended) {
             let tenant = hook.tenant.clone();
             self.ask(Action::Retry { tenant, id });
         }
     }
 
-    /// Somebody has all dead letters of a tenant made again.
+    /// Dead letters of a tenant, or of one of its hooks, are to be made again.
     fn replay(&mut self) {
         let tenant = self.tenant();
-        let to = self.base.latest + 1;
-        let selection =
-            ReplaySelection { hook: None, why: None, from: Millis(0), to, ids: Vec::new() };
-        let (actor, reason) = ("operator".into(), None);
-        let total = u64::try_from(self.seen.dead_letters.len()).expect("not that many");
+        let letter = self.any_dead_letter().filter(|_| self.base.random.percent(50));
+        let hook = letter.map(|id| id.hook);
+        let is_meant = |id: &&DeliveryId| {
+            let letter = self.seen.letters.get(id);
+            letter.is_some_and(|it| it.0 == tenant) && hook.is_none_or(|hook| hook == id.hook)
+        };
+        let total = self.seen.dead_letters.iter().filter(is_meant).count() as u64;
+        let (from, to) = (Millis(0), self.base.now + 1);
+        let original = self.base.random.percent(50);
+        let selection = ReplaySelection { hook, why: None, from, to, ids: Vec::new(), original };
+        let reason = format!("because of {}", self.next_number());
+        let (actor, reason) = ("somebody".into(), Some(reason.into()));
         self.ask(Action::Replay(StartReplay { tenant, selection, total, actor, reason }));
     }
 

@@ -38,6 +38,8 @@ pub struct Policy {
     pub transport: Transport,
     /// How much of it there may be at once. What waits for that uses up no attempt.
     pub limits: DeliveryLimits,
+    /// What becomes of its dead letters when the hook ends.
+    pub letters: Letters,
 }
 
 /// How an attempt is made.
@@ -96,6 +98,15 @@ pub enum Versions {
     Current,
     /// The hook as it was when the delivery began.
     Matched,
+}
+
+/// What becomes of dead letters when their hook ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Letters {
+    /// They go with it.
+    GoWithHook,
+    /// They stay for as long as deliveries are kept, to be looked at and discarded.
+    OutliveHook,
 }
 
 /// Some statuses.
@@ -175,6 +186,7 @@ impl Policy {
             give_up_after_ms: None,
             transport: Transport::Http,
             limits: DeliveryLimits::default(),
+            letters: Letters::GoWithHook,
         }
     }
 

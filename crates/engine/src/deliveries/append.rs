@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use reveille_core::Millis;
-use reveille_core::delivery::hook::Hook;
+use reveille_core::delivery::hook::{Hook, OpenDeliveries};
 use reveille_core::delivery::id::DeliveryId;
 use reveille_core::delivery::policy::{Outcome, Refusal};
 use reveille_core::delivery::{AttemptRecord, ErrorKind, Input, Verdict};
@@ -27,7 +27,7 @@ use super::index::HookIndex;
 use super::send::{
     DeliverySender, report, secret_missing, tell_operators, unreadable, with_target_context,
 };
-use super::{hook, outcome, source};
+use super::{ended, outcome, source};
 use crate::app::{App, Txn};
 use crate::effect::Attempt;
 use crate::encoder::{
@@ -69,7 +69,7 @@ impl Command<App> for AppendDelivery {
         if let Gate::Closed(why) | Gate::Cancelled(why) = gate {
             advance_from(txn, hook, *id, &before, Input::Drop(why))?;
             if matches!(gate, Gate::Cancelled(_)) {
-                hook::end(txn, hook);
+                ended::end(txn, hook, OpenDeliveries::Drop);
             }
             return Ok(Ok(None));
         }

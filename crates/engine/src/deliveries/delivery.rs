@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use reveille_core::delivery::hook::{DeliveryCounts, FaceId, Hook, HookId};
+use reveille_core::delivery::hook::{DeliveryCounts, FaceId, Hook, HookId, OpenDeliveries};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
 use reveille_core::delivery::lane::{Lane, LaneAdvance, LaneJoin, NEXT_MAX};
 use reveille_core::delivery::{
@@ -20,10 +20,11 @@ use reveille_schema::keys;
 use reveille_schema::record::{self, DeliveryRecord};
 
 use super::dead_letter::{self, LetterState};
+use super::ended::{self, EndedHookIndex, EndedHookName};
 use super::error::DeliveryRejection;
 use super::index::HookIndex;
+use super::replay;
 use super::timer_group::TimerGroups;
-use super::{hook, replay};
 use crate::app::{App, Txn};
 use crate::effect::{DeliveryAttempt, Effect, EventPayload};
 use crate::records::{ReadRecord, damaged};
@@ -244,7 +245,8 @@ fn keep(
     counts.moved(before.map(|it| &it.delivery), Some(&after.delivery));
     let ended_now = after.delivery.ended_at().is_some()
         && before.is_none_or(|it| it.delivery.ended_at().is_none());
-    if let (Phase::Dead { at, .. }, true) = (is, ended_now) {
+    if let (Phase::Dead { at, why }, true) = (is, ended_now) {
+        txn.effect(Effect::CountDeadLetter(why));
         txn.set(keys::dead_letter(id, at), Bytes::new());
         dead_letter::enter(txn, hook, at, id, LetterState::Dead);
         counts.dead_letters += 1;
@@ -265,7 +267,7 @@ fn keep(
     let lane = after.lane.filter(|_| ended_now);
     txn.set(keys::delivery(id), record::encode_delivery(&after));
     if let Some(replay) = after.replay.filter(|_| ended_now) {
-        replay::count_end(txn, hook, replay, &after.delivery)?;
+        replay::count_end(txn, &hook.tenant, replay, &after.delivery)?;
     }
     match lane {
         Some(lane) => move_on(txn, hook, lane, id.no),
@@ -374,7 +376,7 @@ pub(super) fn advance_from(
         keep(txn, hook, id, Some(before), after, step.send, None)?;
     }
     if step.ends_hook {
-        hook::end(txn, hook);
+        ended::end(txn, hook, OpenDeliveries::Drop);
     }
     Ok(())
 }
@@ -458,7 +460,7 @@ impl Command<App> for DropDelivery {
         {
             advance_from(txn, hook, self.id, &before, Input::Drop(self.why))?;
             if self.ends_hook {
-                hook::end(txn, hook);
+                ended::end(txn, hook, OpenDeliveries::Drop);
             }
         }
         Ok(Ok(()))
@@ -495,25 +497,51 @@ pub(crate) fn fire(
     Ok(())
 }
 
-/// Makes a dead letter again, for a replay or because somebody asked for this one; `None` if it is
-/// no dead letter, or one that this replay has made.
+/// The replay by which a dead letter is made again.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RetryBy {
+    pub(super) replay: u64,
+    /// Whether it follows the version of its hook that it had.
+    pub(super) original: bool,
+}
+
+/// What has become of a dead letter that was to be made again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Retried {
+    Made(DeliveryId),
+    /// It is no dead letter, or one that this replay has made.
+    NotDead,
+    /// The version of its hook that it was to follow is not kept any more.
+    VersionGone,
+}
+
+/// Makes a dead letter again, for a replay or because somebody asked for this one.
 pub(super) fn retry(
     txn: &mut Txn<'_>,
     hook: &Hook,
     id: DeliveryId,
-    replay: Option<u64>,
-) -> Result<Option<DeliveryId>, ReadError> {
+    by: Option<RetryBy>,
+) -> Result<Retried, ReadError> {
     let letter = dead_letter::open_letter(txn, id)?;
+    let replay = by.map(|by| by.replay);
     let letter = letter.filter(|(it, _)| replay.is_none() || it.replay != replay);
     let (Some((letter, at)), Some(round)) = (letter, id.no.round.checked_add(1)) else {
-        return Ok(None);
+        return Ok(Retried::NotDead);
     };
+    let mut version = hook.version;
+    if by.is_some_and(|by| by.original) && letter.hook_version != version {
+        version = letter.hook_version;
+        let is_followed = hook.follows(version).is_some();
+        if !is_followed || !txn.is_set(&keys::hook_version(hook.id, version))? {
+            return Ok(Retried::VersionGone);
+        }
+    }
     let (event_at, lane) = (letter.event_at, letter.lane.unwrap_or(0));
     dead_letter::close(txn, hook, id, letter, at, LetterState::Retried)?;
     let no = DeliveryNo { round, ..id.no };
-    let new = NewDelivery { no, version: hook.version, event_at, lane, event: None };
+    let new = NewDelivery { no, version, event_at, lane, event: None };
     begin_for(txn, &mut TimerGroups::of(1), hook, new, replay)?;
-    Ok(Some(DeliveryId { no, ..id }))
+    Ok(Retried::Made(DeliveryId { no, ..id }))
 }
 
 impl Command<App> for RetryDelivery {
@@ -526,9 +554,15 @@ impl Command<App> for RetryDelivery {
         txn.rests_on_index();
         let hook = HookIndex::of_txn(txn).get(id.hook);
         let Some(hook) = hook.filter(|hook| hook.tenant == *tenant && hook.face == *face) else {
-            return Ok(Err(DeliveryRejection::NoDeadLetter));
+            let ended = EndedHookIndex::of_txn(txn).get(id.hook);
+            let ended = ended.filter(|it| it.tenant == *tenant && it.face == *face);
+            let gone = |it: &EndedHookName| DeliveryRejection::HookGone { hook: it.name.clone() };
+            return Ok(Err(ended.map_or(DeliveryRejection::NoDeadLetter, gone)));
         };
-        Ok(retry(txn, hook, *id, None)?.ok_or(DeliveryRejection::NoDeadLetter))
+        Ok(match retry(txn, hook, *id, None)? {
+            Retried::Made(id) => Ok(id),
+            Retried::NotDead | Retried::VersionGone => Err(DeliveryRejection::NoDeadLetter),
+        })
     }
 
     fn needs_room(&self) -> bool {

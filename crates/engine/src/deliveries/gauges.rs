@@ -176,7 +176,8 @@ impl Loads {
 }
 
 impl LoadSum {
-    fn add(&mut self, load: &HookLoad) {
+    /// One more.
+    pub fn add(&mut self, load: &HookLoad) {
         self.hooks += 1;
         self.open += load.open;
         self.dead_letters += load.dead_letters;

@@ -10,31 +10,34 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use reveille_core::audit::{AuditEntry, ChainHash, action};
 use reveille_core::delivery::DeadReason;
-use reveille_core::delivery::Phase;
-use reveille_core::delivery::hook::{Hook, HookId};
+use reveille_core::delivery::hook::{Hook, HookId, Standing};
 use reveille_core::delivery::id::DeliveryId;
-use reveille_core::delivery::replay::{ReplayRecord, ReplaySelection};
+use reveille_core::delivery::replay::{ReplayRecord, ReplaySelection, ReplayTurns};
+use reveille_core::delivery::{Phase, Versions};
 use reveille_core::key_range::above;
 use reveille_core::{Millis, Tenant};
 use reveille_kernel::command::{Command, Decision};
 use reveille_kernel::error::{Damaged, Never};
 use reveille_kernel::task;
 use reveille_kernel::txn::ReadError;
-use reveille_schema::Record;
 use reveille_schema::deliveries::DeliveryTimer;
 use reveille_schema::keys::{self, TenantDeadLetter};
+use reveille_schema::{Record, record};
 use reveille_store::state::Reader;
 
 use super::dead_letter::LetterState;
-use super::delivery::{self, DeliveryTxn};
+use super::delivery::{self, DeliveryTxn, Retried, RetryBy};
+use super::ended::EndedHookIndex;
 use super::error::{DeliveryError, DeliveryRejection};
 use super::face::DeliveryFaces;
 use super::index::HookIndex;
 use super::send::delivery_record;
 use super::source;
 use crate::app::{App, Part, Shared, Txn};
+use crate::effect::Effect;
 use crate::engine::Engine;
 use crate::limits::{PREVIEW_MS, PREVIEWS_MAX, REPLAY_SCAN_MAX, REPLAY_SLICE};
+use crate::metrics::ReplayResult;
 use crate::records::{ReadRecord, Scan};
 
 /// Which dead letters somebody means.
@@ -47,6 +50,8 @@ pub struct ReplayRequest {
     pub from: Option<Millis>,
     pub to: Option<Millis>,
     pub ids: Vec<DeliveryId>,
+    /// Whether they follow the version of their hook that they had, and not the hook as it is.
+    pub original: bool,
 }
 
 /// What a selection comes to.
@@ -61,6 +66,12 @@ pub struct ReplayCount {
     pub newest: Option<Millis>,
     /// Whether there is more than is looked at: then it cannot be replayed as a whole.
     pub truncated: bool,
+    /// Others, which are not replayed: their hook has ended.
+    pub hook_gone: u64,
+    /// Others, which are not replayed: the version of their hook that they had is not kept any more.
+    pub version_gone: u64,
+    /// A hook that has ended, if there is one.
+    gone: Option<Arc<str>>,
     /// What tells this selection from another.
     fingerprint: Option<[u8; 32]>,
 }
@@ -134,16 +145,28 @@ impl Command<App> for StartReplay {
 /// A delivery that a replay has made has come to its end.
 pub(super) fn count_end(
     txn: &mut Txn<'_>,
-    hook: &Hook,
+    tenant: &Tenant,
     id: u64,
     delivery: &reveille_core::delivery::Delivery,
 ) -> Result<(), ReadError> {
-    let key = keys::replay(&hook.tenant, id);
+    let key = keys::replay(tenant, id);
     if let Some(mut replay) = txn.read(&key, ReplayRecord::decode)? {
-        replay.count(delivery.standing(), txn.now());
+        let standing = delivery.standing();
+        replay.count(standing, txn.now());
         txn.set(key, replay.encode());
+        count_result(txn, standing);
     }
     Ok(())
+}
+
+fn count_result(txn: &mut Txn<'_>, standing: Standing) {
+    let result = match standing {
+        Standing::Delivered => ReplayResult::Succeeded,
+        Standing::Dead => ReplayResult::Failed,
+        Standing::Dropped => ReplayResult::Dropped,
+        Standing::Pending | Standing::Failed => return,
+    };
+    txn.effect(Effect::CountReplayed { result, count: 1 });
 }
 
 /// The next dead letters of a replay, as they were found outside of the lock.
@@ -211,15 +234,19 @@ pub(super) fn fire(
     txn.want(&records)?;
     let hooks = look.found.iter().map(|(_, id)| id.hook).collect();
     txn.counts_and(&hooks, [])?;
-    let (mut made, mut seen) = (0, 0);
+    let by = Some(RetryBy { replay: id, original: replay.selection.original });
+    let mut turns = ReplayTurns::default();
     let done = txn.gather_slice(&look.found, |txn, (_, letter)| {
         let hook = HookIndex::of_txn(txn).get(letter.hook).filter(|hook| hook.tenant == *tenant);
-        let again = match hook {
-            Some(hook) => delivery::retry(txn, hook, *letter, Some(id))?,
-            None => None,
+        let Some(hook) = hook else {
+            turns.hook_gone += 1;
+            return Ok(());
         };
-        made += u64::from(again.is_some());
-        seen += 1;
+        match delivery::retry(txn, hook, *letter, by)? {
+            Retried::Made(_) => turns.made += 1,
+            Retried::NotDead => turns.not_dead += 1,
+            Retried::VersionGone => turns.version_gone += 1,
+        }
         Ok(())
     })?;
     let is_whole = done == look.found.len();
@@ -228,7 +255,11 @@ pub(super) fn fire(
     let all_made = is_whole && look.complete;
     // What it has made may have ended in this very step, in a lane that was gone.
     replay = txn.read(&key, ReplayRecord::decode)?.unwrap_or(replay);
-    replay.advance(made, seen - made, after, all_made, txn.now());
+    replay.advance(&turns, after, all_made, txn.now());
+    if turns.skipped() > 0 {
+        let (result, count) = (ReplayResult::Skipped, turns.skipped());
+        txn.effect(Effect::CountReplayed { result, count });
+    }
     txn.set(key, replay.encode());
     if all_made {
         txn.remove(entry);
@@ -296,7 +327,20 @@ fn count(
         let hook = hooks
             .entry(id.hook)
             .or_insert_with(|| shared.lock().index.of::<HookIndex>().get(id.hook).cloned());
-        let Some(hook) = hook else { continue };
+        let Some(hook) = hook else {
+            let name = shared.lock().index.of::<EndedHookIndex>().get(id.hook).cloned();
+            if let Some(ended) = name {
+                count.hook_gone += 1;
+                count.gone.get_or_insert(ended.name);
+                fingerprint = fingerprint.follow(&key);
+            }
+            continue;
+        };
+        if selection.original && !has_version(reader, hook, id)? {
+            count.version_gone += 1;
+            fingerprint = fingerprint.follow(&key);
+            continue;
+        }
         let event = source::event(reader, hook.face, tenant, id.no.event)?;
         count.bytes += event.map_or(0, |event| event.place.len());
         count.count += 1;
@@ -309,6 +353,19 @@ fn count(
     Ok(count)
 }
 
+/// Whether the version of its hook that a dead letter had is there to be followed. Hooks that keep
+/// none are refused as a whole.
+fn has_version(mut reader: &Reader, hook: &Hook, id: DeliveryId) -> Result<bool, Damaged> {
+    let version = delivery_record(reader, id)?.map(|record| record.hook_version);
+    match version.and_then(|version| hook.follows(version)) {
+        Some(former) => {
+            let kept = reader.read(&keys::hook_version(hook.id, former), record::decode_hook)?;
+            Ok(kept.is_some())
+        }
+        None => Ok(true),
+    }
+}
+
 impl Engine {
     /// Counts what a replay would make again, and remembers it for a while.
     pub async fn preview_replay(
@@ -318,6 +375,7 @@ impl Engine {
         let now = self.clock().now();
         let selection = self.replay_selection(request, now)?;
         let count = self.count_replay(&request.tenant, &selection).await?;
+        self.check_versions(&request.tenant, &selection, &count)?;
         let preview = ReplayPreview {
             id: format!("prv_{}", self.fresh_ulid()).into(),
             tenant: request.tenant.clone(),
@@ -375,7 +433,12 @@ impl Engine {
                 return Err(DeliveryRejection::HookInactive { hook: hook.name.clone() }.into());
             }
         }
-        let (actor, total) = (self.actor().name.clone(), count.count);
+        if let (0, Some(hook)) = (count.count, &count.gone) {
+            return Err(DeliveryRejection::HookGone { hook: hook.clone() }.into());
+        }
+        self.check_versions(tenant, &selection, count)?;
+        let total = count.count + count.hook_gone + count.version_gone;
+        let actor = self.actor().name.clone();
         let mut entry = self.audit_entry(action::REPLAY_EXECUTED, Some(tenant), "");
         entry.reason.clone_from(&reason);
         let command = StartReplay { tenant: tenant.clone(), selection, total, actor, reason };
@@ -403,7 +466,14 @@ impl Engine {
                 let partition = shared.lock();
                 let known =
                     partition.index.of::<HookIndex>().of_faces(faces, &request.tenant, name);
-                Some(known.ok_or(DeliveryRejection::NotFound)?.id)
+                let ended = partition.index.of::<EndedHookIndex>().named(&request.tenant, name);
+                match (known, ended.is_empty()) {
+                    (Some(known), _) => Some(known.id),
+                    (None, true) => return Err(DeliveryRejection::NotFound),
+                    (None, false) => {
+                        return Err(DeliveryRejection::HookGone { hook: name.clone() });
+                    }
+                }
             }
         };
         // What dies from now on is not meant. A letter's time is its partition's, which may be ahead.
@@ -414,7 +484,29 @@ impl Engine {
             from: request.from.map_or(Millis(0), |date| self.time_of(date)),
             to: request.to.map_or(latest, |date| self.time_of(date)).min(latest),
             ids: request.ids.clone(),
+            original: request.original,
         })
+    }
+
+    /// Former versions are followed where they are kept.
+    fn check_versions(
+        &self,
+        tenant: &Tenant,
+        selection: &ReplaySelection,
+        count: &ReplayCount,
+    ) -> Result<(), DeliveryRejection> {
+        if !selection.original {
+            return Ok(());
+        }
+        let named = selection.hook.and_then(|id| {
+            let partition = self.partition(tenant).lock();
+            partition.index.of::<HookIndex>().get(id).cloned()
+        });
+        let selected = self.hooks_of(tenant, count).into_iter().map(|(hook, _)| hook);
+        match named.into_iter().chain(selected).find(|it| it.policy.versions == Versions::Current) {
+            Some(hook) => Err(DeliveryRejection::NoVersions { hook: hook.name.clone() }),
+            None => Ok(()),
+        }
     }
 
     async fn count_replay(

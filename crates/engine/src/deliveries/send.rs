@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use reveille_core::Tenant;
 use reveille_core::delivery::hook::{FIRST_VERSION, Hook, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::delivery::policy::{Outcome, Refusal};
+use reveille_core::delivery::replay::ReplayRecord;
 use reveille_core::delivery::{AttemptRecord, DropReason, Phase, Policy, Transport, Verdict};
 use reveille_core::key_range::above;
 use reveille_core::secret::SealedSecret;
@@ -16,6 +18,7 @@ use reveille_kernel::outbound::{OutcomeQueue, PostError, SendFailure, Sender};
 use reveille_kernel::outbox::PushResult;
 use reveille_kernel::timers::walk;
 use reveille_kernel::txn::ReadError;
+use reveille_schema::Record;
 use reveille_schema::deliveries::DeliveryTimer;
 use reveille_schema::keys;
 use reveille_schema::record::{self, DeliveryRecord, EventRecord};
@@ -31,8 +34,8 @@ use crate::addresses::Addresses;
 use crate::app::{App, Shared};
 use crate::effect::{Attempt, DeliveryAttempt, EventPayload};
 use crate::encoder::{
-    AppendTarget, DeliveryNotification, DeliveryTarget, RefusedDelivery, Signer, TargetContext,
-    TargetError,
+    AppendTarget, DeliveryNotification, DeliveryTarget, RefusedDelivery, ReplayMark, Signer,
+    TargetContext, TargetError,
 };
 use crate::metrics::DeliveryMetrics;
 use crate::outbound::OutboundContext;
@@ -162,6 +165,23 @@ pub fn followed(
     Ok(former.map_or_else(|| hook.clone(), |former| Arc::new(hook.as_formerly(former))))
 }
 
+/// The replay that has made a delivery, if one has. Nothing is read for first rounds.
+pub fn replay_mark(
+    mut reader: &Reader,
+    tenant: &Tenant,
+    id: DeliveryId,
+) -> Result<Option<ReplayMark>, Damaged> {
+    if id.no.round == 0 {
+        return Ok(None);
+    }
+    let Some(replay) = delivery_record(reader, id)?.and_then(|it| it.replay) else {
+        return Ok(None);
+    };
+    let known = reader.read(&keys::replay(tenant, replay), ReplayRecord::decode)?;
+    let (reason, at) = known.map_or((None, None), |it| (it.reason, Some(it.begun_at)));
+    Ok(Some(ReplayMark { id: replay, reason, at, count: id.no.round }))
+}
+
 /// Makes an attempt, and returns the next one to make.
 pub(crate) async fn attempt(
     sender: &Sender<App>,
@@ -181,11 +201,13 @@ pub(crate) async fn attempt(
         }
         Err(error) => (current, Err(error)),
     };
+    let mark = replay_mark(&reader, &hook.tenant, delivery.id);
+    let ready = ready.and_then(|ready| Ok((ready, mark?)));
     drop(reader);
     let (id, number) = (delivery.id, delivery.attempt);
     let attempt = Attempt::Delivery(DeliveryAttempt { event: None, ..delivery });
     let outcome = match ready {
-        Ok(DeliveryReadiness::Send(event)) => {
+        Ok((DeliveryReadiness::Send(event), replay)) => {
             let now = sender.clock.now();
             if number == 1 && id.no.round == 0 {
                 let metrics = sender.shared.domains.part::<DeliveryMetrics>();
@@ -200,6 +222,7 @@ pub(crate) async fn attempt(
                 payload,
                 now,
                 wall: sender.clock.wall(),
+                replay,
             };
             if notification.hook.policy.transport == Transport::Append {
                 return append::attempt(sender, context, deliveries, notification, attempt).await;
@@ -211,19 +234,19 @@ pub(crate) async fn attempt(
             tracing::error!(%error, "an event cannot be delivered");
             unreadable(sender, &hook.policy, id, number)
         }
-        Ok(DeliveryReadiness::Held) => {
+        Ok((DeliveryReadiness::Held, _)) => {
             // It counts as under way until that is written down: the same attempt may not
             // be made for good before.
             sender.record(&HoldDelivery { id, attempt: number }).await;
             sender.shared.outbox.ended(&attempt);
             return None;
         }
-        Ok(DeliveryReadiness::Dropped { why, ends_hook }) => {
+        Ok((DeliveryReadiness::Dropped { why, ends_hook }, _)) => {
             sender.record(&DropDelivery { id, attempt: number, why, ends_hook }).await;
             sender.shared.outbox.ended(&attempt);
             return None;
         }
-        Ok(DeliveryReadiness::Nothing) => {
+        Ok((DeliveryReadiness::Nothing, _)) => {
             sender.shared.outbox.ended(&attempt);
             return None;
         }

@@ -3,6 +3,7 @@
 
 mod append;
 mod gate;
+mod letters;
 mod sending;
 mod slices;
 mod versions;
@@ -11,7 +12,7 @@ use reveille_core::delivery::policy::DeliveryLimits;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use reveille_core::delivery::hook::{Hook, HookId};
+use reveille_core::delivery::hook::{Hook, HookId, OpenDeliveries};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::delivery::{
     AttemptRecord, DeadReason, Order, Phase, Policy, Transport, Verdict,
@@ -299,7 +300,8 @@ fn deliveries_that_were_passed_over_are_made_when_a_deletion_is_undone() {
     assert_eq!(shared.outbox.try_push(attempt(ids[1])), PushResult::LeftOut);
     let first = shared.outbox.next(Millis(0)).expect("it is its turn");
     let (tenant, name) = (world.bench.tenant.clone(), world.hook.name.clone());
-    let mut deleted = world.bench.submit(&DeleteHook { face: FACE, tenant, name });
+    let mut deleted =
+        world.bench.submit(&DeleteHook { face: FACE, tenant, name, open: OpenDeliveries::Drop });
 
     let shared = &world.bench.shared;
     let (_, from) = shared.outbox.next_refill().expect("there is room in memory");

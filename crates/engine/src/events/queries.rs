@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::{BufMut, BytesMut};
 use reveille_core::audit::action;
-use reveille_core::delivery::hook::{DeliveryCounts, Hook};
+use reveille_core::delivery::hook::{DeliveryCounts, Hook, OpenDeliveries};
 use reveille_core::delivery::id::{DeliveryId, EventNo};
 use reveille_core::event::hook::{EventHookSpec, FACE, HookUpdate};
 use reveille_core::event::{Event, Ulid};
@@ -171,7 +171,10 @@ impl Engine {
         tenant: &Tenant,
         name: &str,
     ) -> Result<DeliveryCounts, DeliveryError> {
-        let command = DeleteHook { face: FACE, tenant: tenant.clone(), name: name.into() };
+        let command = {
+            let (tenant, name) = (tenant.clone(), name.into());
+            DeleteHook { face: FACE, tenant, name, open: OpenDeliveries::Drop }
+        };
         let entry = self.audit_entry(action::HOOK_DELETED, Some(tenant), name);
         let counts = self.submit_audited(tenant, command, entry).await?;
         tracing::info!(hook = name, tenant = tenant.as_str(), "a hook was ended");

@@ -159,6 +159,8 @@ fn gather(
             | Effect::SendWake(_)
             | Effect::CountActivity(_)
             | Effect::CountWork { .. }
+            | Effect::CountDeadLetter(_)
+            | Effect::CountReplayed { .. }
             | Effect::Complain(_)
             | Effect::SendDelivery(_) => {}
         }

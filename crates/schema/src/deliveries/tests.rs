@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use reveille_core::delivery::hook::{ActiveSpan, Backfill, DeliveryCounts, FaceId, Hook, HookId};
+use reveille_core::delivery::hook::{
+    ActiveSpan, Backfill, DeliveryCounts, EndedHook, FaceId, Hook, HookId, OpenDeliveries,
+};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::delivery::lane::Lane;
 use reveille_core::delivery::policy::{
-    Action, Backoff, DeliveryLimits, Jitter, Order, Poison, Policy, Rule, StatusSet, Transport,
-    Versions, When,
+    Action, Backoff, DeliveryLimits, Jitter, Letters, Order, Poison, Policy, Rule, StatusSet,
+    Transport, Versions, When,
 };
 use reveille_core::delivery::{AttemptRecord, DeadReason, Delivery, DropReason, ErrorKind, Phase};
 use reveille_core::rate::Rate;
@@ -249,6 +251,7 @@ fn full_hook() -> Hook {
                 rate: Some(Rate { per_s: 100, burst: 10 }),
                 per_tenant: true,
             },
+            letters: Letters::GoWithHook,
         },
         spec: Bytes::from_static(b"words"),
         created_by: Some("key_1".into()),
@@ -296,6 +299,27 @@ fn hooks_have_these_bytes() {
     ] {
         check_record(&hook, hex);
     }
+}
+
+#[test]
+fn ended_hooks_have_these_bytes() {
+    let Hook { policy, .. } = plain_hook();
+    let policy = Policy { letters: Letters::OutliveHook, ..policy };
+    let hook = Hook { policy, ..plain_hook() };
+    let hook_hex = "\
+        a90009016461636d650264303148510301040205800740080409a5001975300105021903e8031a000493e015f5";
+    check_record(&hook, hook_hex);
+    let (open, after) = (OpenDeliveries::Bury, Bytes::from_static(b"k"));
+    let ended = EndedHook { hook, ended_at: Millis(7), open, after, is_cleared: true };
+    check_record(&ended, &format!("a500582d{hook_hex}010702f503416b04f5"));
+    let (open, after) = (OpenDeliveries::Drop, Bytes::new());
+    let ended = EndedHook { open, after, is_cleared: false, ..ended };
+    check_record(&ended, &format!("a300582d{hook_hex}01070340"));
+    assert!(decode::<EndedHook>("a30041a001070340").is_err(), "no hook");
+    let tenant = Tenant::parse("acme").unwrap();
+    check(&ended_hook_key(&tenant, HookId(258)), "1e61636d65000000000000000102");
+    check_range(ended_hook_keys(&tenant), "1e61636d6500", "1e61636d6501");
+    check_range(all_ended_hook_keys(), "1e", "1f");
 }
 
 #[test]
@@ -433,7 +457,7 @@ fn what_cannot_be_is_damage() {
 #[test]
 fn replays_have_these_bytes() {
     use reveille_core::delivery::DeadReason;
-    use reveille_core::delivery::replay::{ReplayRecord, ReplaySelection};
+    use reveille_core::delivery::replay::{ReplayRecord, ReplaySelection, ReplayTurns};
     let id = DeliveryId { hook: HookId(7), no: DeliveryNo { event: EventNo(8), round: 9 } };
     let selection = ReplaySelection {
         hook: Some(HookId(7)),
@@ -441,17 +465,19 @@ fn replays_have_these_bytes() {
         from: Millis(1),
         to: Millis(2),
         ids: vec![id],
+        original: true,
     };
     let mut replay =
         ReplayRecord::new(256, Millis(3), "key_1".into(), Some("why".into()), selection, 4);
     check_record(
         &replay,
         "\
-        b100190100010302656b65795f31036377687904070566504f49534f4e0601070208520000000000\
+        b200190100010302656b65795f31036377687904070566504f49534f4e0601070208520000000000\
         000007000000000000000800090904\
-        0a000b000c000d000e000f4010f4",
+        0a000b000c000d000e000f4010f412f5",
     );
-    replay.advance(1, 2, bytes::Bytes::from_static(b"k"), true, Millis(9));
+    let turns = ReplayTurns { made: 1, not_dead: 0, hook_gone: 2, version_gone: 0 };
+    replay.advance(&turns, bytes::Bytes::from_static(b"k"), true, Millis(9));
     replay.count(reveille_core::delivery::hook::Standing::Delivered, Millis(9));
     let bytes = crate::codec::Record::encode(&replay);
     assert_eq!(<ReplayRecord as crate::codec::Record>::decode(&bytes), Ok(replay));

@@ -31,8 +31,18 @@ use crate::http::{inbound, known, moment};
 const DLQ: &str = "/admin/v1/dlq";
 /// A body larger than this asks for nothing that can be had.
 const BODY_BYTES_MAX: usize = 64 << 10;
-const FIELDS: [&str; 9] =
-    ["dryRun", "previewId", "reason", "tenant", "hook", "deadReason", "from", "to", "ids"];
+const FIELDS: [&str; 10] = [
+    "dryRun",
+    "previewId",
+    "reason",
+    "tenant",
+    "hook",
+    "deadReason",
+    "from",
+    "to",
+    "ids",
+    "useOriginalVersion",
+];
 
 /// Answers a request about dead letters.
 pub(super) async fn answer(
@@ -180,6 +190,7 @@ fn letter_json(server: &Server, view: &DeadLetterView) -> Map<String, Value> {
         ("face", face_name(view.hook.face).into()),
         ("hookId", view.hook.name.as_ref().into()),
         ("hookVersion", view.record.hook_version.into()),
+        ("hookEndedAt", view.hook_ended_at.map(date).into()),
         ("reason", view.why.code().into()),
         ("attempts", attempts.len().into()),
         ("firstAttemptAt", attempts.first().map(|it| date(it.at)).into()),
@@ -308,6 +319,7 @@ fn parse_request(fields: &Fields<'_>, tenant: Tenant) -> Result<ReplayRequest, E
         from: moment_field(fields, "from")?,
         to: moment_field(fields, "to")?,
         ids: ids.iter().map(id).collect::<Result<_, _>>()?,
+        original: fields.flag("useOriginalVersion")?,
     })
 }
 
@@ -333,6 +345,8 @@ fn preview_json(server: &Server, preview: &ReplayPreview) -> Value {
         "oldest": date(count.oldest),
         "newest": date(count.newest),
         "truncated": count.truncated,
+        "useOriginalVersion": preview.selection.original,
+        "skipped": { "hookEnded": count.hook_gone, "versionGone": count.version_gone },
         "expiresAt": server.engine.date_of(*expires_at).0,
     })
 }

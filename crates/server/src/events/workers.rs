@@ -9,6 +9,7 @@ use reveille_core::event::hook::{EventHookSpec, FACE};
 use reveille_core::event::worker::{Binding, WorkerTemplate};
 use reveille_core::secret::SealedSecret;
 use reveille_core::signature::standard::StandardSecret;
+use reveille_engine::deliveries::replay::replay_name;
 use reveille_engine::encoder::{
     DeliveryEncoder, DeliveryNotification, DeliveryTarget, RefusedDelivery, TargetContext,
     TargetError,
@@ -18,6 +19,7 @@ use reveille_engine::events::hook::read_spec;
 use reveille_kernel::outbound::EncodedRequest;
 
 const DELIVERY_ID: HeaderName = HeaderName::from_static("x-events-delivery-id");
+const REPLAY: HeaderName = HeaderName::from_static("x-events-replay");
 const ATTEMPT: HeaderName = HeaderName::from_static("x-events-attempt");
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
@@ -117,6 +119,9 @@ impl DeliveryTarget for WorkerTarget {
             }
         };
         add(DELIVERY_ID, delivery_name(*id));
+        if let Some(replay) = &notification.replay {
+            add(REPLAY, replay_name(replay.id));
+        }
         if let Some(secret) = &self.secret {
             let seconds = wall.0 / 1_000;
             // The older one first: whoever looks at the first alone still has that one.

@@ -7,8 +7,9 @@ use std::fmt;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
+use reveille_core::delivery::DeadReason;
 use reveille_engine::Engine;
-use reveille_engine::metrics::{BOUNDS_MS, Distribution, FAILURE_KINDS, Snapshot};
+use reveille_engine::metrics::{BOUNDS_MS, Distribution, FAILURE_KINDS, ReplayResult, Snapshot};
 
 /// Reads the metrics of all partitions at one moment.
 pub(super) struct EngineCollector {
@@ -53,6 +54,10 @@ enum Source {
     /// A counter for each value of the labels `result` and `kind`.
     Attempts(fn(&Snapshot) -> AttemptCounts),
     Histogram(fn(&Snapshot) -> Distribution),
+    /// A counter for each value of the label `reason`.
+    Reasons(fn(&Snapshot) -> Vec<(&'static str, u64)>),
+    /// A counter for each value of the label `result`.
+    Results(fn(&Snapshot) -> Vec<(&'static str, u64)>),
 }
 
 /// How attempts ended.
@@ -164,6 +169,21 @@ const ENGINE: &[EngineMetric] = &[
         Source::Histogram(|s| s.deliveries.duration),
     ),
     (
+        "dead_letters",
+        "Deliveries that have become dead letters, by reason.",
+        Source::Reasons(|s| {
+            DeadReason::ALL.map(DeadReason::code).into_iter().zip(s.deliveries.died).collect()
+        }),
+    ),
+    (
+        "replays",
+        "Dead letters that replays were to make again, by what became of them.",
+        Source::Results(|s| {
+            let results = ReplayResult::ALL.map(ReplayResult::code);
+            results.into_iter().zip(s.deliveries.replayed).collect()
+        }),
+    ),
+    (
         "outbox",
         "Attempts of wakes and deliveries that wait for their turn, or are on their way.",
         Source::States(|s| {
@@ -199,7 +219,9 @@ const ENGINE: &[EngineMetric] = &[
 fn encode_snapshots(encoder: &mut DescriptorEncoder<'_>, snapshots: &[Snapshot]) -> fmt::Result {
     for (name, help, source) in ENGINE {
         let kind = match source {
-            Source::Counter(_) | Source::Attempts(_) => MetricType::Counter,
+            Source::Counter(_) | Source::Attempts(_) | Source::Reasons(_) | Source::Results(_) => {
+                MetricType::Counter
+            }
             Source::Gauge(_) | Source::States(_) => MetricType::Gauge,
             Source::Histogram(_) => MetricType::Histogram,
         };
@@ -228,6 +250,18 @@ struct AttemptLabels {
     result: &'static str,
     /// Why it failed; empty if it did not.
     kind: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabels {
+    partition: usize,
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResultLabels {
+    partition: usize,
+    result: &'static str,
 }
 
 fn encode_metric(
@@ -260,6 +294,14 @@ fn encode_metric(
             }
             Ok(())
         }
+        Source::Reasons(read) => read(snapshot).into_iter().try_for_each(|(reason, count)| {
+            let labels = ReasonLabels { partition, reason };
+            encode_counter(&mut metric.encode_family(&labels)?, count)
+        }),
+        Source::Results(read) => read(snapshot).into_iter().try_for_each(|(result, count)| {
+            let labels = ResultLabels { partition, result };
+            encode_counter(&mut metric.encode_family(&labels)?, count)
+        }),
         Source::Histogram(read) => {
             encode_histogram(&mut metric.encode_family(&labels)?, &read(snapshot))
         }

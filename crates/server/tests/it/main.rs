@@ -8,6 +8,7 @@ mod admin_audit;
 mod admin_consumers;
 mod admin_deliveries;
 mod admin_dlq;
+mod admin_dlq_hooks;
 mod admin_orders;
 mod answers;
 mod bodies;

@@ -4,8 +4,8 @@ use reveille_core::StreamPath;
 use reveille_core::delivery::ErrorKind;
 use reveille_core::delivery::hook::FaceId;
 use reveille_core::delivery::policy::{
-    Action, Backoff, DeliveryLimits, Jitter, Order, Poison, Policy, Refusal, Rule, StatusSet,
-    Transport, Versions, When,
+    Action, Backoff, DeliveryLimits, Jitter, Letters, Order, Poison, Policy, Refusal, Rule,
+    StatusSet, Transport, Versions, When,
 };
 use reveille_core::rate::Rate;
 
@@ -91,6 +91,11 @@ impl Style {
     fn is_per_tenant(self) -> bool {
         self.0 & 512 != 0
     }
+
+    /// Dead letters stay when the hook has ended.
+    pub(crate) fn is_outlived(self) -> bool {
+        self.0 & 1024 != 0
+    }
 }
 
 impl ReminderSpec {
@@ -154,6 +159,7 @@ impl ReminderSpec {
             order: if style.is_ordered() { Order::Lanes } else { Order::None },
             transport: if style.is_append() { Transport::Append } else { Transport::Http },
             limits: self.limits(),
+            letters: if style.is_outlived() { Letters::OutliveHook } else { Letters::GoWithHook },
             versions: if style.is_matched() { Versions::Matched } else { Versions::Current },
             ..Policy::new(4_000, self.attempts.into(), BACKOFF)
         }

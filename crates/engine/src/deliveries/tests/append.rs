@@ -190,7 +190,7 @@ fn nothing_is_appended_for_a_hook_that_waits_or_is_gone() {
     assert_eq!(world.bench.when(&commands[0]).answer(), None);
     assert_eq!(world.stored(ids[0]).delivery.phase, Phase::Held);
     let (tenant, name) = (world.bench.tenant.clone(), world.hook.name.clone());
-    world.bench.when(&DeleteHook { face: FACE, tenant, name }).answer();
+    world.bench.when(&DeleteHook { face: FACE, tenant, name, open: OpenDeliveries::Drop }).answer();
     assert_eq!(world.bench.when(&commands[1]).answer(), None);
     assert_eq!(world.head(), None);
 }
