@@ -19,6 +19,7 @@ pub(crate) mod trouble;
 #[cfg(test)]
 mod tests;
 
+mod audit;
 mod inspect;
 mod queries;
 

@@ -1,6 +1,10 @@
 //! Hooks for typed events: what their owners wish, and which rules follow from that.
 
+mod diff;
+
 use std::sync::Arc;
+
+pub use diff::hook_diff;
 
 use super::EventPattern;
 use super::worker::{RpcMethod, WorkerId};

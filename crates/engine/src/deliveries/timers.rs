@@ -25,7 +25,7 @@ pub struct FireDeliveryTimer {
     /// Deliveries that had no end.
     open: Vec<OpenDelivery>,
     /// What there is to clear up, for a hook that has ended.
-    remains: HookRemains,
+    remains: Option<Box<HookRemains>>,
     /// Dead letters to make again, for a replay.
     look: ReplayLook,
     /// What is delivered, for a fan-out: read once for all the deliveries of a slice.
@@ -35,19 +35,21 @@ pub struct FireDeliveryTimer {
 impl FireDeliveryTimer {
     /// How many keys it removes, for one that clears up in slices.
     pub(crate) fn removals(&self) -> usize {
-        self.remains.removals()
+        self.remains.as_ref().map_or(0, |remains| remains.removals())
     }
 
     pub fn new(shared: &Shared, entry: DueTimer) -> Result<FireDeliveryTimer, Damaged> {
         let reader = &shared.state.reader();
         let damaged = || Damaged::new("a timer of a delivery cannot be read");
         let timer = DeliveryTimer::decode(entry.name()).ok_or_else(damaged)?;
-        let (mut open, mut remains) = (Vec::new(), HookRemains::default());
+        let (mut open, mut remains) = (Vec::new(), None);
         let (mut look, mut payload) = (ReplayLook::default(), None);
         match &timer {
             DeliveryTimer::Delivery(id) => open.push(OpenDelivery { id: *id, in_flight: false }),
             DeliveryTimer::DeliveryGroup(_) => open = send::open_of_group(reader, &entry.key)?,
-            DeliveryTimer::Unhook(tenant, id) => remains = HookRemains::look(reader, tenant, *id)?,
+            DeliveryTimer::Unhook(tenant, id) => {
+                remains = Some(Box::new(HookRemains::look(reader, tenant, *id)?))
+            }
             DeliveryTimer::Replay(tenant, id) => look = ReplayLook::begin(reader, tenant, *id)?,
             DeliveryTimer::FanOut(face, tenant, no) => {
                 let faces = shared.domains.part::<DeliveryFaces>();
@@ -102,7 +104,9 @@ impl Command<App> for FireDeliveryTimer {
                 spread::fan_out(txn, *face, tenant, *no, self.payload.as_ref())?;
             }
             DeliveryTimer::Unhook(tenant, id) => {
-                ended::clear(txn, key, tenant, *id, &self.remains)?;
+                if let Some(remains) = &self.remains {
+                    ended::clear(txn, key, tenant, *id, remains)?;
+                }
             }
         }
         Ok(Ok(()))
@@ -110,7 +114,10 @@ impl Command<App> for FireDeliveryTimer {
 
     fn weight(&self) -> usize {
         let payload = usize::from(self.payload.is_some()) * 32;
-        self.open.len() * 512 + self.remains.weight() + self.look.weight() + payload
+        self.open.len() * 512
+            + self.remains.as_ref().map_or(0, |remains| remains.weight())
+            + self.look.weight()
+            + payload
     }
 
     /// What was put off for seconds may come a moment later still.

@@ -3,21 +3,25 @@
 use std::sync::Arc;
 
 use bytes::{BufMut, BytesMut};
-use reveille_core::audit::action;
+use reveille_core::audit::{AuditEntry, action};
 use reveille_core::delivery::hook::{DeliveryCounts, Hook, OpenDeliveries};
 use reveille_core::delivery::id::{DeliveryId, EventNo};
 use reveille_core::event::hook::{EventHookSpec, FACE, HookUpdate};
 use reveille_core::event::{Event, Ulid};
 use reveille_core::secret::SealedSecret;
 use reveille_core::{StreamPath, Tenant};
+use reveille_kernel::command::Command;
 use reveille_kernel::error::Damaged;
 use reveille_kernel::fairness;
 use reveille_schema::keys;
 use reveille_schema::record::{self, DeliveryRecord, EventRecord};
 
+use super::audit;
 use super::hook::{CreateHook, EventHook, RotateHookSecret, StartFrom, UpdateHook};
 use super::ingest::{IngestEvents, IngestReceipt, NewEvent};
 use super::txn::named_places;
+use crate::app::App;
+use crate::audit::Audited;
 use crate::deliveries::delivery::RetryDelivery;
 use crate::deliveries::hook::{DeleteHook, SetHookActive, SetHookPaused};
 use crate::deliveries::index::HookIndex;
@@ -102,7 +106,8 @@ impl Engine {
     ) -> Result<Arc<Hook>, DeliveryError> {
         let name = self.fresh_ulid().to_string().into();
         let command = CreateHook { tenant: tenant.clone(), name, spec, start, created_by };
-        let hook = self.submit(tenant, &command).await?;
+        let entry = self.audit_entry(action::HOOK_CREATED, Some(tenant), &command.name);
+        let hook = self.submit_hook_change(tenant, command, entry).await?;
         tracing::info!(hook = &*hook.name, tenant = tenant.as_str(), "a hook was made");
         Ok(hook)
     }
@@ -116,7 +121,7 @@ impl Engine {
     ) -> Result<EventHook, DeliveryError> {
         let command = UpdateHook { tenant: tenant.clone(), name: name.into(), update };
         let entry = self.audit_entry(action::HOOK_UPDATED, Some(tenant), name);
-        let hook = EventHook::of(self.submit_audited(tenant, command, entry).await?)?;
+        let hook = EventHook::of(self.submit_hook_change(tenant, command, entry).await?)?;
         hook.ok_or_else(|| DeliveryRejection::NotFound.into())
     }
 
@@ -131,7 +136,7 @@ impl Engine {
         let entry = self.audit_entry(action::HOOK_SECRET_ROTATED, Some(tenant), name);
         let (of, name) = (tenant.clone(), name.into());
         let command = RotateHookSecret { tenant: of, name, secret, overlap_ms };
-        let hook = EventHook::of(self.submit_audited(tenant, command, entry).await?)?;
+        let hook = EventHook::of(self.submit_hook_change(tenant, command, entry).await?)?;
         hook.ok_or_else(|| DeliveryRejection::NotFound.into())
     }
 
@@ -146,7 +151,7 @@ impl Engine {
         let entry = self.audit_entry(action, Some(tenant), name);
         let (tenant_of_hook, name) = (tenant.clone(), name.into());
         let command = SetHookActive { face: FACE, tenant: tenant_of_hook, name, active };
-        self.submit_audited(tenant, command, entry).await
+        self.submit_hook_change(tenant, command, entry).await
     }
 
     /// Has a hook wait, or go on.
@@ -160,7 +165,7 @@ impl Engine {
         let entry = self.audit_entry(action, Some(tenant), name);
         let (tenant_of_hook, name) = (tenant.clone(), name.into());
         let command = SetHookPaused { face: FACE, tenant: tenant_of_hook, name, paused };
-        let hook = self.submit_audited(tenant, command, entry).await?;
+        let hook = self.submit_hook_change(tenant, command, entry).await?;
         tracing::info!(hook = &*hook.name, tenant = tenant.as_str(), paused, "a hook was changed");
         Ok(hook)
     }
@@ -176,9 +181,24 @@ impl Engine {
             DeleteHook { face: FACE, tenant, name, open: OpenDeliveries::Drop }
         };
         let entry = self.audit_entry(action::HOOK_DELETED, Some(tenant), name);
-        let counts = self.submit_audited(tenant, command, entry).await?;
+        let describe = audit::describe_end::<DeliveryCounts>;
+        let counts = self.submit(tenant, &Audited { command, entry, describe }).await?;
         tracing::info!(hook = name, tenant = tenant.as_str(), "a hook was ended");
         Ok(counts)
+    }
+
+    /// Brings a change of a hook to its partition, and writes down what it has changed.
+    async fn submit_hook_change<C>(
+        &self,
+        tenant: &Tenant,
+        command: C,
+        entry: AuditEntry,
+    ) -> Result<Arc<Hook>, DeliveryError>
+    where
+        C: Command<App, Answer = Arc<Hook>, Rejection = DeliveryRejection>,
+    {
+        let describe = audit::describe_change;
+        self.submit(tenant, &Audited { command, entry, describe }).await
     }
 
     /// The hook of this name, as it became durable last, among those of a tenant or of all.

@@ -1,5 +1,7 @@
 //! Consumers: where each of them stands, what went wrong, and what an operator can do about it.
 
+use std::sync::Arc;
+
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use reveille_core::consumer::{Dialect, Phase, RemovalReason, Stage};
@@ -98,8 +100,11 @@ pub(super) async fn operate(
     };
     let (subscription, path) = find(server, caller, name)?;
     let order = parse_order(verb, &body, path.is_some())?;
-    server.engine.operate_consumer(&subscription, path.as_ref(), order.clone()).await?;
+    let reason = Fields(&body).text("reason")?.map(str::trim).filter(|reason| !reason.is_empty());
     let (tenant, consumer) = (caller.tenant.as_str(), display_name(&subscription, path.as_ref()));
+    let (engine, reason) = (caller.engine(server), reason.map(Arc::from));
+    let (path_of_it, asked) = (path.as_ref(), order.clone());
+    engine.operate_consumer(&subscription, path_of_it, asked, &consumer, reason).await?;
     tracing::info!(consumer, tenant, ?order, "an operator has moved a consumer");
     show_one(server, caller, &subscription, path.as_ref()).await
 }
@@ -112,11 +117,11 @@ fn parse_order(
     let fields = Fields(body);
     match verb {
         "wake" => {
-            check_fields(body, &["force"])?;
+            check_fields(body, &["force", "reason"])?;
             Ok(ConsumerOrder::Wake { force: fields.flag("force")? })
         }
         "seek" => {
-            check_fields(body, &["stream", "offset"])?;
+            check_fields(body, &["stream", "offset", "reason"])?;
             let stream = fields.text("stream")?.map(StreamPath::parse).transpose();
             let stream = stream.map_err(|error| format!("`stream`: {error}"))?;
             if stream.is_none() && !is_of_stream {
@@ -132,7 +137,7 @@ fn parse_order(
             Ok(ConsumerOrder::Seek { stream, to })
         }
         _ => {
-            check_fields(body, &[])?;
+            check_fields(body, &["reason"])?;
             Ok(ConsumerOrder::Revive)
         }
     }

@@ -61,7 +61,7 @@ pub(super) async fn answer(
     check_address(server, &spec)?;
     let shard = Shard::of_pattern(&spec.pattern);
     let warnings = warnings(server, &spec);
-    let hook = server.engine.hook(&scope.tenant, spec, since, scope.key_id.clone()).await?;
+    let hook = scope.engine(server).hook(&scope.tenant, spec, since, scope.key_id.clone()).await?;
     let namespace = namespace_of(&hook.tenant);
     let mut answer = json!({
         "ok": true,
