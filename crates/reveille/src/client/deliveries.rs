@@ -9,10 +9,10 @@ use http::{Method, StatusCode};
 use reveille_core::Millis;
 use serde_json::{Map, Value};
 
-use super::list::print_list;
+use super::list::{ListArguments, ShowArguments, print_list};
 use super::table::{ListPrinter, Table, cell, moment_cell, print_fields};
 use super::url::{encode, encode_segment};
-use super::{ApiRequest, Client, Output, ServerArguments, human, parse_object};
+use super::{ApiRequest, Client, Output, human, parse_object};
 use crate::clock;
 
 /// Where deliveries are.
@@ -39,7 +39,7 @@ Example:
     #[command(after_help = "\
 Example:
   reveille deliveries show 01KA9VGW3J8Y0D1T5S6R7Q8P9N")]
-    Show(Show),
+    Show(ShowArguments),
 }
 
 /// What `reveille deliveries list` takes.
@@ -57,24 +57,8 @@ pub(crate) struct List {
     /// Only those of this event
     #[arg(long, value_name = "ID")]
     event: Option<String>,
-    /// How to print them
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Human)]
-    output: Output,
     #[command(flatten)]
-    server: ServerArguments,
-}
-
-/// What `reveille deliveries show` takes.
-#[derive(Debug, Args)]
-pub(crate) struct Show {
-    /// Its id, as `reveille deliveries list` shows it
-    #[arg(value_name = "ID")]
-    id: String,
-    /// How to print it
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Human)]
-    output: Output,
-    #[command(flatten)]
-    server: ServerArguments,
+    list: ListArguments,
 }
 
 fn states() -> PossibleValuesParser {
@@ -92,7 +76,8 @@ pub(crate) fn run(command: DeliveriesCommand) -> anyhow::Result<()> {
 }
 
 fn list(arguments: List, out: &mut impl Write) -> anyhow::Result<()> {
-    let List { failing, state, hook, event, output, server } = arguments;
+    let List { failing, state, hook, event, list } = arguments;
+    let ListArguments { output, server } = list;
     let client = Client::new(server)?;
     let mut target = format!("{DELIVERIES}?limit={PAGE}");
     for (name, id) in [("hook", &hook), ("event", &event), ("state", &state)] {
@@ -125,7 +110,7 @@ fn row(delivery: &Value, now: Millis) -> [String; 8] {
     ]
 }
 
-fn show(arguments: Show, out: &mut impl Write) -> anyhow::Result<()> {
+fn show(arguments: ShowArguments, out: &mut impl Write) -> anyhow::Result<()> {
     let client = Client::new(arguments.server)?;
     let target = format!("{DELIVERIES}/{}", encode_segment(&arguments.id));
     let request = ApiRequest::new(Method::GET, target);
