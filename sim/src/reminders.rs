@@ -46,6 +46,9 @@ use model::Model;
 use request::ReminderRequest;
 use snapshot::Snapshot;
 
+/// Explanations are asked for at one look out of so many: of each event for each hook.
+const EXPLAINED_EVERY: u64 = 32;
+
 pub(crate) struct Reminders {
     base: Base<Reminders>,
     settings: EngineSettings,
@@ -77,6 +80,8 @@ pub(crate) struct Reminders {
     reminders: u64,
     hooks: usize,
     number: u64,
+    /// How often everything was looked at.
+    audits: u64,
 }
 
 impl Reminders {
@@ -189,6 +194,7 @@ impl World for Reminders {
             reminders: 0,
             hooks: 0,
             number: 0,
+            audits: 0,
         }
     }
 
@@ -243,10 +249,15 @@ impl World for Reminders {
         self.seen.check_same(&self.base.reader())?;
         self.attempts.clear();
         self.check_all_recovered()?;
+        self.audit_explanations()?;
         self.audit()
     }
 
     fn audit(&mut self) -> CheckResult {
+        self.audits += 1;
+        if self.audits.is_multiple_of(EXPLAINED_EVERY) {
+            self.audit_explanations()?;
+        }
         self.audit_state()
     }
 

@@ -76,6 +76,8 @@ pub struct DeliveryNotification {
     pub now: Millis,
     /// What the wall clock shows now: for the signature.
     pub wall: Millis,
+    /// The trace that this belongs to, as a `traceparent`.
+    pub traceparent: Option<String>,
 }
 
 /// Knows the words of the dialects of wakes.

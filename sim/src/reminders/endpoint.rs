@@ -221,6 +221,7 @@ impl Reminders {
             payload,
             now: self.base.now,
             wall: self.base.now,
+            traceparent: None,
         };
         let target = self.encoders.target(hook, &|_| Err(SealBroken));
         let target = target.map_err(|error| violation(error.to_string()))?;

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use super::list::{ListArguments, ShowArguments, print_list};
 use super::table::{ListPrinter, Table, cell, moment_cell, print_fields};
 use super::url::{encode, encode_segment};
-use super::{ApiRequest, Client, Output, human, parse_object};
+use super::{ApiRequest, Client, Output, ServerArguments, human, parse_object};
 use crate::clock;
 
 /// Where deliveries are.
@@ -40,6 +40,11 @@ Example:
 Example:
   reveille deliveries show 01KA9VGW3J8Y0D1T5S6R7Q8P9N")]
     Show(ShowArguments),
+    /// Says step by step why an event was delivered to a hook, or was not
+    #[command(after_help = "\
+Example:
+  reveille deliveries explain evt-1 --hook 01KA9VGW3J8Y0D1T5S6R7Q8P9N")]
+    Explain(Explain),
 }
 
 /// What `reveille deliveries list` takes.
@@ -61,6 +66,22 @@ pub(crate) struct List {
     list: ListArguments,
 }
 
+/// What `reveille deliveries explain` takes.
+#[derive(Debug, Args)]
+pub(crate) struct Explain {
+    /// The id of the event
+    #[arg(value_name = "EVENT")]
+    event: String,
+    /// The id of the hook
+    #[arg(long, value_name = "ID")]
+    hook: String,
+    /// How to print it
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Human)]
+    output: Output,
+    #[command(flatten)]
+    server: ServerArguments,
+}
+
 fn states() -> PossibleValuesParser {
     PossibleValuesParser::new(STATES)
 }
@@ -70,6 +91,7 @@ pub(crate) fn run(command: DeliveriesCommand) -> anyhow::Result<()> {
     match command {
         DeliveriesCommand::List(arguments) => list(arguments, &mut out),
         DeliveriesCommand::Show(arguments) => show(arguments, &mut out),
+        DeliveriesCommand::Explain(arguments) => explain(arguments, &mut out),
     }?;
     out.flush()?;
     Ok(())
@@ -129,6 +151,34 @@ fn show(arguments: ShowArguments, out: &mut impl Write) -> anyhow::Result<()> {
     match arguments.output {
         Output::Json => writeln!(out, "{:#}", Value::Object(delivery))?,
         Output::Human => print_delivery(delivery, out)?,
+    }
+    Ok(())
+}
+
+fn explain(arguments: Explain, out: &mut impl Write) -> anyhow::Result<()> {
+    let Explain { event, hook, output, server } = arguments;
+    let client = Client::new(server)?;
+    let query = format!("hook={}&event={}", encode(&hook), encode(&event));
+    let request = ApiRequest::new(Method::GET, format!("{DELIVERIES}/explain?{query}"));
+    let answer = super::block_on(async { Ok(client.send(&request).await?) })?;
+    if answer.status != StatusCode::OK {
+        return Err(client.refusal(&answer));
+    }
+    let mut explained = parse_object(&answer, "an explanation")?;
+    match output {
+        Output::Json => writeln!(out, "{:#}", Value::Object(explained))?,
+        Output::Human => {
+            let steps = explained.remove("steps");
+            print_fields(&explained, "hook", out)?;
+            let steps = steps.as_ref().and_then(Value::as_array);
+            let is_for = |step: &Value| step.get("ok").and_then(Value::as_bool) == Some(true);
+            let rows = steps.into_iter().flatten().map(|step| {
+                let sign = if is_for(step) { "yes" } else { "no" };
+                [cell(step, "step"), sign.to_owned(), cell(step, "detail")]
+            });
+            writeln!(out)?;
+            Table::new(["STEP", "OK", "DETAIL"]).print(rows.collect(), out)?;
+        }
     }
     Ok(())
 }

@@ -59,8 +59,7 @@ async fn create(
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
     let (parts, body) = request.into_parts();
-    let body =
-        inbound::read_object::<Error>(server, &caller.tenant, &parts.headers, body).await?;
+    let body = inbound::read_object::<Error>(server, &caller.tenant, &parts.headers, body).await?;
     let access = parse_access(&body)?;
     if !caller.access().manages(&access) {
         return Err(RequestError::Forbidden(

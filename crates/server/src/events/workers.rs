@@ -16,6 +16,8 @@ use reveille_engine::events::delivery_name;
 use reveille_engine::events::hook::read_spec;
 use reveille_kernel::outbound::EncodedRequest;
 
+use crate::http::trace::TRACEPARENT;
+
 const DELIVERY_ID: HeaderName = HeaderName::from_static("x-events-delivery-id");
 const ATTEMPT: HeaderName = HeaderName::from_static("x-events-attempt");
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
@@ -116,6 +118,9 @@ impl DeliveryTarget for WorkerTarget {
             }
         };
         add(DELIVERY_ID, delivery_name(*id));
+        if let Some(traceparent) = &notification.traceparent {
+            add(TRACEPARENT, traceparent.clone());
+        }
         if let Some(secret) = &self.secret {
             let seconds = wall.0 / 1_000;
             // The older one first: whoever looks at the first alone still has that one.

@@ -55,8 +55,7 @@ pub(super) async fn change(
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
     let (parts, body) = request.into_parts();
-    let body =
-        inbound::read_object::<Error>(server, &caller.tenant, &parts.headers, body).await?;
+    let body = inbound::read_object::<Error>(server, &caller.tenant, &parts.headers, body).await?;
     let is_operation = body.keys().all(|field| field == PAUSED);
     if !is_operation {
         caller.check(Right::Subscribe).map_err(|_| RequestError::Forbidden(ONLY_PAUSES))?;

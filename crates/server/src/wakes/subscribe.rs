@@ -49,8 +49,7 @@ pub(super) async fn create(
     if pattern.as_str().starts_with("/_") {
         caller.check_reading(pattern.as_str())?;
     }
-    let body =
-        inbound::read_object::<Error>(server, &caller.tenant, &parts.headers, body).await?;
+    let body = inbound::read_object::<Error>(server, &caller.tenant, &parts.headers, body).await?;
     check_fields(&body, CREATE_FIELDS)?;
     let fields = Fields(&body);
     let mut spec = parse_spec(name, pattern, &fields)?;
