@@ -57,6 +57,8 @@ use snapshot::Snapshot;
 
 /// Endpoints and streams of a tenant.
 const ENDPOINTS: u8 = 4;
+/// Explanations are asked for at one look out of so many: of each event for each hook.
+const EXPLAINED_EVERY: u64 = 32;
 
 pub(crate) struct Reminders {
     base: Base<Reminders>,
@@ -100,6 +102,8 @@ pub(crate) struct Reminders {
     number: u64,
     /// Dead letters are older than they are kept.
     is_forgetting: bool,
+    /// How often everything was looked at.
+    audits: u64,
 }
 
 impl Reminders {
@@ -236,6 +240,7 @@ impl World for Reminders {
             hooks: 0,
             number: 0,
             is_forgetting: false,
+            audits: 0,
         }
     }
 
@@ -297,10 +302,15 @@ impl World for Reminders {
         self.attempts.clear();
         self.pace = Pace::default();
         self.check_all_recovered()?;
+        self.audit_explanations()?;
         self.audit()
     }
 
     fn audit(&mut self) -> CheckResult {
+        self.audits += 1;
+        if self.audits.is_multiple_of(EXPLAINED_EVERY) {
+            self.audit_explanations()?;
+        }
         self.audit_state()
     }
 

@@ -25,7 +25,7 @@ use reveille_deliver::destination::Rules;
 use reveille_deliver::resolve::{NameResolver, NameServers};
 use reveille_engine::app::{App, Txn};
 use reveille_engine::deliveries::DeliveryRejection;
-use reveille_engine::deliveries::face::DeliveryFace;
+use reveille_engine::deliveries::face::{DeliveryFace, EventMatch};
 use reveille_engine::deliveries::hook::{NewHook, create};
 use reveille_engine::deliveries::index::HookIndex;
 use reveille_engine::deliveries::source::put_event;
@@ -39,10 +39,11 @@ use reveille_engine::encoder::{
 use reveille_engine::quota::Quotas;
 use reveille_engine::{Config, Engine, OutboundConfig, Retention};
 use reveille_kernel::command::{Command, Decision};
-use reveille_kernel::error::Never;
+use reveille_kernel::error::{Damaged, Never};
 use reveille_kernel::outbound::EncodedRequest;
 use reveille_kernel::txn::ReadError;
 use reveille_schema::record::{EventPlace, EventRecord};
+use reveille_store::state::Reader;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -73,6 +74,16 @@ impl DeliveryFace for LaneFace {
         after: HookId,
     ) -> Result<MatchingHooks, ReadError> {
         Ok(all_hooks(txn, tenant, after))
+    }
+
+    fn explain_match(
+        &self,
+        _: &Reader,
+        _: &Hook,
+        _: EventNo,
+        _: &EventRecord,
+    ) -> Result<EventMatch, Damaged> {
+        Ok(EventMatch::Matches)
     }
 }
 
@@ -140,9 +151,10 @@ impl Command<App> for PutEvents {
                 subject: Some(lane.to_string().into()),
                 at,
                 place: EventPlace::Key { key, len },
+                trace: None,
             };
             put_event(txn, FACE, &tenant, no, &record);
-            let payload = EventPayload { id, at, payload };
+            let payload = EventPayload { id, at, payload, trace: None };
             let event = SpreadEvent { no, record: &record, payload: Some(&payload) };
             spread.event(txn, event, &matches)?;
         }

@@ -6,6 +6,7 @@ pub mod dead_letter;
 pub mod delivery;
 pub mod ended;
 pub mod error;
+pub mod explain;
 pub mod face;
 pub mod gauges;
 pub mod hook;

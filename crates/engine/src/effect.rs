@@ -8,9 +8,11 @@ use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
 use reveille_core::delivery::{DeadReason, Transport};
 use reveille_core::stream::StreamId;
 use reveille_core::subscription::SubscriptionId;
+use reveille_core::trace::Trace;
 use reveille_core::{Millis, Offset, Tenant};
 use reveille_kernel::outbox;
 use reveille_schema::keys::ConsumerKey;
+use reveille_schema::record::EventRecord;
 
 use crate::metrics::ReplayResult;
 
@@ -99,6 +101,16 @@ pub struct EventPayload {
     pub at: Millis,
     /// What it says.
     pub payload: Bytes,
+    /// The trace that it came as a part of.
+    pub trace: Option<Trace>,
+}
+
+impl EventPayload {
+    /// What is delivered of an event that is kept.
+    pub fn of(event: EventRecord, payload: Bytes) -> EventPayload {
+        let trace = event.trace.map(Trace::from_bytes);
+        EventPayload { id: event.id, at: event.at, payload, trace }
+    }
 }
 
 /// What became of a consumer, for those who watch.

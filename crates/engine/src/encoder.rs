@@ -78,6 +78,8 @@ pub struct DeliveryNotification {
     pub wall: Millis,
     /// The replay that has made this delivery.
     pub replay: Option<ReplayMark>,
+    /// The trace that this belongs to, as a `traceparent`.
+    pub traceparent: Option<String>,
 }
 
 /// What a delivery knows of the replay that has made it.

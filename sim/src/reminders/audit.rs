@@ -3,18 +3,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use reveille_core::Millis;
 use reveille_core::delivery::hook::{
     DeliveryCounts, EndedHook, Hook, HookId, OpenDeliveries, Standing,
 };
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::delivery::lane;
 use reveille_core::delivery::{AttemptRecord, DeadReason, DropReason, ErrorKind, Letters, Phase};
+use reveille_engine::deliveries::explain::{Absence, Age, Reason, Rest, explain};
+use reveille_engine::deliveries::face::EventMatch;
 use reveille_schema::record::DeliveryRecord;
 
 use super::Reminders;
 use super::face::{BACKOFF, FACE, Occurrence, POISON, Style};
 use super::model::HookModel;
 use super::snapshot::Snapshot;
+use crate::base::raw_state::unreadable;
 use crate::base::{CheckResult, violation};
 
 impl Reminders {
@@ -171,6 +175,38 @@ impl Reminders {
         found.extend(self.seen.came.iter().filter_map(waits));
         if found != *owed {
             return Err(violation(format!("{} has {found:?}, and is owed {owed:?}", hook.name)));
+        }
+        Ok(())
+    }
+
+    /// What the server says about an event and a hook is what the model knows: whoever is owed it is
+    /// never told that it does not match, and everybody else is told why not.
+    pub(super) fn audit_explanations(&self) -> CheckResult {
+        let shared = self.base.engine().shared();
+        for hook in self.seen.hooks.values() {
+            let known = &self.durable.hooks[&hook.name];
+            for (no, event) in &self.seen.events {
+                let is_mine =
+                    self.durable.came.get(&event.id).map(|it| &it.0) == Some(&hook.tenant);
+                let reasons = explain(shared, hook, *no, event, Millis(0)).map_err(unreadable)?;
+                let is_explained = !reasons.iter().any(says_no);
+                let is_behind = |reason: &Reason| match reason {
+                    Reason::Rest(Rest::Queued { head }) => head.is_some_and(|head| {
+                        self.seen
+                            .lanes
+                            .iter()
+                            .any(|((of, _), lane)| *of == head.hook && lane.head == head.no)
+                    }),
+                    _ => true,
+                };
+                if !reasons.iter().all(is_behind) {
+                    return Err(violation(format!("nobody is before {no:?}: {reasons:?}")));
+                }
+                if is_mine && is_explained != known.owed.contains(&event.id) {
+                    let name = &hook.name;
+                    return Err(violation(format!("{name} and {no:?} are explained: {reasons:?}")));
+                }
+            }
         }
         Ok(())
     }
@@ -437,6 +473,16 @@ impl Reminders {
             _ => Ok(()),
         }
     }
+}
+
+/// Whether that is why there is no delivery.
+fn says_no(reason: &Reason) -> bool {
+    matches!(
+        reason,
+        Reason::Age(Age::EventFirst)
+            | Reason::Match(EventMatch::Differs(_) | EventMatch::Unknown(_))
+            | Reason::Absent(Absence::Inactive | Absence::Forgotten)
+    )
 }
 
 /// Whether the latest attempts failed quickly and in the same way.

@@ -63,7 +63,18 @@ impl Reminders {
         if replay != known {
             return Err(violation(format!("{id:?} is made by {known:?}, and says {replay:?}")));
         }
-        Ok(DeliveryNotification { hook, id, attempt, event, payload, now, wall: now, replay })
+        let (wall, traceparent) = (now, None);
+        Ok(DeliveryNotification {
+            hook,
+            id,
+            attempt,
+            event,
+            payload,
+            now,
+            wall,
+            replay,
+            traceparent,
+        })
     }
 
     /// What a delivery knows of the replay that has made it.

@@ -25,7 +25,8 @@ use super::delivery::{DeliveryOutcome, DeliveryTxn, advance_from, is_leased};
 use super::face::{DeliveryFaces, Gate};
 use super::index::HookIndex;
 use super::send::{
-    DeliverySender, report, secret_missing, tell_operators, unreadable, with_target_context,
+    DeliverySender, end_span, report, secret_missing, tell_operators, unreadable,
+    with_target_context,
 };
 use super::{ended, outcome, source};
 use crate::app::{App, Txn};
@@ -35,6 +36,7 @@ use crate::encoder::{
 };
 use crate::metrics::DeliveryMetrics;
 use crate::outbound::OutboundContext;
+use crate::spans::OpenSpan;
 use crate::streams::append::append_to;
 use crate::streams::create::create_stream;
 use crate::streams::txn::StreamTxn;
@@ -174,13 +176,20 @@ pub(super) async fn attempt(
     deliveries: &DeliverySender,
     notification: DeliveryNotification,
     attempt: Attempt,
+    span: Option<OpenSpan>,
 ) -> Option<Attempt> {
     let DeliveryNotification { hook, id, attempt: number, now: began_at, .. } = &notification;
     let (id, number, began_at) = (*id, *number, *began_at);
+    let end = |outcome: &DeliveryOutcome| {
+        if let Some(span) = span {
+            end_span(sender, span, hook, outcome);
+        }
+    };
     let not_made = |outcome, text| {
         let now = sender.clock.now();
         let it = outcome_of(hook, (id, number), (began_at, now), outcome, Some(text));
         tell(sender, context, &notification, &it, None);
+        end(&it);
         report(sender, deliveries, it, attempt.clone())
     };
     let append = match encode(context, deliveries, &notification) {
@@ -202,6 +211,7 @@ pub(super) async fn attempt(
             let mut good = None;
             if let Some(outcome) = made {
                 tell(sender, context, &notification, &outcome, Some(path.as_str()));
+                end(&outcome);
                 let is_good = outcome.verdict == Verdict::Delivered;
                 good = is_good.then_some(outcome.attempt.took_ms);
             }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use reveille_core::Tenant;
 use reveille_core::delivery::hook::{FIRST_VERSION, Hook, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::delivery::policy::{Outcome, Refusal};
@@ -11,6 +10,8 @@ use reveille_core::delivery::replay::ReplayRecord;
 use reveille_core::delivery::{AttemptRecord, DropReason, Phase, Policy, Transport, Verdict};
 use reveille_core::key_range::above;
 use reveille_core::secret::SealedSecret;
+use reveille_core::trace::Trace;
+use reveille_core::{Millis, Tenant};
 use reveille_deliver::destination::Destination;
 use reveille_kernel::domains::Pages;
 use reveille_kernel::error::Damaged;
@@ -40,6 +41,7 @@ use crate::encoder::{
 use crate::metrics::DeliveryMetrics;
 use crate::outbound::OutboundContext;
 use crate::records::ReadRecord;
+use crate::spans::{self, OpenSpan, SpanCollector};
 
 /// Deliveries that are read at once.
 const REFILL_SLICE: usize = 256;
@@ -134,7 +136,7 @@ fn payload_of(
     event: EventRecord,
 ) -> Result<Option<EventPayload>, Damaged> {
     let payload = face.payload(reader, hook, &event)?;
-    Ok(payload.map(|payload| EventPayload { id: event.id, at: event.at, payload }))
+    Ok(payload.map(|payload| EventPayload::of(event, payload)))
 }
 
 /// The hook as an attempt follows it: as it is, or as it was when the delivery began.
@@ -213,7 +215,8 @@ pub(crate) async fn attempt(
                 let metrics = sender.shared.domains.part::<DeliveryMetrics>();
                 metrics.sent(now.since(event.at));
             }
-            let EventPayload { id: event, payload, .. } = event;
+            let EventPayload { id: event, payload, trace, .. } = event;
+            let span = begin_span(sender, context, trace, now);
             let notification = DeliveryNotification {
                 hook,
                 id,
@@ -223,12 +226,19 @@ pub(crate) async fn attempt(
                 now,
                 wall: sender.clock.wall(),
                 replay,
+                traceparent: span.map(|span| span.trace.to_string()),
             };
             if notification.hook.policy.transport == Transport::Append {
-                return append::attempt(sender, context, deliveries, notification, attempt).await;
+                return append::attempt(sender, context, deliveries, notification, attempt, span)
+                    .await;
             }
             // One that was put back waits for its turn again.
-            try_once(sender, context, deliveries, notification, &attempt).await?
+            let hook = notification.hook.clone();
+            let outcome = try_once(sender, context, deliveries, notification, &attempt).await?;
+            if let Some(span) = span {
+                end_span(sender, span, &hook, &outcome);
+            }
+            outcome
         }
         Err(error) => {
             tracing::error!(%error, "an event cannot be delivered");
@@ -265,6 +275,34 @@ pub(super) fn report(
     let next = sender.answered(&attempt, good);
     deliveries.outcomes.push(outcome, attempt);
     next
+}
+
+/// Begins the span of an attempt, if its event came as a part of a trace.
+fn begin_span(
+    sender: &Sender<App>,
+    context: &OutboundContext,
+    trace: Option<Trace>,
+    now: Millis,
+) -> Option<OpenSpan> {
+    let spans = sender.shared.domains.part::<SpanCollector>().get();
+    spans::begin(spans, context.entropy.as_ref(), "delivery", Some(trace?), now)
+}
+
+pub(super) fn end_span(
+    sender: &Sender<App>,
+    span: OpenSpan,
+    hook: &Hook,
+    outcome: &DeliveryOutcome,
+) {
+    let AttemptRecord { number, status, kind, error, .. } = &outcome.attempt;
+    let always =
+        [("reveille.hook", hook.name.to_string()), ("reveille.attempt", number.to_string())];
+    let status = status.map(|status| ("http.response.status_code", status.to_string()));
+    let kind = kind.map(|kind| ("error.type", kind.code().to_owned()));
+    let attributes = always.into_iter().chain(status).chain(kind).collect();
+    let error = error.as_deref().map(str::to_owned);
+    let spans = sender.shared.domains.part::<SpanCollector>().get();
+    spans::end(spans, span, sender.clock.now(), attributes, error);
 }
 
 /// An attempt that failed because what is to be delivered cannot be read.

@@ -141,5 +141,5 @@ fn fan_out_payload(
 ) -> Option<EventPayload> {
     let event = source::event(reader, face, tenant, no).ok().flatten()?;
     let payload = source::content(reader, &event).ok().flatten()?;
-    Some(EventPayload { id: event.id, at: event.at, payload })
+    Some(EventPayload::of(event, payload))
 }

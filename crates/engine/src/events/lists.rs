@@ -27,9 +27,7 @@ use crate::deliveries::send::delivery_record;
 use crate::deliveries::source;
 use crate::deliveries::{DeliveryError, DeliveryRejection};
 use crate::engine::Engine;
-use crate::limits::{
-    EXPLAINED_DELIVERIES_MAX, INDEX_SLICE, LIST_LOOKS_MAX, LIST_PAGE_MAX, SCAN_SLICE,
-};
+use crate::limits::{INDEX_SLICE, LIST_LOOKS_MAX, LIST_PAGE_MAX};
 use crate::records::{Scan, ScanBack, TakeEntry, damaged};
 
 /// A dead letter.
@@ -236,34 +234,6 @@ impl Engine {
             (left, last) = (left - 1, Some(DeadLetterCursor { died_at, id }));
         }
         Ok(None)
-    }
-
-    /// The newest deliveries of one event to a hook, oldest first: the first, and those that were
-    /// asked for again. Says how many older ones there are.
-    pub(super) fn deliveries_of(
-        &self,
-        hook: &Arc<Hook>,
-        no: EventNo,
-    ) -> Result<(Vec<DeliveryView>, usize), Damaged> {
-        let reader = self.partition(&hook.tenant).state.reader();
-        let (mut from, to) = event_range(hook.id, no);
-        let (mut newest, mut older) = (VecDeque::new(), 0);
-        loop {
-            let keys = reader.keys(&from, &to, SCAN_SLICE)?;
-            let Some(last) = keys.last() else { break };
-            from = above(last);
-            newest.extend(keys.iter().filter_map(|key| keys::parse_delivery(key)));
-            let extra = newest.len().saturating_sub(EXPLAINED_DELIVERIES_MAX);
-            newest.drain(..extra);
-            older += extra;
-        }
-        let mut found = Vec::with_capacity(newest.len());
-        for id in newest {
-            let Some(record) = delivery_record(&reader, id)? else { continue };
-            let event = source::event(&reader, FACE, &hook.tenant, no)?;
-            found.push(DeliveryView { id, hook: hook.clone(), record, event });
-        }
-        Ok((found, older))
     }
 }
 

@@ -9,12 +9,14 @@ use reveille_core::delivery::id::{DeliveryId, EventNo};
 use reveille_core::event::hook::{EventHookSpec, FACE, HookUpdate};
 use reveille_core::event::{Event, Ulid};
 use reveille_core::secret::SealedSecret;
+use reveille_core::trace::Trace;
 use reveille_core::{StreamPath, Tenant};
-use reveille_kernel::command::Command;
+use reveille_kernel::command::{Command, Traced};
 use reveille_kernel::error::Damaged;
 use reveille_kernel::fairness;
 use reveille_schema::keys;
 use reveille_schema::record::{self, DeliveryRecord, EventRecord};
+use reveille_store::state::Reader;
 
 use super::audit;
 use super::hook::{CreateHook, EventHook, RotateHookSecret, StartFrom, UpdateHook};
@@ -67,13 +69,14 @@ impl Engine {
 
     /// Takes events in, all or none; those without a name of their own have that which follows the
     /// first by as much as they do. Says how many, and whether a batch of this name was taken in
-    /// before: then nothing is.
+    /// before: then nothing is. Deliveries of them belong to the trace.
     pub async fn ingest(
         &self,
         tenant: &Tenant,
         events: Vec<Event>,
         first_id: Ulid,
         batch: Option<Arc<str>>,
+        trace: Option<Trace>,
     ) -> Result<(u64, bool), StreamError> {
         let work = u64::try_from(events.len()).unwrap_or(u64::MAX);
         self.fairness().request(tenant, work * fairness::TAKEN_IN);
@@ -89,7 +92,8 @@ impl Engine {
         let (stream, payload) = (Engine::event_stream(tenant), payload.freeze());
         let (of, events) = (tenant.clone(), new);
         let command = IngestEvents { tenant: of, stream, events, first_id, payload, batch };
-        let IngestReceipt { received, repeated } = self.submit(tenant, &command).await?;
+        let IngestReceipt { received, repeated } =
+            self.submit(tenant, &Traced { trace, command }).await?;
         if !repeated {
             self.partition(tenant).domains.part::<DeliveryMetrics>().ingested(received);
         }
@@ -264,17 +268,26 @@ impl Engine {
         tenant: &Tenant,
         id: &str,
     ) -> Result<Option<(EventNo, EventRecord)>, Damaged> {
-        let reader = self.partition(tenant).state.reader();
-        for (key, place) in named_places(tenant, id) {
-            let Some(first) = (&reader).read(&key, record::decode_u64)? else { continue };
-            let no = EventNo(first.saturating_add(place));
-            let event = source::event(&reader, FACE, tenant, no)?;
-            if let Some(event) = event.filter(|event| *event.id == *id) {
-                return Ok(Some((no, event)));
-            }
-        }
-        Ok(None)
+        find_event(&self.partition(tenant).state.reader(), tenant, id)
     }
+}
+
+/// The newest event of a tenant that has this id, with its number.
+pub(super) fn find_event(
+    reader: &Reader,
+    tenant: &Tenant,
+    id: &str,
+) -> Result<Option<(EventNo, EventRecord)>, Damaged> {
+    let mut look = reader;
+    for (key, place) in named_places(tenant, id) {
+        let Some(first) = look.read(&key, record::decode_u64)? else { continue };
+        let no = EventNo(first.saturating_add(place));
+        let event = source::event(reader, FACE, tenant, no)?;
+        if let Some(event) = event.filter(|event| *event.id == *id) {
+            return Ok(Some((no, event)));
+        }
+    }
+    Ok(None)
 }
 
 /// A delivery that may be addressed, if the name is one.

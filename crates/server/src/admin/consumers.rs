@@ -15,7 +15,7 @@ use super::error::Error;
 use crate::Server;
 use crate::http::auth::Caller;
 use crate::http::error::RequestError;
-use crate::http::fields::{self, FieldError, Fields};
+use crate::http::fields::{FieldError, Fields};
 use crate::http::inbound;
 use crate::http::known::check_fields;
 use crate::http::page::{Page, page_limit};
@@ -28,8 +28,6 @@ const CONSUMERS: &str = "/admin/v1/consumers/";
 
 /// What a consumer may be.
 const STATES: [&str; 7] = ["idle", "collecting", "waking", "retrying", "live", "given_up", "gone"];
-/// A body larger than this asks for nothing that can be done to a consumer.
-const BODY_BYTES_MAX: usize = 64 << 10;
 
 /// `GET /admin/v1/consumers?subscription=&state=&after=&limit=`
 pub(super) async fn list(
@@ -92,12 +90,8 @@ pub(super) async fn operate(
         let message = "a consumer takes POST on its `/wake`, `/seek` and `/revive`";
         return Err(Error::ConsumerNotFound(message.to_owned()));
     }
-    let max = BODY_BYTES_MAX.min(server.config.max_body_bytes);
-    let body = inbound::read(&server.engine, &caller.tenant, &parts.headers, body, max).await?;
-    let body = match body.bytes.trim_ascii() {
-        [] => Map::new(),
-        bytes => fields::parse_object(bytes)?,
-    };
+    let (tenant, headers) = (&caller.tenant, &parts.headers);
+    let body = inbound::read_optional_object::<Error>(server, tenant, headers, body).await?;
     let (subscription, path) = find(server, caller, name)?;
     let order = parse_order(verb, &body, path.is_some())?;
     let reason = Fields(&body).text("reason")?.map(str::trim).filter(|reason| !reason.is_empty());

@@ -13,6 +13,7 @@ use crate::Server;
 use crate::http::auth::Caller;
 use crate::http::delivery::status_label;
 use crate::http::error::RequestError;
+use crate::http::explanation::{Words, outcome};
 use crate::http::moment;
 use crate::http::page::{Page, page_limit};
 use crate::http::query::Query;
@@ -20,6 +21,9 @@ use crate::http::reply::Reply;
 
 /// Where deliveries are; the rest of the path is the id of one.
 const DELIVERIES: &str = "/admin/v1/deliveries/";
+
+const WORDS: Words =
+    Words { hook: "hook", step: "match", matches: "the hook is for events like this" };
 
 /// What can be asked for.
 const PARAMETERS: &[&str] = &["state", "hook", "event", "from", "to", "after", "limit"];
@@ -57,6 +61,32 @@ fn parse_state(text: &str) -> Result<Standing, RequestError> {
         let labels = Standing::ALL.map(status_label).join(", ");
         RequestError::Query(format!("`state` is one of {labels}"))
     })
+}
+
+/// `GET /admin/v1/deliveries/explain?hook=&event=`: why the event was delivered to the hook, or was
+/// not, whatever face they are of.
+pub(super) async fn explain(
+    server: &Server,
+    caller: &Caller,
+    query: Option<&str>,
+) -> Result<Reply, Error> {
+    let query = Query::parse(query);
+    query.check_known(&["hook", "event"])?;
+    let (Some(hook), Some(event)) = (query.get("hook")?, query.get("event")?) else {
+        let message = "it takes `hook` and `event`: the ids of the hook and of the event";
+        return Err(RequestError::Query(message.into()).into());
+    };
+    let mut page = Page::begin(&server.engine, &caller.tenant, "steps").await?;
+    let explained = server.engine.explain_named(&caller.tenant, hook, event)?;
+    WORDS.write_steps(server, &mut page, &explained.reasons);
+    let fields = [
+        ("hook", hook.into()),
+        ("event_id", explained.event.id.as_ref().into()),
+        ("event_type", explained.event.kind.as_ref().into()),
+        ("outcome", Value::from(outcome(&explained.reasons))),
+    ];
+    let fields = fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    Ok(page.finish(StatusCode::OK, &fields))
 }
 
 /// `GET /admin/v1/deliveries/{id}`: with every attempt. Of all of them less is kept than a page holds.

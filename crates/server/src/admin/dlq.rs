@@ -22,15 +22,13 @@ use super::replays::replay_json;
 use crate::Server;
 use crate::http::auth::Caller;
 use crate::http::error::RequestError;
-use crate::http::fields::{self, FieldError, Fields};
+use crate::http::fields::{FieldError, Fields};
 use crate::http::page::{Page, page_limit};
 use crate::http::query::Query;
 use crate::http::reply::{self, Reply};
 use crate::http::{inbound, known, moment};
 
 const DLQ: &str = "/admin/v1/dlq";
-/// A body larger than this asks for nothing that can be had.
-const BODY_BYTES_MAX: usize = 64 << 10;
 const FIELDS: [&str; 10] = [
     "dryRun",
     "previewId",
@@ -247,9 +245,7 @@ async fn read_body(
     request: Request<Incoming>,
 ) -> Result<Map<String, Value>, Error> {
     let (parts, body) = request.into_parts();
-    let max = BODY_BYTES_MAX.min(server.config.max_body_bytes);
-    let body = inbound::read(&server.engine, &caller.tenant, &parts.headers, body, max).await?;
-    Ok(fields::parse_object(&body.bytes)?)
+    inbound::read_object(server, &caller.tenant, &parts.headers, body).await
 }
 
 /// `POST /admin/v1/dlq/replay`: a preview, or what one has shown.

@@ -14,7 +14,7 @@ use super::error::Error;
 use crate::Server;
 use crate::http::auth::Caller;
 use crate::http::error::RequestError;
-use crate::http::fields::{self, FieldError, Fields};
+use crate::http::fields::{FieldError, Fields};
 use crate::http::inbound;
 use crate::http::known::check_fields;
 use crate::http::page::{Page, page_limit};
@@ -23,8 +23,6 @@ use crate::http::reply::{self, Reply};
 
 /// Where keys are; the rest of the path is the id of one.
 const KEYS: &str = "/admin/v1/keys";
-/// A body larger than this asks for nothing that can be had.
-const BODY_BYTES_MAX: usize = 64 << 10;
 
 /// What can be said about a new one.
 const FIELDS: &[&str] = &["tenant", "roles", "entity_uri", "permissions", "scopes", "description"];
@@ -61,9 +59,7 @@ async fn create(
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
     let (parts, body) = request.into_parts();
-    let max = BODY_BYTES_MAX.min(server.config.max_body_bytes);
-    let body = inbound::read(&server.engine, &caller.tenant, &parts.headers, body, max).await?;
-    let body = fields::parse_object(&body.bytes)?;
+    let body = inbound::read_object::<Error>(server, &caller.tenant, &parts.headers, body).await?;
     let access = parse_access(&body)?;
     if !caller.access().manages(&access) {
         return Err(RequestError::Forbidden(

@@ -13,8 +13,6 @@ use crate::Server;
 use crate::http::fields::Fields;
 use crate::http::{inbound, known, object};
 
-/// A body larger than this is none about subscriptions.
-const BODY_BYTES_MAX: usize = 64 << 10;
 /// More attempts than this are not worth their noise.
 const RETRIES_MAX: u64 = 100;
 /// Five minutes: nobody waits longer for an answer.
@@ -55,7 +53,7 @@ impl Body {
         request: Request<Incoming>,
     ) -> Result<Option<Body>, Error> {
         let (parts, body) = request.into_parts();
-        let max = BODY_BYTES_MAX.min(server.config.max_body_bytes);
+        let max = inbound::OBJECT_BYTES_MAX.min(server.config.max_body_bytes);
         let body = inbound::read(&server.engine, tenant, &parts.headers, body, max).await?;
         if body.bytes.is_empty() {
             return Ok(None);

@@ -18,6 +18,8 @@ use reveille_engine::events::delivery_name;
 use reveille_engine::events::hook::read_spec;
 use reveille_kernel::outbound::EncodedRequest;
 
+use crate::http::trace::TRACEPARENT;
+
 const DELIVERY_ID: HeaderName = HeaderName::from_static("x-events-delivery-id");
 const REPLAY: HeaderName = HeaderName::from_static("x-events-replay");
 const ATTEMPT: HeaderName = HeaderName::from_static("x-events-attempt");
@@ -121,6 +123,9 @@ impl DeliveryTarget for WorkerTarget {
         add(DELIVERY_ID, delivery_name(*id));
         if let Some(replay) = &notification.replay {
             add(REPLAY, replay_name(replay.id));
+        }
+        if let Some(traceparent) = &notification.traceparent {
+            add(TRACEPARENT, traceparent.clone());
         }
         if let Some(secret) = &self.secret {
             let seconds = wall.0 / 1_000;

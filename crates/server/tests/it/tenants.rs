@@ -117,6 +117,7 @@ const ROUTES: &[Route] = &[
     ("GET", "/admin/v1/audit/verify", "", Key, 200),
     ("GET", "/admin/v1/deliveries", "", Key, 200),
     ("GET", "/admin/v1/deliveries?hook={HOOK}", "", Key, 404),
+    ("GET", "/admin/v1/deliveries/explain?hook={HOOK}&event=e", "", Key, 404),
     ("GET", "/admin/v1/deliveries/{HOOK}", "", Key, 404),
     ("GET", "/admin/v1/keys", "", Key, 200),
     ("POST", "/admin/v1/keys", OWN_KEY, Key, 201),

@@ -13,7 +13,7 @@ use reveille_store::state::Reader;
 use super::*;
 use crate::app::Txn;
 use crate::deliveries::delivery::DropDelivery;
-use crate::deliveries::face::{DeliveryFace, Gate};
+use crate::deliveries::face::{DeliveryFace, EventMatch, Gate};
 use crate::deliveries::send::{DeliveryReadiness, readiness};
 use crate::deliveries::spread::{MatchingHooks, SpreadEvent};
 use crate::effect::EventPayload;
@@ -54,6 +54,16 @@ impl DeliveryFace for NotingFace {
         unreachable!("nobody is left to be told")
     }
 
+    fn explain_match(
+        &self,
+        _: &Reader,
+        _: &Hook,
+        _: EventNo,
+        _: &EventRecord,
+    ) -> Result<EventMatch, Damaged> {
+        unreachable!("nobody asks why")
+    }
+
     fn payload(&self, _: &Reader, _: &Hook, _: &EventRecord) -> Result<Option<Bytes>, Damaged> {
         self.note("payload");
         Ok(Some(Bytes::from_static(b"as it is stored")))
@@ -72,7 +82,7 @@ impl DeliveryFace for NotingFace {
 /// What the first event of a world says.
 fn words(text: &'static str) -> EventPayload {
     let payload = Bytes::from_static(text.as_bytes());
-    EventPayload { id: "e0".into(), at: Millis(1_000), payload }
+    EventPayload { id: "e0".into(), at: Millis(1_000), payload, trace: None }
 }
 
 /// What is to be done about the first attempt of a delivery whose event is at hand, or is not.

@@ -8,6 +8,7 @@ use http::{Method, StatusCode};
 use reveille_core::time::parse_period_ms;
 use serde_json::{Map, Value, json};
 
+use super::super::list::ShowArguments;
 use super::super::table::print_fields;
 use super::super::url::encode_segment;
 use super::super::{ApiRequest, Client, Output, ServerArguments, block_on, parse_object};
@@ -65,19 +66,6 @@ pub(crate) struct Update {
     /// Signs no longer
     #[arg(long)]
     no_secret: bool,
-    /// How to print it
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Human)]
-    output: Output,
-    #[command(flatten)]
-    server: ServerArguments,
-}
-
-/// What `reveille hooks pause` and `resume` take.
-#[derive(Debug, Args)]
-pub(crate) struct One {
-    /// Its id, as `reveille hooks list` shows it
-    #[arg(value_name = "ID")]
-    id: String,
     /// How to print it
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Human)]
     output: Output,
@@ -168,8 +156,12 @@ fn update_body(arguments: &Update) -> Map<String, Value> {
     given.collect()
 }
 
-pub(super) fn pause(arguments: One, paused: bool, out: &mut impl Write) -> anyhow::Result<()> {
-    let One { id, output, server } = arguments;
+pub(super) fn pause(
+    arguments: ShowArguments,
+    paused: bool,
+    out: &mut impl Write,
+) -> anyhow::Result<()> {
+    let ShowArguments { id, output, server } = arguments;
     let target = format!("/subscriptions/{}", if paused { "pause" } else { "resume" });
     let body = Map::from_iter([("subscriptionId".to_owned(), id.as_str().into())]);
     let answer = ask(server, Method::POST, target, &id, body)?;
