@@ -33,6 +33,8 @@ pub enum Effect {
     SendWake(WakeAttempt),
     /// A consumer is busy with something else now.
     CountActivity(ActivityChange),
+    /// A consumer contributes something else to the gauges of its subscription.
+    CountLoad(LoadChange),
     /// Something is wrong with a consumer that its operators should know of.
     Complain(ConsumerComplaint),
     /// An event is to be delivered.
@@ -44,7 +46,13 @@ pub enum Effect {
 impl Effect {
     /// Whether somebody waits for it. What is only counted can wait.
     pub fn is_urgent(&self) -> bool {
-        !matches!(self, Effect::CountActivity(_) | Effect::Complain(_) | Effect::CountWork { .. })
+        !matches!(
+            self,
+            Effect::CountActivity(_)
+                | Effect::CountLoad(_)
+                | Effect::Complain(_)
+                | Effect::CountWork { .. }
+        )
     }
 }
 
@@ -104,6 +112,24 @@ pub struct ActivityChange {
     pub to: ConsumerActivity,
     /// Whether a wake was begun.
     pub woken: bool,
+}
+
+/// What a consumer contributes to the gauges of its subscription.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ConsumerLoad {
+    /// Since when it has work that is not done.
+    pub pending_since: Option<Millis>,
+    /// Since when its endpoint fails.
+    pub failing_since: Option<Millis>,
+    pub is_given_up: bool,
+}
+
+/// A consumer contributes something else from now on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoadChange {
+    pub subscription: SubscriptionId,
+    pub from: ConsumerLoad,
+    pub to: ConsumerLoad,
 }
 
 /// A consumer that is in trouble.

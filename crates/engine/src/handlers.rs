@@ -36,6 +36,7 @@ use crate::streams::lifetime::FireStreamTimer;
 use crate::streams::live::LiveReaders;
 use crate::streams::observer::StreamObservers;
 use crate::wakes::consumer::WakeOutcome;
+use crate::wakes::gauges::SubscriptionGauges;
 use crate::wakes::index::SubscriptionIndex;
 use crate::wakes::observer::WakeConsumers;
 use crate::wakes::send::WakeSender;
@@ -58,6 +59,7 @@ impl App {
             .with(ApiKeys::default())
             .with(WakeMetrics::default())
             .with(WakeComplaints::default())
+            .with(SubscriptionGauges::default())
             .with(DeliveryMetrics::default())
             .with(HookGauges::default())
             .with(SpanCollector::default())
@@ -78,6 +80,7 @@ impl EffectHandler for App {
                 Effect::SendWake(wake) => attempts.push(Attempt::Wake(wake)),
                 Effect::SendDelivery(delivery) => attempts.push(Attempt::Delivery(delivery)),
                 Effect::CountActivity(change) => domains.part::<WakeMetrics>().moved(&change),
+                Effect::CountLoad(change) => domains.part::<SubscriptionGauges>().changed(&change),
                 Effect::Complain(complaint) => wakes::trouble::tell_operators(shared, &complaint),
                 Effect::CountWork { tenant, work } => domains.part::<Shares>().count(&tenant, work),
                 Effect::ReleaseReaders(id) => {

@@ -72,7 +72,7 @@ mod tests {
         for tag in rooms.into_iter().flatten().chain(&store_and_kernel) {
             assert!(seen.insert(*tag), "{tag:02x} is there twice");
         }
-        assert!(seen.into_iter().eq(0x01..=0x1d));
+        assert!(seen.into_iter().eq(0x01..=0x1e));
         let domains = [
             streams::StreamTimer::DOMAIN,
             wakes::WakeTimer::DOMAIN,

@@ -30,6 +30,7 @@ use super::source;
 use super::timer_group::OpenDelivery;
 use crate::addresses::Addresses;
 use crate::app::{App, Shared};
+use crate::complaints::host_of;
 use crate::effect::{Attempt, DeliveryAttempt, EventPayload};
 use crate::encoder::{DeliveryNotification, DeliveryTarget, RefusedDelivery, TargetError};
 use crate::metrics::DeliveryMetrics;
@@ -316,7 +317,7 @@ async fn try_once(
     let verdict = policy.judge(outcome);
     sender.shared.domains.part::<DeliveryMetrics>().attempted(verdict, word, took_ms);
     let error = detail.as_deref().or(record.error.as_deref());
-    tell_operators(sender, context, deliveries, &notification, error, took_ms);
+    tell_operators(sender, context, deliveries, &notification, verdict, error, took_ms);
     Some(DeliveryOutcome { id: notification.id, attempt: record, verdict })
 }
 
@@ -339,6 +340,7 @@ fn tell_operators(
     context: &OutboundContext,
     deliveries: &DeliverySender,
     notification: &DeliveryNotification,
+    verdict: Verdict,
     error: Option<&str>,
     took_ms: u64,
 ) {
@@ -347,19 +349,22 @@ fn tell_operators(
     tracing::debug!(hook = name, tenant, event, attempt, error, took_ms, "delivery");
     let Some(error) = error else { return };
     let now = sender.clock.now();
-    let is_last = *attempt >= hook.policy.attempts;
+    let is_last = *attempt >= hook.policy.attempts || matches!(verdict, Verdict::Dead(_));
     // Of each hook one line of either sort: one that fails may have had its line a moment ago.
     let source = if is_last { !hook.id.0 } else { hook.id.0 };
     // One failure is an accident; the next one of the same event is worth a look.
     if (*attempt > 1 || is_last) && context.complaints.is_due(source, now) {
         let target =
             deliveries.targets.of((hook.id, hook.version), hook, || find_target(context, hook));
-        let host = target.map(|(destination, _)| host_of(destination.as_str()).to_owned());
-        let host = host.unwrap_or_default();
+        let target = target
+            .map(|(destination, target)| (destination.as_str().to_owned(), target.receiver()));
+        let (address, worker) = target.unwrap_or_default();
+        let (host, worker) = (host_of(&address), &*worker);
         if is_last {
             tracing::warn!(
                 hook = name,
                 tenant,
+                worker,
                 host,
                 event,
                 attempt,
@@ -367,15 +372,17 @@ fn tell_operators(
                 "a delivery was given up"
             );
         } else {
-            tracing::warn!(hook = name, tenant, host, attempt, error, "deliveries keep failing");
+            tracing::warn!(
+                hook = name,
+                tenant,
+                worker,
+                host,
+                attempt,
+                error,
+                "deliveries keep failing"
+            );
         }
     }
-}
-
-/// The part of an address that says who is called; the rest is nobody else's business.
-fn host_of(address: &str) -> &str {
-    let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
-    rest.split(['/', '?', '#']).next().unwrap_or_default()
 }
 
 /// A delivery as it is kept.
@@ -467,21 +474,4 @@ fn try_refill(shared: &Shared, id: HookId, from: DeliveryNo) -> Result<(), Damag
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_an_address_operators_are_told_the_host_alone() {
-        for (address, host) in [
-            ("https://billing.workers.dev/rpc/on?key=secret", "billing.workers.dev"),
-            ("http://127.0.0.1:3000", "127.0.0.1:3000"),
-            ("http://[::1]:9/hook#x", "[::1]:9"),
-            ("https://a?token=1", "a"),
-        ] {
-            assert_eq!(host_of(address), host, "{address}");
-        }
-    }
 }
