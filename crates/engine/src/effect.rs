@@ -36,6 +36,8 @@ pub enum Effect {
     SendWake(WakeAttempt),
     /// A consumer is busy with something else now.
     CountActivity(ActivityChange),
+    /// A consumer contributes something else to the gauges of its subscription.
+    CountLoad(LoadChange),
     /// Something is wrong with a consumer that its operators should know of.
     Complain(ConsumerComplaint),
     /// An event is to be delivered.
@@ -58,6 +60,7 @@ impl Effect {
                 | Effect::CountWork { .. }
                 | Effect::CountDeadLetter(_)
                 | Effect::CountReplayed { .. }
+                | Effect::CountLoad(_)
         )
     }
 }
@@ -120,6 +123,24 @@ pub struct ActivityChange {
     pub to: ConsumerActivity,
     /// Whether a wake was begun.
     pub woken: bool,
+}
+
+/// What a consumer contributes to the gauges of its subscription.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ConsumerLoad {
+    /// Since when it has work that is not done.
+    pub pending_since: Option<Millis>,
+    /// Since when its endpoint fails.
+    pub failing_since: Option<Millis>,
+    pub is_given_up: bool,
+}
+
+/// A consumer contributes something else from now on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoadChange {
+    pub subscription: SubscriptionId,
+    pub from: ConsumerLoad,
+    pub to: ConsumerLoad,
 }
 
 /// A consumer that is in trouble.

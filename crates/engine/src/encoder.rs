@@ -180,6 +180,11 @@ pub trait DeliveryTarget: Send + Sync {
     /// Where deliveries go.
     fn address(&self) -> String;
 
+    /// Who is called there, by the name that the face has for them, if it has one.
+    fn receiver(&self) -> String {
+        String::new()
+    }
+
     /// Puts a delivery into words, or says why not. A `user-agent` among the headers is sent in
     /// place of the server's own.
     fn encode(

@@ -38,6 +38,7 @@ use crate::streams::lifetime::FireStreamTimer;
 use crate::streams::live::LiveReaders;
 use crate::streams::observer::StreamObservers;
 use crate::wakes::consumer::WakeOutcome;
+use crate::wakes::gauges::SubscriptionGauges;
 use crate::wakes::index::SubscriptionIndex;
 use crate::wakes::observer::WakeConsumers;
 use crate::wakes::send::WakeSender;
@@ -61,6 +62,7 @@ impl App {
             .with(ApiKeys::default())
             .with(WakeMetrics::default())
             .with(WakeComplaints::default())
+            .with(SubscriptionGauges::default())
             .with(DeliveryMetrics::default())
             .with(HookGauges::default())
             .with(limits)
@@ -83,6 +85,7 @@ impl EffectHandler for App {
                 Effect::SendWake(wake) => attempts.push(Attempt::Wake(wake)),
                 Effect::SendDelivery(delivery) => attempts.push(Attempt::Delivery(delivery)),
                 Effect::CountActivity(change) => domains.part::<WakeMetrics>().moved(&change),
+                Effect::CountLoad(change) => domains.part::<SubscriptionGauges>().changed(&change),
                 Effect::Complain(complaint) => wakes::trouble::tell_operators(shared, &complaint),
                 Effect::CountWork { tenant, work } => domains.part::<Shares>().count(&tenant, work),
                 Effect::CountDeadLetter(why) => domains.part::<DeliveryMetrics>().died(why),

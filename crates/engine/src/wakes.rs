@@ -6,6 +6,7 @@ pub mod callback;
 pub mod consumer;
 pub mod error;
 mod fan_out;
+pub mod gauges;
 pub mod index;
 pub mod lease;
 pub mod observer;

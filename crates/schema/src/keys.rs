@@ -35,11 +35,12 @@ pub use crate::streams::{
     stream_key as stream, stream_prefix,
 };
 pub use crate::wakes::{
-    ConsumerKey, all_follower_keys as all_followers, backlog_key as backlog,
-    backlog_keys as backlogs, consumer_key as consumer, consumer_keys as consumers,
-    fan_out_key as subscription_fan_out, follower_key as follower, follower_keys as followers,
-    link_key as link, link_keys as links, parse_consumer_key as parse_consumer,
-    parse_follower_key as parse_follower, parse_linked_path as parse_linked,
+    ConsumerKey, all_follower_keys as all_followers, all_resting_keys as all_resting,
+    backlog_key as backlog, backlog_keys as backlogs, consumer_key as consumer,
+    consumer_keys as consumers, fan_out_key as subscription_fan_out, follower_key as follower,
+    follower_keys as followers, link_key as link, link_keys as links,
+    parse_consumer_key as parse_consumer, parse_follower_key as parse_follower,
+    parse_linked_path as parse_linked, parse_resting_key as parse_resting, resting_key as resting,
     subscription_key as subscription, subscription_keys as subscriptions,
 };
 

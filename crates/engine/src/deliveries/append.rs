@@ -267,6 +267,7 @@ fn tell(
     let DeliveryOutcome { attempt, verdict, .. } = outcome;
     let metrics = sender.shared.domains.part::<DeliveryMetrics>();
     metrics.attempted(*verdict, "refused", attempt.took_ms);
-    let whom = || path.unwrap_or_default().to_owned();
-    tell_operators(sender, context, notification, attempt.error.as_deref(), attempt.took_ms, whom);
+    let whom = || (path.unwrap_or_default().to_owned(), String::new());
+    let error = attempt.error.as_deref();
+    tell_operators(sender, context, notification, *verdict, error, attempt.took_ms, whom);
 }

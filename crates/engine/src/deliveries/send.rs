@@ -33,6 +33,7 @@ use super::timer_group::OpenDelivery;
 use super::{append, outcome};
 use crate::addresses::Addresses;
 use crate::app::{App, Shared};
+use crate::complaints::host_of;
 use crate::effect::{Attempt, DeliveryAttempt, EventPayload};
 use crate::encoder::{
     AppendTarget, DeliveryNotification, DeliveryTarget, RefusedDelivery, ReplayMark, Signer,
@@ -374,9 +375,12 @@ async fn try_once(
     let whom = || {
         let target =
             deliveries.targets.of((hook.id, hook.version), hook, || find_target(context, hook));
-        target.map(|(destination, _)| host_of(destination.as_str()).to_owned()).unwrap_or_default()
+        let target = target.map(|(destination, target)| {
+            (host_of(destination.as_str()).to_owned(), target.receiver())
+        });
+        target.unwrap_or_default()
     };
-    tell_operators(sender, context, &notification, error, took_ms, whom);
+    tell_operators(sender, context, &notification, verdict, error, took_ms, whom);
     Some(DeliveryOutcome { id: notification.id, attempt: record, verdict })
 }
 
@@ -407,30 +411,33 @@ pub(super) fn secret_missing() -> RefusedDelivery {
     RefusedDelivery { why: Refusal::SecretMissing, text: TargetError::Secret.to_string() }
 }
 
-/// `whom` says where the attempts of the hook go.
+/// `whom` says where the attempts of the hook go, and to whom there.
 pub(super) fn tell_operators(
     sender: &Sender<App>,
     context: &OutboundContext,
     notification: &DeliveryNotification,
+    verdict: Verdict,
     error: Option<&str>,
     took_ms: u64,
-    whom: impl FnOnce() -> String,
+    whom: impl FnOnce() -> (String, String),
 ) {
     let DeliveryNotification { hook, event, attempt, .. } = notification;
     let (name, tenant, event) = (&*hook.name, hook.tenant.as_str(), &**event);
     tracing::debug!(hook = name, tenant, event, attempt, error, took_ms, "delivery");
     let Some(error) = error else { return };
     let now = sender.clock.now();
-    let is_last = *attempt >= hook.policy.attempts;
+    let is_last = *attempt >= hook.policy.attempts || matches!(verdict, Verdict::Dead(_));
     // Of each hook one line of either sort: one that fails may have had its line a moment ago.
     let source = if is_last { !hook.id.0 } else { hook.id.0 };
     // One failure is an accident; the next one of the same event is worth a look.
     if (*attempt > 1 || is_last) && context.complaints.is_due(source, now) {
-        let host = whom();
+        let (host, worker) = whom();
+        let (host, worker) = (host.as_str(), &*worker);
         if is_last {
             tracing::warn!(
                 hook = name,
                 tenant,
+                worker,
                 host,
                 event,
                 attempt,
@@ -438,15 +445,17 @@ pub(super) fn tell_operators(
                 "a delivery was given up"
             );
         } else {
-            tracing::warn!(hook = name, tenant, host, attempt, error, "deliveries keep failing");
+            tracing::warn!(
+                hook = name,
+                tenant,
+                worker,
+                host,
+                attempt,
+                error,
+                "deliveries keep failing"
+            );
         }
     }
-}
-
-/// The part of an address that says who is called; the rest is nobody else's business.
-fn host_of(address: &str) -> &str {
-    let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
-    rest.split(['/', '?', '#']).next().unwrap_or_default()
 }
 
 /// A delivery as it is kept.
@@ -539,21 +548,4 @@ fn try_refill(shared: &Shared, id: HookId, from: DeliveryNo) -> Result<(), Damag
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_an_address_operators_are_told_the_host_alone() {
-        for (address, host) in [
-            ("https://billing.workers.dev/rpc/on?key=secret", "billing.workers.dev"),
-            ("http://127.0.0.1:3000", "127.0.0.1:3000"),
-            ("http://[::1]:9/hook#x", "[::1]:9"),
-            ("https://a?token=1", "a"),
-        ] {
-            assert_eq!(host_of(address), host, "{address}");
-        }
-    }
 }

@@ -103,37 +103,42 @@ impl Engine {
         }
     }
 
-    /// The active hooks of a tenant that are for events of this type and come after one, oldest
-    /// first; at most so many.
+    /// The active hooks of a tenant that are for events of this type and are older than one, youngest
+    /// first; at most so many. The matcher goes from the oldest on, so all of them are passed, and no
+    /// more are held than are asked for.
     pub fn matching_hooks(
         &self,
         tenant: &Tenant,
         kind: &EventType,
-        after: HookId,
+        before: HookId,
         limit: usize,
     ) -> Vec<EventHook> {
-        let (shared, mut all) = (self.partition(tenant), Vec::new());
-        let (mut after, accepts) = (after, |hook: &Hook| hook.is_active());
-        while all.len() < limit {
+        let (shared, mut youngest) = (self.partition(tenant), VecDeque::new());
+        let accepts = |hook: &Hook| hook.is_active() && hook.id < before;
+        let mut after = HookId(0);
+        loop {
             // Nobody waits for longer than a slice takes.
             let partition = shared.lock();
             let settings = &shared.domains.settings;
-            let limit = settings.fan_out.min(limit - all.len());
-            let query = HookQuery { tenant, kind, at: None, after, limit, accepts: &accepts };
+            let query = HookQuery {
+                tenant,
+                kind,
+                at: None,
+                after,
+                limit: settings.fan_out,
+                accepts: &accepts,
+            };
             let mut steps = Steps::new(settings.match_steps);
             let list = next_matching(&partition.index, &query, &mut steps);
-            all.extend(
-                partition
-                    .index
-                    .of::<EventHookIndex>()
-                    .with_specs(list.hooks.into_iter().map(|it| it.hook).collect()),
-            );
-            if list.complete {
-                break;
+            let hooks = list.hooks.into_iter().map(|it| it.hook).collect();
+            youngest.extend(partition.index.of::<EventHookIndex>().with_specs(hooks));
+            drop(partition);
+            youngest.drain(..youngest.len().saturating_sub(limit));
+            if list.complete || list.through >= before {
+                return youngest.into_iter().rev().collect();
             }
             after = list.through;
         }
-        all
     }
 
     /// The deliveries of a hook, those of the newest event first, after one. Returns the last one

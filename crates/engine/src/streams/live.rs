@@ -158,6 +158,7 @@ fn gather(
             Effect::NotifyReaders { .. }
             | Effect::SendWake(_)
             | Effect::CountActivity(_)
+            | Effect::CountLoad(_)
             | Effect::CountWork { .. }
             | Effect::CountDeadLetter(_)
             | Effect::CountReplayed { .. }

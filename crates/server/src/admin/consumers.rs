@@ -11,6 +11,7 @@ use reveille_engine::encoder::NotifiedStream;
 use reveille_engine::wakes::{ConsumerFilter, ConsumerItem, ConsumerOrder};
 use serde_json::{Map, Value, json};
 
+use super::dlq::tenant_of;
 use super::error::Error;
 use crate::Server;
 use crate::http::auth::Caller;
@@ -29,14 +30,15 @@ const CONSUMERS: &str = "/admin/v1/consumers/";
 /// What a consumer may be.
 const STATES: [&str; 7] = ["idle", "collecting", "waking", "retrying", "live", "given_up", "gone"];
 
-/// `GET /admin/v1/consumers?subscription=&state=&after=&limit=`
+/// `GET /admin/v1/consumers?tenant=&subscription=&state=&after=&limit=`
 pub(super) async fn list(
     server: &Server,
     caller: &Caller,
     query: Option<&str>,
 ) -> Result<Reply, Error> {
     let query = Query::parse(query);
-    query.check_known(&["subscription", "state", "after", "limit"])?;
+    query.check_known(&["tenant", "subscription", "state", "after", "limit"])?;
+    let tenant = tenant_of(caller, &query)?;
     let (named, after) = (query.get("subscription")?, query.get("after")?);
     let state = query.get("state")?;
     if state.is_some_and(|state| !STATES.contains(&state)) {
@@ -59,7 +61,7 @@ pub(super) async fn list(
     let is_in_state = |item: &ConsumerItem| state == Some(state_of(item));
     let is_wanted = state.map(|_| &is_in_state as &dyn Fn(&ConsumerItem) -> bool);
     let filter = ConsumerFilter { named, is_wanted };
-    let next = server.engine.consumers(&caller.tenant, &filter, after, limit, &mut take)?;
+    let next = server.engine.consumers(&tenant, &filter, after, limit, &mut take)?;
     Ok(page.finish_with_next(next))
 }
 

@@ -72,8 +72,8 @@ pub(super) async fn answer(
     }
 }
 
-/// The tenant whose dead letters are asked for: the one that is named, or the caller's.
-fn tenant_of(caller: &Caller, query: &Query) -> Result<Tenant, RequestError> {
+/// The tenant that is asked about: the one that is named, or the caller's.
+pub(super) fn tenant_of(caller: &Caller, query: &Query) -> Result<Tenant, RequestError> {
     Ok(tenant_asked_for(caller, query)?.unwrap_or_else(|| caller.tenant.clone()))
 }
 

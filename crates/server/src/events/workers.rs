@@ -89,13 +89,17 @@ impl DeliveryEncoder for EventEncoder {
             Some((sealed, until)) => open(sealed)?.map(|secret| (secret, *until)),
             None => None,
         };
-        Ok(Arc::new(WorkerTarget { address, secret, former }))
+        let worker = spec.binding.as_deref().unwrap_or(spec.worker.as_str());
+        let receiver = format!("{worker}/{}", spec.method.as_str());
+        Ok(Arc::new(WorkerTarget { address, receiver, secret, former }))
     }
 }
 
 /// The worker of a hook.
 struct WorkerTarget {
     address: String,
+    /// Its name, or that of its binding, and what is called there.
+    receiver: String,
     secret: Option<StandardSecret>,
     /// The secret before it, and until when it is valid, too.
     former: Option<(StandardSecret, Millis)>,
@@ -104,6 +108,10 @@ struct WorkerTarget {
 impl DeliveryTarget for WorkerTarget {
     fn address(&self) -> String {
         self.address.clone()
+    }
+
+    fn receiver(&self) -> String {
+        self.receiver.clone()
     }
 
     fn encode(

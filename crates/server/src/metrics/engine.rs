@@ -1,6 +1,6 @@
 //! What every partition of the engine counts, collected when somebody asks for it.
 
-mod hooks;
+mod worst;
 
 use std::fmt;
 
@@ -24,23 +24,39 @@ impl fmt::Debug for EngineCollector {
 
 impl Collector for EngineCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let (name, help) = ("spans_dropped", "Spans that there was no room for.");
-        let mut spans = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-        encode_counter(&mut spans, self.engine.dropped_spans())?;
-        let (name, help) = ("page_bytes", "Bytes of lists that are made or on their way.");
-        let mut pages = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        pages.encode_gauge(&u64::try_from(self.engine.page_bytes()).unwrap_or(u64::MAX))?;
-        let (name, help) = ("reply_bytes", "Bytes of answers that wait for their clients.");
-        let mut replies = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        replies.encode_gauge(&u64::try_from(self.engine.reply_bytes()).unwrap_or(u64::MAX))?;
+        for (name, help, kind, read) in PROCESS {
+            let mut metric = encoder.encode_descriptor(name, help, None, *kind)?;
+            match kind {
+                MetricType::Counter => encode_counter(&mut metric, read(&self.engine))?,
+                _ => metric.encode_gauge(&read(&self.engine))?,
+            }
+        }
         encode_snapshots(&mut encoder, &self.engine.snapshots())?;
-        let (hooks, others) = self.engine.worst_hooks(HOOK_SERIES_MAX);
-        hooks::encode(&mut encoder, &hooks, &others, self.engine.clock().now())
+        worst::encode(&mut encoder, &self.engine)
     }
 }
 
-/// Hooks that have gauges of their own; the others share one of each.
-const HOOK_SERIES_MAX: usize = 100;
+/// A metric of all partitions together: name, help, what it is, and how to read it.
+type ProcessMetric = (&'static str, &'static str, MetricType, fn(&Engine) -> u64);
+
+const PROCESS: &[ProcessMetric] = &[
+    (
+        "spans_dropped",
+        "Spans that there was no room for.",
+        MetricType::Counter,
+        Engine::dropped_spans,
+    ),
+    ("page_bytes", "Bytes of lists that are made or on their way.", MetricType::Gauge, |engine| {
+        count(engine.page_bytes())
+    }),
+    ("reply_bytes", "Bytes of answers that wait for their clients.", MetricType::Gauge, |engine| {
+        count(engine.reply_bytes())
+    }),
+];
+
+fn count(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
 
 /// A metric of every partition: name, help, and how to read it.
 type EngineMetric = (&'static str, &'static str, Source);
@@ -187,7 +203,6 @@ const ENGINE: &[EngineMetric] = &[
         "outbox",
         "Attempts of wakes and deliveries that wait for their turn, or are on their way.",
         Source::States(|s| {
-            let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
             let traffic = s.wakes.traffic;
             [
                 ("queued", count(traffic.queued)),

@@ -116,7 +116,7 @@ impl Setup {
 
     /// Starts, or says why not.
     pub(crate) async fn try_start_in(&self, directory: &Path) -> Result<TestServer, String> {
-        show_logs();
+        super::logs::listen();
         let fatal = Arc::new(Mutex::new(Vec::new()));
         let config = self.engine_config(directory.join("data"), &fatal);
         let clock = self.clock.clone();
@@ -298,15 +298,6 @@ impl Drop for TestServer {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
-    }
-}
-
-/// `REVEILLE_IT_LOG=info` shows what the server says while a test runs with `--nocapture`.
-fn show_logs() {
-    if let Ok(filter) = std::env::var("REVEILLE_IT_LOG") {
-        let logs = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer();
-        // The first server of the process has set it up for all.
-        let _ = logs.try_init();
     }
 }
 
