@@ -6,13 +6,12 @@ use bytes::Bytes;
 use reveille_core::delivery::DeadReason;
 use reveille_core::delivery::hook::HookId;
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
+use reveille_core::delivery::replay::ReplayResult;
 use reveille_core::stream::StreamId;
 use reveille_core::subscription::SubscriptionId;
 use reveille_core::{Millis, Offset, Tenant};
 use reveille_kernel::outbox;
 use reveille_schema::keys::ConsumerKey;
-
-use crate::metrics::ReplayResult;
 
 /// A consequence of a decision. It runs after the batch is durable; what must not be forgotten in
 /// a crash is in the state as well.
