@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use reveille_core::delivery::hook::HookId;
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
+use reveille_core::delivery::replay::ReplayResult;
 use reveille_core::delivery::{DeadReason, Transport};
 use reveille_core::stream::StreamId;
 use reveille_core::subscription::SubscriptionId;
@@ -13,8 +14,6 @@ use reveille_core::{Millis, Offset, Tenant};
 use reveille_kernel::outbox;
 use reveille_schema::keys::ConsumerKey;
 use reveille_schema::record::EventRecord;
-
-use crate::metrics::ReplayResult;
 
 /// A consequence of a decision. It runs after the batch is durable; what must not be forgotten in
 /// a crash is in the state as well.

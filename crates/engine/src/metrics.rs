@@ -4,7 +4,7 @@
 mod deliveries;
 mod wakes;
 
-pub use deliveries::{DeliveryMetrics, DeliverySnapshot, ReplayResult};
+pub use deliveries::{DeliveryMetrics, DeliverySnapshot};
 pub use wakes::{AttemptResult, BOUNDS_MS, Distribution, FAILURE_KINDS, WakeMetrics, WakeSnapshot};
 
 /// How many of something there are.

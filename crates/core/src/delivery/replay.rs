@@ -54,6 +54,35 @@ impl ReplayTurns {
     }
 }
 
+/// What has become of a dead letter that a replay was to make again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReplayResult {
+    Succeeded,
+    Failed,
+    Dropped,
+    /// It was not made again.
+    Skipped,
+}
+
+impl ReplayResult {
+    pub const ALL: [ReplayResult; 4] = [
+        ReplayResult::Succeeded,
+        ReplayResult::Failed,
+        ReplayResult::Dropped,
+        ReplayResult::Skipped,
+    ];
+
+    /// The word that the world knows it by.
+    pub fn code(self) -> &'static str {
+        match self {
+            ReplayResult::Succeeded => "succeeded",
+            ReplayResult::Failed => "failed",
+            ReplayResult::Dropped => "dropped",
+            ReplayResult::Skipped => "skipped",
+        }
+    }
+}
+
 /// A replay as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplayRecord {

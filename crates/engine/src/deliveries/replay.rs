@@ -13,7 +13,7 @@ use reveille_core::Tenant;
 use reveille_core::delivery::Phase;
 use reveille_core::delivery::hook::Standing;
 use reveille_core::delivery::id::DeliveryId;
-use reveille_core::delivery::replay::{ReplayRecord, ReplaySelection, ReplayTurns};
+use reveille_core::delivery::replay::{ReplayRecord, ReplayResult, ReplaySelection, ReplayTurns};
 use reveille_core::key_range::above;
 use reveille_kernel::command::{Command, Decision};
 use reveille_kernel::error::{Damaged, Never};
@@ -32,7 +32,6 @@ use super::send::delivery_record;
 use crate::app::{App, Txn};
 use crate::effect::Effect;
 use crate::limits::REPLAY_SLICE;
-use crate::metrics::ReplayResult;
 use crate::records::{ReadRecord, Scan};
 
 /// Begins a replay.

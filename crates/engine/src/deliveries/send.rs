@@ -185,6 +185,27 @@ pub fn replay_mark(
     Ok(Some(ReplayMark { id: replay, reason, at, count: id.no.round }))
 }
 
+/// What is to be done about an attempt, all of it seen at one moment: the hook as it is followed,
+/// and the replay that the delivery was made by.
+fn look(
+    sender: &Sender<App>,
+    hook: Arc<Hook>,
+    delivery: &DeliveryAttempt,
+) -> (Arc<Hook>, Result<(DeliveryReadiness, Option<ReplayMark>), Damaged>) {
+    let reader = sender.shared.state.reader();
+    let face = sender.shared.domains.part::<DeliveryFaces>().get(hook.face);
+    let hook = match followed(&reader, hook.clone(), delivery) {
+        Ok(hook) => hook,
+        Err(error) => return (hook, Err(error)),
+    };
+    let ready = face.and_then(|face| readiness(&reader, face, &hook, delivery));
+    let ready = ready.and_then(|ready| {
+        let mark = replay_mark(&reader, &hook.tenant, delivery.id)?;
+        Ok((ready, mark))
+    });
+    (hook, ready)
+}
+
 /// Makes an attempt, and returns the next one to make.
 pub(crate) async fn attempt(
     sender: &Sender<App>,
@@ -193,20 +214,7 @@ pub(crate) async fn attempt(
     delivery: DeliveryAttempt,
     hook: Arc<Hook>,
 ) -> Option<Attempt> {
-    let reader = sender.shared.state.reader();
-    let faces = sender.shared.domains.part::<DeliveryFaces>();
-    let face = faces.get(hook.face);
-    let current = hook.clone();
-    let (hook, ready) = match followed(&reader, hook, &delivery) {
-        Ok(hook) => {
-            let ready = face.and_then(|face| readiness(&reader, face, &hook, &delivery));
-            (hook, ready)
-        }
-        Err(error) => (current, Err(error)),
-    };
-    let mark = replay_mark(&reader, &hook.tenant, delivery.id);
-    let ready = ready.and_then(|ready| Ok((ready, mark?)));
-    drop(reader);
+    let (hook, ready) = look(sender, hook, &delivery);
     let (id, number) = (delivery.id, delivery.attempt);
     let attempt = Attempt::Delivery(DeliveryAttempt { event: None, ..delivery });
     let outcome = match ready {

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use reveille_core::delivery::replay::ReplayResult;
 use reveille_core::delivery::{DeadReason, Verdict};
 
 use super::Population;
@@ -18,35 +19,6 @@ pub struct DeliveryMetrics {
     duration: Histogram,
     died: [AtomicU64; DeadReason::ALL.len()],
     replayed: [AtomicU64; ReplayResult::ALL.len()],
-}
-
-/// What has become of a dead letter that a replay was to make again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReplayResult {
-    Succeeded,
-    Failed,
-    Dropped,
-    /// It was not made again.
-    Skipped,
-}
-
-impl ReplayResult {
-    pub const ALL: [ReplayResult; 4] = [
-        ReplayResult::Succeeded,
-        ReplayResult::Failed,
-        ReplayResult::Dropped,
-        ReplayResult::Skipped,
-    ];
-
-    /// The word that the world knows it by.
-    pub fn code(self) -> &'static str {
-        match self {
-            ReplayResult::Succeeded => "succeeded",
-            ReplayResult::Failed => "failed",
-            ReplayResult::Dropped => "dropped",
-            ReplayResult::Skipped => "skipped",
-        }
-    }
 }
 
 /// Delivering at one moment.

@@ -15,27 +15,26 @@
 //!
 //! A source that a limit holds back (`limiter.rs`) is in no line until that lets it go.
 
+mod holds;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use reveille_core::{Millis, Tenant};
+use reveille_core::Tenant;
 
-use super::limiter::{Hold, Limiter, SourceLimits};
+use super::limiter::{Hold, Limiter};
 use super::places::{PlacePool, Places};
 use super::window::Window;
 use super::{Attempt, OutboundGauges, PushResult};
 use crate::limits::{
     ATTEMPT_COMMANDS_MAX, OUTBOX_MAX, OUTCOMES_WAITING_MAX, PER_TENANT_MAX, SLOW_AFTER_MS,
-    WAITING_PAYLOAD_BYTES, WAITING_PER_LIMITED_SOURCE, WAITING_PER_SOURCE,
-    WAITING_PER_SOURCE_ALWAYS,
+    WAITING_PAYLOAD_BYTES, WAITING_PER_SOURCE, WAITING_PER_SOURCE_ALWAYS,
 };
 
 /// A tenant may have so many times as many attempts in memory as there is room left.
 const SHARE_OF_FREE: usize = 4;
 /// Tenants that are looked at to see whether somebody may send.
 const LOOK_AHEAD: usize = 8;
-/// Sources whose time has come that get their turns at once.
-const DUE_MAX: usize = 256;
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
@@ -198,54 +197,6 @@ impl<A: Attempt> Queues<A> {
 
     pub(super) fn set_waiting_per_source(&mut self, most: usize) {
         self.waiting_per_source = most.max(1);
-    }
-
-    pub(super) fn set_per_tenant_max(&mut self, most: usize) {
-        self.limiter.set_per_tenant_max(most);
-    }
-
-    /// The limits of a source from now on, whatever waits or is under way.
-    pub(super) fn set_limits(&mut self, source: A::Source, limits: SourceLimits) {
-        let was_per_tenant = self.limiter.limits(source).per_tenant;
-        self.limiter.set(source, limits);
-        let Some(waiting) = self.sources.get(&source) else { return };
-        let (tenant, under_way) = (waiting.tenant.clone(), waiting.under_way);
-        let turns = self.tenants.entry(tenant.clone()).or_default();
-        match (was_per_tenant, limits.per_tenant) {
-            (false, true) => turns.limited += under_way,
-            (true, false) => turns.limited -= under_way,
-            _ => {}
-        }
-        self.let_go(source);
-        self.offer(source, &tenant);
-        self.release(&tenant);
-        self.note_refill(source, &tenant);
-        self.forget(source, &tenant);
-    }
-
-    /// It is this late now: whoever waited for that has a turn.
-    pub(super) fn pass(&mut self, now: Millis) {
-        self.limiter.pass(now);
-        for _ in 0..DUE_MAX {
-            let Some(source) = self.limiter.due() else { return };
-            self.let_go(source);
-            let tenant = self.sources.get(&source).map(|it| it.tenant.clone());
-            if let Some(tenant) = tenant {
-                self.offer(source, &tenant);
-            }
-        }
-    }
-
-    /// When somebody's time comes, for whoever then looks.
-    pub(super) fn next_look(&mut self) -> Option<Millis> {
-        self.limiter.next_look()
-    }
-
-    /// How many attempts of a source may wait in memory.
-    fn waiting_max(&self, source: A::Source) -> usize {
-        let is_limited = self.limiter.limits(source) != SourceLimits::default();
-        let most = if is_limited { WAITING_PER_LIMITED_SOURCE } else { WAITING_PER_SOURCE };
-        most.min(self.waiting_per_source)
     }
 
     pub(super) fn push(&mut self, mut attempt: A) -> PushResult {
@@ -478,47 +429,6 @@ impl<A: Attempt> Queues<A> {
             }
         }
         self.take_turns(tenant);
-    }
-
-    /// A source that is in no line waits for a limit.
-    fn hold_back(&mut self, source: A::Source, hold: Hold) {
-        let Some(waiting) = self.sources.get_mut(&source) else { return };
-        waiting.line = Line::Held(hold);
-        self.limiter.hold_back(source, hold, waiting.attempts.len());
-        if hold == Hold::Tenant
-            && let Some(turns) = self.tenants.get_mut(&waiting.tenant)
-        {
-            turns.held.push_back(source);
-        }
-    }
-
-    /// A source that is held back is in no line any more.
-    fn let_go(&mut self, source: A::Source) {
-        let Some(waiting) = self.sources.get_mut(&source) else { return };
-        let Line::Held(hold) = waiting.line else { return };
-        waiting.line = Line::None;
-        self.limiter.let_go(hold, waiting.attempts.len());
-        if hold == Hold::Tenant
-            && let Some(turns) = self.tenants.get_mut(&waiting.tenant)
-            && let Some(at) = turns.held.iter().position(|it| *it == source)
-        {
-            turns.held.remove(at);
-        }
-    }
-
-    /// While a tenant may have another attempt of those of which it has only so many, a source that
-    /// waits for that has a turn: one too many waits again.
-    fn release(&mut self, tenant: &Tenant) {
-        while let Some(turns) = self.tenants.get(tenant)
-            && self.limiter.has_room_for_tenant(turns.limited)
-            && let Some(source) = turns.held.front().copied()
-        {
-            self.let_go(source);
-            self.offer(source, tenant);
-            if self.sources.get(&source).is_some_and(|it| it.line == Line::Turns) {
-                return;
-            }
-        }
     }
 
     /// A tenant with something to send is in line.

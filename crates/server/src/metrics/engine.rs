@@ -8,8 +8,9 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use reveille_core::delivery::DeadReason;
+use reveille_core::delivery::replay::ReplayResult;
 use reveille_engine::Engine;
-use reveille_engine::metrics::{BOUNDS_MS, Distribution, FAILURE_KINDS, ReplayResult, Snapshot};
+use reveille_engine::metrics::{BOUNDS_MS, Distribution, FAILURE_KINDS, Snapshot};
 
 /// Reads the metrics of all partitions at one moment.
 pub(super) struct EngineCollector {

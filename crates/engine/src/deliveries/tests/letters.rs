@@ -3,7 +3,7 @@
 use reveille_core::delivery::Letters;
 use reveille_core::delivery::hook::EndedHook;
 use reveille_core::delivery::policy::Versions;
-use reveille_core::delivery::replay::{ReplayRecord, ReplaySelection};
+use reveille_core::delivery::replay::{ReplayRecord, ReplayResult, ReplaySelection};
 use reveille_kernel::timers::TimerHandler;
 use reveille_schema::Record;
 use reveille_schema::deliveries::DeliveryTimer;
@@ -16,7 +16,6 @@ use crate::deliveries::replay::StartReplay;
 use crate::deliveries::retention::ForgetDeliveries;
 use crate::deliveries::trim::{TrimEvents, TrimPlan};
 use crate::limits::ENDED_HOOKS_MAX;
-use crate::metrics::ReplayResult;
 
 /// A world whose hook has such a policy.
 fn world_with(change: impl FnOnce(Policy) -> Policy) -> World {
