@@ -50,6 +50,13 @@ pub(crate) struct Document<'a> {
     pub(crate) fields: &'a Map<String, Json>,
 }
 
+impl<'a> Document<'a> {
+    /// As rules see it.
+    pub(crate) fn as_value(&self) -> Value<'a> {
+        Value::of_fields([("data", Value::Map(self.fields)), ("id", Value::Text(self.id))])
+    }
+}
+
 /// An evaluation, or several that share their steps.
 pub(crate) struct Evaluation<'e, 'a> {
     variables: &'e [Value<'a>],
@@ -348,9 +355,7 @@ impl<'e, 'a> Evaluation<'e, 'a> {
         };
         Ok(match (function, document) {
             (Function::Exists, document) => Value::Bool(document.is_some()),
-            (_, Some(Document { id, fields })) => {
-                Value::of_fields([("id", Value::Text(id)), ("data", Value::Map(fields))])
-            }
+            (_, Some(document)) => document.as_value(),
             (_, None) => Value::Null,
         })
     }

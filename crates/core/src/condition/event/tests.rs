@@ -1,3 +1,5 @@
+//! The table of conditions that the documents promise, and what one may cost.
+
 use serde_json::json;
 
 use super::*;
@@ -241,7 +243,7 @@ fn nobody_makes_an_evaluation_long() {
     let text = "x".repeat(1_000_000);
     let words: Vec<&str> = vec!["yyyyyyyy"; 100_000];
     let large = json!({"text": text, "words": words, "few": vec![text.as_str(); 1_000]});
-    let again = |part: &str| vec![part; 12].join(" && ");
+    let again = |part: &str| [part; 12].join(" && ");
     for text in [
         again("!event.document.text.contains('y')"),
         again("size(event.document.text) == 1000000"),
