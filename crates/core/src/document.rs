@@ -12,6 +12,7 @@ pub mod order;
 pub mod patch;
 pub mod path;
 pub mod query;
+pub mod rules;
 pub mod snapshot;
 pub mod transaction;
 pub mod value;
