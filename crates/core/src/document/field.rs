@@ -160,7 +160,7 @@ mod tests {
     fn fields_are_found_by_their_names() {
         let data = json!({"status": "open", "address": {"city": "Paris", "nil": null},
                           "tags": [1], "address.city": 1, "id": "user's"});
-        let data = Data::from_stored(data.as_object().unwrap().clone());
+        let data = Data::from_stored(data.as_object().unwrap().clone(), 0);
         let live = Document {
             version: 3,
             created_at: Millis(5),

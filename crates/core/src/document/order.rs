@@ -114,6 +114,11 @@ impl Order {
         self.id
     }
 
+    /// Leaves out fields that are the same in all documents.
+    pub(super) fn retain(&mut self, differs: impl Fn(&Field) -> bool) {
+        self.fields.retain(|by| differs(&by.field));
+    }
+
     /// Makes `key` that of this document.
     pub fn write_key(&self, view: &DocumentView<'_>, key: &mut SortKey) {
         key.bytes.clear();

@@ -6,11 +6,13 @@ pub mod page;
 use aws_lc_rs::digest;
 
 use self::cursor::{Cursor, CursorError, Fingerprint};
-use super::filter::{Filter, FilterError, check_count};
+use super::field::Field;
+use super::filter::{Filter, FilterError, FilterOp, check_count};
 use super::limits::{QUERY_LIMIT, QUERY_LIMIT_MAX};
 use super::order::{Order, SortKey};
 use super::path::CollectionPath;
 use super::snapshot::DocumentView;
+use super::value::ValueRef;
 
 /// A query that can be answered.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,6 +20,7 @@ pub struct Query {
     pub collection: CollectionPath,
     /// All of them must match.
     pub filters: Vec<Filter>,
+    /// Without fields that must be equal to a value, and so are the same in all that match.
     pub order: Order,
     /// Documents of a page, at least one.
     pub limit: usize,
@@ -66,7 +69,7 @@ impl Default for PageLimits {
 
 impl Query {
     pub fn new(spec: QuerySpec, limits: PageLimits) -> Result<Query, QueryError> {
-        let QuerySpec { collection, filters, order, limit, start_after, show_deleted } = spec;
+        let QuerySpec { collection, filters, mut order, limit, start_after, show_deleted } = spec;
         check_count(&filters)?;
         let limit = match limit {
             None | Some(0) => limits.default.min(limits.max).max(1),
@@ -75,6 +78,7 @@ impl Query {
                 .filter(|limit| *limit <= limits.max)
                 .ok_or(QueryError::LimitTooHigh(limits.max))?,
         };
+        order.retain(|field| equal_to(&filters, field).is_none());
         let mut query =
             Query { collection, filters, order, limit, start_after: None, show_deleted };
         if let Some(text) = start_after {
@@ -88,6 +92,11 @@ impl Query {
     pub fn matches(&self, view: &DocumentView<'_>) -> bool {
         (self.show_deleted || !view.document.is_tombstone())
             && self.filters.iter().all(|filter| filter.matches(view))
+    }
+
+    /// The value that a field must have to match, if there is one.
+    pub(super) fn equal_to(&self, field: &Field) -> Option<ValueRef<'_>> {
+        equal_to(&self.filters, field)
     }
 
     /// What all pages of a query have in common, and no other query.
@@ -113,6 +122,14 @@ impl Query {
         put(self.order.id().as_str());
         Fingerprint::from_hash(hash.finish().as_ref())
     }
+}
+
+fn equal_to<'f>(filters: &'f [Filter], field: &Field) -> Option<ValueRef<'f>> {
+    let one_value = |filter: &'f Filter| match (filter.op, filter.values()) {
+        (FilterOp::Equal | FilterOp::In, [value]) => Some(ValueRef::from(value)),
+        _ => None,
+    };
+    filters.iter().filter(|filter| filter.field == *field).find_map(one_value)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::limits::{DOCUMENT_BYTES_MAX, DOCUMENT_DEPTH_MAX, DOCUMENT_VALUES_MAX};
+use super::path::DocumentPath;
 use crate::time::Millis;
 
 /// A document, without where it is. Copies share their data.
@@ -47,6 +48,12 @@ pub enum DataError {
     TooManyValues,
 }
 
+impl<'a> DocumentView<'a> {
+    pub fn new(path: &'a DocumentPath, document: &'a Document) -> DocumentView<'a> {
+        DocumentView { collection: path.collection().as_str(), id: path.id().as_str(), document }
+    }
+}
+
 impl Document {
     pub fn is_tombstone(&self) -> bool {
         self.data.is_none()
@@ -69,9 +76,8 @@ impl Data {
         Ok(Data { fields, bytes })
     }
 
-    /// Takes what was stored, and checked before it was.
-    pub fn from_stored(fields: Map<String, Value>) -> Data {
-        let bytes = object_size(&fields, 1, &mut 0).unwrap_or(DOCUMENT_BYTES_MAX);
+    /// Takes what was stored as so many bytes of JSON, and checked before it was.
+    pub fn from_stored(fields: Map<String, Value>, bytes: usize) -> Data {
         Data { fields, bytes }
     }
 

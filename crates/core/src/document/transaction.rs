@@ -12,6 +12,7 @@
 //! API of single documents is a transaction of one write.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::body::BodyError;
 use super::change::{Change, ChangeKind};
@@ -35,8 +36,8 @@ pub struct Op {
 /// What is written.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Write {
-    Create(Data),
-    Set(Data),
+    Create(Arc<Data>),
+    Set(Arc<Data>),
     /// `update` is another name of it.
     Patch(Patch),
     Delete,
@@ -176,7 +177,7 @@ impl Op {
             }
             (Write::Patch(patch), Some((document, before))) => {
                 self.check(Some(document))?;
-                Some(patch.apply(before)?)
+                Some(Arc::new(patch.apply(before)?))
             }
             (Write::Delete, Some((document, _))) => {
                 self.check(Some(document))?;
@@ -194,7 +195,7 @@ impl Op {
             version: last.checked_add(1).ok_or(OpError::VersionsUsedUp)?,
             created_at: live.map_or(updated_at, |(document, _)| document.created_at),
             updated_at,
-            data: data.map(Into::into),
+            data,
         };
         Ok((kind, document))
     }
@@ -206,8 +207,7 @@ impl Op {
                 false => Err(OpError::NothingToCompare(self.path.clone())),
             };
         };
-        let (collection, id) = (self.path.collection().as_str(), self.path.id().as_str());
-        let view = DocumentView { collection, id, document };
+        let view = DocumentView::new(&self.path, document);
         match self.preconditions.iter().position(|filter| !filter.matches(&view)) {
             None => Ok(()),
             Some(index) => Err(self.precondition_failed(index, document.version)),

@@ -18,7 +18,6 @@ use crate::document::index_key::{complement, encode};
 use crate::document::order::{Direction, SortField, SortKey};
 use crate::document::query::Query;
 use crate::document::query::page::Sorted;
-use crate::document::value::ValueRef;
 use crate::key_range::{above, after_prefix};
 
 pub use super::range::KeyRange;
@@ -78,8 +77,6 @@ struct Candidate<'q> {
     prefix: Vec<u8>,
     ranges: Vec<KeyRange>,
     is_bounded: bool,
-    /// What is left to sort by, as documents that match are equal in the others.
-    order: Vec<(usize, &'q SortField)>,
     is_backwards: bool,
     sorted: Sorted,
 }
@@ -89,12 +86,11 @@ impl<'q> Candidate<'q> {
         let mut prefix = Vec::new();
         let mut equal = 0;
         while let Some(by) = fields.get(equal)
-            && let Some(value) = equal_to(query, &by.field)
+            && let Some(value) = query.equal_to(&by.field)
         {
             encode(Some(value), by.direction, &mut prefix);
             equal += 1;
         }
-        let order = open_order(query);
         let mut candidate = Candidate {
             query,
             source,
@@ -103,7 +99,6 @@ impl<'q> Candidate<'q> {
             prefix,
             ranges: Vec::new(),
             is_bounded: false,
-            order,
             is_backwards: false,
             sorted: Sorted::No,
         };
@@ -117,7 +112,11 @@ impl<'q> Candidate<'q> {
     fn rank(&self) -> (bool, usize, (u8, u8), usize) {
         let is_point = self.source == Source::Collection && wants_ids(self.query);
         let (bounded, sorted) = (u8::from(self.is_bounded), self.sorted as u8);
-        let rest = if self.order.is_empty() { (bounded, sorted) } else { (sorted, bounded) };
+        let rest = if self.query.order.fields().is_empty() {
+            (bounded, sorted)
+        } else {
+            (sorted, bounded)
+        };
         (is_point, self.equal, rest, usize::MAX - self.fields.len())
     }
 
@@ -169,31 +168,26 @@ impl<'q> Candidate<'q> {
     }
 
     /// Whether what follows the equal fields is what the query sorts by, one way or the other.
+    /// Several ranges are of the first of these and follow each other in its order, so that they
+    /// are as good as one.
+    ///
+    /// Documents that do not match are in this order as well: a page may end at one of them.
     fn find_order(&mut self) {
-        let rest = self.fields.get(self.equal..).unwrap_or_default();
-        let mut open = rest.iter().filter(|by| equal_to(self.query, &by.field).is_none());
+        let order = &self.query.order;
+        let mut rest = self.fields.get(self.equal..).unwrap_or_default().iter();
         let mut is_backwards = None;
-        for (_, wanted) in &self.order {
-            let Some(by) = open.next().filter(|by| by.field == wanted.field) else { return };
+        for wanted in order.fields() {
+            let Some(by) = rest.next().filter(|by| by.field == wanted.field) else { return };
             let is_reversed = by.direction != wanted.direction;
             if *is_backwards.get_or_insert(is_reversed) != is_reversed {
                 return;
             }
         }
-        let is_whole = open.next().is_none();
-        let id = self.query.order.id();
+        let is_whole = rest.next().is_none();
+        let id = order.id();
         let is_backwards = is_backwards.unwrap_or(id == Direction::Desc);
-        // Ranges follow each other in the order of the field that they are of.
-        let is_of_order = match (rest.first(), self.order.first()) {
-            (Some(by), Some((_, wanted))) => by.field == wanted.field,
-            (Some(_), None) => false,
-            (None, _) => true,
-        };
-        if self.ranges.len() > 1 && !is_of_order {
-            return;
-        }
         let is_id_sorted = is_whole && (id == Direction::Desc) == is_backwards;
-        self.sorted = match (is_id_sorted, self.order.is_empty()) {
+        self.sorted = match (is_id_sorted, order.fields().is_empty()) {
             (true, _) => Sorted::Exactly,
             (false, false) => Sorted::ExceptTies,
             (false, true) => return,
@@ -224,19 +218,11 @@ impl<'q> Candidate<'q> {
     /// Where reading goes on, as the parts of a cursor are those of keys.
     fn keys_after(&self, after: &SortKey) -> KeyRange {
         let mut key = self.prefix.clone();
-        let mut order = self.order.iter();
-        let mut is_whole = true;
-        for by in self.fields.get(self.equal..).unwrap_or_default() {
-            if let Some(value) = equal_to(self.query, &by.field) {
-                encode(Some(value), by.direction, &mut key);
-                continue;
-            }
-            let Some((at, wanted)) = order.next() else {
-                is_whole = false;
-                break;
-            };
+        let rest = self.fields.get(self.equal..).unwrap_or_default();
+        let order = self.query.order.fields();
+        for (at, (by, wanted)) in rest.iter().zip(order).enumerate() {
             let begin = key.len();
-            key.extend_from_slice(after.part(*at));
+            key.extend_from_slice(after.part(at));
             if wanted.direction != by.direction {
                 complement(key.get_mut(begin..).unwrap_or_default());
             }
@@ -246,7 +232,7 @@ impl<'q> Candidate<'q> {
             complement(&mut id);
             id.pop();
         }
-        let is_at_document = is_whole && self.sorted == Sorted::Exactly && !id.is_empty();
+        let is_at_document = self.sorted == Sorted::Exactly && !id.is_empty();
         if is_at_document {
             key.extend_from_slice(&id);
         }
@@ -260,32 +246,8 @@ impl<'q> Candidate<'q> {
     }
 }
 
-/// The value that a field must have to match, if there is one.
-pub(super) fn equal_to<'q>(query: &'q Query, field: &Field) -> Option<ValueRef<'q>> {
-    let is_one = |filter: &&Filter| match filter.op {
-        FilterOp::Equal => true,
-        FilterOp::In => filter.values().len() == 1,
-        FilterOp::NotEqual
-        | FilterOp::More
-        | FilterOp::AtLeast
-        | FilterOp::Less
-        | FilterOp::AtMost
-        | FilterOp::NotIn
-        | FilterOp::ArrayContains => false,
-    };
-    let filter = query.filters.iter().filter(|it| it.field == *field).find(is_one)?;
-    filter.values().first().map(ValueRef::from)
-}
-
 /// Whether a query names the documents that it is for.
 pub(super) fn wants_ids(query: &Query) -> bool {
     let names = |filter: &Filter| matches!(filter.op, FilterOp::Equal | FilterOp::In);
     query.filters.iter().any(|filter| filter.field == Field::Id && names(filter))
-}
-
-/// The fields that decide an order, with their places in it: not those that are equal in all
-/// documents that match.
-pub(super) fn open_order(query: &Query) -> Vec<(usize, &SortField)> {
-    let fields = query.order.fields().iter().enumerate();
-    fields.filter(|(_, by)| equal_to(query, &by.field).is_none()).collect()
 }

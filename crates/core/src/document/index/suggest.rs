@@ -1,6 +1,6 @@
 //! The index that a query lacks.
 
-use super::plan::{equal_to, open_order, wants_ids};
+use super::plan::wants_ids;
 use super::{CollectionPattern, IndexDefinition, is_indexed};
 use crate::document::field::Field;
 use crate::document::filter::FilterOp;
@@ -20,17 +20,17 @@ pub fn suggest(query: &Query) -> Option<IndexDefinition> {
     let mut fields: Vec<SortField> = Vec::new();
     for filter in query.filters.iter().filter(|filter| is_indexed(&filter.field)) {
         let is_new = fields.iter().all(|by| by.field != filter.field);
-        if is_new && equal_to(query, &filter.field).is_some() {
+        if is_new && query.equal_to(&filter.field).is_some() {
             fields.push(SortField { field: filter.field.clone(), direction: Direction::Asc });
         }
     }
-    let order = open_order(query);
+    let order = query.order.fields();
     if order.is_empty() {
         fields.extend(ranged(query, fields.is_empty()));
-    } else if order.iter().all(|(_, by)| is_indexed(&by.field)) {
+    } else if order.iter().all(|by| is_indexed(&by.field)) {
         // Ids go up in every index. Where they are to go down, it is read backwards.
         let is_backwards = query.order.id() == Direction::Desc;
-        fields.extend(order.into_iter().map(|(_, by)| SortField {
+        fields.extend(order.iter().map(|by| SortField {
             field: by.field.clone(),
             direction: if is_backwards { by.direction.reversed() } else { by.direction },
         }));
@@ -48,6 +48,6 @@ fn ranged(query: &Query, is_first: bool) -> Option<SortField> {
         return None;
     }
     let mut filters = query.filters.iter().filter(|it| is_range(it.op) && is_indexed(&it.field));
-    let filter = filters.find(|it| equal_to(query, &it.field).is_none())?;
+    let filter = filters.find(|it| query.equal_to(&it.field).is_none())?;
     Some(SortField { field: filter.field.clone(), direction: Direction::Asc })
 }

@@ -12,10 +12,11 @@ use super::*;
 use crate::document::arbitrary;
 use crate::document::filter::Filter;
 use crate::document::order::{Direction, Order};
-use crate::document::query::page::{PageCollector, Sorted, Wanted};
+use crate::document::query::page::{Page, PageCollector, Sorted, Wanted};
 use crate::document::query::{PageLimits, Query, QuerySpec};
-use crate::document::snapshot::Document;
+use crate::document::snapshot::{Data, Document};
 use crate::document::value::ValueRef;
+use crate::time::Millis;
 
 fn index(collection: &str, fields: &[(&str, Direction)]) -> Result<IndexDefinition, IndexError> {
     let field = |(name, direction): &(&str, Direction)| {
@@ -120,8 +121,9 @@ fn the_best_index_is_chosen() {
     let backwards = status(&[("createdAt", Desc), ("id", Desc)]);
     check(&backwards, &[up, down], (Source::Index(0), Sorted::Exactly, true));
     check(&status(&[("status", Desc)]), &[&[("status", Asc)]], exactly(0));
-    // What is equal in all of them does not disturb the order of the others.
-    check(&newest, &[&[("createdAt", Desc), ("status", Asc)]], exactly(0));
+    // Others than those that match are between them: only moments are in order.
+    let behind: &[_] = &[("createdAt", Desc), ("status", Asc)];
+    check(&newest, &[behind], (Source::Index(0), Sorted::ExceptTies, false));
     let several = asked(&[("n", "in", json!([3, 1]))], &[("n", Asc)]);
     check(&several, &[&[("n", Asc)]], exactly(0));
     let others = asked(&[("n", "in", json!([3, 1]))], &[("m", Asc)]);
@@ -154,6 +156,40 @@ fn a_suggestion_names_the_collection_below_any_document() {
     assert_eq!(suggest(&range), Some(index(MESSAGES, &[("n", Asc)]).unwrap()));
     assert_eq!(suggest(&asked(&[("t", "array-contains", json!(2))], &[])), None);
     assert_eq!(suggest(&asked(&[], &[])), None);
+}
+
+#[test]
+fn a_range_that_begins_or_ends_in_what_is_cut_off_misses_nobody() {
+    let text = |end: &str| json!("x".repeat(600) + end);
+    let documents = ["a", "b", "c"].map(|end| {
+        let data = json!({ "t": text(end) }).as_object().unwrap().clone();
+        let data = Data::new(data).unwrap();
+        Document {
+            version: 1,
+            created_at: Millis(0),
+            updated_at: Millis(0),
+            data: Some(data.into()),
+        }
+    });
+    for direction in [Asc, Desc] {
+        let indexes = [index(MESSAGES, &[("t", direction)]).unwrap()];
+        let world = World::new(documents.to_vec(), &indexes);
+        let table = [
+            ("==", vec![1]),
+            (">", vec![2]),
+            (">=", vec![1, 2]),
+            ("<", vec![0]),
+            ("<=", vec![0, 1]),
+        ];
+        for (op, expected) in table {
+            let query = asked(&[("t", op, text("b"))], &[]);
+            let plan = plan(&query, &indexes);
+            assert_eq!(plan.source, Source::Index(0));
+            let mut found = world.read(&plan);
+            found.retain(|at| world.matches(&query, *at));
+            assert_eq!(found, expected, "{op} {direction:?}");
+        }
+    }
 }
 
 /// Documents, and keys of the collection and of each index.
@@ -207,6 +243,22 @@ impl World {
         let id = id(at);
         let document = &self.documents[at];
         query.matches(&DocumentView { collection: query.collection.as_str(), id: &id, document })
+    }
+
+    /// Collects a page, and stops after so many documents. `None` if nothing is certain then.
+    fn page(&self, query: &Query, plan: &Plan, stop_after: Option<usize>) -> Option<Page> {
+        let mut collector = PageCollector::new(query, plan.sorted, 1 << 20);
+        for (read, at) in (1..).zip(self.read(plan)) {
+            let (id, document) = (id(at), self.documents[at].clone());
+            let is_wanted = self.matches(query, at);
+            if is_wanted && collector.offer(&id, document.clone()) == Wanted::Enough {
+                break;
+            }
+            if stop_after == Some(read) {
+                return collector.finish_at(&id, &document);
+            }
+        }
+        Some(collector.finish())
     }
 
     /// By values, and not by their bytes. Texts beyond what an order looks at are equal.
@@ -280,6 +332,7 @@ proptest! {
         indexes in indexes(),
         limit in 1u64..6,
         show_deleted in any::<bool>(),
+        stop_after in prop::option::of(1usize..9),
     ) {
         let world = World::new(documents, &indexes);
         let ask = |after| query(filters.clone(), order.clone(), limit, show_deleted, after);
@@ -288,21 +341,15 @@ proptest! {
         for _ in 0..100 {
             let query = ask(after);
             let plan = plan(&query, &indexes);
-            let mut read = world.read(&plan);
+            let read = world.read(&plan);
             prop_assert_eq!(
                 read.len(),
                 { let mut once = read.clone(); once.sort(); once.dedup(); once.len() },
                 "nobody is read twice"
             );
-            let mut collector = PageCollector::new(&query, plan.sorted, 1 << 20);
-            read.retain(|at| world.matches(&query, *at));
-            for at in &read {
-                let document = world.documents[*at].clone();
-                if collector.offer(&id(*at), document) == Wanted::Enough {
-                    break;
-                }
-            }
-            let page = collector.finish();
+            let page = world.page(&query, &plan, stop_after);
+            // Where nothing is certain yet, reading goes on to the end.
+            let page = page.or_else(|| world.page(&query, &plan, None)).unwrap();
             found.extend(page.documents.into_iter().map(|(id, _)| id));
             after = page.next.map(|next| next.encode());
             if after.is_none() {

@@ -24,8 +24,8 @@ fn op(kind: &str, id: &str, body: Value) -> Op {
     let path = path(id);
     let fields = body.as_object().unwrap().clone();
     let write = match kind {
-        "create" => Write::Create(data(body)),
-        "set" => Write::Set(data(body)),
+        "create" => Write::Create(data(body).into()),
+        "set" => Write::Set(data(body).into()),
         "patch" => Write::Patch(Patch::parse(fields, path.id(), ReservedFields::Refuse).unwrap()),
         _ => Write::Delete,
     };
