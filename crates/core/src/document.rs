@@ -13,6 +13,8 @@ pub mod patch;
 pub mod path;
 pub mod query;
 pub mod rules;
+pub mod settings;
+pub mod shape;
 pub mod snapshot;
 pub mod transaction;
 pub mod value;

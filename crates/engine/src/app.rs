@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use reveille_core::delivery::hook::{DeliveryCounts, HookId};
+use reveille_core::document::settings::DocumentSettings;
 use reveille_core::subscription::Timings;
 use reveille_kernel::domains::{Domains, Index, Scratch};
 use reveille_kernel::error::Damaged;
@@ -36,6 +37,7 @@ pub struct Settings {
     pub match_steps: usize,
     /// How much each tenant may have.
     pub quotas: Quotas,
+    pub documents: DocumentSettings,
     /// Where the hashes of what clients wrote begin: they cannot know it.
     pub hash_seed: u64,
 }
@@ -47,6 +49,7 @@ impl Default for Settings {
             fan_out: FAN_OUT,
             match_steps: MATCH_STEPS,
             quotas: Quotas::default(),
+            documents: DocumentSettings::default(),
             hash_seed: 0,
         }
     }

@@ -5,8 +5,12 @@ use std::str::FromStr;
 
 use super::path::DocumentPath;
 use super::snapshot::Document;
+use crate::delivery::hook::FaceId;
 use crate::tenant::Tenant;
 use crate::time::Millis;
+
+/// The face of changes of documents.
+pub const FACE: FaceId = FaceId(0x05);
 
 /// What a write did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

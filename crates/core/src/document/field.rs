@@ -79,6 +79,19 @@ impl Field {
         if is_whole { Ok(field) } else { Err(FieldError::Inside(shown(name), own)) }
     }
 
+    /// The name of a field that is the document's own.
+    pub(super) fn own_name(&self) -> Option<&'static str> {
+        Some(match self {
+            Field::Id => "id",
+            Field::Collection => "collection",
+            Field::Version => "version",
+            Field::CreatedAt => "createdAt",
+            Field::UpdatedAt => "updatedAt",
+            Field::Deleted => "deleted",
+            Field::User(_) => return None,
+        })
+    }
+
     /// What the field is in this document; `None` if it is missing, which null is not.
     pub fn value<'a>(&self, view: &DocumentView<'a>) -> Option<ValueRef<'a>> {
         let document = view.document;
@@ -131,15 +144,10 @@ impl FieldPath {
 
 impl fmt::Display for Field {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Field::Id => "id",
-            Field::Collection => "collection",
-            Field::Version => "version",
-            Field::CreatedAt => "createdAt",
-            Field::UpdatedAt => "updatedAt",
-            Field::Deleted => "deleted",
-            Field::User(path) => path.as_str(),
-        })
+        match self {
+            Field::User(path) => f.write_str(path.as_str()),
+            own => f.write_str(own.own_name().unwrap_or_default()),
+        }
     }
 }
 
@@ -160,7 +168,7 @@ mod tests {
     fn fields_are_found_by_their_names() {
         let data = json!({"status": "open", "address": {"city": "Paris", "nil": null},
                           "tags": [1], "address.city": 1, "id": "user's"});
-        let data = Data::from_stored(data.as_object().unwrap().clone(), 0);
+        let data = Data::new(data.as_object().unwrap().clone()).unwrap();
         let live = Document {
             version: 3,
             created_at: Millis(5),

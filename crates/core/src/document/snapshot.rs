@@ -76,9 +76,15 @@ impl Data {
         Ok(Data { fields, bytes })
     }
 
-    /// Takes what was stored as so many bytes of JSON, and checked before it was.
-    pub fn from_stored(fields: Map<String, Value>, bytes: usize) -> Data {
-        Data { fields, bytes }
+    /// Takes what was stored as JSON, and checked before it was.
+    pub fn from_json(json: &[u8]) -> Result<Data, serde_json::Error> {
+        let fields = serde_json::from_slice(json)?;
+        Ok(Data { fields, bytes: json.len() })
+    }
+
+    /// As JSON, compact.
+    pub fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec(&self.fields).expect("names are texts, and memory does not fail")
     }
 
     pub fn fields(&self) -> &Map<String, Value> {
@@ -193,6 +199,13 @@ mod tests {
         fn its_size_is_that_of_its_json(value in value()) {
             let written = serde_json::to_vec(&json!({ "a": &value })).unwrap().len();
             prop_assert_eq!(data(value), Ok(written));
+        }
+
+        #[test]
+        fn it_is_stored_and_read_again_as_it_is(value in value()) {
+            let Value::Object(fields) = json!({ "a": value }) else { panic!("is an object") };
+            let data = Data::new(fields).unwrap();
+            prop_assert_eq!(Data::from_json(&data.to_json()).unwrap(), data);
         }
     }
 }

@@ -18,6 +18,7 @@ use super::body::BodyError;
 use super::change::{Change, ChangeKind};
 use super::field::Field;
 use super::filter::{Filter, FilterOp};
+use super::idempotency::WriteEnd;
 use super::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_OPS_MAX};
 use super::patch::Patch;
 use super::path::DocumentPath;
@@ -227,6 +228,20 @@ impl Op {
 }
 
 impl OpError {
+    /// How a write ends because of it.
+    pub fn end(&self) -> WriteEnd {
+        match self {
+            OpError::NotFound(_) => WriteEnd::NotFound,
+            OpError::AlreadyExists(_)
+            | OpError::VersionMismatch(_)
+            | OpError::PreconditionFailed { .. }
+            | OpError::NothingToCompare(_) => WriteEnd::PreconditionFailed,
+            OpError::Body(_) => WriteEnd::Invalid,
+            OpError::TooManyOps(_) | OpError::TooManyBytes(_) => WriteEnd::Exhausted,
+            OpError::VersionsUsedUp => WriteEnd::Internal,
+        }
+    }
+
     /// Whether the client met a limit, and not a law.
     pub fn is_exhausted(&self) -> bool {
         matches!(self, OpError::TooManyOps(_) | OpError::TooManyBytes(_))

@@ -38,6 +38,16 @@ impl RuleAuth {
         }
     }
 
+    /// Whoever asks a server that asks nobody for a key.
+    pub fn local() -> RuleAuth {
+        RuleAuth { is_admin: true, fields: Map::new() }
+    }
+
+    /// Whether rules are not asked.
+    pub fn is_admin(&self) -> bool {
+        self.is_admin
+    }
+
     pub(super) fn as_value(&self) -> Value<'_> {
         Value::Map(&self.fields)
     }
