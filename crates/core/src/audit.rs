@@ -45,6 +45,8 @@ pub mod action {
     pub const CONSUMER_REVIVED: &str = "consumer.revived";
     pub const DEAD_LETTER_DISCARDED: &str = "dead_letter.discarded";
     pub const REPLAY_EXECUTED: &str = "replay.executed";
+    pub const INDEXES_UPDATED: &str = "indexes.updated";
+    pub const RULES_UPDATED: &str = "rules.updated";
 }
 
 /// Who asks for something, as it is written down.

@@ -1,135 +1,115 @@
-//! Conditions in CEL: when so much work has come together that it is worth a wake.
+//! Conditions in CEL: what may be asked, how deep, and how much work an answer may be.
+//!
+//! ```text
+//! text → scan.rs        how deep the parser would recurse, before it sees the text
+//!      → parse.rs       the parser's tree becomes ours, if it asks only for what there is
+//!      → expression.rs  what is kept: never deeper, larger or otherwise than was checked
+//!      → evaluate.rs    an answer about borrowed JSON, every step of it counted
+//! ```
+//!
+//! The parser is the `cel` crate's. Its evaluation can neither be stopped nor bounded, and copies
+//! what it compares into its errors; ours counts, and a property test holds it against the other.
 
-use std::sync::Arc;
+pub mod event;
+pub mod wake;
 
-use cel::{Context, Env, Program, Value};
+mod evaluate;
+mod expression;
+mod parse;
+mod scan;
+mod value;
 
-use crate::consumer::Backlog;
-use crate::limits::CONDITION_BYTES_MAX;
+pub use event::EventCondition;
+pub use wake::WakeCondition;
 
-/// What a condition may ask for.
-const VARIABLES: [&str; 3] = ["bytes", "streams", "waited_ms"];
+pub(crate) use evaluate::{Document, Evaluation, Failure, LookUpDocument};
+pub(crate) use expression::Expression;
+pub(crate) use parse::{Variable, Vocabulary, parse};
+pub(crate) use value::Value;
 
-/// A condition over the work that waits for a consumer.
-pub struct WakeCondition {
-    env: Arc<Env>,
-    program: Program,
-}
+use crate::limits::{
+    EXPRESSION_BYTES_MAX, EXPRESSION_CHAIN_MAX, EXPRESSION_DEPTH_MAX, EXPRESSION_LIST_MAX,
+    EXPRESSION_NESTING_MAX, EXPRESSION_NODES_MAX,
+};
+
+/// Longest name or key that is repeated in an error, in bytes.
+const EXCERPT_BYTES_MAX: usize = 64;
 
 /// The text is no condition.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConditionError {
-    /// It is longer than it may be: what is parsed is bounded, and with it what it costs.
-    #[error("a condition is at most {CONDITION_BYTES_MAX} bytes long")]
+    #[error("a condition is at most {EXPRESSION_BYTES_MAX} bytes long")]
     TooLong,
-    /// It cannot be read.
     #[error("the condition cannot be read: {0}")]
     Syntax(String),
-    /// It asks for something that is not there.
-    #[error("the condition knows `bytes`, `streams` and `waited_ms`, but not `{0}`")]
-    UnknownVariable(String),
-    /// It calls something.
-    #[error("a condition may compare and calculate, but not call `{0}`")]
-    UnknownFunction(String),
-    /// It is neither true nor false.
-    #[error("the condition must be true or false, like `bytes > 4096 || waited_ms > 500`")]
-    NotBool,
+    #[error("a condition has at most {EXPRESSION_NESTING_MAX} brackets inside of each other")]
+    TooManyBrackets,
+    /// More operators and dots in a row than the parser's stack is known to hold.
+    #[error(
+        "a condition has at most {EXPRESSION_CHAIN_MAX} operators and dots one after another; \
+         `&&`, `||` and commas begin anew"
+    )]
+    TooLongChain,
+    #[error("a condition is at most {EXPRESSION_DEPTH_MAX} operations deep")]
+    TooDeep,
+    #[error("a condition has at most {EXPRESSION_NODES_MAX} operations, names and values")]
+    TooManyNodes,
+    #[error("the condition knows {known}, but not `{name}`")]
+    UnknownVariable { name: String, known: String },
+    #[error("`{variable}` has no `{name}`: there is {known}")]
+    UnknownField { variable: String, name: String, known: String },
+    #[error("the condition knows {known}, but no function `{name}`")]
+    UnknownFunction { name: String, known: String },
+    #[error("`{name}` is written `{form}`")]
+    Arguments { name: &'static str, form: &'static str },
+    #[error("`{0}` may not be inside of another `all`, `exists` or `exists_one`")]
+    NestedMacro(String),
+    #[error("`{0}` is the name of something already: call the element otherwise")]
+    NameTaken(String),
+    #[error("a condition has no {0}")]
+    Unsupported(&'static str),
+    #[error("a condition must be true or false, and this is always {0}")]
+    NotBool(&'static str),
 }
 
-impl WakeCondition {
-    /// Reads a condition.
-    pub fn parse(text: &str) -> Result<WakeCondition, ConditionError> {
-        if text.len() > CONDITION_BYTES_MAX {
-            return Err(ConditionError::TooLong);
-        }
-        // Without macros: nothing in here can loop.
-        let env = Arc::new(Env::default().with_stdlib());
-        let program = env.compile(text).map_err(|error| {
-            let first = error.errors.first().map(|error| error.msg.clone());
-            ConditionError::Syntax(first.unwrap_or_else(|| "it is incomplete".into()))
-        })?;
-        let references = program.references();
-        if let Some(unknown) = references.variables().iter().find(|it| !VARIABLES.contains(it)) {
-            return Err(ConditionError::UnknownVariable((*unknown).to_owned()));
-        }
-        // Operators are functions whose names no text can spell.
-        let called = references.functions();
-        if let Some(unknown) = called.iter().find(|name| !name.contains('_')) {
-            return Err(ConditionError::UnknownFunction((*unknown).to_owned()));
-        }
-        let condition = WakeCondition { env, program };
-        let nothing = condition.evaluate(&Backlog::default());
-        let something = condition.evaluate(&Backlog { bytes: 1, streams: 1, waited_ms: 1 });
-        nothing.or(something).ok_or(ConditionError::NotBool)?;
-        Ok(condition)
-    }
+/// The condition came to nothing: it is neither true nor false of this document.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EvaluationError {
+    #[error("there is no `{0}`")]
+    NoSuchKey(String),
+    #[error("a list has no element {0}")]
+    NoSuchElement(String),
+    #[error("`{operation}` is not for {kind}")]
+    WrongKind { operation: &'static str, kind: &'static str },
+    #[error("`{operation}` is not for {left} and {right}")]
+    WrongKinds { operation: &'static str, left: &'static str, right: &'static str },
+    #[error("`{0}` leaves the range of its numbers")]
+    Overflow(&'static str),
+    #[error("division by zero")]
+    DivisionByZero,
+    #[error("the map has a key twice")]
+    RepeatedKey,
+    #[error("it came to {0}, and to neither true nor false")]
+    NotBool(&'static str),
+    #[error("`{0}` looks at lists of at most {EXPRESSION_LIST_MAX} elements")]
+    ListTooLong(&'static str),
+    #[error("`{0}` is no path of a document")]
+    NoDocumentPath(String),
+    #[error("more than {0} documents were asked for")]
+    TooManyReads(usize),
+    /// The limit on what one evaluation may cost.
+    #[error("it takes more steps than it may: compare less, or smaller parts of the document")]
+    TooManySteps,
+}
 
-    /// Whether it holds. One that comes to nothing, by a division by zero for example, does not.
-    pub fn holds(&self, backlog: &Backlog) -> bool {
-        self.evaluate(backlog).unwrap_or(false)
+/// As much of a text as is repeated in an error.
+pub(crate) fn excerpt(text: &str) -> String {
+    if text.len() <= EXCERPT_BYTES_MAX {
+        return text.to_owned();
     }
-
-    fn evaluate(&self, backlog: &Backlog) -> Option<bool> {
-        let mut context = Context::with_env(self.env.clone());
-        let values = [backlog.bytes, backlog.streams, backlog.waited_ms];
-        for (name, value) in VARIABLES.into_iter().zip(values) {
-            let value = Value::Int(i64::try_from(value).unwrap_or(i64::MAX));
-            context.add_variable_from_value(name, value);
-        }
-        match self.program.execute(&context) {
-            Ok(Value::Bool(holds)) => Some(holds),
-            _ => None,
-        }
-    }
+    let end = text.floor_char_boundary(EXCERPT_BYTES_MAX);
+    format!("{}…", text.get(..end).unwrap_or_default())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn holds(text: &str, bytes: u64, streams: u64, waited_ms: u64) -> bool {
-        let backlog = Backlog { bytes, streams, waited_ms };
-        WakeCondition::parse(text).unwrap_or_else(|error| panic!("{error}")).holds(&backlog)
-    }
-
-    #[test]
-    fn work_is_weighed() {
-        assert!(!holds("bytes > 100", 100, 1, 0));
-        assert!(holds("bytes > 100", 101, 1, 0));
-        assert!(holds("streams >= 2 || waited_ms > 500", 1, 1, 501));
-        assert!(holds("bytes / streams > 10 && waited_ms != 3", 100, 5, 0));
-        assert!(!holds("bytes / streams > 10", 100, 0, 0));
-        assert!(holds("bytes > 1 ? streams == 1 : false", 2, 1, 0));
-        assert!(holds("true", 0, 0, 0));
-    }
-
-    #[test]
-    fn what_is_no_condition_says_why() {
-        let refused = |text: &str| match WakeCondition::parse(text) {
-            Err(error) => error,
-            Ok(_) => panic!("{text} is no condition"),
-        };
-        assert_eq!(refused("events > 1"), ConditionError::UnknownVariable("events".into()));
-        assert_eq!(refused("bytes + 1"), ConditionError::NotBool);
-        assert!(matches!(refused("bytes >"), ConditionError::Syntax(_)));
-        assert!(matches!(refused(""), ConditionError::Syntax(_)));
-        assert!(matches!(refused("size('a') > 0"), ConditionError::UnknownFunction(_)));
-        assert!(matches!(refused("'a'.matches('b')"), ConditionError::UnknownFunction(_)));
-        assert!(matches!(refused("[1].all(x, x > 0)"), ConditionError::UnknownVariable(_)));
-        assert_eq!(refused(&"1+".repeat(CONDITION_BYTES_MAX)), ConditionError::TooLong);
-    }
-
-    #[test]
-    fn deep_conditions_neither_hang_nor_overflow() {
-        let deep = |text: String| {
-            assert!(text.len() <= CONDITION_BYTES_MAX);
-            let _ = WakeCondition::parse(&text).map(|it| it.holds(&Backlog::default()));
-        };
-        let half = CONDITION_BYTES_MAX / 2 - 4;
-        deep(format!("{}1{} > 0", "(".repeat(half), ")".repeat(half)));
-        deep(format!("{}1 > 0", "1+".repeat(half)));
-        deep(format!("{}true", "!".repeat(CONDITION_BYTES_MAX - 4)));
-        deep(format!("bytes{} > 0", "[0]".repeat(CONDITION_BYTES_MAX / 3 - 4)));
-        deep(format!("bytes{} > 0", ".a".repeat(half - 4)));
-    }
-}
+mod tests;

@@ -9,6 +9,7 @@ pub mod condition;
 pub mod consumer;
 pub mod cursor;
 pub mod delivery;
+pub mod document;
 pub mod event;
 pub mod fan_out;
 pub mod json;

@@ -34,6 +34,47 @@ pub const JSON_DEPTH_MAX: usize = 512;
 /// Longest condition of a subscription in bytes: it bounds how deep one can be, and what it costs.
 pub const CONDITION_BYTES_MAX: usize = 256;
 
+/// Longest condition over documents in bytes, of a trigger or a rule: it bounds what parsing costs.
+pub const EXPRESSION_BYTES_MAX: usize = 1_024;
+
+/// Brackets inside of brackets in such a condition: each is a dozen frames of the parser's stack.
+pub const EXPRESSION_NESTING_MAX: usize = 24;
+
+/// Operators, dots and brackets one after another: each can be a frame of the parser's stack.
+pub const EXPRESSION_CHAIN_MAX: usize = 64;
+
+/// How deep such a condition may be once it is parsed: its evaluation recurses.
+pub const EXPRESSION_DEPTH_MAX: usize = 32;
+
+/// Operations, names and values of such a condition: all are in memory, and evaluated every time.
+pub const EXPRESSION_NODES_MAX: usize = 256;
+
+/// Elements of a list that `all`, `exists` and `exists_one` look at: the rest of a condition is
+/// evaluated for each.
+pub const EXPRESSION_LIST_MAX: usize = 1_000;
+
+/// Steps of one evaluation of a trigger's condition, a few milliseconds: every change of a
+/// collection is held against every condition over it.
+pub const EVENT_CONDITION_STEPS_MAX: usize = 100_000;
+
+/// Steps that a request may cause in rules, over all of the documents that it is about.
+pub const RULE_STEPS_MAX: usize = 1_000_000;
+
+/// Documents that the rules may read for one request: each is a read of the table.
+pub const RULE_READS_MAX: usize = 5;
+
+/// Longest rules of a tenant in bytes: their text is kept, and in memory while they hold.
+pub const RULES_BYTES_MAX: usize = 256 * 1024;
+
+/// Patterns of a tenant's rules: every request looks for its own among them.
+pub const RULES_MAX: usize = 500;
+
+/// Segments of a rule's pattern: each is a node in memory, and matching recurses.
+pub const RULE_SEGMENTS_MAX: usize = 32;
+
+/// Longest path of a document that a rule asks for, in bytes.
+pub const RULE_PATH_BYTES_MAX: usize = 1_024;
+
 /// Longest name of a subscription in bytes: it is part of keys and of every consumer's name.
 pub const SUBSCRIPTION_NAME_BYTES_MAX: usize = 128;
 
@@ -110,6 +151,8 @@ pub const AUDIT_REQUEST_ID_BYTES_MAX: usize = 128;
 const _: () = assert!(PATTERN_BYTES_MAX <= PATH_BYTES_MAX, "a literal pattern can be a path");
 const _: () = assert!(PATH_BYTES_MAX + TENANT_BYTES_MAX + 64 < 65_536, "must fit in a table key");
 const _: () = assert!(PATH_BYTES_MAX * 16 <= CONSUMER_LINKS_BYTES_MAX, "a few of the longest");
+const _: () = assert!(EXPRESSION_LIST_MAX * 10 < EVENT_CONDITION_STEPS_MAX, "an `all` must end");
+const _: () = assert!(EXPRESSION_NESTING_MAX < EXPRESSION_CHAIN_MAX, "brackets are links too");
 const _: () = assert!(PRODUCER_INTEGER_MAX < POSITION_MAX);
 const _: () = assert!(EVENT_PATTERN_CHARS_MAX <= EVENT_TYPE_CHARS_MAX, "a literal one can match");
 

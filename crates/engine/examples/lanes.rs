@@ -19,6 +19,7 @@ use reveille_core::Tenant;
 use reveille_core::delivery::hook::{FaceId, Hook, HookId};
 use reveille_core::delivery::id::EventNo;
 use reveille_core::delivery::policy::{Backoff, Jitter, Order, Policy};
+use reveille_core::document::settings::DocumentSettings;
 use reveille_core::subscription::Timings;
 use reveille_deliver::client::HttpCourier;
 use reveille_deliver::destination::Rules;
@@ -267,6 +268,7 @@ fn open(directory: &Path) -> Engine {
     let resolver = Arc::new(NameResolver::new(now.clone(), NameServers::System));
     let config = Config {
         data_dir: directory.to_path_buf(),
+        documents: DocumentSettings::default(),
         secrets_key_file: None,
         partitions: Some(1),
         table_files: 64,

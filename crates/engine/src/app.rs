@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use reveille_core::delivery::hook::{DeliveryCounts, HookId};
+use reveille_core::document::settings::DocumentSettings;
 use reveille_core::subscription::Timings;
 use reveille_kernel::domains::{Domains, Index, Scratch};
 use reveille_kernel::error::Damaged;
@@ -38,6 +39,7 @@ pub struct Settings {
     pub match_steps: usize,
     /// How much each tenant may have.
     pub quotas: Quotas,
+    pub documents: DocumentSettings,
     /// Where the hashes of what clients wrote begin: they cannot know it.
     pub hash_seed: u64,
 }
@@ -49,6 +51,7 @@ impl Default for Settings {
             fan_out: FAN_OUT,
             match_steps: MATCH_STEPS,
             quotas: Quotas::default(),
+            documents: DocumentSettings::default(),
             hash_seed: 0,
         }
     }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 use reveille_core::audit::Actor;
+use reveille_core::document::settings::DocumentSettings;
 use reveille_core::subscription::Timings;
 use reveille_core::{Millis, Tenant};
 use reveille_deliver::courier::Courier;
@@ -49,6 +50,7 @@ pub struct Config {
     pub outbound: OutboundConfig,
     /// How much each tenant may have.
     pub quotas: Quotas,
+    pub documents: DocumentSettings,
 }
 
 /// How consumers are woken and events delivered.

@@ -27,6 +27,7 @@ use crate::deliveries::limits::HookLimits;
 use crate::deliveries::replay::ReplayPreviews;
 use crate::deliveries::send::DeliverySender;
 use crate::deliveries::timers::FireDeliveryTimer;
+use crate::documents::face::DocumentFace;
 use crate::effect::{Attempt, AttemptSource, Effect};
 use crate::events::face::EventFace;
 use crate::matching::Shares;
@@ -73,6 +74,7 @@ impl App {
             .with_index::<EndedHookIndex>()
             .with_index::<KeyCounts>()
             .with_face(EventFace)
+            .with_face(DocumentFace)
     }
 }
 

@@ -1,5 +1,5 @@
-//! The domains on the kernel: streams, wakes, deliveries, typed events and keys, each with its
-//! commands, its memory and what may be asked about it.
+//! The domains on the kernel: streams, wakes, deliveries, typed events, documents and keys, each
+//! with its commands, its memory and what may be asked about it.
 //!
 //! Nothing here knows status codes or JSON field names.
 
@@ -7,6 +7,7 @@ pub mod app;
 pub mod audit;
 pub mod auth;
 pub mod deliveries;
+pub mod documents;
 pub mod effect;
 pub mod encoder;
 pub mod events;

@@ -206,6 +206,7 @@ fn open_partition(
     let settings = Settings {
         timings: config.outbound.timings.clone(),
         quotas: config.quotas,
+        documents: config.documents,
         hash_seed: entropy.number(),
         ..Settings::default()
     };

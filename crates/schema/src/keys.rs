@@ -26,6 +26,18 @@ pub use crate::deliveries::{
     tenant_dead_letter_keys as tenant_dead_letters, waiting_key as waiting,
     waiting_keys as waiting_in,
 };
+pub use crate::documents::{
+    all_document_keys as all_documents, all_index_entry_keys as all_index_entries,
+    all_index_keys as all_indexes, all_rules_keys as all_rules,
+    all_write_outcome_keys as all_write_outcomes, change_head_key as change_head,
+    change_place_key as change_place, change_place_keys as change_places, document_bound,
+    document_key as document, document_keys as documents, document_keys_of as documents_of,
+    index_entry, index_entry_bound, index_key as index, index_keys as indexes,
+    parse_change_place_key as parse_change_place, parse_document_key as parse_document,
+    parse_index_entry_id, parse_index_key as parse_index, parse_rules_key as parse_rules,
+    rules_key as rules, tenant_document_keys as tenant_documents,
+    write_outcome_key as write_outcome,
+};
 pub use crate::events::{
     event_id_key as event_id, event_ids_key as event_ids, ingested_key as ingested,
     later_key as later, later_keys_until as later_until, parse_later_key as parse_later,

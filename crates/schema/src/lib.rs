@@ -23,6 +23,8 @@
 //! | `1f` | consumers that rest with work | [`wakes`] |
 //! | `19`, `1a` | rows of the audit log, heads of its chains | [`audit`] |
 //! | `1b`, `1c` | dead letters by tenant, replays | [`deliveries`] |
+//! | `20` to `22` | documents, entries of their indexes, indexes | [`documents`] |
+//! | `23` to `26` | outcomes of writes, change heads, places of changes, rules | [`documents`] |
 //!
 //! A timer is its domain's number, a kind of that domain, and a subject. The kernel puts its tag
 //! and a time before it and never looks inside. Numbers of domains and kinds are never reused.
@@ -33,12 +35,14 @@
 //! | `02` | [`wakes::WakeTimer`] |
 //! | `03` | [`deliveries::DeliveryTimer`] |
 //! | `04` | [`events::EventTimer`] |
+//! | `05` | [`documents::DocumentTimer`] |
 //!
 //! The domain of a face has the face's number, which its hooks carry.
 
 pub mod audit;
 pub mod auth;
 pub mod deliveries;
+pub mod documents;
 pub mod events;
 pub mod meta;
 pub mod streams;
@@ -66,29 +70,39 @@ mod tests {
 
     #[test]
     fn no_tag_and_no_domain_has_two_meanings() {
-        let rooms =
-            [audit::TAGS, auth::TAGS, deliveries::TAGS, events::TAGS, streams::TAGS, wakes::TAGS];
+        let rooms = [
+            audit::TAGS,
+            auth::TAGS,
+            deliveries::TAGS,
+            documents::TAGS,
+            events::TAGS,
+            streams::TAGS,
+            wakes::TAGS,
+        ];
         let store_and_kernel = [0x04, 0x05];
         let mut seen = BTreeSet::from([parts::META]);
         for tag in rooms.into_iter().flatten().chain(&store_and_kernel) {
             assert!(seen.insert(*tag), "{tag:02x} is there twice");
         }
-        assert!(seen.into_iter().eq(0x01..=0x1f));
+        assert!(seen.into_iter().eq(0x01..=0x26));
         let domains = [
             streams::StreamTimer::DOMAIN,
             wakes::WakeTimer::DOMAIN,
             deliveries::DeliveryTimer::DOMAIN,
             events::EventTimer::DOMAIN,
+            documents::DocumentTimer::DOMAIN,
         ];
-        assert_eq!(domains, [1, 2, 3, 4]);
+        assert_eq!(domains, [1, 2, 3, 4, 5]);
     }
+
     /// What a timer of any domain writes that these bytes are read as.
     fn rewritten(bytes: &[u8]) -> Vec<Bytes> {
         let streams = streams::StreamTimer::decode(bytes).map(|timer| timer.encode());
         let wakes = wakes::WakeTimer::decode(bytes).map(|timer| timer.encode());
         let deliveries = deliveries::DeliveryTimer::decode(bytes).map(|timer| timer.encode());
         let events = events::EventTimer::decode(bytes).map(|timer| timer.encode());
-        [streams, wakes, deliveries, events].into_iter().flatten().collect()
+        let documents = documents::DocumentTimer::decode(bytes).map(|timer| timer.encode());
+        [streams, wakes, deliveries, events, documents].into_iter().flatten().collect()
     }
 
     proptest! {

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use reveille_core::document::settings::DocumentSettings;
 use reveille_engine::doors::{SystemClock, SystemEntropy};
 use reveille_engine::quota::Quotas;
 use reveille_engine::{Config, Engine};
@@ -143,6 +144,7 @@ async fn another_number_of_partitions_is_refused() {
         on_fatal: Arc::new(|error| panic!("{error}")),
         outbound: Setup::default().outbound(),
         quotas: Quotas::default(),
+        documents: DocumentSettings::default(),
     };
     let opened =
         Engine::open(&config, Arc::new(SystemClock::default()), Arc::new(SystemEntropy::default()));
@@ -165,6 +167,7 @@ async fn an_engine_that_was_shut_down_can_be_opened_again_in_the_same_process() 
         on_fatal: Arc::new(|error| panic!("{error}")),
         outbound: Setup::default().outbound(),
         quotas: Quotas::default(),
+        documents: DocumentSettings::default(),
     };
     let open = || {
         Engine::open(&config, Arc::new(SystemClock::default()), Arc::new(SystemEntropy::default()))

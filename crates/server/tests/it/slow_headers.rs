@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use reveille_core::document::settings::DocumentSettings;
 use reveille_engine::doors::{SystemClock, SystemEntropy};
 use reveille_engine::quota::Quotas;
 use reveille_engine::{Config, Engine};
@@ -27,6 +28,7 @@ async fn start(directory: &std::path::Path) -> std::net::SocketAddr {
         on_fatal: Arc::new(|error| panic!("{error}")),
         outbound: Setup::default().outbound(),
         quotas: Quotas::default(),
+        documents: DocumentSettings::default(),
     };
     let clock = Arc::new(SystemClock::default());
     let engine = Engine::open(&config, clock, Arc::new(SystemEntropy::default())).unwrap();

@@ -5,6 +5,7 @@ use std::future::pending;
 use reveille_core::ContentType;
 use reveille_core::delivery::hook::FaceId;
 use reveille_core::delivery::policy::Refusal;
+use reveille_core::document::settings::DocumentSettings;
 use reveille_core::stream::append::Append;
 use reveille_core::subscription::Timings;
 use reveille_deliver::courier::{Courier, Request, ResponseFuture};
@@ -82,6 +83,7 @@ impl AppendTarget for Mailbox {
 fn config(data_dir: &std::path::Path) -> Config {
     Config {
         data_dir: data_dir.join("data"),
+        documents: DocumentSettings::default(),
         secrets_key_file: None,
         partitions: None,
         table_files: 64,

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use reveille_core::document::settings::DocumentSettings;
 use reveille_core::subscription::Timings;
 use reveille_deliver::client::HttpCourier;
 use reveille_deliver::destination::Rules;
@@ -185,6 +186,7 @@ impl Setup {
             on_fatal: Arc::new(move |error| fatal.lock().unwrap().push(error.to_owned())),
             outbound: self.outbound(),
             quotas: self.quotas,
+            documents: DocumentSettings::default(),
         }
     }
 }

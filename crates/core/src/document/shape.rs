@@ -1,0 +1,158 @@
+//! How everybody sees a document: its data, and over it what is the document's own. So it is in
+//! answers, in rules, in conditions and in changes.
+//!
+//! ```text
+//! {"id":"r1","collection":"rooms","version":3,"createdAt":…,"updatedAt":…,"status":"open"}
+//! ```
+//!
+//! A tombstone has `"deleted": true` and no data.
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::{Map, Value};
+
+use super::change::ChangeEvent;
+use super::field::Field;
+use super::snapshot::DocumentView;
+
+/// Names with values, as JSON has them.
+pub type Fields = Map<String, Value>;
+
+impl DocumentView<'_> {
+    /// The document as everybody sees it.
+    pub fn to_fields(&self) -> Fields {
+        let own = self.own().map(|(name, value)| (name.to_owned(), value));
+        let data = self.document.data.iter().flat_map(|data| data.fields());
+        // Its own fields win.
+        data.map(|(name, value)| (name.clone(), value.clone())).chain(own).collect()
+    }
+
+    fn own(&self) -> impl Iterator<Item = (&'static str, Value)> {
+        let document = self.document;
+        let own = [
+            (Field::Id, Some(Value::from(self.id))),
+            (Field::Collection, Some(Value::from(self.collection))),
+            (Field::Version, Some(Value::from(document.version))),
+            (Field::CreatedAt, Some(Value::from(document.created_at.0))),
+            (Field::UpdatedAt, Some(Value::from(document.updated_at.0))),
+            (Field::Deleted, document.is_tombstone().then_some(Value::Bool(true))),
+        ];
+        own.into_iter().filter_map(|(field, value)| Some((field.own_name()?, value?)))
+    }
+}
+
+/// The same, written without a copy of the data.
+impl Serialize for DocumentView<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (name, value) in self.own() {
+            map.serialize_entry(name, &value)?;
+        }
+        // No user data has the name of one of these.
+        for (name, value) in self.document.data.iter().flat_map(|data| data.fields()) {
+            map.serialize_entry(name, value)?;
+        }
+        map.end()
+    }
+}
+
+impl ChangeEvent {
+    /// The change as it stands in the log of its tenant: an object, in which `before` is null for a
+    /// document that was created and `after` for one that was deleted.
+    pub fn to_json(&self) -> Vec<u8> {
+        let path = &self.change.path;
+        let message = Message {
+            seq: self.seq,
+            lsn: self.lsn.to_string(),
+            tenant: self.tenant.as_str(),
+            kind: self.change.kind.as_str(),
+            path: path.to_string(),
+            collection: path.collection().as_str(),
+            id: path.id().as_str(),
+            before: self.change.before.as_ref().map(|it| DocumentView::new(path, it)),
+            after: self.change.after.as_ref().map(|it| DocumentView::new(path, it)),
+            ts: self.ts(),
+        };
+        serde_json::to_vec(&message).expect("names are texts, and memory does not fail")
+    }
+}
+
+#[derive(serde::Serialize)]
+struct Message<'a> {
+    seq: u64,
+    lsn: String,
+    tenant: &'a str,
+    #[serde(rename = "type")]
+    kind: &'a str,
+    path: String,
+    collection: &'a str,
+    id: &'a str,
+    before: Option<DocumentView<'a>>,
+    after: Option<DocumentView<'a>>,
+    ts: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::document::change::{Change, ChangeKind, Lsn};
+    use crate::document::path::DocumentPath;
+    use crate::document::snapshot::{Data, Document};
+    use crate::tenant::Tenant;
+    use crate::time::Millis;
+
+    fn document(data: Option<Value>) -> Document {
+        let data = data.map(|data| {
+            let Value::Object(fields) = data else { panic!("is an object") };
+            Arc::new(Data::new(fields).unwrap())
+        });
+        Document { version: 3, created_at: Millis(5), updated_at: Millis(7), data }
+    }
+
+    #[test]
+    fn what_is_its_own_wins_however_it_is_written() {
+        let path = DocumentPath::parse("rooms/r1").unwrap();
+        let live = document(Some(json!({"status": "open", "at": {"x": 1}})));
+        let view = DocumentView::new(&path, &live);
+        let expected = json!({
+            "id": "r1", "collection": "rooms", "version": 3, "createdAt": 5, "updatedAt": 7,
+            "status": "open", "at": {"x": 1},
+        });
+        assert_eq!(Value::Object(view.to_fields()), expected);
+        assert_eq!(serde_json::to_value(view).unwrap(), expected);
+        let gone = document(None);
+        let view = DocumentView::new(&path, &gone);
+        let expected = json!({
+            "id": "r1", "collection": "rooms", "version": 3, "createdAt": 5, "updatedAt": 7,
+            "deleted": true,
+        });
+        assert_eq!(Value::Object(view.to_fields()), expected);
+        assert_eq!(serde_json::to_value(view).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_change_has_what_was_and_what_is() {
+        let change = Change {
+            kind: ChangeKind::Delete,
+            path: DocumentPath::parse("rooms/r1").unwrap(),
+            before: Some(document(Some(json!({"a": 1})))),
+            after: None,
+            ordinal: 0,
+        };
+        let lsn = Lsn { second: 9, ordinal: 2 };
+        let tenant = Tenant::parse("acme").unwrap();
+        let event = ChangeEvent { seq: 4, lsn, tenant, change };
+        let found: Value = serde_json::from_slice(&event.to_json()).unwrap();
+        let before = json!({
+            "id": "r1", "collection": "rooms", "version": 3, "createdAt": 5, "updatedAt": 7, "a": 1,
+        });
+        let expected = json!({
+            "seq": 4, "lsn": "9:2", "tenant": "acme", "type": "delete", "path": "rooms/r1",
+            "collection": "rooms", "id": "r1", "before": before, "after": null, "ts": 9,
+        });
+        assert_eq!(found, expected);
+    }
+}
