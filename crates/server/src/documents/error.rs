@@ -106,8 +106,9 @@ impl From<BodyFailure> for Error {
     fn from(failure: BodyFailure) -> Error {
         match failure {
             BodyFailure::Request(error) => error.into(),
-            BodyFailure::Tree(TreeError::TooLarge(error)) => Error::new(TOO_LARGE, error),
-            BodyFailure::Tree(TreeError::Malformed(error)) => error.into(),
+            BodyFailure::Tree(TreeError::TooLarge(error) | TreeError::Malformed(error)) => {
+                error.into()
+            }
         }
     }
 }
@@ -168,7 +169,7 @@ impl From<DocumentError> for Error {
 
 fn body_status(error: &BodyError) -> StatusCode {
     match error {
-        BodyError::Data(DataError::TooLarge(_) | DataError::TooManyValues) => TOO_LARGE,
+        BodyError::Data(DataError::TooLarge(_)) => TOO_LARGE,
         _ => StatusCode::BAD_REQUEST,
     }
 }

@@ -88,15 +88,16 @@ pub(super) fn run(arguments: Arguments, out: &mut impl Write) -> anyhow::Result<
     let Importer { imported, repeated, .. } = importer;
     done.with_context(|| {
         format!(
-            "{imported} documents are imported, those behind them are not; mend what is wrong and \
-             repeat the import, which does nothing twice"
+            "imported {}, and nothing behind; mend what is wrong and repeat the import, which does \
+             nothing twice",
+            documents(imported)
         )
     })?;
     match output {
         Output::Json => {
             writeln!(out, "{}", json!({ "documents": imported, "repeated": repeated }))?;
         }
-        Output::Human => writeln!(out, "{imported} documents are imported")?,
+        Output::Human => writeln!(out, "imported {}", documents(imported))?,
     }
     if repeated > 0 {
         eprintln!(
@@ -105,6 +106,10 @@ pub(super) fn run(arguments: Arguments, out: &mut impl Write) -> anyhow::Result<
         );
     }
     Ok(())
+}
+
+fn documents(count: usize) -> String {
+    if count == 1 { "1 document".to_owned() } else { format!("{count} documents") }
 }
 
 impl Importer {
