@@ -25,6 +25,7 @@ use crate::deliveries::index::HookIndex;
 use crate::deliveries::replay::ReplayPreviews;
 use crate::deliveries::send::DeliverySender;
 use crate::deliveries::timers::FireDeliveryTimer;
+use crate::documents::face::DocumentFace;
 use crate::effect::{Attempt, AttemptSource, Effect};
 use crate::events::face::EventFace;
 use crate::matching::Shares;
@@ -66,6 +67,7 @@ impl App {
             .with_index::<HookIndex>()
             .with_index::<KeyCounts>()
             .with_face(EventFace)
+            .with_face(DocumentFace)
     }
 }
 

@@ -91,3 +91,18 @@ pub const NOTICE_STREAMS_MAX: usize = 1_000;
 
 /// Streams that a subscription may name at once.
 pub const EXPLICIT_STREAMS_MAX: usize = 1_000;
+
+/// Documents that are looked at in one step of building an index, and the bytes of them.
+pub const BUILD_SLICE: usize = 256;
+/// See [`BUILD_SLICE`].
+pub const BUILD_BYTES: usize = 1 << 20;
+/// Collections that are looked at in one such step, be the index for them or not.
+pub const BUILD_COLLECTIONS: usize = 256;
+
+/// Documents that one query looks at, be it with an index; and the bytes and the time that it takes
+/// in milliseconds. A page that can end where it has come to ends there.
+pub const QUERY_DOCUMENTS_MAX: u64 = 100_000;
+/// See [`QUERY_DOCUMENTS_MAX`].
+pub const QUERY_BYTES_MAX: u64 = 64 << 20;
+/// See [`QUERY_DOCUMENTS_MAX`].
+pub const QUERY_MS_MAX: u64 = 2_000;

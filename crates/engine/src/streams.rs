@@ -7,6 +7,7 @@ pub mod delete;
 pub mod lifetime;
 pub mod live;
 pub mod observer;
+pub(crate) mod own;
 pub mod read;
 pub(crate) mod txn;
 

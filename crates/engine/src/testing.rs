@@ -77,6 +77,13 @@ impl Bench {
         Bench { shared, tenant: Tenant::default_tenant(), now: Millis(1_000), rounds: 0, seq: 0 }
     }
 
+    /// The process ends, and another one opens what is durable.
+    pub(crate) fn reopen(&mut self) {
+        let app = App::with_domains(self.shared.domains.settings.clone(), self.now);
+        let (state, settings) = (self.shared.state.clone(), partition::Settings::default());
+        self.shared = Shared::new(state, Arc::new(app), settings).unwrap();
+    }
+
     /// Given these keys.
     pub(crate) fn given(&mut self, keys: Vec<(Bytes, Bytes)>) {
         self.when(&WriteKeys(keys)).answer();

@@ -49,6 +49,12 @@ pub trait Command<D: Domains>: Send + Sync {
         Millis(0)
     }
 
+    /// What it is rejected with if it is still not decided now: asked before each attempt. Once it
+    /// is decided it is waited for, however long that takes.
+    fn too_late(&self, _now: Millis) -> Option<Self::Rejection> {
+        None
+    }
+
     /// The trace that it is a part of.
     fn trace(&self) -> Option<Trace> {
         None
@@ -89,6 +95,10 @@ impl<D: Domains, C: Command<D>> Command<D> for Traced<C> {
 
     fn not_before(&self) -> Millis {
         self.command.not_before()
+    }
+
+    fn too_late(&self, now: Millis) -> Option<C::Rejection> {
+        self.command.too_late(now)
     }
 
     fn trace(&self) -> Option<Trace> {

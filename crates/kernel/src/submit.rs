@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use crate::command::{Command, Outcome};
 use crate::domains::Domains;
 use crate::doors::Clock;
-use crate::error::{Damaged, Unavailable};
+use crate::error::{Damaged, Error, Unavailable};
 use crate::limits::{FETCH_ROUNDS_MAX, ROOM_WAIT};
 use crate::partition::Submission;
 use crate::pending::{FetchedKeys, Lookup};
@@ -32,6 +32,9 @@ pub async fn submit<D: Domains, C: Command<D> + ?Sized>(
         // Room that is made after a refusal and before anybody waits for it is noticed as well.
         let room = shared.room.notified();
         let now = clock.now();
+        if let Some(rejection) = command.too_late(now) {
+            return Err(Error::Rejected(rejection));
+        }
         let (submission, wakes) = {
             let mut partition = shared.lock();
             let submission = partition.submit(command, &fetched, now, reply);

@@ -143,17 +143,6 @@ pub fn index_entry_bound(
     key.into()
 }
 
-/// The keys of all that an index has of a collection: from the first, to before the second.
-pub fn index_entry_keys(
-    tenant: &Tenant,
-    no: IndexNo,
-    collection: &CollectionPath,
-) -> (Bytes, Bytes) {
-    let first = index_entry_bound(tenant, no, collection, &[]);
-    let end = after_prefix(&first);
-    (first, end)
-}
-
 /// The keys of all entries of an index: from the first, to before the second.
 pub fn all_index_entry_keys(tenant: &Tenant, no: IndexNo) -> (Bytes, Bytes) {
     let first = parts::of_tenant(INDEX_ENTRY, tenant, &no.0.to_be_bytes());

@@ -31,10 +31,10 @@ pub use crate::documents::{
     all_write_outcome_keys as all_write_outcomes, change_head_key as change_head,
     change_place_key as change_place, change_place_keys as change_places, document_bound,
     document_key as document, document_keys as documents, document_keys_of as documents_of,
-    index_entry, index_entry_bound, index_entry_keys as index_entries, index_key as index,
-    index_keys as indexes, parse_change_place_key as parse_change_place,
-    parse_document_key as parse_document, parse_index_entry_id, parse_index_key as parse_index,
-    parse_rules_key as parse_rules, rules_key as rules, tenant_document_keys as tenant_documents,
+    index_entry, index_entry_bound, index_key as index, index_keys as indexes,
+    parse_change_place_key as parse_change_place, parse_document_key as parse_document,
+    parse_index_entry_id, parse_index_key as parse_index, parse_rules_key as parse_rules,
+    rules_key as rules, tenant_document_keys as tenant_documents,
     write_outcome_key as write_outcome,
 };
 pub use crate::events::{

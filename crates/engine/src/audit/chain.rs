@@ -78,6 +78,10 @@ where
         self.command.not_before()
     }
 
+    fn too_late(&self, now: Millis) -> Option<C::Rejection> {
+        self.command.too_late(now)
+    }
+
     fn trace(&self) -> Option<Trace> {
         self.command.trace()
     }

@@ -145,7 +145,8 @@ impl Command<App> for ForgetReplays {
 /// Removes keys that are of no use any more.
 #[derive(Debug, Clone)]
 pub struct SweepKeys {
-    /// Entries that say which.
+    /// Entries that say which. One that is gone when this is decided says nothing: what it was about
+    /// has been written anew.
     pub found: Vec<Bytes>,
 }
 
@@ -154,7 +155,11 @@ impl Command<App> for SweepKeys {
     type Rejection = Never;
 
     fn decide(&self, txn: &mut Txn<'_>) -> Decision<(), Never> {
+        txn.want(&self.found)?;
         for entry in &self.found {
+            if !txn.is_set(entry)? {
+                continue;
+            }
             if let Some(key) = keys::parse_later(entry) {
                 txn.remove(&key);
             }

@@ -1,22 +1,30 @@
 //! What the faces may ask about documents.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use reveille_core::document::idempotency::{BodyHash, IdempotencyKey, WriteRecord};
+use reveille_core::audit::action;
+use reveille_core::document::idempotency::{BodyHash, IdempotencyKey};
 use reveille_core::document::index::IndexDefinition;
 use reveille_core::document::path::DocumentPath;
 use reveille_core::document::query::Query;
 use reveille_core::document::rules::{RuleAuth, RuleSet};
 use reveille_core::document::settings::DocumentSettings;
 use reveille_core::document::snapshot::Document;
-use reveille_core::document::transaction::{Op, OpResult};
+use reveille_core::document::transaction::Op;
 use reveille_core::{StreamPath, Tenant};
-use reveille_kernel::error::Damaged;
+use reveille_kernel::error::{Damaged, Error};
+use reveille_kernel::{fairness, task};
 
-use super::error::DocumentError;
-use super::query::QueryAnswer;
+use super::declare::{IndexView, SetDocumentIndexes};
+use super::error::{DocumentError, DocumentRejection};
+use super::outcome::{WriteTag, WritesInFlight};
+use super::query::{self, QueryAnswer, QueryRun};
+use super::rules::{DocumentRules, RuleLook, RuleVerdict, SetDocumentRules, TenantRules};
+use super::write::{WriteDocuments, WriteReceipt};
 use crate::engine::Engine;
+
+/// Documents that cost a query about as much as taking an append in.
+const DOCUMENTS_PER_APPEND: u64 = 16;
 
 /// Who asks.
 #[derive(Debug, Clone)]
@@ -37,35 +45,6 @@ pub struct DocumentWrite {
     pub idempotency: Option<(IdempotencyKey, BodyHash)>,
 }
 
-/// What became of a write.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct WriteReceipt {
-    /// Of each op, in order.
-    pub results: Vec<OpResult>,
-    /// The documents as the last op on each left them, tombstones too.
-    pub documents: BTreeMap<DocumentPath, Document>,
-    /// How it ended when it was done before, well or not: nothing was done now, and nothing but
-    /// this is known.
-    pub repeated: Option<WriteRecord>,
-}
-
-/// An index of a tenant.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IndexView {
-    pub definition: IndexDefinition,
-    pub progress: IndexProgress,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum IndexProgress {
-    /// No query uses it yet.
-    Building {
-        /// So many documents from before its time have their entries.
-        documents: u64,
-    },
-    Ready,
-}
-
 impl Engine {
     /// The stream of all changes of a tenant's documents.
     pub fn change_stream(tenant: &Tenant) -> StreamPath {
@@ -84,7 +63,26 @@ impl Engine {
         caller: &DocumentCaller,
         path: &DocumentPath,
     ) -> Result<Document, DocumentError> {
-        todo!("{caller:?} {path:?}")
+        let DocumentCaller { tenant, auth, .. } = caller.clone();
+        self.fairness().request(&tenant, fairness::TAKEN_IN);
+        let rules = self.rules_for(caller);
+        let (reader, now) = (self.partition(&tenant).state.reader(), self.clock().now());
+        let of = path.clone();
+        // A document may be large, and rules may take a while.
+        let found = task::blocking(move || -> Result<_, Damaged> {
+            let document = query::document(&reader, &tenant, &of)?;
+            let document = document.filter(|document| !document.is_tombstone());
+            let look = RuleLook::new(&reader, &tenant, &auth, now);
+            match &rules {
+                Some(rules) if !look.may_get(rules, &of, document.as_ref())? => Ok(None),
+                _ => Ok(Some(document)),
+            }
+        });
+        match found.await? {
+            Some(Some(document)) => Ok(document),
+            Some(None) => Err(Error::Rejected(DocumentRejection::NotFound(path.clone()))),
+            None => Err(Error::Rejected(DocumentRejection::RuleDenied { op_index: None })),
+        }
     }
 
     /// Does writes, all or none; those that were done before under their key are not done again.
@@ -93,22 +91,88 @@ impl Engine {
         caller: &DocumentCaller,
         write: DocumentWrite,
     ) -> Result<WriteReceipt, DocumentError> {
-        todo!("{caller:?} {write:?}")
+        let (tenant, settings) = (&caller.tenant, self.document_settings());
+        let work = u64::try_from(write.ops.len()).unwrap_or(u64::MAX);
+        self.fairness().request(tenant, work.saturating_mul(fairness::TAKEN_IN));
+        let decide_by = self.clock().now() + settings.transaction_timeout_ms;
+        let scope = caller.scope.clone();
+        let tag = write.idempotency.map(|(key, body)| WriteTag { scope, key, body });
+        let writes = self.partition(tenant).domains.part::<WritesInFlight>();
+        let _in_flight = tag.as_ref().map(|tag| writes.begin(tenant, tag));
+        let _in_flight = _in_flight.transpose().map_err(Error::Rejected)?;
+        let (of, ops) = (tenant.clone(), write.ops.into());
+        let mut command = WriteDocuments { tenant: of, ops, tag, verdict: None, decide_by };
+        let mut is_second = false;
+        loop {
+            command.verdict = self.ask_rules(caller, &command.ops).await?;
+            match self.submit(tenant, &command).await {
+                Err(Error::Rejected(DocumentRejection::Conflict)) if !is_second => {
+                    is_second = true;
+                    let clock = self.clock();
+                    clock.sleep_until(clock.now() + settings.conflict_delay_ms).await;
+                }
+                outcome => return outcome?.map_err(Error::Rejected),
+            }
+        }
+    }
+
+    /// What the rules say of writes; `None` for those who need not ask them.
+    async fn ask_rules(
+        &self,
+        caller: &DocumentCaller,
+        ops: &Arc<[Op]>,
+    ) -> Result<Option<RuleVerdict>, DocumentError> {
+        let DocumentCaller { tenant, auth, .. } = caller.clone();
+        if auth.is_admin() {
+            return Ok(None);
+        }
+        let Some(rules) = self.rules_for(caller) else {
+            return Ok(Some(RuleVerdict::default()));
+        };
+        let limits = self.document_settings().transaction_limits();
+        let (ops, now) = (ops.clone(), self.clock().now());
+        // Whatever is looked at is younger than the rules that were found.
+        let reader = self.partition(&tenant).state.reader();
+        let ask =
+            move || RuleLook::new(&reader, &tenant, &auth, now).of_writes(&rules, &ops, limits);
+        Ok(Some(task::blocking(ask).await?))
+    }
+
+    /// The rules that somebody must ask.
+    fn rules_for(&self, caller: &DocumentCaller) -> Option<Arc<TenantRules>> {
+        let rules = self.partition(&caller.tenant).domains.part::<DocumentRules>();
+        (!caller.auth.is_admin()).then(|| rules.of(&caller.tenant)).flatten()
     }
 
     /// A page of the documents that a query is for. Whoever asks has room for a page
-    /// ([`Engine::admit_page`]).
+    /// ([`Engine::admit_page`]): that is how many are answered at once.
     pub async fn query_documents(
         &self,
         caller: &DocumentCaller,
         query: &Query,
     ) -> Result<QueryAnswer, DocumentError> {
-        todo!("{caller:?} {query:?}")
+        let tenant = &caller.tenant;
+        self.fairness().request(tenant, fairness::TAKEN_IN);
+        let rules = self.rules_for(caller).map(|rules| (rules, caller.auth.clone()));
+        let run = QueryRun {
+            reader: self.partition(tenant).state.reader(),
+            clock: self.clock().clone(),
+            tenant: tenant.clone(),
+            query: query.clone(),
+            rules,
+            scan_limit: self.document_settings().scan_limit,
+        };
+        let answer = task::blocking(move || run.answer()).await?;
+        // What it took is known only now; the tenant's next requests wait for it.
+        self.fairness().count(tenant, answer.cost.documents_read / DOCUMENTS_PER_APPEND);
+        Ok(answer)
     }
 
     /// The indexes of a tenant, without those that are being removed.
     pub fn document_indexes(&self, tenant: &Tenant) -> Result<Vec<IndexView>, Damaged> {
-        todo!("{tenant:?}")
+        let reader = self.partition(tenant).state.reader();
+        let indexes = query::indexes(&reader, tenant)?;
+        Ok(indexes.iter().filter_map(|(_, index)| IndexView::of(index)).collect())
     }
 
     /// Has a tenant have these indexes and no others: those that are new are built in the
@@ -118,12 +182,16 @@ impl Engine {
         tenant: &Tenant,
         indexes: Vec<IndexDefinition>,
     ) -> Result<Vec<IndexView>, DocumentError> {
-        todo!("{tenant:?} {indexes:?}")
+        let command = SetDocumentIndexes { tenant: tenant.clone(), definitions: indexes };
+        let entry = self.audit_entry(action::INDEXES_UPDATED, Some(tenant), tenant.as_str());
+        self.submit_audited(tenant, command, entry).await
     }
 
     /// The rules of a tenant.
     pub async fn document_rules(&self, tenant: &Tenant) -> Result<Option<RuleSet>, Damaged> {
-        todo!("{tenant:?}")
+        let rules = self.partition(tenant).domains.part::<DocumentRules>().of(tenant);
+        let Some(rules) = rules else { return Ok(None) };
+        task::blocking(move || rules.parsed()).await.map(Some)
     }
 
     /// Has a tenant have these rules, or none: then everybody who has its keys may do everything.
@@ -132,6 +200,10 @@ impl Engine {
         tenant: &Tenant,
         rules: Option<RuleSet>,
     ) -> Result<(), DocumentError> {
-        todo!("{tenant:?} {rules:?}")
+        let source = rules.map(|rules| rules.source().into());
+        let command = SetDocumentRules { tenant: tenant.clone(), source };
+        let entry = self.audit_entry(action::RULES_UPDATED, Some(tenant), tenant.as_str());
+        let done = self.submit_audited(tenant, command, entry).await;
+        done.map_err(|error| error.map_rejection(|never| match never {}))
     }
 }

@@ -10,10 +10,8 @@ use reveille_core::delivery::hook::{Hook, HookId};
 use reveille_core::delivery::id::EventNo;
 use reveille_core::event::hook::FACE;
 use reveille_core::event::{EventType, Ulid};
-use reveille_core::stream::append::Append;
-use reveille_core::stream::create::Create;
-use reveille_core::stream::{Body, Head, Rejected};
-use reveille_core::{ContentType, Offset, StreamPath, Tenant};
+use reveille_core::stream::{Head, Rejected};
+use reveille_core::{Offset, StreamPath, Tenant};
 use reveille_kernel::command::{Command, Decision};
 use reveille_kernel::txn::ReadError;
 use reveille_schema::keys;
@@ -27,9 +25,7 @@ use crate::effect::EventPayload;
 use crate::limits::BATCH_MEMORY_MS;
 use crate::matching::{spend, steps_left};
 use crate::records::ReadRecord;
-use crate::streams::append::append_to;
-use crate::streams::create::create_stream;
-use crate::streams::txn::StreamTxn;
+use crate::streams::own::append_own;
 
 /// Events that are taken in together, or not at all.
 #[derive(Debug, Clone)]
@@ -80,11 +76,10 @@ impl Command<App> for IngestEvents {
         }
         let received = u64::try_from(events.len()).unwrap_or(u64::MAX);
         if !events.is_empty() {
-            let (head, from) = match put_into_stream(txn, self)? {
-                Ok(place) => place,
+            match append_own(txn, tenant, &self.stream, self.payload.clone())? {
+                Ok((head, from)) => spread_all(txn, self, &head, from)?,
                 Err(rejected) => return Ok(Err(rejected)),
-            };
-            spread_all(txn, self, &head, from)?;
+            }
         }
         if let Some(batch) = batch {
             let marker = keys::ingested(tenant, batch);
@@ -102,27 +97,6 @@ impl Command<App> for IngestEvents {
     fn needs_room(&self) -> bool {
         true
     }
-}
-
-/// Appends the words to their stream, which the first of them makes. Returns where they begin.
-fn put_into_stream(txn: &mut Txn<'_>, ingest: &IngestEvents) -> Decision<(Head, Offset), Rejected> {
-    let IngestEvents { tenant, stream, payload, .. } = ingest;
-    let content_type = Some(ContentType::json());
-    let head = match txn.live_head(tenant, stream)? {
-        Some(head) => head,
-        None => {
-            let request = Create { content_type: content_type.clone(), ..Create::default() };
-            match create_stream(txn, tenant, stream, &request, None)? {
-                Ok(created) => *created.head,
-                Err(rejected) => return Ok(Err(rejected)),
-            }
-        }
-    };
-    let body = Body::of_messages(payload.clone());
-    let request = Append { content_type, body, ..Append::default() };
-    let from = head.tail;
-    let appended = append_to(txn, tenant, stream, &request, None)?;
-    Ok(appended.map(|_| (head, from)))
 }
 
 fn spread_all(

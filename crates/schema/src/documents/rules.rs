@@ -38,9 +38,12 @@ struct RulesFields<'a> {
 }
 
 impl TryFrom<RulesFields<'_>> for RulesRecord {
-    type Error = std::convert::Infallible;
+    type Error = &'static str;
 
-    fn try_from(fields: RulesFields<'_>) -> Result<RulesRecord, std::convert::Infallible> {
+    fn try_from(fields: RulesFields<'_>) -> Result<RulesRecord, &'static str> {
+        if fields.source.is_empty() {
+            return Err("no text");
+        }
         Ok(RulesRecord { version: fields.version, source: fields.source.into() })
     }
 }

@@ -1,0 +1,109 @@
+//! Declaring indexes: a tenant says which it wants, and those that are missing are built.
+
+use reveille_core::Tenant;
+use reveille_core::document::index::IndexDefinition;
+use reveille_core::document::limits::INDEXES_MAX;
+use reveille_kernel::command::{Command, Decision};
+use reveille_schema::documents::{DocumentTimer, IndexNo, IndexRecord, IndexState};
+use reveille_schema::{Record, keys};
+
+use super::error::DocumentRejection;
+use super::index::DocumentIndex;
+use super::txn::DocumentTxn;
+use crate::app::{App, Txn};
+
+/// With those that are still being removed a tenant has so many at most: all are in memory.
+pub const INDEX_RECORDS_MAX: usize = 2 * INDEXES_MAX;
+
+/// An index of a tenant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexView {
+    pub definition: IndexDefinition,
+    pub progress: IndexProgress,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IndexProgress {
+    /// No query uses it yet.
+    Building {
+        /// So many documents from before its time have their entries.
+        documents: u64,
+    },
+    Ready,
+}
+
+impl IndexView {
+    /// `None` for one that is being removed.
+    pub(super) fn of(record: &IndexRecord) -> Option<IndexView> {
+        let progress = match record.state {
+            IndexState::Building { documents, .. } => IndexProgress::Building { documents },
+            IndexState::Ready => IndexProgress::Ready,
+            IndexState::Removing => return None,
+        };
+        Some(IndexView { definition: record.definition.clone(), progress })
+    }
+}
+
+/// Has a tenant have these indexes and no others.
+#[derive(Debug, Clone)]
+pub struct SetDocumentIndexes {
+    pub tenant: Tenant,
+    pub definitions: Vec<IndexDefinition>,
+}
+
+impl Command<App> for SetDocumentIndexes {
+    /// As they are now, in the order in which they were declared.
+    type Answer = Vec<IndexView>;
+    type Rejection = DocumentRejection;
+
+    fn decide(&self, txn: &mut Txn<'_>) -> Decision<Vec<IndexView>, DocumentRejection> {
+        let SetDocumentIndexes { tenant, definitions } = self;
+        for (at, definition) in definitions.iter().enumerate() {
+            if let Err(error) = definition.check_beside(definitions.get(..at).unwrap_or_default()) {
+                return Ok(Err(error.into()));
+            }
+        }
+        txn.rests_on_index();
+        let known: Vec<_> = DocumentIndex::of_txn(txn).indexes(tenant).collect();
+        let is_kept = |index: &IndexRecord| index.state != IndexState::Removing;
+        let now = txn.now();
+        for (no, index) in &known {
+            if is_kept(index) && !definitions.contains(&index.definition) {
+                let removed = IndexRecord { state: IndexState::Removing, ..(*index).clone() };
+                txn.set(keys::index(tenant, *no), removed.encode());
+                txn.set_document_timer(now, &DocumentTimer::RemoveIndex(tenant.clone(), *no));
+            }
+        }
+        let mut next = known.last().map_or(0, |(IndexNo(no), _)| *no);
+        let (mut count, mut views) = (known.len(), Vec::with_capacity(definitions.len()));
+        for definition in definitions {
+            let is_this = |index: &IndexRecord| is_kept(index) && index.definition == *definition;
+            if let Some((_, index)) = known.iter().find(|(_, index)| is_this(index)) {
+                views.extend(IndexView::of(index));
+                continue;
+            }
+            count += 1;
+            // Numbers of those that are gone come again only after all others are gone, too.
+            let Some(no) = next.checked_add(1).filter(|_| count <= INDEX_RECORDS_MAX) else {
+                return Ok(Err(DocumentRejection::TooManyIndexes));
+            };
+            next = no;
+            let (definition, from) = (definition.clone(), bytes::Bytes::new());
+            let state = IndexState::Building { from, documents: 0 };
+            let index = IndexRecord { definition, state, declared_at: now };
+            txn.set(keys::index(tenant, IndexNo(no)), index.encode());
+            let timer = DocumentTimer::BuildIndex(tenant.clone(), IndexNo(no));
+            txn.set_document_timer(now, &timer);
+            views.extend(IndexView::of(&index));
+        }
+        Ok(Ok(views))
+    }
+
+    fn weight(&self) -> usize {
+        self.definitions.len() * 1_024
+    }
+
+    fn needs_room(&self) -> bool {
+        !self.definitions.is_empty()
+    }
+}

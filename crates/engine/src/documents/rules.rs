@@ -1,0 +1,316 @@
+//! Rules: who may read and write what.
+//!
+//! They are asked outside of the partition's lock, as the documents are that are durable. What they
+//! looked at goes with the write, and the decision looks whether it is still so.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use bytes::Bytes;
+use reveille_core::document::change::{Change, ChangeKind};
+use reveille_core::document::path::{CollectionPath, DocumentPath};
+use reveille_core::document::query::page::Page;
+use reveille_core::document::rules::{
+    Action, Documents, RuleAuth, RuleCheck, RuleDecision, RuleRequest, RuleSet,
+};
+use reveille_core::document::shape::Fields;
+use reveille_core::document::snapshot::{Document, DocumentView};
+use reveille_core::document::transaction::{
+    Applied, ApplyError, Failure, Op, TransactionLimits, Write, apply,
+};
+use reveille_core::{Millis, Tenant};
+use reveille_kernel::command::{Command, Decision};
+use reveille_kernel::error::{Damaged, Never};
+use reveille_schema::documents::RulesRecord;
+use reveille_schema::{Record, keys};
+use reveille_store::state::Reader;
+
+use crate::app::{App, Part, Txn};
+use crate::records::{ReadRecord, damaged};
+
+/// The rules of all tenants, as they are durable.
+#[derive(Default)]
+pub struct DocumentRules(Mutex<HashMap<Tenant, Arc<TenantRules>>>);
+
+/// The rules of one tenant. They are read by whoever asks first: that may take half a second,
+/// which nobody else has to wait for.
+#[derive(Debug)]
+pub struct TenantRules {
+    version: u64,
+    source: Arc<str>,
+    parsed: OnceLock<Result<RuleSet, Damaged>>,
+}
+
+impl Part for DocumentRules {
+    fn ranges(&self) -> Vec<(Bytes, Bytes)> {
+        vec![keys::all_rules()]
+    }
+
+    fn follow(&self, key: &Bytes, value: Option<&Bytes>) -> Result<(), Damaged> {
+        let unreadable = || Damaged::new("the key of rules is damaged");
+        let tenant = keys::parse_rules(key).ok_or_else(unreadable)?;
+        let record = value.map(|value| RulesRecord::decode(value)).transpose();
+        let mut rules = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match record.map_err(damaged)? {
+            Some(RulesRecord { version, source }) => {
+                let parsed = OnceLock::new();
+                rules.insert(tenant, Arc::new(TenantRules { version, source, parsed }));
+            }
+            None => {
+                rules.remove(&tenant);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl DocumentRules {
+    pub(super) fn of(&self, tenant: &Tenant) -> Option<Arc<TenantRules>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(tenant).cloned()
+    }
+}
+
+impl TenantRules {
+    /// The rules, ready to be asked. May take a while the first time.
+    pub(super) fn parsed(&self) -> Result<RuleSet, Damaged> {
+        let parse = || {
+            let parsed = RuleSet::parse(&self.source);
+            parsed.map_err(|error| Damaged(format!("stored rules cannot be read: {error}")))
+        };
+        self.parsed.get_or_init(parse).clone()
+    }
+}
+
+/// Has a tenant have these rules, or none.
+#[derive(Debug, Clone)]
+pub struct SetDocumentRules {
+    pub tenant: Tenant,
+    /// Their text, which was read before.
+    pub source: Option<Arc<str>>,
+}
+
+impl Command<App> for SetDocumentRules {
+    type Answer = ();
+    type Rejection = Never;
+
+    fn decide(&self, txn: &mut Txn<'_>) -> Decision<(), Never> {
+        let key = keys::rules(&self.tenant);
+        let before = txn.read(&key, RulesRecord::decode)?;
+        if before.map(|rules| rules.source) == self.source {
+            return Ok(Ok(()));
+        }
+        match &self.source {
+            Some(source) => {
+                let record = RulesRecord { version: txn.take_id(), source: source.clone() };
+                txn.set(key, record.encode());
+            }
+            None => txn.remove(&key),
+        }
+        Ok(Ok(()))
+    }
+
+    fn weight(&self) -> usize {
+        self.source.as_ref().map_or(0, |source| source.len())
+    }
+
+    fn needs_room(&self) -> bool {
+        self.source.is_some()
+    }
+}
+
+/// What the rules said of a write, and what they looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RuleVerdict {
+    /// Which rules they were.
+    pub rules: Option<u64>,
+    /// Documents, with the versions that they had; tombstones have one, and what never was has
+    /// none.
+    pub versions: BTreeMap<DocumentPath, Option<u64>>,
+    /// The first write that they do not allow.
+    pub denied: Option<usize>,
+}
+
+/// One look at a tenant's documents, for somebody who asks the rules.
+pub(super) struct RuleLook<'r> {
+    pub(super) reader: &'r Reader,
+    pub(super) tenant: &'r Tenant,
+    pub(super) auth: &'r RuleAuth,
+    pub(super) now: Millis,
+    /// What was looked at.
+    seen: RefCell<BTreeMap<DocumentPath, Option<u64>>>,
+}
+
+impl<'r> RuleLook<'r> {
+    pub(super) fn new(
+        reader: &'r Reader,
+        tenant: &'r Tenant,
+        auth: &'r RuleAuth,
+        now: Millis,
+    ) -> RuleLook<'r> {
+        RuleLook { reader, tenant, auth, now, seen: RefCell::default() }
+    }
+
+    /// Whether a document may be read.
+    pub(super) fn may_get(
+        &self,
+        rules: &TenantRules,
+        path: &DocumentPath,
+        document: Option<&Document>,
+    ) -> Result<bool, Damaged> {
+        let rules = rules.parsed()?;
+        let resource = document.map(|it| DocumentView::new(path, it).to_fields());
+        let path = path.to_string();
+        let (action, resource) = (Action::Get, resource.as_ref());
+        let request = RuleRequest { action, path: &path, resource, resulting: None };
+        let decision = RuleCheck::new(&rules, self.auth, self.now, self).decide(&request)?;
+        Ok(is_allowed(self.tenant, &decision))
+    }
+
+    /// Whether a page may be shown.
+    pub(super) fn may_list(
+        &self,
+        rules: &TenantRules,
+        collection: &CollectionPath,
+        page: &Page,
+    ) -> Result<bool, Damaged> {
+        let rules = rules.parsed()?;
+        let mut check = RuleCheck::new(&rules, self.auth, self.now, self);
+        // One after another, so that the page is not in memory once more.
+        for (id, document) in &page.documents {
+            let view = DocumentView { collection: collection.as_str(), id, document };
+            let (path, fields) = (format!("{collection}/{id}"), view.to_fields());
+            let decision = check.decide_page([(path.as_str(), &fields)])?;
+            if !is_allowed(self.tenant, &decision) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// What the rules say of writes. Those that fail are asked about as well: whoever may not
+    /// write a document is not told why it could not be written.
+    pub(super) fn of_writes(
+        self,
+        rules: &TenantRules,
+        ops: &[Op],
+        limits: TransactionLimits,
+    ) -> Result<RuleVerdict, Damaged> {
+        let parsed = rules.parsed()?;
+        let mut check = RuleCheck::new(&parsed, self.auth, self.now, &self);
+        let read = |path: &DocumentPath| self.document(path);
+        let (changes, failed) = match apply(ops, self.now, limits, read) {
+            Ok(applied) => (applied.changes, None),
+            Err(ApplyError::Unread(error)) => return Err(error),
+            Err(ApplyError::Failed(Failure { op_index, .. })) => {
+                let done = ops.get(..op_index).unwrap_or(ops);
+                let applied = match apply(done, self.now, limits, read) {
+                    Ok(applied) => applied,
+                    Err(ApplyError::Unread(error)) => return Err(error),
+                    // It did not fail a moment ago, in the same look.
+                    Err(ApplyError::Failed(_)) => Applied::default(),
+                };
+                let last = |path| applied.documents.get(path).cloned().map(Some);
+                let failed = match ops.get(op_index) {
+                    Some(op) => {
+                        let current = last(&op.path).map_or_else(|| read(&op.path), Ok)?;
+                        Some(self.intended(op, op_index, current, limits))
+                    }
+                    None => None,
+                };
+                (applied.changes, failed)
+            }
+        };
+        let mut denied = None;
+        for change in changes.into_iter().chain(failed) {
+            if !is_allowed(self.tenant, &decide_change(&mut check, &change)?) {
+                denied = Some(change.ordinal);
+                break;
+            }
+        }
+        drop(check);
+        let versions = self.seen.into_inner();
+        Ok(RuleVerdict { rules: Some(rules.version), versions, denied })
+    }
+
+    /// What a write would be if nothing were in its way but the rules.
+    fn intended(
+        &self,
+        op: &Op,
+        ordinal: usize,
+        current: Option<Document>,
+        limits: TransactionLimits,
+    ) -> Change {
+        let free = Op { preconditions: Vec::new(), ..op.clone() };
+        let read = |_: &DocumentPath| Ok::<_, Damaged>(current.clone());
+        let applied = apply(std::slice::from_ref(&free), self.now, limits, read).ok();
+        if let Some(change) = applied.and_then(|applied| applied.changes.into_iter().next()) {
+            return Change { ordinal, ..change };
+        }
+        let before = current.filter(|document| !document.is_tombstone());
+        let (kind, data) = match (&op.write, &before) {
+            (Write::Create(data), _) | (Write::Set(data), None) => (ChangeKind::Create, Some(data)),
+            (Write::Set(data), Some(_)) => (ChangeKind::Update, Some(data)),
+            (Write::Patch(_), _) => (ChangeKind::Update, None),
+            (Write::Delete, _) => (ChangeKind::Delete, None),
+        };
+        let after = data.map(|data| Document {
+            version: 1,
+            created_at: self.now,
+            updated_at: self.now,
+            data: Some(data.clone()),
+        });
+        Change { kind, path: op.path.clone(), before, after, ordinal }
+    }
+
+    fn document(&self, path: &DocumentPath) -> Result<Option<Document>, Damaged> {
+        let mut reader = self.reader;
+        let document = reader.read(&keys::document(self.tenant, path), Document::decode)?;
+        let version = document.as_ref().map(|document| document.version);
+        self.seen.borrow_mut().insert(path.clone(), version);
+        Ok(document)
+    }
+}
+
+impl Documents for RuleLook<'_> {
+    type Error = Damaged;
+
+    fn get(&self, path: &str) -> Result<Option<Fields>, Damaged> {
+        // What is no path has no document, and never will.
+        let Ok(path) = DocumentPath::parse(path) else { return Ok(None) };
+        let document = self.document(&path)?.filter(|document| !document.is_tombstone());
+        Ok(document.map(|document| DocumentView::new(&path, &document).to_fields()))
+    }
+}
+
+fn decide_change<D: Documents>(
+    check: &mut RuleCheck<'_, D>,
+    change: &Change,
+) -> Result<RuleDecision, D::Error> {
+    let fields = |it: &Option<Document>| {
+        it.as_ref().map(|document| DocumentView::new(&change.path, document).to_fields())
+    };
+    let (before, after) = (fields(&change.before), fields(&change.after));
+    let action = match change.kind {
+        ChangeKind::Create => Action::Create,
+        ChangeKind::Update => Action::Update,
+        ChangeKind::Delete => Action::Delete,
+    };
+    check.decide(&RuleRequest {
+        action,
+        path: &change.path.to_string(),
+        resource: before.as_ref(),
+        resulting: after.as_ref(),
+    })
+}
+
+/// Whoever asks is not told what is in the rules; who writes them finds it in the log.
+fn is_allowed(tenant: &Tenant, decision: &RuleDecision) -> bool {
+    match decision {
+        RuleDecision::Allowed => true,
+        RuleDecision::Denied(why) => {
+            tracing::debug!(tenant = tenant.as_str(), %why, "the rules denied a request");
+            false
+        }
+    }
+}

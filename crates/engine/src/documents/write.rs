@@ -1,0 +1,185 @@
+//! A transaction is decided: what it does to documents, what follows for indexes, the changes that
+//! it is, and what is remembered of it are one batch.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use reveille_core::document::idempotency::{WriteEnd, WriteRecord};
+use reveille_core::document::path::DocumentPath;
+use reveille_core::document::snapshot::Document;
+use reveille_core::document::transaction::{Applied, ApplyError, Op, OpResult, Write, apply};
+use reveille_core::{Millis, Tenant};
+use reveille_kernel::command::{Command, Decision};
+use reveille_kernel::txn::ReadError;
+use reveille_schema::documents::DocumentTimer;
+use reveille_schema::keys;
+
+use super::change::append_changes;
+use super::entries::EntryWriter;
+use super::error::DocumentRejection;
+use super::index::DocumentIndex;
+use super::outcome::WriteTag;
+use super::rules::RuleVerdict;
+use super::txn::DocumentTxn;
+use crate::app::{App, Txn};
+use crate::engine::Engine;
+
+/// Does writes, all or none.
+#[derive(Debug, Clone)]
+pub struct WriteDocuments {
+    pub tenant: Tenant,
+    pub ops: Arc<[Op]>,
+    /// By what a repetition is known.
+    pub tag: Option<WriteTag>,
+    /// What the rules say; `None` for those who need not ask them.
+    pub verdict: Option<RuleVerdict>,
+    /// If it is not decided by then it is refused.
+    pub decide_by: Millis,
+}
+
+/// What became of a write.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct WriteReceipt {
+    /// Of each op, in order.
+    pub results: Vec<OpResult>,
+    /// The documents as the last op on each left them, tombstones too.
+    pub documents: BTreeMap<DocumentPath, Document>,
+    /// How it ended when it was done before, well or not: nothing was done now, and nothing but
+    /// this is known.
+    pub repeated: Option<WriteRecord>,
+}
+
+impl Command<App> for WriteDocuments {
+    /// A failure that is remembered is an answer like a receipt: its record is written. A rejection
+    /// changes nothing.
+    type Answer = Result<WriteReceipt, DocumentRejection>;
+    type Rejection = DocumentRejection;
+
+    fn decide(&self, txn: &mut Txn<'_>) -> Decision<Self::Answer, DocumentRejection> {
+        txn.want(&self.keys())?;
+        if let Some(tag) = &self.tag {
+            match tag.recall(txn, &self.tenant)? {
+                Ok(None) => {}
+                Ok(repeated) => return Ok(Ok(Ok(WriteReceipt { repeated, ..Default::default() }))),
+                Err(rejection) => return Ok(Err(rejection)),
+            }
+        }
+        if let Some(verdict) = &self.verdict {
+            if !self.still_holds(txn, verdict)? {
+                return Ok(Err(DocumentRejection::Conflict));
+            }
+            if verdict.denied.is_some() {
+                let denied = DocumentRejection::RuleDenied { op_index: verdict.denied };
+                self.remember(txn, WriteEnd::RuleDenied, &denied.to_string())?;
+                return Ok(Ok(Err(denied)));
+            }
+        }
+        let mut stored = BTreeMap::new();
+        let (now, limits) = (txn.now(), txn.domains().settings.documents.transaction_limits());
+        let applied = apply(&self.ops, now, limits, |path| -> Result<_, ReadError> {
+            let document = txn.document(&self.tenant, path)?;
+            stored.insert(path.clone(), document.clone());
+            Ok(document)
+        });
+        match applied {
+            Ok(applied) => self.put(txn, &stored, applied).map(|receipt| Ok(Ok(receipt))),
+            Err(ApplyError::Unread(error)) => Err(error),
+            Err(ApplyError::Failed(failure)) => {
+                self.remember(txn, failure.reason.end(), &failure.reason.to_string())?;
+                Ok(Ok(Err(failure.into())))
+            }
+        }
+    }
+
+    fn weight(&self) -> usize {
+        // What is replaced is not known here: it is counted when it is.
+        let data = |op: &Op| match &op.write {
+            Write::Create(data) | Write::Set(data) => data.bytes(),
+            Write::Patch(_) | Write::Delete => 0,
+        };
+        self.ops.iter().map(|op| 1_024 + 2 * data(op)).sum()
+    }
+
+    fn needs_room(&self) -> bool {
+        true
+    }
+
+    fn too_late(&self, now: Millis) -> Option<DocumentRejection> {
+        (now >= self.decide_by).then_some(DocumentRejection::TimedOut)
+    }
+}
+
+impl WriteDocuments {
+    /// Whatever is read however it ends: a decision may ask only so often.
+    fn keys(&self) -> Vec<Bytes> {
+        let tenant = &self.tenant;
+        let ops = self.ops.iter().map(|op| &op.path);
+        let looked_at = self.verdict.iter().flat_map(|verdict| verdict.versions.keys());
+        let documents = ops.chain(looked_at).map(|path| keys::document(tenant, path));
+        let changes =
+            [keys::change_head(tenant), keys::stream(tenant, &Engine::change_stream(tenant))];
+        let outcome = self.tag.iter().map(|tag| tag.outcome_key(tenant));
+        documents.chain(changes).chain(outcome).collect()
+    }
+
+    /// Whether everything is as it was when the rules were asked.
+    fn still_holds(&self, txn: &mut Txn<'_>, verdict: &RuleVerdict) -> Result<bool, ReadError> {
+        txn.rests_on_index();
+        if DocumentIndex::of_txn(txn).rules(&self.tenant) != verdict.rules {
+            return Ok(false);
+        }
+        for (path, version) in &verdict.versions {
+            let document = txn.document(&self.tenant, path)?;
+            if document.map(|document| document.version) != *version {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn remember(&self, txn: &mut Txn<'_>, end: WriteEnd, message: &str) -> Result<(), ReadError> {
+        match &self.tag {
+            Some(tag) => tag.remember(txn, &self.tenant, end, message),
+            None => Ok(()),
+        }
+    }
+
+    fn put(
+        &self,
+        txn: &mut Txn<'_>,
+        stored: &BTreeMap<DocumentPath, Option<Document>>,
+        applied: Applied,
+    ) -> Result<WriteReceipt, ReadError> {
+        let tenant = &self.tenant;
+        let Applied { results, changes, documents } = applied;
+        let mut entries = EntryWriter::new(txn, tenant);
+        for (path, document) in &documents {
+            let before = stored.get(path).and_then(Option::as_ref);
+            txn.set_document(tenant, path, document);
+            entries.follow(txn, path, before, Some(document));
+            set_purge_timer(txn, tenant, path, before, document);
+        }
+        append_changes(txn, tenant, changes)?;
+        self.remember(txn, WriteEnd::Success, "")?;
+        Ok(WriteReceipt { results, documents, repeated: None })
+    }
+}
+
+/// A tombstone is purged some time; one that is none any more is not.
+fn set_purge_timer(
+    txn: &mut Txn<'_>,
+    tenant: &Tenant,
+    path: &DocumentPath,
+    before: Option<&Document>,
+    after: &Document,
+) {
+    let ttl_ms = txn.domains().settings.documents.tombstone_ttl_ms;
+    let timer = || DocumentTimer::PurgeTombstone(tenant.clone(), path.clone());
+    if let Some(before) = before.filter(|before| before.is_tombstone()) {
+        txn.cancel_timer(before.updated_at + ttl_ms, &timer().encode());
+    }
+    if after.is_tombstone() {
+        txn.set_document_timer(after.updated_at + ttl_ms, &timer());
+    }
+}
