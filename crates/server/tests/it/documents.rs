@@ -210,7 +210,7 @@ async fn documents_survive_a_restart_and_belong_to_their_tenant() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_document_may_have_a_mebibyte_and_no_more() {
-    let server = Setup::default().start().await;
+    let server = Setup::large().start().await;
     let around = json!({ "doc": { "text": "" } }).to_string().len();
     let text = |len: usize| json!({ "doc": { "text": "x".repeat(len) } });
     let largest = (1 << 20) - around;

@@ -249,7 +249,7 @@ async fn a_transaction_needs_writes_and_a_key_and_has_a_limit_of_both() {
     assert_eq!(done["results"][499]["version"], 500);
     let large = json!({ "type": "set", "path": "rooms/r1", "data": { "t": "x".repeat(900_000) } });
     let large = json!({ "ops": vec![large; 5], "idempotencyKey": "large" });
-    check(large.clone(), 429, exhausted, "changes at most 4194304 bytes").await;
+    check(large, 429, exhausted, "changes at most 4194304 bytes").await;
     let both = [JSON, ("idempotency-key", "one")];
     let body = json!({ "ops": [op], "idempotencyKey": "two" }).to_string();
     let refused = server.ask("POST", "/api/v1/batch", &both, body.as_bytes()).await.expect(400);
@@ -257,8 +257,4 @@ async fn a_transaction_needs_writes_and_a_key_and_has_a_limit_of_both() {
     let get = server.get("/api/v1/batch").await.expect(405);
     assert_eq!((get.code().as_str(), get.need("allow")), ("METHOD_NOT_ALLOWED", "POST, OPTIONS"));
     server.stop().await;
-    let small = Setup { max_body_bytes: 10_000, ..Setup::default() }.start().await;
-    let refused = small.doc("POST", "batch", &large).await.expect(429);
-    assert_eq!(refused.code(), exhausted);
-    small.stop().await;
 }

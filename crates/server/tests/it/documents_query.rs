@@ -14,8 +14,8 @@ async fn fill(server: &TestServer, collection: &str, documents: Vec<Value>) {
             json!({ "type": "set", "path": path, "data": data })
         });
         let ops: Vec<Value> = ops.collect();
-        let key = format!("fill-{collection}-{at}");
-        server.batch(&key.replace('/', "-"), &json!(ops)).await.expect(200);
+        let key = format!("{at} {}", &collection[..collection.len().min(100)]);
+        server.batch(&key, &json!(ops)).await.expect(200);
     }
 }
 
