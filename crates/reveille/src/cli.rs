@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::client::{
-    append, audit, consumers, deliveries, dlq, hooks, ingest, key, read, streams, sub,
+    append, audit, consumers, deliveries, dlq, doc, hooks, ingest, key, read, streams, sub,
 };
 use crate::{config, serve, verify};
 
@@ -127,6 +127,16 @@ Example:
         #[command(subcommand)]
         command: deliveries::DeliveriesCommand,
     },
+    /// Documents: JSON objects in collections, with versions
+    #[command(after_help = "\
+Example:
+  reveille doc put rooms/r1 '{\"name\":\"kitchen\",\"open\":true}'
+  reveille doc query rooms --where 'open == true'
+  reveille doc export rooms > rooms.jsonl")]
+    Doc {
+        #[command(subcommand)]
+        command: doc::DocCommand,
+    },
     /// Dead letters: deliveries that were given up
     #[command(after_help = "\
 Example:
@@ -201,6 +211,7 @@ impl Command {
             Command::Ingest(arguments) => ingest::run(arguments),
             Command::Hooks { command } => hooks::run(command),
             Command::Deliveries { command } => deliveries::run(command),
+            Command::Doc { command } => doc::run(command),
             Command::Dlq { command } => dlq::run(command),
             Command::Audit { command } => audit::run(command),
             Command::Key { command } => key::run(command),

@@ -13,6 +13,8 @@ pub(crate) mod dlq;
 pub(crate) mod hooks;
 pub(crate) mod ingest;
 
+pub(crate) mod doc;
+
 pub(crate) mod key;
 
 mod connection;
@@ -271,12 +273,14 @@ impl Client {
 
     /// The server's wish that we come back later, if that is what the answer says.
     pub(crate) fn busy(&self, answer: &ApiResponse) -> Option<Unavailable> {
-        let is_busy = matches!(
-            answer.status,
-            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS
-        );
         let wait = answer.headers.get(RETRY_AFTER);
         let wait = wait.and_then(|value| value.to_str().ok()?.parse().ok());
+        let is_busy = match answer.status {
+            StatusCode::SERVICE_UNAVAILABLE => true,
+            // What asks for more than it may have is told no time to come back at.
+            StatusCode::TOO_MANY_REQUESTS => wait.is_some(),
+            _ => false,
+        };
         is_busy.then(|| Unavailable::Busy {
             url: self.url.clone(),
             cause: message(answer),
@@ -331,8 +335,11 @@ fn unexpected_answer(about: &str) -> anyhow::Error {
 fn message(answer: &ApiResponse) -> String {
     let json: Option<Value> = serde_json::from_slice(&answer.body).ok();
     let error = json.as_ref().and_then(|json| json.get("error"));
-    // The events face says it in one word less.
-    let written = error.and_then(|error| error.get("message").unwrap_or(error).as_str());
+    // The events face says it in one word less, that of documents with no name around it.
+    let written = match error {
+        Some(error) => error.get("message").unwrap_or(error).as_str(),
+        None => json.as_ref().and_then(|json| json.get("message")?.as_str()),
+    };
     let text = match written {
         Some(text) => text.to_owned(),
         None => String::from_utf8_lossy(&answer.body).trim().to_owned(),

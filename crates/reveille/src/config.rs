@@ -14,6 +14,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
+use reveille_core::document::settings::DocumentSettings;
 use reveille_core::subscription::Timings;
 use reveille_deliver::client::Authorities;
 use reveille_deliver::resolve::NameServers;
@@ -263,6 +264,35 @@ struct Settings {
     #[arg(long, value_name = "N", env = "REVEILLE_MAX_KEYS", hide_env_values = true)]
     max_keys: Option<usize>,
 
+    /// Writes of one transaction of documents [default: 500]
+    #[arg(long, value_name = "N", env = "REVEILLE_MAX_OPS", hide_env_values = true)]
+    max_ops: Option<usize>,
+
+    /// Documents of a page of a query [default: 1000]
+    #[arg(long, value_name = "N", env = "REVEILLE_QUERY_LIMIT_MAX", hide_env_values = true)]
+    query_limit_max: Option<usize>,
+
+    /// Documents of a collection that a query without an index may look at [default: 10000]
+    #[arg(long, value_name = "N", env = "REVEILLE_SCAN_LIMIT", hide_env_values = true)]
+    scan_limit: Option<u64>,
+
+    /// By when a write of documents is decided, or gets 408 [default: 5s]
+    #[arg(long, value_name = "TIME", env = "REVEILLE_TRANSACTION_TIMEOUT", hide_env_values = true)]
+    transaction_timeout: Option<Period>,
+
+    /// How long a write waits that has met another one, before it is tried once more
+    /// [default: 25ms]
+    #[arg(long, value_name = "TIME", env = "REVEILLE_CONFLICT_DELAY", hide_env_values = true)]
+    conflict_delay: Option<Period>,
+
+    /// How long a transaction is known by its idempotency key [default: 8h]
+    #[arg(long, value_name = "TIME", env = "REVEILLE_IDEMPOTENCY_TTL", hide_env_values = true)]
+    idempotency_ttl: Option<Period>,
+
+    /// How long what is left of a deleted document is kept [default: 30d]
+    #[arg(long, value_name = "TIME", env = "REVEILLE_TOMBSTONE_TTL", hide_env_values = true)]
+    tombstone_ttl: Option<Period>,
+
     /// Length of a segment of the log, for tests
     #[arg(
         long,
@@ -321,6 +351,7 @@ pub(crate) struct Config {
     pub(crate) outbound_concurrency: usize,
     pub(crate) tenant_concurrency: usize,
     pub(crate) quotas: Quotas,
+    pub(crate) documents: DocumentSettings,
     pub(crate) otlp_endpoint: Option<Arc<str>>,
     pub(crate) auth: Auth,
     pub(crate) workers: Workers,
@@ -399,6 +430,13 @@ impl Settings {
             max_body: self.max_body.or(others.max_body),
             min_free_disk: self.min_free_disk.or(others.min_free_disk),
             max_keys: self.max_keys.or(others.max_keys),
+            max_ops: self.max_ops.or(others.max_ops),
+            query_limit_max: self.query_limit_max.or(others.query_limit_max),
+            scan_limit: self.scan_limit.or(others.scan_limit),
+            transaction_timeout: self.transaction_timeout.or(others.transaction_timeout),
+            conflict_delay: self.conflict_delay.or(others.conflict_delay),
+            idempotency_ttl: self.idempotency_ttl.or(others.idempotency_ttl),
+            tombstone_ttl: self.tombstone_ttl.or(others.tombstone_ttl),
             log_segment_bytes: self.log_segment_bytes.or(others.log_segment_bytes),
             webhook_timeout: self.webhook_timeout.or(others.webhook_timeout),
             waking_timeout: self.waking_timeout.or(others.waking_timeout),
@@ -446,7 +484,7 @@ impl Settings {
         if segment_bytes < LOG_SEGMENT_LIMIT_BYTES {
             return Err(usage_error("--log-segment-bytes must be at least 1MiB"));
         }
-        let timings = self.timings()?;
+        let (timings, documents) = (self.timings()?, self.documents()?);
         let retention = Retention {
             events_ms: check_retention("--retain-events", self.retain_events)?,
             deliveries_ms: check_retention("--retain-deliveries", self.retain_deliveries)?,
@@ -475,6 +513,7 @@ impl Settings {
                 hooks: self.max_hooks.unwrap_or(quotas.hooks),
                 keys: check_max_keys(self.max_keys.unwrap_or(quotas.keys))?,
             },
+            documents,
             otlp_endpoint: self.otlp_endpoint.map(check_otlp_endpoint).transpose()?,
             listen,
             data_dir: self.data_dir.unwrap_or_else(|| DATA_DIR_DEFAULT.into()),

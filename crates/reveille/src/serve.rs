@@ -169,7 +169,7 @@ fn open(config: &Config, descriptors: DescriptorBudget) -> anyhow::Result<Engine
         }),
         outbound: outbound(config, descriptors, clock.clone()),
         quotas: config.quotas,
-        documents: reveille_core::document::settings::DocumentSettings::default(),
+        documents: config.documents,
     };
     // The sentences of these errors tell their causes themselves.
     Engine::open(&engine_config, clock, Arc::new(SystemEntropy::default()))

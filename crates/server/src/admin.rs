@@ -1,14 +1,18 @@
-//! The face of operators: streams, consumers, deliveries, keys and who changed what, for those who look after them.
+//! The face of operators: streams, consumers, deliveries, indexes, rules, keys and who changed
+//! what, for those who look after them.
 
 mod audit;
 mod consumers;
 mod deliveries;
 mod dlq;
 mod error;
+mod indexes;
 mod keys;
 mod replays;
+mod rules;
 mod signing_keys;
 mod streams;
+mod tenants;
 mod timers;
 
 use http::{Method, Request};
@@ -36,6 +40,8 @@ pub(crate) enum Resource {
     Audit,
     DeadLetters,
     Replay,
+    Indexes,
+    Rules,
 }
 
 /// Answers a request about a resource.
@@ -49,6 +55,8 @@ pub(crate) async fn answer(
         Resource::Keys => keys::answer(server, caller, request).await,
         Resource::DeadLetters => dlq::answer(server, caller, request).await,
         Resource::Timers => timers::answer(server, caller, request).await,
+        Resource::Indexes => indexes::answer(server, caller, request).await,
+        Resource::Rules => rules::answer(server, caller, request).await,
         Resource::SigningKeys if request.method() == Method::POST => {
             signing_keys::rotate(server, caller, request).await
         }
@@ -82,8 +90,11 @@ async fn look_up(
         Resource::Explanation => deliveries::explain(server, caller, query).await,
         Resource::Audit => audit::answer(server, caller, path, query).await,
         Resource::Replay => replays::show(server, caller, path, query),
-        Resource::Keys | Resource::SigningKeys | Resource::Timers | Resource::DeadLetters => {
-            unreachable!("these can be changed")
-        }
+        Resource::Keys
+        | Resource::SigningKeys
+        | Resource::Timers
+        | Resource::DeadLetters
+        | Resource::Indexes
+        | Resource::Rules => unreachable!("these can be changed"),
     }
 }

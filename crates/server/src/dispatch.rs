@@ -12,14 +12,17 @@ use crate::http::error::RequestError;
 use crate::http::listen::Service;
 use crate::http::reply::{self, Reply};
 use crate::http::route::{Face, check_read_method, face_of};
-use crate::{Server, admin, ds_subscriptions, events, health, streams, wakes};
+use crate::{Server, admin, documents, ds_subscriptions, events, health, streams, wakes};
 
 impl Service for Arc<Server> {
-    async fn answer(&self, request: Request<Incoming>, connection: &BusyConnection) -> Reply {
+    async fn answer(&self, mut request: Request<Incoming>, connection: &BusyConnection) -> Reply {
         let started = self.engine.clock().now();
         let method = request.method().clone();
         let (face, requirement) = face_of(request.uri());
-        let dispatched = match self.browsers.check_host(&request) {
+        let is_document = matches!(face, Face::Documents | Face::DocumentBatch);
+        let named = is_document.then(|| documents::name_request(&self.engine, &mut request));
+        let checked = named.as_ref().map_or(Ok(()), |named| named.check());
+        let dispatched = match self.browsers.check_host(&request).and(checked) {
             Ok(()) => dispatch(self, face, requirement, request, connection).await,
             Err(error) => Err(error),
         };
@@ -29,9 +32,17 @@ impl Service for Arc<Server> {
             Err(error) => {
                 // Who is at the wrong server is told so, and nothing that this one lets pages see.
                 is_stream &= error != RequestError::ForeignHost;
-                if face == Face::Events { events::refuse(error) } else { error.refusal().reply() }
+                match face {
+                    Face::Events => events::refuse(error),
+                    Face::Documents => documents::refuse(error),
+                    Face::DocumentBatch => documents::refuse_batch(error),
+                    _ => error.refusal().reply(),
+                }
             }
         };
+        if let Some(named) = named {
+            named.name_reply(&mut reply);
+        }
         if is_stream {
             reply::finish_stream(&mut reply);
         } else {
@@ -93,6 +104,8 @@ async fn answer(
         }
         Face::PatternSubscriptions => return Ok(wakes::answer(server, caller, request).await),
         Face::Events => return Ok(events::answer(server, caller, request).await),
+        Face::Documents => return Ok(documents::answer(server, caller, request).await),
+        Face::DocumentBatch => return Ok(documents::answer_batch(server, caller, request).await),
         Face::Keys => admin::Resource::Keys,
         Face::Rotate => admin::Resource::SigningKeys,
         Face::StreamList => admin::Resource::Streams,
@@ -105,6 +118,8 @@ async fn answer(
         Face::Audit => admin::Resource::Audit,
         Face::DeadLetters => admin::Resource::DeadLetters,
         Face::Replay => admin::Resource::Replay,
+        Face::Indexes => admin::Resource::Indexes,
+        Face::Rules => admin::Resource::Rules,
         _ => {
             let path = StreamPath::parse(request.uri().path())?;
             return Ok(streams::answer(server, caller, &path, request).await);

@@ -1,8 +1,8 @@
 //! What every face stands on: sockets, routes, callers, bodies, replies and refusals.
 //!
 //! What two faces share is here as well, so that none of them knows another: [`fields`] of JSON
-//! bodies, the words of [`subscription`]s to streams, those of a [`delivery`], and of its
-//! [`explanation`].
+//! bodies, the words of [`subscription`]s to streams, those of a [`delivery`], of its
+//! [`explanation`] and of an [`index`].
 
 pub(crate) mod auth;
 mod connection;
@@ -27,6 +27,7 @@ pub(crate) mod reply;
 
 pub(crate) mod delivery;
 pub(crate) mod explanation;
+pub(crate) mod index;
 pub(crate) mod subscription;
 
 pub(crate) mod clock;

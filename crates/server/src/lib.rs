@@ -4,14 +4,15 @@
 //! [`dispatch`] hands a request to its face: [`streams`] is the Durable Streams face, [`wakes`]
 //! that of subscriptions on patterns and their callbacks, [`ds_subscriptions`] that of the
 //! subscriptions which the Durable Streams protocol has itself, [`events`] that of typed events and
-//! their deliveries, [`admin`] that of operators. [`encoder`] makes the payloads that are sent.
-//! Only this crate knows status codes and JSON field names; no face reaches into the state, spawns
+//! their deliveries, [`documents`] that of documents, [`admin`] that of operators. [`encoder`]
+//! makes the payloads that are sent. Only this crate knows status codes and JSON field names; no face reaches into the state, spawns
 //! work or holds a lock, and none knows another.
 
 mod dispatch;
 mod http;
 
 mod admin;
+mod documents;
 mod ds_subscriptions;
 mod events;
 mod health;

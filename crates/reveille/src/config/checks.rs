@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use reveille_core::document::settings::DocumentSettings;
 use reveille_core::event::worker::Binding;
 use reveille_core::subscription::Timings;
 use reveille_deliver::client::Authorities;
@@ -45,6 +46,55 @@ impl Settings {
             }
         }
         Ok(timings)
+    }
+}
+
+/// Each of them is a step of a partition, in which nobody else has a turn.
+const OPS_LIMIT: usize = 2_000;
+/// A page ends at a mebibyte anyway.
+const QUERY_LIMIT_LIMIT: usize = 10_000;
+/// All of them are read for one answer.
+const SCAN_LIMIT_LIMIT: u64 = 1_000_000;
+/// Nobody waits longer for an answer.
+const TRANSACTION_TIMEOUT_LIMIT_MS: u64 = 600_000;
+
+impl Settings {
+    pub(super) fn documents(&self) -> anyhow::Result<DocumentSettings> {
+        let default = DocumentSettings::default();
+        let settings = DocumentSettings {
+            ops_max: self.max_ops.unwrap_or(default.ops_max),
+            query_limit_max: self.query_limit_max.unwrap_or(default.query_limit_max),
+            scan_limit: self.scan_limit.unwrap_or(default.scan_limit),
+            transaction_timeout_ms: ms(self.transaction_timeout, default.transaction_timeout_ms),
+            conflict_delay_ms: ms(self.conflict_delay, default.conflict_delay_ms),
+            idempotency_ttl_ms: ms(self.idempotency_ttl, default.idempotency_ttl_ms),
+            tombstone_ttl_ms: ms(self.tombstone_ttl, default.tombstone_ttl_ms),
+        };
+        let wrong = |sentence: String| Err(usage_error(sentence));
+        if !(1..=OPS_LIMIT).contains(&settings.ops_max) {
+            return wrong(format!("--max-ops must be from 1 to {OPS_LIMIT}"));
+        }
+        if !(1..=QUERY_LIMIT_LIMIT).contains(&settings.query_limit_max) {
+            return wrong(format!("--query-limit-max must be from 1 to {QUERY_LIMIT_LIMIT}"));
+        }
+        if settings.scan_limit > SCAN_LIMIT_LIMIT {
+            return wrong(format!("--scan-limit must be at most {SCAN_LIMIT_LIMIT}"));
+        }
+        if !(1..=TRANSACTION_TIMEOUT_LIMIT_MS).contains(&settings.transaction_timeout_ms) {
+            return wrong("--transaction-timeout must be longer than 0 and at most 10m".to_owned());
+        }
+        if settings.conflict_delay_ms >= settings.transaction_timeout_ms {
+            return wrong("--conflict-delay must be shorter than --transaction-timeout".to_owned());
+        }
+        for (flag, period) in [
+            ("--idempotency-ttl", settings.idempotency_ttl_ms),
+            ("--tombstone-ttl", settings.tombstone_ttl_ms),
+        ] {
+            if !(1..=PERIOD_LIMIT_MS).contains(&period) {
+                return wrong(format!("{flag} must be longer than 0 and at most 3650d"));
+            }
+        }
+        Ok(settings)
     }
 }
 

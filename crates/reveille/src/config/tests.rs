@@ -45,6 +45,15 @@ fn defaults() -> Config {
         outbound_concurrency: 4_096,
         tenant_concurrency: 64,
         quotas: Quotas { subscriptions: 10_000, hooks: 10_000, keys: 1_000 },
+        documents: DocumentSettings {
+            ops_max: 500,
+            query_limit_max: 1_000,
+            scan_limit: 10_000,
+            transaction_timeout_ms: 5_000,
+            conflict_delay_ms: 25,
+            idempotency_ttl_ms: 8 * 3_600_000,
+            tombstone_ttl_ms: 30 * 86_400_000,
+        },
         otlp_endpoint: None,
         auth: Auth::Off,
         workers: Workers::default(),
@@ -101,6 +110,13 @@ fn flags_come_before_the_file() {
         tenant-concurrency = 17
         max-subscriptions = 8
         max-hooks = 9
+        max-ops = 11
+        query-limit-max = 12
+        scan-limit = 13
+        transaction-timeout = "8s"
+        conflict-delay = "14ms"
+        idempotency-ttl = "9s"
+        tombstone-ttl = "10s"
         otlp-endpoint = "https://file.example/otlp"
         worker-url-template = "https://{workerId}.file.example/{rpcMethod}"
         binding = ["A=https://a.example", "B=https://b.example/rpc"]
@@ -140,6 +156,15 @@ fn flags_come_before_the_file() {
         outbound_concurrency: 7,
         tenant_concurrency: 17,
         quotas: Quotas { subscriptions: 8, hooks: 9, keys: 5 },
+        documents: DocumentSettings {
+            ops_max: 11,
+            query_limit_max: 12,
+            scan_limit: 13,
+            transaction_timeout_ms: 8_000,
+            conflict_delay_ms: 14,
+            idempotency_ttl_ms: 9_000,
+            tombstone_ttl_ms: 10_000,
+        },
         otlp_endpoint: Some("https://file.example/otlp".into()),
         auth: keys(Some("from-file-0123456789"), true),
         workers: workers(
@@ -179,6 +204,13 @@ fn flags_come_before_the_file() {
         "--tenant-concurrency=18",
         "--max-subscriptions=9",
         "--max-hooks=0",
+        "--max-ops=21",
+        "--query-limit-max=22",
+        "--scan-limit=0",
+        "--transaction-timeout=80s",
+        "--conflict-delay=24ms",
+        "--idempotency-ttl=90s",
+        "--tombstone-ttl=100s",
         "--otlp-endpoint=http://127.0.0.1:4318/",
         "--worker-url-template=https://flag.example/{workerId}/{rpcMethod}",
         "--binding=C=https://c.example",
@@ -216,6 +248,15 @@ fn flags_come_before_the_file() {
         outbound_concurrency: 8,
         tenant_concurrency: 18,
         quotas: Quotas { subscriptions: 9, hooks: 0, keys: 6 },
+        documents: DocumentSettings {
+            ops_max: 21,
+            query_limit_max: 22,
+            scan_limit: 0,
+            transaction_timeout_ms: 80_000,
+            conflict_delay_ms: 24,
+            idempotency_ttl_ms: 90_000,
+            tombstone_ttl_ms: 100_000,
+        },
         otlp_endpoint: Some("http://127.0.0.1:4318".into()),
         auth: keys(Some("from-flag-0123456789"), false),
         workers: workers(
@@ -241,6 +282,25 @@ fn webhooks_on_this_machine_are_for_its_owner_unless_said_otherwise() {
 #[test]
 fn a_tenant_may_have_a_key() {
     assert!(refusal(&[], "max-keys = 0").contains("--max-keys"));
+}
+
+#[test]
+fn settings_of_documents_are_within_bounds() {
+    for (setting, name) in [
+        ("max-ops = 0", "--max-ops"),
+        ("max-ops = 2001", "--max-ops"),
+        ("query-limit-max = 0", "--query-limit-max"),
+        ("query-limit-max = 10001", "--query-limit-max"),
+        ("scan-limit = 1000001", "--scan-limit"),
+        ("transaction-timeout = \"0s\"", "--transaction-timeout"),
+        ("transaction-timeout = \"11m\"", "--transaction-timeout"),
+        ("conflict-delay = \"5s\"", "--conflict-delay"),
+        ("idempotency-ttl = \"0s\"", "--idempotency-ttl"),
+        ("tombstone-ttl = \"3651d\"", "--tombstone-ttl"),
+    ] {
+        assert!(refusal(&[], setting).contains(name), "{setting}");
+    }
+    assert_eq!(resolve(&["--conflict-delay=0s"], "").unwrap().documents.conflict_delay_ms, 0);
 }
 
 #[test]

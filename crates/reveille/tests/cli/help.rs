@@ -39,6 +39,14 @@ const COMMANDS: &[&str] = &[
     "deliveries list",
     "deliveries show",
     "deliveries explain",
+    "doc",
+    "doc get",
+    "doc put",
+    "doc patch",
+    "doc delete",
+    "doc query",
+    "doc import",
+    "doc export",
     "dlq",
     "dlq list",
     "dlq show",
@@ -92,7 +100,7 @@ fn help_is_as_agreed() {
 /// A command that is new must come into the list above.
 #[test]
 fn every_command_has_a_file() {
-    for outer in ["", "sub", "consumers", "hooks", "deliveries", "key", "bench"] {
+    for outer in ["", "sub", "consumers", "hooks", "deliveries", "doc", "key", "bench"] {
         let mut args: Vec<&str> = outer.split_ascii_whitespace().collect();
         args.push("--help");
         let help = run(&args).ok();

@@ -8,6 +8,7 @@
 
 mod clients;
 mod dead_letters;
+mod documents;
 mod help;
 mod keys;
 mod operations;

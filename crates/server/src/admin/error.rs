@@ -4,6 +4,7 @@ use http::StatusCode;
 use reveille_core::consumer::Rejected;
 use reveille_engine::auth::{KeyError, KeyRejection};
 use reveille_engine::deliveries::{DeliveryError, DeliveryRejection};
+use reveille_engine::documents::{DocumentError, DocumentRejection};
 use reveille_engine::wakes::{WakeError, WakeRejection};
 use reveille_engine::{self as engine, Damaged, Never, Unavailable};
 
@@ -31,6 +32,12 @@ pub(super) enum Error {
     DeadLetterNotFound(String),
     #[error("{0}")]
     ReplayNotFound(String),
+    #[error(transparent)]
+    Document(#[from] DocumentError),
+    #[error(
+        "this tenant has no rules: whoever has a key for it may read and write all of its documents"
+    )]
+    RulesNotFound,
     #[error("no timer of this id is set aside; `GET /admin/v1/timers` lists those that are")]
     TimerNotFound,
 }
@@ -71,6 +78,8 @@ impl Error {
             Error::DeliveryNotFound(_) => Refusal::not_found("DELIVERY_NOT_FOUND", self),
             Error::DeadLetterNotFound(_) => Refusal::not_found("DEAD_LETTER_NOT_FOUND", self),
             Error::ReplayNotFound(_) => Refusal::not_found("REPLAY_NOT_FOUND", self),
+            Error::Document(error) => error.refusal_with(document_refusal),
+            Error::RulesNotFound => Refusal::not_found("RULES_NOT_FOUND", self),
             Error::TimerNotFound => Refusal::not_found("TIMER_NOT_FOUND", self),
         }
     }
@@ -129,5 +138,22 @@ fn delivery_refusal(rejection: &DeliveryRejection) -> Refusal {
         DeliveryRejection::TooManyDeadLetters { .. } => {
             Refusal::conflict("TOO_MANY_DEAD_LETTERS", rejection)
         }
+    }
+}
+
+/// What it says to those who declare indexes and put rules.
+fn document_refusal(rejection: &DocumentRejection) -> Refusal {
+    match rejection {
+        DocumentRejection::Index(_) => Refusal::bad_request("INVALID_REQUEST", rejection),
+        DocumentRejection::TooManyIndexes => Refusal::conflict("TOO_MANY_INDEXES", rejection),
+        DocumentRejection::NotFound(_)
+        | DocumentRejection::Failed(_)
+        | DocumentRejection::RuleDenied { .. }
+        | DocumentRejection::InProgress
+        | DocumentRejection::OtherBody
+        | DocumentRejection::Conflict
+        | DocumentRejection::TimedOut
+        | DocumentRejection::MissingIndex(_)
+        | DocumentRejection::QueryTooCostly { .. } => Refusal::internal(rejection),
     }
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use http::header::{AUTHORIZATION, HeaderValue};
 use http::{HeaderMap, HeaderName, Method, Request};
 use hyper::body::Incoming;
-use reveille_core::Tenant;
 use reveille_core::audit::{self, Actor};
-use reveille_core::key::{Access, BOOTSTRAP_KEY_ID, KeyHash, Permission, Right};
+use reveille_core::key::{Access, BOOTSTRAP_KEY_ID, Key, KeyHash, Permission, Right};
+use reveille_core::{Millis, Tenant};
 use reveille_engine::Engine;
 use reveille_engine::auth::ActiveKey;
 
@@ -17,7 +17,7 @@ use super::error::RequestError;
 use crate::Server;
 
 /// Names a request, for whoever looks for what it did.
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Names the tenant that an admin of all tenants acts in.
 const NAMESPACE: HeaderName = HeaderName::from_static("x-tenant-namespace");
@@ -48,6 +48,8 @@ pub(crate) enum Requirement {
     Key,
     /// To read data, or to write it, as the method says.
     Data,
+    /// To read data, whatever the method is.
+    Read,
     /// To look at subscriptions, to make and change them, or to end them, as the method says.
     Subscriptions,
     /// To run subscriptions that there are.
@@ -71,6 +73,7 @@ impl Requirement {
             Requirement::Nothing | Requirement::Token => None,
             Requirement::Key => Some(Right::Any),
             Requirement::Data if reads => Some(Right::to_read(path)),
+            Requirement::Read => Some(Right::Data(Permission::Read)),
             Requirement::Data => Some(Right::Data(Permission::Write)),
             Requirement::Subscriptions if reads => Some(Right::Subscriptions(Permission::Read)),
             Requirement::Subscriptions if *method == Method::DELETE => {
@@ -189,6 +192,13 @@ impl Caller {
     /// The engine, on its behalf: what it changes is written down under the id of its key.
     pub(crate) fn engine(&self, server: &Server) -> Engine {
         server.engine.acting_as(self.actor())
+    }
+
+    /// The key by which it is let in, as far as it reaches where it acts; none on a server without
+    /// keys.
+    pub(crate) fn as_key(&self) -> Option<Key> {
+        let created_at = self.key.as_ref().map_or(Millis::default(), |key| key.key.created_at);
+        Some(Key { id: self.key_id()?, created_at, access: self.access() })
     }
 
     /// Who it is, for the audit log.

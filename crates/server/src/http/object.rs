@@ -1,7 +1,8 @@
 //! JSON objects in bodies, as trees of a bounded size.
 //!
-//! A byte of JSON may become a hundred of a tree. No face asks for more than a list of some hundred
-//! things, so whatever is larger is refused while it is read, and not after it was built.
+//! A byte of JSON may become a hundred of a tree. No face but that of documents asks for more than
+//! a list of some hundred things, so whatever is larger is refused while it is read, and not after
+//! it was built.
 
 use std::fmt;
 
@@ -19,30 +20,74 @@ const OBJECTS_MAX: usize = 1_024;
 
 const _: () = assert!(CONSUMER_LINKS_MAX < OBJECTS_MAX && CONSUMER_LINKS_MAX * 8 <= VALUES_MAX);
 
+/// About what a value takes in memory, and an object besides.
+const VALUE_BYTES: usize = 40;
+const OBJECT_BYTES: usize = 640;
+
+/// How large the tree of a body may be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TreeLimits {
+    pub(crate) values: usize,
+    pub(crate) objects: usize,
+}
+
+impl Default for TreeLimits {
+    fn default() -> TreeLimits {
+        TreeLimits { values: VALUES_MAX, objects: OBJECTS_MAX }
+    }
+}
+
 /// What a body may still hold.
+#[derive(Default)]
 pub(crate) struct TreeBudget {
+    limits: TreeLimits,
     values: usize,
     objects: usize,
 }
 
-impl Default for TreeBudget {
-    fn default() -> TreeBudget {
-        TreeBudget { values: VALUES_MAX, objects: OBJECTS_MAX }
+/// The body as an object.
+pub(crate) fn parse(body: &[u8]) -> Result<Map<String, Value>, FieldError> {
+    Ok(parse_within(body, TreeLimits::default())?.0)
+}
+
+/// Why a body is no tree.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum TreeError {
+    #[error(transparent)]
+    TooLarge(FieldError),
+    #[error(transparent)]
+    Malformed(FieldError),
+}
+
+impl From<TreeError> for FieldError {
+    fn from(error: TreeError) -> FieldError {
+        match error {
+            TreeError::TooLarge(error) | TreeError::Malformed(error) => error,
+        }
     }
 }
 
-/// The body as an object.
-pub(crate) fn parse(body: &[u8]) -> Result<Map<String, Value>, FieldError> {
-    let mut budget = TreeBudget::default();
+/// The same within other limits, and about how many bytes the tree takes besides its texts.
+pub(crate) fn parse_within(
+    body: &[u8],
+    limits: TreeLimits,
+) -> Result<(Map<String, Value>, usize), TreeError> {
+    let mut budget = TreeBudget { limits, ..TreeBudget::default() };
     let mut input = serde_json::Deserializer::from_slice(body);
     let value = budget.value().deserialize(&mut input).and_then(|value| {
         input.end()?;
         Ok(value)
     });
     match value {
-        Ok(Value::Object(object)) => Ok(object),
-        Ok(_) => Err("the body must be a JSON object".into()),
-        Err(error) => Err(describe(&error)),
+        Ok(Value::Object(object)) => {
+            Ok((object, budget.values * VALUE_BYTES + budget.objects * OBJECT_BYTES))
+        }
+        Ok(_) => Err(TreeError::Malformed("the body must be a JSON object".into())),
+        // Reading takes whatever is JSON: only its limits are anything else that can be wrong.
+        Err(error) if error.classify() == Category::Data => {
+            Err(TreeError::TooLarge(describe(&error)))
+        }
+        Err(error) => Err(TreeError::Malformed(describe(&error))),
     }
 }
 
@@ -61,13 +106,13 @@ impl TreeBudget {
     }
 
     fn take<E: serde::de::Error>(&mut self, is_object: bool) -> Result<(), E> {
-        let fewer = |left: usize, what: &str, max: usize| {
+        let more = |count: usize, what: &str, max: usize| {
             let sentence = || E::custom(format!("the body has more than {max} {what}"));
-            left.checked_sub(1).ok_or_else(sentence)
+            (count < max).then_some(count + 1).ok_or_else(sentence)
         };
-        self.values = fewer(self.values, "values", VALUES_MAX)?;
+        self.values = more(self.values, "values", self.limits.values)?;
         if is_object {
-            self.objects = fewer(self.objects, "objects", OBJECTS_MAX)?;
+            self.objects = more(self.objects, "objects", self.limits.objects)?;
         }
         Ok(())
     }

@@ -31,8 +31,22 @@ impl Page {
         tenant: &Tenant,
         name: &'static str,
     ) -> Result<Page, Unavailable> {
-        let permit = engine.admit_page(tenant).await?;
-        Ok(Page { body: format!("{{\"{name}\":[").into(), is_empty: true, permit })
+        Ok(Page::begin_with(engine.admit_page(tenant).await?, name))
+    }
+
+    /// A page of data, which counts where answers do that hold data.
+    pub(crate) async fn begin_data(
+        engine: &Engine,
+        tenant: &Tenant,
+        name: &'static str,
+    ) -> Result<Page, Unavailable> {
+        let room = engine.reply_room(tenant);
+        let permit = room.admit(PAGE_BYTES_MAX, engine.clock().as_ref()).await?;
+        Ok(Page::begin_with(permit, name))
+    }
+
+    fn begin_with(permit: ReplyPermit, name: &'static str) -> Page {
+        Page { body: format!("{{\"{name}\":[").into(), is_empty: true, permit }
     }
 
     /// Adds an entry, if there is room for it: the first one always finds some.

@@ -29,6 +29,10 @@ pub(crate) enum Face {
     DeadLetters,
     Replay,
     Events,
+    Documents,
+    DocumentBatch,
+    Indexes,
+    Rules,
     /// Nobody yet: the name belongs to a face all the same.
     Nobody,
     /// Subscriptions to streams: the path is a pattern.
@@ -71,6 +75,8 @@ const ROUTES: &[(&str, Face, Requirement)] = &[
     ("/admin/v1/dlq/*/discard", Face::DeadLetters, Requirement::Operate),
     ("/admin/v1/dlq/*", Face::DeadLetters, Requirement::Operate),
     ("/admin/v1/replays/*", Face::Replay, Requirement::Operate),
+    ("/admin/v1/tenants/*/indexes", Face::Indexes, Requirement::Operate),
+    ("/admin/v1/tenants/*/rules", Face::Rules, Requirement::Operate),
     ("/e/**", Face::Events, Requirement::Data),
     ("/ingest/**", Face::Events, Requirement::Data),
     ("/subscriptions/unsubscribe", Face::Events, Requirement::Data),
@@ -79,9 +85,13 @@ const ROUTES: &[(&str, Face, Requirement)] = &[
     ("/subscriptions/*/dead-letters/*/retry", Face::Events, Requirement::RunSubscriptions),
     ("/subscriptions/*/dead-letters/retry", Face::Events, Requirement::RunSubscriptions),
     ("/subscriptions/**", Face::Events, Requirement::Subscriptions),
+    ("/api/v1/trigger/**", Face::Nobody, Requirement::Key),
+    // A query reads, although it is sent as `POST`.
+    ("/api/v1/query", Face::Documents, Requirement::Read),
+    ("/api/v1/batch", Face::DocumentBatch, Requirement::Data),
+    ("/api/v1/**", Face::Documents, Requirement::Data),
     // Names that belong to other faces: no stream can have them, now or later.
     ("/admin/**", Face::Nobody, Requirement::Key),
-    ("/api/v1/**", Face::Nobody, Requirement::Key),
     ("/console/**", Face::Nobody, Requirement::Nothing),
     ("/openapi.json/**", Face::Nobody, Requirement::Nothing),
     ("/v1/cards/**", Face::Nobody, Requirement::Key),
@@ -176,6 +186,15 @@ mod tests {
         {
             check(other, Face::Events, Requirement::Subscriptions);
         }
+        check("/api/v1/query", Face::Documents, Requirement::Read);
+        check("/api/v1/batch", Face::DocumentBatch, Requirement::Data);
+        for documents in ["/api/v1", "/api/v1/rooms", "/api/v1/rooms/query", "/api/v1/batch/x"] {
+            check(documents, Face::Documents, Requirement::Data);
+        }
+        check("/api/v1/trigger/get", Face::Nobody, Requirement::Key);
+        check("/admin/v1/tenants/a/rules", Face::Rules, Requirement::Operate);
+        check("/admin/v1/tenants/a/indexes", Face::Indexes, Requirement::Operate);
+        check("/admin/v1/tenants/a/b/rules", Face::Nobody, Requirement::Key);
         for stream in ["/events", "/v1/stream/a", "/callbacks", "/healthz/x", "/administer"] {
             check(stream, Face::Streams, Requirement::Data);
         }

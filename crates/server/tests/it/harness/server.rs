@@ -54,6 +54,7 @@ pub(crate) struct Setup {
     /// Where the workers are that events are delivered to.
     pub(crate) workers: Workers,
     pub(crate) quotas: Quotas,
+    pub(crate) documents: DocumentSettings,
 }
 
 /// A running server. Its threads and tasks are its own: when it is stopped they are gone.
@@ -87,6 +88,7 @@ impl Default for Setup {
             auth: Auth::Off,
             workers: Workers::default(),
             quotas: Quotas::default(),
+            documents: DocumentSettings::default(),
         }
     }
 }
@@ -186,7 +188,7 @@ impl Setup {
             on_fatal: Arc::new(move |error| fatal.lock().unwrap().push(error.to_owned())),
             outbound: self.outbound(),
             quotas: self.quotas,
-            documents: DocumentSettings::default(),
+            documents: self.documents,
         }
     }
 }
