@@ -185,13 +185,16 @@ pub fn replay_mark(
     Ok(Some(ReplayMark { id: replay, reason, at, count: id.no.round }))
 }
 
+/// What is to be done about an attempt, and the replay that its delivery was made by.
+type LookedAt = (DeliveryReadiness, Option<ReplayMark>);
+
 /// What is to be done about an attempt, all of it seen at one moment: the hook as it is followed,
 /// and the replay that the delivery was made by.
 fn look(
     sender: &Sender<App>,
     hook: Arc<Hook>,
     delivery: &DeliveryAttempt,
-) -> (Arc<Hook>, Result<(DeliveryReadiness, Option<ReplayMark>), Damaged>) {
+) -> (Arc<Hook>, Result<LookedAt, Damaged>) {
     let reader = sender.shared.state.reader();
     let face = sender.shared.domains.part::<DeliveryFaces>().get(hook.face);
     let hook = match followed(&reader, hook.clone(), delivery) {

@@ -109,7 +109,7 @@ async fn a_dead_letter_is_named_with_the_worker() {
     events.until_status(&id, "failed").await;
     let dead = async || {
         events.clock.advance(1_000);
-        let Some(call) = events.sink.come() else { return None };
+        let call = events.sink.come()?;
         call.answer(503, "");
         Some(())
     };
