@@ -383,7 +383,7 @@ fn a_file_that_is_wrong_says_where() {
          auth, admin-key, metrics-open, insecure, long-poll-timeout, reader-timeout, webhook-timeout, waking-timeout, liveness-timeout, \
          callback-token-ttl, consumer-gc-after, allow-http-loopback, allow-private-networks, \
          ca-file, name-servers, retry-scale, outbound-concurrency, tenant-concurrency, max-subscriptions, max-hooks, worker-url-template, binding, retain-events, retain-deliveries, \
-         otlp-endpoint, partitions, max-body, min-free-disk, max-keys",
+         otlp-endpoint, partitions, max-body, min-free-disk, max-keys, max-ops, query-limit-max, scan-limit, transaction-timeout, conflict-delay, idempotency-ttl, tombstone-ttl",
     );
     let says = |file: &str, parts: &[&str]| {
         let sentence = refusal(&[], file);

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::harness::keys::{ADMIN, guarded_by_keys};
 use crate::harness::*;
 
 const TEXT: &str = "text/plain";
@@ -41,22 +42,23 @@ async fn streams_are_found_by_state_and_by_when_they_were_made() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_sees_all_tenants_names_one() {
-    let events = Deliveries::start().await;
-    let server = &events.server;
-    server.create("/a", TEXT).await;
-    let headers = [("x-tenant-namespace", "acme"), ("content-type", TEXT)];
-    server.ask("PUT", "/ours", &headers, b"").await.expect(201);
-    let mine = names(server, "/admin/v1/streams", "streams", "path").await;
-    assert_eq!(mine, ["/a"]);
-    let theirs = names(server, "/admin/v1/streams?tenant=acme", "streams", "path").await;
-    assert_eq!(theirs, ["/ours"]);
-    let id = events.subscribe("a").await;
-    let event = events.ingest(serde_json::json!({ "type": "b" })).await;
-    let explain = format!("/admin/v1/deliveries/explain?hook={id}&event={event}");
-    server.get(&format!("{explain}&tenant=default")).await.expect(200);
-    server.get(&format!("{explain}&tenant=acme")).await.expect(404);
-    for list in ["consumers", "deliveries"] {
-        let answer = server.get(&format!("/admin/v1/{list}?tenant=acme")).await.expect(200).json();
+    let server = guarded_by_keys().start().await;
+    let (_, acme) = server.make_key("acme", &["user"]).await;
+    let (_, beta) = server.make_key("beta", &["operator"]).await;
+    let text = ("content-type", TEXT);
+    server.ask_as(&acme, "PUT", "/ours", &[text], b"").await.expect(201);
+    let ask = async |key: &str, list: &str, tenant: &str| {
+        server.get_as(key, &format!("/admin/v1/{list}?tenant={tenant}")).await
+    };
+    let of_acme = ask(ADMIN, "streams", "acme").await.expect(200).json();
+    assert_eq!(of_acme["streams"][0]["path"], "/ours", "{of_acme}");
+    for list in ["streams", "consumers", "deliveries"] {
+        let answer = ask(ADMIN, list, "beta").await.expect(200).json();
         assert_eq!(answer[list], Value::Array(Vec::new()), "{list}");
+        ask(&beta, list, "beta").await.expect(200);
+        assert_eq!(ask(&beta, list, "acme").await.expect(403).code(), "FORBIDDEN", "{list}");
     }
+    let keys = ask(ADMIN, "keys", "acme").await.expect(200).json();
+    let keys = keys["keys"].as_array().unwrap();
+    assert_eq!((keys.len(), &keys[0]["tenant"]), (1, &"acme".into()));
 }
