@@ -11,6 +11,7 @@
 //! wakes        subscriptions and their consumers, with endpoints that lie
 //! deliveries   events, hooks and their deliveries, with endpoints that fail and repeat themselves
 //! reminders    a face that no server has, on the delivery engine as it is
+//! documents    transactions of documents, against a model of them
 //! partitions   all of that in small, of tenants over two partitions of one process
 //! ```
 
@@ -18,6 +19,7 @@
 
 mod base;
 mod deliveries;
+mod documents;
 mod partitions;
 mod reminders;
 mod streams;
@@ -26,11 +28,12 @@ mod wakes;
 pub use base::Coverage;
 
 /// Every world, by the name of the option that chooses it; the first is run if none is chosen.
-pub static WORLDS: [WorldEntry; 5] = [
+pub static WORLDS: [WorldEntry; 6] = [
     WorldEntry { name: "streams", run: base::run::<streams::Streams> },
     WorldEntry { name: "wakes", run: base::run::<wakes::Wakes> },
     WorldEntry { name: "deliveries", run: base::run::<deliveries::Deliveries> },
     WorldEntry { name: "reminders", run: base::run::<reminders::Reminders> },
+    WorldEntry { name: "documents", run: base::run::<documents::Documents> },
     WorldEntry { name: "partitions", run: base::run::<partitions::Partitions> },
 ];
 
@@ -50,7 +53,7 @@ pub struct Options {
     /// The table is hardly ever brought up, whatever the seed says.
     pub lag: bool,
     /// Commits are not synced: a power cut may take the newest, and nothing else. Of use to a world
-    /// that can fall back, which is streams.
+    /// that can fall back, which streams and documents are.
     pub unsynced: bool,
     /// Two machines share the log: one writes, the other follows and takes over.
     pub failover: bool,

@@ -58,7 +58,7 @@ enum Command {
     /// Attacks on a server that serves a quiet tenant meanwhile; with how long that one waits
     Adversary(adversary::Options),
     /// The simulator: many seeds, or one again; of streams, of subscriptions and their consumers,
-    /// of deliveries, or of two partitions
+    /// of deliveries, of documents, or of two partitions
     #[command(disable_help_flag = true)]
     Sim(sim::Options),
     /// reveille beside its peers; writes target/bench/report.{md,json,svg}
@@ -69,17 +69,20 @@ enum Command {
 
 /// The rounds and seeds of `cargo xtask test`.
 const SUITE_ROUNDS: u64 = 3;
-const SIM: [&[&str]; 10] = [
+const SIM: [&[&str]; 13] = [
     &["--seeds", "1000"],
     &["--seeds", "1000", "--lag"],
     &["--seeds", "300", "--unsynced"],
     &["--seeds", "1000", "--wakes"],
     &["--seeds", "1000", "--deliveries"],
     &["--seeds", "500", "--reminders"],
+    &["--seeds", "500", "--documents"],
+    &["--seeds", "100", "--unsynced", "--documents"],
     &["--seeds", "150", "--partitions"],
     &["--seeds", "100", "--failover"],
     &["--seeds", "100", "--failover", "--wakes"],
     &["--seeds", "100", "--failover", "--deliveries"],
+    &["--seeds", "100", "--failover", "--documents"],
 ];
 
 /// Shorter than with one partition: what differs is who writes where, not how.

@@ -10,8 +10,9 @@ use harness::workspace::{self, cargo};
 /// The simulator parses its options itself; only `--release` is for us.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub(crate) struct Options {
-    /// [--seeds N] [--first S] [--seed S] [--wakes | --deliveries | --reminders | --partitions]
-    /// [--lag] [--unsynced | --failover] [--trace] [--release]
+    /// [--seeds N] [--first S] [--seed S]
+    /// [--wakes | --deliveries | --reminders | --documents | --partitions] [--lag]
+    /// [--unsynced | --failover] [--trace] [--release]
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
     pub(crate) args: Vec<OsString>,
 }

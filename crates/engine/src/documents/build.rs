@@ -84,9 +84,14 @@ pub(super) fn build(
     }
     // There may be some that were not there when it was looked.
     let found = txn.gather(&look.parts, |txn, (from, to)| txn.range(from, to, 2 * BUILD_SLICE))?;
-    let (mut documents, mut until) = (*documents, look.until.clone());
-    for page in found {
+    let (mut documents, begun_with) = (*documents, *documents);
+    let mut until = look.until.clone();
+    'slice: for page in found {
         for (key, value) in &page.pairs {
+            if documents > begun_with && txn.is_full() {
+                until = Some(key.clone());
+                break 'slice;
+            }
             let unreadable = || Damaged::new("the key of a document is damaged");
             let (_, path) = keys::parse_document(key).ok_or_else(unreadable)?;
             let document = Document::decode(value).map_err(damaged)?;
@@ -127,7 +132,12 @@ pub(super) fn remove(txn: &mut Txn<'_>, tenant: &Tenant, no: IndexNo, found: &[B
     if index.is_none_or(|index| index.state != IndexState::Removing) {
         return true;
     }
-    found.iter().for_each(|key| txn.remove(key));
+    for key in found {
+        txn.remove(key);
+        if txn.is_full() {
+            break;
+        }
+    }
     if found.is_empty() {
         txn.remove(&keys::index(tenant, no));
     }

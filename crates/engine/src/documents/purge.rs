@@ -22,12 +22,14 @@ pub(super) fn purge(
         return Ok(());
     };
     let purged_at = tombstone.updated_at + txn.domains().settings.documents.tombstone_ttl_ms;
+    let timer = DocumentTimer::PurgeTombstone(tenant.clone(), path.clone());
     if txn.now() < purged_at {
         // Younger than it was thought, or tombstones are kept for longer now.
-        let timer = DocumentTimer::PurgeTombstone(tenant.clone(), path.clone());
         txn.set_document_timer(purged_at, &timer);
         return Ok(());
     }
+    // It may have come late, for a tombstone before this one.
+    txn.cancel_timer(purged_at, &timer.encode());
     EntryWriter::new(txn, tenant).follow(txn, path, Some(&tombstone), None);
     txn.remove(&keys::document(tenant, path));
     Ok(())
