@@ -26,6 +26,8 @@ enum Measure {
     Million { pointer: &'static str },
     /// A number in the result of `consumers`.
     Consumers { pointer: &'static str },
+    /// A number in the result of `lanes`.
+    Lanes { pointer: &'static str },
     /// A truth in the result of `soak`.
     Soak { pointer: &'static str },
 }
@@ -43,13 +45,13 @@ pub(crate) struct Verdict {
 }
 
 use Bound::{AtLeast, AtMost};
-use Measure::{Consumers, FigureRatio, Median, Million, OwnRatio, Ratio, Soak};
+use Measure::{Consumers, FigureRatio, Lanes, Median, Million, OwnRatio, Ratio, Soak};
 
 const fn goal(text: &'static str, measure: Measure, bound: Bound) -> Goal {
     Goal { text, measure, bound }
 }
 
-const ALL: [Goal; 28] = [
+const ALL: [Goal; 30] = [
     goal(
         "appends to 1 stream: at least 1.0 x durable-streams",
         Ratio { cell: "append-1", peer: "durable-streams" },
@@ -164,6 +166,16 @@ const ALL: [Goal; 28] = [
         OwnRatio { over: ("delivery-flood", "p99 ms"), under: ("delivery-keys", "p99 ms") },
         AtMost(2.0),
     ),
+    goal(
+        "deliveries/s in order over 1,000 lanes: at least 0.8 x those in no order",
+        Lanes { pointer: "/ordered_ratio" },
+        AtLeast(0.8),
+    ),
+    goal(
+        "deliveries/s in order beside a lane that is stuck: at least 0.9 x those without one",
+        Lanes { pointer: "/stuck_ratio" },
+        AtLeast(0.9),
+    ),
     goal("soak: rate level", Soak { pointer: "/level/rate/level" }, AtLeast(1.0)),
     goal("soak: p99 level", Soak { pointer: "/level/p99/level" }, AtLeast(1.0)),
     goal("soak: RSS level", Soak { pointer: "/level/rss/level" }, AtLeast(1.0)),
@@ -207,6 +219,10 @@ impl Goal {
             Million { pointer } => of_a_million(results.million.as_ref()?, "streams", pointer)?,
             Consumers { pointer } => {
                 of_a_million(results.consumers.as_ref()?, "consumers", pointer)?
+            }
+            Lanes { pointer } => {
+                let ratio = results.lanes.as_ref()?.pointer(pointer)?.as_f64()?;
+                (ratio, format!("{} x", number(ratio)))
             }
             Soak { pointer } => {
                 let level = results.soak.as_ref()?.pointer(pointer).and_then(Value::as_bool)?;
@@ -296,7 +312,7 @@ mod tests {
                 Ratio { cell, .. } | Median { cell } => {
                     assert!(cells.iter().any(|it| it.key == cell), "{cell}");
                 }
-                Million { .. } | Consumers { .. } | Soak { .. } => {}
+                Million { .. } | Consumers { .. } | Lanes { .. } | Soak { .. } => {}
             }
         }
     }

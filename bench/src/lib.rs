@@ -5,7 +5,7 @@
 //!   for every cell (appends to one stream, appends to a thousand, …)
 //!     for every subject (reveille, durable-streams, the npm server; the order turns each round)
 //!       a new data directory, a new server process, one run of the generator, kill, remove
-//! then reveille alone: a million streams, a million consumers, and the soak
+//! then reveille alone: a million streams, a million consumers, deliveries in order, and the soak
 //! ```
 //!
 //! The medians, their ratios and the goals go to standard output and to `target/bench`.
@@ -14,6 +14,7 @@ mod options;
 
 mod cell;
 mod consumers;
+mod lanes;
 mod million;
 mod soak;
 
@@ -142,6 +143,9 @@ fn measure_alone(
     }
     if options.includes(Work::Consumers) {
         results.consumers = results.record("consumers", consumers::run(environment, reveille));
+    }
+    if options.includes(Work::Lanes) {
+        results.lanes = results.record("lanes", lanes::run(environment));
     }
     if options.includes(Work::Soak) {
         results.soak = results.record("soak", soak::run(environment, reveille));

@@ -36,6 +36,7 @@ pub enum Work {
     Noisy,
     Deliveries,
     Delivery,
+    Lanes,
     Soak,
     Million,
     Consumers,

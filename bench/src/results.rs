@@ -17,6 +17,7 @@ pub(crate) struct Results {
     pub(crate) failures: Vec<String>,
     pub(crate) million: Option<Value>,
     pub(crate) consumers: Option<Value>,
+    pub(crate) lanes: Option<Value>,
     pub(crate) soak: Option<Value>,
 }
 
@@ -37,6 +38,7 @@ impl Results {
             failures: Vec::new(),
             million: None,
             consumers: None,
+            lanes: None,
             soak: None,
         }
     }
@@ -105,6 +107,7 @@ impl Results {
             "cells": cells,
             "million": self.million,
             "consumers": self.consumers,
+            "lanes": self.lanes,
             "soak": self.soak,
             "failures": self.failures,
         })

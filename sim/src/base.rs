@@ -23,6 +23,7 @@
 //! Partitions of one machine crash together. All that a base knows of a partition's log is its
 //! [`Storage`](storage::Storage), so a world may bring another one.
 
+mod branches;
 mod check;
 mod commit;
 mod coverage;
@@ -46,6 +47,7 @@ mod world;
 #[cfg(test)]
 mod tests;
 
+pub use branches::{Branches, SEEDS_FOR_ALL_BRANCHES};
 pub(crate) use check::{CheckResult, Violation, violation};
 pub use coverage::Coverage;
 pub(crate) use mode::{FaultWeights, Mode};

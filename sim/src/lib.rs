@@ -25,7 +25,7 @@ mod reminders;
 mod streams;
 mod wakes;
 
-pub use base::Coverage;
+pub use base::{Branches, Coverage, SEEDS_FOR_ALL_BRANCHES};
 
 /// Every world, by the name of the option that chooses it; the first is run if none is chosen.
 pub static WORLDS: [WorldEntry; 6] = [
@@ -68,12 +68,14 @@ impl Default for Options {
 }
 
 /// What a run was like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     /// Equal for equal seeds and options: everything that happened, and everything on the disk.
     pub hash: (u64, u64),
     /// What it covered.
     pub coverage: Coverage,
+    /// The branches of its world that it took.
+    pub branches: Branches,
 }
 
 /// A promise that was not kept.

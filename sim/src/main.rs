@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use reveille_sim::{Coverage, Options, WORLDS, run, world};
+use reveille_sim::{Branches, Coverage, Options, SEEDS_FOR_ALL_BRANCHES, WORLDS, run, world};
 
 /// For whoever panics in the middle of a seed.
 static SEED: AtomicU64 = AtomicU64::new(0);
@@ -32,11 +32,14 @@ fn main() -> ExitCode {
         std::process::exit(1);
     }));
     let began = Instant::now();
-    let mut total = Coverage::default();
+    let (mut total, mut branches) = (Coverage::default(), Branches::default());
     for seed in arguments.first..arguments.first + arguments.seeds {
         SEED.store(seed, Ordering::Relaxed);
         match run(seed, arguments.options) {
-            Ok(report) => total.add(&report.coverage),
+            Ok(report) => {
+                total.add(&report.coverage);
+                branches.add(&report.branches);
+            }
             Err(failure) => {
                 let Options { world, lag, unsynced, failover, .. } = arguments.options;
                 let lag = if lag { " --lag" } else { "" };
@@ -55,6 +58,12 @@ fn main() -> ExitCode {
     let rate = arguments.seeds as f64 / minutes;
     println!("{} seeds passed, {rate:.0} seeds per minute", arguments.seeds);
     println!("{total:?}");
+    print!("{branches}");
+    let never = branches.never_taken();
+    if arguments.seeds >= SEEDS_FOR_ALL_BRANCHES && !never.is_empty() {
+        println!("never taken: {}", never.join(", "));
+        return ExitCode::FAILURE;
+    }
     ExitCode::SUCCESS
 }
 

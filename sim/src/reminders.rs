@@ -11,18 +11,24 @@
 //! action     one command; request: what its outcome means
 //! model      reminders and hooks, told once more
 //! snapshot   everything durable; audit: what must be true of it
-//! endpoint   attempts on their way, and how they are answered
+//! endpoint   attempts on their way, and how they are answered; appends: those that are commands
+//! limits     how many, and how soon; words: what is said, as it must be
+//! branches   what must be seen of all that over many seeds
 //! finale     everybody is told, and in the end nothing is left
 //! ```
 
 mod action;
+mod appends;
 mod audit;
+mod branches;
 mod endpoint;
 mod face;
 mod finale;
+mod limits;
 mod model;
 mod request;
 mod snapshot;
+mod words;
 mod workload;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,15 +47,24 @@ use crate::base::{
     ActionTable, Base, BatchInfo, CheckResult, Mode, Origin, Request, Setup, World, violation,
 };
 use action::{Action, ReminderError};
+use appends::{Appends, DecidedAppends};
 use endpoint::OutboundAttempt;
+use face::SigningKeys;
+use limits::Pace;
 use model::Model;
 use request::ReminderRequest;
 use snapshot::Snapshot;
+
+/// Endpoints and streams of a tenant.
+const ENDPOINTS: u8 = 4;
+/// Explanations are asked for at one look out of so many: of each event for each hook.
+const EXPLAINED_EVERY: u64 = 32;
 
 pub(crate) struct Reminders {
     base: Base<Reminders>,
     settings: EngineSettings,
     encoders: DeliveryEncoders,
+    signing_keys: Arc<SigningKeys>,
     tenants: Vec<Tenant>,
     hooks_max: usize,
     reminders_max: u64,
@@ -63,6 +78,7 @@ pub(crate) struct Reminders {
     undurable: Vec<(u64, Action)>,
 
     attempts: Vec<OutboundAttempt>,
+    pace: Pace,
     sent: BTreeSet<DeliveryId>,
     /// Deliveries that an endpoint has accepted.
     accepted: BTreeSet<DeliveryId>,
@@ -70,6 +86,13 @@ pub(crate) struct Reminders {
     delayed: BTreeSet<DeliveryId>,
     /// Hooks whose endpoint has answered that it wants nothing more.
     rejecting: BTreeSet<HookId>,
+    appends: Appends,
+    /// Whether clients have closed streams.
+    closes_streams: bool,
+    /// Hooks of which deliveries were given up that had waited.
+    ever_expired: BTreeSet<HookId>,
+    /// Hooks that were ended otherwise than by their owner.
+    ended: BTreeSet<Arc<str>>,
     ever_muted: BTreeSet<(Tenant, Arc<str>)>,
     ever_revoked: BTreeSet<Arc<str>>,
     /// The numbers of all hooks that ever were.
@@ -77,6 +100,10 @@ pub(crate) struct Reminders {
     reminders: u64,
     hooks: usize,
     number: u64,
+    /// Dead letters are older than they are kept.
+    is_forgetting: bool,
+    /// How often everything was looked at.
+    audits: u64,
 }
 
 impl Reminders {
@@ -96,7 +123,14 @@ impl Reminders {
     /// Whether an endpoint or a gate may have ended a hook.
     fn may_be_ended(&self, name: &Arc<str>) -> bool {
         let is_rejected = self.ids.get(name).is_some_and(|id| self.rejecting.contains(id));
-        is_rejected || self.ever_revoked.contains(name)
+        let ends_when_closed = |model: &Model| {
+            model.hooks.get(name).is_some_and(|it| it.spec().style.ends_when_closed())
+        };
+        let is_closed = ends_when_closed(&self.durable) || ends_when_closed(&self.decided);
+        is_rejected
+            || self.ever_revoked.contains(name)
+            || self.ended.contains(name)
+            || (is_closed && self.closes_streams)
     }
 
     /// Hooks that their endpoints have ended are no more.
@@ -109,6 +143,7 @@ impl Reminders {
             }
             self.durable.hooks.remove(&name);
             self.decided.hooks.remove(&name);
+            self.ended.insert(name);
         }
         Ok(())
     }
@@ -139,8 +174,16 @@ impl World for Reminders {
             Ok(())
         }),
         (120, |world| world.answer_attempt().map(drop)),
+        (2, |world| {
+            world.signing_keys.replace();
+            Ok(())
+        }),
     ];
     const TURNS_MAX: u32 = 20_000;
+
+    fn branches() -> Vec<String> {
+        branches::all()
+    }
 
     fn new(mut setup: Setup) -> Reminders {
         let mode = Mode::of_large_commands(&mut setup.random, setup.options);
@@ -160,6 +203,7 @@ impl World for Reminders {
             min_free_bytes: mode.min_free_bytes,
             concurrency: Some(*random.pick(&[2, 5, 4_096])),
             waiting_per_hook: Some(*random.pick(&[1, 2, 5, 4_096])),
+            tenant_concurrency: Some(*random.pick(&[1, 2, 64])),
             faces: Some(face::register),
             ..EngineSettings::default()
         };
@@ -171,6 +215,7 @@ impl World for Reminders {
             base: setup.base(mode),
             settings,
             encoders: face::encoders(),
+            signing_keys: Arc::default(),
             tenants: tenants.to_vec(),
             hooks_max,
             reminders_max,
@@ -179,16 +224,23 @@ impl World for Reminders {
             durable: Model::default(),
             undurable: Vec::new(),
             attempts: Vec::new(),
+            pace: Pace::default(),
             sent: BTreeSet::new(),
             accepted: BTreeSet::new(),
             delayed: BTreeSet::new(),
             rejecting: BTreeSet::new(),
+            appends: Appends::default(),
+            closes_streams: false,
+            ever_expired: BTreeSet::new(),
+            ended: BTreeSet::new(),
             ever_muted: BTreeSet::new(),
             ever_revoked: BTreeSet::new(),
             ids: BTreeMap::new(),
             reminders: 0,
             hooks: 0,
             number: 0,
+            is_forgetting: false,
+            audits: 0,
         }
     }
 
@@ -217,17 +269,22 @@ impl World for Reminders {
     }
 
     fn timer_request(&mut self, timer: Timer) -> Box<dyn Request<Reminders>> {
+        self.take_timer(&timer);
         Box::new(ReminderRequest::new(Action::Timer(Box::new(timer)), None))
     }
 
     fn batch_durable(&mut self, _partition: usize, batch: BatchInfo) -> CheckResult {
         let later = self.undurable.iter().position(|(number, _)| *number > batch.number);
         let later = later.unwrap_or(self.undurable.len());
+        let mut appends = DecidedAppends::default();
         for (_, action) in self.undurable.drain(..later) {
+            appends.note(&self.durable, &self.seen, &action);
             self.durable.apply(&action);
         }
         let now = Snapshot::read(&self.base.reader())?;
         self.check_changes(&now)?;
+        self.check_appends(&now, &appends)?;
+        self.take_changes(&now, &appends);
         self.seen = now;
         self.ids.extend(self.seen.hooks.values().map(|hook| (hook.name.clone(), hook.id)));
         self.forget_ended_hooks()?;
@@ -241,12 +298,19 @@ impl World for Reminders {
 
     fn restarted(&mut self, _partition: usize) -> CheckResult {
         self.seen.check_same(&self.base.reader())?;
+        self.check_same_streams()?;
         self.attempts.clear();
+        self.pace = Pace::default();
         self.check_all_recovered()?;
+        self.audit_explanations()?;
         self.audit()
     }
 
     fn audit(&mut self) -> CheckResult {
+        self.audits += 1;
+        if self.audits.is_multiple_of(EXPLAINED_EVERY) {
+            self.audit_explanations()?;
+        }
         self.audit_state()
     }
 

@@ -191,11 +191,16 @@ impl World for Wakes {
         self.audit()
     }
 
+    fn committed(&mut self, _partition: usize) -> CheckResult {
+        self.audit_gauges()
+    }
+
     fn restarted(&mut self, _partition: usize) -> CheckResult {
         let found = Snapshot::read(&self.base.reader())?;
         raw_state::compare(&self.seen.raw, &found.raw)?;
         self.attempts.clear();
         self.disconnect_agents();
+        self.audit_gauges()?;
         self.audit()?;
         self.audit_content()
     }

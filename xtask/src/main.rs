@@ -69,7 +69,7 @@ enum Command {
 
 /// The rounds and seeds of `cargo xtask test`.
 const SUITE_ROUNDS: u64 = 3;
-const SIM: [&[&str]; 13] = [
+const SIM: [&[&str]; 14] = [
     &["--seeds", "1000"],
     &["--seeds", "1000", "--lag"],
     &["--seeds", "300", "--unsynced"],
@@ -82,6 +82,7 @@ const SIM: [&[&str]; 13] = [
     &["--seeds", "100", "--failover"],
     &["--seeds", "100", "--failover", "--wakes"],
     &["--seeds", "100", "--failover", "--deliveries"],
+    &["--seeds", "100", "--failover", "--reminders"],
     &["--seeds", "100", "--failover", "--documents"],
 ];
 

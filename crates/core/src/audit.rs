@@ -9,7 +9,11 @@
 //! Whoever can write to the disk can make all of it anew. The hash of the head, written down
 //! elsewhere, is what tells.
 
+mod diff;
+
 use std::sync::Arc;
+
+pub use diff::Diff;
 
 use aws_lc_rs::digest;
 
@@ -20,12 +24,13 @@ use crate::limits::{
 use crate::tenant::Tenant;
 use crate::time::Millis;
 
-/// What can be done that is written down: `what.happened`. That a hook or a subscription was made
-/// stands in its own record, with who made it.
+/// What can be done that is written down: `what.happened`. That a subscription was made stands in
+/// its own record, with who made it.
 pub mod action {
     pub const KEY_CREATED: &str = "key.created";
     pub const KEY_REVOKED: &str = "key.revoked";
     pub const SIGNING_KEY_ROTATED: &str = "signing_key.rotated";
+    pub const HOOK_CREATED: &str = "hook.created";
     pub const HOOK_UPDATED: &str = "hook.updated";
     pub const HOOK_DELETED: &str = "hook.deleted";
     pub const HOOK_ACTIVATED: &str = "hook.activated";

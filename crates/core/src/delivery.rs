@@ -22,7 +22,13 @@ pub mod replay;
 
 use crate::time::Millis;
 pub use outcome::{AttemptRecord, DeadReason, DropReason, ErrorKind};
-pub use policy::{Backoff, Jitter, Order, Policy, StatusSet, Verdict, Versions};
+pub use policy::{
+    Backoff, Jitter, Letters, Order, Policy, StatusSet, Transport, Verdict, Versions,
+};
+
+/// An attempt that is known to be under way, or to wait for its turn, is looked at this often at
+/// least.
+const EXTENSION_MS_MAX: u64 = 3_600_000;
 
 /// A delivery, but for what is delivered and to whom.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,7 +75,7 @@ pub enum Input {
     },
     /// A time has come, perhaps.
     Timer {
-        /// Whether an attempt is really under way or waits for its turn to be.
+        /// Whether an attempt is really under way, or is kept for its turn.
         in_flight: bool,
     },
     /// An attempt was not made, because its hook is not active.
@@ -202,10 +208,12 @@ impl Transition {
         self.send = Some(attempt);
     }
 
-    /// The attempt is still under way: it has more time.
+    /// The attempt is still under way, or waits for its turn: it has more time, and the more of it
+    /// the longer it has waited, so that one that waits for hours costs few looks.
     fn extend(&mut self, given: &Given<'_>) {
         if let Phase::Leased { until, .. } = &mut self.delivery.phase {
-            *until = given.now + given.policy.lease_ms();
+            let waited = given.now.since(given.began_at).min(EXTENSION_MS_MAX);
+            *until = given.now + given.policy.lease_ms().max(waited);
         }
     }
 

@@ -22,6 +22,7 @@ pub mod offset;
 pub mod path;
 pub mod pattern;
 pub mod producer;
+pub mod rate;
 pub mod secret;
 pub mod signature;
 pub mod steps;

@@ -6,6 +6,7 @@
 
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use reveille_core::delivery::hook::{DeliveryCounts, HookId};
@@ -13,6 +14,7 @@ use reveille_core::document::settings::DocumentSettings;
 use reveille_core::subscription::Timings;
 use reveille_kernel::domains::{Domains, Index, Scratch};
 use reveille_kernel::error::Damaged;
+use reveille_kernel::outbox::Outbox;
 use reveille_schema::{keys, record};
 
 use crate::effect::{Attempt, Effect};
@@ -63,6 +65,8 @@ type NewIndex = Box<dyn Fn(&Settings) -> TypedIndex + Send + Sync>;
 /// The domains of one partition, with what they keep in memory beside the state.
 pub struct App {
     pub settings: Settings,
+    /// Where attempts wait: whoever knows their limits tells it.
+    pub(crate) outbox: Arc<Outbox<Attempt>>,
     parts: Vec<(TypeId, Box<dyn Part>)>,
     indexes: Vec<NewIndex>,
     followed: [bool; 256],
@@ -96,7 +100,13 @@ pub trait IndexPart: Any + Send {
 impl App {
     pub fn new(settings: Settings) -> App {
         let settings = Settings { fan_out: settings.fan_out.max(1), ..settings };
-        App { settings, parts: Vec::new(), indexes: Vec::new(), followed: [false; 256] }
+        App {
+            settings,
+            outbox: Arc::default(),
+            parts: Vec::new(),
+            indexes: Vec::new(),
+            followed: [false; 256],
+        }
     }
 
     /// Registers what a domain keeps for everybody.
@@ -161,6 +171,10 @@ impl Domains for App {
             mark(&mut followed, &part.ranges());
         }
         Indexes { parts, followed }
+    }
+
+    fn outbox(&self) -> Arc<Outbox<Attempt>> {
+        self.outbox.clone()
     }
 
     fn ranges(&self) -> Vec<(Bytes, Bytes)> {

@@ -14,6 +14,7 @@ use reveille_schema::{Record, keys};
 use tokio::sync::Notify;
 
 use crate::app::Shared;
+use crate::deliveries::ended::EndedHookIndex;
 use crate::deliveries::face::DeliveryFaces;
 use crate::deliveries::index::{HookAge, HookIndex};
 use crate::deliveries::retention::{ExpireDeliveries, ForgetDeliveries, ForgetReplays, SweepKeys};
@@ -172,6 +173,16 @@ impl Engine {
                 than = Some(HookAge::of(oldest));
                 for hook in hooks {
                     all += self.clean_up_hook(shared, hook.id, cutoff).await?;
+                }
+            }
+            let mut next = HookId(0);
+            loop {
+                let ended =
+                    shared.lock().index.of::<EndedHookIndex>().from(tenant, next, INDEX_SLICE);
+                let Some(last) = ended.last() else { break };
+                next = HookId(last.0 + 1);
+                for hook in ended {
+                    all += self.clean_up_hook(shared, hook, cutoff).await?;
                 }
             }
         }

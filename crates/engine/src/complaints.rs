@@ -36,9 +36,29 @@ impl Complaints {
     }
 }
 
+/// The part of an address that says who is called; the rest is nobody else's business.
+pub(crate) fn host_of(address: &str) -> &str {
+    let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    authority.rsplit('@').next().unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_an_address_operators_are_told_the_host_alone() {
+        for (address, host) in [
+            ("https://billing.workers.dev/rpc/on?key=secret", "billing.workers.dev"),
+            ("http://127.0.0.1:3000", "127.0.0.1:3000"),
+            ("http://[::1]:9/hook#x", "[::1]:9"),
+            ("https://a?token=1", "a"),
+            ("https://me:secret@a.example/@x", "a.example"),
+        ] {
+            assert_eq!(host_of(address), host, "{address}");
+        }
+    }
 
     #[test]
     fn a_subscription_is_complained_about_once_a_minute() {

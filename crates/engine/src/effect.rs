@@ -5,11 +5,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use reveille_core::delivery::hook::HookId;
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
+use reveille_core::delivery::replay::ReplayResult;
+use reveille_core::delivery::{DeadReason, Transport};
 use reveille_core::stream::StreamId;
 use reveille_core::subscription::SubscriptionId;
+use reveille_core::trace::Trace;
 use reveille_core::{Millis, Offset, Tenant};
 use reveille_kernel::outbox;
 use reveille_schema::keys::ConsumerKey;
+use reveille_schema::record::EventRecord;
 
 /// A consequence of a decision. It runs after the batch is durable; what must not be forgotten in
 /// a crash is in the state as well.
@@ -31,18 +35,32 @@ pub enum Effect {
     SendWake(WakeAttempt),
     /// A consumer is busy with something else now.
     CountActivity(ActivityChange),
+    /// A consumer contributes something else to the gauges of its subscription.
+    CountLoad(LoadChange),
     /// Something is wrong with a consumer that its operators should know of.
     Complain(ConsumerComplaint),
     /// An event is to be delivered.
     SendDelivery(DeliveryAttempt),
     /// A tenant has used the processors for something that it does not wait for.
     CountWork { tenant: Tenant, work: u64 },
+    /// A delivery has become a dead letter.
+    CountDeadLetter(DeadReason),
+    /// Deliveries that a replay was to make have come to this.
+    CountReplayed { result: ReplayResult, count: u64 },
 }
 
 impl Effect {
     /// Whether somebody waits for it. What is only counted can wait.
     pub fn is_urgent(&self) -> bool {
-        !matches!(self, Effect::CountActivity(_) | Effect::Complain(_) | Effect::CountWork { .. })
+        !matches!(
+            self,
+            Effect::CountActivity(_)
+                | Effect::Complain(_)
+                | Effect::CountWork { .. }
+                | Effect::CountDeadLetter(_)
+                | Effect::CountReplayed { .. }
+                | Effect::CountLoad(_)
+        )
     }
 }
 
@@ -71,6 +89,8 @@ pub struct DeliveryAttempt {
     /// Counted from 1.
     pub attempt: u32,
     pub tenant: Tenant,
+    /// Its hook's.
+    pub transport: Transport,
     /// The event, if it is at hand: then nothing has to be read.
     pub event: Option<EventPayload>,
 }
@@ -83,6 +103,16 @@ pub struct EventPayload {
     pub at: Millis,
     /// What it says.
     pub payload: Bytes,
+    /// The trace that it came as a part of.
+    pub trace: Option<Trace>,
+}
+
+impl EventPayload {
+    /// What is delivered of an event that is kept.
+    pub fn of(event: EventRecord, payload: Bytes) -> EventPayload {
+        let trace = event.trace.map(Trace::from_bytes);
+        EventPayload { id: event.id, at: event.at, payload, trace }
+    }
 }
 
 /// What became of a consumer, for those who watch.
@@ -92,6 +122,24 @@ pub struct ActivityChange {
     pub to: ConsumerActivity,
     /// Whether a wake was begun.
     pub woken: bool,
+}
+
+/// What a consumer contributes to the gauges of its subscription.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ConsumerLoad {
+    /// Since when it has work that is not done.
+    pub pending_since: Option<Millis>,
+    /// Since when its endpoint fails.
+    pub failing_since: Option<Millis>,
+    pub is_given_up: bool,
+}
+
+/// A consumer contributes something else from now on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoadChange {
+    pub subscription: SubscriptionId,
+    pub from: ConsumerLoad,
+    pub to: ConsumerLoad,
 }
 
 /// A consumer that is in trouble.
@@ -178,6 +226,13 @@ impl outbox::Attempt for Attempt {
         match self {
             Attempt::Wake(_) => None,
             Attempt::Delivery(delivery) => Some(delivery.id.no),
+        }
+    }
+
+    fn is_command(&self) -> bool {
+        match self {
+            Attempt::Wake(_) => false,
+            Attempt::Delivery(delivery) => delivery.transport == Transport::Append,
         }
     }
 

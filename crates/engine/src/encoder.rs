@@ -10,7 +10,7 @@ use reveille_core::secret::{SealBroken, SealedSecret};
 use reveille_core::signature::Ed25519Key;
 use reveille_core::stream::StreamId;
 use reveille_core::subscription::Subscription;
-use reveille_core::{Millis, Offset, StreamPath};
+use reveille_core::{ContentType, Millis, Offset, StreamPath};
 use reveille_kernel::error::Damaged;
 use reveille_kernel::outbound::EncodedRequest;
 
@@ -76,6 +76,21 @@ pub struct DeliveryNotification {
     pub now: Millis,
     /// What the wall clock shows now: for the signature.
     pub wall: Millis,
+    /// The replay that has made this delivery.
+    pub replay: Option<ReplayMark>,
+    /// The trace that this belongs to, as a `traceparent`.
+    pub traceparent: Option<String>,
+}
+
+/// What a delivery knows of the replay that has made it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplayMark {
+    pub id: u64,
+    /// Why it was asked for, and when; `None` if nobody had to say, or the replay is forgotten.
+    pub reason: Option<Arc<str>>,
+    pub at: Option<Millis>,
+    /// How often the event has been made again for this hook, from 1.
+    pub count: u16,
 }
 
 /// Knows the words of the dialects of wakes.
@@ -84,6 +99,20 @@ pub trait Encoder: Send + Sync + 'static {
     fn encode_wake(&self, notification: &WakeNotification) -> EncodedRequest;
     /// Whether the body of a successful answer says that everything is done.
     fn is_done(&self, body: &[u8]) -> bool;
+}
+
+/// Signs in the server's name, as everybody can verify by its published keys.
+pub trait Signer: Send + Sync + 'static {
+    /// The key that signs now. Keys are replaced while a target is remembered: whoever signs asks
+    /// for it each time.
+    fn current_key(&self) -> Ed25519Key;
+}
+
+/// What targets are found with.
+pub struct TargetContext<'a> {
+    pub open: OpenSecret<'a>,
+    /// To keep, for whatever is signed with the server's own key.
+    pub signer: &'a Arc<dyn Signer>,
 }
 
 /// Opens a secret of a hook's tenant. One that does not open is no reason to send unsigned.
@@ -99,8 +128,17 @@ pub trait DeliveryEncoder: Send + Sync + 'static {
     fn target(
         &self,
         hook: &Hook,
-        open: OpenSecret<'_>,
+        context: &TargetContext<'_>,
     ) -> Result<Arc<dyn DeliveryTarget>, TargetError>;
+
+    /// The same for a hook whose transport is an append.
+    fn append_target(
+        &self,
+        _hook: &Hook,
+        _context: &TargetContext<'_>,
+    ) -> Result<Arc<dyn AppendTarget>, TargetError> {
+        Err(Damaged(format!("{:?} has no hooks that append", self.face())).into())
+    }
 }
 
 /// Why there is nobody to send to.
@@ -121,10 +159,31 @@ pub struct RefusedDelivery {
     pub text: String,
 }
 
+/// What a hook's deliveries append.
+pub trait AppendTarget: Send + Sync {
+    /// Puts a delivery into words, or says why not.
+    fn encode(&self, notification: &DeliveryNotification)
+    -> Result<EncodedAppend, RefusedDelivery>;
+}
+
+/// An append to a stream of the hook's tenant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EncodedAppend {
+    pub path: StreamPath,
+    /// What the body is, and the stream, if there is none yet.
+    pub content_type: ContentType,
+    pub body: bytes::Bytes,
+}
+
 /// Whom a hook is for.
 pub trait DeliveryTarget: Send + Sync {
     /// Where deliveries go.
     fn address(&self) -> String;
+
+    /// Who is called there, by the name that the face has for them, if it has one.
+    fn receiver(&self) -> String {
+        String::new()
+    }
 
     /// Puts a delivery into words, or says why not. A `user-agent` among the headers is sent in
     /// place of the server's own.
@@ -152,10 +211,23 @@ impl DeliveryEncoders {
     pub fn target(
         &self,
         hook: &Hook,
-        open: OpenSecret<'_>,
+        context: &TargetContext<'_>,
     ) -> Result<Arc<dyn DeliveryTarget>, TargetError> {
+        self.of(hook)?.target(hook, context)
+    }
+
+    /// What a hook's deliveries append.
+    pub fn append_target(
+        &self,
+        hook: &Hook,
+        context: &TargetContext<'_>,
+    ) -> Result<Arc<dyn AppendTarget>, TargetError> {
+        self.of(hook)?.append_target(hook, context)
+    }
+
+    fn of(&self, hook: &Hook) -> Result<&dyn DeliveryEncoder, Damaged> {
         let encoder = self.0.iter().find(|encoder| encoder.face() == hook.face);
         let unknown = || Damaged(format!("nobody knows the words of {:?}", hook.face));
-        encoder.ok_or_else(unknown)?.target(hook, open)
+        encoder.map(|encoder| &**encoder).ok_or_else(unknown)
     }
 }

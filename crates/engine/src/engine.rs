@@ -66,8 +66,12 @@ pub struct OutboundConfig {
     pub encoder: Arc<dyn Encoder>,
     /// Say what is in deliveries, face by face.
     pub delivery_encoders: DeliveryEncoders,
+    /// Registers faces beside those that every server has.
+    pub faces: fn(App) -> App,
     /// How many may be on their way in the whole process.
     pub concurrency: usize,
+    /// How many of a tenant's may be, of hooks whose policy says so.
+    pub tenant_concurrency: usize,
     pub retention: Retention,
 }
 
@@ -272,7 +276,7 @@ impl Engine {
     }
 
     /// Brings a command to the partition of its tenant.
-    pub(crate) async fn submit<C: Command<App>>(
+    pub async fn submit<C: Command<App>>(
         &self,
         tenant: &Tenant,
         command: &C,

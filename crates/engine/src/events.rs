@@ -8,6 +8,7 @@ pub mod ingest;
 pub mod timers;
 pub(crate) mod txn;
 
+mod audit;
 mod lists;
 mod queries;
 #[cfg(test)]

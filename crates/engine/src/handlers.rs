@@ -19,9 +19,11 @@ use reveille_schema::wakes::WakeTimer;
 use crate::app::{App, Indexes, Settings, Shared, Txn};
 use crate::auth::keys::{ApiKeys, KeyCounts};
 use crate::deliveries::delivery::DeliveryOutcome;
+use crate::deliveries::ended::EndedHookIndex;
 use crate::deliveries::face::{DeliveryFaces, FaceTimer};
 use crate::deliveries::gauges::HookGauges;
 use crate::deliveries::index::HookIndex;
+use crate::deliveries::limits::HookLimits;
 use crate::deliveries::replay::ReplayPreviews;
 use crate::deliveries::send::DeliverySender;
 use crate::deliveries::timers::FireDeliveryTimer;
@@ -37,6 +39,7 @@ use crate::streams::lifetime::FireStreamTimer;
 use crate::streams::live::LiveReaders;
 use crate::streams::observer::StreamObservers;
 use crate::wakes::consumer::WakeOutcome;
+use crate::wakes::gauges::SubscriptionGauges;
 use crate::wakes::index::SubscriptionIndex;
 use crate::wakes::observer::WakeConsumers;
 use crate::wakes::send::WakeSender;
@@ -49,8 +52,9 @@ impl App {
     /// All domains of a partition that starts now.
     pub fn with_domains(settings: Settings, now: Millis) -> App {
         let wall = WallOffset::default();
-        App::new(settings)
-            .with(LiveReaders::default())
+        let app = App::new(settings);
+        let limits = HookLimits::of(app.outbox.clone());
+        app.with(LiveReaders::default())
             .with(AccessTimes::following(now, wall.clone()))
             .with(wall)
             .with(StreamObservers(vec![Box::new(WakeConsumers)]))
@@ -59,12 +63,15 @@ impl App {
             .with(ApiKeys::default())
             .with(WakeMetrics::default())
             .with(WakeComplaints::default())
+            .with(SubscriptionGauges::default())
             .with(DeliveryMetrics::default())
             .with(HookGauges::default())
+            .with(limits)
             .with(SpanCollector::default())
             .with(Shares::default())
             .with_index_of(SubscriptionIndex::new)
             .with_index::<HookIndex>()
+            .with_index::<EndedHookIndex>()
             .with_index::<KeyCounts>()
             .with_face(EventFace)
             .with_face(DocumentFace)
@@ -80,8 +87,13 @@ impl EffectHandler for App {
                 Effect::SendWake(wake) => attempts.push(Attempt::Wake(wake)),
                 Effect::SendDelivery(delivery) => attempts.push(Attempt::Delivery(delivery)),
                 Effect::CountActivity(change) => domains.part::<WakeMetrics>().moved(&change),
+                Effect::CountLoad(change) => domains.part::<SubscriptionGauges>().changed(&change),
                 Effect::Complain(complaint) => wakes::trouble::tell_operators(shared, &complaint),
                 Effect::CountWork { tenant, work } => domains.part::<Shares>().count(&tenant, work),
+                Effect::CountDeadLetter(why) => domains.part::<DeliveryMetrics>().died(why),
+                Effect::CountReplayed { result, count } => {
+                    domains.part::<DeliveryMetrics>().replayed(result, count);
+                }
                 Effect::ReleaseReaders(id) => {
                     domains.part::<AccessTimes>().forget(id, Millis::NEVER);
                     news.push(effect);

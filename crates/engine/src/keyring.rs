@@ -14,6 +14,8 @@ use reveille_schema::record::{self, SigningKey};
 
 use reveille_kernel::doors::Entropy;
 
+use crate::encoder::Signer;
+
 /// Signing keys that are published at once: whoever replaces keys faster than that gives up the
 /// oldest early.
 const SIGNING_KEYS_MAX: usize = 16;
@@ -192,6 +194,12 @@ impl Keyring {
         let read = SigningKeys::read(stored, &opened)?;
         *self.signing.write().unwrap_or_else(PoisonError::into_inner) = read;
         Ok(())
+    }
+}
+
+impl Signer for Keyring {
+    fn current_key(&self) -> Ed25519Key {
+        self.signing()
     }
 }
 

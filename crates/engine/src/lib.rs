@@ -16,6 +16,7 @@ pub mod keyring;
 pub mod limits;
 pub mod metrics;
 pub mod quota;
+pub mod ranking;
 pub mod records;
 pub mod spans;
 pub mod streams;

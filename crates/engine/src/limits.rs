@@ -72,6 +72,8 @@ pub const REPLAY_SLICE: usize = 64;
 pub const REPLAY_SCAN_MAX: usize = 100_000;
 /// Dead letters that a replay may name: they are written anew with every step of it.
 pub const REPLAY_IDS_MAX: usize = 100;
+/// Hooks of a tenant that have ended and are remembered for their dead letters.
+pub const ENDED_HOOKS_MAX: usize = 1_000;
 /// How long a replay may quote a preview.
 pub const PREVIEW_MS: u64 = 600_000;
 /// Previews of a tenant that are remembered.

@@ -108,6 +108,7 @@ impl Engine {
         let places = PlacePool::new(config.outbound.concurrency, partitions.len());
         for shared in &partitions {
             shared.outbox.join(&places);
+            shared.outbox.set_per_tenant_max(config.outbound.tenant_concurrency);
             shared.domains.part::<Shares>().follow(&fairness);
             tasks.push(tokio::spawn(timers::run(shared.clone(), clock.clone())));
             let sender = Arc::new(Sender {
@@ -212,7 +213,7 @@ fn open_partition(
     let latest = partition::stored_time(&state.reader());
     let latest = latest.map_err(|error| other(error.to_string()))?;
     let started = clock.now().max(latest);
-    let app = App::with_domains(settings, started);
+    let app = (config.outbound.faces)(App::with_domains(settings, started));
     let app = if number == 0 { app.with(SigningKeyFollower(keyring.clone())) } else { app };
     let settings = partition::Settings {
         number: u8::try_from(number).unwrap_or(u8::MAX),

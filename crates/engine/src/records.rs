@@ -52,6 +52,23 @@ impl ReadRecord for &Reader {
     }
 }
 
+/// Reads single keys: what is durable, or what a decision sees.
+pub trait KeyReader {
+    fn value_of(&mut self, key: &Bytes) -> Result<Option<Bytes>, ReadError>;
+}
+
+impl KeyReader for Txn<'_> {
+    fn value_of(&mut self, key: &Bytes) -> Result<Option<Bytes>, ReadError> {
+        self.get(key)
+    }
+}
+
+impl KeyReader for &Reader {
+    fn value_of(&mut self, key: &Bytes) -> Result<Option<Bytes>, ReadError> {
+        Ok(self.get(key).map_err(Damaged::from)?)
+    }
+}
+
 /// The pairs of a range, one after another: only a slice of them is in memory.
 pub struct Scan<'a> {
     reader: &'a Reader,

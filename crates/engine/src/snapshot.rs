@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use reveille_core::Millis;
 use reveille_core::delivery::hook::Hook;
+use reveille_core::subscription::{Subscription, SubscriptionId};
 
 use crate::app::Shared;
 use crate::deliveries::gauges::{HookGauges, HookLoad, LoadSum};
@@ -14,6 +15,7 @@ use crate::engine::Engine;
 use crate::metrics::{DeliveryMetrics, Population, Snapshot, WakeMetrics};
 use crate::quota::TenantCounts;
 use crate::streams::live::LiveReaders;
+use crate::wakes::gauges::{SubscriptionGauges, SubscriptionLoad, SubscriptionLoadSum};
 use crate::wakes::index::SubscriptionIndex;
 
 /// A hook, how much of it is open or given up, and since when.
@@ -33,17 +35,42 @@ impl Engine {
             let gauges = shared.domains.part::<HookGauges>();
             let worst = gauges.worst(limit / self.partitions().len().max(1));
             others.merge(&worst.others);
-            let oldest = gauges.oldest(&shared.state.reader(), &worst.hooks);
+            let oldest = gauges.oldest(&shared.state.reader(), &worst.first);
             let oldest = oldest.unwrap_or_else(|error| {
                 tracing::error!(%error, "deliveries cannot be read");
                 HashMap::new()
             });
             let partition = shared.lock();
             let known = partition.index.of::<HookIndex>();
-            all.extend(worst.hooks.iter().filter_map(|(id, load)| {
-                let (hook, oldest) = (known.get(*id)?.clone(), oldest.get(id).copied());
-                Some(HookGauge { hook, load: *load, oldest })
-            }));
+            for (id, load) in &worst.first {
+                let oldest = oldest.get(id).copied();
+                match known.get(*id).cloned() {
+                    Some(hook) => all.push(HookGauge { hook, load: *load, oldest }),
+                    // It has ended.
+                    None => others.add(load),
+                }
+            }
+        }
+        (all, others)
+    }
+
+    /// The subscriptions to streams that are worst off, at most so many, and all others together.
+    pub fn worst_subscriptions(
+        &self,
+        limit: usize,
+    ) -> (Vec<(Arc<Subscription>, SubscriptionLoad)>, SubscriptionLoadSum) {
+        let (mut all, mut others) = (Vec::new(), SubscriptionLoadSum::default());
+        for shared in self.partitions() {
+            let gauges = shared.domains.part::<SubscriptionGauges>();
+            let worst = gauges.worst(limit / self.partitions().len().max(1));
+            others.merge(&worst.others);
+            let partition = shared.lock();
+            let known = partition.index.of::<SubscriptionIndex>();
+            // One that was ended leaves consumers behind for a moment.
+            let of = |(id, load): &(SubscriptionId, SubscriptionLoad)| {
+                Some((known.get(*id)?.clone(), *load))
+            };
+            all.extend(worst.first.iter().filter_map(of));
         }
         (all, others)
     }

@@ -18,7 +18,7 @@ mod tests;
 use reveille_core::stream::Rejected;
 use reveille_kernel::error::Error;
 
-pub use queries::StreamItem;
+pub use queries::{StreamFilter, StreamItem};
 
 /// Why something was not done with a stream.
 pub type StreamError = Error<Rejected>;

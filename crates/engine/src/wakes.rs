@@ -6,6 +6,7 @@ pub mod callback;
 pub mod consumer;
 pub mod error;
 mod fan_out;
+pub mod gauges;
 pub mod index;
 pub mod lease;
 pub mod observer;
@@ -19,6 +20,7 @@ pub(crate) mod trouble;
 #[cfg(test)]
 mod tests;
 
+mod audit;
 mod inspect;
 mod queries;
 

@@ -5,12 +5,14 @@
 //! ([`TimerHandler`](crate::timers::TimerHandler)), calls by the sender
 //! ([`AttemptHandler`](crate::outbound::AttemptHandler)).
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use reveille_core::key_range::above;
 use reveille_store::state::Reader;
 
 use crate::error::Damaged;
-use crate::outbox::Attempt;
+use crate::outbox::{Attempt, Outbox};
 
 /// The domains of an engine, and their memory beside the state.
 ///
@@ -29,6 +31,11 @@ pub trait Domains: Sized + Send + Sync + 'static {
 
     /// An index of nothing.
     fn new_index(&self) -> Self::Index;
+
+    /// Where attempts wait, with the limits of their sources as far as these are known.
+    fn outbox(&self) -> Arc<Outbox<Self::Attempt>> {
+        Arc::default()
+    }
 
     /// The keys that [`Domains::follow`] is told of: each from the first to before the second.
     fn ranges(&self) -> Vec<(Bytes, Bytes)>;

@@ -104,6 +104,10 @@ pub const TIMER_SLICE: usize = 256;
 /// back by the due index alone, each.
 pub const OUTBOX_MAX: usize = 100_000;
 
+/// Attempts that are commands of their partition, under way at once. They take no place from those
+/// that call: they wait for the log alone.
+pub const ATTEMPT_COMMANDS_MAX: usize = 256;
+
 /// Attempts of one source that are on their way at once.
 pub const OUTBOUND_PER_SOURCE: usize = 512;
 
@@ -120,6 +124,12 @@ pub const SHORTAGE_PAUSE_MS: u64 = 500;
 /// Attempts of one source that wait in memory; more of them are read when these are sent.
 pub const WAITING_PER_SOURCE: usize = 16_384;
 
+/// Attempts that wait in memory of a source that has limits of its own: it takes its time.
+pub const WAITING_PER_LIMITED_SOURCE: usize = 1_024;
+
+/// Attempts of a tenant under way, of sources that share this limit, unless the server has another.
+pub const PER_TENANT_MAX: usize = 64;
+
 /// Attempts of one source that may wait in memory however many of others do.
 pub const WAITING_PER_SOURCE_ALWAYS: usize = 16;
 
@@ -129,6 +139,8 @@ pub const WAITING_PAYLOAD_BYTES: usize = 32 << 20;
 const _: () = assert!((APPLY_BYTES + SETTLE_BYTES) * 2 <= OVERLAY_PRESSED_BYTES);
 const _: () = assert!(OVERLAY_PRESSED_BYTES < OVERLAY_BYTES_MAX);
 const _: () = assert!(SLICE_BYTES * 8 <= BATCH_BYTES_MAX, "others fit beside a slice");
+const _: () = assert!(WAITING_PER_SOURCE_ALWAYS < WAITING_PER_LIMITED_SOURCE);
+const _: () = assert!(WAITING_PER_LIMITED_SOURCE * 64 <= OUTBOX_MAX, "many of them leave room");
 const _: () = assert!(SHORTAGE_PAUSE_MS < SLOW_AFTER_MS);
 const _: () = assert!(SMALL_BODY_BYTES * 16 <= SMALL_BODIES_BYTES);
 const _: () = assert!(PAGE_BYTES_MAX * 8 <= PAGES_BYTES, "several tenants find room for a page");

@@ -106,7 +106,7 @@ impl From<SendError> for SendFailure {
 /// When there is more to dispatch.
 enum NextDispatch {
     AtOnce,
-    /// When a tenant that uses much may go on.
+    /// When a tenant that uses much may go on, or a source that waits for its time.
     At(Millis),
     WhenReady,
 }
@@ -148,12 +148,14 @@ impl<D: AttemptHandler> Sender<D> {
     /// Has the next attempts made.
     fn dispatch(self: &Arc<Sender<D>>) -> NextDispatch {
         let mut later: Option<Millis> = None;
-        let attempts = self.shared.outbox.next_few(DISPATCH_MAX, |tenant| {
+        let now = self.clock.now();
+        let attempts = self.shared.outbox.next_few(DISPATCH_MAX, now, |tenant| {
             let entered = self.fairness.try_attempt(tenant);
             later = later.into_iter().chain(entered.err()).min();
             entered.is_ok()
         });
-        let next = match later {
+        let limited = self.shared.outbox.next_look();
+        let next = match later.into_iter().chain(limited).min() {
             _ if attempts.len() == DISPATCH_MAX => NextDispatch::AtOnce,
             Some(time) => NextDispatch::At(time),
             None => NextDispatch::WhenReady,
@@ -203,7 +205,7 @@ impl<D: AttemptHandler> Sender<D> {
     /// sent now.
     pub fn answered(&self, attempt: &D::Attempt, took_ms: Option<u64>) -> Option<D::Attempt> {
         let may = |tenant: &Tenant| self.fairness.try_attempt(tenant).is_ok();
-        self.shared.outbox.answered(attempt, took_ms, may)
+        self.shared.outbox.answered(attempt, took_ms, self.clock.now(), may)
     }
 
     /// Sends a request and waits for its answer, but no longer than this; one that takes a while
@@ -271,17 +273,22 @@ impl<D: AttemptHandler> Sender<D> {
     where
         C: Command<D, Rejection = Never>,
     {
+        let unheard = |error| tracing::debug!(%error, "an answer could not be written down");
+        self.submit(command).await.map_err(unheard).ok()
+    }
+
+    /// A command of this partition, however long it has to wait for room.
+    pub async fn submit<C>(&self, command: &C) -> Result<C::Answer, Error<Never>>
+    where
+        C: Command<D, Rejection = Never>,
+    {
         loop {
             match self.try_record(command).await {
                 Err(Error::Unavailable(Unavailable::Busy)) => {
                     let later = self.clock.now() + PAUSE_MS;
                     self.clock.sleep_until(later).await;
                 }
-                Err(error) => {
-                    tracing::debug!(%error, "an answer could not be written down");
-                    return None;
-                }
-                Ok(answer) => return Some(answer),
+                outcome => return outcome,
             }
         }
     }

@@ -8,6 +8,7 @@
 //! noticed there. A source with more attempts than may wait in memory goes on with those in the
 //! state when there is room again.
 
+mod limiter;
 mod places;
 mod queues;
 mod window;
@@ -17,9 +18,10 @@ use std::hash::Hash;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use reveille_core::Tenant;
+use reveille_core::{Millis, Tenant};
 use tokio::sync::Notify;
 
+pub use limiter::{HeldBack, SourceLimits};
 pub use places::PlacePool;
 use queues::Queues;
 
@@ -42,6 +44,12 @@ pub trait Attempt: Clone + Debug + PartialEq + Send + Sync + 'static {
 
     /// Where to go on if there is no room for it; `None` if only its timer can bring it back.
     fn cursor(&self) -> Option<Self::Cursor>;
+
+    /// Whether it is a command of this partition: it takes no place from those that call. All of
+    /// one source are alike in this.
+    fn is_command(&self) -> bool {
+        false
+    }
 
     /// Bytes that it keeps in memory and could do without.
     fn payload_bytes(&self) -> usize;
@@ -81,6 +89,8 @@ pub struct OutboundGauges {
     pub slow: usize,
     /// Attempts for which there was no room; the due index brings them back.
     pub dropped: u64,
+    /// Of those that wait, the ones that wait for a limit.
+    pub held: HeldBack,
 }
 
 impl<A: Attempt> Default for Outbox<A> {
@@ -109,6 +119,17 @@ impl<A: Attempt> Outbox<A> {
     /// [`WAITING_PER_SOURCE`](crate::limits::WAITING_PER_SOURCE).
     pub fn set_waiting_per_source(&self, most: usize) {
         self.lock().set_waiting_per_source(most);
+    }
+
+    /// Sets how many attempts of a tenant may be under way, of sources that share this limit.
+    pub fn set_per_tenant_max(&self, most: usize) {
+        self.lock().set_per_tenant_max(most);
+    }
+
+    /// Sets the limits of a source; they hold at once.
+    pub fn set_limits(&self, source: A::Source, limits: SourceLimits) {
+        self.lock().set_limits(source, limits);
+        self.ready.notify_one();
     }
 
     /// Adds attempts, except those that are there already.
@@ -140,14 +161,26 @@ impl<A: Attempt> Outbox<A> {
     }
 
     /// The next attempt to make, if one may be made now.
-    pub fn next(&self) -> Option<A> {
-        self.lock().next()
+    pub fn next(&self, now: Millis) -> Option<A> {
+        self.next_few(1, now, |_| true).pop()
     }
 
     /// The next attempts to make, at most so many. Tenants that may not deliver now keep their
     /// turns.
-    pub fn next_few(&self, most: usize, mut may: impl FnMut(&Tenant) -> bool) -> Vec<A> {
-        self.lock().next_few(most, &mut may)
+    pub fn next_few(
+        &self,
+        most: usize,
+        now: Millis,
+        mut may: impl FnMut(&Tenant) -> bool,
+    ) -> Vec<A> {
+        let mut queues = self.lock();
+        queues.pass(now);
+        queues.next_few(most, &mut may)
+    }
+
+    /// When a source may go on that waits for its time: whoever sends looks again then.
+    pub fn next_look(&self) -> Option<Millis> {
+        self.lock().next_look()
     }
 
     /// What was decided is undone. Attempts of a source that seemed to have ended were passed over,
@@ -191,11 +224,13 @@ impl<A: Attempt> Outbox<A> {
         &self,
         attempt: &A,
         took_ms: Option<u64>,
+        now: Millis,
         mut may: impl FnMut(&Tenant) -> bool,
     ) -> Option<A> {
         let (next, more) = {
             let mut queues = self.lock();
             queues.answered(attempt, took_ms);
+            queues.pass(now);
             (queues.next_few(1, &mut may).pop(), queues.has_more())
         };
         if more {
@@ -227,6 +262,19 @@ impl<A: Attempt> Outbox<A> {
     /// Whether an attempt about something waits for its turn or is on its way.
     pub fn knows(&self, key: &A::Key) -> bool {
         self.lock().knows(key)
+    }
+
+    /// Whether an attempt is here, or was left out for want of room and is read again when there is
+    /// some: nobody has to bring it.
+    pub fn keeps(&self, key: &A::Key, source: A::Source, at: A::Cursor) -> bool {
+        let (keeps, more) = {
+            let mut queues = self.lock();
+            (queues.keeps(key, source, at), queues.has_more())
+        };
+        if more {
+            self.ready.notify_one();
+        }
+        keeps
     }
 
     /// What is going on.

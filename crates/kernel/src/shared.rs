@@ -44,7 +44,7 @@ pub struct Shared<D: Domains> {
     /// The partition stops.
     pub stopped: Notify,
     /// Attempts that are to be made.
-    pub outbox: Outbox<D::Attempt>,
+    pub outbox: Arc<Outbox<D::Attempt>>,
     pub counters: Counters,
 }
 
@@ -55,6 +55,7 @@ impl<D: Domains> Shared<D> {
         domains: Arc<D>,
         settings: Settings,
     ) -> Result<Shared<D>, Damaged> {
+        let outbox = domains.outbox();
         let ranges = domains.ranges();
         domains::fold(&state.reader(), ranges, |key, value| domains.follow(key, value))?;
         let partition = Partition::open(state.clone(), domains.clone(), settings)?;
@@ -73,7 +74,7 @@ impl<D: Domains> Shared<D> {
             log_bytes: AtomicU64::new(0),
             log_sync: OnceLock::new(),
             stopped: Notify::new(),
-            outbox: Outbox::default(),
+            outbox,
             counters,
         })
     }

@@ -25,8 +25,8 @@ use serde::Deserialize;
 
 use crate::failure::usage_error;
 use checks::{
-    check_auth, check_ca_file, check_exposure, check_max_body, check_max_keys, check_otlp_endpoint,
-    check_retention, check_workers,
+    check_auth, check_ca_file, check_concurrency, check_exposure, check_max_body, check_max_keys,
+    check_otlp_endpoint, check_retention, check_workers,
 };
 use units::{
     Address, AdminKey, Factor, Networks, Period, PublicUrl, ServerAddresses, Size, WorkerBinding,
@@ -41,6 +41,7 @@ const MAX_BODY_DEFAULT_BYTES: u64 = 10 << 20;
 const MIN_FREE_DISK_DEFAULT_BYTES: u64 = 256 << 20;
 const LOG_SEGMENT_DEFAULT_BYTES: u64 = 64 << 20;
 const OUTBOUND_DEFAULT: u32 = 4_096;
+const TENANT_OUTBOUND_DEFAULT: u32 = 64;
 /// Longer than anybody means it.
 const PERIOD_LIMIT_MS: u64 = 3_650 * 86_400_000;
 /// A body and the batch that it joins must fit into one segment of the log.
@@ -196,6 +197,16 @@ struct Settings {
     )]
     outbound_concurrency: Option<u32>,
 
+    /// Deliveries of triggers that a tenant has in flight [default: 64]
+    #[arg(
+        long,
+        value_name = "N",
+        env = "REVEILLE_TENANT_CONCURRENCY",
+        hide_env_values = true,
+        value_parser = clap::value_parser!(u32).range(1..=OUTBOUND_MAX),
+    )]
+    tenant_concurrency: Option<u32>,
+
     /// Subscriptions to streams that a tenant may have [default: 10000]
     #[arg(long, value_name = "N", env = "REVEILLE_MAX_SUBSCRIPTIONS", hide_env_values = true)]
     max_subscriptions: Option<usize>,
@@ -338,6 +349,7 @@ pub(crate) struct Config {
     pub(crate) authorities: Authorities,
     pub(crate) name_servers: NameServers,
     pub(crate) outbound_concurrency: usize,
+    pub(crate) tenant_concurrency: usize,
     pub(crate) quotas: Quotas,
     pub(crate) documents: DocumentSettings,
     pub(crate) otlp_endpoint: Option<Arc<str>>,
@@ -437,6 +449,7 @@ impl Settings {
             name_servers: self.name_servers.or(others.name_servers),
             retry_scale: self.retry_scale.or(others.retry_scale),
             outbound_concurrency: self.outbound_concurrency.or(others.outbound_concurrency),
+            tenant_concurrency: self.tenant_concurrency.or(others.tenant_concurrency),
             max_subscriptions: self.max_subscriptions.or(others.max_subscriptions),
             max_hooks: self.max_hooks.or(others.max_hooks),
             worker_url_template: self.worker_url_template.or(others.worker_url_template),
@@ -483,11 +496,7 @@ impl Settings {
             private_networks: self.allow_private_networks.map_or_else(Vec::new, |it| it.0),
         };
         let outbound = self.outbound_concurrency.unwrap_or(OUTBOUND_DEFAULT);
-        if !(1..=OUTBOUND_MAX).contains(&outbound.into()) {
-            return Err(usage_error(format!(
-                "--outbound-concurrency must be from 1 to {OUTBOUND_MAX}"
-            )));
-        }
+        let of_tenant = self.tenant_concurrency.unwrap_or(TENANT_OUTBOUND_DEFAULT);
         let quotas = Quotas::default();
         Ok(Config {
             auth,
@@ -497,7 +506,8 @@ impl Settings {
             rules,
             authorities: check_ca_file(self.ca_file.as_deref())?,
             name_servers: self.name_servers.map_or(NameServers::System, |it| it.into()),
-            outbound_concurrency: usize::try_from(outbound)?,
+            outbound_concurrency: check_concurrency("--outbound-concurrency", outbound)?,
+            tenant_concurrency: check_concurrency("--tenant-concurrency", of_tenant)?,
             quotas: Quotas {
                 subscriptions: self.max_subscriptions.unwrap_or(quotas.subscriptions),
                 hooks: self.max_hooks.unwrap_or(quotas.hooks),

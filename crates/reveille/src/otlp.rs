@@ -168,7 +168,7 @@ fn encode(batch: &[Span]) -> Value {
 
 fn encode_span(span: &Span, attribute: impl Fn(&str, &str) -> Value) -> Value {
     let nanoseconds = |at: Millis| (u128::from(at.0) * 1_000_000).to_string();
-    let kind = if span.name == "wake" { KIND_CLIENT } else { KIND_SERVER };
+    let kind = if matches!(span.name, "wake" | "delivery") { KIND_CLIENT } else { KIND_SERVER };
     let attributes = span.attributes.iter().map(|(name, value)| attribute(name, value));
     let mut encoded = json!({
         "traceId": hex(&span.trace.trace_id),

@@ -207,7 +207,9 @@ fn outbound(
         ),
         encoder: Arc::new(PayloadEncoder { public_url: config.public_url.clone() }),
         delivery_encoders: delivery_encoders(config.workers.clone()),
+        faces: std::convert::identity,
         concurrency: config.outbound_concurrency,
+        tenant_concurrency: config.tenant_concurrency,
         retention: config.retention,
     }
 }

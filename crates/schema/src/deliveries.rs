@@ -14,6 +14,7 @@
 //! | `15` waiting | hook `u64`, lane `u64`, event `u64`, round `u16` | empty: the delivery waits for its turn in the lane |
 //! | `16` fan-out | face `u8`, tenant, `00`, event `u64` | number of the last hook that has its delivery, `u64` |
 //! | `1d` hook version | hook `u64`, version `u64` | the hook as it was then: [`Hook`](reveille_core::delivery::hook::Hook) |
+//! | `1e` ended hook | tenant, `00`, hook `u64` | a hook that its dead letters have outlived: [`EndedHook`](reveille_core::delivery::hook::EndedHook) |
 //!
 //! | timer of domain `03` | subject |
 //! |---|---|
@@ -29,6 +30,7 @@
 
 mod counts;
 mod delivery;
+mod ended;
 mod event;
 mod group;
 mod hook;
@@ -63,6 +65,7 @@ const FAN_OUT: u8 = 0x16;
 const TENANT_DEAD_LETTER: u8 = 0x1b;
 const REPLAY: u8 = 0x1c;
 const HOOK_VERSION: u8 = 0x1d;
+const ENDED_HOOK: u8 = 0x1e;
 
 #[cfg(test)]
 pub(crate) const TAGS: &[u8] = &[
@@ -78,6 +81,7 @@ pub(crate) const TAGS: &[u8] = &[
     TENANT_DEAD_LETTER,
     REPLAY,
     HOOK_VERSION,
+    ENDED_HOOK,
 ];
 
 /// Names of two faces, or of two tenants, never meet.
@@ -143,6 +147,21 @@ pub fn hook_version_keys(hook: HookId) -> (Bytes, Bytes) {
 /// The keys of all hooks of all tenants: from the first, to before the second.
 pub fn all_hook_keys() -> (Bytes, Bytes) {
     parts::tag_range::<HOOK>()
+}
+
+/// A hook that has ended, and that its dead letters have outlived.
+pub fn ended_hook_key(tenant: &Tenant, hook: HookId) -> Bytes {
+    parts::of_tenant(ENDED_HOOK, tenant, &hook.0.to_be_bytes())
+}
+
+/// The keys of a tenant's ended hooks: from the first, to before the second.
+pub fn ended_hook_keys(tenant: &Tenant) -> (Bytes, Bytes) {
+    parts::tenant_range(ENDED_HOOK, tenant)
+}
+
+/// The keys of all ended hooks of all tenants: from the first, to before the second.
+pub fn all_ended_hook_keys() -> (Bytes, Bytes) {
+    parts::tag_range::<ENDED_HOOK>()
 }
 
 pub fn delivery_key(id: DeliveryId) -> Bytes {

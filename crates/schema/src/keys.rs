@@ -11,10 +11,11 @@ pub use crate::audit::{
 };
 pub use crate::auth::{api_key, api_keys, parse_api_key};
 pub use crate::deliveries::{
-    TenantDeadLetter, all_counts_keys as all_counts, all_event_keys as all_events,
-    all_hook_keys as hooks, all_replay_keys as all_replays, all_waiting_keys as all_waiting,
-    counts_key as counts, dead_letter_key as dead_letter, dead_letter_keys as dead_letters,
-    delivery_key as delivery, delivery_keys as deliveries, event_key as event,
+    TenantDeadLetter, all_counts_keys as all_counts, all_ended_hook_keys as all_ended_hooks,
+    all_event_keys as all_events, all_hook_keys as hooks, all_replay_keys as all_replays,
+    all_waiting_keys as all_waiting, counts_key as counts, dead_letter_key as dead_letter,
+    dead_letter_keys as dead_letters, delivery_key as delivery, delivery_keys as deliveries,
+    ended_hook_key as ended_hook, ended_hook_keys as ended_hooks, event_key as event,
     event_keys as events, fan_out_key as fan_out, fan_out_keys as fan_outs, held_key as held,
     held_keys as all_held, hook_key as hook, hook_keys as hooks_of,
     hook_version_key as hook_version, hook_version_keys as hook_versions, lane_key as lane,
@@ -46,11 +47,12 @@ pub use crate::streams::{
     stream_key as stream, stream_prefix,
 };
 pub use crate::wakes::{
-    ConsumerKey, all_follower_keys as all_followers, backlog_key as backlog,
-    backlog_keys as backlogs, consumer_key as consumer, consumer_keys as consumers,
-    fan_out_key as subscription_fan_out, follower_key as follower, follower_keys as followers,
-    link_key as link, link_keys as links, parse_consumer_key as parse_consumer,
-    parse_follower_key as parse_follower, parse_linked_path as parse_linked,
+    ConsumerKey, all_follower_keys as all_followers, all_resting_keys as all_resting,
+    backlog_key as backlog, backlog_keys as backlogs, consumer_key as consumer,
+    consumer_keys as consumers, fan_out_key as subscription_fan_out, follower_key as follower,
+    follower_keys as followers, link_key as link, link_keys as links,
+    parse_consumer_key as parse_consumer, parse_follower_key as parse_follower,
+    parse_linked_path as parse_linked, parse_resting_key as parse_resting, resting_key as resting,
     subscription_key as subscription, subscription_keys as subscriptions,
 };
 

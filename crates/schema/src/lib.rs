@@ -19,7 +19,8 @@
 //! | `0f` | event ids | [`events`] |
 //! | `10` to `16` | deliveries, counts, dead letters, held, lanes, waiting, fan-outs to hooks | [`deliveries`] |
 //! | `17`, `18` | ingested batches, keys of no use later | [`events`] |
-//! | `1d` | former versions of hooks | [`deliveries`] |
+//! | `1d`, `1e` | former versions of hooks, hooks that have ended | [`deliveries`] |
+//! | `1f` | consumers that rest with work | [`wakes`] |
 //! | `19`, `1a` | rows of the audit log, heads of its chains | [`audit`] |
 //! | `1b`, `1c` | dead letters by tenant, replays | [`deliveries`] |
 //! | `20` to `22` | documents, entries of their indexes, indexes | [`documents`] |
@@ -83,7 +84,7 @@ mod tests {
         for tag in rooms.into_iter().flatten().chain(&store_and_kernel) {
             assert!(seen.insert(*tag), "{tag:02x} is there twice");
         }
-        assert!(seen.into_iter().eq((0x01..=0x1d).chain(0x20..=0x26)));
+        assert!(seen.into_iter().eq(0x01..=0x26));
         let domains = [
             streams::StreamTimer::DOMAIN,
             wakes::WakeTimer::DOMAIN,

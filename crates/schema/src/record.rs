@@ -97,7 +97,7 @@ pub fn decode_delivery_counts(value: &[u8]) -> Result<DeliveryCounts, RecordErro
     DeliveryCounts::decode(value)
 }
 
-pub fn encode_lane(record: Lane) -> Bytes {
+pub fn encode_lane(record: &Lane) -> Bytes {
     record.encode()
 }
 

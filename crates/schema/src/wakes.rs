@@ -8,6 +8,7 @@
 //! | `09` backlog | subscription id `u64`, path | empty: the stream has more than was acknowledged, and its subscription has many such streams |
 //! | `0a` follower | tenant, `00`, path, `00`, subscription id `u64`, path of its consumer | empty: the consumer follows the stream by name |
 //! | `0c` fan-out cursor | stream id `u64` | [`FanOutCursor`](reveille_core::fan_out::FanOutCursor): who is still to be woken because the stream grew |
+//! | `1f` resting | subscription id `u64`, path (none where a subscription is one consumer) | empty: the consumer has work, and no timer looks at it |
 //!
 //! | timer of domain `02` | subject |
 //! |---|---|
@@ -49,9 +50,10 @@ const LINK: u8 = 0x08;
 const BACKLOG: u8 = 0x09;
 const FOLLOWER: u8 = 0x0a;
 const FAN_OUT: u8 = 0x0c;
+const RESTING: u8 = 0x1f;
 
 #[cfg(test)]
-pub(crate) const TAGS: &[u8] = &[SUBSCRIPTION, CONSUMER, LINK, BACKLOG, FOLLOWER, FAN_OUT];
+pub(crate) const TAGS: &[u8] = &[SUBSCRIPTION, CONSUMER, LINK, BACKLOG, FOLLOWER, FAN_OUT, RESTING];
 
 /// A consumer of a subscription: the one for a stream, or, without a path, the only one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -91,6 +93,22 @@ pub fn consumer_keys(id: SubscriptionId) -> (Bytes, Bytes) {
 
 pub fn parse_consumer_key(key: &[u8]) -> Option<ConsumerKey> {
     parse_consumer(key.strip_prefix(&[CONSUMER])?)
+}
+
+pub fn resting_key(consumer: &ConsumerKey) -> Bytes {
+    let mut key = BytesMut::with_capacity(64);
+    key.put_u8(RESTING);
+    put_consumer(&mut key, consumer);
+    key.freeze()
+}
+
+/// The keys of all consumers that have work and no timer: from the first, to before the second.
+pub fn all_resting_keys() -> (Bytes, Bytes) {
+    parts::tag_range::<RESTING>()
+}
+
+pub fn parse_resting_key(key: &[u8]) -> Option<ConsumerKey> {
+    parse_consumer(key.strip_prefix(&[RESTING])?)
 }
 
 pub fn link_key(id: SubscriptionId, path: &StreamPath) -> Bytes {

@@ -35,6 +35,7 @@ pub(crate) enum Resource {
     Consumer,
     Deliveries,
     Delivery,
+    Explanation,
     Timers,
     Audit,
     DeadLetters,
@@ -86,6 +87,7 @@ async fn look_up(
         Resource::Consumer => consumers::show(server, caller, path).await,
         Resource::Deliveries => deliveries::list(server, caller, query).await,
         Resource::Delivery => deliveries::show(server, caller, path, query).await,
+        Resource::Explanation => deliveries::explain(server, caller, query).await,
         Resource::Audit => audit::answer(server, caller, path, query).await,
         Resource::Replay => replays::show(server, caller, path, query),
         Resource::Keys

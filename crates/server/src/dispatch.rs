@@ -113,6 +113,7 @@ async fn answer(
         Face::Consumer => admin::Resource::Consumer,
         Face::Deliveries => admin::Resource::Deliveries,
         Face::Delivery => admin::Resource::Delivery,
+        Face::Explanation => admin::Resource::Explanation,
         Face::Timers => admin::Resource::Timers,
         Face::Audit => admin::Resource::Audit,
         Face::DeadLetters => admin::Resource::DeadLetters,

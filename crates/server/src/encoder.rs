@@ -11,10 +11,10 @@ use reveille_kernel::outbound::EncodedRequest;
 use serde_json::Value;
 
 use crate::events::{EventEncoder, Workers};
+use crate::http::trace::TRACEPARENT;
 use crate::{ds_subscriptions, wakes};
 
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
-const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// The encoders of all faces that deliver.
 pub fn delivery_encoders(workers: Workers) -> DeliveryEncoders {

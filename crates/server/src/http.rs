@@ -1,7 +1,8 @@
 //! What every face stands on: sockets, routes, callers, bodies, replies and refusals.
 //!
 //! What two faces share is here as well, so that none of them knows another: [`fields`] of JSON
-//! bodies, the words of [`subscription`]s to streams, those of a [`delivery`] and of an [`index`].
+//! bodies, the words of [`subscription`]s to streams, those of a [`delivery`], of its
+//! [`explanation`] and of an [`index`].
 
 pub(crate) mod auth;
 mod connection;
@@ -25,6 +26,7 @@ pub(crate) mod query;
 pub(crate) mod reply;
 
 pub(crate) mod delivery;
+pub(crate) mod explanation;
 pub(crate) mod index;
 pub(crate) mod subscription;
 

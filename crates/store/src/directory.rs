@@ -310,7 +310,7 @@ mod tests {
         let text = fs::read_to_string(path.join("format")).unwrap();
         fs::write(path.join("format"), text.replace("format 5", "format 6")).unwrap();
         let newer = Directory::open(path, None);
-        assert!(matches!(newer, Err(DirectoryError::Newer { found: 5, .. })));
+        assert!(matches!(newer, Err(DirectoryError::Newer { found: 6, .. })));
         for byte in 0..text.len() {
             let mut bent = text.clone().into_bytes();
             bent[byte] ^= 1;

@@ -67,6 +67,8 @@ pub(crate) struct EngineSettings {
     pub(crate) faces: Option<fn(App) -> App>,
     /// Attempts that may be under way.
     pub(crate) concurrency: Option<usize>,
+    /// How many of a tenant's may be, of hooks that share this limit.
+    pub(crate) tenant_concurrency: Option<usize>,
     /// Or those that it shares with other partitions.
     pub(crate) places: Option<Arc<PlacePool>>,
     /// Deliveries of one hook that may wait in memory.
@@ -81,6 +83,7 @@ impl std::fmt::Debug for EngineSettings {
             .field("app", &self.app)
             .field("min_free_bytes", &self.min_free_bytes)
             .field("concurrency", &self.concurrency)
+            .field("tenant_concurrency", &self.tenant_concurrency)
             .field("waiting_per_hook", &self.waiting_per_hook)
             .field("slice_bytes", &self.slice_bytes)
             .finish_non_exhaustive()
@@ -104,6 +107,9 @@ fn share(
     match &settings.places {
         Some(places) => shared.outbox.join(places),
         None => settings.concurrency.into_iter().for_each(|it| shared.outbox.set_concurrency(it)),
+    }
+    if let Some(most) = settings.tenant_concurrency {
+        shared.outbox.set_per_tenant_max(most);
     }
     if settings.slice_bytes > 0 {
         shared.lock().slice_bytes = settings.slice_bytes;

@@ -15,7 +15,8 @@ pub(crate) fn run<W: World>(seed: u64, options: Options) -> Result<Report, Failu
             let base = world.base();
             let hashes = base.partitions.iter().map(|partition| partition.storage.trace_hash());
             let storage = hashes.fold(0, |all: u64, one| all.rotate_left(1) ^ one);
-            Ok(Report { hash: (base.trace.hash(), storage), coverage: base.coverage })
+            let (hash, branches) = ((base.trace.hash(), storage), base.branches.clone());
+            Ok(Report { hash, coverage: base.coverage, branches })
         }
         Err(Violation(what)) => Err(Failure { seed, step: world.base().trace.step, what }),
     }

@@ -3,6 +3,7 @@
 use reveille_core::Millis;
 use reveille_store::state::Reader;
 
+use super::branches::Branches;
 use super::check::CheckResult;
 use super::coverage::Coverage;
 use super::engine::{Call, Engine, EngineSettings, Timer};
@@ -35,6 +36,11 @@ pub(crate) trait World: Sized + 'static {
     const ACTIONS: ActionTable<Self>;
     /// More turns than any work takes.
     const TURNS_MAX: u32;
+
+    /// The branches that runs of this world must take.
+    fn branches() -> Vec<String> {
+        Vec::new()
+    }
 
     /// The world of a seed; no server is running yet.
     fn new(setup: Setup) -> Self;
@@ -138,6 +144,7 @@ impl Setup {
             random: self.random,
             trace: self.trace,
             coverage: Coverage::default(),
+            branches: Branches::of(W::branches()),
             now: BEGIN,
             latest: BEGIN,
             partitions: Vec::new(),
@@ -153,6 +160,7 @@ pub(crate) struct Base<W: World> {
     pub(crate) random: Random,
     pub(crate) trace: Trace,
     pub(crate) coverage: Coverage,
+    pub(crate) branches: Branches,
     pub(crate) now: Millis,
     /// The latest that a clock has shown; it may have been set back since.
     pub(crate) latest: Millis,

@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use reveille_core::delivery::Phase;
-use reveille_core::delivery::hook::{DeliveryCounts, Hook, Standing};
+use reveille_core::delivery::hook::{DeliveryCounts, Hook, HookId, Standing};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
+use reveille_core::delivery::lane::Lane;
 use reveille_core::event::hook::FACE;
 use reveille_core::{Millis, Tenant};
 use reveille_kernel::keys::timer as timer_key;
@@ -131,8 +132,12 @@ impl Deliveries {
         let dead = with(|it| matches!(it.delivery.phase, Phase::Dead { .. }) && !it.retried);
         let held = with(|it| it.delivery.phase == Phase::Held);
         let queued = with(|it| it.delivery.phase == Phase::Queued);
-        let waiting =
-            self.seen.waiting.iter().map(|(hook, no)| DeliveryId { hook: *hook, no: *no });
+        let marked = self.seen.waiting.iter().map(|(hook, no)| (*hook, *no));
+        let next = |(hook, lane): (&HookId, &Lane)| {
+            lane.next.iter().map(|no| (*hook, *no)).collect::<Vec<_>>()
+        };
+        let waiting = marked.chain(self.seen.lanes.iter().flat_map(next));
+        let waiting = waiting.map(|(hook, no)| DeliveryId { hook, no });
         let died = with(|it| matches!(it.delivery.phase, Phase::Dead { .. }));
         let letters = &self.seen.tenant_letters;
         let open = letters.iter().filter(|(_, is_open)| **is_open).map(|(id, _)| *id);

@@ -39,7 +39,7 @@ impl Deliveries {
     /// The next attempt is made.
     pub(super) fn make_attempt(&mut self) -> CheckResult<bool> {
         let engine = self.base.engine();
-        let Some(attempt) = engine::next_attempt(engine) else { return Ok(false) };
+        let Some(attempt) = engine::next_attempt(engine, self.base.now) else { return Ok(false) };
         let Some(hook) = engine::hook(engine, attempt.id.hook) else {
             engine::end_attempt(engine, attempt);
             return Ok(true);

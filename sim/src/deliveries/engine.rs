@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use reveille_core::delivery::hook::{Hook, HookId};
+use reveille_core::delivery::hook::{Hook, HookId, OpenDeliveries};
 use reveille_core::delivery::id::DeliveryId;
 use reveille_core::event::hook::FACE;
 use reveille_core::stream::create::Create;
@@ -60,9 +60,10 @@ pub(super) fn call(action: &Action) -> WorldCall<Deliveries> {
             HookChange::Pause(paused) => {
                 engine::call(SetHookPaused { face: FACE, tenant, name, paused }, hooked)
             }
-            HookChange::End => engine::call(DeleteHook { face: FACE, tenant, name }, |outcome| {
-                translate(outcome, |_| DeliveryAnswer::Unhooked, rejected)
-            }),
+            HookChange::End => engine::call(
+                DeleteHook { face: FACE, tenant, name, open: OpenDeliveries::Drop },
+                |outcome| translate(outcome, |_| DeliveryAnswer::Unhooked, rejected),
+            ),
         },
         Action::Retry { tenant, id } => {
             let command = RetryDelivery { face: FACE, tenant, id };
@@ -125,6 +126,8 @@ fn rejected(rejection: DeliveryRejection) -> DeliveryError {
         | DeliveryRejection::PreviewStale
         | DeliveryRejection::TooManyDeadLetters { .. }
         | DeliveryRejection::HookInactive { .. }
+        | DeliveryRejection::HookGone { .. }
+        | DeliveryRejection::NoVersions { .. }
         | DeliveryRejection::TooManyHooks { .. }
         | DeliveryRejection::PatternBusy
         | DeliveryRejection::NoSecret => DeliveryError::Other(rejection.to_string()),
@@ -171,8 +174,8 @@ pub(super) fn hook(engine: &Engine, id: HookId) -> Option<Arc<Hook>> {
 }
 
 /// The next attempt whose turn it is.
-pub(super) fn next_attempt(engine: &Engine) -> Option<DeliveryAttempt> {
-    match engine.shared().outbox.next() {
+pub(super) fn next_attempt(engine: &Engine, now: Millis) -> Option<DeliveryAttempt> {
+    match engine.shared().outbox.next(now) {
         Some(Attempt::Delivery(attempt)) => Some(attempt),
         Some(Attempt::Wake(_)) | None => None,
     }

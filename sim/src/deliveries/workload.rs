@@ -1,5 +1,6 @@
 //! What clients ask for.
 
+use reveille_core::delivery::policy::DeliveryLimits;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -166,6 +167,7 @@ impl Deliveries {
             secret: None,
             ordered: random.one_in(3),
             retry: Retry::default(),
+            limits: DeliveryLimits::default(),
             former: FormerSpec::default(),
         };
         self.hooks_asked += 1;

@@ -48,7 +48,7 @@ impl Partitions {
     /// The next attempt of a partition is made.
     pub(super) fn make_attempt(&mut self, at: usize) -> CheckResult<bool> {
         let engine = self.base.partitions[at].engine();
-        let Some(attempt) = engine::next_attempt(engine) else { return Ok(false) };
+        let Some(attempt) = engine::next_attempt(engine, self.base.now) else { return Ok(false) };
         let found = match &attempt {
             Attempt::Wake(wake) => self.notice(at, wake)?,
             Attempt::Delivery(delivery) => self.event(at, delivery)?,

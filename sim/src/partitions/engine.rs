@@ -80,8 +80,8 @@ pub(super) fn event_stream(tenant: &Tenant) -> StreamPath {
     reveille_engine::Engine::event_stream(tenant)
 }
 
-pub(super) fn next_attempt(engine: &Engine) -> Option<Attempt> {
-    engine.shared().outbox.next()
+pub(super) fn next_attempt(engine: &Engine, now: Millis) -> Option<Attempt> {
+    engine.shared().outbox.next(now)
 }
 
 /// An attempt is over, made or not.

@@ -1,5 +1,6 @@
 //! What clients ask for.
 
+use reveille_core::delivery::policy::DeliveryLimits;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -124,6 +125,7 @@ impl Partitions {
             secret: None,
             ordered: self.base.random.one_in(3),
             retry: Retry::default(),
+            limits: DeliveryLimits::default(),
             former: FormerSpec::default(),
         };
         self.ask(tenant, Action::CreateHook { name: format!("h{number}").into(), spec });

@@ -2,19 +2,29 @@
 
 use std::sync::Arc;
 
-use reveille_core::Tenant;
-use reveille_core::delivery::hook::FaceId;
+use reveille_core::delivery::hook::{FaceId, OpenDeliveries};
 use reveille_core::delivery::id::DeliveryId;
+use reveille_core::stream::Rejected;
+use reveille_core::stream::append::Append;
+use reveille_core::stream::create::Create;
+use reveille_core::{ContentType, Tenant};
 use reveille_engine::deliveries::DeliveryRejection;
+use reveille_engine::deliveries::append::AppendDelivery;
+use reveille_engine::deliveries::dead_letter::DiscardDeadLetter;
 use reveille_engine::deliveries::delivery::{
     DeliveryOutcome, DropDelivery, HoldDelivery, RecordDeliveryOutcomes, RetryDelivery,
 };
 use reveille_engine::deliveries::hook::{DeleteHook, SetHookActive};
+use reveille_engine::deliveries::replay::StartReplay;
+use reveille_engine::deliveries::retention::{ExpireDeliveries, ForgetDeliveries, ForgetReplays};
+use reveille_engine::streams::append::AppendToStream;
+use reveille_engine::streams::create::CreateStream;
+use reveille_engine::streams::delete::DeleteStream;
 use reveille_kernel::error::{Error, Never};
 
 use super::Reminders;
 use super::face::{
-    ChangeReminderHook, CreateReminderHook, FACE, MuteSubject, RevokeHook, SetReminder,
+    ChangeReminderHook, CreateReminderHook, FACE, MuteSubject, RevokeHook, SetReminder, path_of,
 };
 use crate::base::WorldCall;
 use crate::base::engine::{self, Outcome, Timer};
@@ -37,15 +47,38 @@ pub(super) enum Action {
         face: FaceId,
         tenant: Tenant,
         name: Arc<str>,
+        open: OpenDeliveries,
     },
+    Discard(DiscardDeadLetter),
+    Replay(StartReplay),
+    Forget(ForgetDeliveries),
+    ForgetReplays(ForgetReplays),
     Retry {
         tenant: Tenant,
         id: DeliveryId,
     },
+    /// What has waited for too long is given up.
+    Expire(ExpireDeliveries),
+    /// A client has something else in mind with a stream.
+    Stream {
+        tenant: Tenant,
+        endpoint: u8,
+        change: StreamChange,
+    },
+    Append(Box<AppendDelivery>),
     RecordOutcome(DeliveryOutcome),
     Hold(HoldDelivery),
     Drop(DropDelivery),
     Timer(Box<Timer>),
+}
+
+/// What clients do with the streams that reminders are appended to.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum StreamChange {
+    /// It is made, of a type that takes no reminders.
+    CreateText,
+    Close,
+    Delete,
 }
 
 /// Why something was not done.
@@ -53,6 +86,8 @@ pub(super) enum Action {
 pub(crate) enum ReminderError {
     Unavailable,
     Rejected(DeliveryRejection),
+    /// It was not owed any more, or somebody else has done it.
+    NotMade,
     /// Nothing that is ever expected.
     Other(String),
 }
@@ -71,12 +106,19 @@ impl Action {
             Action::Activate { face, tenant, name, active } => {
                 engine::call(SetHookActive { face, tenant, name, active }, perhaps)
             }
-            Action::End { face, tenant, name } => {
-                engine::call(DeleteHook { face, tenant, name }, perhaps)
+            Action::End { face, tenant, name, open } => {
+                engine::call(DeleteHook { face, tenant, name, open }, perhaps)
             }
+            Action::Discard(command) => engine::call(command, perhaps),
+            Action::Replay(command) => engine::call(command, done),
+            Action::Forget(command) => engine::call(command, done),
+            Action::ForgetReplays(command) => engine::call(command, done),
             Action::Retry { tenant, id } => {
                 engine::call(RetryDelivery { face: FACE, tenant, id }, perhaps)
             }
+            Action::Expire(command) => engine::call(command, done),
+            Action::Stream { tenant, endpoint, change } => change.call(tenant, endpoint),
+            Action::Append(command) => engine::call(*command, made),
             Action::RecordOutcome(outcome) => {
                 engine::call(RecordDeliveryOutcomes(vec![outcome]), done)
             }
@@ -84,6 +126,40 @@ impl Action {
             Action::Drop(command) => engine::call(command, done),
             Action::Timer(timer) => engine::call(timer.command, done),
         }
+    }
+}
+
+impl StreamChange {
+    fn call(self, tenant: Tenant, endpoint: u8) -> WorldCall<Reminders> {
+        let path = path_of(endpoint);
+        match self {
+            StreamChange::CreateText => {
+                let content_type = ContentType::parse("text/plain");
+                let request = Create { content_type, ..Create::default() };
+                engine::call(CreateStream { tenant, path, request, anchor: None }, whatever)
+            }
+            StreamChange::Close => {
+                let request = Append { close: true, ..Append::default() };
+                engine::call(AppendToStream { tenant, path, request }, whatever)
+            }
+            StreamChange::Delete => engine::call(DeleteStream { tenant, path }, whatever),
+        }
+    }
+}
+
+/// What becomes of streams is seen, and not asked.
+fn whatever<A>(outcome: Outcome<A, Rejected>) -> ReminderResult {
+    match outcome {
+        Ok(_) | Err(Error::Rejected(_)) => Ok(()),
+        Err(Error::Unavailable(_)) => Err(ReminderError::Unavailable),
+        Err(Error::Damaged(what)) => Err(ReminderError::Other(what.to_string())),
+    }
+}
+
+fn made(outcome: Outcome<Option<DeliveryOutcome>, Never>) -> ReminderResult {
+    match outcome {
+        Ok(None) => Err(ReminderError::NotMade),
+        other => done(other),
     }
 }
 

@@ -3,16 +3,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use reveille_core::delivery::hook::{DeliveryCounts, Hook, Standing};
+use reveille_core::Millis;
+use reveille_core::delivery::hook::{
+    DeliveryCounts, EndedHook, Hook, HookId, OpenDeliveries, Standing,
+};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::delivery::lane;
-use reveille_core::delivery::{AttemptRecord, DeadReason, DropReason, ErrorKind, Phase};
+use reveille_core::delivery::{AttemptRecord, DeadReason, DropReason, ErrorKind, Letters, Phase};
+use reveille_engine::deliveries::explain::{Absence, Age, Reason, Rest, explain};
+use reveille_engine::deliveries::face::EventMatch;
 use reveille_schema::record::DeliveryRecord;
 
 use super::Reminders;
 use super::face::{BACKOFF, FACE, Occurrence, POISON, Style};
 use super::model::HookModel;
 use super::snapshot::Snapshot;
+use crate::base::raw_state::unreadable;
 use crate::base::{CheckResult, violation};
 
 impl Reminders {
@@ -21,7 +27,9 @@ impl Reminders {
         for (id, before) in &self.seen.deliveries {
             let wrong = |what: &str| Err(violation(format!("{id:?} {what}: {before:?}")));
             let Some(after) = now.deliveries.get(id) else {
-                if now.hooks.contains_key(&id.hook) {
+                let is_dead = matches!(before.delivery.phase, Phase::Dead { .. });
+                let outlives = now.ended.contains_key(&id.hook) && is_dead && !self.is_forgetting;
+                if now.hooks.contains_key(&id.hook) || outlives {
                     return wrong("is forgotten");
                 }
                 continue;
@@ -49,9 +57,17 @@ impl Reminders {
                 self.audit_delivery(hook, *id, it)?;
             }
         }
+        for ended in self.seen.ended.values() {
+            self.audit_ended(ended)?;
+        }
+        self.audit_replays()?;
         self.audit_marks()?;
         let left = self.seen.deliveries.keys().map(|id| id.hook);
-        let mut left = left.filter(|hook| !self.seen.hooks.contains_key(hook));
+        let is_known = |hook: &HookId| {
+            let is_cleared = self.seen.ended.get(hook).is_some_and(|it| it.is_cleared);
+            self.seen.hooks.contains_key(hook) || is_cleared
+        };
+        let mut left = left.filter(|hook| !is_known(hook));
         match left.find(|hook| !self.seen.unhooks.contains(hook)) {
             Some(hook) => Err(violation(format!("nobody removes what {hook:?} left"))),
             None => Ok(()),
@@ -130,7 +146,7 @@ impl Reminders {
     fn audit_owed(&self, hook: &Hook) -> CheckResult {
         let owed = &self.durable.hooks[&hook.name].owed;
         let mut found = BTreeSet::new();
-        for (id, _) in self.seen.of(hook.id) {
+        for (id, it) in self.seen.of(hook.id) {
             let Some(came) = self.seen.came.get(&id.no.event) else {
                 return Err(violation(format!("{id:?} is of nothing")));
             };
@@ -138,8 +154,15 @@ impl Reminders {
                 None => drop(found.insert(came.name.clone())),
                 Some(round) => {
                     let before = DeliveryId { no: DeliveryNo { round, ..id.no }, ..*id };
-                    if !self.seen.deliveries.get(&before).is_some_and(|it| it.retried) {
+                    let before = self.seen.deliveries.get(&before);
+                    let before = before.filter(|it| it.retried && !it.discarded);
+                    let Some(before) = before else {
                         return Err(violation(format!("nobody asked for {id:?}")));
+                    };
+                    let replay = it.replay.map(|replay| &self.seen.replays[&replay]);
+                    let is_original = replay.is_some_and(|replay| replay.selection.original);
+                    if is_original && before.hook_version != it.hook_version {
+                        return Err(violation(format!("{id:?} is of another version")));
                     }
                 }
             }
@@ -152,6 +175,38 @@ impl Reminders {
         found.extend(self.seen.came.iter().filter_map(waits));
         if found != *owed {
             return Err(violation(format!("{} has {found:?}, and is owed {owed:?}", hook.name)));
+        }
+        Ok(())
+    }
+
+    /// What the server says about an event and a hook is what the model knows: whoever is owed it is
+    /// never told that it does not match, and everybody else is told why not.
+    pub(super) fn audit_explanations(&self) -> CheckResult {
+        let shared = self.base.engine().shared();
+        for hook in self.seen.hooks.values() {
+            let known = &self.durable.hooks[&hook.name];
+            for (no, event) in &self.seen.events {
+                let is_mine =
+                    self.durable.came.get(&event.id).map(|it| &it.0) == Some(&hook.tenant);
+                let reasons = explain(shared, hook, *no, event, Millis(0)).map_err(unreadable)?;
+                let is_explained = !reasons.iter().any(says_no);
+                let is_behind = |reason: &Reason| match reason {
+                    Reason::Rest(Rest::Queued { head }) => head.is_some_and(|head| {
+                        self.seen
+                            .lanes
+                            .iter()
+                            .any(|((of, _), lane)| *of == head.hook && lane.head == head.no)
+                    }),
+                    _ => true,
+                };
+                if !reasons.iter().all(is_behind) {
+                    return Err(violation(format!("nobody is before {no:?}: {reasons:?}")));
+                }
+                if is_mine && is_explained != known.owed.contains(&event.id) {
+                    let name = &hook.name;
+                    return Err(violation(format!("{name} and {no:?} are explained: {reasons:?}")));
+                }
+            }
         }
         Ok(())
     }
@@ -184,9 +239,16 @@ impl Reminders {
             if in_turn.len() != 1 || head != Some(lane.head) || lane.waiting != waiting {
                 return Err(violation(format!("{} has lane {lane:?} of {all:?}", hook.name)));
             }
+            let first = queued.iter().map(|(id, _)| id.no).take(lane.next.len());
+            if !first.eq(lane.next.iter().copied()) {
+                return Err(violation(format!("{} has others next in {lane:?}", hook.name)));
+            }
             let is_marked = |id: DeliveryId| self.seen.waiting.contains(&(hook.id, number, id.no));
+            let waits_unknown = |id: &DeliveryId, phase: &Phase| {
+                *phase == Phase::Queued && !lane.next.contains(&id.no)
+            };
             if let Some((id, _)) =
-                all.iter().find(|(id, phase)| is_marked(*id) != (*phase == Phase::Queued))
+                all.iter().find(|(id, phase)| is_marked(*id) != waits_unknown(id, phase))
             {
                 return Err(violation(format!("{id:?} waits and does not")));
             }
@@ -260,13 +322,28 @@ impl Reminders {
         let is_used_up = (least..=most).contains(&count);
         let poisoned = is_poisoned(style, attempts);
         match it.delivery.phase {
+            Phase::Delivered { .. } if style.is_append() => self.was_appended(id, it),
             Phase::Delivered { .. } => status == Some(200) && self.accepted.contains(&id),
             Phase::Dead { why, .. } => match why {
-                DeadReason::Exhausted => is_used_up && kind != Some(ErrorKind::Secret) && !poisoned,
+                DeadReason::Exhausted => {
+                    let others = [Some(ErrorKind::Secret), Some(ErrorKind::Blocked)];
+                    is_used_up && !others.contains(&kind) && !poisoned
+                }
                 DeadReason::SecretMissing => is_used_up && kind == Some(ErrorKind::Secret),
                 DeadReason::Refused => {
-                    matches!(status, Some(403 | 404 | 451)) && !style.has_rules()
+                    let of_streams = [ErrorKind::StreamClosed, ErrorKind::StreamMismatch];
+                    let is_rejected = kind.is_some_and(|kind| of_streams.contains(&kind));
+                    let is_refused = matches!(status, Some(403 | 404 | 451));
+                    (is_refused || is_rejected) && !style.has_rules()
                 }
+                DeadReason::Blocked => {
+                    kind == Some(ErrorKind::Blocked) && (is_used_up || style.has_rules())
+                }
+                DeadReason::Corrupt => {
+                    (status, kind) == (None, None) && last.is_some() && style.has_rules()
+                }
+                DeadReason::HeadersTooLarge => kind == Some(ErrorKind::Size),
+                DeadReason::Expired => self.ever_expired.contains(&id.hook),
                 DeadReason::Redirect => status == Some(302) && style.has_rules(),
                 DeadReason::PayloadTooLarge => kind == Some(ErrorKind::Size) && style.is_short(),
                 DeadReason::Poison => poisoned,
@@ -274,7 +351,8 @@ impl Reminders {
             },
             Phase::Dropped { why: DropReason::NotOwed, .. } => self.may_be_dropped(id),
             Phase::Dropped { why: DropReason::Status, .. } => {
-                status == Some(404) && style.has_rules()
+                let is_closed = kind == Some(ErrorKind::StreamClosed) && !style.ends_when_closed();
+                (status == Some(404) || is_closed) && style.has_rules()
             }
             // Its hook is gone with it.
             Phase::Dropped { why: DropReason::Cancelled, .. } => false,
@@ -302,18 +380,109 @@ impl Reminders {
         self.ever_muted.contains(&(tenant.clone(), subject.clone()))
     }
 
+    /// A hook has ended as its owner, its endpoint or its gate has said, and when it is cleared up its
+    /// dead letters are left, and nothing else.
+    fn audit_ended(&self, ended: &EndedHook) -> CheckResult {
+        let EndedHook { hook, open, is_cleared, .. } = ended;
+        let wrong = |what: &str| Err(violation(format!("{} {what}: {ended:?}", hook.name)));
+        if hook.policy.letters != Letters::OutliveHook || self.seen.hooks.contains_key(&hook.id) {
+            return wrong("has not ended, or not so");
+        }
+        if !is_cleared && !self.seen.unhooks.contains(&hook.id) {
+            return wrong("is cleared up by nobody");
+        }
+        let mut counts = (0, 0);
+        for (id, it) in self.seen.of(hook.id) {
+            let Phase::Dead { why, .. } = it.delivery.phase else {
+                if *is_cleared {
+                    return wrong(&format!("has left {id:?}"));
+                }
+                continue;
+            };
+            counts.0 += 1;
+            counts.1 += u64::from(!it.retried);
+            if why == DeadReason::HookDeleted && *open == OpenDeliveries::Drop {
+                return wrong(&format!("has buried {id:?}"));
+            }
+        }
+        if !is_cleared {
+            return Ok(());
+        }
+        let kept = self.seen.counts.get(&hook.id).copied().unwrap_or_default();
+        let open = kept.pending + kept.failed;
+        if counts.0 == 0 || (kept.kept, kept.dead_letters, open) != (counts.0, counts.1, 0) {
+            return wrong(&format!("counts {kept:?}, not {counts:?}"));
+        }
+        let formers = self.seen.formers.range((hook.id, 0)..=(hook.id, u64::MAX)).count();
+        let lanes = self.seen.lanes.range((hook.id, 0)..=(hook.id, u64::MAX)).count();
+        let is_held = self.seen.held.iter().any(|id| id.hook == hook.id);
+        let waits = self.seen.waiting.iter().any(|(id, ..)| *id == hook.id);
+        if formers + lanes > 0 || is_held || waits {
+            return wrong("has left something");
+        }
+        Ok(())
+    }
+
+    /// Somebody goes on with a replay until all had their turn, and what it has made is counted.
+    fn audit_replays(&self) -> CheckResult {
+        for (id, replay) in &self.seen.replays {
+            if !replay.all_made && !self.seen.replaying.contains(id) {
+                return Err(violation(format!("nobody goes on with {replay:?}")));
+            }
+            let made = self.seen.deliveries.values().filter(|it| it.replay == Some(*id));
+            let (mut open, mut ended) = (0, 0);
+            for it in made {
+                let is_open = it.delivery.ended_at().is_none();
+                *(if is_open { &mut open } else { &mut ended }) += 1;
+            }
+            let counted = replay.succeeded + replay.failed + replay.dropped;
+            // Those of hooks that have ended are gone.
+            if replay.made < open + ended || counted < ended || counted + open > replay.made {
+                return Err(violation(format!("{open} and {ended} are of {replay:?}")));
+            }
+        }
+        Ok(())
+    }
+
     /// Dead letters and held ones are exactly those that their records say.
     fn audit_marks(&self) -> CheckResult {
         for (id, it) in &self.seen.deliveries {
             let is_dead = matches!(it.delivery.phase, Phase::Dead { .. }) && !it.retried;
             let is_held = it.delivery.phase == Phase::Held;
             let marks = (self.seen.dead_letters.contains(id), self.seen.held.contains(id));
-            if self.seen.hooks.contains_key(&id.hook) && marks != (is_dead, is_held) {
+            let ended = self.seen.ended.get(&id.hook).map(|ended| &ended.hook);
+            let Some(hook) = self.seen.hooks.get(&id.hook).or(ended) else { continue };
+            let marks = (marks.0, marks.1 && ended.is_none());
+            if marks != (is_dead, is_held && ended.is_none()) {
                 return Err(violation(format!("{id:?} is marked {marks:?}: {it:?}")));
             }
+            let state = u8::from(it.retried) + u8::from(it.discarded);
+            let listed = match it.delivery.phase {
+                Phase::Dead { at, .. } => Some((hook.tenant.clone(), at, state)),
+                _ => None,
+            };
+            if self.seen.letters.get(id) != listed.as_ref() {
+                return Err(violation(format!("{id:?} is not listed as {listed:?}")));
+            }
         }
-        Ok(())
+        let kept = |id: &&DeliveryId| !self.seen.deliveries.contains_key(id);
+        match self.seen.letters.keys().chain(&self.seen.dead_letters).find(kept) {
+            Some(id) if !self.seen.unhooks.contains(&id.hook) => {
+                Err(violation(format!("{id:?} is listed, and is not kept")))
+            }
+            _ => Ok(()),
+        }
     }
+}
+
+/// Whether that is why there is no delivery.
+fn says_no(reason: &Reason) -> bool {
+    matches!(
+        reason,
+        Reason::Age(Age::EventFirst)
+            | Reason::Match(EventMatch::Differs(_) | EventMatch::Unknown(_))
+            | Reason::Absent(Absence::Inactive | Absence::Forgotten)
+    )
 }
 
 /// Whether the latest attempts failed quickly and in the same way.

@@ -4,36 +4,35 @@ use std::sync::Arc;
 
 use reveille_core::Millis;
 use reveille_core::delivery::hook::Hook;
-use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
+use reveille_core::delivery::id::DeliveryNo;
 use reveille_core::delivery::policy::{Outcome, Refusal};
-use reveille_core::delivery::{AttemptRecord, ErrorKind, Verdict};
-use reveille_core::secret::SealBroken;
+use reveille_core::delivery::{AttemptRecord, ErrorKind, Transport, Verdict};
+use reveille_engine::deliveries::append::AppendDelivery;
 use reveille_engine::deliveries::delivery::{DeliveryOutcome, DropDelivery, HoldDelivery};
 use reveille_engine::deliveries::face::DeliveryFaces;
 use reveille_engine::deliveries::index::HookIndex;
 use reveille_engine::deliveries::send::{self, DeliveryReadiness};
 use reveille_engine::effect::{Attempt, AttemptSource, DeliveryAttempt, EventPayload};
-use reveille_engine::encoder::DeliveryNotification;
 use reveille_kernel::error::Damaged;
 use reveille_schema::record::DeliveryRecord;
 
-use super::Reminders;
 use super::action::Action;
-use super::face::ReminderSpec;
-use super::model::HookModel;
 use super::request::ReminderRequest;
+use super::{Reminders, branches};
 use crate::base::engine::Shared;
 use crate::base::{CheckResult, Origin, Violation, violation};
 
 /// An attempt that is on its way.
 pub(super) struct OutboundAttempt {
     number: u64,
-    attempt: DeliveryAttempt,
+    pub(super) attempt: DeliveryAttempt,
     hook: Arc<Hook>,
     sent_at: Millis,
     behavior: EndpointBehavior,
+    /// It is a command.
+    append: Option<AppendDelivery>,
     /// The answer is being written down.
-    is_answered: bool,
+    pub(super) is_answered: bool,
 }
 
 /// What an endpoint makes of a reminder.
@@ -46,6 +45,10 @@ enum EndpointBehavior {
         retry_after_s: u64,
     },
     Hang,
+    /// It has moved to where nobody may be called.
+    Blocked,
+    /// It is not told: what is to be said cannot be read.
+    Unreadable,
     /// It is not told: the face does not put it into words.
     Unsaid(Refusal),
 }
@@ -62,7 +65,9 @@ impl Reminders {
     /// The next attempt is made, as a sender makes it.
     pub(super) fn make_attempt(&mut self) -> CheckResult<bool> {
         let shared = self.shared();
-        let Some(Attempt::Delivery(attempt)) = shared.outbox.next() else { return Ok(false) };
+        self.pace.pass(self.base.now);
+        let next = shared.outbox.next(self.base.now);
+        let Some(Attempt::Delivery(attempt)) = next else { return Ok(false) };
         let hook = shared.lock().index.of::<HookIndex>().get(attempt.id.hook).cloned();
         let Some(hook) = hook else {
             shared.outbox.ended(&Attempt::Delivery(attempt));
@@ -70,7 +75,9 @@ impl Reminders {
         };
         let face = shared.domains.part::<DeliveryFaces>().get(hook.face).map_err(unreadable)?;
         let reader = self.base.reader();
+        let current = hook.clone();
         let hook = send::followed(&reader, hook, &attempt).map_err(unreadable)?;
+        self.take_version(&current, &hook);
         let ready = send::readiness(&reader, face, &hook, &attempt);
         let (id, number) = (attempt.id, attempt.attempt);
         match ready.map_err(unreadable)? {
@@ -83,23 +90,53 @@ impl Reminders {
             }
             DeliveryReadiness::Dropped { why, ends_hook } => {
                 self.check_is_dropped(&hook, &attempt, ends_hook)?;
+                self.take_gate(ends_hook);
                 let drop = Action::Drop(DropDelivery { id, attempt: number, why, ends_hook });
                 self.leave_out(attempt, hook, drop);
             }
             DeliveryReadiness::Send(event) => {
                 self.base.note(&format!("attempt {number} of {id:?}"));
                 self.check_may_be_sent(&hook, &attempt)?;
-                let refusal = self.check_request(&hook, &attempt, event)?;
+                self.base.branches.take(branches::GATE_OPEN);
+                self.check_limits(id.hook)?;
                 self.base.coverage.attempts += 1;
                 self.sent.insert(id);
-                let behavior = match refusal {
-                    Some(refusal) => EndpointBehavior::Unsaid(refusal),
-                    None => self.draw_behavior(),
-                };
-                self.open_attempt(attempt, hook, behavior);
+                self.put_into_words(attempt, hook, event)?;
             }
         }
         Ok(true)
+    }
+
+    /// The face's encoder says what is sent, or appended.
+    fn put_into_words(
+        &mut self,
+        attempt: DeliveryAttempt,
+        hook: Arc<Hook>,
+        event: EventPayload,
+    ) -> CheckResult {
+        if attempt.transport != hook.policy.transport {
+            return Err(violation(format!("{attempt:?} is made in another way than its hook's")));
+        }
+        if !self.base.is_healing && self.base.random.one_in(40) {
+            self.open_attempt(attempt, hook, EndpointBehavior::Unreadable);
+            return Ok(());
+        }
+        if hook.policy.transport == Transport::Append {
+            match self.encode_append(&hook, &attempt, event)? {
+                Err(why) => drop(self.open_attempt(attempt, hook, EndpointBehavior::Unsaid(why))),
+                Ok(append) => {
+                    let open = self.open_attempt(attempt, hook, EndpointBehavior::Hang);
+                    open.append = Some(append);
+                }
+            }
+            return Ok(());
+        }
+        let behavior = match self.check_request(&hook, &attempt, event)? {
+            Some(refusal) => EndpointBehavior::Unsaid(refusal),
+            None => self.draw_behavior(),
+        };
+        self.open_attempt(attempt, hook, behavior);
+        Ok(())
     }
 
     fn open_attempt(
@@ -109,7 +146,9 @@ impl Reminders {
         behavior: EndpointBehavior,
     ) -> &mut OutboundAttempt {
         let (number, sent_at) = (self.next_number(), self.base.now);
-        let open = OutboundAttempt { number, attempt, hook, sent_at, behavior, is_answered: false };
+        let (append, is_answered) = (None, false);
+        let open =
+            OutboundAttempt { number, attempt, hook, sent_at, behavior, append, is_answered };
         self.attempts.push(open);
         self.attempts.last_mut().expect("it was just opened")
     }
@@ -139,6 +178,7 @@ impl Reminders {
             (6, EndpointBehavior::Busy { status: 503, retry_after_s: 1 }),
             (4, EndpointBehavior::Busy { status: 429, retry_after_s: 3_600 }),
             (12, EndpointBehavior::Hang),
+            (3, EndpointBehavior::Blocked),
         ])
     }
 
@@ -205,60 +245,6 @@ impl Reminders {
         }
     }
 
-    /// The face's encoder says what was set, to whom it was set for.
-    fn check_request(
-        &self,
-        hook: &Arc<Hook>,
-        attempt: &DeliveryAttempt,
-        event: EventPayload,
-    ) -> CheckResult<Option<Refusal>> {
-        let EventPayload { id: event, payload, .. } = event;
-        let notification = DeliveryNotification {
-            hook: hook.clone(),
-            id: attempt.id,
-            attempt: attempt.attempt,
-            event: event.clone(),
-            payload,
-            now: self.base.now,
-            wall: self.base.now,
-        };
-        let target = self.encoders.target(hook, &|_| Err(SealBroken));
-        let target = target.map_err(|error| violation(error.to_string()))?;
-        let number = attempt.attempt;
-        let Some((_, reminder)) = self.durable.came.get(&event) else {
-            return Err(violation(format!("{event} has not come")));
-        };
-        let body = format!("{event} ({number}): {}", reminder.text);
-        let said = match target.encode(&notification) {
-            Ok(request) if request.body != body.as_bytes() => {
-                return Err(violation(format!("{request:?} to {}", target.address())));
-            }
-            Ok(_) => None,
-            Err(refused) => Some(refused.why),
-        };
-        let is_right = |spec: &ReminderSpec| {
-            let address = format!("https://e{}.reminders.test/{}", spec.endpoint, hook.tenant);
-            target.address() == address && spec.refusal(number, reminder.text.len()) == said
-        };
-        if !self.followed_specs(hook, attempt.id).iter().any(is_right) {
-            let address = target.address();
-            return Err(violation(format!("{attempt:?} to {address}, and {said:?} is refused")));
-        }
-        Ok(said)
-    }
-
-    /// The wishes that a delivery may follow: those of the version that matched, or the latest,
-    /// which may be decided and not durable.
-    fn followed_specs(&self, hook: &Hook, id: DeliveryId) -> Vec<ReminderSpec> {
-        let known = &self.durable.hooks[&hook.name];
-        if known.spec().style.is_matched() {
-            let version = self.seen.deliveries.get(&id).map(|it| it.hook_version);
-            return version.and_then(|version| known.version(version)).into_iter().collect();
-        }
-        let decided = self.decided.hooks.get(&hook.name).map(HookModel::spec);
-        decided.into_iter().chain([known.spec()]).collect()
-    }
-
     /// Hooks with room in memory have more of their deliveries there.
     pub(super) fn refill(&mut self) -> bool {
         let shared = self.shared();
@@ -282,11 +268,21 @@ impl Reminders {
         let twice = !self.base.is_healing && self.base.random.one_in(10);
         let now = self.base.now;
         let open = &mut self.attempts[index];
+        if let Some(append) = open.append.take() {
+            open.is_answered = true;
+            let (number, answered) = (open.number, Attempt::Delivery(open.attempt.clone()));
+            self.pace.pass(now);
+            self.base.engine().shared().outbox.answered(&answered, None, now, |_| false);
+            self.submit_append(append, number);
+            return Ok(true);
+        }
         let (id, policy) = (open.attempt.id, &open.hook.policy);
         let is_late = open.sent_at + policy.timeout_ms <= now || self.base.is_healing;
         let outcome = match open.behavior {
             EndpointBehavior::Hang if !is_late => return Ok(false),
             EndpointBehavior::Hang => Outcome::Failed(ErrorKind::Timeout),
+            EndpointBehavior::Blocked => Outcome::Failed(ErrorKind::Blocked),
+            EndpointBehavior::Unreadable => Outcome::Unreadable,
             EndpointBehavior::Unsaid(refusal) => Outcome::Refused(refusal),
             EndpointBehavior::Answer(status) => Outcome::Answered { status, retry_after_s: None },
             EndpointBehavior::Busy { status, retry_after_s } => {
@@ -309,6 +305,10 @@ impl Reminders {
             ..AttemptRecord::new(attempt, now, took_ms)
         };
         let number = open.number;
+        let answered = Attempt::Delivery(open.attempt.clone());
+        self.take_outcome(outcome, verdict);
+        self.pace.pass(now);
+        self.base.engine().shared().outbox.answered(&answered, Some(took_ms), now, |_| false);
         match verdict {
             Verdict::Delivered => drop(self.accepted.insert(id)),
             Verdict::Ends => drop(self.rejecting.insert(id.hook)),

@@ -19,7 +19,8 @@ use reveille_engine::encoder::DeliveryEncoders;
 
 use crate::base::engine::App;
 
-pub(super) use rules::{BACKOFF, FACE, POISON, ReminderSpec, Style};
+pub(super) use encoder::SigningKeys;
+pub(super) use rules::{BACKOFF, FACE, POISON, ReminderSpec, Style, path_of};
 pub(super) use schema::{
     FORMER_TOPICS, MUTE, OCCURRENCE, Occurrence, REMINDER, REVOKED, parse_number, parse_timer,
 };

@@ -92,7 +92,7 @@ impl Model {
                     None => Err(ReminderError::Rejected(DeliveryRejection::NotFound)),
                 },
             ),
-            Action::End { face, tenant, name } => {
+            Action::End { face, tenant, name, .. } => {
                 let hook = self.hooks.get(name);
                 if hook.is_some_and(|it| it.tenant == *tenant && *face == FACE) {
                     self.hooks.remove(name);
@@ -106,8 +106,16 @@ impl Model {
                 }
                 Some(Ok(()))
             }
-            Action::Retry { .. } => None,
-            Action::RecordOutcome(_) | Action::Hold(_) | Action::Drop(_) => Some(Ok(())),
+            Action::Retry { .. } | Action::Discard(_) => None,
+            Action::Replay(_)
+            | Action::Expire(_)
+            | Action::Stream { .. }
+            | Action::Append(_)
+            | Action::RecordOutcome(_)
+            | Action::Hold(_)
+            | Action::Drop(_)
+            | Action::Forget(_)
+            | Action::ForgetReplays(_) => Some(Ok(())),
         }
     }
 

@@ -2,8 +2,8 @@
 
 use reveille_engine::deliveries::DeliveryRejection;
 
-use super::Reminders;
 use super::action::{Action, ReminderError, ReminderResult};
+use super::{Reminders, branches};
 use crate::base::{CheckResult, Decision, Origin, Outcome, Request, WorldCall, violation};
 
 pub(super) struct ReminderRequest {
@@ -67,7 +67,12 @@ impl Request<Reminders> for ReminderRequest {
     ) -> CheckResult {
         let is_gone = told == Err(ReminderError::Rejected(DeliveryRejection::NotFound))
             && self.may_be_gone(world);
-        let is_known = told == Err(ReminderError::Unavailable) || is_gone;
+        let is_left_out =
+            [Err(ReminderError::Unavailable), Err(ReminderError::NotMade)].contains(&told);
+        if told == Err(ReminderError::NotMade) {
+            world.base.branches.take(branches::NOT_MADE);
+        }
+        let is_known = is_left_out || is_gone;
         if let Some(expected) = self.expected.as_ref().filter(|_| !is_known)
             && told != *expected
         {

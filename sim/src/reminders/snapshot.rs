@@ -4,14 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use reveille_core::delivery::hook::{DeliveryCounts, Hook, HookId};
+use reveille_core::delivery::hook::{DeliveryCounts, EndedHook, Hook, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::delivery::lane::Lane;
+use reveille_core::delivery::replay::ReplayRecord;
 use reveille_core::{Millis, Tenant};
 use reveille_kernel::keys::parse_timer;
+use reveille_schema::Record;
 use reveille_schema::deliveries::DeliveryTimer;
 use reveille_schema::keys;
 use reveille_schema::record::{self, DeliveryRecord, EventRecord};
+use reveille_schema::streams::StreamTimer;
 use reveille_store::state::Reader;
 
 use super::face::{self, Occurrence};
@@ -30,9 +33,14 @@ pub(super) struct Snapshot {
     pub(super) hooks: BTreeMap<HookId, Hook>,
     /// Hooks as they were.
     pub(super) formers: BTreeMap<(HookId, u64), Hook>,
+    /// Hooks that their dead letters have outlived.
+    pub(super) ended: BTreeMap<HookId, EndedHook>,
     pub(super) deliveries: BTreeMap<DeliveryId, DeliveryRecord>,
     pub(super) counts: BTreeMap<HookId, DeliveryCounts>,
     pub(super) dead_letters: BTreeSet<DeliveryId>,
+    /// Whose each dead letter is, when it died and what has become of it, as its tenant's list says.
+    pub(super) letters: BTreeMap<DeliveryId, (Tenant, Millis, u8)>,
+    pub(super) replays: BTreeMap<u64, ReplayRecord>,
     pub(super) held: BTreeSet<DeliveryId>,
     pub(super) lanes: BTreeMap<(HookId, u64), Lane>,
     pub(super) waiting: BTreeSet<(HookId, u64, DeliveryNo)>,
@@ -41,6 +49,8 @@ pub(super) struct Snapshot {
     /// Timers of reminders, and of hooks that were ended.
     pub(super) reminds: BTreeSet<(Tenant, Arc<str>)>,
     pub(super) unhooks: BTreeSet<HookId>,
+    /// Replays that somebody goes on with.
+    pub(super) replaying: BTreeSet<u64>,
     /// Events whose hooks are being told.
     pub(super) going_on: BTreeSet<EventNo>,
     pub(super) first_timer: Option<Millis>,
@@ -51,7 +61,7 @@ const TAGS: [(u8, u8); 5] = [
     (0x05, 0x06),
     (0x0d, 0x0f),
     (0x10, 0x17),
-    (0x1d, 0x1e),
+    (0x1b, 0x1f),
     (face::REMINDER, face::FORMER_TOPICS + 1),
 ];
 
@@ -103,9 +113,22 @@ impl Snapshot {
                 let told = record::decode_u64(value).map_err(unreadable)?;
                 self.fan_outs.extend(keys::parse_event(key).map(|no| (no, told)));
             }
+            Some(0x1c) => {
+                let replay = ReplayRecord::decode(value).map_err(unreadable)?;
+                self.replays.insert(replay.id, replay);
+            }
             Some(0x1d) => {
                 let former = record::decode_hook(value).map_err(unreadable)?;
                 self.formers.extend(number(9).map(|version| ((hook, version), former)));
+            }
+            Some(0x1b) => {
+                let Some(it) = keys::TenantDeadLetter::parse(key) else { return Ok(None) };
+                let Some(state) = value.first() else { return Ok(None) };
+                self.letters.insert(it.id, (it.tenant, it.died_at, *state));
+            }
+            Some(0x1e) => {
+                let ended = EndedHook::decode(value).map_err(unreadable)?;
+                self.ended.insert(ended.hook.id, ended);
             }
             Some(&face::REMINDER) => {
                 self.set.insert(Occurrence::decode(value).map_err(unreadable)?.name);
@@ -134,7 +157,10 @@ impl Snapshot {
             }
             Some(DeliveryTimer::Unhook(_, id)) => drop(self.unhooks.insert(id)),
             Some(DeliveryTimer::FanOut(_, _, no)) => drop(self.going_on.insert(no)),
-            Some(DeliveryTimer::Resume(..) | DeliveryTimer::Replay(..)) => {}
+            Some(DeliveryTimer::Replay(_, id)) => drop(self.replaying.insert(id)),
+            Some(DeliveryTimer::Resume(..)) => {}
+            // What is left of streams that were deleted is removed in slices.
+            None if name.first() == Some(&StreamTimer::DOMAIN) => {}
             None => return Ok(None),
         }
         Ok(Some(()))

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use reveille_core::consumer::{Dialect, Phase, Stage};
 use reveille_core::stream::StreamId;
 use reveille_core::subscription::Subscription;
-use reveille_core::{Offset, ReadFrom, StreamPath};
+use reveille_core::{Millis, Offset, ReadFrom, StreamPath};
+use reveille_engine::effect::ConsumerLoad;
+use reveille_engine::wakes::gauges::{SubscriptionGauges, SubscriptionLoad, load_of};
 use reveille_schema::keys::ConsumerKey;
 use reveille_schema::record::ConsumerRecord;
 use reveille_schema::wakes::WakeTimer;
@@ -25,6 +27,7 @@ impl Wakes {
                 rests_rightly(seen, key, record)?;
             }
         }
+        who_rests_is_marked(seen)?;
         no_stray_timers(seen)?;
         fan_outs_go_on(seen)?;
         for ((id, path), (stream, tail)) in &self.history.must {
@@ -35,6 +38,31 @@ impl Wakes {
             beginnings_are_told(seen, subscription)?;
             marks_are_complete(seen, subscription)?;
             marks_are_in_one_place(seen, subscription)?;
+        }
+        Ok(())
+    }
+
+    /// The gauges of every subscription are what the records of its consumers say.
+    pub(super) fn audit_gauges(&self) -> CheckResult {
+        let gauges = self.base.engine().shared().domains.part::<SubscriptionGauges>();
+        for id in self.seen.subscriptions.keys() {
+            let mine = self.seen.consumers.iter().filter(|(key, _)| key.subscription == *id);
+            let loads: Vec<ConsumerLoad> = mine.map(|(_, record)| load_of(record)).collect();
+            let count = |is: fn(&ConsumerLoad) -> bool| loads.iter().filter(|it| is(it)).count();
+            let first = |since: fn(&ConsumerLoad) -> Option<Millis>| {
+                loads.iter().filter_map(since).min().map(|at| Millis(at.0 / 1_000 * 1_000))
+            };
+            let wanted = SubscriptionLoad {
+                pending: count(|it| it.pending_since.is_some()) as u64,
+                pending_since: first(|it| it.pending_since),
+                failing: count(|it| it.failing_since.is_some()) as u64,
+                failing_since: first(|it| it.failing_since),
+                given_up: count(|it| it.is_given_up) as u64,
+            };
+            let found = gauges.of(*id);
+            if found != wanted {
+                return Err(violation(format!("{id:?} is shown as {found:?}, not {wanted:?}")));
+            }
         }
         Ok(())
     }
@@ -121,6 +149,18 @@ fn rests_rightly(seen: &Snapshot, key: &ConsumerKey, record: &ConsumerRecord) ->
         if tail > link.acked && !link.path.as_str().starts_with("/wake") && !awaits {
             return Err(violation(format!("L1: {key:?} rests; {link:?} is at {tail:?}")));
         }
+    }
+    Ok(())
+}
+
+/// Whoever has work and no timer has a key that says so, and nobody else has.
+fn who_rests_is_marked(seen: &Snapshot) -> CheckResult {
+    let is_resting = |record: &ConsumerRecord| {
+        record.timer_at.is_none() && load_of(record) != ConsumerLoad::default()
+    };
+    let resting = seen.consumers.iter().filter(|(_, record)| is_resting(record));
+    if !resting.map(|(key, _)| key).eq(&seen.resting) {
+        return Err(violation(format!("those who rest are not {:?}", seen.resting)));
     }
     Ok(())
 }

@@ -40,7 +40,7 @@ impl Wakes {
     /// The next attempt is made.
     pub(super) fn make_attempt(&mut self) -> CheckResult<bool> {
         let engine = self.base.engine();
-        let Some(attempt) = engine::next_attempt(engine) else { return Ok(false) };
+        let Some(attempt) = engine::next_attempt(engine, self.base.now) else { return Ok(false) };
         let subscription = engine::subscription(engine, attempt.consumer.subscription);
         let Some(subscription) = subscription else {
             engine::end_attempt(engine, attempt);

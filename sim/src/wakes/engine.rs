@@ -125,8 +125,8 @@ fn access_times(engine: &Engine) -> &AccessTimes {
 }
 
 /// The next attempt whose turn it is.
-pub(super) fn next_attempt(engine: &Engine) -> Option<WakeAttempt> {
-    match engine.shared().outbox.next() {
+pub(super) fn next_attempt(engine: &Engine, now: Millis) -> Option<WakeAttempt> {
+    match engine.shared().outbox.next(now) {
         Some(Attempt::Wake(attempt)) => Some(attempt),
         Some(Attempt::Delivery(_)) | None => None,
     }

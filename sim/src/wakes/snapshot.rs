@@ -33,13 +33,15 @@ pub(super) struct Snapshot {
     pub(super) followers: BTreeSet<(StreamPath, ConsumerKey)>,
     pub(super) fan_outs: BTreeMap<StreamId, FanOutCursor>,
     pub(super) timers: Vec<(Millis, AnyTimer)>,
+    /// Consumers that have work and no timer.
+    pub(super) resting: BTreeSet<ConsumerKey>,
 }
 
 impl Snapshot {
     pub(super) fn read(reader: &Reader) -> CheckResult<Snapshot> {
         let mut snapshot = Snapshot::default();
         // Everything but producers and chunks.
-        let tags = [(0x02, 0x03), (0x05, 0x0b), (0x0c, 0x0d)];
+        let tags = [(0x02, 0x03), (0x05, 0x0b), (0x0c, 0x0d), (0x1f, 0x20)];
         for (key, value) in raw_state::read(reader, &tags)? {
             snapshot.add(&key, &value)?;
             snapshot.raw.insert(key, value);
@@ -88,6 +90,10 @@ impl Snapshot {
             Some(0x0c) => {
                 let fan_out = record::decode_fan_out_cursor(value).map_err(failed)?;
                 self.fan_outs.insert(StreamId(id.0), fan_out);
+            }
+            Some(0x1f) => {
+                let resting = keys::parse_resting(key).ok_or_else(|| failed("who rests"))?;
+                self.resting.insert(resting);
             }
             _ => {}
         }

@@ -15,7 +15,7 @@ const DOMAINS: [&str; 9] =
 /// Domains that every other may use.
 const SHARED_DOMAINS: [&str; 3] = ["streams", "deliveries", "audit"];
 /// Modules of `core` that belong to no domain. So does what its root re-exports.
-const SHARED_WORDS: [&str; 5] = ["time", "tenant", "limits", "trace", "key_range"];
+const SHARED_WORDS: [&str; 6] = ["time", "tenant", "limits", "rate", "trace", "key_range"];
 
 /// From which domain into which, each with a reason to be there for now.
 pub(crate) type Table = [(&'static str, &'static str)];

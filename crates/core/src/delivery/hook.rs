@@ -53,6 +53,29 @@ pub struct Hook {
     pub created_by: Option<Arc<str>>,
 }
 
+/// A hook that has ended, for the dead letters that have outlived it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndedHook {
+    /// As it was last.
+    pub hook: Hook,
+    pub ended_at: Millis,
+    /// What becomes of deliveries that had no end.
+    pub open: OpenDeliveries,
+    /// The key up to which its deliveries were looked through; empty before the first.
+    pub after: Bytes,
+    /// Whether all were, and only dead letters are left.
+    pub is_cleared: bool,
+}
+
+/// What becomes of deliveries that have no end when their hook has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenDeliveries {
+    /// They are forgotten.
+    Drop,
+    /// They become dead letters, if those outlive the hook.
+    Bury,
+}
+
 /// From one event to before another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ActiveSpan {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use aws_lc_rs::digest;
 
+use crate::stream::Rejected;
 use crate::time::Millis;
 
 /// An attempt that has ended.
@@ -68,6 +69,10 @@ pub enum ErrorKind {
     Secret,
     /// It was answered, and not with success.
     Http,
+    /// The stream takes nothing any more: it is closed, deleted or full.
+    StreamClosed,
+    /// The stream takes nothing like this.
+    StreamMismatch,
 }
 
 /// Why a delivery is tried no more.
@@ -109,7 +114,7 @@ pub enum DropReason {
 }
 
 impl ErrorKind {
-    pub const ALL: [ErrorKind; 9] = [
+    pub const ALL: [ErrorKind; 11] = [
         ErrorKind::Dns,
         ErrorKind::Connect,
         ErrorKind::Tls,
@@ -119,7 +124,33 @@ impl ErrorKind {
         ErrorKind::Size,
         ErrorKind::Secret,
         ErrorKind::Http,
+        ErrorKind::StreamClosed,
+        ErrorKind::StreamMismatch,
     ];
+
+    /// What it is that a stream rejects an append.
+    pub fn of_append(rejected: &Rejected) -> ErrorKind {
+        match rejected {
+            Rejected::Gone
+            | Rejected::Closed { .. }
+            | Rejected::Full
+            | Rejected::PathHeld
+            | Rejected::NotFound => ErrorKind::StreamClosed,
+            // The others are never told to one that only appends.
+            Rejected::ContentType { .. }
+            | Rejected::Json(_)
+            | Rejected::StreamSeq { .. }
+            | Rejected::Producer(_)
+            | Rejected::Exists(_)
+            | Rejected::SourceNotFound
+            | Rejected::SourceGone
+            | Rejected::ForkOffset { .. }
+            | Rejected::ForkSubOffset
+            | Rejected::ForkDepth { .. }
+            | Rejected::ReadOffset { .. }
+            | Rejected::Trimmed { .. } => ErrorKind::StreamMismatch,
+        }
+    }
 
     /// The word that the world knows it by; it never changes.
     pub fn code(self) -> &'static str {
@@ -133,6 +164,8 @@ impl ErrorKind {
             ErrorKind::Size => "size",
             ErrorKind::Secret => "secret",
             ErrorKind::Http => "http",
+            ErrorKind::StreamClosed => "stream_closed",
+            ErrorKind::StreamMismatch => "stream_mismatch",
         }
     }
 }

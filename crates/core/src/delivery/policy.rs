@@ -5,6 +5,7 @@ mod rule;
 pub use rule::{Action, BadCodes, Outcome, Refusal, Rule, When};
 
 use super::outcome::{AttemptRecord, DeadReason, DropReason, ErrorKind};
+use crate::rate::Rate;
 use crate::time::Millis;
 
 /// The rules that deliveries of one hook follow.
@@ -33,6 +34,33 @@ pub struct Policy {
     pub versions: Versions,
     /// One that fails when it is older than this is tried no more, even if attempts are left.
     pub give_up_after_ms: Option<u64>,
+    /// How an attempt is made. A hook keeps the one that it was made with.
+    pub transport: Transport,
+    /// How much of it there may be at once. What waits for that uses up no attempt.
+    pub limits: DeliveryLimits,
+    /// What becomes of its dead letters when the hook ends.
+    pub letters: Letters,
+}
+
+/// How an attempt is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// A request to an endpoint.
+    Http,
+    /// An append to a stream of the hook's tenant, in the step that writes down what came of it.
+    Append,
+}
+
+/// How much is sent at once. The limits of a hook as it is count, whichever version of it a delivery
+/// follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DeliveryLimits {
+    /// So many attempts of the hook are on their way at most; none is as good as one.
+    pub concurrency: Option<u32>,
+    /// So often they begin at most.
+    pub rate: Option<Rate>,
+    /// Whether they count among those of which a tenant may have only so many on their way.
+    pub per_tenant: bool,
 }
 
 /// Pauses that grow.
@@ -70,6 +98,15 @@ pub enum Versions {
     Current,
     /// The hook as it was when the delivery began.
     Matched,
+}
+
+/// What becomes of dead letters when their hook ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Letters {
+    /// They go with it.
+    GoWithHook,
+    /// They stay for as long as deliveries are kept, to be looked at and discarded.
+    OutliveHook,
 }
 
 /// Some statuses.
@@ -147,12 +184,15 @@ impl Policy {
             order: Order::None,
             versions: Versions::Current,
             give_up_after_ms: None,
+            transport: Transport::Http,
+            limits: DeliveryLimits::default(),
+            letters: Letters::GoWithHook,
         }
     }
 
     /// What an outcome means.
     pub fn judge(&self, outcome: Outcome) -> Verdict {
-        if let Outcome::Answered { status: 200..=299, .. } = outcome {
+        if let Outcome::Answered { status: 200..=299, .. } | Outcome::Appended = outcome {
             return Verdict::Delivered;
         }
         match self.rules.iter().find(|rule| rule.when.fits(outcome)).map(|rule| rule.action) {
@@ -173,6 +213,10 @@ impl Policy {
             }
             // It would be as large the next time.
             Outcome::Refused(Refusal::PayloadTooLarge | Refusal::HeadersTooLarge) => {
+                Verdict::Dead(outcome.dead_reason())
+            }
+            // What is closed is never opened again, and a stream keeps its type.
+            Outcome::Failed(ErrorKind::StreamClosed | ErrorKind::StreamMismatch) => {
                 Verdict::Dead(outcome.dead_reason())
             }
             _ => self.retry(outcome),

@@ -23,6 +23,8 @@ pub struct ReplaySelection {
     pub to: Millis,
     /// These alone, if there are any.
     pub ids: Vec<DeliveryId>,
+    /// Whether they follow the version of their hook that they had, and not the hook as it is.
+    pub original: bool,
 }
 
 impl ReplaySelection {
@@ -32,6 +34,52 @@ impl ReplaySelection {
             && died_at < self.to
             && self.hook.is_none_or(|hook| hook == id.hook)
             && (self.ids.is_empty() || self.ids.contains(&id))
+    }
+}
+
+/// What has become of dead letters whose turn it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ReplayTurns {
+    pub made: u64,
+    /// They were not dead letters any more.
+    pub not_dead: u64,
+    pub hook_gone: u64,
+    pub version_gone: u64,
+}
+
+impl ReplayTurns {
+    /// How many were not made again.
+    pub fn skipped(&self) -> u64 {
+        self.not_dead + self.hook_gone + self.version_gone
+    }
+}
+
+/// What has become of a dead letter that a replay was to make again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReplayResult {
+    Succeeded,
+    Failed,
+    Dropped,
+    /// It was not made again.
+    Skipped,
+}
+
+impl ReplayResult {
+    pub const ALL: [ReplayResult; 4] = [
+        ReplayResult::Succeeded,
+        ReplayResult::Failed,
+        ReplayResult::Dropped,
+        ReplayResult::Skipped,
+    ];
+
+    /// The word that the world knows it by.
+    pub fn code(self) -> &'static str {
+        match self {
+            ReplayResult::Succeeded => "succeeded",
+            ReplayResult::Failed => "failed",
+            ReplayResult::Dropped => "dropped",
+            ReplayResult::Skipped => "skipped",
+        }
     }
 }
 
@@ -49,8 +97,13 @@ pub struct ReplayRecord {
     pub total: u64,
     /// How many have been made again.
     pub made: u64,
-    /// How many were not dead letters any more when it was their turn.
+    /// How many were not made again: they were not dead letters any more when it was their turn, or
+    /// it is one of the reasons that follow.
     pub skipped: u64,
+    /// Their hook had ended.
+    pub hook_gone: u64,
+    /// The version of their hook that they were to follow is not kept any more.
+    pub version_gone: u64,
     pub succeeded: u64,
     /// How many have died again.
     pub failed: u64,
@@ -82,6 +135,8 @@ impl ReplayRecord {
             total,
             made: 0,
             skipped: 0,
+            hook_gone: 0,
+            version_gone: 0,
             succeeded: 0,
             failed: 0,
             dropped: 0,
@@ -112,9 +167,11 @@ impl ReplayRecord {
     }
 
     /// Some have had their turn, up to this key.
-    pub fn advance(&mut self, made: u64, skipped: u64, after: Bytes, all_made: bool, now: Millis) {
-        self.made += made;
-        self.skipped += skipped;
+    pub fn advance(&mut self, turns: &ReplayTurns, after: Bytes, all_made: bool, now: Millis) {
+        self.made += turns.made;
+        self.skipped += turns.skipped();
+        self.hook_gone += turns.hook_gone;
+        self.version_gone += turns.version_gone;
         self.after = after;
         self.all_made = all_made;
         self.settle(now);
@@ -134,7 +191,7 @@ mod tests {
 
     fn selection() -> ReplaySelection {
         let (from, to) = (Millis(10), Millis(20));
-        ReplaySelection { hook: None, why: None, from, to, ids: Vec::new() }
+        ReplaySelection { hook: None, why: None, from, to, ids: Vec::new(), original: false }
     }
 
     fn id(hook: u64) -> DeliveryId {
@@ -157,12 +214,13 @@ mod tests {
     fn whatever_it_makes_ends_somewhere_and_then_it_ends() {
         let mut replay = ReplayRecord::new(1, Millis(20), "a".into(), None, selection(), 4);
         assert_eq!(replay.pending(), 4);
-        replay.advance(2, 1, Bytes::from_static(b"k"), false, Millis(21));
+        let turns = |made, not_dead| ReplayTurns { made, not_dead, ..ReplayTurns::default() };
+        replay.advance(&turns(2, 1), Bytes::from_static(b"k"), false, Millis(21));
         assert_eq!(replay.pending(), 3);
         replay.count(Standing::Delivered, Millis(22));
         replay.count(Standing::Dead, Millis(23));
         assert_eq!((replay.pending(), replay.ended_at), (1, None));
-        replay.advance(1, 0, Bytes::from_static(b"l"), true, Millis(24));
+        replay.advance(&turns(1, 0), Bytes::from_static(b"l"), true, Millis(24));
         assert_eq!((replay.pending(), replay.ended_at), (1, None));
         replay.count(Standing::Dropped, Millis(25));
         assert_eq!((replay.pending(), replay.ended_at), (0, Some(Millis(25))));
@@ -172,8 +230,10 @@ mod tests {
 
     #[test]
     fn one_that_finds_nothing_any_more_ends_at_once() {
-        let mut replay = ReplayRecord::new(1, Millis(20), "a".into(), None, selection(), 2);
-        replay.advance(0, 2, Bytes::new(), true, Millis(21));
+        let mut replay = ReplayRecord::new(1, Millis(20), "a".into(), None, selection(), 4);
+        let turns = ReplayTurns { not_dead: 1, hook_gone: 2, version_gone: 1, made: 0 };
+        replay.advance(&turns, Bytes::new(), true, Millis(21));
         assert_eq!((replay.pending(), replay.ended_at), (0, Some(Millis(21))));
+        assert_eq!((replay.skipped, replay.hook_gone, replay.version_gone), (4, 2, 1));
     }
 }

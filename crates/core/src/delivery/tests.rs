@@ -138,6 +138,20 @@ fn an_attempt_that_was_never_made_is_made_again_under_its_number() {
 }
 
 #[test]
+fn what_waits_for_long_is_looked_at_seldom() {
+    let policy = policy(5);
+    let mut delivery = Delivery::begin(&given(&policy, 0), true).delivery;
+    let (mut looks, day) = (0, Millis(86_400_000));
+    while let Some(at) = delivery.deadline().filter(|at| *at < day) {
+        let step = delivery.step(&given(&policy, at.0), Input::Timer { in_flight: true });
+        assert_eq!((step.send, step.delivery.attempts.len()), (None, 0), "it is no attempt");
+        delivery = step.delivery;
+        looks += 1;
+    }
+    assert!((24..40).contains(&looks), "{looks} looks in a day");
+}
+
+#[test]
 fn late_answers_change_nothing() {
     let policy = policy(5);
     let begun = Delivery::begin(&given(&policy, 0), true).delivery;
@@ -228,39 +242,64 @@ proptest! {
 
     #[test]
     fn lanes_let_one_through_at_a_time_in_order(
-        ops in prop::collection::vec(prop::option::of(0_u64..100), 1..80),
+        ops in prop::collection::vec(prop::option::of(0_u64..100), 1..120),
     ) {
         use super::id::{DeliveryNo, EventNo};
-        use super::lane::{Lane, LaneAdvance};
+        use super::lane::{Lane, LaneAdvance, LaneJoin, NEXT_MAX};
         let (mut lane, mut waiting) = (None::<Lane>, std::collections::BTreeSet::new());
-        let mut round = 0;
+        let mut marked = std::collections::BTreeSet::new();
+        let (mut round, mut looks) = (0, 0);
+        let joined_in_order = ops.iter().flatten().count() <= NEXT_MAX;
         for op in ops {
             // A number joins, nothing ends the head.
             if let Some(event) = op {
                 round += 1;
                 let no = DeliveryNo { event: EventNo(event), round };
-                let (joined, its_turn) = Lane::join(lane, no);
-                prop_assert_eq!(its_turn, lane.is_none());
+                let is_first = lane.is_none();
+                let joined = Lane::join(lane, no);
+                let LaneJoin { lane: joined, is_first: its_turn, mark } = joined;
+                prop_assert_eq!(its_turn, is_first);
+                marked.extend(mark);
                 if !its_turn {
                     waiting.insert(no);
                 }
                 lane = Some(joined);
-            } else if let Some(present) = lane {
-                lane = match present.ended(present.head) {
-                    LaneAdvance::Empty => {
-                        prop_assert!(waiting.is_empty());
-                        None
+            } else if let Some(present) = lane.take() {
+                let first = waiting.pop_first();
+                let head = present.head;
+                lane = match present.clone().ended(head) {
+                    LaneAdvance::Empty => None,
+                    LaneAdvance::Next(next) => Some(next),
+                    // Fewer are found than there are.
+                    LaneAdvance::Look => {
+                        looks += 1;
+                        let found: Vec<_> = marked.iter().copied().take(5).collect();
+                        marked.retain(|it| !found.contains(it));
+                        present.led_by(&found)
                     }
-                    LaneAdvance::First => waiting.pop_first().map(|first| present.led_by(first)),
-                    LaneAdvance::Less(_) => panic!("the head is the head"),
+                    LaneAdvance::Less { .. } => panic!("the head is the head"),
                 };
+                prop_assert_eq!(lane.as_ref().map(|lane| lane.head), first);
             }
-            prop_assert_eq!(lane.map_or(0, |lane| lane.waiting), waiting.len() as u64);
             // One that waits may end, too.
-            if round % 7 == 0 && let (Some(present), Some(last)) = (lane, waiting.pop_last()) {
-                let LaneAdvance::Less(left) = present.ended(last) else { panic!("it waited") };
-                lane = Some(left);
+            if round % 7 == 0 && let Some(present) = lane.clone() {
+                let one = if round % 2 == 0 { waiting.pop_last() } else { waiting.pop_first() };
+                if let Some(one) = one {
+                    let LaneAdvance::Less { lane: left, was_marked } = present.ended(one) else {
+                        panic!("it waited")
+                    };
+                    prop_assert_eq!(was_marked, marked.remove(&one));
+                    lane = Some(left);
+                }
             }
+            let next = lane.as_ref().map_or(&[][..], |lane| &lane.next);
+            prop_assert!(marked.iter().eq(waiting.iter().skip(next.len())));
+            prop_assert!(next.len() <= NEXT_MAX && next.iter().eq(waiting.iter().take(next.len())));
+            prop_assert_eq!(lane.as_ref().map_or(0, |lane| lane.waiting), waiting.len() as u64);
+        }
+        // Whoever comes in order to a lane that is not long is never looked for.
+        if joined_in_order {
+            prop_assert_eq!(looks, 0);
         }
     }
 

@@ -1,14 +1,19 @@
 //! Hooks for typed events: what their owners wish, and which rules follow from that.
 
+mod diff;
+
 use std::sync::Arc;
+
+pub use diff::hook_diff;
 
 use super::EventPattern;
 use super::worker::{RpcMethod, WorkerId};
 use crate::Millis;
 use crate::delivery::hook::FaceId;
 use crate::delivery::id::EventNo;
-use crate::delivery::policy::{Backoff, Jitter, Order, Policy};
+use crate::delivery::policy::{Backoff, DeliveryLimits, Jitter, Order, Policy};
 use crate::limits::FORMER_PATTERNS_MAX;
+use crate::rate::Rate;
 use crate::secret::SealedSecret;
 
 /// The face of typed events.
@@ -33,6 +38,8 @@ pub struct EventHookSpec {
     pub ordered: bool,
     /// When it is tried again, and for how long.
     pub retry: Retry,
+    /// How much is sent at once.
+    pub limits: DeliveryLimits,
     /// What it was before, as far as that still counts.
     pub former: FormerSpec,
 }
@@ -96,6 +103,10 @@ pub struct HookUpdate {
     /// What signs from now on, if anything does.
     pub secret: Option<Option<SealedSecret>>,
     pub retry: Option<Retry>,
+    /// So many attempts on their way, or as many as there are.
+    pub concurrency: Option<Option<u32>>,
+    /// So many in a second, or as many as there are.
+    pub rate: Option<Option<Rate>>,
 }
 
 /// What no two hooks of a tenant may have alike.
@@ -116,6 +127,7 @@ impl EventHookSpec {
         Policy {
             order: if self.ordered { Order::Lanes } else { Order::None },
             give_up_after_ms: self.retry.give_up_after_ms,
+            limits: self.limits,
             ..Policy::new(self.timeout_ms, self.max_retries, backoff)
         }
     }
@@ -137,6 +149,11 @@ impl EventHookSpec {
             pattern: edit.pattern.as_ref().unwrap_or(&self.pattern).clone(),
             secret: edit.secret.as_ref().unwrap_or(&self.secret).clone(),
             retry: edit.retry.unwrap_or(self.retry),
+            limits: DeliveryLimits {
+                concurrency: edit.concurrency.unwrap_or(self.limits.concurrency),
+                rate: edit.rate.unwrap_or(self.limits.rate),
+                ..self.limits
+            },
             former,
             ..self.clone()
         }

@@ -1,10 +1,11 @@
 //! Dead letters of a tenant, whatever face and hook they are of: looking at them, and discarding.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use reveille_core::audit::{AuditEntry, action};
-use reveille_core::delivery::hook::Hook;
+use reveille_core::delivery::hook::{Hook, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
 use reveille_core::delivery::{DeadReason, Phase};
 use reveille_core::key_range::above;
@@ -16,6 +17,7 @@ use reveille_schema::keys::{self, TenantDeadLetter};
 use reveille_schema::record::{self, DeliveryRecord};
 
 use super::delivery::DeliveryTxn;
+use super::ended::{self, EndedHookIndex};
 use super::error::{DeliveryError, DeliveryRejection};
 use super::face::DeliveryFaces;
 use super::index::HookIndex;
@@ -118,9 +120,9 @@ impl Command<App> for DiscardDeadLetter {
 
     fn decide(&self, txn: &mut Txn<'_>) -> Decision<(), DeliveryRejection> {
         let DiscardDeadLetter { tenant, id } = self;
-        txn.rests_on_index();
-        let hook = HookIndex::of_txn(txn).get(id.hook).filter(|hook| hook.tenant == *tenant);
-        let Some(hook) = hook else { return Ok(Err(DeliveryRejection::NoDeadLetter)) };
+        let known = ended::known(txn, id.hook)?.filter(|it| it.hook().tenant == *tenant);
+        let Some(known) = known else { return Ok(Err(DeliveryRejection::NoDeadLetter)) };
+        let hook = known.hook();
         let Some((letter, died_at)) = open_letter(txn, *id)? else {
             return Ok(Err(DeliveryRejection::NoDeadLetter));
         };
@@ -137,6 +139,8 @@ pub struct DeadLetterView {
     pub why: DeadReason,
     pub state: LetterState,
     pub hook: Arc<Hook>,
+    /// When its hook ended, if it has.
+    pub hook_ended_at: Option<Millis>,
     pub record: DeliveryRecord,
     /// The delivery that it was made again as, if it was.
     pub again: Option<(DeliveryId, DeliveryRecord)>,
@@ -170,13 +174,18 @@ impl Engine {
         take: TakeEntry<'_, DeadLetterView>,
     ) -> Result<Option<LetterCursor>, DeliveryError> {
         let shared = self.partition(&filter.tenant);
-        let hook = match &filter.hook {
+        let hooks = match &filter.hook {
             None => None,
             Some(name) => {
                 let faces = shared.domains.part::<DeliveryFaces>().ids();
                 let partition = shared.lock();
-                let known = partition.index.of::<HookIndex>().of_faces(faces, &filter.tenant, name);
-                Some(known.ok_or(DeliveryRejection::NotFound)?.id)
+                let live = partition.index.of::<HookIndex>().of_faces(faces, &filter.tenant, name);
+                let ended = partition.index.of::<EndedHookIndex>().named(&filter.tenant, name);
+                let all: HashSet<HookId> = live.map(|it| it.id).into_iter().chain(ended).collect();
+                if all.is_empty() {
+                    return Err(DeliveryRejection::NotFound.into());
+                }
+                Some(all)
             }
         };
         let reader = shared.state.reader();
@@ -192,8 +201,8 @@ impl Engine {
             if seen == LIST_SCAN_MAX {
                 return Ok(last);
             }
-            let is_asked_for =
-                LetterState::of(&value) == filter.state && hook.is_none_or(|hook| hook == id.hook);
+            let is_asked_for = LetterState::of(&value) == filter.state
+                && hooks.as_ref().is_none_or(|hooks| hooks.contains(&id.hook));
             if is_asked_for
                 && let Some(view) = self.dead_letter_view(&filter.tenant, id, false)?
                 && filter.why.is_none_or(|why| why == view.why)
@@ -218,9 +227,16 @@ impl Engine {
         with_event: bool,
     ) -> Result<Option<DeadLetterView>, Damaged> {
         let shared = self.partition(tenant);
-        let hook = shared.lock().index.of::<HookIndex>().get(id.hook).cloned();
-        let Some(hook) = hook.filter(|hook| hook.tenant == *tenant) else { return Ok(None) };
+        let live = shared.lock().index.of::<HookIndex>().get(id.hook).cloned();
         let reader = shared.state.reader();
+        let (hook, hook_ended_at) = match live {
+            Some(hook) if hook.tenant == *tenant => (hook, None),
+            Some(_) => return Ok(None),
+            None => match ended::ended(&reader, tenant, id.hook)? {
+                Some(ended) => (Arc::new(ended.hook), Some(ended.ended_at)),
+                None => return Ok(None),
+            },
+        };
         let Some(record) = delivery_record(&reader, id)? else { return Ok(None) };
         let Phase::Dead { at: died_at, why } = record.delivery.phase else { return Ok(None) };
         let state = match (record.discarded, record.retried) {
@@ -240,7 +256,17 @@ impl Engine {
             let face = shared.domains.part::<DeliveryFaces>().get(hook.face)?;
             event = send::payload(&reader, face, &hook, id.no.event)?;
         }
-        Ok(Some(DeadLetterView { id, died_at, why, state, hook, record, again, event }))
+        Ok(Some(DeadLetterView {
+            id,
+            died_at,
+            why,
+            state,
+            hook,
+            hook_ended_at,
+            record,
+            again,
+            event,
+        }))
     }
 
     /// Says that nobody will make a dead letter again, and why.

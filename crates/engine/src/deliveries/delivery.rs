@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use reveille_core::delivery::hook::{DeliveryCounts, FaceId, Hook, HookId};
+use reveille_core::delivery::hook::{DeliveryCounts, FaceId, Hook, HookId, OpenDeliveries};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
-use reveille_core::delivery::lane::{Lane, LaneAdvance};
+use reveille_core::delivery::lane::{Lane, LaneAdvance, LaneJoin, NEXT_MAX};
 use reveille_core::delivery::{
     AttemptRecord, Delivery, DropReason, Given, Input, Phase, Policy, Transition, Verdict,
 };
+use reveille_core::key_range::above;
 use reveille_core::{Millis, Tenant};
 use reveille_kernel::command::{Command, Decision};
 use reveille_kernel::error::{Damaged, Never};
@@ -19,10 +20,11 @@ use reveille_schema::keys;
 use reveille_schema::record::{self, DeliveryRecord};
 
 use super::dead_letter::{self, LetterState};
+use super::ended::{self, EndedHookIndex, EndedHookName};
 use super::error::DeliveryRejection;
 use super::index::HookIndex;
+use super::replay;
 use super::timer_group::TimerGroups;
-use super::{hook, replay};
 use crate::app::{App, Txn};
 use crate::effect::{DeliveryAttempt, Effect, EventPayload};
 use crate::records::{ReadRecord, damaged};
@@ -81,7 +83,7 @@ pub struct RetryDelivery {
 
 /// Waiting deliveries of a lane that are looked at in one go: those who had their turn a moment ago
 /// may be among them.
-const WAITING_LOOK: usize = 16;
+const WAITING_LOOK: usize = NEXT_MAX + 1;
 
 /// Deliveries, as a decision sees them.
 pub trait DeliveryTxn {
@@ -198,11 +200,11 @@ fn begin_for(
     let lane = hook.is_ordered().then_some(lane);
     let mut first = true;
     if let Some(number) = lane {
-        let (joined, its_turn) = Lane::join(lane_of(txn, hook, number)?, no);
-        txn.set(keys::lane(hook.id, number), record::encode_lane(joined));
-        first = its_turn;
-        if !first {
-            txn.set(keys::waiting(hook.id, number, no), Bytes::new());
+        let LaneJoin { lane, is_first, mark } = Lane::join(lane_of(txn, hook, number)?, no);
+        txn.set(keys::lane(hook.id, number), record::encode_lane(&lane));
+        first = is_first;
+        if let Some(marked) = mark {
+            txn.set(keys::waiting(hook.id, number, marked), Bytes::new());
         }
     }
     let now = txn.now();
@@ -243,7 +245,8 @@ fn keep(
     counts.moved(before.map(|it| &it.delivery), Some(&after.delivery));
     let ended_now = after.delivery.ended_at().is_some()
         && before.is_none_or(|it| it.delivery.ended_at().is_none());
-    if let (Phase::Dead { at, .. }, true) = (is, ended_now) {
+    if let (Phase::Dead { at, why }, true) = (is, ended_now) {
+        txn.effect(Effect::CountDeadLetter(why));
         txn.set(keys::dead_letter(id, at), Bytes::new());
         dead_letter::enter(txn, hook, at, id, LetterState::Dead);
         counts.dead_letters += 1;
@@ -257,12 +260,14 @@ fn keep(
     txn.scratch.counts.insert(hook.id, counts);
     if let Some(attempt) = send {
         let (tenant, event) = (hook.tenant.clone(), event.cloned());
-        txn.effect(Effect::SendDelivery(DeliveryAttempt { id, attempt, tenant, event }));
+        let transport = hook.policy.transport;
+        let attempt = DeliveryAttempt { id, attempt, tenant, transport, event };
+        txn.effect(Effect::SendDelivery(attempt));
     }
     let lane = after.lane.filter(|_| ended_now);
     txn.set(keys::delivery(id), record::encode_delivery(&after));
     if let Some(replay) = after.replay.filter(|_| ended_now) {
-        replay::count_end(txn, hook, replay, &after.delivery)?;
+        replay::count_end(txn, &hook.tenant, replay, &after.delivery)?;
     }
     match lane {
         Some(lane) => move_on(txn, hook, lane, id.no),
@@ -303,33 +308,45 @@ fn move_on(
     let Some(lane) = lane_of(txn, hook, number)? else {
         return Ok(());
     };
-    match lane.ended(ended) {
-        LaneAdvance::Less(left) => {
-            txn.remove(&keys::waiting(hook.id, number, ended));
-            txn.set(key, record::encode_lane(left));
+    let next = match lane.clone().ended(ended) {
+        LaneAdvance::Less { lane, was_marked } => {
+            if was_marked {
+                txn.remove(&keys::waiting(hook.id, number, ended));
+            }
+            txn.set(key, record::encode_lane(&lane));
+            return Ok(());
         }
-        LaneAdvance::Empty => txn.remove(&key),
-        LaneAdvance::First => {
-            let Some(head) = first_waiting(txn, hook, number)? else {
-                return Err(Damaged(format!("a lane of hook {} is lost", hook.id.0)).into());
-            };
-            txn.remove(&keys::waiting(hook.id, number, head));
-            txn.set(key, record::encode_lane(lane.led_by(head)));
-            advance(txn, hook, DeliveryId { hook: hook.id, no: head }, Input::Turn)?;
+        LaneAdvance::Empty => {
+            txn.remove(&key);
+            return Ok(());
         }
-    }
-    Ok(())
+        LaneAdvance::Next(next) => next,
+        LaneAdvance::Look => {
+            let found = first_marked(txn, hook, number)?;
+            for marked in &found {
+                txn.remove(&keys::waiting(hook.id, number, *marked));
+            }
+            let lost = || Damaged(format!("a lane of hook {} is lost", hook.id.0));
+            lane.led_by(&found).ok_or_else(lost)?
+        }
+    };
+    txn.set(key, record::encode_lane(&next));
+    advance(txn, hook, DeliveryId { hook: hook.id, no: next.head }, Input::Turn)
 }
 
-/// The first delivery that waits in a lane.
-fn first_waiting(
-    txn: &mut Txn<'_>,
-    hook: &Hook,
-    number: u64,
-) -> Result<Option<DeliveryNo>, ReadError> {
-    let (from, to) = keys::waiting_in(hook.id, number);
-    let first = txn.first(from, &to, WAITING_LOOK)?;
-    Ok(first.and_then(|key| keys::parse_waiting(&key)))
+/// The first deliveries that wait in a lane and are marked, in order; as many as a lane can know.
+fn first_marked(txn: &mut Txn<'_>, hook: &Hook, number: u64) -> Result<Vec<DeliveryNo>, ReadError> {
+    let (mut from, to) = keys::waiting_in(hook.id, number);
+    loop {
+        let found = txn.range(&from, &to, WAITING_LOOK)?;
+        let waiting = found.pairs.iter().filter_map(|(key, _)| keys::parse_waiting(key));
+        let waiting: Vec<DeliveryNo> = waiting.take(WAITING_LOOK).collect();
+        // All that was read may be gone meanwhile, and there may be more.
+        match found.last {
+            Some(last) if waiting.is_empty() => from = above(&last),
+            _ => return Ok(waiting),
+        }
+    }
 }
 
 /// Lets a delivery that is kept take a step, and keeps what becomes of it.
@@ -346,7 +363,7 @@ pub(crate) fn advance(
 }
 
 /// The same for one that was just read.
-fn advance_from(
+pub(super) fn advance_from(
     txn: &mut Txn<'_>,
     hook: &Hook,
     id: DeliveryId,
@@ -359,7 +376,7 @@ fn advance_from(
         keep(txn, hook, id, Some(before), after, step.send, None)?;
     }
     if step.ends_hook {
-        hook::end(txn, hook);
+        ended::end(txn, hook, OpenDeliveries::Drop);
     }
     Ok(())
 }
@@ -443,7 +460,7 @@ impl Command<App> for DropDelivery {
         {
             advance_from(txn, hook, self.id, &before, Input::Drop(self.why))?;
             if self.ends_hook {
-                hook::end(txn, hook);
+                ended::end(txn, hook, OpenDeliveries::Drop);
             }
         }
         Ok(Ok(()))
@@ -480,25 +497,51 @@ pub(crate) fn fire(
     Ok(())
 }
 
-/// Makes a dead letter again, for a replay or because somebody asked for this one; `None` if it is
-/// no dead letter, or one that this replay has made.
+/// The replay by which a dead letter is made again.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RetryBy {
+    pub(super) replay: u64,
+    /// Whether it follows the version of its hook that it had.
+    pub(super) original: bool,
+}
+
+/// What has become of a dead letter that was to be made again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Retried {
+    Made(DeliveryId),
+    /// It is no dead letter, or one that this replay has made.
+    NotDead,
+    /// The version of its hook that it was to follow is not kept any more.
+    VersionGone,
+}
+
+/// Makes a dead letter again, for a replay or because somebody asked for this one.
 pub(super) fn retry(
     txn: &mut Txn<'_>,
     hook: &Hook,
     id: DeliveryId,
-    replay: Option<u64>,
-) -> Result<Option<DeliveryId>, ReadError> {
+    by: Option<RetryBy>,
+) -> Result<Retried, ReadError> {
     let letter = dead_letter::open_letter(txn, id)?;
+    let replay = by.map(|by| by.replay);
     let letter = letter.filter(|(it, _)| replay.is_none() || it.replay != replay);
     let (Some((letter, at)), Some(round)) = (letter, id.no.round.checked_add(1)) else {
-        return Ok(None);
+        return Ok(Retried::NotDead);
     };
+    let mut version = hook.version;
+    if by.is_some_and(|by| by.original) && letter.hook_version != version {
+        version = letter.hook_version;
+        let is_followed = hook.follows(version).is_some();
+        if !is_followed || !txn.is_set(&keys::hook_version(hook.id, version))? {
+            return Ok(Retried::VersionGone);
+        }
+    }
     let (event_at, lane) = (letter.event_at, letter.lane.unwrap_or(0));
     dead_letter::close(txn, hook, id, letter, at, LetterState::Retried)?;
     let no = DeliveryNo { round, ..id.no };
-    let new = NewDelivery { no, version: hook.version, event_at, lane, event: None };
+    let new = NewDelivery { no, version, event_at, lane, event: None };
     begin_for(txn, &mut TimerGroups::of(1), hook, new, replay)?;
-    Ok(Some(DeliveryId { no, ..id }))
+    Ok(Retried::Made(DeliveryId { no, ..id }))
 }
 
 impl Command<App> for RetryDelivery {
@@ -511,9 +554,15 @@ impl Command<App> for RetryDelivery {
         txn.rests_on_index();
         let hook = HookIndex::of_txn(txn).get(id.hook);
         let Some(hook) = hook.filter(|hook| hook.tenant == *tenant && hook.face == *face) else {
-            return Ok(Err(DeliveryRejection::NoDeadLetter));
+            let ended = EndedHookIndex::of_txn(txn).get(id.hook);
+            let ended = ended.filter(|it| it.tenant == *tenant && it.face == *face);
+            let gone = |it: &EndedHookName| DeliveryRejection::HookGone { hook: it.name.clone() };
+            return Ok(Err(ended.map_or(DeliveryRejection::NoDeadLetter, gone)));
         };
-        Ok(retry(txn, hook, *id, None)?.ok_or(DeliveryRejection::NoDeadLetter))
+        Ok(match retry(txn, hook, *id, None)? {
+            Retried::Made(id) => Ok(id),
+            Retried::NotDead | Retried::VersionGone => Err(DeliveryRejection::NoDeadLetter),
+        })
     }
 
     fn needs_room(&self) -> bool {

@@ -50,6 +50,18 @@ pub enum DeliveryRejection {
         "the subscription {hook} is not active; reactivate it before its dead letters are replayed"
     )]
     HookInactive { hook: std::sync::Arc<str> },
+    /// Its dead letters have outlived it.
+    #[error(
+        "the subscription {hook} has ended: its dead letters can be looked at and discarded, not \
+         replayed"
+    )]
+    HookGone { hook: std::sync::Arc<str> },
+    /// Its policy keeps no former versions.
+    #[error(
+        "`useOriginalVersion` is for hooks whose former versions are kept, and those of {hook} are \
+         not; leave it out: its dead letters are replayed by the subscription as it is now"
+    )]
+    NoVersions { hook: std::sync::Arc<str> },
 }
 
 impl From<DeliveryRejection> for DeliveryError {

@@ -24,6 +24,7 @@ use super::source;
 use super::spread::{MatchingHooks, SpreadEvent};
 use crate::app::{App, Part, Shared, Txn};
 use crate::engine::Retention;
+use crate::records::KeyReader;
 
 /// A source of events, and what only it knows about them.
 pub trait DeliveryFace: Send + Sync + 'static {
@@ -45,6 +46,26 @@ pub trait DeliveryFace: Send + Sync + 'static {
         after: HookId,
     ) -> Result<MatchingHooks, ReadError>;
 
+    /// Whether a hook is for an event, by what the hook wished when the event came, and why not.
+    /// Nobody waits for it: it may read.
+    fn explain_match(
+        &self,
+        reader: &Reader,
+        hook: &Hook,
+        no: EventNo,
+        event: &EventRecord,
+    ) -> Result<EventMatch, Damaged>;
+
+    /// The event that has a name, where events have names of their own; else that of a number.
+    fn event_named(
+        &self,
+        _reader: &Reader,
+        _tenant: &Tenant,
+        name: &str,
+    ) -> Result<Option<EventNo>, Damaged> {
+        Ok(name.parse().ok().map(EventNo))
+    }
+
     /// What is delivered of an event: its content as it is stored, unless the face has a gate and
     /// knows better; `None` if there is nothing any more.
     fn payload(
@@ -62,8 +83,13 @@ pub trait DeliveryFace: Send + Sync + 'static {
     }
 
     /// Whether an attempt may be made now; asked before each, and before anything is read of what
-    /// is to be delivered.
-    fn gate(&self, _reader: &Reader, _hook: &Hook, _event: &EventRecord) -> Result<Gate, Damaged> {
+    /// is to be delivered. An attempt that is a command asks once more in its own step.
+    fn gate(
+        &self,
+        _look: &mut dyn KeyReader,
+        _hook: &Hook,
+        _event: &EventRecord,
+    ) -> Result<Gate, ReadError> {
         Ok(Gate::Open)
     }
 
@@ -88,6 +114,16 @@ pub trait DeliveryFace: Send + Sync + 'static {
     fn timer(&self, _shared: &Shared, _timer: DueTimer) -> Result<FaceTimer, Damaged> {
         Err(Damaged(format!("{:?} has no timers", self.id())))
     }
+}
+
+/// Whether a hook is for an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EventMatch {
+    Matches,
+    /// It is not, in a sentence of the face.
+    Differs(String),
+    /// What the hook wished then is not known any more.
+    Unknown(String),
 }
 
 /// Whether an attempt may be made.

@@ -3,7 +3,7 @@
 //! A fold over what deliveries have come to: whoever looks takes the hooks that are worst off, and
 //! pays for no others, however many there are.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -17,18 +17,14 @@ use reveille_store::state::Reader;
 
 use crate::app::Part;
 use crate::limits::{GAUGE_LOOKS_MAX, SCAN_SLICE};
+use crate::ranking::{Load, Ranking, Worst};
 use crate::records::damaged;
 
 /// All hooks that have something open or given up.
 #[derive(Default)]
 pub struct HookGauges(Mutex<Loads>);
 
-#[derive(Default)]
-struct Loads {
-    by_hook: HashMap<HookId, HookLoad>,
-    by_rank: BTreeSet<Rank>,
-    total: LoadSum,
-}
+type Loads = Ranking<HookId, HookLoad>;
 
 /// How many deliveries of a hook are open or given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,18 +48,30 @@ pub struct LoadSum {
     pub failing: u64,
 }
 
-/// The hooks that are worst off, and all others together.
-#[derive(Debug, Clone, Default)]
-pub struct WorstHooks {
-    pub hooks: Vec<(HookId, HookLoad)>,
-    pub others: LoadSum,
-}
+impl Load for HookLoad {
+    type Sum = LoadSum;
 
-/// Those that fail are worse off than those that are busy.
-type Rank = (bool, u64, HookId);
+    fn is_idle(&self) -> bool {
+        self.open == 0 && self.dead_letters == 0 && self.failing_since.is_none()
+    }
 
-fn rank(id: HookId, load: &HookLoad) -> Rank {
-    (load.failing_since.is_some(), load.open + load.dead_letters, id)
+    fn rank(&self) -> (bool, u64) {
+        (self.failing_since.is_some(), self.open + self.dead_letters)
+    }
+
+    fn add_to(&self, sum: &mut LoadSum) {
+        sum.hooks += 1;
+        sum.open += self.open;
+        sum.dead_letters += self.dead_letters;
+        sum.failing += u64::from(self.failing_since.is_some());
+    }
+
+    fn take_from(&self, sum: &mut LoadSum) {
+        sum.hooks = sum.hooks.saturating_sub(1);
+        sum.open = sum.open.saturating_sub(self.open);
+        sum.dead_letters = sum.dead_letters.saturating_sub(self.dead_letters);
+        sum.failing = sum.failing.saturating_sub(u64::from(self.failing_since.is_some()));
+    }
 }
 
 impl Part for HookGauges {
@@ -75,7 +83,11 @@ impl Part for HookGauges {
         let Some(id) = keys::parse_counts(key) else { return Ok(()) };
         let counts = value.map(|value| record::decode_delivery_counts(value)).transpose();
         let counts = counts.map_err(damaged)?.unwrap_or_default();
-        self.lock().set(id, &counts);
+        let mut loads = self.lock();
+        let first = loads.get(id).map_or(EventNo(0), |load| load.first);
+        let open = counts.pending + counts.failed;
+        let DeliveryCounts { dead_letters, failing_since, .. } = counts;
+        loads.set(id, HookLoad { open, dead_letters, failing_since, first });
         Ok(())
     }
 }
@@ -86,16 +98,8 @@ impl HookGauges {
     }
 
     /// The hooks that are worst off, at most so many, and the rest.
-    pub fn worst(&self, limit: usize) -> WorstHooks {
-        let loads = self.lock();
-        let worst = loads.by_rank.iter().rev().take(limit);
-        let of = |(_, _, id): &Rank| Some((*id, *loads.by_hook.get(id)?));
-        let hooks: Vec<(HookId, HookLoad)> = worst.filter_map(of).collect();
-        let mut others = loads.total;
-        for (_, load) in &hooks {
-            others.remove(load);
-        }
-        WorstHooks { hooks, others }
+    pub fn worst(&self, limit: usize) -> Worst<HookId, HookLoad> {
+        self.lock().worst(limit)
     }
 
     /// When the oldest open delivery of each of these hooks began, as far as it is found: how much
@@ -109,9 +113,7 @@ impl HookGauges {
         for (id, load) in hooks.iter().filter(|(_, load)| load.open > 0) {
             let (oldest, next) = first_open(reader, *id, load.first, &mut left)?;
             found.extend(oldest.map(|oldest| (*id, oldest)));
-            if let Some(load) = self.lock().by_hook.get_mut(id) {
-                load.first = next;
-            }
+            self.lock().note(*id, |load| load.first = next);
             if left == 0 {
                 break;
             }
@@ -148,35 +150,9 @@ fn first_open(
     Ok((None, next))
 }
 
-impl Loads {
-    fn set(&mut self, id: HookId, counts: &DeliveryCounts) {
-        let before = self.by_hook.get(&id).copied();
-        let after = HookLoad {
-            open: counts.pending + counts.failed,
-            dead_letters: counts.dead_letters,
-            failing_since: counts.failing_since,
-            first: before.map_or(EventNo(0), |before| before.first),
-        };
-        if before == Some(after) {
-            return;
-        }
-        if let Some(before) = before {
-            self.by_rank.remove(&rank(id, &before));
-            self.total.remove(&before);
-        }
-        let is_idle = after.open == 0 && after.dead_letters == 0 && after.failing_since.is_none();
-        if is_idle {
-            self.by_hook.remove(&id);
-            return;
-        }
-        self.by_rank.insert(rank(id, &after));
-        self.total.add(&after);
-        self.by_hook.insert(id, after);
-    }
-}
-
 impl LoadSum {
-    fn add(&mut self, load: &HookLoad) {
+    /// One more.
+    pub fn add(&mut self, load: &HookLoad) {
         self.hooks += 1;
         self.open += load.open;
         self.dead_letters += load.dead_letters;
@@ -190,13 +166,6 @@ impl LoadSum {
         self.dead_letters += other.dead_letters;
         self.failing += other.failing;
     }
-
-    fn remove(&mut self, load: &HookLoad) {
-        self.hooks = self.hooks.saturating_sub(1);
-        self.open = self.open.saturating_sub(load.open);
-        self.dead_letters = self.dead_letters.saturating_sub(load.dead_letters);
-        self.failing = self.failing.saturating_sub(u64::from(load.failing_since.is_some()));
-    }
 }
 
 #[cfg(test)]
@@ -208,8 +177,8 @@ mod tests {
         gauges.follow(&keys::counts(HookId(hook)), value.as_ref()).unwrap();
     }
 
-    fn ids(worst: &WorstHooks) -> Vec<u64> {
-        worst.hooks.iter().map(|(id, _)| id.0).collect()
+    fn ids(worst: &Worst<HookId, HookLoad>) -> Vec<u64> {
+        worst.first.iter().map(|(id, _)| id.0).collect()
     }
 
     #[test]
@@ -236,9 +205,9 @@ mod tests {
         follow(&gauges, 2, None);
         follow(&gauges, 1, Some(counts(2_000, 0, true)));
         let worst = gauges.worst(9);
-        assert_eq!((ids(&worst), worst.hooks[0].1.open), (vec![1], 2_000));
+        assert_eq!((ids(&worst), worst.first[0].1.open), (vec![1], 2_000));
         follow(&gauges, 1, None);
-        assert!(gauges.worst(9).hooks.is_empty());
+        assert!(gauges.worst(9).first.is_empty());
         assert_eq!(gauges.worst(0).others, LoadSum::default());
     }
 }

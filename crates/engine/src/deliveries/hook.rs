@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use reveille_core::Tenant;
 use reveille_core::delivery::hook::{
-    ActiveSpan, Backfill, DeliveryCounts, FIRST_VERSION, FaceId, Hook, HookId,
+    ActiveSpan, Backfill, DeliveryCounts, FIRST_VERSION, FaceId, Hook, HookId, OpenDeliveries,
 };
 use reveille_core::delivery::id::EventNo;
 use reveille_core::delivery::{Input, Policy, Versions};
@@ -15,6 +15,7 @@ use reveille_schema::deliveries::DeliveryTimer;
 use reveille_schema::{keys, record};
 
 use super::delivery::{self, DeliveryTxn};
+use super::ended::end;
 use super::error::DeliveryRejection;
 use super::index::HookIndex;
 use super::spread::next_fan_out;
@@ -59,6 +60,8 @@ pub struct DeleteHook {
     pub face: FaceId,
     pub tenant: Tenant,
     pub name: Arc<str>,
+    /// What becomes of deliveries that have no end, where dead letters outlive the hook.
+    pub open: OpenDeliveries,
 }
 
 /// Makes a hook, active from now on, unless its tenant has one of this name.
@@ -105,9 +108,11 @@ pub fn keep(txn: &mut Txn<'_>, hook: Hook) -> Arc<Hook> {
 /// as it is.
 const HOOK_VERSIONS_MAX: u64 = 64;
 
-/// Keeps a hook with other rules and wishes of its owner: the next version of it.
+/// Keeps a hook with other rules and wishes of its owner: the next version of it. Its transport
+/// stays: attempts that wait are made as they were begun.
 pub fn change(txn: &mut Txn<'_>, hook: &Hook, policy: Policy, spec: Bytes) -> Arc<Hook> {
     let (updated_at, version) = (txn.now(), hook.version.saturating_add(1));
+    let policy = Policy { transport: hook.policy.transport, ..policy };
     if hook.policy.versions == Versions::Matched {
         txn.set(keys::hook_version(hook.id, hook.version), record::encode_hook(hook));
         if let Some(oldest) = hook.version.checked_sub(HOOK_VERSIONS_MAX) {
@@ -184,7 +189,7 @@ impl Command<App> for DeleteHook {
             return Ok(Err(DeliveryRejection::NotFound));
         };
         let counts = txn.counts(hook)?;
-        end(txn, hook);
+        end(txn, hook, self.open);
         Ok(Ok(counts))
     }
 }
@@ -193,13 +198,6 @@ impl Command<App> for DeleteHook {
 /// a batch that the log had no room for are given out again after a restart.
 pub fn from_now_on(txn: &mut Txn<'_>) -> EventNo {
     EventNo(txn.take_id())
-}
-
-/// Ends a hook; what belongs to it is removed in slices.
-pub(crate) fn end(txn: &mut Txn<'_>, hook: &Hook) {
-    txn.remove(&keys::hook(hook.face, &hook.tenant, &hook.name));
-    let timer = DeliveryTimer::Unhook(hook.tenant.clone(), hook.id);
-    txn.set_delivery_timer(txn.now(), &timer);
 }
 
 /// Tries what was held while a hook was not active.

@@ -4,103 +4,35 @@
 //! The replay is for the same selection, as of then: a letter that is made again and dies again has
 //! died later, so none is made again twice, whatever crashes in between.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+mod preview;
+
+use std::sync::Arc;
 
 use bytes::Bytes;
-use reveille_core::audit::{AuditEntry, ChainHash, action};
-use reveille_core::delivery::DeadReason;
+use reveille_core::Tenant;
 use reveille_core::delivery::Phase;
-use reveille_core::delivery::hook::{Hook, HookId};
+use reveille_core::delivery::hook::Standing;
 use reveille_core::delivery::id::DeliveryId;
-use reveille_core::delivery::replay::{ReplayRecord, ReplaySelection};
+use reveille_core::delivery::replay::{ReplayRecord, ReplayResult, ReplaySelection, ReplayTurns};
 use reveille_core::key_range::above;
-use reveille_core::{Millis, Tenant};
 use reveille_kernel::command::{Command, Decision};
 use reveille_kernel::error::{Damaged, Never};
-use reveille_kernel::task;
 use reveille_kernel::txn::ReadError;
 use reveille_schema::Record;
 use reveille_schema::deliveries::DeliveryTimer;
 use reveille_schema::keys::{self, TenantDeadLetter};
 use reveille_store::state::Reader;
 
+pub use preview::{ReplayCount, ReplayPreview, ReplayPreviews, ReplayRequest};
+
 use super::dead_letter::LetterState;
-use super::delivery::{self, DeliveryTxn};
-use super::error::{DeliveryError, DeliveryRejection};
-use super::face::DeliveryFaces;
+use super::delivery::{self, DeliveryTxn, Retried, RetryBy};
 use super::index::HookIndex;
 use super::send::delivery_record;
-use super::source;
-use crate::app::{App, Part, Shared, Txn};
-use crate::engine::Engine;
-use crate::limits::{PREVIEW_MS, PREVIEWS_MAX, REPLAY_SCAN_MAX, REPLAY_SLICE};
+use crate::app::{App, Txn};
+use crate::effect::Effect;
+use crate::limits::REPLAY_SLICE;
 use crate::records::{ReadRecord, Scan};
-
-/// Which dead letters somebody means.
-#[derive(Debug, Clone)]
-pub struct ReplayRequest {
-    pub tenant: Tenant,
-    /// Those of the hook of this name.
-    pub hook: Option<Arc<str>>,
-    pub why: Option<DeadReason>,
-    pub from: Option<Millis>,
-    pub to: Option<Millis>,
-    pub ids: Vec<DeliveryId>,
-}
-
-/// What a selection comes to.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ReplayCount {
-    pub count: u64,
-    /// What is to be delivered, in bytes.
-    pub bytes: u64,
-    pub by_hook: BTreeMap<HookId, u64>,
-    /// When the first and the last of them died.
-    pub oldest: Option<Millis>,
-    pub newest: Option<Millis>,
-    /// Whether there is more than is looked at: then it cannot be replayed as a whole.
-    pub truncated: bool,
-    /// What tells this selection from another.
-    fingerprint: Option<[u8; 32]>,
-}
-
-/// A look at what a replay would do.
-#[derive(Debug, Clone)]
-pub struct ReplayPreview {
-    pub id: Arc<str>,
-    pub tenant: Tenant,
-    pub selection: ReplaySelection,
-    pub count: ReplayCount,
-    pub hooks: Vec<(Arc<Hook>, u64)>,
-    pub expires_at: Millis,
-}
-
-/// Previews, until they are used or too old: in memory, because whoever made one is still there.
-#[derive(Default)]
-pub struct ReplayPreviews(Mutex<HashMap<Arc<str>, ReplayPreview>>);
-
-impl Part for ReplayPreviews {}
-
-impl ReplayPreviews {
-    fn keep(&self, preview: ReplayPreview, now: Millis) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|_, it| it.expires_at > now);
-        let of_tenant = all.values().filter(|it| it.tenant == preview.tenant);
-        if of_tenant.clone().count() >= PREVIEWS_MAX
-            && let Some(oldest) = of_tenant.min_by_key(|it| it.expires_at).map(|it| it.id.clone())
-        {
-            all.remove(&oldest);
-        }
-        all.insert(preview.id.clone(), preview);
-    }
-
-    fn take(&self, tenant: &Tenant, id: &str, now: Millis) -> Option<ReplayPreview> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.get(id).filter(|it| it.tenant == *tenant && it.expires_at > now)?;
-        all.remove(id)
-    }
-}
 
 /// Begins a replay.
 #[derive(Debug, Clone)]
@@ -134,16 +66,28 @@ impl Command<App> for StartReplay {
 /// A delivery that a replay has made has come to its end.
 pub(super) fn count_end(
     txn: &mut Txn<'_>,
-    hook: &Hook,
+    tenant: &Tenant,
     id: u64,
     delivery: &reveille_core::delivery::Delivery,
 ) -> Result<(), ReadError> {
-    let key = keys::replay(&hook.tenant, id);
+    let key = keys::replay(tenant, id);
     if let Some(mut replay) = txn.read(&key, ReplayRecord::decode)? {
-        replay.count(delivery.standing(), txn.now());
+        let standing = delivery.standing();
+        replay.count(standing, txn.now());
         txn.set(key, replay.encode());
+        count_result(txn, standing);
     }
     Ok(())
+}
+
+fn count_result(txn: &mut Txn<'_>, standing: Standing) {
+    let result = match standing {
+        Standing::Delivered => ReplayResult::Succeeded,
+        Standing::Dead => ReplayResult::Failed,
+        Standing::Dropped => ReplayResult::Dropped,
+        Standing::Pending | Standing::Failed => return,
+    };
+    txn.effect(Effect::CountReplayed { result, count: 1 });
 }
 
 /// The next dead letters of a replay, as they were found outside of the lock.
@@ -211,15 +155,19 @@ pub(super) fn fire(
     txn.want(&records)?;
     let hooks = look.found.iter().map(|(_, id)| id.hook).collect();
     txn.counts_and(&hooks, [])?;
-    let (mut made, mut seen) = (0, 0);
+    let by = Some(RetryBy { replay: id, original: replay.selection.original });
+    let mut turns = ReplayTurns::default();
     let done = txn.gather_slice(&look.found, |txn, (_, letter)| {
         let hook = HookIndex::of_txn(txn).get(letter.hook).filter(|hook| hook.tenant == *tenant);
-        let again = match hook {
-            Some(hook) => delivery::retry(txn, hook, *letter, Some(id))?,
-            None => None,
+        let Some(hook) = hook else {
+            turns.hook_gone += 1;
+            return Ok(());
         };
-        made += u64::from(again.is_some());
-        seen += 1;
+        match delivery::retry(txn, hook, *letter, by)? {
+            Retried::Made(_) => turns.made += 1,
+            Retried::NotDead => turns.not_dead += 1,
+            Retried::VersionGone => turns.version_gone += 1,
+        }
         Ok(())
     })?;
     let is_whole = done == look.found.len();
@@ -228,7 +176,11 @@ pub(super) fn fire(
     let all_made = is_whole && look.complete;
     // What it has made may have ended in this very step, in a lane that was gone.
     replay = txn.read(&key, ReplayRecord::decode)?.unwrap_or(replay);
-    replay.advance(made, seen - made, after, all_made, txn.now());
+    replay.advance(&turns, after, all_made, txn.now());
+    if turns.skipped() > 0 {
+        let (result, count) = (ReplayResult::Skipped, turns.skipped());
+        txn.effect(Effect::CountReplayed { result, count });
+    }
     txn.set(key, replay.encode());
     if all_made {
         txn.remove(entry);
@@ -274,165 +226,6 @@ impl<'a> Letters<'a> {
             return Ok(Some((key, is_so.then_some(id))));
         }
         Ok(Some((key, Some(id))))
-    }
-}
-
-/// Counts a selection.
-fn count(
-    shared: &Shared,
-    reader: &Reader,
-    tenant: &Tenant,
-    selection: &ReplaySelection,
-) -> Result<ReplayCount, Damaged> {
-    let (mut count, mut fingerprint) = (ReplayCount::default(), ChainHash::START);
-    let mut letters = Letters::new(reader, tenant, selection, &Bytes::new());
-    let mut hooks: HashMap<HookId, Option<Arc<Hook>>> = HashMap::new();
-    while let Some((key, id)) = letters.next()? {
-        if letters.seen > REPLAY_SCAN_MAX {
-            count.truncated = true;
-            break;
-        }
-        let (Some(id), Some(letter)) = (id, TenantDeadLetter::parse(&key)) else { continue };
-        let hook = hooks
-            .entry(id.hook)
-            .or_insert_with(|| shared.lock().index.of::<HookIndex>().get(id.hook).cloned());
-        let Some(hook) = hook else { continue };
-        let event = source::event(reader, hook.face, tenant, id.no.event)?;
-        count.bytes += event.map_or(0, |event| event.place.len());
-        count.count += 1;
-        *count.by_hook.entry(id.hook).or_default() += 1;
-        count.newest = count.newest.or(Some(letter.died_at));
-        count.oldest = Some(letter.died_at);
-        fingerprint = fingerprint.follow(&key);
-    }
-    count.fingerprint = Some(fingerprint.0);
-    Ok(count)
-}
-
-impl Engine {
-    /// Counts what a replay would make again, and remembers it for a while.
-    pub async fn preview_replay(
-        &self,
-        request: &ReplayRequest,
-    ) -> Result<ReplayPreview, DeliveryError> {
-        let now = self.clock().now();
-        let selection = self.replay_selection(request, now)?;
-        let count = self.count_replay(&request.tenant, &selection).await?;
-        let preview = ReplayPreview {
-            id: format!("prv_{}", self.fresh_ulid()).into(),
-            tenant: request.tenant.clone(),
-            hooks: self.hooks_of(&request.tenant, &count),
-            selection,
-            count,
-            expires_at: now + PREVIEW_MS,
-        };
-        let previews = self.partition(&request.tenant).domains.part::<ReplayPreviews>();
-        previews.keep(preview.clone(), now);
-        Ok(preview)
-    }
-
-    /// Begins the replay that a preview has shown.
-    pub async fn replay_previewed(
-        &self,
-        tenant: &Tenant,
-        preview: &str,
-        reason: &str,
-    ) -> Result<ReplayRecord, DeliveryError> {
-        let previews = self.partition(tenant).domains.part::<ReplayPreviews>();
-        let shown = previews.take(tenant, preview, self.clock().now());
-        let shown = shown.ok_or(DeliveryRejection::PreviewStale)?;
-        if self.count_replay(tenant, &shown.selection).await? != shown.count {
-            return Err(DeliveryRejection::PreviewStale.into());
-        }
-        self.start_replay(tenant, shown.selection, &shown.count, Some(reason.into())).await
-    }
-
-    /// Begins a replay of whatever there is now, for those who need not look first.
-    pub async fn replay_now(&self, request: &ReplayRequest) -> Result<ReplayRecord, DeliveryError> {
-        let selection = self.replay_selection(request, self.clock().now())?;
-        let count = self.count_replay(&request.tenant, &selection).await?;
-        self.start_replay(&request.tenant, selection, &count, None).await
-    }
-
-    /// What a replay of a tenant has come to.
-    pub fn replay(&self, tenant: &Tenant, id: u64) -> Result<Option<ReplayRecord>, Damaged> {
-        let reader = self.partition(tenant).state.reader();
-        (&reader).read(&keys::replay(tenant, id), ReplayRecord::decode)
-    }
-
-    async fn start_replay(
-        &self,
-        tenant: &Tenant,
-        selection: ReplaySelection,
-        count: &ReplayCount,
-        reason: Option<Arc<str>>,
-    ) -> Result<ReplayRecord, DeliveryError> {
-        if count.truncated {
-            return Err(DeliveryRejection::TooManyDeadLetters { max: REPLAY_SCAN_MAX }.into());
-        }
-        for (hook, _) in self.hooks_of(tenant, count) {
-            if !hook.is_active() {
-                return Err(DeliveryRejection::HookInactive { hook: hook.name.clone() }.into());
-            }
-        }
-        let (actor, total) = (self.actor().name.clone(), count.count);
-        let mut entry = self.audit_entry(action::REPLAY_EXECUTED, Some(tenant), "");
-        entry.reason.clone_from(&reason);
-        let command = StartReplay { tenant: tenant.clone(), selection, total, actor, reason };
-        let describe = |_: &Txn<'_>, replay: &ReplayRecord, entry: &mut AuditEntry| {
-            entry.subject = replay_name(replay.id).into();
-            entry.diff = Some(format!("{{\"deadLetters\":{}}}", replay.total).into());
-        };
-        let audited = crate::audit::Audited { command, entry, describe };
-        let begun = self.submit(tenant, &audited).await;
-        let replay = begun.map_err(|error| error.map_rejection(|never| match never {}))?;
-        tracing::info!(replay = replay_name(replay.id), total, "a replay was begun");
-        Ok(replay)
-    }
-
-    fn replay_selection(
-        &self,
-        request: &ReplayRequest,
-        now: Millis,
-    ) -> Result<ReplaySelection, DeliveryRejection> {
-        let shared = self.partition(&request.tenant);
-        let hook = match &request.hook {
-            None => None,
-            Some(name) => {
-                let faces = shared.domains.part::<DeliveryFaces>().ids();
-                let partition = shared.lock();
-                let known =
-                    partition.index.of::<HookIndex>().of_faces(faces, &request.tenant, name);
-                Some(known.ok_or(DeliveryRejection::NotFound)?.id)
-            }
-        };
-        // What dies from now on is not meant. A letter's time is its partition's, which may be ahead.
-        let latest = shared.lock().time().max(now) + 1;
-        Ok(ReplaySelection {
-            hook,
-            why: request.why,
-            from: request.from.map_or(Millis(0), |date| self.time_of(date)),
-            to: request.to.map_or(latest, |date| self.time_of(date)).min(latest),
-            ids: request.ids.clone(),
-        })
-    }
-
-    async fn count_replay(
-        &self,
-        tenant: &Tenant,
-        selection: &ReplaySelection,
-    ) -> Result<ReplayCount, Damaged> {
-        let shared = self.partition(tenant).clone();
-        let (reader, tenant, selection) =
-            (shared.state.reader(), tenant.clone(), selection.clone());
-        task::blocking(move || count(&shared, &reader, &tenant, &selection)).await
-    }
-
-    fn hooks_of(&self, tenant: &Tenant, count: &ReplayCount) -> Vec<(Arc<Hook>, u64)> {
-        let partition = self.partition(tenant).lock();
-        let hooks = partition.index.of::<HookIndex>();
-        let known = |(id, count): (&HookId, &u64)| Some((hooks.get(*id)?.clone(), *count));
-        count.by_hook.iter().filter_map(known).collect()
     }
 }
 

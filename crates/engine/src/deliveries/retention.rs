@@ -14,6 +14,7 @@ use reveille_schema::{keys, record};
 
 use super::dead_letter;
 use super::delivery::{self, DeliveryTxn};
+use super::ended::{self, KnownHook};
 use super::index::HookIndex;
 use crate::app::{App, Txn};
 use crate::limits::CLEAN_UP_SLICE;
@@ -42,9 +43,12 @@ impl Command<App> for ForgetDeliveries {
 
     fn decide(&self, txn: &mut Txn<'_>) -> Decision<ForgottenSlice, Never> {
         let ForgetDeliveries { hook: id, cutoff, after } = self;
-        let Some(hook) = HookIndex::of_txn(txn).get(*id) else {
+        // What an ended hook has left is first cleared up, then forgotten.
+        let known = ended::known(txn, *id)?.filter(|known| !known.is_clearing());
+        let Some(known) = known else {
             return Ok(Ok(ForgottenSlice::default()));
         };
+        let hook = known.hook();
         let (first, to) = keys::deliveries(*id);
         let from = if after.is_empty() { first } else { above(after) };
         let found = txn.range(&from, &to, CLEAN_UP_SLICE)?;
@@ -73,8 +77,10 @@ impl Command<App> for ForgetDeliveries {
             txn.remove(key);
             forgotten += 1;
         }
-        if forgotten > 0 {
-            txn.scratch.counts.insert(*id, counts);
+        match &known {
+            _ if forgotten == 0 => {}
+            KnownHook::Live(_) => drop(txn.scratch.counts.insert(*id, counts)),
+            KnownHook::Ended(ended) => ended::keep(txn, ended, counts),
         }
         let next = found.last.filter(|_| !is_younger);
         Ok(Ok(ForgottenSlice { next, forgotten }))

@@ -6,15 +6,20 @@ use bytes::Bytes;
 use reveille_core::delivery::hook::{FIRST_VERSION, Hook, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::delivery::policy::{Outcome, Refusal};
-use reveille_core::delivery::{AttemptRecord, DropReason, Phase, Policy, Verdict};
+use reveille_core::delivery::replay::ReplayRecord;
+use reveille_core::delivery::{AttemptRecord, DropReason, Phase, Policy, Transport, Verdict};
 use reveille_core::key_range::above;
 use reveille_core::secret::SealedSecret;
+use reveille_core::trace::Trace;
+use reveille_core::{Millis, Tenant};
 use reveille_deliver::destination::Destination;
 use reveille_kernel::domains::Pages;
 use reveille_kernel::error::Damaged;
 use reveille_kernel::outbound::{OutcomeQueue, PostError, SendFailure, Sender};
 use reveille_kernel::outbox::PushResult;
 use reveille_kernel::timers::walk;
+use reveille_kernel::txn::ReadError;
+use reveille_schema::Record;
 use reveille_schema::deliveries::DeliveryTimer;
 use reveille_schema::keys;
 use reveille_schema::record::{self, DeliveryRecord, EventRecord};
@@ -23,16 +28,21 @@ use reveille_store::state::Reader;
 use super::delivery::{DeliveryOutcome, DropDelivery, HoldDelivery, is_leased};
 use super::face::{DeliveryFace, DeliveryFaces, Gate};
 use super::index::HookIndex;
-use super::outcome;
 use super::source;
 use super::timer_group::OpenDelivery;
+use super::{append, outcome};
 use crate::addresses::Addresses;
 use crate::app::{App, Shared};
+use crate::complaints::host_of;
 use crate::effect::{Attempt, DeliveryAttempt, EventPayload};
-use crate::encoder::{DeliveryNotification, DeliveryTarget, RefusedDelivery, TargetError};
+use crate::encoder::{
+    AppendTarget, DeliveryNotification, DeliveryTarget, RefusedDelivery, ReplayMark, Signer,
+    TargetContext, TargetError,
+};
 use crate::metrics::DeliveryMetrics;
 use crate::outbound::OutboundContext;
 use crate::records::ReadRecord;
+use crate::spans::{self, OpenSpan, SpanCollector};
 
 /// Deliveries that are read at once.
 const REFILL_SLICE: usize = 256;
@@ -42,6 +52,7 @@ const REFILL_SLICE: usize = 256;
 pub struct DeliverySender {
     /// By hook and version.
     targets: Addresses<(HookId, u64), Hook, KnownTarget>,
+    pub(super) append_targets: Addresses<(HookId, u64), Hook, Arc<dyn AppendTarget>>,
     pub(crate) outcomes: OutcomeQueue<DeliveryOutcome, Attempt>,
 }
 
@@ -88,13 +99,22 @@ pub fn readiness(
     let gone = || Damaged(format!("event {} is gone", no.0));
     let event = source::event(reader, hook.face, &hook.tenant, no)?.ok_or_else(gone)?;
     let dropped = |why, ends_hook| Ok(DeliveryReadiness::Dropped { why, ends_hook });
-    match face.gate(reader, hook, &event)? {
+    let mut look = reader;
+    match face.gate(&mut look, hook, &event).map_err(damage_of)? {
         Gate::Open => {}
         Gate::Closed(why) => return dropped(why, false),
         Gate::Cancelled(why) => return dropped(why, true),
     }
     let payload = payload_of(reader, face, hook, event)?;
     Ok(DeliveryReadiness::Send(payload.ok_or_else(gone)?))
+}
+
+/// What keeps a look at what is durable from succeeding.
+fn damage_of(error: ReadError) -> Damaged {
+    match error {
+        ReadError::Damaged(damaged) => damaged,
+        ReadError::NotLoaded(_) => Damaged::new("what is durable needs no loading"),
+    }
 }
 
 /// What is delivered of an event; `None` if there is no such event.
@@ -117,7 +137,7 @@ fn payload_of(
     event: EventRecord,
 ) -> Result<Option<EventPayload>, Damaged> {
     let payload = face.payload(reader, hook, &event)?;
-    Ok(payload.map(|payload| EventPayload { id: event.id, at: event.at, payload }))
+    Ok(payload.map(|payload| EventPayload::of(event, payload)))
 }
 
 /// The hook as an attempt follows it: as it is, or as it was when the delivery began.
@@ -148,6 +168,47 @@ pub fn followed(
     Ok(former.map_or_else(|| hook.clone(), |former| Arc::new(hook.as_formerly(former))))
 }
 
+/// The replay that has made a delivery, if one has. Nothing is read for first rounds.
+pub fn replay_mark(
+    mut reader: &Reader,
+    tenant: &Tenant,
+    id: DeliveryId,
+) -> Result<Option<ReplayMark>, Damaged> {
+    if id.no.round == 0 {
+        return Ok(None);
+    }
+    let Some(replay) = delivery_record(reader, id)?.and_then(|it| it.replay) else {
+        return Ok(None);
+    };
+    let known = reader.read(&keys::replay(tenant, replay), ReplayRecord::decode)?;
+    let (reason, at) = known.map_or((None, None), |it| (it.reason, Some(it.begun_at)));
+    Ok(Some(ReplayMark { id: replay, reason, at, count: id.no.round }))
+}
+
+/// What is to be done about an attempt, and the replay that its delivery was made by.
+type LookedAt = (DeliveryReadiness, Option<ReplayMark>);
+
+/// What is to be done about an attempt, all of it seen at one moment: the hook as it is followed,
+/// and the replay that the delivery was made by.
+fn look(
+    sender: &Sender<App>,
+    hook: Arc<Hook>,
+    delivery: &DeliveryAttempt,
+) -> (Arc<Hook>, Result<LookedAt, Damaged>) {
+    let reader = sender.shared.state.reader();
+    let face = sender.shared.domains.part::<DeliveryFaces>().get(hook.face);
+    let hook = match followed(&reader, hook.clone(), delivery) {
+        Ok(hook) => hook,
+        Err(error) => return (hook, Err(error)),
+    };
+    let ready = face.and_then(|face| readiness(&reader, face, &hook, delivery));
+    let ready = ready.and_then(|ready| {
+        let mark = replay_mark(&reader, &hook.tenant, delivery.id)?;
+        Ok((ready, mark))
+    });
+    (hook, ready)
+}
+
 /// Makes an attempt, and returns the next one to make.
 pub(crate) async fn attempt(
     sender: &Sender<App>,
@@ -156,28 +217,18 @@ pub(crate) async fn attempt(
     delivery: DeliveryAttempt,
     hook: Arc<Hook>,
 ) -> Option<Attempt> {
-    let reader = sender.shared.state.reader();
-    let faces = sender.shared.domains.part::<DeliveryFaces>();
-    let face = faces.get(hook.face);
-    let current = hook.clone();
-    let (hook, ready) = match followed(&reader, hook, &delivery) {
-        Ok(hook) => {
-            let ready = face.and_then(|face| readiness(&reader, face, &hook, &delivery));
-            (hook, ready)
-        }
-        Err(error) => (current, Err(error)),
-    };
-    drop(reader);
+    let (hook, ready) = look(sender, hook, &delivery);
     let (id, number) = (delivery.id, delivery.attempt);
     let attempt = Attempt::Delivery(DeliveryAttempt { event: None, ..delivery });
     let outcome = match ready {
-        Ok(DeliveryReadiness::Send(event)) => {
+        Ok((DeliveryReadiness::Send(event), replay)) => {
             let now = sender.clock.now();
             if number == 1 && id.no.round == 0 {
                 let metrics = sender.shared.domains.part::<DeliveryMetrics>();
                 metrics.sent(now.since(event.at));
             }
-            let EventPayload { id: event, payload, .. } = event;
+            let EventPayload { id: event, payload, trace, .. } = event;
+            let span = begin_span(sender, context, trace, now);
             let notification = DeliveryNotification {
                 hook,
                 id,
@@ -186,39 +237,88 @@ pub(crate) async fn attempt(
                 payload,
                 now,
                 wall: sender.clock.wall(),
+                replay,
+                traceparent: span.map(|span| span.trace.to_string()),
             };
+            if notification.hook.policy.transport == Transport::Append {
+                return append::attempt(sender, context, deliveries, notification, attempt, span)
+                    .await;
+            }
             // One that was put back waits for its turn again.
-            try_once(sender, context, deliveries, notification, &attempt).await?
+            let hook = notification.hook.clone();
+            let outcome = try_once(sender, context, deliveries, notification, &attempt).await?;
+            if let Some(span) = span {
+                end_span(sender, span, &hook, &outcome);
+            }
+            outcome
         }
         Err(error) => {
             tracing::error!(%error, "an event cannot be delivered");
             unreadable(sender, &hook.policy, id, number)
         }
-        Ok(DeliveryReadiness::Held) => {
+        Ok((DeliveryReadiness::Held, _)) => {
             // It counts as under way until that is written down: the same attempt may not
             // be made for good before.
             sender.record(&HoldDelivery { id, attempt: number }).await;
             sender.shared.outbox.ended(&attempt);
             return None;
         }
-        Ok(DeliveryReadiness::Dropped { why, ends_hook }) => {
+        Ok((DeliveryReadiness::Dropped { why, ends_hook }, _)) => {
             sender.record(&DropDelivery { id, attempt: number, why, ends_hook }).await;
             sender.shared.outbox.ended(&attempt);
             return None;
         }
-        Ok(DeliveryReadiness::Nothing) => {
+        Ok((DeliveryReadiness::Nothing, _)) => {
             sender.shared.outbox.ended(&attempt);
             return None;
         }
     };
+    report(sender, deliveries, outcome, attempt)
+}
+
+/// What came of an attempt is to be written down; returns the next one to make.
+pub(super) fn report(
+    sender: &Sender<App>,
+    deliveries: &DeliverySender,
+    outcome: DeliveryOutcome,
+    attempt: Attempt,
+) -> Option<Attempt> {
     let good = (outcome.verdict == Verdict::Delivered).then_some(outcome.attempt.took_ms);
     let next = sender.answered(&attempt, good);
     deliveries.outcomes.push(outcome, attempt);
     next
 }
 
+/// Begins the span of an attempt, if its event came as a part of a trace.
+fn begin_span(
+    sender: &Sender<App>,
+    context: &OutboundContext,
+    trace: Option<Trace>,
+    now: Millis,
+) -> Option<OpenSpan> {
+    let spans = sender.shared.domains.part::<SpanCollector>().get();
+    spans::begin(spans, context.entropy.as_ref(), "delivery", Some(trace?), now)
+}
+
+pub(super) fn end_span(
+    sender: &Sender<App>,
+    span: OpenSpan,
+    hook: &Hook,
+    outcome: &DeliveryOutcome,
+) {
+    let AttemptRecord { number, status, kind, error, .. } = &outcome.attempt;
+    let always =
+        [("reveille.hook", hook.name.to_string()), ("reveille.attempt", number.to_string())];
+    let status = status.map(|status| ("http.response.status_code", status.to_string()));
+    let kind = kind.map(|kind| ("error.type", kind.code().to_owned()));
+    let attributes = always.into_iter().chain(status).chain(kind).collect();
+    let error = error.as_deref().map(str::to_owned);
+    let spans = sender.shared.domains.part::<SpanCollector>().get();
+    spans::end(spans, span, sender.clock.now(), attributes, error);
+}
+
 /// An attempt that failed because what is to be delivered cannot be read.
-fn unreadable(
+pub(super) fn unreadable(
     sender: &Sender<App>,
     policy: &Policy,
     id: DeliveryId,
@@ -283,50 +383,72 @@ async fn try_once(
     let verdict = policy.judge(outcome);
     sender.shared.domains.part::<DeliveryMetrics>().attempted(verdict, word, took_ms);
     let error = detail.as_deref().or(record.error.as_deref());
-    tell_operators(sender, context, deliveries, &notification, error, took_ms);
+    let whom = || {
+        let target =
+            deliveries.targets.of((hook.id, hook.version), hook, || find_target(context, hook));
+        let target = target.map(|(destination, target)| {
+            (host_of(destination.as_str()).to_owned(), target.receiver())
+        });
+        target.unwrap_or_default()
+    };
+    tell_operators(sender, context, &notification, verdict, error, took_ms, whom);
     Some(DeliveryOutcome { id: notification.id, attempt: record, verdict })
 }
 
 fn find_target(context: &OutboundContext, hook: &Hook) -> Result<KnownTarget, AttemptFailure> {
     let nowhere = |text| AttemptFailure::Sent(SendFailure::new("destination", text));
-    let open = |sealed: &SealedSecret| context.keyring.open_webhook_secret(&hook.tenant, sealed);
-    let target = context.delivery_encoders.target(hook, &open).map_err(|error| match error {
-        TargetError::Secret => {
-            let (why, text) = (Refusal::SecretMissing, error.to_string());
-            AttemptFailure::Refused(RefusedDelivery { why, text })
-        }
+    let target =
+        with_target_context(context, hook, |it| context.delivery_encoders.target(hook, it));
+    let target = target.map_err(|error| match error {
+        TargetError::Secret => AttemptFailure::Refused(secret_missing()),
         TargetError::Damaged(damaged) => nowhere(damaged.to_string()),
     })?;
     let destination = Destination::parse(&target.address(), &context.rules);
     Ok((destination.map_err(|error| nowhere(error.to_string()))?, target))
 }
 
-fn tell_operators(
+/// Finds out something for a hook with what its encoder gets.
+pub(super) fn with_target_context<T>(
+    context: &OutboundContext,
+    hook: &Hook,
+    find: impl FnOnce(&TargetContext<'_>) -> T,
+) -> T {
+    let open = |sealed: &SealedSecret| context.keyring.open_webhook_secret(&hook.tenant, sealed);
+    let signer: Arc<dyn Signer> = context.keyring.clone();
+    find(&TargetContext { open: &open, signer: &signer })
+}
+
+pub(super) fn secret_missing() -> RefusedDelivery {
+    RefusedDelivery { why: Refusal::SecretMissing, text: TargetError::Secret.to_string() }
+}
+
+/// `whom` says where the attempts of the hook go, and to whom there.
+pub(super) fn tell_operators(
     sender: &Sender<App>,
     context: &OutboundContext,
-    deliveries: &DeliverySender,
     notification: &DeliveryNotification,
+    verdict: Verdict,
     error: Option<&str>,
     took_ms: u64,
+    whom: impl FnOnce() -> (String, String),
 ) {
     let DeliveryNotification { hook, event, attempt, .. } = notification;
     let (name, tenant, event) = (&*hook.name, hook.tenant.as_str(), &**event);
     tracing::debug!(hook = name, tenant, event, attempt, error, took_ms, "delivery");
     let Some(error) = error else { return };
     let now = sender.clock.now();
-    let is_last = *attempt >= hook.policy.attempts;
+    let is_last = *attempt >= hook.policy.attempts || matches!(verdict, Verdict::Dead(_));
     // Of each hook one line of either sort: one that fails may have had its line a moment ago.
     let source = if is_last { !hook.id.0 } else { hook.id.0 };
     // One failure is an accident; the next one of the same event is worth a look.
     if (*attempt > 1 || is_last) && context.complaints.is_due(source, now) {
-        let target =
-            deliveries.targets.of((hook.id, hook.version), hook, || find_target(context, hook));
-        let host = target.map(|(destination, _)| host_of(destination.as_str()).to_owned());
-        let host = host.unwrap_or_default();
+        let (host, worker) = whom();
+        let (host, worker) = (host.as_str(), &*worker);
         if is_last {
             tracing::warn!(
                 hook = name,
                 tenant,
+                worker,
                 host,
                 event,
                 attempt,
@@ -334,15 +456,17 @@ fn tell_operators(
                 "a delivery was given up"
             );
         } else {
-            tracing::warn!(hook = name, tenant, host, attempt, error, "deliveries keep failing");
+            tracing::warn!(
+                hook = name,
+                tenant,
+                worker,
+                host,
+                attempt,
+                error,
+                "deliveries keep failing"
+            );
         }
     }
-}
-
-/// The part of an address that says who is called; the rest is nobody else's business.
-fn host_of(address: &str) -> &str {
-    let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
-    rest.split(['/', '?', '#']).next().unwrap_or_default()
 }
 
 /// A delivery as it is kept.
@@ -405,7 +529,8 @@ fn push(shared: &Shared, hook: &Hook, id: DeliveryId, record: &DeliveryRecord) -
     let Phase::Leased { attempt, .. } = record.delivery.phase else {
         return false;
     };
-    let attempt = DeliveryAttempt { id, attempt, tenant: hook.tenant.clone(), event: None };
+    let (tenant, transport) = (hook.tenant.clone(), hook.policy.transport);
+    let attempt = DeliveryAttempt { id, attempt, tenant, transport, event: None };
     shared.outbox.try_push(Attempt::Delivery(attempt)) == PushResult::LeftOut
 }
 
@@ -434,21 +559,4 @@ fn try_refill(shared: &Shared, id: HookId, from: DeliveryNo) -> Result<(), Damag
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_an_address_operators_are_told_the_host_alone() {
-        for (address, host) in [
-            ("https://billing.workers.dev/rpc/on?key=secret", "billing.workers.dev"),
-            ("http://127.0.0.1:3000", "127.0.0.1:3000"),
-            ("http://[::1]:9/hook#x", "[::1]:9"),
-            ("https://a?token=1", "a"),
-        ] {
-            assert_eq!(host_of(address), host, "{address}");
-        }
-    }
 }

@@ -1,16 +1,22 @@
 //! What is decided about deliveries: given a state, when a command comes, then these are its writes,
 //! its effects and its answer.
 
+mod append;
 mod gate;
+mod letters;
+mod sending;
 mod slices;
 mod versions;
 
+use reveille_core::delivery::policy::DeliveryLimits;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use reveille_core::delivery::hook::{Hook, HookId};
+use reveille_core::delivery::hook::{Hook, HookId, OpenDeliveries};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
-use reveille_core::delivery::{AttemptRecord, DeadReason, Order, Phase, Policy, Verdict};
+use reveille_core::delivery::{
+    AttemptRecord, DeadReason, Order, Phase, Policy, Transport, Verdict,
+};
 use reveille_core::event::hook::{EventHookSpec, FACE, FormerSpec, Retry};
 use reveille_core::event::worker::{RpcMethod, WorkerId};
 use reveille_core::event::{EventPattern, EventType, Ulid};
@@ -42,18 +48,7 @@ impl World {
     /// A hook whose deliveries are tried so often.
     fn new(max_retries: u32) -> World {
         let mut bench = Bench::new();
-        let spec = EventHookSpec {
-            pattern: EventPattern::parse("**").unwrap(),
-            worker: WorkerId::parse("w").unwrap(),
-            binding: None,
-            method: RpcMethod::parse("receive").unwrap(),
-            max_retries,
-            timeout_ms: 1_000,
-            secret: None,
-            ordered: false,
-            retry: Retry::default(),
-            former: FormerSpec::default(),
-        };
+        let spec = spec(max_retries);
         let (tenant, name) = (bench.tenant.clone(), "h".into());
         let start = StartFrom::Now;
         let hook = bench.when(&CreateHook { tenant, name, spec, start, created_by: None }).answer();
@@ -108,6 +103,23 @@ impl World {
         let outcome = self.outcome(id, 1, Verdict::Dead(DeadReason::Refused));
         self.bench.when(&outcome).answer();
         id
+    }
+}
+
+/// What the owner of a hook for everything wishes.
+fn spec(max_retries: u32) -> EventHookSpec {
+    EventHookSpec {
+        pattern: EventPattern::parse("**").unwrap(),
+        worker: WorkerId::parse("w").unwrap(),
+        binding: None,
+        method: RpcMethod::parse("receive").unwrap(),
+        max_retries,
+        timeout_ms: 1_000,
+        secret: None,
+        ordered: false,
+        retry: Retry::default(),
+        limits: DeliveryLimits::default(),
+        former: FormerSpec::default(),
     }
 }
 
@@ -281,13 +293,15 @@ fn deliveries_that_were_passed_over_are_made_when_a_deletion_is_undone() {
     let shared = &world.bench.shared;
     let attempt = |id: DeliveryId| {
         let tenant = world.bench.tenant.clone();
-        Attempt::Delivery(DeliveryAttempt { id, attempt: 1, tenant, event: None })
+        let transport = Transport::Http;
+        Attempt::Delivery(DeliveryAttempt { id, attempt: 1, tenant, transport, event: None })
     };
     assert_eq!(shared.outbox.try_push(attempt(ids[0])), PushResult::Waits);
     assert_eq!(shared.outbox.try_push(attempt(ids[1])), PushResult::LeftOut);
-    let first = shared.outbox.next().expect("it is its turn");
+    let first = shared.outbox.next(Millis(0)).expect("it is its turn");
     let (tenant, name) = (world.bench.tenant.clone(), world.hook.name.clone());
-    let mut deleted = world.bench.submit(&DeleteHook { face: FACE, tenant, name });
+    let mut deleted =
+        world.bench.submit(&DeleteHook { face: FACE, tenant, name, open: OpenDeliveries::Drop });
 
     let shared = &world.bench.shared;
     let (_, from) = shared.outbox.next_refill().expect("there is room in memory");
@@ -302,7 +316,7 @@ fn deliveries_that_were_passed_over_are_made_when_a_deletion_is_undone() {
     send::recover(shared).unwrap();
     let is_waiting = |id: &DeliveryId| shared.outbox.knows(&AttemptKey::Delivery(*id));
     assert!(ids.iter().any(is_waiting), "nobody has to wait until a lease ends");
-    let next = shared.outbox.next().expect("one has its turn");
+    let next = shared.outbox.next(Millis(0)).expect("one has its turn");
     shared.outbox.ended(&next);
     let (_, from) = shared.outbox.next_refill().expect("and the other is not forgotten");
     assert!(ids.iter().any(|id| id.no == from));

@@ -1,25 +1,21 @@
 //! What timers of deliveries and hooks ask for.
 
-use bytes::Bytes;
-use reveille_core::delivery::Phase;
-use reveille_core::delivery::hook::{FaceId, HookId};
+use reveille_core::delivery::hook::FaceId;
 use reveille_core::delivery::id::EventNo;
 use reveille_core::{Millis, Tenant};
 use reveille_kernel::command::{Command, Decision};
 use reveille_kernel::error::{Damaged, Never};
 use reveille_kernel::timers::{DueTimer, TimerTraits};
 use reveille_schema::deliveries::DeliveryTimer;
-use reveille_schema::keys::{self, TenantDeadLetter};
-use reveille_schema::record;
 use reveille_store::state::Reader;
 
+use super::ended::HookRemains;
 use super::face::DeliveryFaces;
 use super::replay::ReplayLook;
 use super::timer_group::{self, OpenDelivery};
-use super::{delivery, hook, replay, send, source, spread};
+use super::{delivery, ended, hook, replay, send, source, spread};
 use crate::app::{App, Shared, Txn};
-use crate::effect::{AttemptKey, Effect, EventPayload};
-use crate::limits::{PURGE_SLICE, SCAN_BYTES};
+use crate::effect::{AttemptKey, AttemptSource, Effect, EventPayload};
 
 /// A timer of a delivery or a hook is due.
 #[derive(Debug, Clone)]
@@ -28,8 +24,8 @@ pub struct FireDeliveryTimer {
     entry: DueTimer,
     /// Deliveries that had no end.
     open: Vec<OpenDelivery>,
-    /// Keys to remove, for a hook that has ended.
-    found: Vec<Bytes>,
+    /// What there is to clear up, for a hook that has ended.
+    remains: Option<Box<HookRemains>>,
     /// Dead letters to make again, for a replay.
     look: ReplayLook,
     /// What is delivered, for a fan-out: read once for all the deliveries of a slice.
@@ -39,19 +35,21 @@ pub struct FireDeliveryTimer {
 impl FireDeliveryTimer {
     /// How many keys it removes, for one that clears up in slices.
     pub(crate) fn removals(&self) -> usize {
-        self.found.len()
+        self.remains.as_ref().map_or(0, |remains| remains.removals())
     }
 
     pub fn new(shared: &Shared, entry: DueTimer) -> Result<FireDeliveryTimer, Damaged> {
         let reader = &shared.state.reader();
         let damaged = || Damaged::new("a timer of a delivery cannot be read");
         let timer = DeliveryTimer::decode(entry.name()).ok_or_else(damaged)?;
-        let (mut open, mut found) = (Vec::new(), Vec::new());
+        let (mut open, mut remains) = (Vec::new(), None);
         let (mut look, mut payload) = (ReplayLook::default(), None);
         match &timer {
             DeliveryTimer::Delivery(id) => open.push(OpenDelivery { id: *id, in_flight: false }),
             DeliveryTimer::DeliveryGroup(_) => open = send::open_of_group(reader, &entry.key)?,
-            DeliveryTimer::Unhook(tenant, id) => found = remains(reader, tenant, *id)?,
+            DeliveryTimer::Unhook(tenant, id) => {
+                remains = Some(Box::new(HookRemains::look(reader, tenant, *id)?))
+            }
             DeliveryTimer::Replay(tenant, id) => look = ReplayLook::begin(reader, tenant, *id)?,
             DeliveryTimer::FanOut(face, tenant, no) => {
                 let faces = shared.domains.part::<DeliveryFaces>();
@@ -61,9 +59,11 @@ impl FireDeliveryTimer {
             DeliveryTimer::Resume(..) => {}
         }
         for it in &mut open {
-            it.in_flight = shared.outbox.knows(&AttemptKey::Delivery(it.id));
+            let OpenDelivery { id, .. } = *it;
+            let (key, source) = (AttemptKey::Delivery(id), AttemptSource::Hook(id.hook));
+            it.in_flight = shared.outbox.keeps(&key, source, id.no);
         }
-        Ok(FireDeliveryTimer { timer, entry, open, found, look, payload })
+        Ok(FireDeliveryTimer { timer, entry, open, remains, look, payload })
     }
 
     /// What is known of a timer of this domain.
@@ -103,13 +103,9 @@ impl Command<App> for FireDeliveryTimer {
                 txn.remove(key);
                 spread::fan_out(txn, *face, tenant, *no, self.payload.as_ref())?;
             }
-            DeliveryTimer::Unhook(..) => {
-                for found in &self.found {
-                    txn.remove(found);
-                }
-                // The entry stays until a look finds nothing more.
-                if self.found.is_empty() {
-                    txn.remove(key);
+            DeliveryTimer::Unhook(tenant, id) => {
+                if let Some(remains) = &self.remains {
+                    ended::clear(txn, key, tenant, *id, remains)?;
                 }
             }
         }
@@ -118,7 +114,10 @@ impl Command<App> for FireDeliveryTimer {
 
     fn weight(&self) -> usize {
         let payload = usize::from(self.payload.is_some()) * 32;
-        self.open.len() * 512 + self.found.len() * 32 + self.look.weight() + payload
+        self.open.len() * 512
+            + self.remains.as_ref().map_or(0, |remains| remains.weight())
+            + self.look.weight()
+            + payload
     }
 
     /// What was put off for seconds may come a moment later still.
@@ -142,37 +141,5 @@ fn fan_out_payload(
 ) -> Option<EventPayload> {
     let event = source::event(reader, face, tenant, no).ok().flatten()?;
     let payload = source::content(reader, &event).ok().flatten()?;
-    Some(EventPayload { id: event.id, at: event.at, payload })
-}
-
-/// The first keys that an ended hook has left.
-fn remains(reader: &Reader, tenant: &Tenant, id: HookId) -> Result<Vec<Bytes>, Damaged> {
-    let mut found = Vec::new();
-    // A delivery that is dead stands among the dead letters of its tenant, too.
-    let (from, to) = keys::deliveries(id);
-    for (key, value) in reader.range_within(&from, &to, PURGE_SLICE / 2, SCAN_BYTES)? {
-        if let (Some(id), Ok(it)) = (keys::parse_delivery(&key), record::decode_delivery(&value))
-            && let Phase::Dead { at: died_at, .. } = it.delivery.phase
-        {
-            found.push(TenantDeadLetter { tenant: tenant.clone(), died_at, id }.key());
-        }
-        found.push(key);
-    }
-    let ranges = [
-        keys::dead_letters(id),
-        keys::all_held(id),
-        keys::lanes(id),
-        keys::all_waiting(id),
-        keys::hook_versions(id),
-    ];
-    for (from, to) in ranges {
-        if found.len() < PURGE_SLICE {
-            found.extend(reader.keys(&from, &to, PURGE_SLICE - found.len())?);
-        }
-    }
-    let counts = keys::counts(id);
-    if reader.get(&counts)?.is_some() {
-        found.push(counts);
-    }
-    Ok(found)
+    Some(EventPayload::of(event, payload))
 }

@@ -5,7 +5,7 @@
 //! What is behind such an event is kept with it: a source is trimmed from its beginning.
 
 use reveille_core::delivery::Phase;
-use reveille_core::delivery::hook::{FaceId, HookId};
+use reveille_core::delivery::hook::{Backfill, EndedHook, FaceId, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::key_range::above;
 use reveille_core::{Millis, Tenant};
@@ -13,10 +13,12 @@ use reveille_kernel::command::{Command, Decision};
 use reveille_kernel::error::{Damaged, Never};
 use reveille_kernel::keys as kernel_keys;
 use reveille_kernel::txn::ReadError;
+use reveille_schema::Record;
 use reveille_schema::keys;
 use reveille_schema::record::{self, DeliveryRecord};
 use reveille_store::state::Reader;
 
+use super::ended::EndedHookIndex;
 use super::face::DeliveryFaces;
 use super::index::HookIndex;
 use super::retention::ForgottenSlice;
@@ -82,13 +84,11 @@ fn first_needed(
     if let Some(no) = cursor.first().and_then(|key| keys::parse_event(key)) {
         until = until.min(no);
     }
-    let (from, to) = keys::hooks_of(face, tenant);
-    for (_, value) in reader.range(&from, &to, usize::MAX)? {
-        let hook = record::decode_hook(&value).map_err(damaged)?;
-        if let Some(backfill) = hook.backfill {
+    for (hook, backfill) in hooks_with_deliveries(reader, face, tenant)? {
+        if let Some(backfill) = backfill {
             until = until.min(backfill.next);
         }
-        let at = |event| DeliveryId { hook: hook.id, no: DeliveryNo { event, round: 0 } };
+        let at = |event| DeliveryId { hook, no: DeliveryNo { event, round: 0 } };
         let mut from = keys::delivery(at(first));
         while from < keys::delivery(at(until)) {
             let to = keys::delivery(at(until));
@@ -108,6 +108,27 @@ fn first_needed(
         }
     }
     Ok(until)
+}
+
+/// The hooks of a tenant and a face, also those that have ended, and the events from before their
+/// time that they are still to get.
+fn hooks_with_deliveries(
+    reader: &Reader,
+    face: FaceId,
+    tenant: &Tenant,
+) -> Result<Vec<(HookId, Option<Backfill>)>, Damaged> {
+    let mut hooks = Vec::new();
+    let (from, to) = keys::hooks_of(face, tenant);
+    for (_, value) in reader.range(&from, &to, usize::MAX)? {
+        let hook = record::decode_hook(&value).map_err(damaged)?;
+        hooks.push((hook.id, hook.backfill));
+    }
+    let (from, to) = keys::ended_hooks(tenant);
+    for (_, value) in reader.range(&from, &to, usize::MAX)? {
+        let EndedHook { hook, .. } = EndedHook::decode(&value).map_err(damaged)?;
+        hooks.extend((hook.face == face).then_some((hook.id, None)));
+    }
+    Ok(hooks)
 }
 
 /// Whether what a delivery is of may still be asked for.
@@ -141,7 +162,10 @@ fn trim(
 ) -> Result<ForgottenSlice, ReadError> {
     txn.rests_on_index();
     let nothing = ForgottenSlice::default();
-    if !HookIndex::of_txn(txn).from(tenant, HookId(plan.seen), 1).is_empty() {
+    let unseen = HookId(plan.seen);
+    if !HookIndex::of_txn(txn).from(tenant, unseen, 1).is_empty()
+        || !EndedHookIndex::of_txn(txn).from(Some(tenant), unseen, 1).is_empty()
+    {
         return Ok(nothing);
     }
     let source = txn.domains().part::<DeliveryFaces>().get(face)?;

@@ -49,6 +49,7 @@ pub(super) fn append_changes(
             subject: Some(event.change.path.to_string().into()),
             at: txn.now(),
             place,
+            trace: None,
         };
         put_event(txn, FACE, tenant, no, &recorded);
         txn.set(keys::change_place(tenant, event.seq), record::encode_u64(no.0));

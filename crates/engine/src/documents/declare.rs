@@ -13,7 +13,8 @@ use super::txn::DocumentTxn;
 use crate::app::{App, Txn};
 
 /// With those that are still being removed a tenant has so many at most: all are in memory.
-pub const INDEX_RECORDS_MAX: usize = 2 * INDEXES_MAX;
+pub const INDEX_RECORDS_MAX: usize = 400;
+const _: () = assert!(INDEX_RECORDS_MAX >= 2 * INDEXES_MAX, "all can be declared anew");
 
 /// An index of a tenant.
 #[derive(Debug, Clone, PartialEq, Eq)]

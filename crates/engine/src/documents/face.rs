@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use reveille_core::Tenant;
-use reveille_core::delivery::hook::{FaceId, HookId};
+use reveille_core::delivery::hook::{FaceId, Hook, HookId};
 use reveille_core::delivery::id::EventNo;
 use reveille_core::document::change::FACE;
 use reveille_kernel::error::Damaged;
@@ -11,13 +11,14 @@ use reveille_kernel::timers::DueTimer;
 use reveille_kernel::txn::ReadError;
 use reveille_schema::keys;
 use reveille_schema::record::{EventPlace, EventRecord};
+use reveille_store::state::Reader;
 
 use super::index::DocumentIndex;
 use super::outcome::WritesInFlight;
 use super::rules::DocumentRules;
 use super::timers::FireDocumentTimer;
 use crate::app::{App, Shared, Txn};
-use crate::deliveries::face::{DeliveryFace, FaceTimer};
+use crate::deliveries::face::{DeliveryFace, EventMatch, FaceTimer};
 use crate::deliveries::spread::{MatchingHooks, SpreadEvent};
 use crate::engine::Engine;
 use crate::streams::txn::StreamTxn;
@@ -45,6 +46,16 @@ impl DeliveryFace for DocumentFace {
         after: HookId,
     ) -> Result<MatchingHooks, ReadError> {
         Ok(MatchingHooks { hooks: Vec::new(), through: after, complete: true })
+    }
+
+    fn explain_match(
+        &self,
+        _: &Reader,
+        _: &Hook,
+        _: EventNo,
+        _: &EventRecord,
+    ) -> Result<EventMatch, Damaged> {
+        Ok(EventMatch::Differs("no hook is for changes of documents".into()))
     }
 
     fn forget(

@@ -11,12 +11,15 @@ use reveille_kernel::error::Damaged;
 use reveille_kernel::timers::DueTimer;
 use reveille_kernel::txn::ReadError;
 use reveille_schema::record::{self, EventPlace, EventRecord};
+use reveille_store::state::Reader;
 
+use super::explain;
 use super::index::{EventHookIndex, HookQuery, next_matching};
+use super::queries::find_event;
 use super::timers::FireEventTimer;
 use super::txn::named_places;
 use crate::app::{App, Shared, Txn};
-use crate::deliveries::face::{DeliveryFace, FaceTimer};
+use crate::deliveries::face::{DeliveryFace, EventMatch, FaceTimer};
 use crate::deliveries::spread::{MatchingHooks, SpreadEvent};
 use crate::engine::Engine;
 use crate::matching::{spend, steps_left};
@@ -50,6 +53,25 @@ impl DeliveryFace for EventFace {
         let list = next_matching(txn.index(), &query, &mut steps);
         spend(txn, tenant, steps.used());
         Ok(list)
+    }
+
+    fn explain_match(
+        &self,
+        _: &Reader,
+        hook: &Hook,
+        no: EventNo,
+        event: &EventRecord,
+    ) -> Result<EventMatch, Damaged> {
+        explain::explain_match(hook, no, event)
+    }
+
+    fn event_named(
+        &self,
+        reader: &Reader,
+        tenant: &Tenant,
+        name: &str,
+    ) -> Result<Option<EventNo>, Damaged> {
+        find_event(reader, tenant, name).map(|found| found.map(|(no, _)| no))
     }
 
     fn forget(

@@ -11,6 +11,7 @@ use reveille_core::delivery::id::EventNo;
 use reveille_core::event::hook::FACE;
 use reveille_core::event::{EventType, Ulid};
 use reveille_core::stream::{Head, Rejected};
+use reveille_core::trace::Trace;
 use reveille_core::{Offset, StreamPath, Tenant};
 use reveille_kernel::command::{Command, Decision};
 use reveille_kernel::txn::ReadError;
@@ -107,6 +108,7 @@ fn spread_all(
 ) -> Result<(), ReadError> {
     let IngestEvents { tenant, events, payload, first_id, .. } = ingest;
     let (at, stream, mut begin) = (txn.now(), head.id, 0);
+    let trace = txn.trace.map(Trace::to_bytes);
     let most = txn.domains().settings.fan_out;
     let matched = hooks_of(txn, tenant, events);
     let told = matched.by_event().map(|list| list.hooks.len().min(most)).sum();
@@ -120,13 +122,13 @@ fn spread_all(
         let len = u64::try_from(event.len).unwrap_or(u64::MAX);
         let (id, kind) = (event.id.clone(), event.kind.to_shared());
         let place = EventPlace::Stream { stream, from, len };
-        let recorded = EventRecord { id, kind, subject: None, at, place };
+        let recorded = EventRecord { id, kind, subject: None, at, place, trace };
         put_event(txn, FACE, tenant, no, &recorded);
         if event.named {
             txn.set(keys::event_id(tenant, &recorded.id), record::encode_u64(no.0));
         }
         let said = payload.slice(begin..begin + event.len);
-        let said = EventPayload { id: recorded.id.clone(), at, payload: said };
+        let said = EventPayload { id: recorded.id.clone(), at, payload: said, trace: txn.trace };
         let event_told = SpreadEvent { no, record: &recorded, payload: Some(&said) };
         spread.event(txn, event_told, list)?;
         // A comma follows each.

@@ -27,9 +27,7 @@ use crate::deliveries::send::delivery_record;
 use crate::deliveries::source;
 use crate::deliveries::{DeliveryError, DeliveryRejection};
 use crate::engine::Engine;
-use crate::limits::{
-    EXPLAINED_DELIVERIES_MAX, INDEX_SLICE, LIST_LOOKS_MAX, LIST_PAGE_MAX, SCAN_SLICE,
-};
+use crate::limits::{INDEX_SLICE, LIST_LOOKS_MAX, LIST_PAGE_MAX};
 use crate::records::{Scan, ScanBack, TakeEntry, damaged};
 
 /// A dead letter.
@@ -105,37 +103,42 @@ impl Engine {
         }
     }
 
-    /// The active hooks of a tenant that are for events of this type and come after one, oldest
-    /// first; at most so many.
+    /// The active hooks of a tenant that are for events of this type and are older than one, youngest
+    /// first; at most so many. The matcher goes from the oldest on, so all of them are passed, and no
+    /// more are held than are asked for.
     pub fn matching_hooks(
         &self,
         tenant: &Tenant,
         kind: &EventType,
-        after: HookId,
+        before: HookId,
         limit: usize,
     ) -> Vec<EventHook> {
-        let (shared, mut all) = (self.partition(tenant), Vec::new());
-        let (mut after, accepts) = (after, |hook: &Hook| hook.is_active());
-        while all.len() < limit {
+        let (shared, mut youngest) = (self.partition(tenant), VecDeque::new());
+        let accepts = |hook: &Hook| hook.is_active() && hook.id < before;
+        let mut after = HookId(0);
+        loop {
             // Nobody waits for longer than a slice takes.
             let partition = shared.lock();
             let settings = &shared.domains.settings;
-            let limit = settings.fan_out.min(limit - all.len());
-            let query = HookQuery { tenant, kind, at: None, after, limit, accepts: &accepts };
+            let query = HookQuery {
+                tenant,
+                kind,
+                at: None,
+                after,
+                limit: settings.fan_out,
+                accepts: &accepts,
+            };
             let mut steps = Steps::new(settings.match_steps);
             let list = next_matching(&partition.index, &query, &mut steps);
-            all.extend(
-                partition
-                    .index
-                    .of::<EventHookIndex>()
-                    .with_specs(list.hooks.into_iter().map(|it| it.hook).collect()),
-            );
-            if list.complete {
-                break;
+            let hooks = list.hooks.into_iter().map(|it| it.hook).collect();
+            youngest.extend(partition.index.of::<EventHookIndex>().with_specs(hooks));
+            drop(partition);
+            youngest.drain(..youngest.len().saturating_sub(limit));
+            if list.complete || list.through >= before {
+                return youngest.into_iter().rev().collect();
             }
             after = list.through;
         }
-        all
     }
 
     /// The deliveries of a hook, those of the newest event first, after one. Returns the last one
@@ -236,34 +239,6 @@ impl Engine {
             (left, last) = (left - 1, Some(DeadLetterCursor { died_at, id }));
         }
         Ok(None)
-    }
-
-    /// The newest deliveries of one event to a hook, oldest first: the first, and those that were
-    /// asked for again. Says how many older ones there are.
-    pub(super) fn deliveries_of(
-        &self,
-        hook: &Arc<Hook>,
-        no: EventNo,
-    ) -> Result<(Vec<DeliveryView>, usize), Damaged> {
-        let reader = self.partition(&hook.tenant).state.reader();
-        let (mut from, to) = event_range(hook.id, no);
-        let (mut newest, mut older) = (VecDeque::new(), 0);
-        loop {
-            let keys = reader.keys(&from, &to, SCAN_SLICE)?;
-            let Some(last) = keys.last() else { break };
-            from = above(last);
-            newest.extend(keys.iter().filter_map(|key| keys::parse_delivery(key)));
-            let extra = newest.len().saturating_sub(EXPLAINED_DELIVERIES_MAX);
-            newest.drain(..extra);
-            older += extra;
-        }
-        let mut found = Vec::with_capacity(newest.len());
-        for id in newest {
-            let Some(record) = delivery_record(&reader, id)? else { continue };
-            let event = source::event(&reader, FACE, &hook.tenant, no)?;
-            found.push(DeliveryView { id, hook: hook.clone(), record, event });
-        }
-        Ok((found, older))
     }
 }
 

@@ -3,21 +3,27 @@
 use std::sync::Arc;
 
 use bytes::{BufMut, BytesMut};
-use reveille_core::audit::action;
-use reveille_core::delivery::hook::{DeliveryCounts, Hook};
+use reveille_core::audit::{AuditEntry, action};
+use reveille_core::delivery::hook::{DeliveryCounts, Hook, OpenDeliveries};
 use reveille_core::delivery::id::{DeliveryId, EventNo};
 use reveille_core::event::hook::{EventHookSpec, FACE, HookUpdate};
 use reveille_core::event::{Event, Ulid};
 use reveille_core::secret::SealedSecret;
+use reveille_core::trace::Trace;
 use reveille_core::{StreamPath, Tenant};
+use reveille_kernel::command::{Command, Traced};
 use reveille_kernel::error::Damaged;
 use reveille_kernel::fairness;
 use reveille_schema::keys;
 use reveille_schema::record::{self, DeliveryRecord, EventRecord};
+use reveille_store::state::Reader;
 
+use super::audit;
 use super::hook::{CreateHook, EventHook, RotateHookSecret, StartFrom, UpdateHook};
 use super::ingest::{IngestEvents, IngestReceipt, NewEvent};
 use super::txn::named_places;
+use crate::app::App;
+use crate::audit::Audited;
 use crate::deliveries::delivery::RetryDelivery;
 use crate::deliveries::hook::{DeleteHook, SetHookActive, SetHookPaused};
 use crate::deliveries::index::HookIndex;
@@ -63,13 +69,14 @@ impl Engine {
 
     /// Takes events in, all or none; those without a name of their own have that which follows the
     /// first by as much as they do. Says how many, and whether a batch of this name was taken in
-    /// before: then nothing is.
+    /// before: then nothing is. Deliveries of them belong to the trace.
     pub async fn ingest(
         &self,
         tenant: &Tenant,
         events: Vec<Event>,
         first_id: Ulid,
         batch: Option<Arc<str>>,
+        trace: Option<Trace>,
     ) -> Result<(u64, bool), StreamError> {
         let work = u64::try_from(events.len()).unwrap_or(u64::MAX);
         self.fairness().request(tenant, work * fairness::TAKEN_IN);
@@ -85,7 +92,8 @@ impl Engine {
         let (stream, payload) = (Engine::event_stream(tenant), payload.freeze());
         let (of, events) = (tenant.clone(), new);
         let command = IngestEvents { tenant: of, stream, events, first_id, payload, batch };
-        let IngestReceipt { received, repeated } = self.submit(tenant, &command).await?;
+        let IngestReceipt { received, repeated } =
+            self.submit(tenant, &Traced { trace, command }).await?;
         if !repeated {
             self.partition(tenant).domains.part::<DeliveryMetrics>().ingested(received);
         }
@@ -102,7 +110,8 @@ impl Engine {
     ) -> Result<Arc<Hook>, DeliveryError> {
         let name = self.fresh_ulid().to_string().into();
         let command = CreateHook { tenant: tenant.clone(), name, spec, start, created_by };
-        let hook = self.submit(tenant, &command).await?;
+        let entry = self.audit_entry(action::HOOK_CREATED, Some(tenant), &command.name);
+        let hook = self.submit_hook_change(tenant, command, entry).await?;
         tracing::info!(hook = &*hook.name, tenant = tenant.as_str(), "a hook was made");
         Ok(hook)
     }
@@ -116,7 +125,7 @@ impl Engine {
     ) -> Result<EventHook, DeliveryError> {
         let command = UpdateHook { tenant: tenant.clone(), name: name.into(), update };
         let entry = self.audit_entry(action::HOOK_UPDATED, Some(tenant), name);
-        let hook = EventHook::of(self.submit_audited(tenant, command, entry).await?)?;
+        let hook = EventHook::of(self.submit_hook_change(tenant, command, entry).await?)?;
         hook.ok_or_else(|| DeliveryRejection::NotFound.into())
     }
 
@@ -131,7 +140,7 @@ impl Engine {
         let entry = self.audit_entry(action::HOOK_SECRET_ROTATED, Some(tenant), name);
         let (of, name) = (tenant.clone(), name.into());
         let command = RotateHookSecret { tenant: of, name, secret, overlap_ms };
-        let hook = EventHook::of(self.submit_audited(tenant, command, entry).await?)?;
+        let hook = EventHook::of(self.submit_hook_change(tenant, command, entry).await?)?;
         hook.ok_or_else(|| DeliveryRejection::NotFound.into())
     }
 
@@ -146,7 +155,7 @@ impl Engine {
         let entry = self.audit_entry(action, Some(tenant), name);
         let (tenant_of_hook, name) = (tenant.clone(), name.into());
         let command = SetHookActive { face: FACE, tenant: tenant_of_hook, name, active };
-        self.submit_audited(tenant, command, entry).await
+        self.submit_hook_change(tenant, command, entry).await
     }
 
     /// Has a hook wait, or go on.
@@ -160,7 +169,7 @@ impl Engine {
         let entry = self.audit_entry(action, Some(tenant), name);
         let (tenant_of_hook, name) = (tenant.clone(), name.into());
         let command = SetHookPaused { face: FACE, tenant: tenant_of_hook, name, paused };
-        let hook = self.submit_audited(tenant, command, entry).await?;
+        let hook = self.submit_hook_change(tenant, command, entry).await?;
         tracing::info!(hook = &*hook.name, tenant = tenant.as_str(), paused, "a hook was changed");
         Ok(hook)
     }
@@ -171,11 +180,29 @@ impl Engine {
         tenant: &Tenant,
         name: &str,
     ) -> Result<DeliveryCounts, DeliveryError> {
-        let command = DeleteHook { face: FACE, tenant: tenant.clone(), name: name.into() };
+        let command = {
+            let (tenant, name) = (tenant.clone(), name.into());
+            DeleteHook { face: FACE, tenant, name, open: OpenDeliveries::Drop }
+        };
         let entry = self.audit_entry(action::HOOK_DELETED, Some(tenant), name);
-        let counts = self.submit_audited(tenant, command, entry).await?;
+        let describe = audit::describe_end::<DeliveryCounts>;
+        let counts = self.submit(tenant, &Audited { command, entry, describe }).await?;
         tracing::info!(hook = name, tenant = tenant.as_str(), "a hook was ended");
         Ok(counts)
+    }
+
+    /// Brings a change of a hook to its partition, and writes down what it has changed.
+    async fn submit_hook_change<C>(
+        &self,
+        tenant: &Tenant,
+        command: C,
+        entry: AuditEntry,
+    ) -> Result<Arc<Hook>, DeliveryError>
+    where
+        C: Command<App, Answer = Arc<Hook>, Rejection = DeliveryRejection>,
+    {
+        let describe = audit::describe_change;
+        self.submit(tenant, &Audited { command, entry, describe }).await
     }
 
     /// The hook of this name, as it became durable last, among those of a tenant or of all.
@@ -241,17 +268,26 @@ impl Engine {
         tenant: &Tenant,
         id: &str,
     ) -> Result<Option<(EventNo, EventRecord)>, Damaged> {
-        let reader = self.partition(tenant).state.reader();
-        for (key, place) in named_places(tenant, id) {
-            let Some(first) = (&reader).read(&key, record::decode_u64)? else { continue };
-            let no = EventNo(first.saturating_add(place));
-            let event = source::event(&reader, FACE, tenant, no)?;
-            if let Some(event) = event.filter(|event| *event.id == *id) {
-                return Ok(Some((no, event)));
-            }
-        }
-        Ok(None)
+        find_event(&self.partition(tenant).state.reader(), tenant, id)
     }
+}
+
+/// The newest event of a tenant that has this id, with its number.
+pub(super) fn find_event(
+    reader: &Reader,
+    tenant: &Tenant,
+    id: &str,
+) -> Result<Option<(EventNo, EventRecord)>, Damaged> {
+    let mut look = reader;
+    for (key, place) in named_places(tenant, id) {
+        let Some(first) = look.read(&key, record::decode_u64)? else { continue };
+        let no = EventNo(first.saturating_add(place));
+        let event = source::event(reader, FACE, tenant, no)?;
+        if let Some(event) = event.filter(|event| *event.id == *id) {
+            return Ok(Some((no, event)));
+        }
+    }
+    Ok(None)
 }
 
 /// A delivery that may be addressed, if the name is one.

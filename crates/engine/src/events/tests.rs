@@ -1,11 +1,12 @@
 //! What is decided about events and hooks: given a state, when a command comes, then these are its
 //! writes, its effects and its answer.
 
+use reveille_core::delivery::policy::DeliveryLimits;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use reveille_core::delivery::Phase;
-use reveille_core::delivery::hook::Hook;
+use reveille_core::delivery::hook::{Hook, OpenDeliveries};
 use reveille_core::event::hook::{EventHookSpec, FACE, FormerSpec, HookUpdate, Retry};
 use reveille_core::event::worker::{RpcMethod, WorkerId};
 use reveille_core::event::{EventPattern, EventType, Ulid};
@@ -56,6 +57,7 @@ impl World {
             secret: None,
             ordered: false,
             retry: Retry::default(),
+            limits: DeliveryLimits::default(),
             former: FormerSpec::default(),
         };
         let (tenant, name) = (self.tenant.clone(), name.into());
@@ -223,8 +225,10 @@ fn a_hook_that_is_ended_is_gone_and_is_cleared_away_later() {
     let mut world = World::new();
     world.hook("one", "ping", StartFrom::Now).answer();
     world.ingest(&["ping"], None).answer();
-    let delete =
-        |tenant: &Tenant| DeleteHook { face: FACE, tenant: tenant.clone(), name: "one".into() };
+    let delete = |tenant: &Tenant| {
+        let open = OpenDeliveries::Drop;
+        DeleteHook { face: FACE, tenant: tenant.clone(), name: "one".into(), open }
+    };
     let other = Tenant::parse("other").unwrap();
     rejected(world.bench.when(&delete(&other)), DeliveryRejection::NotFound);
     let command = delete(&world.tenant);

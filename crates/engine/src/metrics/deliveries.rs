@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use reveille_core::delivery::Verdict;
+use reveille_core::delivery::replay::ReplayResult;
+use reveille_core::delivery::{DeadReason, Verdict};
 
 use super::Population;
 use super::wakes::{Distribution, FAILURE_KINDS, Histogram};
@@ -16,6 +17,8 @@ pub struct DeliveryMetrics {
     failed: [AtomicU64; FAILURE_KINDS.len()],
     delay: Histogram,
     duration: Histogram,
+    died: [AtomicU64; DeadReason::ALL.len()],
+    replayed: [AtomicU64; ReplayResult::ALL.len()],
 }
 
 /// Delivering at one moment.
@@ -33,6 +36,10 @@ pub struct DeliverySnapshot {
     pub duration: Distribution,
     /// Hooks.
     pub hooks: Population,
+    /// Dead letters that there have come to be, by [`DeadReason::ALL`].
+    pub died: [u64; DeadReason::ALL.len()],
+    /// What replays have come to, by [`ReplayResult::ALL`].
+    pub replayed: [u64; ReplayResult::ALL.len()],
 }
 
 impl Part for DeliveryMetrics {}
@@ -64,6 +71,22 @@ impl DeliveryMetrics {
         }
     }
 
+    /// A delivery has become a dead letter.
+    pub fn died(&self, why: DeadReason) {
+        let place = DeadReason::ALL.iter().position(|known| *known == why);
+        if let Some(counter) = place.and_then(|place| self.died.get(place)) {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Deliveries that a replay was to make have come to this.
+    pub fn replayed(&self, result: ReplayResult, count: u64) {
+        let place = ReplayResult::ALL.iter().position(|known| *known == result);
+        if let Some(counter) = place.and_then(|place| self.replayed.get(place)) {
+            counter.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+
     /// What was counted so far.
     pub fn snapshot(&self, hooks: Population) -> DeliverySnapshot {
         DeliverySnapshot {
@@ -73,6 +96,8 @@ impl DeliveryMetrics {
             delay: self.delay.snapshot(),
             duration: self.duration.snapshot(),
             hooks,
+            died: self.died.each_ref().map(|counter| counter.load(Ordering::Relaxed)),
+            replayed: self.replayed.each_ref().map(|counter| counter.load(Ordering::Relaxed)),
         }
     }
 }

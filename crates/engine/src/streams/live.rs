@@ -158,7 +158,10 @@ fn gather(
             Effect::NotifyReaders { .. }
             | Effect::SendWake(_)
             | Effect::CountActivity(_)
+            | Effect::CountLoad(_)
             | Effect::CountWork { .. }
+            | Effect::CountDeadLetter(_)
+            | Effect::CountReplayed { .. }
             | Effect::Complain(_)
             | Effect::SendDelivery(_) => {}
         }

@@ -31,6 +31,13 @@ pub struct StreamItem {
     pub head: Head,
 }
 
+/// Which streams of a tenant are looked for.
+pub struct StreamFilter<'a> {
+    /// Those whose path begins so.
+    pub prefix: &'a str,
+    pub is_wanted: &'a (dyn Fn(&Head) -> bool + Sync),
+}
+
 impl Engine {
     /// Makes a stream, or finds that it is there as asked for. Wakes that it causes belong to the
     /// trace.
@@ -143,13 +150,13 @@ impl Engine {
     pub fn streams(
         &self,
         tenant: &Tenant,
-        prefix: &str,
+        filter: &StreamFilter<'_>,
         after: Option<&str>,
         limit: usize,
         take: TakeEntry<'_, StreamItem>,
     ) -> Result<Option<String>, Damaged> {
         let shared = self.partition(tenant);
-        let first = keys::stream_prefix(tenant, prefix);
+        let first = keys::stream_prefix(tenant, filter.prefix);
         let end = after_prefix(&first);
         let mut from = first;
         if let Some(after) = after {
@@ -167,7 +174,7 @@ impl Engine {
             }
             let passed = path.as_str().to_owned();
             let expires_at = shared.domains.part::<AccessTimes>().expires_at(&head);
-            if !head.soft_deleted && now < expires_at {
+            if !head.soft_deleted && now < expires_at && (filter.is_wanted)(&head) {
                 if !take(&StreamItem { path, head }) {
                     return Ok(last);
                 }

@@ -13,8 +13,11 @@ use reveille_schema::keys::{self, ConsumerKey};
 use reveille_schema::record::{self, ConsumerRecord};
 use reveille_schema::wakes::WakeTimer;
 
+use super::gauges::{load_of, rests};
 use crate::app::Txn;
-use crate::effect::{ActivityChange, ConsumerActivity, ConsumerComplaint, ConsumerTrouble, Effect};
+use crate::effect::{
+    ActivityChange, ConsumerActivity, ConsumerComplaint, ConsumerTrouble, Effect, LoadChange,
+};
 use crate::records::ReadRecord;
 
 /// What a consumer is busy with, by its record.
@@ -98,6 +101,11 @@ impl ConsumerTxn for Txn<'_> {
             record.trace = self.trace.map(Trace::to_bytes);
         }
         note_change(self, key, before, Some(&record));
+        match (before.is_some_and(rests), rests(&record)) {
+            (false, true) => self.set(keys::resting(key), Bytes::new()),
+            (true, false) => self.remove(&keys::resting(key)),
+            (true, true) | (false, false) => {}
+        }
         self.set(keys::consumer(key), record::encode_consumer(&record));
     }
 
@@ -123,6 +131,9 @@ impl ConsumerTxn for Txn<'_> {
         for (consumer, key) in consumers {
             let before = kept(self, &key)?;
             note_change(self, &consumer, before.as_ref(), None);
+            if before.as_ref().is_some_and(rests) {
+                self.remove(&keys::resting(&consumer));
+            }
         }
         for key in found {
             self.remove(key);
@@ -151,6 +162,11 @@ fn note_change(
     let change = ActivityChange { from: activity(before), to: activity(after), woken };
     if change.from != change.to || change.woken {
         txn.effect(Effect::CountActivity(change));
+    }
+    let [from, to] = [before, after].map(|it| it.map(load_of).unwrap_or_default());
+    if from != to {
+        let subscription = key.subscription;
+        txn.effect(Effect::CountLoad(LoadChange { subscription, from, to }));
     }
     let failed = |it: Option<&ConsumerRecord>| {
         it.is_some_and(|it| it.consumer.phase == Phase::Gone(RemovalReason::Failed))

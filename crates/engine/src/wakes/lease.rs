@@ -29,6 +29,7 @@ use super::consumer::{StreamTails, UNANSWERED, is_overdue, note_error, note_sile
 use super::error::WakeRejection;
 use super::fan_out;
 use super::index::SubscriptionIndex;
+use super::operate::ConsumerMove;
 use crate::app::{App, Txn};
 use crate::limits::NOTICE_STREAMS_MAX;
 use crate::records::ReadRecord;
@@ -547,27 +548,34 @@ pub(crate) fn operate(
     txn: &mut Txn<'_>,
     subscription: &Subscription,
     input: &Input,
-) -> Decision<(), WakeRejection> {
+) -> Decision<ConsumerMove, WakeRejection> {
     let key = key_of(subscription);
     let stored = txn.consumer(&key)?;
     let mut record = stored.clone().unwrap_or_else(fresh);
+    let (before, mut streams) = (record.consumer.clone(), Vec::new());
     let named: Vec<StreamPath> = match input {
         Input::Seek { stream, .. } => stream.iter().cloned().collect(),
         _ => Vec::new(),
     };
     if let Input::Seek { to, .. } = input {
         for path in &named {
-            if let Err(rejected) = place(txn, subscription, &mut record, path, *to)? {
-                return Ok(Err(rejected.into()));
+            match place(txn, subscription, &mut record, path, *to)? {
+                Ok((from, to)) if from == to => {}
+                Ok((from, to)) => streams.push((path.clone(), from, to)),
+                Err(rejected) => return Ok(Err(rejected.into())),
             }
         }
     }
     if let Err(rejected) = step_with(txn, subscription, &key, &mut record, &named, input)? {
         return Ok(Err(rejected.into()));
     }
+    let moved = ConsumerMove { streams, ..ConsumerMove::between(&before, &record.consumer) };
     settle(txn, subscription, &key, stored.as_ref(), record, None)?;
-    Ok(Ok(()))
+    Ok(Ok(moved))
 }
+
+/// From one offset to another.
+type OffsetMove = (Option<Offset>, Option<Offset>);
 
 /// Moves the link of a stream, with its mark, to where somebody wants it.
 fn place(
@@ -576,7 +584,7 @@ fn place(
     record: &mut ConsumerRecord,
     path: &StreamPath,
     to: ReadFrom,
-) -> Result<Result<(), Rejected>, ReadError> {
+) -> Result<Result<OffsetMove, Rejected>, ReadError> {
     let Some((link, tail)) = look(txn, subscription, path)? else {
         return Ok(Err(Rejected::NotFollowed { path: path.as_str().into() }));
     };
@@ -588,6 +596,7 @@ fn place(
             return Ok(Err(Rejected::OutOfRange { path: path.as_str().into(), tail }));
         }
     };
+    let from = link.acked;
     set_link(txn, subscription, path, LinkRecord { acked, ..link });
     let is_marked = match &record.marked {
         Some(few) => few.contains(path),
@@ -596,7 +605,7 @@ fn place(
     if tail > acked && !is_marked {
         mark(txn, subscription, record, path);
     }
-    Ok(Ok(()))
+    Ok(Ok((from, acked)))
 }
 
 /// A token is good for as long as the lease that it came with: signs of life keep both.

@@ -1,8 +1,9 @@
 //! What an operator does to one consumer: wakes it now, moves it, brings it back.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use reveille_core::consumer::{Dialect, Input, Rejected};
+use reveille_core::consumer::{Consumer, Dialect, Input, Link, Rejected};
 use reveille_core::offset::ReadFrom;
 use reveille_core::subscription::Subscription;
 use reveille_core::{Offset, StreamPath, Tenant};
@@ -49,11 +50,36 @@ pub struct OperateConsumer {
     pub order: ConsumerOrder,
 }
 
+/// What an order has changed, from and to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConsumerMove {
+    pub epoch: (u64, u64),
+    pub given_up: (bool, bool),
+    /// How far streams were acknowledged, and are, where that has changed.
+    pub streams: Vec<(StreamPath, Option<Offset>, Option<Offset>)>,
+}
+
+impl ConsumerMove {
+    /// Of one consumer that has become another.
+    pub(super) fn between(before: &Consumer, after: &Consumer) -> ConsumerMove {
+        let was: BTreeMap<_, _> = before.links.iter().map(|it| (&it.path, it.acked)).collect();
+        let moved = |link: &Link| {
+            let from = *was.get(&link.path)?;
+            (from != link.acked).then(|| (link.path.clone(), from, link.acked))
+        };
+        ConsumerMove {
+            epoch: (before.epoch, after.epoch),
+            given_up: (before.given_up.is_some(), after.given_up.is_some()),
+            streams: after.links.iter().filter_map(moved).collect(),
+        }
+    }
+}
+
 impl Command<App> for OperateConsumer {
-    type Answer = ();
+    type Answer = ConsumerMove;
     type Rejection = WakeRejection;
 
-    fn decide(&self, txn: &mut Txn<'_>) -> Decision<(), WakeRejection> {
+    fn decide(&self, txn: &mut Txn<'_>) -> Decision<ConsumerMove, WakeRejection> {
         let OperateConsumer { tenant, subscription, path, order } = self;
         let dialect = if path.is_some() { Dialect::Webhooks } else { Dialect::Leases };
         let index = SubscriptionIndex::of_txn(txn);
@@ -74,7 +100,7 @@ fn operate(
     subscription: &Subscription,
     path: &StreamPath,
     input: &Input,
-) -> Decision<(), WakeRejection> {
+) -> Decision<ConsumerMove, WakeRejection> {
     let tenant = &subscription.tenant;
     let matches = subscription.spec.pattern.as_ref().is_some_and(|it| it.matches(path));
     let head = txn.live_head(tenant, path)?.filter(|head| matches && !head.soft_deleted);
@@ -99,9 +125,10 @@ fn operate(
     let before = &record.consumer;
     match consumer::step(txn, subscription, &key, before, &tails, false, input) {
         Ok(stepped) => {
+            let moved = ConsumerMove::between(before, &stepped);
             record.consumer = stepped;
             txn.keep(&key, stored.as_ref(), record);
-            Ok(Ok(()))
+            Ok(Ok(moved))
         }
         Err(rejected) => Ok(Err(rejected.into())),
     }

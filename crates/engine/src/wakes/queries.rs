@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use reveille_core::audit::action;
+use reveille_core::audit::{AuditEntry, action};
 use reveille_core::consumer::{Ack, ClaimedWake, Dialect, Rejected};
 use reveille_core::key::Right;
 use reveille_core::key_range::{above, after_prefix};
@@ -20,6 +20,7 @@ use reveille_kernel::fairness;
 use reveille_schema::keys::{self, ConsumerKey};
 use reveille_schema::record::{self, ConsumerRecord, LinkRecord};
 
+use super::audit;
 use super::callback::{ApplyCallback, CallbackBody, CallbackReceipt};
 use super::error::{WakeError, WakeRejection};
 use super::lease::{ClaimLease, Lease, ReleaseLease, RenewLease};
@@ -28,6 +29,8 @@ use super::send;
 use super::subscribe::{
     ChangeSubscription, CreateSubscription, DeleteSubscription, EditSubscriptionStreams,
 };
+use crate::app::Txn;
+use crate::audit::Audited;
 use crate::encoder::NotifiedStream;
 use crate::engine::Engine;
 use crate::keyring::Keyring;
@@ -130,7 +133,8 @@ impl Engine {
         let command = ChangeSubscription { tenant: tenant.clone(), name: name.into(), change };
         let (paused, rotated) = (command.change.paused, secret.is_some());
         let entry = self.audit_entry(action::SUBSCRIPTION_UPDATED, Some(tenant), name);
-        let changed = self.submit_audited(tenant, command, entry).await?;
+        let describe = audit::describe_change;
+        let changed = self.submit(tenant, &Audited { command, entry, describe }).await?;
         tracing::info!(subscription = name, paused, rotated, "a subscription was changed");
         Ok((changed, secret))
     }
@@ -145,7 +149,10 @@ impl Engine {
         let there = self.subscription(tenant, dialect, name)?.is_some();
         let command = DeleteSubscription { tenant: tenant.clone(), dialect, name: name.into() };
         let entry = self.audit_entry(action::SUBSCRIPTION_DELETED, Some(tenant), name);
-        self.submit_audited(tenant, command, entry).await?;
+        let describe = move |txn: &Txn<'_>, (): &(), entry: &mut AuditEntry| {
+            audit::describe_end(txn, dialect, entry);
+        };
+        self.submit(tenant, &Audited { command, entry, describe }).await?;
         if there {
             tracing::info!(subscription = name, "a subscription was ended");
         }
@@ -281,17 +288,27 @@ impl Engine {
         self.extension::<Arc<Keyring>>().renew(&Claims { expires_at, ..claims.clone() })
     }
 
-    /// An operator does something to a consumer: the one for a stream, or the only one.
+    /// An operator does something to a consumer, the one for a stream or the only one, which has
+    /// this name, and perhaps says why.
     pub async fn operate_consumer(
         &self,
         subscription: &Subscription,
         path: Option<&StreamPath>,
         order: ConsumerOrder,
+        name: &str,
+        reason: Option<Arc<str>>,
     ) -> Result<(), WakeError> {
         let tenant = subscription.tenant.clone();
+        let action = match &order {
+            ConsumerOrder::Wake { .. } => action::CONSUMER_WOKEN,
+            ConsumerOrder::Seek { .. } => action::CONSUMER_SOUGHT,
+            ConsumerOrder::Revive => action::CONSUMER_REVIVED,
+        };
+        let entry = AuditEntry { reason, ..self.audit_entry(action, Some(&tenant), name) };
         let (subscription, path) = (subscription.spec.name.clone(), path.cloned());
         let command = OperateConsumer { tenant: tenant.clone(), subscription, path, order };
-        self.submit(&tenant, &command).await
+        let describe = audit::describe_order;
+        self.submit(&tenant, &Audited { command, entry, describe }).await.map(drop)
     }
 
     /// A worker asks for work; with it come a token and the streams with something to do.

@@ -22,7 +22,9 @@ use reveille_store::state::Reader;
 
 use super::activity::activity_of;
 use super::consumer::WakeOutcome;
+use super::gauges::{SubscriptionGauges, load_of};
 use super::index::SubscriptionIndex;
+use super::trouble::host;
 use crate::addresses::Addresses;
 use crate::app::{App, Shared};
 use crate::effect::{Attempt, WakeAttempt};
@@ -30,7 +32,7 @@ use crate::encoder::{NotifiedStream, WakeNotification};
 use crate::limits::NOTICE_STREAMS_MAX;
 use crate::metrics::{AttemptResult, WakeMetrics};
 use crate::outbound::OutboundContext;
-use crate::records::{ReadRecord, damaged};
+use crate::records::{ReadRecord, Scan, damaged};
 use crate::spans::{self, OpenSpan, SpanCollector};
 use crate::streams::access_times::AccessTimes;
 use crate::streams::read;
@@ -137,7 +139,17 @@ fn tell_operators(
         && attempt > 1
         && context.complaints.is_due(notification.subscription.id.0, sender.clock.now())
     {
-        tracing::warn!(subscription, stream, attempt, error, "an endpoint keeps failing");
+        let tenant = notification.subscription.tenant.as_str();
+        let host = host(&notification.subscription);
+        tracing::warn!(
+            subscription,
+            stream,
+            tenant,
+            host,
+            attempt,
+            error,
+            "an endpoint keeps failing"
+        );
     }
 }
 
@@ -235,11 +247,19 @@ fn end_span(
 /// timers: to have been under way again for a moment would make that the endpoint's failure.
 pub fn recover(shared: &Shared, now: Millis) -> Result<(), Damaged> {
     let reader = shared.state.reader();
+    let gauges = shared.domains.part::<SubscriptionGauges>();
+    let (from, to) = keys::all_resting();
+    for pair in Scan::new(&reader, from, to) {
+        let Some(consumer) = keys::parse_resting(&pair?.0) else { continue };
+        let Ok(Some(record)) = consumer_record(&reader, &consumer) else { continue };
+        gauges.found(consumer.subscription, load_of(&record));
+    }
     walk(&reader, |at, timer, _| {
         let Some(WakeTimer::Consumer(consumer)) = WakeTimer::decode(timer) else { return };
         let Ok(Some(record)) = consumer_record(&reader, &consumer) else { return };
         if record.timer_at == Some(at) {
             shared.domains.part::<WakeMetrics>().found(activity_of(&record));
+            gauges.found(consumer.subscription, load_of(&record));
         }
         if let Phase::Waking { attempt, stage: Stage::Sent { until } } = record.consumer.phase
             && now < until

@@ -6,7 +6,7 @@ use reveille_core::subscription::{Subscription, Target};
 
 use super::index::SubscriptionIndex;
 use crate::app::{Part, Shared};
-use crate::complaints::Complaints;
+use crate::complaints::{Complaints, host_of};
 use crate::effect::{ConsumerComplaint, ConsumerTrouble};
 use crate::metrics::WakeMetrics;
 
@@ -72,9 +72,9 @@ pub(crate) fn tell_operators(shared: &Shared, complaint: &ConsumerComplaint) {
 }
 
 /// Who is called, without what may be secret in a URL; none where workers come by themselves.
-fn host(subscription: &Subscription) -> Option<&str> {
-    let Target::Webhook(url) = &subscription.spec.target else { return None };
-    let (_, rest) = url.split_once("://")?;
-    let authority = rest.split(['/', '?', '#']).next()?;
-    Some(authority.rsplit('@').next().unwrap_or(authority))
+pub(super) fn host(subscription: &Subscription) -> Option<&str> {
+    match &subscription.spec.target {
+        Target::Webhook(url) => Some(host_of(url)),
+        Target::Pull(_) => None,
+    }
 }

@@ -9,18 +9,26 @@
 //!
 //! So nobody holds a quick place for longer than a second, and a call is broken off once at most:
 //! the next time it has its slow place from the beginning, and all the time that it may take.
+//!
+//! Attempts that are commands of this partition have places of their own: whatever endpoints do,
+//! they wait for nobody who calls, and nobody for them.
+//!
+//! A source that a limit holds back (`limiter.rs`) is in no line until that lets it go.
+
+mod holds;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use reveille_core::Tenant;
 
+use super::limiter::{Hold, Limiter};
 use super::places::{PlacePool, Places};
 use super::window::Window;
 use super::{Attempt, OutboundGauges, PushResult};
 use crate::limits::{
-    OUTBOX_MAX, OUTCOMES_WAITING_MAX, SLOW_AFTER_MS, WAITING_PAYLOAD_BYTES, WAITING_PER_SOURCE,
-    WAITING_PER_SOURCE_ALWAYS,
+    ATTEMPT_COMMANDS_MAX, OUTBOX_MAX, OUTCOMES_WAITING_MAX, PER_TENANT_MAX, SLOW_AFTER_MS,
+    WAITING_PAYLOAD_BYTES, WAITING_PER_SOURCE, WAITING_PER_SOURCE_ALWAYS,
 };
 
 /// A tenant may have so many times as many attempts in memory as there is room left.
@@ -34,8 +42,12 @@ type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 pub(super) struct Queues<A: Attempt> {
     quick: Places,
     slow: Places,
+    commands: Places,
+    /// Sources of commands in the lines of their tenants.
+    command_lines: usize,
     /// How many attempts of one source may wait.
     waiting_per_source: usize,
+    limiter: Limiter<A::Source>,
     sources: Map<A::Source, SourceQueue<A>>,
     tenants: Map<Tenant, TenantQueue<A>>,
     /// Tenants with something to send, each once.
@@ -55,12 +67,12 @@ pub(super) struct Queues<A: Attempt> {
 
 /// Attempts of one source.
 struct SourceQueue<A: Attempt> {
+    tenant: Tenant,
     attempts: VecDeque<A>,
     under_way: usize,
     /// How many may be under way.
     window: Window,
-    /// Whether its tenant has it among its turns.
-    in_turn: bool,
+    line: Line,
     /// One of its calls was broken off because there was no slow place for it: until one is answered
     /// soon, the others begin there.
     is_slow: bool,
@@ -68,16 +80,34 @@ struct SourceQueue<A: Attempt> {
     left_out: Option<A::Cursor>,
     /// Whether its attempts can be read again.
     refills: bool,
+    /// Whether they are commands.
+    is_command: bool,
+}
+
+/// Where a source waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Line {
+    /// It has nothing that may be sent.
+    None,
+    /// Its tenant has it among its turns.
+    Turns,
+    Held(Hold),
 }
 
 /// What one tenant has to send, and what it holds.
 struct TenantQueue<A: Attempt> {
-    /// Sources with something that may be sent, each once in one of the two.
+    /// Sources with something that may be sent, each once in one of the four.
     sources: VecDeque<A::Source>,
     slow_sources: VecDeque<A::Source>,
+    command_sources: VecDeque<A::Source>,
+    /// Sources that wait until fewer of those attempts are under way of which it has only so many,
+    /// and how many are.
+    held: VecDeque<A::Source>,
+    limited: usize,
     /// Attempts under way that were sent a moment ago, and that have been open for a while.
     quick: usize,
     slow: usize,
+    commands: usize,
     /// Attempts that wait and come back by their timers alone, and those that can be read again.
     timed: usize,
     refillable: usize,
@@ -102,6 +132,7 @@ enum Stage {
 enum PlaceKind {
     Quick,
     Slow,
+    Command,
 }
 
 impl<A: Attempt> Default for TenantQueue<A> {
@@ -109,8 +140,12 @@ impl<A: Attempt> Default for TenantQueue<A> {
         TenantQueue {
             sources: VecDeque::new(),
             slow_sources: VecDeque::new(),
+            command_sources: VecDeque::new(),
+            held: VecDeque::new(),
+            limited: 0,
             quick: 0,
             slow: 0,
+            commands: 0,
             timed: 0,
             refillable: 0,
             in_turn: false,
@@ -123,7 +158,13 @@ impl<A: Attempt> TenantQueue<A> {
         match kind {
             PlaceKind::Quick => &mut self.quick,
             PlaceKind::Slow => &mut self.slow,
+            PlaceKind::Command => &mut self.commands,
         }
+    }
+
+    fn is_waiting(&self) -> bool {
+        let lines = [&self.sources, &self.slow_sources, &self.command_sources];
+        lines.into_iter().any(|line| !line.is_empty())
     }
 }
 
@@ -132,7 +173,10 @@ impl<A: Attempt> Queues<A> {
         Queues {
             quick: Places::alone(concurrency),
             slow: Places::alone(concurrency),
+            commands: Places::alone(ATTEMPT_COMMANDS_MAX),
+            command_lines: 0,
             waiting_per_source: WAITING_PER_SOURCE,
+            limiter: Limiter::new(PER_TENANT_MAX),
             sources: Map::default(),
             tenants: Map::default(),
             turns: VecDeque::new(),
@@ -162,19 +206,22 @@ impl<A: Attempt> Queues<A> {
         }
         let (source, tenant) = (attempt.source(), attempt.tenant().clone());
         let (timed_full, full) = self.is_full_for(&tenant);
-        let overfull = self.refillable >= 4 * OUTBOX_MAX;
+        let overfull = self.is_overfull();
+        let waiting_max = self.waiting_max(source);
         let waiting = self.sources.entry(source).or_insert_with(|| SourceQueue {
+            tenant: tenant.clone(),
             attempts: VecDeque::new(),
             under_way: 0,
             window: if cursor.is_some() { Window::new() } else { Window::wide() },
-            in_turn: false,
+            line: Line::None,
             is_slow: false,
             left_out: None,
             refills: cursor.is_some(),
+            is_command: attempt.is_command(),
         });
         // However many others wait, a source has a few places of its own.
         let few = waiting.attempts.len() < WAITING_PER_SOURCE_ALWAYS && !overfull;
-        let crowded = (full && !few) || waiting.attempts.len() >= self.waiting_per_source;
+        let crowded = (full && !few) || waiting.attempts.len() >= waiting_max;
         match cursor {
             None if timed_full => {
                 self.dropped += 1;
@@ -195,6 +242,9 @@ impl<A: Attempt> Queues<A> {
         }
         self.payload_bytes += attempt.payload_bytes();
         waiting.attempts.push_back(attempt);
+        if let Line::Held(hold) = waiting.line {
+            self.limiter.grew(hold);
+        }
         *self.waiting_of(&tenant, cursor.is_some()) += 1;
         *self.waiting(cursor.is_some()) += 1;
         let known = KnownAttempt { number, stage: Stage::Waits };
@@ -213,6 +263,11 @@ impl<A: Attempt> Queues<A> {
             held > 0 && held >= free.saturating_mul(SHARE_OF_FREE)
         };
         (is_full(held.0, self.timed), is_full(held.1, self.refillable))
+    }
+
+    /// Whether there is no room even for the few that every source may have.
+    fn is_overfull(&self) -> bool {
+        self.refillable >= 4 * OUTBOX_MAX
     }
 
     /// Attempts of one kind that wait, of all and of one tenant.
@@ -244,22 +299,22 @@ impl<A: Attempt> Queues<A> {
     pub(super) fn has_more(&self) -> bool {
         let mut first = self.turns.iter().take(LOOK_AHEAD);
         let may_send = self.has_place() && first.any(|tenant| self.place_for(tenant).is_some());
-        may_send || !self.refills.is_empty()
-    }
-
-    pub(super) fn next(&mut self) -> Option<A> {
-        self.next_few(1, &mut |_| true).pop()
+        may_send || !self.refills.is_empty() || self.limiter.is_sooner()
     }
 
     /// Whether anybody may send anything.
     fn has_place(&self) -> bool {
-        let free = self.quick.free() > 0 || self.slow.free() > 0;
+        let may_command = self.command_lines > 0 && self.commands.free() > 0;
+        let free = self.quick.free() > 0 || self.slow.free() > 0 || may_command;
         free && self.reporting < OUTCOMES_WAITING_MAX
     }
 
     /// The place that a tenant's next attempt would have, if it may have one.
     fn place_for(&self, tenant: &Tenant) -> Option<PlaceKind> {
         let turns = self.tenants.get(tenant)?;
+        if !turns.command_sources.is_empty() && self.commands.has_room_for(turns.commands) {
+            return Some(PlaceKind::Command);
+        }
         if !turns.slow_sources.is_empty() && self.slow.has_room_for(turns.slow) {
             return Some(PlaceKind::Slow);
         }
@@ -271,6 +326,7 @@ impl<A: Attempt> Queues<A> {
         match kind {
             PlaceKind::Quick => &mut self.quick,
             PlaceKind::Slow => &mut self.slow,
+            PlaceKind::Command => &mut self.commands,
         }
     }
 
@@ -294,30 +350,45 @@ impl<A: Attempt> Queues<A> {
     }
 
     /// The source whose turn it is within its tenant. Those that have turned out to be slow since
-    /// they got in line go to the other one.
+    /// they got in line go to the other one, and those that are held back now to none.
     fn next_source(&mut self, tenant: &Tenant, kind: PlaceKind) -> Option<A::Source> {
-        let turns = self.tenants.get_mut(tenant)?;
-        if kind == PlaceKind::Slow {
-            return turns.slow_sources.pop_front();
-        }
-        while let Some(source) = turns.sources.pop_front() {
-            if !self.sources.get(&source).is_some_and(|it| it.is_slow) {
-                return Some(source);
+        loop {
+            let turns = self.tenants.get_mut(tenant)?;
+            let source = match kind {
+                PlaceKind::Quick => turns.sources.pop_front()?,
+                PlaceKind::Slow => turns.slow_sources.pop_front()?,
+                PlaceKind::Command => turns.command_sources.pop_front()?,
+            };
+            self.command_lines -= usize::from(kind == PlaceKind::Command);
+            let waiting = self.sources.get_mut(&source)?;
+            if kind == PlaceKind::Quick && waiting.is_slow {
+                turns.slow_sources.push_back(source);
+                continue;
             }
-            turns.slow_sources.push_back(source);
+            waiting.line = Line::None;
+            let Some(hold) = self.limiter.hold(source, waiting.under_way, turns.limited) else {
+                return Some(source);
+            };
+            self.hold_back(source, hold);
+            // The place that it was let go for is for the next one.
+            if hold != Hold::Tenant {
+                self.release(tenant);
+            }
         }
-        None
     }
 
     fn take_attempt(&mut self, source: A::Source, tenant: &Tenant, kind: PlaceKind) -> Option<A> {
         let waiting = self.sources.get_mut(&source)?;
-        waiting.in_turn = false;
         let attempt = waiting.attempts.pop_front()?;
         waiting.under_way += 1;
         let refills = waiting.refills;
+        self.limiter.begin(source);
+        let is_limited = self.limiter.limits(source).per_tenant;
         *self.waiting(refills) -= 1;
         *self.waiting_of(tenant, refills) -= 1;
-        *self.tenants.entry(tenant.clone()).or_default().held(kind) += 1;
+        let turns = self.tenants.entry(tenant.clone()).or_default();
+        *turns.held(kind) += 1;
+        turns.limited += usize::from(is_limited);
         self.payload_bytes -= attempt.payload_bytes();
         if let Some(stage) = self.stage(&attempt) {
             *stage = Stage::UnderWay(kind);
@@ -341,11 +412,20 @@ impl<A: Attempt> Queues<A> {
         };
         let turns = self.tenants.entry(tenant.clone()).or_default();
         let may_send = !waiting.attempts.is_empty() && waiting.under_way < waiting.window.size();
-        if may_send && !waiting.in_turn {
-            waiting.in_turn = true;
-            match waiting.is_slow {
-                true => turns.slow_sources.push_back(source),
-                false => turns.sources.push_back(source),
+        if may_send && waiting.line == Line::None {
+            match self.limiter.hold(source, waiting.under_way, turns.limited) {
+                Some(hold) => self.hold_back(source, hold),
+                None => {
+                    waiting.line = Line::Turns;
+                    match (waiting.is_command, waiting.is_slow) {
+                        (true, _) => {
+                            turns.command_sources.push_back(source);
+                            self.command_lines += 1;
+                        }
+                        (false, true) => turns.slow_sources.push_back(source),
+                        (false, false) => turns.sources.push_back(source),
+                    }
+                }
             }
         }
         self.take_turns(tenant);
@@ -354,8 +434,7 @@ impl<A: Attempt> Queues<A> {
     /// A tenant with something to send is in line.
     fn take_turns(&mut self, tenant: &Tenant) {
         let Some(turns) = self.tenants.get_mut(tenant) else { return };
-        let is_waiting = !turns.sources.is_empty() || !turns.slow_sources.is_empty();
-        if is_waiting && !turns.in_turn {
+        if turns.is_waiting() && !turns.in_turn {
             turns.in_turn = true;
             self.turns.push_back(tenant.clone());
         }
@@ -364,8 +443,11 @@ impl<A: Attempt> Queues<A> {
     /// A source with room in memory and more in the state is to be filled up.
     fn note_refill(&mut self, source: A::Source, tenant: &Tenant) {
         let Some(waiting) = self.sources.get(&source) else { return };
-        let is_low = waiting.attempts.len() <= self.waiting_per_source / 2;
-        let room = waiting.left_out.is_some() && is_low && !self.is_full_for(tenant).1;
+        let waits = waiting.attempts.len();
+        // However many others wait, it goes on with the few that it may always have.
+        let few = waits <= WAITING_PER_SOURCE_ALWAYS / 2 && !self.is_overfull();
+        let is_low = waits <= self.waiting_max(source) / 2;
+        let room = waiting.left_out.is_some() && is_low && (few || !self.is_full_for(tenant).1);
         if room && !self.refills.contains(&source) {
             self.refills.push_back(source);
         }
@@ -406,6 +488,9 @@ impl<A: Attempt> Queues<A> {
         if let Some(waiting) = self.sources.get_mut(&source) {
             waiting.is_slow |= is_slow;
             waiting.attempts.push_front(attempt);
+            if let Line::Held(hold) = waiting.line {
+                self.limiter.grew(hold);
+            }
             let refills = waiting.refills;
             *self.waiting(refills) += 1;
             *self.waiting_of(&tenant, refills) += 1;
@@ -448,29 +533,39 @@ impl<A: Attempt> Queues<A> {
     fn hurry(&mut self, source: A::Source, tenant: &Tenant) {
         let Some(waiting) = self.sources.get_mut(&source) else { return };
         waiting.is_slow = false;
-        if waiting.in_turn
+        if waiting.line == Line::Turns
             && let Some(turns) = self.tenants.get_mut(tenant)
             && let Some(at) = turns.slow_sources.iter().position(|it| *it == source)
         {
             turns.slow_sources.remove(at);
-            waiting.in_turn = false;
+            waiting.line = Line::None;
         }
     }
 
     /// One attempt less is under way.
     fn leave(&mut self, source: A::Source, tenant: &Tenant, kind: PlaceKind) {
         self.places(kind).give();
-        if let Some(waiting) = self.sources.get_mut(&source) {
-            waiting.under_way -= 1;
-        }
+        let is_limited = self.limiter.limits(source).per_tenant;
         if let Some(turns) = self.tenants.get_mut(tenant) {
             *turns.held(kind) -= 1;
+            turns.limited -= usize::from(is_limited);
+        }
+        let Some(waiting) = self.sources.get_mut(&source) else { return };
+        waiting.under_way -= 1;
+        if waiting.line == Line::Held(Hold::Concurrency) {
+            self.let_go(source);
+        }
+        if is_limited {
+            self.release(tenant);
         }
     }
 
     pub(super) fn ended(&mut self, attempt: &A) {
         match self.stage(attempt).copied() {
-            Some(Stage::UnderWay(kind)) => self.free(attempt, kind, None),
+            Some(Stage::UnderWay(kind)) => {
+                self.limiter.give_back(attempt.source());
+                self.free(attempt, kind, None);
+            }
             Some(Stage::Answered) => self.reporting -= 1,
             // Nobody makes it.
             Some(Stage::Waits) | None => return,
@@ -488,14 +583,17 @@ impl<A: Attempt> Queues<A> {
     /// Whoever has nothing to send and nothing under way takes no room.
     fn forget(&mut self, source: A::Source, tenant: &Tenant) {
         let idle = |it: &SourceQueue<A>| {
-            it.attempts.is_empty() && it.under_way == 0 && it.left_out.is_none() && !it.in_turn
+            it.attempts.is_empty()
+                && it.under_way == 0
+                && it.left_out.is_none()
+                && it.line == Line::None
         };
         if self.sources.get(&source).is_some_and(idle) {
             self.sources.remove(&source);
         }
         let idle = |it: &TenantQueue<A>| {
-            let waits = !it.sources.is_empty() || !it.slow_sources.is_empty();
-            !waits && it.quick + it.slow + it.timed + it.refillable == 0 && !it.in_turn
+            let under_way = it.quick + it.slow + it.commands;
+            !it.is_waiting() && under_way + it.timed + it.refillable == 0 && !it.in_turn
         };
         if self.tenants.get(tenant).is_some_and(idle) {
             self.tenants.remove(tenant);
@@ -507,6 +605,21 @@ impl<A: Attempt> Queues<A> {
         known.filter(|it| it.stage != Stage::Waits).map(|it| it.number).collect()
     }
 
+    /// Whether an attempt waits, is on its way, or was left out and is read again when its source has
+    /// room: then the source is looked after.
+    pub(super) fn keeps(&mut self, key: &A::Key, source: A::Source, at: A::Cursor) -> bool {
+        if self.knows(key) {
+            return true;
+        }
+        let Some(waiting) = self.sources.get(&source) else { return false };
+        let (is_left_out, tenant) =
+            (waiting.left_out.is_some_and(|first| first <= at), waiting.tenant.clone());
+        if is_left_out {
+            self.note_refill(source, &tenant);
+        }
+        is_left_out
+    }
+
     pub(super) fn knows(&self, key: &A::Key) -> bool {
         self.known.contains_key(key)
     }
@@ -514,11 +627,12 @@ impl<A: Attempt> Queues<A> {
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         let idle = self.sources.is_empty() && self.tenants.is_empty() && self.turns.is_empty();
-        idle && self.known.is_empty() && self.refills.is_empty()
+        idle && self.known.is_empty() && self.refills.is_empty() && self.limiter.is_idle()
     }
 
     pub(super) fn traffic(&self) -> OutboundGauges {
         let (quick, slow) = (self.quick.used(), self.slow.used());
-        OutboundGauges { queued: self.timed + self.refillable, quick, slow, dropped: self.dropped }
+        let (queued, held) = (self.timed + self.refillable, self.limiter.held());
+        OutboundGauges { queued, quick, slow, dropped: self.dropped, held }
     }
 }

@@ -1,16 +1,32 @@
 //! Whose turn it is.
 
+mod limits;
+
 use super::*;
 use crate::limits::{OUTBOUND_PER_SOURCE, OUTBOX_MAX, WAITING_PER_SOURCE};
 
 /// An attempt of a source: one that only a timer brings back, or one that can be read again.
 #[derive(Debug, Clone, PartialEq)]
 enum TestAttempt {
-    Timed { tenant: Tenant, source: u64, name: String },
-    Refillable { tenant: Tenant, source: u64, number: u64 },
+    Timed {
+        tenant: Tenant,
+        source: u64,
+        name: String,
+    },
+    Refillable {
+        tenant: Tenant,
+        source: u64,
+        number: u64,
+    },
+    /// The same, made without a call.
+    Command {
+        tenant: Tenant,
+        source: u64,
+        number: u64,
+    },
 }
 
-use TestAttempt::{Refillable, Timed};
+use TestAttempt::{Command, Refillable, Timed};
 
 impl Attempt for TestAttempt {
     type Key = (u64, String);
@@ -20,19 +36,21 @@ impl Attempt for TestAttempt {
     fn key(&self) -> (u64, String) {
         match self {
             Timed { source, name, .. } => (*source, name.clone()),
-            Refillable { source, number, .. } => (*source, number.to_string()),
+            Refillable { source, number, .. } | Command { source, number, .. } => {
+                (*source, number.to_string())
+            }
         }
     }
 
     fn source(&self) -> u64 {
         match self {
-            Timed { source, .. } | Refillable { source, .. } => *source,
+            Timed { source, .. } | Refillable { source, .. } | Command { source, .. } => *source,
         }
     }
 
     fn tenant(&self) -> &Tenant {
         match self {
-            Timed { tenant, .. } | Refillable { tenant, .. } => tenant,
+            Timed { tenant, .. } | Refillable { tenant, .. } | Command { tenant, .. } => tenant,
         }
     }
 
@@ -43,8 +61,12 @@ impl Attempt for TestAttempt {
     fn cursor(&self) -> Option<u64> {
         match self {
             Timed { .. } => None,
-            Refillable { number, .. } => Some(*number),
+            Refillable { number, .. } | Command { number, .. } => Some(*number),
         }
+    }
+
+    fn is_command(&self) -> bool {
+        matches!(self, Command { .. })
     }
 
     fn payload_bytes(&self) -> usize {
@@ -55,6 +77,8 @@ impl Attempt for TestAttempt {
 }
 
 type TestOutbox = Outbox<TestAttempt>;
+
+const NOW: Millis = Millis(1_000_000);
 
 fn tell(source: u64, name: &str) -> TestAttempt {
     tell_of("default", source, name)
@@ -68,8 +92,12 @@ fn deliver(tenant: &str, source: u64, number: u64) -> TestAttempt {
     Refillable { tenant: Tenant::parse(tenant).unwrap(), source, number }
 }
 
+fn command(tenant: &str, source: u64, number: u64) -> TestAttempt {
+    Command { tenant: Tenant::parse(tenant).unwrap(), source, number }
+}
+
 fn hooks(outbox: &TestOutbox) -> Vec<u64> {
-    std::iter::from_fn(|| outbox.next()).map(|attempt| attempt.source()).collect()
+    std::iter::from_fn(|| outbox.next(NOW)).map(|attempt| attempt.source()).collect()
 }
 
 #[test]
@@ -107,15 +135,15 @@ fn a_tenant_that_may_not_deliver_now_keeps_its_turn() {
     let whose = |attempts: Vec<TestAttempt>| -> Vec<String> {
         let tenant = |attempt: TestAttempt| match attempt {
             Refillable { tenant, .. } => tenant.to_string(),
-            Timed { .. } => unreachable!("nobody else is to be told of anything"),
+            Timed { .. } | Command { .. } => unreachable!("nobody else is to be told of anything"),
         };
         attempts.into_iter().map(tenant).collect()
     };
     let calm = |tenant: &Tenant| tenant.to_string() == "calm";
-    assert_eq!(whose(outbox.next_few(9, calm)), ["calm", "calm"]);
-    assert_eq!(whose(outbox.next_few(9, calm)), [""; 0]);
+    assert_eq!(whose(outbox.next_few(9, NOW, calm)), ["calm", "calm"]);
+    assert_eq!(whose(outbox.next_few(9, NOW, calm)), [""; 0]);
     outbox.push(deliver("calm", 9, 2));
-    assert_eq!(whose(outbox.next_few(9, |_| true)), ["flood", "calm", "flood"]);
+    assert_eq!(whose(outbox.next_few(9, NOW, |_| true)), ["flood", "calm", "flood"]);
 }
 
 #[test]
@@ -124,14 +152,14 @@ fn a_subscription_that_hangs_holds_its_own_attempts_alone() {
     for n in 0..=OUTBOUND_PER_SOURCE {
         outbox.push(tell(1, &format!("/{n}")));
     }
-    let sent: Vec<TestAttempt> = std::iter::from_fn(|| outbox.next()).collect();
+    let sent: Vec<TestAttempt> = std::iter::from_fn(|| outbox.next(NOW)).collect();
     assert_eq!(sent.len(), OUTBOUND_PER_SOURCE);
     outbox.push(tell(2, "/x"));
-    assert_eq!(outbox.next(), Some(tell(2, "/x")));
-    assert_eq!(outbox.next(), None);
+    assert_eq!(outbox.next(NOW), Some(tell(2, "/x")));
+    assert_eq!(outbox.next(NOW), None);
     outbox.ended(&sent[0]);
-    assert!(outbox.next().is_some());
-    assert_eq!(outbox.next(), None);
+    assert!(outbox.next(NOW).is_some());
+    assert_eq!(outbox.next(NOW), None);
 }
 
 #[test]
@@ -140,14 +168,14 @@ fn an_answer_makes_room_before_it_is_written_down_and_more_if_it_was_good() {
     for event in 0..1_000 {
         outbox.push(deliver("a", 1, event));
     }
-    let sent: Vec<TestAttempt> = std::iter::from_fn(|| outbox.next()).collect();
+    let sent: Vec<TestAttempt> = std::iter::from_fn(|| outbox.next(NOW)).collect();
     assert!((2..100).contains(&sent.len()), "it has answered nothing yet");
-    assert!(outbox.answered(&sent[0], None, |_| true).is_some(), "a place for a place");
-    assert_eq!(outbox.answered(&sent[0], None, |_| true), None, "but not for two");
+    assert!(outbox.answered(&sent[0], None, NOW, |_| true).is_some(), "a place for a place");
+    assert_eq!(outbox.answered(&sent[0], None, NOW, |_| true), None, "but not for two");
     outbox.ended(&sent[0]);
-    assert_eq!(outbox.next(), None, "it was counted when it was answered");
-    assert!(outbox.answered(&sent[1], Some(1), |_| true).is_some());
-    assert_eq!(std::iter::from_fn(|| outbox.next()).count(), 1, "and one for the good answer");
+    assert_eq!(outbox.next(NOW), None, "it was counted when it was answered");
+    assert!(outbox.answered(&sent[1], Some(1), NOW, |_| true).is_some());
+    assert_eq!(std::iter::from_fn(|| outbox.next(NOW)).count(), 1, "and one for the good answer");
 }
 
 #[test]
@@ -157,12 +185,12 @@ fn whoever_was_answered_goes_on_with_whose_turn_it_is() {
     outbox.push(deliver("flood", 1, 1));
     outbox.push(deliver("flood", 1, 2));
     outbox.push(deliver("calm", 9, 1));
-    let first = outbox.next().unwrap();
+    let first = outbox.next(NOW).unwrap();
     let calm = |tenant: &Tenant| tenant.to_string() == "calm";
-    let next = outbox.answered(&first, Some(1), calm);
+    let next = outbox.answered(&first, Some(1), NOW, calm);
     assert_eq!(next, Some(deliver("calm", 9, 1)));
-    assert_eq!(outbox.answered(&next.unwrap(), Some(1), calm), None);
-    assert_eq!(outbox.next(), Some(deliver("flood", 1, 2)), "it kept its turn");
+    assert_eq!(outbox.answered(&next.unwrap(), Some(1), NOW, calm), None);
+    assert_eq!(outbox.next(NOW), Some(deliver("flood", 1, 2)), "it kept its turn");
 }
 
 #[test]
@@ -172,14 +200,14 @@ fn a_tenant_whose_hooks_all_hang_leaves_half_to_others() {
     for hook in 0..100 {
         outbox.push(deliver("hangs", hook, 1));
     }
-    let held: Vec<TestAttempt> = std::iter::from_fn(|| outbox.next()).collect();
+    let held: Vec<TestAttempt> = std::iter::from_fn(|| outbox.next(NOW)).collect();
     assert_eq!(held.len(), 32);
     outbox.push(deliver("calm", 200, 1));
-    assert_eq!(outbox.next(), Some(deliver("calm", 200, 1)));
-    assert_eq!(outbox.next(), None);
+    assert_eq!(outbox.next(NOW), Some(deliver("calm", 200, 1)));
+    assert_eq!(outbox.next(NOW), None);
     outbox.ended(&held[0]);
-    assert!(outbox.next().is_some(), "one came back, one more may go");
-    assert_eq!(outbox.next(), None);
+    assert!(outbox.next(NOW).is_some(), "one came back, one more may go");
+    assert_eq!(outbox.next(NOW), None);
 }
 
 #[test]
@@ -191,25 +219,26 @@ fn wakes_of_one_tenant_leave_room_for_the_wakes_of_another() {
             outbox.push(tell_of("hangs", subscription, &format!("/{stream}")));
         }
     }
-    let held: Vec<TestAttempt> = std::iter::from_fn(|| outbox.next()).collect();
+    let held: Vec<TestAttempt> = std::iter::from_fn(|| outbox.next(NOW)).collect();
     assert_eq!(held.len(), 32);
     outbox.push(tell_of("calm", 9, "/a"));
-    assert_eq!(outbox.next(), Some(tell_of("calm", 9, "/a")), "at once");
+    assert_eq!(outbox.next(NOW), Some(tell_of("calm", 9, "/a")), "at once");
     // After a second: half of the slow places for as long as they like, and the others wait again.
     let (slow, refused): (Vec<_>, Vec<_>) = held.iter().partition(|it| outbox.slows(it));
     assert_eq!((slow.len(), refused.len()), (32, 0));
-    let held: Vec<TestAttempt> = std::iter::from_fn(|| outbox.next()).collect();
+    let held: Vec<TestAttempt> = std::iter::from_fn(|| outbox.next(NOW)).collect();
     assert_eq!(held.len(), 32);
     for attempt in held {
         assert!(!outbox.slows(&attempt));
         outbox.put_back(attempt, true);
     }
-    let traffic = OutboundGauges { queued: 600 - 32, quick: 1, slow: 32, dropped: 0 };
+    let traffic =
+        OutboundGauges { queued: 600 - 32, quick: 1, slow: 32, ..OutboundGauges::default() };
     assert_eq!(outbox.traffic(), traffic, "nothing that hangs has a quick place");
-    assert_eq!(outbox.next(), None);
+    assert_eq!(outbox.next(NOW), None);
     // A subscription of the same tenant that answers is not held up by those that hang.
     outbox.push(tell_of("hangs", 7, "/b"));
-    assert_eq!(outbox.next(), Some(tell_of("hangs", 7, "/b")));
+    assert_eq!(outbox.next(NOW), Some(tell_of("hangs", 7, "/b")));
 }
 
 #[test]
@@ -219,20 +248,20 @@ fn slow_attempts_make_room_for_quick_ones() {
     for id in 1..=3 {
         outbox.push(tell(id, "/a"));
     }
-    let first = outbox.next().unwrap();
-    assert_eq!(outbox.next(), None);
+    let first = outbox.next(NOW).unwrap();
+    assert_eq!(outbox.next(NOW), None);
     assert!(outbox.slows(&first));
-    let second = outbox.next().unwrap();
+    let second = outbox.next(NOW).unwrap();
     assert!(!outbox.slows(&second), "the slow pool has a limit too");
     assert!(outbox.slows(&first), "whoever is in it stays there");
     outbox.put_back(second.clone(), true);
     assert!(outbox.sent(&second.key()).is_empty() && outbox.knows(&second.key()));
-    let third = outbox.next().unwrap();
+    let third = outbox.next(NOW).unwrap();
     assert_eq!(third, tell(3, "/a"), "the second waits for a slow place");
     outbox.ended(&first);
-    assert_eq!(outbox.next(), Some(second.clone()), "and has it from the beginning");
+    assert_eq!(outbox.next(NOW), Some(second.clone()), "and has it from the beginning");
     assert!(outbox.slows(&second));
-    let traffic = OutboundGauges { queued: 0, quick: 1, slow: 1, dropped: 0 };
+    let traffic = OutboundGauges { queued: 0, quick: 1, slow: 1, ..OutboundGauges::default() };
     assert_eq!(outbox.traffic(), traffic);
 }
 
@@ -243,15 +272,15 @@ fn a_source_that_is_quick_again_has_quick_places() {
     for event in 0..4 {
         outbox.push(deliver("a", 1, event));
     }
-    let first = outbox.next().unwrap();
+    let first = outbox.next(NOW).unwrap();
     assert!(outbox.slows(&first));
-    let second = outbox.next().unwrap();
+    let second = outbox.next(NOW).unwrap();
     assert!(!outbox.slows(&second));
     outbox.put_back(second.clone(), true);
-    assert_eq!(outbox.next(), None, "there is no slow place for it");
-    assert_eq!(outbox.answered(&first, Some(5_000), |_| true), Some(second.clone()));
+    assert_eq!(outbox.next(NOW), None, "there is no slow place for it");
+    assert_eq!(outbox.answered(&first, Some(5_000), NOW, |_| true), Some(second.clone()));
     assert_eq!(outbox.traffic().slow, 1);
-    let third = outbox.answered(&second, Some(3), |_| true).unwrap();
+    let third = outbox.answered(&second, Some(3), NOW, |_| true).unwrap();
     assert_eq!((third, outbox.traffic().quick), (deliver("a", 1, 2), 1));
 }
 
@@ -261,12 +290,12 @@ fn an_attempt_that_is_put_back_is_the_next_of_its_source() {
     for event in 0..3 {
         outbox.push(deliver("a", 1, event));
     }
-    let first = outbox.next().unwrap();
+    let first = outbox.next(NOW).unwrap();
     outbox.put_back(first.clone(), false);
     assert_eq!(outbox.traffic(), OutboundGauges { queued: 3, ..OutboundGauges::default() });
     assert_eq!(outbox.try_push(first.clone()), PushResult::Known);
-    assert_eq!(outbox.next(), Some(first.clone()));
-    while let Some(attempt) = outbox.next() {
+    assert_eq!(outbox.next(NOW), Some(first.clone()));
+    while let Some(attempt) = outbox.next(NOW) {
         outbox.ended(&attempt);
     }
     outbox.ended(&first);
@@ -283,7 +312,7 @@ fn what_finds_no_room_in_memory_is_gone_on_with_in_order() {
     assert_eq!(outbox.traffic().queued, WAITING_PER_SOURCE);
     assert_eq!(outbox.next_refill(), None, "there is no room yet");
     for _ in 0..=WAITING_PER_SOURCE / 2 {
-        let sent = outbox.next().unwrap();
+        let sent = outbox.next(NOW).unwrap();
         outbox.ended(&sent);
     }
     let from = WAITING_PER_SOURCE as u64;
@@ -300,7 +329,7 @@ fn whoever_is_done_takes_no_room() {
         outbox.push(deliver("a", n, 1));
         outbox.push(tell(n + 100, "/a"));
     }
-    while let Some(attempt) = outbox.next() {
+    while let Some(attempt) = outbox.next(NOW) {
         outbox.ended(&attempt);
     }
     assert!(outbox.lock().is_empty());
@@ -331,4 +360,38 @@ fn wakes_have_room_however_many_of_another_tenant_wait() {
         let calm = tell_of("calm", 2, &stream.to_string());
         assert_eq!(outbox.try_push(calm), PushResult::Waits);
     }
+}
+
+#[test]
+fn commands_wait_for_nobody_who_calls() {
+    let outbox = TestOutbox::default();
+    outbox.set_concurrency(1);
+    outbox.push(deliver("default", 1, 0));
+    outbox.push(deliver("default", 1, 1));
+    let hanging = outbox.next(NOW).expect("there is one place");
+    assert_eq!(outbox.next(NOW), None);
+    outbox.push(command("default", 2, 0));
+    let made = outbox.next(NOW).expect("it needs no place");
+    assert_eq!(made.source(), 2);
+    assert_eq!(outbox.traffic().quick, 1, "only calls are counted");
+    outbox.ended(&made);
+    assert_eq!(outbox.next(NOW), None, "the place of the call is still taken");
+    outbox.ended(&hanging);
+    assert_eq!(outbox.next(NOW), Some(deliver("default", 1, 1)));
+}
+
+#[test]
+fn commands_under_way_are_limited_and_shared_by_tenants() {
+    let outbox = TestOutbox::default();
+    for source in 0..2 * 256 {
+        outbox.push(command("default", source, 0));
+    }
+    let many: Vec<_> = std::iter::from_fn(|| outbox.next(NOW)).collect();
+    assert_eq!(many.len(), crate::limits::ATTEMPT_COMMANDS_MAX / 2);
+    outbox.push(command("other", 1_000, 0));
+    assert_eq!(outbox.next(NOW).map(|it| it.source()), Some(1_000));
+    let next = outbox.answered(&many[0], Some(1), NOW, |_| true);
+    assert!(next.is_some_and(|it| it.is_command()), "whoever made one goes on with the next");
+    many.iter().for_each(|it| outbox.ended(it));
+    assert_eq!(outbox.next(NOW).map(|it| it.tenant().clone()), Some(many[0].tenant().clone()));
 }

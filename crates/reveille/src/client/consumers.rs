@@ -10,7 +10,7 @@ use http::{Method, StatusCode};
 use reveille_core::Millis;
 use serde_json::{Map, Value, json};
 
-use super::list::print_list;
+use super::list::{ListArguments, print_list};
 use super::table::{ListPrinter, Table, cell, moment_cell, print_fields};
 use super::url::{encode, encode_segment};
 use super::{ApiRequest, Client, Output, ServerArguments, human, parse_object};
@@ -82,11 +82,8 @@ struct List {
     /// Only those of this subscription
     #[arg(long, value_name = "NAME")]
     subscription: Option<String>,
-    /// How to print them
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Human)]
-    output: Output,
     #[command(flatten)]
-    server: ServerArguments,
+    list: ListArguments,
 }
 
 /// What names a consumer, and says how it is printed.
@@ -150,7 +147,8 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
 }
 
 fn list(arguments: List, out: &mut impl Write) -> anyhow::Result<()> {
-    let List { failing, state, subscription, output, server } = arguments;
+    let List { failing, state, subscription, list } = arguments;
+    let ListArguments { output, server } = list;
     let client = Client::new(server)?;
     let mut target = format!("{CONSUMERS}?limit={PAGE}");
     if let Some(name) = &subscription {

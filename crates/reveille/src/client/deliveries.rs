@@ -9,7 +9,7 @@ use http::{Method, StatusCode};
 use reveille_core::Millis;
 use serde_json::{Map, Value};
 
-use super::list::print_list;
+use super::list::{ListArguments, ShowArguments, print_list};
 use super::table::{ListPrinter, Table, cell, moment_cell, print_fields};
 use super::url::{encode, encode_segment};
 use super::{ApiRequest, Client, Output, ServerArguments, human, parse_object};
@@ -39,7 +39,12 @@ Example:
     #[command(after_help = "\
 Example:
   reveille deliveries show 01KA9VGW3J8Y0D1T5S6R7Q8P9N")]
-    Show(Show),
+    Show(ShowArguments),
+    /// Says step by step why an event was delivered to a hook, or was not
+    #[command(after_help = "\
+Example:
+  reveille deliveries explain evt-1 --hook 01KA9VGW3J8Y0D1T5S6R7Q8P9N")]
+    Explain(Explain),
 }
 
 /// What `reveille deliveries list` takes.
@@ -57,19 +62,19 @@ pub(crate) struct List {
     /// Only those of this event
     #[arg(long, value_name = "ID")]
     event: Option<String>,
-    /// How to print them
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Human)]
-    output: Output,
     #[command(flatten)]
-    server: ServerArguments,
+    list: ListArguments,
 }
 
-/// What `reveille deliveries show` takes.
+/// What `reveille deliveries explain` takes.
 #[derive(Debug, Args)]
-pub(crate) struct Show {
-    /// Its id, as `reveille deliveries list` shows it
-    #[arg(value_name = "ID")]
-    id: String,
+pub(crate) struct Explain {
+    /// The id of the event
+    #[arg(value_name = "EVENT")]
+    event: String,
+    /// The id of the hook
+    #[arg(long, value_name = "ID")]
+    hook: String,
     /// How to print it
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Human)]
     output: Output,
@@ -86,13 +91,15 @@ pub(crate) fn run(command: DeliveriesCommand) -> anyhow::Result<()> {
     match command {
         DeliveriesCommand::List(arguments) => list(arguments, &mut out),
         DeliveriesCommand::Show(arguments) => show(arguments, &mut out),
+        DeliveriesCommand::Explain(arguments) => explain(arguments, &mut out),
     }?;
     out.flush()?;
     Ok(())
 }
 
 fn list(arguments: List, out: &mut impl Write) -> anyhow::Result<()> {
-    let List { failing, state, hook, event, output, server } = arguments;
+    let List { failing, state, hook, event, list } = arguments;
+    let ListArguments { output, server } = list;
     let client = Client::new(server)?;
     let mut target = format!("{DELIVERIES}?limit={PAGE}");
     for (name, id) in [("hook", &hook), ("event", &event), ("state", &state)] {
@@ -125,7 +132,7 @@ fn row(delivery: &Value, now: Millis) -> [String; 8] {
     ]
 }
 
-fn show(arguments: Show, out: &mut impl Write) -> anyhow::Result<()> {
+fn show(arguments: ShowArguments, out: &mut impl Write) -> anyhow::Result<()> {
     let client = Client::new(arguments.server)?;
     let target = format!("{DELIVERIES}/{}", encode_segment(&arguments.id));
     let request = ApiRequest::new(Method::GET, target);
@@ -144,6 +151,34 @@ fn show(arguments: Show, out: &mut impl Write) -> anyhow::Result<()> {
     match arguments.output {
         Output::Json => writeln!(out, "{:#}", Value::Object(delivery))?,
         Output::Human => print_delivery(delivery, out)?,
+    }
+    Ok(())
+}
+
+fn explain(arguments: Explain, out: &mut impl Write) -> anyhow::Result<()> {
+    let Explain { event, hook, output, server } = arguments;
+    let client = Client::new(server)?;
+    let query = format!("hook={}&event={}", encode(&hook), encode(&event));
+    let request = ApiRequest::new(Method::GET, format!("{DELIVERIES}/explain?{query}"));
+    let answer = super::block_on(async { Ok(client.send(&request).await?) })?;
+    if answer.status != StatusCode::OK {
+        return Err(client.refusal(&answer));
+    }
+    let mut explained = parse_object(&answer, "an explanation")?;
+    match output {
+        Output::Json => writeln!(out, "{:#}", Value::Object(explained))?,
+        Output::Human => {
+            let steps = explained.remove("steps");
+            print_fields(&explained, "hook", out)?;
+            let steps = steps.as_ref().and_then(Value::as_array);
+            let is_for = |step: &Value| step.get("ok").and_then(Value::as_bool) == Some(true);
+            let rows = steps.into_iter().flatten().map(|step| {
+                let sign = if is_for(step) { "yes" } else { "no" };
+                [cell(step, "step"), sign.to_owned(), cell(step, "detail")]
+            });
+            writeln!(out)?;
+            Table::new(["STEP", "OK", "DETAIL"]).print(rows.collect(), out)?;
+        }
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use http::{Method, StatusCode};
 use reveille_core::Millis;
 use serde_json::{Map, Value, json};
 
-use super::list::print_list;
+use super::list::{ListArguments, ShowArguments, print_list};
 use super::table::{ListPrinter, cell, moment_cell, print_fields};
 use super::url::{encode, encode_segment};
 use super::{ApiRequest, ApiResponse, Client, Output, ServerArguments, human, parse_object};
@@ -34,7 +34,7 @@ Example:
     #[command(after_help = "\
 Example:
   reveille dlq show 01KA9VGW3J8Y0D1T5S6R7Q8P9N")]
-    Show(Show),
+    Show(ShowArguments),
     /// Has dead letters delivered again: shows first how many and how much, and asks
     #[command(after_help = "\
 What is replayed is what was shown: if the dead letters have changed in between, nothing is done.
@@ -78,24 +78,8 @@ pub(crate) struct List {
     /// Only those in this state: dead, replayed or discarded
     #[arg(long, value_name = "STATE", default_value = "dead")]
     state: String,
-    /// How to print them
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Human)]
-    output: Output,
     #[command(flatten)]
-    server: ServerArguments,
-}
-
-/// What `reveille dlq show` takes.
-#[derive(Debug, Args)]
-pub(crate) struct Show {
-    /// Its id, as `reveille dlq list` shows it
-    #[arg(value_name = "ID")]
-    id: String,
-    /// How to print it
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Human)]
-    output: Output,
-    #[command(flatten)]
-    server: ServerArguments,
+    list: ListArguments,
 }
 
 /// What `reveille dlq replay` takes.
@@ -151,7 +135,8 @@ pub(crate) fn run(command: DlqCommand) -> anyhow::Result<()> {
 }
 
 fn list(arguments: List, out: &mut impl Write) -> anyhow::Result<()> {
-    let List { selection, state, output, server } = arguments;
+    let List { selection, state, list } = arguments;
+    let ListArguments { output, server } = list;
     let Selection { hook, dead_reason, from, to } = selection;
     let client = Client::new(server)?;
     let mut target = format!("{DLQ}?limit={PAGE}&state={}", encode(&state));
@@ -179,7 +164,7 @@ fn row(letter: &Value, now: Millis) -> [String; 7] {
     ]
 }
 
-fn show(arguments: Show, out: &mut impl Write) -> anyhow::Result<()> {
+fn show(arguments: ShowArguments, out: &mut impl Write) -> anyhow::Result<()> {
     let client = Client::new(arguments.server)?;
     let target = format!("{DLQ}/{}", encode_segment(&arguments.id));
     let request = ApiRequest::new(Method::GET, target);

@@ -10,10 +10,10 @@ use http::{Method, StatusCode};
 use reveille_core::Millis;
 use serde_json::{Map, Value};
 
-use super::list::{Page, fetch_page};
+use super::list::{ListArguments, Page, ShowArguments, fetch_page};
 use super::table::{ListPrinter, cell, moment_cell, print_fields};
 use super::url::{encode, encode_segment};
-use super::{ApiRequest, Client, Output, ServerArguments, parse_object};
+use super::{ApiRequest, Client, Output, parse_object};
 
 /// What answers are about, and where they are.
 const SUBSCRIPTIONS: &str = "subscriptions";
@@ -35,7 +35,7 @@ Example:
     #[command(after_help = "\
 Example:
   reveille hooks show 01KA9VGW3J8Y0D1T5S6R7Q8P9N")]
-    Show(Show),
+    Show(ShowArguments),
     /// Changes whom a hook calls, what it is for, how often it tries, what signs
     #[command(after_help = "\
 What waits stays, and goes where the hook points now. A pattern is for the events that come from now
@@ -51,12 +51,12 @@ What has waited for longer than --retain-deliveries of the server becomes a dead
 
 Example:
   reveille hooks pause 01KA9VGW3J8Y0D1T5S6R7Q8P9N")]
-    Pause(change::One),
+    Pause(ShowArguments),
     /// Has a hook go on, with what has waited
     #[command(after_help = "\
 Example:
   reveille hooks resume 01KA9VGW3J8Y0D1T5S6R7Q8P9N")]
-    Resume(change::One),
+    Resume(ShowArguments),
     /// Replaces the secret that deliveries are signed with, and prints the new one this once
     #[command(after_help = "\
 Until the overlap ends deliveries have two signatures, that of the old secret first: give the new one
@@ -73,24 +73,8 @@ pub(crate) struct List {
     /// Only those with deliveries that fail or were given up
     #[arg(long)]
     failing: bool,
-    /// How to print them
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Human)]
-    output: Output,
     #[command(flatten)]
-    server: ServerArguments,
-}
-
-/// What `reveille hooks show` takes.
-#[derive(Debug, Args)]
-pub(crate) struct Show {
-    /// Its id, as `reveille hooks list` shows it
-    #[arg(value_name = "ID")]
-    id: String,
-    /// How to print it
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Human)]
-    output: Output,
-    #[command(flatten)]
-    server: ServerArguments,
+    list: ListArguments,
 }
 
 pub(crate) fn run(command: HooksCommand) -> anyhow::Result<()> {
@@ -108,7 +92,8 @@ pub(crate) fn run(command: HooksCommand) -> anyhow::Result<()> {
 }
 
 fn list(arguments: List, out: &mut impl Write) -> anyhow::Result<()> {
-    let List { failing, output, server } = arguments;
+    let List { failing, list } = arguments;
+    let ListArguments { output, server } = list;
     let client = Client::new(server)?;
     if failing {
         let head = ["ID", "STATE", "FAILED", "DEAD LETTERS", "PATTERN", "WORKER"];
@@ -204,7 +189,7 @@ async fn fetch_status(client: &Client, id: &str) -> anyhow::Result<Map<String, V
     }
 }
 
-fn show(arguments: Show, out: &mut impl Write) -> anyhow::Result<()> {
+fn show(arguments: ShowArguments, out: &mut impl Write) -> anyhow::Result<()> {
     let client = Client::new(arguments.server)?;
     let status = super::block_on(fetch_status(&client, &arguments.id))?;
     let Some(Value::Object(hook)) = status.get("subscription") else {

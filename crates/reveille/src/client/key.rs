@@ -10,12 +10,10 @@ use reveille_core::key::{Permission, Role};
 use reveille_core::{Millis, Tenant};
 use serde_json::{Value, json};
 
-use super::list::print_list;
+use super::list::{ListArguments, ShowArguments, print_list};
 use super::table::{ListPrinter, cell, cell_text};
 use super::url::encode;
-use super::{
-    ApiRequest, Client, ConnectionArguments, Output, ServerArguments, parse_object, parse_tenant,
-};
+use super::{ApiRequest, Client, ConnectionArguments, Output, parse_object, parse_tenant};
 
 /// Where keys are.
 const KEYS: &str = "/admin/v1/keys";
@@ -41,12 +39,12 @@ Example:
 Example:
   reveille key list
   reveille key list --output json")]
-    List(List),
+    List(ListArguments),
     /// Revokes a key: from then on nobody is let in by it
     #[command(after_help = "\
 Example:
   reveille key revoke key_019a8b7c6d512345678")]
-    Revoke(Revoke),
+    Revoke(ShowArguments),
 }
 
 /// What `reveille key create` takes.
@@ -78,29 +76,6 @@ pub(crate) struct Create {
     output: Output,
     #[command(flatten)]
     server: ConnectionArguments,
-}
-
-/// What `reveille key list` takes.
-#[derive(Debug, Args)]
-pub(crate) struct List {
-    /// How to print them
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Human)]
-    output: Output,
-    #[command(flatten)]
-    server: ServerArguments,
-}
-
-/// What `reveille key revoke` takes.
-#[derive(Debug, Args)]
-pub(crate) struct Revoke {
-    /// Its id, as `reveille key list` shows it
-    #[arg(value_name = "ID")]
-    id: String,
-    /// How to print it
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Human)]
-    output: Output,
-    #[command(flatten)]
-    server: ServerArguments,
 }
 
 fn roles() -> PossibleValuesParser {
@@ -159,7 +134,7 @@ fn create(arguments: Create, out: &mut impl Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn list(arguments: List, out: &mut impl Write) -> anyhow::Result<()> {
+fn list(arguments: ListArguments, out: &mut impl Write) -> anyhow::Result<()> {
     let client = Client::new(arguments.server)?;
     let head = ["ID", "TENANT", "ROLES", "PERMISSIONS", "DESCRIPTION"];
     let mut list = ListPrinter::new(arguments.output, head, row);
@@ -181,7 +156,7 @@ fn row(key: &Value, _: Millis) -> [String; 5] {
     ]
 }
 
-fn revoke(arguments: Revoke, out: &mut impl Write) -> anyhow::Result<()> {
+fn revoke(arguments: ShowArguments, out: &mut impl Write) -> anyhow::Result<()> {
     let client = Client::new(arguments.server)?;
     let request = ApiRequest::new(Method::DELETE, format!("{KEYS}/{}", encode(&arguments.id)));
     let answer = super::block_on(async { Ok(client.send(&request).await?) })?;

@@ -4,13 +4,37 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use anyhow::{Context as _, bail};
+use clap::Args;
 use http::{Method, StatusCode};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::table::{Item, ListPrinter};
 use super::url::encode;
-use super::{ApiRequest, Client, unexpected_answer};
+use super::{ApiRequest, Client, Output, ServerArguments, unexpected_answer};
+
+/// Where a list is, and how it is printed.
+#[derive(Debug, Args)]
+pub(crate) struct ListArguments {
+    /// How to print them
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Human)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) server: ServerArguments,
+}
+
+/// What is meant of a list, and how it is printed.
+#[derive(Debug, Args)]
+pub(crate) struct ShowArguments {
+    /// Its id, as the list shows it
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// How to print it
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Human)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) server: ServerArguments,
+}
 
 /// A part of a list.
 pub(crate) struct Page {

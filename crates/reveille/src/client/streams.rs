@@ -6,10 +6,10 @@ use clap::Args;
 use reveille_core::Millis;
 use serde_json::Value;
 
-use super::list::print_list;
+use super::Client;
+use super::list::{ListArguments, print_list};
 use super::table::{ListPrinter, cell};
 use super::url::encode;
-use super::{Client, Output, ServerArguments};
 
 const PAGE: usize = 1_000;
 
@@ -19,18 +19,15 @@ pub(crate) struct Arguments {
     /// Only streams whose path begins with this
     #[arg(value_name = "PREFIX", default_value = "", hide_default_value = true)]
     prefix: String,
-    /// How to print them
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Human)]
-    output: Output,
     #[command(flatten)]
-    server: ServerArguments,
+    list: ListArguments,
 }
 
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
-    let client = Client::new(arguments.server)?;
+    let client = Client::new(arguments.list.server)?;
     let mut out = BufWriter::new(io::stdout().lock());
     let head = ["PATH", "NEXT OFFSET", "STATE", "CONTENT TYPE"];
-    let mut list = ListPrinter::new(arguments.output, head, row);
+    let mut list = ListPrinter::new(arguments.list.output, head, row);
     let target = format!("/admin/v1/streams?prefix={}&limit={PAGE}", encode(&arguments.prefix));
     super::block_on(print_list(&client, &target, "streams", |_| true, &mut list, &mut out))?;
     list.finish("there are no such streams", &mut out)?;

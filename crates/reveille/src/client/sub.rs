@@ -14,7 +14,7 @@ use reveille_core::{Millis, Offset};
 use serde_json::{Map, Value, json};
 
 use self::change::{RotateSecret, Update};
-use super::list::print_list;
+use super::list::{ListArguments, print_list};
 use super::table::{ListPrinter, cell, print_fields};
 use super::url::{encode, encode_segment};
 use super::{ApiRequest, Client, Output, ServerArguments, parse_object};
@@ -173,11 +173,8 @@ pub(crate) struct List {
     /// Only subscriptions with this very pattern
     #[arg(value_name = "PATTERN", value_parser = parse_pattern)]
     pattern: Option<Pattern>,
-    /// How to print them
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Human)]
-    output: Output,
     #[command(flatten)]
-    server: ServerArguments,
+    list: ListArguments,
 }
 
 /// What takes a name alone.
@@ -296,9 +293,9 @@ fn request_body(arguments: &Create) -> Value {
 }
 
 fn list(arguments: List, out: &mut impl Write) -> anyhow::Result<()> {
-    let client = Client::new(arguments.server)?;
+    let client = Client::new(arguments.list.server)?;
     let pattern = arguments.pattern.as_ref().map_or(ANY_PATTERN, Pattern::as_str);
-    let mut list = ListPrinter::new(arguments.output, ["NAME", "PATTERN", "WEBHOOK"], row);
+    let mut list = ListPrinter::new(arguments.list.output, ["NAME", "PATTERN", "WEBHOOK"], row);
     let target = format!("{pattern}?subscriptions");
     super::block_on(print_list(&client, &target, SUBSCRIPTIONS, |_| true, &mut list, out))?;
     list.finish("there are no such subscriptions", out)?;

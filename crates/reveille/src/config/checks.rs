@@ -12,7 +12,7 @@ use reveille_deliver::client::Authorities;
 use reveille_server::{Auth, Workers};
 
 use super::units::{AdminKey, Period, PublicUrl, WorkerBinding, WorkerUrlTemplate};
-use super::{AuthKind, MAX_BODY_LIMIT_BYTES, PERIOD_LIMIT_MS, Settings};
+use super::{AuthKind, MAX_BODY_LIMIT_BYTES, OUTBOUND_MAX, PERIOD_LIMIT_MS, Settings};
 use crate::failure::usage_error;
 use crate::otlp;
 
@@ -167,6 +167,14 @@ pub(super) fn check_retention(flag: &str, period: Option<Period>) -> anyhow::Res
         PERIOD_TOO_LONG_MS.. => Err(usage_error(format!("{flag} must be at most 3650d"))),
         _ => Ok(retention),
     }
+}
+
+/// How many calls may be on their way at once.
+pub(super) fn check_concurrency(flag: &str, calls: u32) -> anyhow::Result<usize> {
+    if !(1..=OUTBOUND_MAX).contains(&calls.into()) {
+        return Err(usage_error(format!("{flag} must be from 1 to {OUTBOUND_MAX}")));
+    }
+    Ok(usize::try_from(calls)?)
 }
 
 /// A binding's name means one address.

@@ -43,6 +43,7 @@ fn defaults() -> Config {
         authorities: Authorities::default(),
         name_servers: NameServers::System,
         outbound_concurrency: 4_096,
+        tenant_concurrency: 64,
         quotas: Quotas { subscriptions: 10_000, hooks: 10_000, keys: 1_000 },
         documents: DocumentSettings {
             ops_max: 500,
@@ -106,6 +107,7 @@ fn flags_come_before_the_file() {
         name-servers = "10.0.0.2, 10.0.0.3:5353"
         retry-scale = 0.25
         outbound-concurrency = 7
+        tenant-concurrency = 17
         max-subscriptions = 8
         max-hooks = 9
         max-ops = 11
@@ -152,6 +154,7 @@ fn flags_come_before_the_file() {
             ([10, 0, 0, 3], 5353).into(),
         ]),
         outbound_concurrency: 7,
+        tenant_concurrency: 17,
         quotas: Quotas { subscriptions: 8, hooks: 9, keys: 5 },
         documents: DocumentSettings {
             ops_max: 11,
@@ -198,6 +201,7 @@ fn flags_come_before_the_file() {
         "--name-servers=127.0.0.1:5353",
         "--retry-scale=2",
         "--outbound-concurrency=8",
+        "--tenant-concurrency=18",
         "--max-subscriptions=9",
         "--max-hooks=0",
         "--max-ops=21",
@@ -242,6 +246,7 @@ fn flags_come_before_the_file() {
         authorities: Authorities::default(),
         name_servers: NameServers::These(vec![([127, 0, 0, 1], 5353).into()]),
         outbound_concurrency: 8,
+        tenant_concurrency: 18,
         quotas: Quotas { subscriptions: 9, hooks: 0, keys: 6 },
         documents: DocumentSettings {
             ops_max: 21,
@@ -351,6 +356,7 @@ fn values_out_of_range_are_refused() {
     check(&["--retry-scale=-1"], "", "not a factor");
     check(&[], "retry-scale = \"1e3\"", "not a factor");
     check(&[], "outbound-concurrency = 0", "from 1 to 65536");
+    check(&[], "tenant-concurrency = 0", "--tenant-concurrency must be from 1 to 65536");
     check(&["--ca-file=/no/such.pem"], "", "--ca-file: cannot read /no/such.pem");
     check(&[], "ca-file = \"/dev/null\"", "--ca-file /dev/null: there is no certificate in it");
     check(&["--name-servers=dns.example"], "", "is no name server; write its address");
@@ -376,8 +382,8 @@ fn a_file_that_is_wrong_says_where() {
         "r.toml: unknown key \"color\"; the keys are listen, data-dir, secrets-key-file, public-url, durability, \
          auth, admin-key, metrics-open, insecure, long-poll-timeout, reader-timeout, webhook-timeout, waking-timeout, liveness-timeout, \
          callback-token-ttl, consumer-gc-after, allow-http-loopback, allow-private-networks, \
-         ca-file, name-servers, retry-scale, outbound-concurrency, max-subscriptions, max-hooks, worker-url-template, binding, retain-events, retain-deliveries, \
-         otlp-endpoint, partitions, max-body, min-free-disk, max-keys",
+         ca-file, name-servers, retry-scale, outbound-concurrency, tenant-concurrency, max-subscriptions, max-hooks, worker-url-template, binding, retain-events, retain-deliveries, \
+         otlp-endpoint, partitions, max-body, min-free-disk, max-keys, max-ops, query-limit-max, scan-limit, transaction-timeout, conflict-delay, idempotency-ttl, tombstone-ttl",
     );
     let says = |file: &str, parts: &[&str]| {
         let sentence = refusal(&[], file);

@@ -38,6 +38,7 @@ const COMMANDS: &[&str] = &[
     "deliveries",
     "deliveries list",
     "deliveries show",
+    "deliveries explain",
     "doc",
     "doc get",
     "doc put",

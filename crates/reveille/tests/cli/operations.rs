@@ -190,6 +190,15 @@ fn an_event_is_followed_to_its_hook_and_its_attempts() {
     let sentence = server.run(&["deliveries", "show", "01NONE"]).error(1);
     assert!(sentence.contains("`reveille deliveries list`"), "{sentence}");
 
+    let text = server.run(&["deliveries", "explain", &event, "--hook", &hook]).ok();
+    assert!(text.contains("outcome") && text.contains("\n\nSTEP "), "{text}");
+    assert!(text.contains("no   given up at "), "{text}");
+    let args = ["deliveries", "explain", &event, "--hook", &quiet, "--output", "json"];
+    let explained = json(server.run(&args));
+    assert_eq!(explained["outcome"], "not_matched", "{explained:#}");
+    let sentence = server.run(&["deliveries", "explain", "no", "--hook", &hook]).error(1);
+    assert!(sentence.contains("there is no event with this id"), "{sentence}");
+
     let table = server.run(&["hooks", "list"]).ok();
     assert_eq!(table.lines().count(), 3, "{table}");
     assert!(table.contains(&format!("{hook}  active  a.*      LOCAL/on  ")), "{table}");

@@ -7,7 +7,7 @@
 //! | 2 | integer | time of its timer, ms; absent while that of its group stands for it |
 //! | 3 | integer | lane |
 //! | 4 | bool | it is dead and was made again, or discarded |
-//! | 5 | array | attempts that have ended: maps of 0 number, 1 at, 2 took ms, 3 status, 4 error, 5 beginning of the answer, 6 kind of failure (0 dns, 1 connect, 2 tls, 3 timeout, 4 blocked, 5 redirect, 6 size, 7 secret, 8 http), 7 SHA-256 of the answer's headers, 8 seconds after which the endpoint asked to be tried again |
+//! | 5 | array | attempts that have ended: maps of 0 number, 1 at, 2 took ms, 3 status, 4 error, 5 beginning of the answer, 6 kind of failure (0 dns, 1 connect, 2 tls, 3 timeout, 4 blocked, 5 redirect, 6 size, 7 secret, 8 http, 9 stream_closed, 10 stream_mismatch), 7 SHA-256 of the answer's headers, 8 seconds after which the endpoint asked to be tried again |
 //! | 6 | integer | its event came at, ms; absent if that was when it began |
 //! | 7 | integer | the version of its hook that it is for; absent: 1 |
 //! | 8 | bool | it is dead and was discarded |
@@ -227,6 +227,8 @@ pub(super) fn kind_number(kind: ErrorKind) -> u8 {
         ErrorKind::Size => 6,
         ErrorKind::Secret => 7,
         ErrorKind::Http => 8,
+        ErrorKind::StreamClosed => 9,
+        ErrorKind::StreamMismatch => 10,
     }
 }
 

@@ -1,11 +1,13 @@
 //! An event as it is kept: what it is about, and where its content is.
 //!
 //! A map of 0 id, 1 kind, 2 came at in ms, 3 stream id, 4 position of its content in the stream,
-//! 5 its length, 6 subject, 7 key of the content. It has either 3 and 4 or 7.
+//! 5 its length, 6 subject, 7 key of the content, 8 trace id and span id, 24 bytes, of what brought it.
+//! It has either 3 and 4 or 7.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
+use minicbor::bytes::ByteArray;
 use minicbor::{Decode, Encode};
 use reveille_core::stream::StreamId;
 use reveille_core::{Millis, Offset};
@@ -24,6 +26,8 @@ pub struct EventRecord {
     /// When it came.
     pub at: Millis,
     pub place: EventPlace,
+    /// The trace that it came as a part of: trace id and span id.
+    pub trace: Option<[u8; 24]>,
 }
 
 /// Where the content of an event is.
@@ -65,6 +69,7 @@ impl Record for EventRecord {
             len: self.place.len(),
             subject: self.subject.as_deref(),
             key,
+            trace: self.trace.map(ByteArray::from),
         };
         codec::write(96, &fields)
     }
@@ -93,6 +98,8 @@ struct EventFields<'a> {
     subject: Option<&'a str>,
     #[cbor(n(7), with = "minicbor::bytes")]
     key: Option<&'a [u8]>,
+    #[n(8)]
+    trace: Option<ByteArray<24>>,
 }
 
 impl TryFrom<EventFields<'_>> for EventRecord {
@@ -116,6 +123,7 @@ impl TryFrom<EventFields<'_>> for EventRecord {
             subject: fields.subject.map(Into::into),
             at: Millis(fields.at),
             place,
+            trace: fields.trace.map(Into::into),
         })
     }
 }
@@ -137,6 +145,7 @@ mod tests {
             subject: None,
             at: Millis(1_700_000_000_000),
             place: place(500, 70_000),
+            trace: None,
         }
     }
 
@@ -163,6 +172,12 @@ mod tests {
                 "a600600173776562686f6f6b2e6769746875622e70757368021b0000018bcfe56800030404000500",
             ),
             (keyed, "a6006161016162021b0000018bcfe5680005030663646f6307422066"),
+            (
+                EventRecord { id: "a".into(), trace: Some([7; 24]), place: place(0, 0), ..event() },
+                "\
+            a70061610173776562686f6f6b2e6769746875622e70757368021b0000018bcfe5680003040400050008\
+            5818070707070707070707070707070707070707070707070707",
+            ),
         ] {
             check_record(&event, hex);
         }

@@ -10,7 +10,7 @@
 //! | 6 | integer | the next event from before its time |
 //! | 7 | bytes | what its owner wishes; its face alone reads them |
 //! | 8 | integer | its face |
-//! | 9 | map | the rules of its deliveries: 0 an attempt's time in ms, 1 attempts, 2 first pause in ms, 3 longest pause in ms, 4 at most this many ms are added to a pause at random (absent: it is shortened by at most half), 5 statuses that are final (absent: none; 1: 400 to 499 but 408, 425 and 429), 6 the status that ends the hook, 7 whether deliveries of a lane come one after another, 8 what outcomes mean: arrays `[0, first status, last, action]`, `[1, kind of failure, 0, action]`, `[2, 0, 0, action]` for what cannot be read, where actions are 0 retry, 1 dead, 2 drop, 3 end the hook, 9 poison: `[attempts, ms]`, 10 whether `Retry-After` is heard, 11 whether a delivery follows the version of its hook that matched, 15 one that fails when it is older than so many ms is tried no more |
+//! | 9 | map | the rules of its deliveries: 0 an attempt's time in ms, 1 attempts, 2 first pause in ms, 3 longest pause in ms, 4 at most this many ms are added to a pause at random (absent: it is shortened by at most half), 5 statuses that are final (absent: none; 1: 400 to 499 but 408, 425 and 429), 6 the status that ends the hook, 7 whether deliveries of a lane come one after another, 8 what outcomes mean: arrays `[0, first status, last, action]`, `[1, kind of failure, 0, action]`, `[2, 0, 0, action]` for what cannot be read, where actions are 0 retry, 1 dead, 2 drop, 3 end the hook, 9 poison: `[attempts, ms]`, 10 whether `Retry-After` is heard, 11 whether a delivery follows the version of its hook that matched, 15 one that fails when it is older than so many ms is tried no more, 16 attempts on their way at most, 17 attempts in a second at most, 18 how many of these at once after a pause, 19 whether they count among those of which a tenant has only so many on their way, 20 how an attempt is made (absent: a request; 1: an append), 21 whether its dead letters outlive it |
 //! | 10 | text | id of the key by which it was made |
 //! | 11 | integer | its version; absent: 1 |
 //! | 12 | bool | it is paused |
@@ -22,8 +22,10 @@ use reveille_core::delivery::ErrorKind;
 use reveille_core::delivery::hook::{ActiveSpan, Backfill, FIRST_VERSION, FaceId, Hook, HookId};
 use reveille_core::delivery::id::EventNo;
 use reveille_core::delivery::policy::{
-    Action, Backoff, Jitter, Order, Poison, Policy, Rule, StatusSet, Versions, When,
+    Action, Backoff, DeliveryLimits, Jitter, Letters, Order, Poison, Policy, Rule, StatusSet,
+    Transport, Versions, When,
 };
+use reveille_core::rate::Rate;
 use reveille_core::{Millis, Tenant};
 
 use super::delivery::kind_number;
@@ -123,6 +125,7 @@ impl TryFrom<HookFields<'_>> for Hook {
 struct SpanFields(#[n(0)] u64, #[n(1)] Option<u64>);
 
 const FINAL_4XX: u8 = 1;
+const APPEND: u8 = 1;
 
 #[derive(Encode, Decode)]
 #[cbor(map)]
@@ -153,6 +156,18 @@ struct PolicyFields {
     matched: bool,
     #[cbor(n(15), decode_with = "codec::some")]
     give_up_after_ms: Option<u64>,
+    #[cbor(n(16), decode_with = "codec::some")]
+    concurrency: Option<u32>,
+    #[cbor(n(17), decode_with = "codec::some")]
+    rate_per_s: Option<u32>,
+    #[cbor(n(18), decode_with = "codec::some")]
+    burst: Option<u32>,
+    #[cbor(n(19), skip_if = "codec::is_false")]
+    per_tenant: bool,
+    #[cbor(n(20), decode_with = "codec::some")]
+    transport: Option<u8>,
+    #[cbor(n(21), skip_if = "codec::is_false")]
+    outlived: bool,
 }
 
 /// What, from, to, action.
@@ -222,6 +237,15 @@ impl From<&Policy> for PolicyFields {
             retry_after: policy.retry_after,
             matched: policy.versions == Versions::Matched,
             give_up_after_ms: policy.give_up_after_ms,
+            concurrency: policy.limits.concurrency,
+            rate_per_s: policy.limits.rate.map(|it| it.per_s),
+            burst: policy.limits.rate.map(|it| it.burst),
+            per_tenant: policy.limits.per_tenant,
+            transport: match policy.transport {
+                Transport::Http => None,
+                Transport::Append => Some(APPEND),
+            },
+            outlived: policy.letters == Letters::OutliveHook,
         }
     }
 }
@@ -248,6 +272,19 @@ impl TryFrom<PolicyFields> for Policy {
             retry_after: fields.retry_after,
             versions: if fields.matched { Versions::Matched } else { Versions::Current },
             give_up_after_ms: fields.give_up_after_ms,
+            transport: match fields.transport {
+                None => Transport::Http,
+                Some(APPEND) => Transport::Append,
+                Some(_) => return Err("unknown transport"),
+            },
+            limits: DeliveryLimits {
+                concurrency: fields.concurrency,
+                rate: fields
+                    .rate_per_s
+                    .map(|per_s| Rate { per_s, burst: fields.burst.unwrap_or(1) }),
+                per_tenant: fields.per_tenant,
+            },
+            letters: if fields.outlived { Letters::OutliveHook } else { Letters::GoWithHook },
         })
     }
 }

@@ -20,6 +20,9 @@
 //! | 15 | bytes | the key after which it goes on |
 //! | 16 | bool | all have had their turn |
 //! | 17 | integer | ended at, ms |
+//! | 18 | bool | they follow the version of their hook that they had |
+//! | 19 | integer | skipped because their hook had ended; absent: none |
+//! | 20 | integer | skipped because the version that they were to follow is not kept; absent: none |
 
 use bytes::{Bytes, BytesMut};
 use minicbor::bytes::ByteSlice;
@@ -60,6 +63,9 @@ impl Record for ReplayRecord {
             after: (&self.after[..]).into(),
             all_made: self.all_made,
             ended_at: self.ended_at.map(|at| at.0),
+            original: self.selection.original,
+            hook_gone: Some(self.hook_gone).filter(|count| *count > 0),
+            version_gone: Some(self.version_gone).filter(|count| *count > 0),
         };
         codec::write(192, &fields)
     }
@@ -108,6 +114,12 @@ struct ReplayFields<'a> {
     all_made: bool,
     #[n(17)]
     ended_at: Option<u64>,
+    #[cbor(n(18), skip_if = "codec::is_false")]
+    original: bool,
+    #[cbor(n(19), decode_with = "codec::some")]
+    hook_gone: Option<u64>,
+    #[cbor(n(20), decode_with = "codec::some")]
+    version_gone: Option<u64>,
 }
 
 impl TryFrom<ReplayFields<'_>> for ReplayRecord {
@@ -122,6 +134,7 @@ impl TryFrom<ReplayFields<'_>> for ReplayRecord {
             from: Millis(fields.from),
             to: Millis(fields.to),
             ids: ids.collect::<Result<_, _>>()?,
+            original: fields.original,
         };
         Ok(ReplayRecord {
             id: fields.id,
@@ -138,6 +151,8 @@ impl TryFrom<ReplayFields<'_>> for ReplayRecord {
             after: Bytes::copy_from_slice(fields.after),
             all_made: fields.all_made,
             ended_at: fields.ended_at.map(Millis),
+            hook_gone: fields.hook_gone.unwrap_or(0),
+            version_gone: fields.version_gone.unwrap_or(0),
         })
     }
 }

@@ -2,13 +2,17 @@
 
 use std::sync::Arc;
 
-use reveille_core::delivery::hook::{ActiveSpan, Backfill, DeliveryCounts, FaceId, Hook, HookId};
+use reveille_core::delivery::hook::{
+    ActiveSpan, Backfill, DeliveryCounts, EndedHook, FaceId, Hook, HookId, OpenDeliveries,
+};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::delivery::lane::Lane;
 use reveille_core::delivery::policy::{
-    Action, Backoff, Jitter, Order, Poison, Policy, Rule, StatusSet, Versions, When,
+    Action, Backoff, DeliveryLimits, Jitter, Letters, Order, Poison, Policy, Rule, StatusSet,
+    Transport, Versions, When,
 };
 use reveille_core::delivery::{AttemptRecord, DeadReason, Delivery, DropReason, ErrorKind, Phase};
+use reveille_core::rate::Rate;
 use reveille_core::{Millis, Tenant};
 
 use super::*;
@@ -182,8 +186,14 @@ fn counts_and_lanes_have_these_bytes() {
         (u64::MAX, u16::MAX, 500, "a200821bffffffffffffffff19ffff011901f4"),
     ] {
         let head = DeliveryNo { event: EventNo(event), round };
-        check_record(&Lane { head, waiting }, hex);
+        check_record(&Lane { head, waiting, next: Vec::new() }, hex);
     }
+    let head = DeliveryNo { event: EventNo(1_024), round: 0 };
+    let next = [(256, 3), (1_280, 0), (1_280, 1)];
+    let next = next.map(|(event, round)| DeliveryNo { event: EventNo(event), round }).into();
+    let hex = "a300821904000001050283821901000382190400008200\
+        01";
+    check_record(&Lane { head, waiting: 5, next }, hex);
 }
 
 #[test]
@@ -235,6 +245,13 @@ fn full_hook() -> Hook {
             poison: Some(Poison { attempts: 3, within_ms: 250 }),
             versions: Versions::Matched,
             give_up_after_ms: Some(60_000),
+            transport: Transport::Append,
+            limits: DeliveryLimits {
+                concurrency: Some(8),
+                rate: Some(Rate { per_s: 100, burst: 10 }),
+                per_tenant: true,
+            },
+            letters: Letters::GoWithHook,
         },
         spec: Bytes::from_static(b"words"),
         created_by: Some("key_1".into()),
@@ -268,9 +285,10 @@ fn hooks_have_these_bytes() {
         (
             full_hook(),
             "\
-            ae0009016461636d6502643031485103010402058282090c810e06030745776f726473080409ad00\
+            ae0009016461636d6502643031485103010402058282090c810e06030745776f726473080409b200\
             1975300105021903e8031a000493e0041901f405010619019a07f508838400190194\
-            19019a028401040001840200000009820318fa0af50bf50f19ea600a656b65795f310b030cf50d07",
+            19019a028401040001840200000009820318fa0af50bf50f19ea601008111864120a\
+            13f514010a656b65795f310b030cf50d07",
         ),
         (
             plain_hook(),
@@ -281,6 +299,27 @@ fn hooks_have_these_bytes() {
     ] {
         check_record(&hook, hex);
     }
+}
+
+#[test]
+fn ended_hooks_have_these_bytes() {
+    let Hook { policy, .. } = plain_hook();
+    let policy = Policy { letters: Letters::OutliveHook, ..policy };
+    let hook = Hook { policy, ..plain_hook() };
+    let hook_hex = "\
+        a90009016461636d650264303148510301040205800740080409a5001975300105021903e8031a000493e015f5";
+    check_record(&hook, hook_hex);
+    let (open, after) = (OpenDeliveries::Bury, Bytes::from_static(b"k"));
+    let ended = EndedHook { hook, ended_at: Millis(7), open, after, is_cleared: true };
+    check_record(&ended, &format!("a500582d{hook_hex}010702f503416b04f5"));
+    let (open, after) = (OpenDeliveries::Drop, Bytes::new());
+    let ended = EndedHook { open, after, is_cleared: false, ..ended };
+    check_record(&ended, &format!("a300582d{hook_hex}01070340"));
+    assert!(decode::<EndedHook>("a30041a001070340").is_err(), "no hook");
+    let tenant = Tenant::parse("acme").unwrap();
+    check(&ended_hook_key(&tenant, HookId(258)), "1e61636d65000000000000000102");
+    check_range(ended_hook_keys(&tenant), "1e61636d6500", "1e61636d6501");
+    check_range(all_ended_hook_keys(), "1e", "1f");
 }
 
 #[test]
@@ -374,7 +413,7 @@ fn absent_fields_have_their_default() {
     assert_eq!(delivery.attempts, [attempt]);
     assert_eq!(decode("a0"), Ok(DeliveryCounts::default()));
     let first = DeliveryNo { event: EventNo(0), round: 0 };
-    assert_eq!(decode("a10103"), Ok(Lane { head: first, waiting: 3 }));
+    assert_eq!(decode("a10103"), Ok(Lane { head: first, waiting: 3, next: Vec::new() }));
     assert_eq!(decode("a0"), Ok(Vec::<DeliveryId>::new()));
     let hook = decode::<Hook>("a5016161026168074162080409a0").unwrap();
     assert_eq!((hook.id, hook.spans.len(), hook.backfill), (HookId(0), 0, None));
@@ -391,13 +430,16 @@ fn absent_fields_have_their_default() {
 fn what_cannot_be_is_damage() {
     // No phase, an unknown one, one without its time; deliveries before the first event.
     // A reason or a kind of failure that nobody knows, a hash that is too short.
-    for hex in ["a1008308010b", "a10083090103", "a20081030581a10609", "a20081030581a10741aa"] {
+    for hex in ["a1008308010b", "a10083090103", "a20081030581a1060b", "a20081030581a10741aa"] {
         assert!(decode::<DeliveryRecord>(hex).is_err(), "{hex}");
     }
     for hex in ["a0", "a100810a", "a1008101", "a100820201", "a10080"] {
         assert!(decode::<DeliveryRecord>(hex).is_err(), "{hex}");
     }
     assert!(decode::<Vec<DeliveryId>>("a201818201000005").is_err());
+    // A transport that nobody knows.
+    assert!(decode::<Hook>("a5016161026168074162080409a11401").is_ok());
+    assert!(decode::<Hook>("a5016161026168074162080409a11402").is_err());
     assert!(decode::<Lane>("a1008101").is_err());
     for (hex, why) in [
         ("a5016141026168074162080409a0", "no tenant"),
@@ -415,7 +457,7 @@ fn what_cannot_be_is_damage() {
 #[test]
 fn replays_have_these_bytes() {
     use reveille_core::delivery::DeadReason;
-    use reveille_core::delivery::replay::{ReplayRecord, ReplaySelection};
+    use reveille_core::delivery::replay::{ReplayRecord, ReplaySelection, ReplayTurns};
     let id = DeliveryId { hook: HookId(7), no: DeliveryNo { event: EventNo(8), round: 9 } };
     let selection = ReplaySelection {
         hook: Some(HookId(7)),
@@ -423,17 +465,19 @@ fn replays_have_these_bytes() {
         from: Millis(1),
         to: Millis(2),
         ids: vec![id],
+        original: true,
     };
     let mut replay =
         ReplayRecord::new(256, Millis(3), "key_1".into(), Some("why".into()), selection, 4);
     check_record(
         &replay,
         "\
-        b100190100010302656b65795f31036377687904070566504f49534f4e0601070208520000000000\
+        b200190100010302656b65795f31036377687904070566504f49534f4e0601070208520000000000\
         000007000000000000000800090904\
-        0a000b000c000d000e000f4010f4",
+        0a000b000c000d000e000f4010f412f5",
     );
-    replay.advance(1, 2, bytes::Bytes::from_static(b"k"), true, Millis(9));
+    let turns = ReplayTurns { made: 1, not_dead: 0, hook_gone: 2, version_gone: 0 };
+    replay.advance(&turns, bytes::Bytes::from_static(b"k"), true, Millis(9));
     replay.count(reveille_core::delivery::hook::Standing::Delivered, Millis(9));
     let bytes = crate::codec::Record::encode(&replay);
     assert_eq!(<ReplayRecord as crate::codec::Record>::decode(&bytes), Ok(replay));

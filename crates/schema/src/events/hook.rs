@@ -3,7 +3,8 @@
 //! A map of 0 pattern, 1 worker, 2 method, 5 binding, 6 secret, sealed, 7 the secret before it, sealed,
 //! 8 until when that is valid, ms, 9 the first event that the pattern is for, 10 patterns before it,
 //! oldest first, each `[pattern, first event that it is not for]`. How often and how long a delivery
-//! is tried, and whether one comes after another, is in the rules of the hook itself.
+//! is tried, how much is sent at once, and whether one comes after another, is in the rules of the hook
+//! itself.
 
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
@@ -51,6 +52,7 @@ pub fn decode_spec(hook: &Hook) -> Result<EventHookSpec, RecordError> {
             max_ms: hook.policy.backoff.cap_ms,
             give_up_after_ms: hook.policy.give_up_after_ms,
         },
+        limits: hook.policy.limits,
         former: FormerSpec {
             secret: fields
                 .former_secret

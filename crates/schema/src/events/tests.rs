@@ -3,6 +3,7 @@
 use reveille_core::delivery::Policy;
 use reveille_core::delivery::hook::{Hook, HookId};
 use reveille_core::delivery::id::EventNo;
+use reveille_core::delivery::policy::DeliveryLimits;
 use reveille_core::event::hook::{EventHookSpec, FACE, FormerPattern, FormerSpec, Retry};
 use reveille_core::event::worker::{RpcMethod, WorkerId};
 use reveille_core::event::{EventPattern, Ulid};
@@ -22,6 +23,7 @@ fn spec() -> EventHookSpec {
         secret: Some("whsec_AAAA".into()),
         ordered: true,
         retry: Retry::default(),
+        limits: DeliveryLimits::default(),
         former: FormerSpec::default(),
     }
 }

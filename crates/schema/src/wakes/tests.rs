@@ -225,6 +225,8 @@ fn keys_have_these_bytes() {
     check(&subscription_key(&tenant, Dialect::Leases, "s"), "0661636d65000273");
     check(&consumer_key(&consumer), "0700000000000001022f612f62");
     check(&consumer_key(&only), "070000000000000102");
+    check(&resting_key(&consumer), "1f00000000000001022f612f62");
+    check_range(all_resting_keys(), "1f", "20");
     check(&link_key(id, &path("/a/b")), "0800000000000001022f612f62");
     check(&backlog_key(id, &path("/a/b")), "0900000000000001022f612f62");
     check(
@@ -248,6 +250,7 @@ fn keys_read_back_and_damage_is_nothing() {
     for of in [Some(path("/a/b")), None] {
         let consumer = ConsumerKey { subscription: id, path: of };
         assert_eq!(parse_consumer_key(&consumer_key(&consumer)), Some(consumer.clone()));
+        assert_eq!(parse_resting_key(&resting_key(&consumer)), Some(consumer.clone()));
         let (first, _) = follower_keys(&tenant, &stream);
         let key = follower_key(&tenant, &stream, &consumer);
         assert_eq!(parse_follower_key(&first, &key), Some(consumer));

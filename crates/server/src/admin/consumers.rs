@@ -1,5 +1,7 @@
 //! Consumers: where each of them stands, what went wrong, and what an operator can do about it.
 
+use std::sync::Arc;
+
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use reveille_core::consumer::{Dialect, Phase, RemovalReason, Stage};
@@ -9,11 +11,12 @@ use reveille_engine::encoder::NotifiedStream;
 use reveille_engine::wakes::{ConsumerFilter, ConsumerItem, ConsumerOrder};
 use serde_json::{Map, Value, json};
 
+use super::dlq::tenant_of;
 use super::error::Error;
 use crate::Server;
 use crate::http::auth::Caller;
 use crate::http::error::RequestError;
-use crate::http::fields::{self, FieldError, Fields};
+use crate::http::fields::{FieldError, Fields};
 use crate::http::inbound;
 use crate::http::known::check_fields;
 use crate::http::page::{Page, page_limit};
@@ -26,17 +29,16 @@ const CONSUMERS: &str = "/admin/v1/consumers/";
 
 /// What a consumer may be.
 const STATES: [&str; 7] = ["idle", "collecting", "waking", "retrying", "live", "given_up", "gone"];
-/// A body larger than this asks for nothing that can be done to a consumer.
-const BODY_BYTES_MAX: usize = 64 << 10;
 
-/// `GET /admin/v1/consumers?subscription=&state=&after=&limit=`
+/// `GET /admin/v1/consumers?tenant=&subscription=&state=&after=&limit=`
 pub(super) async fn list(
     server: &Server,
     caller: &Caller,
     query: Option<&str>,
 ) -> Result<Reply, Error> {
     let query = Query::parse(query);
-    query.check_known(&["subscription", "state", "after", "limit"])?;
+    query.check_known(&["tenant", "subscription", "state", "after", "limit"])?;
+    let tenant = tenant_of(caller, &query)?;
     let (named, after) = (query.get("subscription")?, query.get("after")?);
     let state = query.get("state")?;
     if state.is_some_and(|state| !STATES.contains(&state)) {
@@ -59,7 +61,7 @@ pub(super) async fn list(
     let is_in_state = |item: &ConsumerItem| state == Some(state_of(item));
     let is_wanted = state.map(|_| &is_in_state as &dyn Fn(&ConsumerItem) -> bool);
     let filter = ConsumerFilter { named, is_wanted };
-    let next = server.engine.consumers(&caller.tenant, &filter, after, limit, &mut take)?;
+    let next = server.engine.consumers(&tenant, &filter, after, limit, &mut take)?;
     Ok(page.finish_with_next(next))
 }
 
@@ -90,16 +92,15 @@ pub(super) async fn operate(
         let message = "a consumer takes POST on its `/wake`, `/seek` and `/revive`";
         return Err(Error::ConsumerNotFound(message.to_owned()));
     }
-    let max = BODY_BYTES_MAX.min(server.config.max_body_bytes);
-    let body = inbound::read(&server.engine, &caller.tenant, &parts.headers, body, max).await?;
-    let body = match body.bytes.trim_ascii() {
-        [] => Map::new(),
-        bytes => fields::parse_object(bytes)?,
-    };
+    let (tenant, headers) = (&caller.tenant, &parts.headers);
+    let body = inbound::read_optional_object::<Error>(server, tenant, headers, body).await?;
     let (subscription, path) = find(server, caller, name)?;
     let order = parse_order(verb, &body, path.is_some())?;
-    server.engine.operate_consumer(&subscription, path.as_ref(), order.clone()).await?;
+    let reason = Fields(&body).text("reason")?.map(str::trim).filter(|reason| !reason.is_empty());
     let (tenant, consumer) = (caller.tenant.as_str(), display_name(&subscription, path.as_ref()));
+    let (engine, reason) = (caller.engine(server), reason.map(Arc::from));
+    let (path_of_it, asked) = (path.as_ref(), order.clone());
+    engine.operate_consumer(&subscription, path_of_it, asked, &consumer, reason).await?;
     tracing::info!(consumer, tenant, ?order, "an operator has moved a consumer");
     show_one(server, caller, &subscription, path.as_ref()).await
 }
@@ -112,11 +113,11 @@ fn parse_order(
     let fields = Fields(body);
     match verb {
         "wake" => {
-            check_fields(body, &["force"])?;
+            check_fields(body, &["force", "reason"])?;
             Ok(ConsumerOrder::Wake { force: fields.flag("force")? })
         }
         "seek" => {
-            check_fields(body, &["stream", "offset"])?;
+            check_fields(body, &["stream", "offset", "reason"])?;
             let stream = fields.text("stream")?.map(StreamPath::parse).transpose();
             let stream = stream.map_err(|error| format!("`stream`: {error}"))?;
             if stream.is_none() && !is_of_stream {
@@ -132,7 +133,7 @@ fn parse_order(
             Ok(ConsumerOrder::Seek { stream, to })
         }
         _ => {
-            check_fields(body, &[])?;
+            check_fields(body, &["reason"])?;
             Ok(ConsumerOrder::Revive)
         }
     }

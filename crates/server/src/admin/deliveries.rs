@@ -8,11 +8,13 @@ use reveille_core::delivery::{AttemptRecord, ErrorKind, Phase};
 use reveille_engine::events::{DeliveryFilter, DeliveryView, delivery_name, delivery_named};
 use serde_json::{Map, Value, json};
 
+use super::dlq::tenant_of;
 use super::error::Error;
 use crate::Server;
 use crate::http::auth::Caller;
 use crate::http::delivery::status_label;
 use crate::http::error::RequestError;
+use crate::http::explanation::{Words, outcome};
 use crate::http::moment;
 use crate::http::page::{Page, page_limit};
 use crate::http::query::Query;
@@ -21,10 +23,13 @@ use crate::http::reply::Reply;
 /// Where deliveries are; the rest of the path is the id of one.
 const DELIVERIES: &str = "/admin/v1/deliveries/";
 
-/// What can be asked for.
-const PARAMETERS: &[&str] = &["state", "hook", "event", "from", "to", "after", "limit"];
+const WORDS: Words =
+    Words { hook: "hook", step: "match", matches: "the hook is for events like this" };
 
-/// `GET /admin/v1/deliveries?state=&hook=&event=&from=&to=&after=&limit=`: hook by hook from the
+/// What can be asked for.
+const PARAMETERS: &[&str] = &["tenant", "state", "hook", "event", "from", "to", "after", "limit"];
+
+/// `GET /admin/v1/deliveries?tenant=&state=&hook=&event=&from=&to=&after=&limit=`: hook by hook from the
 /// youngest on, those of the newest event first; or all of one event. With filters a page may be
 /// short, or empty, and have a next one.
 pub(super) async fn list(
@@ -42,12 +47,13 @@ pub(super) async fn list(
         from: moment::of_query(&query, "from")?.map(time),
         to: moment::of_query(&query, "to")?.map(time),
     };
+    let tenant = tenant_of(caller, &query)?;
     let limit = page_limit(&query)?;
     let after = query.get("after")?.map(delivery_named).transpose();
     let after = after.map_err(|_| RequestError::Query("`after` is the id of a delivery".into()))?;
     let mut page = Page::begin(&server.engine, &caller.tenant, "deliveries").await?;
     let mut take = |view: &DeliveryView| page.push(&delivery_json(server, view));
-    let next = server.engine.find_deliveries(&caller.tenant, filter, after, limit, &mut take)?;
+    let next = server.engine.find_deliveries(&tenant, filter, after, limit, &mut take)?;
     Ok(page.finish_with_next(next.map(delivery_name)))
 }
 
@@ -59,6 +65,33 @@ fn parse_state(text: &str) -> Result<Standing, RequestError> {
     })
 }
 
+/// `GET /admin/v1/deliveries/explain?tenant=&hook=&event=`: why the event was delivered to the hook, or was
+/// not, whatever face they are of.
+pub(super) async fn explain(
+    server: &Server,
+    caller: &Caller,
+    query: Option<&str>,
+) -> Result<Reply, Error> {
+    let query = Query::parse(query);
+    query.check_known(&["tenant", "hook", "event"])?;
+    let tenant = tenant_of(caller, &query)?;
+    let (Some(hook), Some(event)) = (query.get("hook")?, query.get("event")?) else {
+        let message = "it takes `hook` and `event`: the ids of the hook and of the event";
+        return Err(RequestError::Query(message.into()).into());
+    };
+    let mut page = Page::begin(&server.engine, &caller.tenant, "steps").await?;
+    let explained = server.engine.explain_named(&tenant, hook, event)?;
+    WORDS.write_steps(server, &mut page, &explained.reasons);
+    let fields = [
+        ("hook", hook.into()),
+        ("event_id", explained.event.id.as_ref().into()),
+        ("event_type", explained.event.kind.as_ref().into()),
+        ("outcome", Value::from(outcome(&explained.reasons))),
+    ];
+    let fields = fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    Ok(page.finish(StatusCode::OK, &fields))
+}
+
 /// `GET /admin/v1/deliveries/{id}`: with every attempt. Of all of them less is kept than a page holds.
 pub(super) async fn show(
     server: &Server,
@@ -66,11 +99,13 @@ pub(super) async fn show(
     path: &str,
     query: Option<&str>,
 ) -> Result<Reply, Error> {
-    Query::parse(query).check_known(&[])?;
+    let query = Query::parse(query);
+    query.check_known(&["tenant"])?;
+    let tenant = tenant_of(caller, &query)?;
     let name = path.strip_prefix(DELIVERIES).unwrap_or_default();
     let mut page = Page::begin(&server.engine, &caller.tenant, "attempts").await?;
     let found = match delivery_named(name) {
-        Ok(id) => server.engine.delivery(Some(&caller.tenant), id)?,
+        Ok(id) => server.engine.delivery(Some(&tenant), id)?,
         Err(_) => None,
     };
     let Some(found) = found else {

@@ -22,17 +22,25 @@ use super::replays::replay_json;
 use crate::Server;
 use crate::http::auth::Caller;
 use crate::http::error::RequestError;
-use crate::http::fields::{self, FieldError, Fields};
+use crate::http::fields::{FieldError, Fields};
 use crate::http::page::{Page, page_limit};
 use crate::http::query::Query;
 use crate::http::reply::{self, Reply};
 use crate::http::{inbound, known, moment};
 
 const DLQ: &str = "/admin/v1/dlq";
-/// A body larger than this asks for nothing that can be had.
-const BODY_BYTES_MAX: usize = 64 << 10;
-const FIELDS: [&str; 9] =
-    ["dryRun", "previewId", "reason", "tenant", "hook", "deadReason", "from", "to", "ids"];
+const FIELDS: [&str; 10] = [
+    "dryRun",
+    "previewId",
+    "reason",
+    "tenant",
+    "hook",
+    "deadReason",
+    "from",
+    "to",
+    "ids",
+    "useOriginalVersion",
+];
 
 /// Answers a request about dead letters.
 pub(super) async fn answer(
@@ -64,8 +72,8 @@ pub(super) async fn answer(
     }
 }
 
-/// The tenant whose dead letters are asked for: the one that is named, or the caller's.
-fn tenant_of(caller: &Caller, query: &Query) -> Result<Tenant, RequestError> {
+/// The tenant that is asked about: the one that is named, or the caller's.
+pub(super) fn tenant_of(caller: &Caller, query: &Query) -> Result<Tenant, RequestError> {
     Ok(tenant_asked_for(caller, query)?.unwrap_or_else(|| caller.tenant.clone()))
 }
 
@@ -180,6 +188,7 @@ fn letter_json(server: &Server, view: &DeadLetterView) -> Map<String, Value> {
         ("face", face_name(view.hook.face).into()),
         ("hookId", view.hook.name.as_ref().into()),
         ("hookVersion", view.record.hook_version.into()),
+        ("hookEndedAt", view.hook_ended_at.map(date).into()),
         ("reason", view.why.code().into()),
         ("attempts", attempts.len().into()),
         ("firstAttemptAt", attempts.first().map(|it| date(it.at)).into()),
@@ -236,9 +245,7 @@ async fn read_body(
     request: Request<Incoming>,
 ) -> Result<Map<String, Value>, Error> {
     let (parts, body) = request.into_parts();
-    let max = BODY_BYTES_MAX.min(server.config.max_body_bytes);
-    let body = inbound::read(&server.engine, &caller.tenant, &parts.headers, body, max).await?;
-    Ok(fields::parse_object(&body.bytes)?)
+    inbound::read_object(server, &caller.tenant, &parts.headers, body).await
 }
 
 /// `POST /admin/v1/dlq/replay`: a preview, or what one has shown.
@@ -308,6 +315,7 @@ fn parse_request(fields: &Fields<'_>, tenant: Tenant) -> Result<ReplayRequest, E
         from: moment_field(fields, "from")?,
         to: moment_field(fields, "to")?,
         ids: ids.iter().map(id).collect::<Result<_, _>>()?,
+        original: fields.flag("useOriginalVersion")?,
     })
 }
 
@@ -333,6 +341,8 @@ fn preview_json(server: &Server, preview: &ReplayPreview) -> Value {
         "oldest": date(count.oldest),
         "newest": date(count.newest),
         "truncated": count.truncated,
+        "useOriginalVersion": preview.selection.original,
+        "skipped": { "hookEnded": count.hook_gone, "versionGone": count.version_gone },
         "expiresAt": server.engine.date_of(*expires_at).0,
     })
 }

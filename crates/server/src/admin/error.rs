@@ -131,6 +131,10 @@ fn delivery_refusal(rejection: &DeliveryRejection) -> Refusal {
         DeliveryRejection::NoDeadLetter => Refusal::not_found("DEAD_LETTER_NOT_FOUND", rejection),
         DeliveryRejection::PreviewStale => Refusal::conflict("PREVIEW_STALE", rejection),
         DeliveryRejection::HookInactive { .. } => Refusal::conflict("HOOK_INACTIVE", rejection),
+        DeliveryRejection::HookGone { .. } => Refusal::conflict("HOOK_GONE", rejection),
+        DeliveryRejection::NoVersions { .. } => {
+            Refusal::bad_request("VERSIONS_NOT_KEPT", rejection)
+        }
         DeliveryRejection::TooManyDeadLetters { .. } => {
             Refusal::conflict("TOO_MANY_DEAD_LETTERS", rejection)
         }

@@ -14,17 +14,15 @@ use super::error::Error;
 use crate::Server;
 use crate::http::auth::Caller;
 use crate::http::error::RequestError;
-use crate::http::fields::{self, FieldError, Fields};
-use crate::http::inbound;
+use crate::http::fields::{FieldError, Fields};
 use crate::http::known::check_fields;
 use crate::http::page::{Page, page_limit};
 use crate::http::query::Query;
 use crate::http::reply::{self, Reply};
+use crate::http::{inbound, moment};
 
 /// Where keys are; the rest of the path is the id of one.
 const KEYS: &str = "/admin/v1/keys";
-/// A body larger than this asks for nothing that can be had.
-const BODY_BYTES_MAX: usize = 64 << 10;
 
 /// What can be said about a new one.
 const FIELDS: &[&str] = &["tenant", "roles", "entity_uri", "permissions", "scopes", "description"];
@@ -61,9 +59,7 @@ async fn create(
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
     let (parts, body) = request.into_parts();
-    let max = BODY_BYTES_MAX.min(server.config.max_body_bytes);
-    let body = inbound::read(&server.engine, &caller.tenant, &parts.headers, body, max).await?;
-    let body = fields::parse_object(&body.bytes)?;
+    let body = inbound::read_object::<Error>(server, &caller.tenant, &parts.headers, body).await?;
     let access = parse_access(&body)?;
     if !caller.access().manages(&access) {
         return Err(RequestError::Forbidden(
@@ -120,10 +116,17 @@ fn parse_set<T: Ord>(
     fields.list(name)?.iter().map(parse).collect()
 }
 
-/// `GET /admin/v1/keys?after=&limit=`: newest first.
+/// `GET /admin/v1/keys?tenant=&from=&to=&after=&limit=`: newest first; `from` and `to` are about when a
+/// key was made.
 async fn list(server: &Server, caller: &Caller, query: Option<&str>) -> Result<Reply, Error> {
     let query = Query::parse(query);
-    query.check_known(&["after", "limit"])?;
+    query.check_known(&["tenant", "from", "to", "after", "limit"])?;
+    let tenant = query.get("tenant")?.map(Tenant::parse).transpose();
+    let tenant = tenant.map_err(|error| RequestError::Query(format!("`tenant`: {error}")))?;
+    let time = |name| {
+        Ok::<_, RequestError>(moment::of_query(&query, name)?.map(|it| server.engine.time_of(it)))
+    };
+    let (from, to) = (time("from")?, time("to")?);
     let after = query.get("after")?.map(parse_place).transpose()?;
     let limit = page_limit(&query)?;
     let access = caller.access();
@@ -131,7 +134,11 @@ async fn list(server: &Server, caller: &Caller, query: Option<&str>) -> Result<R
     let mut mine = server.engine.keys();
     let place = |key: &Key| (Reverse(key.created_at), key.id.clone());
     mine.retain(|key| {
-        after.as_ref().is_none_or(|after| place(key) > *after) && access.manages(&key.access)
+        after.as_ref().is_none_or(|after| place(key) > *after)
+            && access.manages(&key.access)
+            && (tenant.is_none() || key.access.tenant == tenant)
+            && from.is_none_or(|from| from <= key.created_at)
+            && to.is_none_or(|to| key.created_at < to)
     });
     mine.sort_by_cached_key(|key| place(key));
     let taken = mine.iter().take(limit).take_while(|key| page.push(&key_json(server, key))).count();

@@ -43,6 +43,12 @@ pub(super) fn replay_json(server: &Server, replay: &ReplayRecord) -> Value {
         "failed": replay.failed,
         "dropped": replay.dropped,
         "skipped": replay.skipped,
+        "skippedBecause": {
+            "hookEnded": replay.hook_gone,
+            "versionGone": replay.version_gone,
+            "notDead": replay.skipped.saturating_sub(replay.hook_gone + replay.version_gone),
+        },
+        "useOriginalVersion": replay.selection.original,
         "pending": replay.pending(),
         "operator": &*replay.actor,
         "reason": replay.reason.as_deref(),

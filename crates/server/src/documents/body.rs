@@ -14,7 +14,8 @@ use crate::http::inbound::{self, InboundBody};
 use crate::http::object::{self, TreeError, TreeLimits};
 
 /// Bytes of a body that is about one document, or asks for some.
-const BODY_BYTES_MAX: usize = DOCUMENT_BYTES_MAX;
+const BODY_BYTES_MAX: usize = 1 << 20;
+const _: () = assert!(BODY_BYTES_MAX >= DOCUMENT_BYTES_MAX, "the largest document can be sent");
 
 /// A document's values, and what stands around them.
 const DOCUMENT_TREE: TreeLimits =

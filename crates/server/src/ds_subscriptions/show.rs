@@ -8,7 +8,7 @@ use reveille_core::StreamPath;
 use reveille_core::consumer::{Phase, Stage};
 use reveille_core::pattern::Pattern;
 use reveille_core::subscription::{LEASE_MS_DEFAULT, STREAM_ROOT, Subscription, Target, relative};
-use reveille_engine::streams::StreamItem;
+use reveille_engine::streams::{StreamFilter, StreamItem};
 use serde_json::{Map, Value, json};
 
 use super::error::Error;
@@ -137,7 +137,7 @@ async fn add_matching(
     all: &mut Links,
 ) -> Result<bool, Error> {
     let mut after: Option<String> = None;
-    let prefix = pattern.literal_prefix();
+    let filter = StreamFilter { prefix: pattern.literal_prefix(), is_wanted: &|_| true };
     for _ in 0..PAGES_MAX {
         let mut failed = None;
         let mut take = |item: &StreamItem| {
@@ -153,7 +153,7 @@ async fn add_matching(
             failed.is_none() && all.len() <= STREAMS_MAX
         };
         let tenant = &subscription.tenant;
-        after = server.engine.streams(tenant, prefix, after.as_deref(), PAGE, &mut take)?;
+        after = server.engine.streams(tenant, &filter, after.as_deref(), PAGE, &mut take)?;
         if let Some(damaged) = failed {
             return Err(damaged.into());
         }

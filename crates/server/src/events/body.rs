@@ -5,6 +5,7 @@ use hyper::body::Incoming;
 use reveille_core::Tenant;
 use reveille_core::event::EventPattern;
 use reveille_core::event::worker::{RpcMethod, WorkerId};
+use reveille_core::rate::Rate;
 use serde_json::{Map, Value};
 
 use super::error::Error;
@@ -12,12 +13,14 @@ use crate::Server;
 use crate::http::fields::Fields;
 use crate::http::{inbound, known, object};
 
-/// A body larger than this is none about subscriptions.
-const BODY_BYTES_MAX: usize = 64 << 10;
 /// More attempts than this are not worth their noise.
 const RETRIES_MAX: u64 = 100;
 /// Five minutes: nobody waits longer for an answer.
 const TIMEOUT_MS_MAX: u64 = 300_000;
+/// There are never more attempts of one subscription on their way.
+const CONCURRENCY_MAX: u64 = 512;
+/// Attempts in a second: a limit above this would never be met.
+const RATE_PER_S_MAX: u64 = 10_000;
 
 /// A JSON object that was sent.
 pub(super) struct Body(Map<String, Value>);
@@ -50,7 +53,7 @@ impl Body {
         request: Request<Incoming>,
     ) -> Result<Option<Body>, Error> {
         let (parts, body) = request.into_parts();
-        let max = BODY_BYTES_MAX.min(server.config.max_body_bytes);
+        let max = inbound::OBJECT_BYTES_MAX.min(server.config.max_body_bytes);
         let body = inbound::read(&server.engine, tenant, &parts.headers, body, max).await?;
         if body.bytes.is_empty() {
             return Ok(None);
@@ -138,6 +141,21 @@ impl Body {
     /// How long an attempt may take, if it is said.
     pub(super) fn timeout_ms(&self) -> Result<Option<u64>, Error> {
         self.integer("timeoutMs", 1, TIMEOUT_MS_MAX)
+    }
+
+    /// How many attempts may be on their way, if it is said; `null` says any number.
+    pub(super) fn concurrency(&self) -> Result<Option<Option<u32>>, Error> {
+        self.limit("concurrency", CONCURRENCY_MAX)
+    }
+
+    /// How many attempts may be made in a second, if it is said; `null` says any number.
+    pub(super) fn rate(&self) -> Result<Option<Option<Rate>>, Error> {
+        Ok(self.limit("rateLimit", RATE_PER_S_MAX)?.map(|limit| limit.map(Rate::even)))
+    }
+
+    fn limit(&self, name: &str, max: u64) -> Result<Option<Option<u32>>, Error> {
+        let limit = self.integer(name, 1, max)?;
+        Ok(self.raw(name).map(|_| limit.and_then(|limit| u32::try_from(limit).ok())))
     }
 
     fn integer(&self, name: &str, min: u64, max: u64) -> Result<Option<u64>, Error> {

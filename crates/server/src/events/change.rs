@@ -88,6 +88,8 @@ const FIELDS: &[&str] = &[
     "pattern",
     "secret",
     "retry",
+    "concurrency",
+    "rateLimit",
 ];
 /// What is shown of one, or said of a new one, and is no setting.
 const FIXED: &[(&str, &str)] = &[
@@ -147,6 +149,8 @@ fn parse_update(
         pattern: body.pattern()?,
         secret: body.raw("secret").map(|_| secret),
         retry: subscribe::parse_retry(body)?,
+        concurrency: body.concurrency()?,
+        rate: body.rate()?,
     };
     Ok((update, new_secret))
 }

@@ -249,6 +249,7 @@ pub(super) async fn retry_many(
         from: moment("from")?,
         to: moment("to")?,
         ids: ids.iter().map(parse).collect::<Result<_, _>>()?,
+        original: false,
     };
     let _room = Page::begin(&server.engine, &scope.tenant, "retry").await?;
     if body.get("dryRun").and_then(Value::as_bool).unwrap_or(false) {

@@ -3,13 +3,14 @@
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use reveille_core::event::Ingest;
+use reveille_engine::Engine;
 use serde_json::{Value, json};
 
 use super::Scope;
 use super::error::Error;
 use crate::Server;
-use crate::http::inbound;
 use crate::http::reply::{self, Reply};
+use crate::http::{inbound, trace};
 
 /// `POST /ingest`: all of the events, or none.
 pub(super) async fn answer(
@@ -26,8 +27,11 @@ pub(super) async fn answer(
     let fresh = ingest.events.iter().zip(first_id.and_following());
     let events: Vec<_> = fresh.map(|(raw, fresh)| raw.seal(fresh, now, scope.name())).collect();
     let ids: Vec<Value> = events.iter().map(|event| event.id.as_ref().into()).collect();
-    let (received, repeated) =
-        engine.ingest(&scope.tenant, events, first_id, ingest.batch_id).await?;
+    let span = trace::begin(server, "ingest", &parts.headers);
+    let within = span.map(|span| span.trace);
+    let taken = engine.ingest(&scope.tenant, events, first_id, ingest.batch_id, within).await;
+    trace::end(server, span, &Engine::event_stream(&scope.tenant), &taken);
+    let (received, repeated) = taken?;
     let mut answer = json!({ "ok": true, "received": received, "namespace": scope.name() });
     if let Some(object) = answer.as_object_mut() {
         // The ids that a batch was given the first time are not known any more.

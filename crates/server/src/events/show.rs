@@ -38,6 +38,8 @@ pub(super) fn hook_json(server: &Server, hook: &EventHook) -> Value {
             "max": spec.retry.max_ms,
             "giveUpAfter": spec.retry.give_up_after_ms,
         },
+        "concurrency": spec.limits.concurrency,
+        "rateLimit": spec.limits.rate.map(|rate| rate.per_s),
         "signed": spec.secret.is_some(),
         "active": hook.is_active(),
         "paused": hook.paused,
@@ -189,7 +191,7 @@ fn list_item_json(server: &Server, hook: &EventHook, counts: Option<&DeliveryCou
 }
 
 /// `GET /subscriptions/match?eventType=TYPE&limit=&after=`: the active ones that would get such an
-/// event, oldest first.
+/// event, newest first.
 pub(super) async fn matching(
     server: &Server,
     scope: &Scope,
@@ -203,9 +205,9 @@ pub(super) async fn matching(
     let kind = parse_event_type(kind)?;
     let limit = page_limit(&query, PAGE)?;
     let after = query.get("after")?.map(|text| parse_u64(text).ok_or_else(not_a_next));
-    let after = HookId(after.transpose()?.unwrap_or(0));
+    let before = HookId(after.transpose()?.unwrap_or(u64::MAX));
     let mut page = Page::begin(&server.engine, &scope.tenant, "subscriptions").await?;
-    let hooks = server.engine.matching_hooks(&scope.tenant, &kind, after, limit + 1);
+    let hooks = server.engine.matching_hooks(&scope.tenant, &kind, before, limit + 1);
     let taken = hooks
         .iter()
         .take(limit)

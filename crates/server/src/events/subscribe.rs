@@ -5,6 +5,7 @@ use std::sync::Arc;
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use reveille_core::Tenant;
+use reveille_core::delivery::policy::DeliveryLimits;
 use reveille_core::event::hook::{EventHookSpec, FormerSpec, Retry};
 use reveille_core::event::worker::{RpcMethod, WorkerId};
 use reveille_core::event::{EventPattern, Shard};
@@ -42,6 +43,8 @@ const FIELDS: &[&str] = &[
     "secret",
     "deliver",
     "retry",
+    "concurrency",
+    "rateLimit",
 ];
 
 /// `POST /subscriptions/subscribe`
@@ -58,7 +61,7 @@ pub(super) async fn answer(
     check_address(server, &spec)?;
     let shard = Shard::of_pattern(&spec.pattern);
     let warnings = warnings(server, &spec);
-    let hook = server.engine.hook(&scope.tenant, spec, since, scope.key_id.clone()).await?;
+    let hook = scope.engine(server).hook(&scope.tenant, spec, since, scope.key_id.clone()).await?;
     let namespace = namespace_of(&hook.tenant);
     let mut answer = json!({
         "ok": true,
@@ -125,6 +128,11 @@ fn parse_spec(body: &Body, secret: Option<SealedSecret>) -> Result<EventHookSpec
         secret,
         ordered: false,
         retry: parse_retry(body)?.unwrap_or_default(),
+        limits: DeliveryLimits {
+            concurrency: body.concurrency()?.flatten(),
+            rate: body.rate()?.flatten(),
+            per_tenant: false,
+        },
         former: FormerSpec::default(),
     })
 }

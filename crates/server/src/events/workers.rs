@@ -9,14 +9,19 @@ use reveille_core::event::hook::{EventHookSpec, FACE};
 use reveille_core::event::worker::{Binding, WorkerTemplate};
 use reveille_core::secret::SealedSecret;
 use reveille_core::signature::standard::StandardSecret;
+use reveille_engine::deliveries::replay::replay_name;
 use reveille_engine::encoder::{
-    DeliveryEncoder, DeliveryNotification, DeliveryTarget, OpenSecret, RefusedDelivery, TargetError,
+    DeliveryEncoder, DeliveryNotification, DeliveryTarget, RefusedDelivery, TargetContext,
+    TargetError,
 };
 use reveille_engine::events::delivery_name;
 use reveille_engine::events::hook::read_spec;
 use reveille_kernel::outbound::EncodedRequest;
 
+use crate::http::trace::TRACEPARENT;
+
 const DELIVERY_ID: HeaderName = HeaderName::from_static("x-events-delivery-id");
+const REPLAY: HeaderName = HeaderName::from_static("x-events-replay");
 const ATTEMPT: HeaderName = HeaderName::from_static("x-events-attempt");
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
@@ -71,12 +76,12 @@ impl DeliveryEncoder for EventEncoder {
     fn target(
         &self,
         hook: &Hook,
-        open: OpenSecret<'_>,
+        context: &TargetContext<'_>,
     ) -> Result<Arc<dyn DeliveryTarget>, TargetError> {
         let spec = read_spec(hook)?;
         let address = self.workers.address(&spec);
         let open = |sealed: &SealedSecret| {
-            let text = open(sealed).map_err(|_| TargetError::Secret)?;
+            let text = (context.open)(sealed).map_err(|_| TargetError::Secret)?;
             Ok::<_, TargetError>(StandardSecret::parse(&text).ok())
         };
         let secret = spec.secret.as_ref().map(open).transpose()?.flatten();
@@ -84,13 +89,17 @@ impl DeliveryEncoder for EventEncoder {
             Some((sealed, until)) => open(sealed)?.map(|secret| (secret, *until)),
             None => None,
         };
-        Ok(Arc::new(WorkerTarget { address, secret, former }))
+        let worker = spec.binding.as_deref().unwrap_or(spec.worker.as_str());
+        let receiver = format!("{worker}/{}", spec.method.as_str());
+        Ok(Arc::new(WorkerTarget { address, receiver, secret, former }))
     }
 }
 
 /// The worker of a hook.
 struct WorkerTarget {
     address: String,
+    /// Its name, or that of its binding, and what is called there.
+    receiver: String,
     secret: Option<StandardSecret>,
     /// The secret before it, and until when it is valid, too.
     former: Option<(StandardSecret, Millis)>,
@@ -99,6 +108,10 @@ struct WorkerTarget {
 impl DeliveryTarget for WorkerTarget {
     fn address(&self) -> String {
         self.address.clone()
+    }
+
+    fn receiver(&self) -> String {
+        self.receiver.clone()
     }
 
     fn encode(
@@ -116,6 +129,12 @@ impl DeliveryTarget for WorkerTarget {
             }
         };
         add(DELIVERY_ID, delivery_name(*id));
+        if let Some(replay) = &notification.replay {
+            add(REPLAY, replay_name(replay.id));
+        }
+        if let Some(traceparent) = &notification.traceparent {
+            add(TRACEPARENT, traceparent.clone());
+        }
         if let Some(secret) = &self.secret {
             let seconds = wall.0 / 1_000;
             // The older one first: whoever looks at the first alone still has that one.

@@ -10,15 +10,20 @@ use reveille_core::{Millis, Tenant};
 use reveille_engine::doors::Clock;
 use reveille_engine::{Engine, Permit};
 use reveille_kernel::limits::SMALL_BODY_BYTES;
+use serde_json::{Map, Value};
 
 use super::clock;
 use super::error::RequestError;
+use super::fields::{self, FieldError};
+use crate::Server;
 
 /// The next part of a body must come within this time.
 const PART_WITHIN_MS: u64 = 20_000;
 /// A whole body may take this long, and longer by what has come of it at the slowest rate.
 const BODY_WITHIN_MS: u64 = 30_000;
 const BYTES_PER_MS_MIN: u64 = 32;
+/// A body that says how something is to be: a larger one asks for nothing that can be had.
+pub(crate) const OBJECT_BYTES_MAX: usize = 64 << 10;
 /// The least that a body is given room for when something of it has come.
 const FIRST_ROOM: usize = 1 << 10;
 
@@ -40,6 +45,33 @@ pub(crate) async fn read_in_turn(
 ) -> Result<InboundBody, RequestError> {
     engine.turn(tenant).await?;
     read(engine, tenant, headers, body, max).await
+}
+
+/// Reads a body that says how something is to be.
+pub(crate) async fn read_object<E: From<RequestError> + From<FieldError>>(
+    server: &Server,
+    tenant: &Tenant,
+    headers: &HeaderMap,
+    body: Incoming,
+) -> Result<Map<String, Value>, E> {
+    let max = OBJECT_BYTES_MAX.min(server.config.max_body_bytes);
+    let body = read(&server.engine, tenant, headers, body, max).await?;
+    Ok(fields::parse_object(&body.bytes)?)
+}
+
+/// The same where nothing has to be said: no body is an object without fields.
+pub(crate) async fn read_optional_object<E: From<RequestError> + From<FieldError>>(
+    server: &Server,
+    tenant: &Tenant,
+    headers: &HeaderMap,
+    body: Incoming,
+) -> Result<Map<String, Value>, E> {
+    let max = OBJECT_BYTES_MAX.min(server.config.max_body_bytes);
+    let body = read(&server.engine, tenant, headers, body, max).await?;
+    match body.bytes.trim_ascii() {
+        [] => Ok(Map::new()),
+        bytes => Ok(fields::parse_object(bytes)?),
+    }
 }
 
 /// Reads a body of at most `max` bytes. Whose it is must be known: strangers send nothing.

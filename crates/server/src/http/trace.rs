@@ -10,7 +10,7 @@ use reveille_engine::spans::OpenSpan;
 
 use crate::Server;
 
-const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+pub(crate) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// The trace that a request says it belongs to.
 pub(crate) fn parent(headers: &HeaderMap) -> Option<Trace> {

@@ -1,12 +1,14 @@
 //! What every partition of the engine counts, collected when somebody asks for it.
 
-mod hooks;
+mod worst;
 
 use std::fmt;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
+use reveille_core::delivery::DeadReason;
+use reveille_core::delivery::replay::ReplayResult;
 use reveille_engine::Engine;
 use reveille_engine::metrics::{BOUNDS_MS, Distribution, FAILURE_KINDS, Snapshot};
 
@@ -23,23 +25,39 @@ impl fmt::Debug for EngineCollector {
 
 impl Collector for EngineCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let (name, help) = ("spans_dropped", "Spans that there was no room for.");
-        let mut spans = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-        encode_counter(&mut spans, self.engine.dropped_spans())?;
-        let (name, help) = ("page_bytes", "Bytes of lists that are made or on their way.");
-        let mut pages = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        pages.encode_gauge(&u64::try_from(self.engine.page_bytes()).unwrap_or(u64::MAX))?;
-        let (name, help) = ("reply_bytes", "Bytes of answers that wait for their clients.");
-        let mut replies = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        replies.encode_gauge(&u64::try_from(self.engine.reply_bytes()).unwrap_or(u64::MAX))?;
+        for (name, help, kind, read) in PROCESS {
+            let mut metric = encoder.encode_descriptor(name, help, None, *kind)?;
+            match kind {
+                MetricType::Counter => encode_counter(&mut metric, read(&self.engine))?,
+                _ => metric.encode_gauge(&read(&self.engine))?,
+            }
+        }
         encode_snapshots(&mut encoder, &self.engine.snapshots())?;
-        let (hooks, others) = self.engine.worst_hooks(HOOK_SERIES_MAX);
-        hooks::encode(&mut encoder, &hooks, &others, self.engine.clock().now())
+        worst::encode(&mut encoder, &self.engine)
     }
 }
 
-/// Hooks that have gauges of their own; the others share one of each.
-const HOOK_SERIES_MAX: usize = 100;
+/// A metric of all partitions together: name, help, what it is, and how to read it.
+type ProcessMetric = (&'static str, &'static str, MetricType, fn(&Engine) -> u64);
+
+const PROCESS: &[ProcessMetric] = &[
+    (
+        "spans_dropped",
+        "Spans that there was no room for.",
+        MetricType::Counter,
+        Engine::dropped_spans,
+    ),
+    ("page_bytes", "Bytes of lists that are made or on their way.", MetricType::Gauge, |engine| {
+        count(engine.page_bytes())
+    }),
+    ("reply_bytes", "Bytes of answers that wait for their clients.", MetricType::Gauge, |engine| {
+        count(engine.reply_bytes())
+    }),
+];
+
+fn count(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
 
 /// A metric of every partition: name, help, and how to read it.
 type EngineMetric = (&'static str, &'static str, Source);
@@ -53,6 +71,10 @@ enum Source {
     /// A counter for each value of the labels `result` and `kind`.
     Attempts(fn(&Snapshot) -> AttemptCounts),
     Histogram(fn(&Snapshot) -> Distribution),
+    /// A counter for each value of the label `reason`.
+    Reasons(fn(&Snapshot) -> Vec<(&'static str, u64)>),
+    /// A counter for each value of the label `result`.
+    Results(fn(&Snapshot) -> Vec<(&'static str, u64)>),
 }
 
 /// How attempts ended.
@@ -164,15 +186,42 @@ const ENGINE: &[EngineMetric] = &[
         Source::Histogram(|s| s.deliveries.duration),
     ),
     (
+        "dead_letters",
+        "Deliveries that have become dead letters, by reason.",
+        Source::Reasons(|s| {
+            DeadReason::ALL.map(DeadReason::code).into_iter().zip(s.deliveries.died).collect()
+        }),
+    ),
+    (
+        "replays",
+        "Dead letters that replays were to make again, by what became of them.",
+        Source::Results(|s| {
+            let results = ReplayResult::ALL.map(ReplayResult::code);
+            results.into_iter().zip(s.deliveries.replayed).collect()
+        }),
+    ),
+    (
         "outbox",
         "Attempts of wakes and deliveries that wait for their turn, or are on their way.",
         Source::States(|s| {
-            let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
             let traffic = s.wakes.traffic;
             [
                 ("queued", count(traffic.queued)),
                 ("quick", count(traffic.quick)),
                 ("slow", count(traffic.slow)),
+            ]
+        }),
+    ),
+    (
+        "outbox_held",
+        "Attempts in memory that wait for a limit of their hook or tenant.",
+        Source::States(|s| {
+            let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+            let held = s.wakes.traffic.held;
+            [
+                ("rate", count(held.rate)),
+                ("concurrency", count(held.concurrency)),
+                ("tenant", count(held.tenant)),
             ]
         }),
     ),
@@ -186,7 +235,9 @@ const ENGINE: &[EngineMetric] = &[
 fn encode_snapshots(encoder: &mut DescriptorEncoder<'_>, snapshots: &[Snapshot]) -> fmt::Result {
     for (name, help, source) in ENGINE {
         let kind = match source {
-            Source::Counter(_) | Source::Attempts(_) => MetricType::Counter,
+            Source::Counter(_) | Source::Attempts(_) | Source::Reasons(_) | Source::Results(_) => {
+                MetricType::Counter
+            }
             Source::Gauge(_) | Source::States(_) => MetricType::Gauge,
             Source::Histogram(_) => MetricType::Histogram,
         };
@@ -215,6 +266,18 @@ struct AttemptLabels {
     result: &'static str,
     /// Why it failed; empty if it did not.
     kind: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabels {
+    partition: usize,
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResultLabels {
+    partition: usize,
+    result: &'static str,
 }
 
 fn encode_metric(
@@ -247,6 +310,14 @@ fn encode_metric(
             }
             Ok(())
         }
+        Source::Reasons(read) => read(snapshot).into_iter().try_for_each(|(reason, count)| {
+            let labels = ReasonLabels { partition, reason };
+            encode_counter(&mut metric.encode_family(&labels)?, count)
+        }),
+        Source::Results(read) => read(snapshot).into_iter().try_for_each(|(result, count)| {
+            let labels = ResultLabels { partition, result };
+            encode_counter(&mut metric.encode_family(&labels)?, count)
+        }),
         Source::Histogram(read) => {
             encode_histogram(&mut metric.encode_family(&labels)?, &read(snapshot))
         }

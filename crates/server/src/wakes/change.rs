@@ -11,12 +11,12 @@ use reveille_engine::wakes::{WakeError, WakeRejection};
 use serde_json::{Map, Value};
 
 use super::error::Error;
-use super::subscribe::{BODY_BYTES_MAX, parse_retry, parse_sync_done, parse_wake_if};
+use super::subscribe::{parse_retry, parse_sync_done, parse_wake_if};
 use super::subscribe::{parse_webhook, subscription_json};
 use crate::Server;
 use crate::http::auth::Caller;
 use crate::http::error::RequestError;
-use crate::http::fields::{self, FieldError, Fields};
+use crate::http::fields::{FieldError, Fields};
 use crate::http::inbound;
 use crate::http::known::{check_fields, check_fields_of};
 use crate::http::reply::{self, Reply};
@@ -55,9 +55,7 @@ pub(super) async fn change(
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
     let (parts, body) = request.into_parts();
-    let max = BODY_BYTES_MAX.min(server.config.max_body_bytes);
-    let body = inbound::read(&server.engine, &caller.tenant, &parts.headers, body, max).await?;
-    let body = fields::parse_object(&body.bytes)?;
+    let body = inbound::read_object::<Error>(server, &caller.tenant, &parts.headers, body).await?;
     let is_operation = body.keys().all(|field| field == PAUSED);
     if !is_operation {
         caller.check(Right::Subscribe).map_err(|_| RequestError::Forbidden(ONLY_PAUSES))?;

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::error::Error;
 use crate::Server;
 use crate::http::auth::Caller;
-use crate::http::fields::{self, FieldError, Fields};
+use crate::http::fields::{FieldError, Fields};
 use crate::http::inbound;
 use crate::http::known::{check_fields, check_fields_of};
 use crate::http::page::{Page, page_limit};
@@ -23,8 +23,6 @@ use crate::http::query::Query;
 use crate::http::reply::{self, Reply};
 use crate::http::subscription::{callback_base, check_name};
 
-/// A body larger than this is no subscription.
-pub(super) const BODY_BYTES_MAX: usize = 64 << 10;
 /// What may be said of a subscription that is to be made.
 const CREATE_FIELDS: &[&str] = &[
     "webhook",
@@ -51,9 +49,7 @@ pub(super) async fn create(
     if pattern.as_str().starts_with("/_") {
         caller.check_reading(pattern.as_str())?;
     }
-    let max = BODY_BYTES_MAX.min(server.config.max_body_bytes);
-    let body = inbound::read(&server.engine, &caller.tenant, &parts.headers, body, max).await?;
-    let body = fields::parse_object(&body.bytes)?;
+    let body = inbound::read_object::<Error>(server, &caller.tenant, &parts.headers, body).await?;
     check_fields(&body, CREATE_FIELDS)?;
     let fields = Fields(&body);
     let mut spec = parse_spec(name, pattern, &fields)?;

@@ -120,10 +120,114 @@ async fn changes_of_subscriptions_are_written_down_under_who_made_them() {
     server.delete("/a/*?subscription=none").await.expect(204);
     let rows = server.get("/admin/v1/audit").await.expect(200).json()["audit"].clone();
     let rows = rows.as_array().unwrap();
-    let actions = ["hook.deleted", "hook.updated", "hook.activated", "hook.deactivated"];
+    let actions =
+        ["hook.deleted", "hook.updated", "hook.activated", "hook.deactivated", "hook.created"];
     assert_eq!(texts(rows, "action"), actions);
-    assert_eq!(texts(rows, "subject"), [&*id; 4]);
-    assert_eq!(texts(rows, "actor"), ["local"; 4]);
+    assert_eq!(texts(rows, "subject"), [&*id; 5]);
+    assert_eq!(texts(rows, "actor"), ["local"; 5]);
+    let versions = |row: &Value| (row["fromVersion"].as_u64(), row["toVersion"].as_u64());
+    let found: Vec<_> = rows.iter().map(versions).collect();
+    let (one, two) = (Some(1), Some(2));
+    assert_eq!(found, [(two, None), (one, two), (one, one), (one, one), (None, one)]);
+    assert_eq!(rows[1]["diff"]["maxRetries"][1], 2);
+    assert_eq!(rows[1]["diff"].as_object().map(|it| it.len()), Some(1), "{}", rows[1]);
+    assert_eq!(rows[2]["diff"], json!({ "active": [false, true] }));
+    assert_eq!(rows[3]["diff"], json!({ "active": [true, false] }));
+    let (made, gone) = (&rows[4]["diff"], &rows[0]["diff"]);
+    assert_eq!(made["pattern"], json!([null, "order.*"]));
+    assert_eq!(gone["pattern"], json!(["order.*", null]));
+    assert_eq!((&made["workerId"], &gone["maxRetries"]), (&json!([null, "w"]), &json!([2, null])));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_change_of_a_hook_has_changed_is_written_down_without_its_secrets() {
+    let events = Deliveries::start().await;
+    let made = events.server.subscribed("order.*", json!({ "secret": true })).await;
+    let id = made["subscriptionId"].as_str().unwrap().to_owned();
+    let mut secrets = vec![made["secret"].as_str().unwrap().to_owned()];
+    let body = json!({ "subscriptionId": id });
+    for verb in ["pause", "pause", "resume"] {
+        events.post(&format!("/subscriptions/{verb}"), &body).await.expect(200);
+    }
+    let rotate = format!("/subscriptions/{id}/rotate-secret");
+    let rotated = events.post(&rotate, &json!({})).await.expect(200).json();
+    secrets.push(rotated["secret"].as_str().unwrap().to_owned());
+    let change = json!({ "pattern": "paid.*", "retry": { "max": "1m" }, "secret": false });
+    let one = format!("/subscriptions/{id}");
+    let change = change.to_string();
+    events.server.ask("PUT", &one, &[JSON], change.as_bytes()).await.expect(200);
+    let answer = events.server.get("/admin/v1/audit").await.expect(200);
+    let rows = answer.json()["audit"].as_array().unwrap().clone();
+    let actions =
+        ["hook.updated", "hook.secret_rotated", "hook.resumed", "hook.paused", "hook.created"];
+    assert_eq!(texts(&rows, "action"), actions);
+    let updated = &rows[0]["diff"];
+    assert_eq!(updated["pattern"], json!(["order.*", "paid.*"]));
+    assert_eq!(updated["secret"], json!(["redacted", null]));
+    assert_eq!(updated["retry"][0]["max"], 300_000);
+    assert_eq!(updated["retry"][1]["max"], 60_000);
+    assert_eq!(rows[1]["diff"], json!({ "secret": ["redacted", "redacted"] }));
+    assert_eq!((&rows[1]["fromVersion"], &rows[1]["toVersion"]), (&json!(1), &json!(2)));
+    assert_eq!(rows[2]["diff"], json!({ "paused": [true, false] }));
+    assert_eq!(rows[3]["diff"], json!({ "paused": [false, true] }));
+    assert_eq!(rows[4]["diff"]["secret"], json!([null, "redacted"]));
+    for secret in secrets {
+        assert!(!answer.text().contains(&secret), "a secret is shown once");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_operators_do_to_consumers_is_written_down() {
+    let mut wakes = Wakes::start().await;
+    wakes.create("/a/1", "[1]").await;
+    let second = wakes.append("/a/1", "[2]").await;
+    wakes.subscribe("s", "/a/*").await;
+    let order = async |wakes: &Wakes, verb: &str, body: Value| {
+        let target = format!("/admin/v1/consumers/s:%2Fa%2F1/{verb}");
+        wakes.server.ask("POST", &target, &[JSON], body.to_string().as_bytes()).await
+    };
+    order(&wakes, "revive", json!({ "reason": "no need" })).await.expect(409);
+    let seek = json!({ "offset": "-1", "reason": "the table was lost" });
+    order(&wakes, "seek", seek).await.expect(200);
+    wakes.woken().await.answer(500, "");
+    wakes.paused("s", "/a/1").await;
+    order(&wakes, "wake", json!({})).await.expect(200);
+    wakes.woken().await.ok();
+    order(&wakes, "seek", json!({ "offset": "now" })).await.expect(200);
+    let rows = wakes.server.get("/admin/v1/audit").await.expect(200).json()["audit"].clone();
+    let rows = rows.as_array().unwrap();
+    let actions = ["consumer.sought", "consumer.woken", "consumer.sought"];
+    assert_eq!(texts(rows, "action"), actions);
+    assert_eq!(texts(rows, "subject"), ["s:%2Fa%2F1"; 3]);
+    assert_eq!(texts(rows, "actor"), ["local"; 3]);
+    assert_eq!(rows[2]["reason"], "the table was lost");
+    assert_eq!(rows[2]["diff"]["/a/1"], json!([second, "-1"]));
+    assert_eq!((&rows[1]["reason"], &rows[1]["diff"]["/a/1"]), (&Value::Null, &Value::Null));
+    assert_eq!(rows[0]["diff"]["/a/1"], json!(["-1", second]));
+    assert!(rows[0]["diff"]["epoch"].is_array(), "{}", rows[0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subscription_to_streams_that_is_changed_says_what_of_it() {
+    let wakes = Wakes::start().await;
+    let secret = wakes.subscribe("sub", "/a/*").await;
+    let url = format!("{}?key=hidden", wakes.sink.url());
+    let change = json!({ "webhook": url, "max_delay": "1s", "paused": true, "rotate_secret": {} });
+    let (target, change) = ("/a/*?subscription=sub", change.to_string());
+    wakes.server.ask("PATCH", target, &[JSON], change.as_bytes()).await.expect(200);
+    wakes.server.delete("/a/*?subscription=sub").await.expect(204);
+    let answer = wakes.server.get("/admin/v1/audit").await.expect(200);
+    let rows = answer.json()["audit"].as_array().unwrap().clone();
+    assert_eq!(texts(&rows, "action"), ["subscription.deleted", "subscription.updated"]);
+    let diff = &rows[1]["diff"];
+    assert_eq!(
+        (&diff["max_delay_ms"], &diff["paused"]),
+        (&json!([null, 1_000]), &json!([false, true]))
+    );
+    assert_eq!(diff["webhook"][1], format!("{}?…", wakes.sink.url()));
+    assert_eq!(diff["secret"], json!(["redacted", "redacted"]));
+    assert_eq!(rows[0]["diff"]["pattern"], json!(["/a/*", null]));
+    assert!(!answer.text().contains("hidden") && !answer.text().contains(&secret), "{answer}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

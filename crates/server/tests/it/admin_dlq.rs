@@ -133,7 +133,9 @@ async fn a_replay_is_previewed_executed_and_followed_to_its_end() {
     let begun = replay_of(&events, &shown).await.expect(202).json();
     assert_eq!((&begun["total"], &begun["operator"]), (&json!(3), &json!("local")));
     for status in [200, 500, 200] {
-        events.called().await.answer(status, "");
+        let call = events.called().await;
+        assert_eq!(call.get("x-events-replay"), begun["replayId"].as_str().unwrap());
+        call.answer(status, "");
     }
     let done = ended(&events, &begun).await;
     assert_eq!((&done["succeeded"], &done["failed"]), (&json!(2), &json!(1)));
@@ -158,6 +160,14 @@ async fn a_replay_is_previewed_executed_and_followed_to_its_end() {
         (&begun["replayId"], &json!("the worker is mended"))
     );
     assert_eq!(row["diff"], json!({ "deadLetters": 3 }));
+    let metrics = events.server.get("/metrics").await.expect(200).text();
+    let count = |name: &str, label: &str| metric_of(&metrics, name, &[label]);
+    assert_eq!(count("reveille_dead_letters_total", "reason=\"EXHAUSTED\""), 4);
+    assert_eq!(count("reveille_dead_letters_total", "reason=\"POISON\""), 0);
+    for (result, expected) in [("succeeded", 2), ("failed", 1), ("dropped", 0), ("skipped", 0)] {
+        let label = format!("result=\"{result}\"");
+        assert_eq!(count("reveille_replays_total", &label), expected, "{result}");
+    }
     // A preview is used once.
     assert_eq!(replay_of(&events, &shown).await.expect(409).code(), "PREVIEW_STALE");
 }

@@ -87,7 +87,7 @@ async fn an_order_that_cannot_be_followed_says_why_and_changes_nothing() {
         (ID, "seek", json!({}), 400, "INVALID_REQUEST", "`offset` is missing"),
         (ID, "seek", json!({ "ofset": "now" }), 400, "INVALID_REQUEST", "did you mean `offset`"),
         (ID, "wake", json!({ "force": 1 }), 400, "INVALID_REQUEST", "`force`"),
-        (ID, "revive", json!({ "force": true }), 400, "INVALID_REQUEST", "none is taken"),
+        (ID, "revive", json!({ "force": true }), 400, "INVALID_REQUEST", "known are `reason`"),
         (ID, "revive", json!({}), 409, "NOT_GIVEN_UP", "not given up"),
         (
             ID,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::harness::*;
 
 async fn fill(server: &TestServer, collection: &str, documents: Vec<Value>) {
-    for (at, chunk) in documents.chunks(500).enumerate() {
+    for (at, chunk) in documents.chunks(100).enumerate() {
         let ops = chunk.iter().map(|document| {
             let mut data = document.clone();
             let id = data.as_object_mut().unwrap().remove("id").unwrap();

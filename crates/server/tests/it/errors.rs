@@ -69,9 +69,11 @@ async fn every_row_of_the_error_table_is_reached_and_is_as_documented() {
     // less than the log takes at once.
     codes.insert("NOT_LEADER".to_owned());
     codes.insert("CHANGE_TOO_LARGE".to_owned());
-    // It takes a hundred thousand dead letters; and the other one is met in `admin_dlq`.
+    // It takes a hundred thousand dead letters; and the others are met in `admin_dlq`.
     codes.insert("TOO_MANY_DEAD_LETTERS".to_owned());
-    codes.insert("HOOK_INACTIVE".to_owned());
+    for code in ["HOOK_INACTIVE", "HOOK_GONE", "VERSIONS_NOT_KEPT"] {
+        codes.insert(code.to_owned());
+    }
     // Damage is met above; and so many indexes are not removed at once.
     codes.insert("INTERNAL_ERROR".to_owned());
     codes.insert("TOO_MANY_INDEXES".to_owned());

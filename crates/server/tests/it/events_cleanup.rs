@@ -2,6 +2,7 @@
 
 use reveille_core::Millis;
 use reveille_core::Tenant;
+use reveille_core::delivery::policy::DeliveryLimits;
 use reveille_core::event::EventPattern;
 use reveille_core::event::hook::{EventHookSpec, FormerSpec, Retry};
 use reveille_core::event::worker::{RpcMethod, WorkerId};
@@ -65,6 +66,7 @@ async fn e41_the_same_can_be_done_in_the_process() {
         secret: None,
         ordered: false,
         retry: Retry::default(),
+        limits: DeliveryLimits::default(),
         former: FormerSpec::default(),
     };
     let (engine, tenant) = (events.server.engine.clone(), Tenant::default_tenant());

@@ -115,3 +115,49 @@ async fn what_would_become_of_an_event_is_told_by_its_type() {
     let target = "/subscriptions/01ABC/explain?eventType=a";
     assert_eq!(events.server.get(target).await.expect(404).json()["code"], "NOT_FOUND");
 }
+
+/// What operators are told of a hook and an event, whatever face they are of.
+async fn explain_to_operators(events: &Deliveries, hook: &str, event: &str) -> Value {
+    let target = format!("/admin/v1/deliveries/explain?hook={hook}&event={event}");
+    events.server.get(&target).await.expect(200).json()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn operators_are_told_the_same_in_their_words() {
+    let mut events = Deliveries::start().await;
+    let id = events.subscribe_with("a.*", json!({ "maxRetries": 1 })).await;
+    let event = events.ingest(json!({ "type": "a.b", "id": "evt-1" })).await;
+    events.called().await.answer(500, "");
+    events.until_status(&id, "dead").await;
+    let told = explain_to_operators(&events, &id, &event).await;
+    let steps = [("active", true), ("age", true), ("match", true), ("delivery", true)];
+    check(&told, "dead", &[&steps[..], &[("attempt", false), ("end", false)]].concat());
+    assert_eq!(told["hook"], id.as_str());
+    assert_eq!((&told["event_id"], &told["event_type"]), (&json!("evt-1"), &json!("a.b")));
+    assert_eq!(told["steps"][1]["detail"], "the hook was there before the event");
+    assert!(told["steps"][5]["detail"].as_str().unwrap().ends_with(": no attempts left"));
+    for (query, status, code) in [
+        ("hook=01NONE&event=evt-1".to_owned(), 404, "SUBSCRIPTION_NOT_FOUND"),
+        (format!("hook={id}&event=nobody"), 404, "EVENT_NOT_FOUND"),
+        (format!("hook={id}"), 400, "INVALID_QUERY"),
+        (format!("hook={id}&event=a&why="), 400, "INVALID_QUERY"),
+    ] {
+        let target = format!("/admin/v1/deliveries/explain?{query}");
+        let answer = events.server.get(&target).await.expect(status).json();
+        assert_eq!(answer["error"]["code"], code, "{query}: {answer}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pattern_of_before_is_named() {
+    let events = Deliveries::start().await;
+    let id = events.subscribe("a.*").await;
+    let event = events.ingest(json!({ "type": "b.c" })).await;
+    let body = json!({ "pattern": "b.*" }).to_string();
+    let target = format!("/subscriptions/{id}");
+    events.server.ask("PUT", &target, &[JSON], body.as_bytes()).await.expect(200);
+    let told = explain(&events, &id, &format!("eventId={event}")).await;
+    assert_eq!(told["outcome"], "no_delivery", "{told}");
+    let detail = told["steps"][2]["detail"].as_str().unwrap();
+    assert_eq!(detail, "the pattern was another one when the event came");
+}

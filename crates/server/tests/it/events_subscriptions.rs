@@ -37,6 +37,7 @@ async fn e13_e14_e20_what_is_left_out_has_a_default() {
             "patternPrefix": "webhook.github", "rpcMethod": "handle", "maxRetries": 5,
             "timeoutMs": 30_000, "signed": false, "active": true, "paused": false,
             "retry": { "initial": 1_000, "max": 300_000, "giveUpAfter": null },
+            "concurrency": null, "rateLimit": null,
             "createdAt": START_MS,
             "created_by": null, "updatedAt": START_MS, "shard": "webhook", "namespace": null,
         })

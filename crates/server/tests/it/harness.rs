@@ -11,6 +11,7 @@ pub(crate) mod ds;
 pub(crate) mod endpoint;
 pub(crate) mod events;
 pub(crate) mod keys;
+pub(crate) mod logs;
 pub(crate) mod responder;
 pub(crate) mod server;
 pub(crate) mod sink;

@@ -251,6 +251,83 @@ async fn a_hook_that_is_failing_has_gauges_of_its_own() {
     .await;
 }
 
+/// The values of a gauge of subscriptions, by subscription.
+async fn of_subscriptions(server: &TestServer, name: &str) -> BTreeMap<String, f64> {
+    let text = server.get("/metrics").await.expect(200).text();
+    let begin = format!("reveille_{name}{{subscription=\"");
+    let values = text.lines().filter_map(|line| line.strip_prefix(&begin));
+    let value = |line: &str| {
+        let (name, rest) = line.split_once('"').unwrap();
+        (name.to_owned(), rest.rsplit_once(' ').unwrap().1.parse().unwrap())
+    };
+    values.map(value).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subscription_whose_consumers_wait_or_fail_has_gauges_of_its_own() {
+    let timings = Timings { give_up_after_ms: 3_000, ..Timings::default() };
+    let mut wakes = Wakes::with(timings).await;
+    wakes.subscribe("failing", "/a/*").await;
+    wakes.subscribe("waiting", "/b/*").await;
+    wakes.subscribe("idle", "/c/*").await;
+    let body = br#"{"paused":true}"#;
+    let paused = wakes.server.ask("PATCH", "/b/*?subscription=waiting", &[JSON], body).await;
+    paused.expect(200);
+    wakes.server.ds_pull("pull", "b/*", "wake/w").await;
+    for path in ["/b/1", "/b/2", "/v1/stream/b/1", "/a/1"] {
+        wakes.create(path, "[1]").await;
+    }
+    wakes.woken().await.answer(500, "");
+    eventually("the failure to be known", async || {
+        let failing = of_subscriptions(&wakes.server, "subscription_failing").await;
+        (failing["failing"] == 1.0).then_some(())
+    })
+    .await;
+    wakes.clock.advance(500);
+    let check = async |server: &TestServer, name: &str, wanted: &[(&str, f64)]| {
+        let wanted = wanted.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+        assert_eq!(of_subscriptions(server, name).await, wanted, "{name}");
+    };
+    let pending = [("failing", 1.0), ("pull", 1.0), ("waiting", 2.0)];
+    let age = [("failing", 0.5), ("pull", 0.5), ("waiting", 0.5)];
+    check(&wakes.server, "subscription_pending", &pending).await;
+    check(&wakes.server, "subscription_oldest_seconds", &age).await;
+    check(&wakes.server, "subscription_failing_seconds", &[("failing", 0.5)]).await;
+    // A start finds them all, and none but them.
+    let mut wakes = wakes.crash().await;
+    check(&wakes.server, "subscription_pending", &pending).await;
+    check(&wakes.server, "subscription_oldest_seconds", &age).await;
+    guarded("it to be given up", async {
+        loop {
+            let given_up = of_subscriptions(&wakes.server, "subscription_given_up").await;
+            if given_up["failing"] == 1.0 {
+                break;
+            }
+            match wakes.sink.come() {
+                Some(call) => call.answer(500, ""),
+                None => wakes.clock.advance(100),
+            }
+        }
+    })
+    .await;
+    let pending = [("failing", 0.0), ("pull", 1.0), ("waiting", 2.0)];
+    check(&wakes.server, "subscription_pending", &pending).await;
+    check(&wakes.server, "subscription_failing", &pending.map(|(name, _)| (name, 0.0))).await;
+    // Who goes on and is done is idle, and what is ended is gone.
+    let body = br#"{"paused":false}"#;
+    let resumed = wakes.server.ask("PATCH", "/b/*?subscription=waiting", &[JSON], body).await;
+    resumed.expect(200);
+    for _ in 0..2 {
+        wakes.woken().await.done();
+    }
+    wakes.server.delete("/a/*?subscription=failing").await.expect(204);
+    eventually("one to be left", async || {
+        let pending = of_subscriptions(&wakes.server, "subscription_pending").await;
+        (pending == BTreeMap::from([("pull".to_owned(), 1.0)])).then_some(())
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn of_many_hooks_those_that_are_worst_off_are_shown() {
     let events = Deliveries::with(|setup| setup.partitions = Some(1)).await;

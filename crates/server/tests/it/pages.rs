@@ -176,6 +176,7 @@ async fn those_that_match_come_page_by_page() {
         .post("/subscriptions/unsubscribe", &json!({ "subscriptionId": ids.remove(4) }))
         .await
         .expect(200);
+    ids.reverse();
     for limit in 1..=9 {
         let target = format!("/subscriptions/match?eventType=a.b&limit={limit}");
         let pages = follow(&events.server, &target, "subscriptions", "id").await;
@@ -185,10 +186,10 @@ async fn those_that_match_come_page_by_page() {
     let target = "/subscriptions/match?eventType=a.b&limit=3";
     let first = page(&events.server, target, "subscriptions", "id").await;
     events.server.delete(&format!("/subscriptions/{}", ids[2])).await.expect(200);
-    let late = events.subscribe_with("a.*", json!({ "workerId": "late" })).await;
+    events.subscribe_with("a.*", json!({ "workerId": "late" })).await;
     let target = format!("/subscriptions/match?eventType=a.b&after={}", first.next.unwrap());
     let rest = page(&events.server, &target, "subscriptions", "id").await;
-    assert_eq!(rest.ids, [&ids[3..], &[late]].concat());
+    assert_eq!(rest.ids, ids[3..]);
     for wrong in ["limit=0", "limit=1001", "limit=x", "after=x", "after=-1"] {
         let target = format!("/subscriptions/match?eventType=a.b&{wrong}");
         let answer = events.server.get(&target).await.expect(400);

@@ -34,6 +34,8 @@ const OTHERS_KEY: &str = r#"{"tenant":"acme","roles":["user"]}"#;
 /// subscriptions, the id of one of acme's keys and that of its subscription to events.
 type Route = (&'static str, &'static str, &'static str, Asks, u16);
 
+const BATCH: &str = r#"{"ops":[{"type":"set","path":"shared/d","data":{}}],"idempotencyKey":"k"}"#;
+
 const ROUTES: &[Route] = &[
     ("GET", "/health", "", Nothing, 200),
     ("GET", "/healthz", "", Nothing, 200),
@@ -98,6 +100,19 @@ const ROUTES: &[Route] = &[
     ("POST", "/subscriptions/subscribe", HOOK, Key, 200),
     ("POST", "/subscriptions/subscribe", HOOK, Key, 409),
     ("GET", "/subscriptions/nothing", "", Key, 404),
+    // Documents.
+    ("GET", "/api/v1/shared/d", "", Key, 404),
+    ("POST", "/api/v1/query", r#"{"collection":"shared"}"#, Key, 200),
+    ("PATCH", "/api/v1/shared/d", r#"{"doc":{"a":1}}"#, Key, 404),
+    ("PUT", "/api/v1/shared/d", r#"{"doc":{"a":"beta"}}"#, Key, 200),
+    ("POST", "/api/v1/batch", BATCH, Key, 200),
+    ("GET", "/api/v1/shared/d", "", Key, 200),
+    ("DELETE", "/api/v1/shared/d", "", Key, 204),
+    ("GET", "/_changes/acme", "", Key, 404),
+    ("GET", "/admin/v1/tenants/acme/indexes", "", Key, 403),
+    ("PUT", "/admin/v1/tenants/acme/indexes", r#"{"indexes":[]}"#, Key, 403),
+    ("GET", "/admin/v1/tenants/acme/rules", "", Key, 403),
+    ("PUT", "/admin/v1/tenants/acme/rules", r#"{"match":{}}"#, Key, 403),
     // Inspection and keys.
     ("GET", "/admin/v1/streams", "", Key, 200),
     ("GET", "/admin/v1/consumers", "", Key, 200),
@@ -117,6 +132,7 @@ const ROUTES: &[Route] = &[
     ("GET", "/admin/v1/audit/verify", "", Key, 200),
     ("GET", "/admin/v1/deliveries", "", Key, 200),
     ("GET", "/admin/v1/deliveries?hook={HOOK}", "", Key, 404),
+    ("GET", "/admin/v1/deliveries/explain?hook={HOOK}&event=e", "", Key, 404),
     ("GET", "/admin/v1/deliveries/{HOOK}", "", Key, 404),
     ("GET", "/admin/v1/keys", "", Key, 200),
     ("POST", "/admin/v1/keys", OWN_KEY, Key, 201),

@@ -147,3 +147,81 @@ async fn an_append_without_a_trace_begins_one_and_failures_say_what_went_wrong()
     assert_eq!(wake.error.as_deref(), Some("answered 503"));
     assert_eq!(server.metric("reveille_spans_dropped_total").await, 0);
 }
+
+async fn ingest(events: &Deliveries, traceparent: Option<&str>) -> String {
+    let mut headers = vec![JSON];
+    headers.extend(traceparent.map(|text| ("traceparent", text)));
+    let answer = events.server.ask("POST", "/ingest", &headers, br#"{"type":"a.b"}"#).await;
+    answer.expect(200).json()["eventIds"][0].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delivery_and_its_retries_carry_the_trace_of_their_event() {
+    let mut events = Deliveries::start().await;
+    let id = events.subscribe("a.*").await;
+    ingest(&events, Some(PARENT)).await;
+    let call = events.called().await;
+    assert_eq!(call.get("traceparent"), PARENT);
+    call.answer(500, "");
+    events.until_status(&id, "failed").await;
+    let mut events = events.crash().await;
+    events.clock.advance(10_000);
+    let retry = events.called().await;
+    assert_eq!((retry.get("x-events-attempt"), retry.get("traceparent")), ("2", PARENT));
+    retry.ok();
+    ingest(&events, None).await;
+    let call = events.called().await;
+    assert!(call.headers.iter().all(|(name, _)| name != "traceparent"), "{:?}", call.headers);
+    call.ok();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn spans_tell_the_attempts_of_a_delivery() {
+    let mut events = Deliveries::start().await;
+    let mut collected = collect(&events.server);
+    let id = events.subscribe("a.*").await;
+    ingest(&events, Some(PARENT)).await;
+    let cause = next(&mut collected, "ingest").await;
+    assert_eq!(cause.parent, Some(Trace::parse(PARENT).unwrap().span_id));
+    assert!(cause.attributes.contains(&("reveille.stream", "/_events/default".to_owned())));
+    let mut seen = Vec::new();
+    for (number, status, error) in [("1", 503, Some("answered 503")), ("2", 200, None)] {
+        let call = events.called().await;
+        let said = Trace::parse(call.get("traceparent")).unwrap();
+        call.answer(status, "");
+        let span = next(&mut collected, "delivery").await;
+        assert_eq!((span.trace, span.parent), (said, Some(cause.trace.span_id)));
+        assert_eq!(span.trace.trace_id, cause.trace.trace_id);
+        assert_eq!(span.error.as_deref(), error);
+        let status = status.to_string();
+        for (name, text) in [
+            ("reveille.hook", id.as_str()),
+            ("reveille.attempt", number),
+            ("http.response.status_code", &status),
+        ] {
+            assert!(span.attributes.contains(&(name, text.to_owned())), "{span:?}");
+        }
+        let kind = span.attributes.iter().find(|(name, _)| *name == "error.type");
+        assert_eq!(kind.map(|(_, kind)| kind.as_str()), error.map(|_| "http"));
+        seen.push(span.trace.span_id);
+        if error.is_some() {
+            events.to_next_attempt(&id, 1).await;
+        }
+    }
+    assert_ne!(seen[0], seen[1], "each attempt is a span of its own");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_without_a_trace_begins_one() {
+    let mut events = Deliveries::start().await;
+    let mut collected = collect(&events.server);
+    events.subscribe("a.*").await;
+    ingest(&events, None).await;
+    let cause = next(&mut collected, "ingest").await;
+    assert_eq!(cause.parent, None);
+    let call = events.called().await;
+    let said = Trace::parse(call.get("traceparent")).unwrap();
+    assert_eq!(said.trace_id, cause.trace.trace_id);
+    call.ok();
+    next(&mut collected, "delivery").await;
+}

@@ -62,13 +62,15 @@ impl Occurrence {
 }
 
 pub(super) fn encode_spec(spec: ReminderSpec) -> Bytes {
-    Bytes::copy_from_slice(&[spec.topics, spec.endpoint, spec.attempts, spec.style.0])
+    let [high, low] = spec.style.0.to_be_bytes();
+    Bytes::copy_from_slice(&[spec.topics, spec.endpoint, spec.attempts, high, low])
 }
 
 pub(super) fn decode_spec(spec: &[u8]) -> Result<ReminderSpec, Damaged> {
     match spec {
-        &[topics, endpoint, attempts, style] => {
-            Ok(ReminderSpec { topics, endpoint, attempts, style: Style(style) })
+        &[topics, endpoint, attempts, high, low] => {
+            let style = Style(u16::from_be_bytes([high, low]));
+            Ok(ReminderSpec { topics, endpoint, attempts, style })
         }
         _ => Err(Damaged(format!("no spec of a hook for reminders: {spec:?}"))),
     }

@@ -7,15 +7,17 @@ use bytes::Bytes;
 use reveille_core::delivery::DropReason;
 use reveille_core::delivery::hook::{FaceId, Hook, HookId};
 use reveille_core::delivery::id::EventNo;
+use reveille_core::trace::Trace;
 use reveille_core::{Millis, Tenant};
 use reveille_engine::app::{App, IndexPart, Shared, Txn};
 use reveille_engine::deliveries::DeliveryRejection;
-use reveille_engine::deliveries::face::{DeliveryFace, FaceTimer, Gate};
+use reveille_engine::deliveries::face::{DeliveryFace, EventMatch, FaceTimer, Gate};
 use reveille_engine::deliveries::hook::{NewHook, change, create, from_now_on, named};
 use reveille_engine::deliveries::index::HookIndex;
 use reveille_engine::deliveries::source::put_event;
 use reveille_engine::deliveries::spread::{MatchingHook, MatchingHooks, SpreadEvent, spread};
 use reveille_engine::effect::EventPayload;
+use reveille_engine::records::KeyReader;
 use reveille_kernel::command::{Command, Decision};
 use reveille_kernel::error::{Damaged, Never};
 use reveille_kernel::timers::DueTimer;
@@ -58,6 +60,28 @@ impl DeliveryFace for ReminderFace {
         Ok(index.matching(HookIndex::of_txn(txn), place, after, limit, accepts))
     }
 
+    fn explain_match(
+        &self,
+        reader: &Reader,
+        hook: &Hook,
+        no: EventNo,
+        event: &EventRecord,
+    ) -> Result<EventMatch, Damaged> {
+        let topic: u8 = event.kind.parse().map_err(|_| Damaged::new("no topic"))?;
+        // What it wanted before it was changed for the first time after the event.
+        let (from, to) =
+            [EventNo(no.0 + 1), EventNo(u64::MAX)].map(|at| former_topics_key(hook.id, at)).into();
+        let former = reader.range(&from, &to, 1)?;
+        let topics = match former.first().and_then(|(_, value)| value.first()) {
+            Some(topics) => *topics,
+            None => decode_spec(&hook.spec)?.topics,
+        };
+        if topics & (1 << topic) != 0 {
+            return Ok(EventMatch::Matches);
+        }
+        Ok(EventMatch::Differs(format!("topic {topic} is none of {topics:#010b}")))
+    }
+
     /// The text alone, of all that is kept of an occurrence.
     fn payload(
         &self,
@@ -74,12 +98,17 @@ impl DeliveryFace for ReminderFace {
         true
     }
 
-    fn gate(&self, reader: &Reader, hook: &Hook, event: &EventRecord) -> Result<Gate, Damaged> {
-        if reader.get(&revoked_key(&hook.tenant, &hook.name))?.is_some() {
+    fn gate(
+        &self,
+        look: &mut dyn KeyReader,
+        hook: &Hook,
+        event: &EventRecord,
+    ) -> Result<Gate, ReadError> {
+        if look.value_of(&revoked_key(&hook.tenant, &hook.name))?.is_some() {
             return Ok(Gate::Cancelled(DropReason::Cancelled));
         }
         let subject = event.subject.as_deref().unwrap_or_default();
-        let muted = reader.get(&mute_key(&hook.tenant, subject))?;
+        let muted = look.value_of(&mute_key(&hook.tenant, subject))?;
         Ok(if muted.is_some() { Gate::Closed(DropReason::NotOwed) } else { Gate::Open })
     }
 
@@ -335,10 +364,11 @@ impl Command<App> for Remind {
             subject: Some(occurrence.subject),
             at,
             place: EventPlace::Key { key, len },
+            trace: txn.trace.map(Trace::to_bytes),
         };
         put_event(txn, FACE, tenant, no, &record);
         let text = Bytes::copy_from_slice(occurrence.text.as_bytes());
-        let payload = EventPayload { id: occurrence.name, at, payload: text };
+        let payload = EventPayload { id: occurrence.name, at, payload: text, trace: txn.trace };
         let event = SpreadEvent { no, record: &record, payload: Some(&payload) };
         txn.rests_on_index();
         let place = Place { tenant, topic: occurrence.topic, at: no };

@@ -11,7 +11,9 @@ pub enum Outcome {
         /// In how many seconds the endpoint asks to be tried again.
         retry_after_s: Option<u64>,
     },
-    /// Nothing came back.
+    /// It was appended.
+    Appended,
+    /// Nothing came back, or nothing was appended.
     Failed(ErrorKind),
     /// Nothing was sent: its face has refused to put it into words.
     Refused(Refusal),
@@ -70,7 +72,9 @@ impl Outcome {
     /// What kind of failure it is, if it is one of which that is known.
     pub fn kind(self) -> Option<ErrorKind> {
         match self {
-            Outcome::Answered { status: 200..=299, .. } | Outcome::Unreadable => None,
+            Outcome::Answered { status: 200..=299, .. }
+            | Outcome::Appended
+            | Outcome::Unreadable => None,
             Outcome::Answered { status: 300..=399, .. } => Some(ErrorKind::Redirect),
             Outcome::Answered { .. } => Some(ErrorKind::Http),
             Outcome::Failed(kind) => Some(kind),
@@ -91,10 +95,13 @@ impl Outcome {
             Outcome::Failed(ErrorKind::Redirect) => DeadReason::Redirect,
             Outcome::Failed(ErrorKind::Size) => DeadReason::PayloadTooLarge,
             Outcome::Answered { status: 300..=399, .. } => DeadReason::Redirect,
-            Outcome::Answered { .. } => DeadReason::Refused,
+            Outcome::Answered { .. }
+            | Outcome::Failed(ErrorKind::StreamClosed | ErrorKind::StreamMismatch) => {
+                DeadReason::Refused
+            }
             Outcome::Unreadable => DeadReason::Corrupt,
             // It was given up at once, as it would be after its last attempt.
-            Outcome::Failed(_) => DeadReason::Exhausted,
+            Outcome::Failed(_) | Outcome::Appended => DeadReason::Exhausted,
         }
     }
 }

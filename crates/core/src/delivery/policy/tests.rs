@@ -18,7 +18,7 @@ fn busy(status: u16, seconds: u64) -> Outcome {
 }
 
 #[test]
-fn without_rules_all_but_what_is_too_large_is_tried_again() {
+fn without_rules_all_but_what_no_repetition_changes_is_tried_again() {
     let policy = policy();
     for good in [200, 204, 299] {
         assert_eq!(policy.judge(status(good)), Verdict::Delivered);
@@ -26,8 +26,12 @@ fn without_rules_all_but_what_is_too_large_is_tried_again() {
     for bad in [100, 199, 300, 302, 400, 404, 410, 429, 500, 503, 599, 999] {
         assert_eq!(policy.judge(status(bad)), Verdict::Failed, "{bad}");
     }
+    assert_eq!(policy.judge(Outcome::Appended), Verdict::Delivered);
+    let of_streams = [ErrorKind::StreamClosed, ErrorKind::StreamMismatch];
     for kind in ErrorKind::ALL {
-        assert_eq!(policy.judge(Outcome::Failed(kind)), Verdict::Failed, "{kind:?}");
+        let is_final = of_streams.contains(&kind);
+        let verdict = if is_final { Verdict::Dead(DeadReason::Refused) } else { Verdict::Failed };
+        assert_eq!(policy.judge(Outcome::Failed(kind)), verdict, "{kind:?}");
     }
     assert_eq!(policy.judge(Outcome::Unreadable), Verdict::Failed);
     let refused = |refusal| policy.judge(Outcome::Refused(refusal));
@@ -49,6 +53,8 @@ fn the_first_rule_that_fits_decides() {
         rule(When::Kind(ErrorKind::Blocked), Action::Dead),
         rule(When::Kind(ErrorKind::Secret), Action::Dead),
         rule(When::Kind(ErrorKind::Dns), Action::Dead),
+        rule(When::Kind(ErrorKind::StreamClosed), Action::Drop),
+        rule(When::Kind(ErrorKind::StreamMismatch), Action::Retry),
         rule(When::Unreadable, Action::Dead),
     ];
     let policy = Policy { rules, refused: StatusSet::Final4xx, ends: Some(410), ..policy() };
@@ -57,6 +63,8 @@ fn the_first_rule_that_fits_decides() {
         (status(404), Verdict::Dropped(DropReason::Status)),
         // Rules come before the statuses that are final otherwise.
         (status(409), Verdict::Failed),
+        (Outcome::Failed(ErrorKind::StreamClosed), Verdict::Dropped(DropReason::Status)),
+        (Outcome::Failed(ErrorKind::StreamMismatch), Verdict::Failed),
         (status(451), Verdict::Ends),
         (status(410), Verdict::Dead(DeadReason::Refused)),
         (status(429), Verdict::Dead(DeadReason::Refused)),

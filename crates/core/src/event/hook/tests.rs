@@ -13,6 +13,7 @@ fn spec(pattern: &str) -> EventHookSpec {
         secret: Some("one".into()),
         ordered: false,
         retry: Retry::default(),
+        limits: DeliveryLimits::default(),
         former: FormerSpec::default(),
     }
 }

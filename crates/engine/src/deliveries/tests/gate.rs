@@ -13,10 +13,11 @@ use reveille_store::state::Reader;
 use super::*;
 use crate::app::Txn;
 use crate::deliveries::delivery::DropDelivery;
-use crate::deliveries::face::{DeliveryFace, Gate};
+use crate::deliveries::face::{DeliveryFace, EventMatch, Gate};
 use crate::deliveries::send::{DeliveryReadiness, readiness};
 use crate::deliveries::spread::{MatchingHooks, SpreadEvent};
 use crate::effect::EventPayload;
+use crate::records::KeyReader;
 
 /// A face that notes what it is asked for.
 struct NotingFace {
@@ -53,6 +54,16 @@ impl DeliveryFace for NotingFace {
         unreachable!("nobody is left to be told")
     }
 
+    fn explain_match(
+        &self,
+        _: &Reader,
+        _: &Hook,
+        _: EventNo,
+        _: &EventRecord,
+    ) -> Result<EventMatch, Damaged> {
+        unreachable!("nobody asks why")
+    }
+
     fn payload(&self, _: &Reader, _: &Hook, _: &EventRecord) -> Result<Option<Bytes>, Damaged> {
         self.note("payload");
         Ok(Some(Bytes::from_static(b"as it is stored")))
@@ -62,7 +73,7 @@ impl DeliveryFace for NotingFace {
         self.gate.is_some()
     }
 
-    fn gate(&self, _: &Reader, _: &Hook, _: &EventRecord) -> Result<Gate, Damaged> {
+    fn gate(&self, _: &mut dyn KeyReader, _: &Hook, _: &EventRecord) -> Result<Gate, ReadError> {
         self.note("gate");
         Ok(self.gate.unwrap_or(Gate::Open))
     }
@@ -71,14 +82,15 @@ impl DeliveryFace for NotingFace {
 /// What the first event of a world says.
 fn words(text: &'static str) -> EventPayload {
     let payload = Bytes::from_static(text.as_bytes());
-    EventPayload { id: "e0".into(), at: Millis(1_000), payload }
+    EventPayload { id: "e0".into(), at: Millis(1_000), payload, trace: None }
 }
 
 /// What is to be done about the first attempt of a delivery whose event is at hand, or is not.
 fn ready(world: &mut World, face: &NotingFace, at_hand: bool) -> DeliveryReadiness {
     let id = world.ingest(1)[0];
     let event = at_hand.then(|| words("at hand"));
-    let attempt = DeliveryAttempt { id, attempt: 1, tenant: world.hook.tenant.clone(), event };
+    let (tenant, transport) = (world.hook.tenant.clone(), Transport::Http);
+    let attempt = DeliveryAttempt { id, attempt: 1, tenant, transport, event };
     readiness(&world.bench.reader(), face, &world.hook, &attempt).unwrap()
 }
 

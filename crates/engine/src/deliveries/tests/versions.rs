@@ -52,13 +52,18 @@ fn world_of(versions: Versions, attempts: u32) -> World {
 
 fn change_attempts(world: &mut World, attempts: u32) -> Arc<Hook> {
     let policy = Policy { attempts, ..world.hook.policy.clone() };
-    world.hook = world.bench.when(&ChangePolicy { id: world.hook.id, policy }).answer();
+    world.hook = change_policy(world, policy);
     world.hook.clone()
+}
+
+pub(super) fn change_policy(world: &mut World, policy: Policy) -> Arc<Hook> {
+    world.bench.when(&ChangePolicy { id: world.hook.id, policy }).answer()
 }
 
 fn followed_attempts(world: &World, id: DeliveryId) -> u32 {
     let tenant = world.hook.tenant.clone();
-    let attempt = DeliveryAttempt { id, attempt: 1, tenant, event: None };
+    let transport = Transport::Http;
+    let attempt = DeliveryAttempt { id, attempt: 1, tenant, transport, event: None };
     let hook = send::followed(&world.bench.reader(), world.hook.clone(), &attempt).unwrap();
     hook.policy.attempts
 }
@@ -108,7 +113,7 @@ fn so_many_former_versions_are_kept_and_none_when_the_hook_has_ended() {
     // Nobody knows the version any more that it began with.
     assert_eq!(followed_attempts(&world, old), 100);
     let (tenant, name) = (world.hook.tenant.clone(), world.hook.name.clone());
-    world.bench.when(&DeleteHook { face: FACE, tenant, name }).answer();
+    world.bench.when(&DeleteHook { face: FACE, tenant, name, open: OpenDeliveries::Drop }).answer();
     for _ in 0..3 {
         for timer in world.bench.timers() {
             world.bench.now = world.bench.now.max(timer.at());
@@ -127,7 +132,10 @@ fn names_of_two_faces_never_meet() {
     let again = world.bench.when(&CreateOf(other));
     assert_eq!(again.outcome.err(), Some(Error::Rejected(DeliveryRejection::Exists)));
     let (tenant, name) = (made.tenant.clone(), made.name.clone());
-    world.bench.when(&DeleteHook { face: other, tenant, name }).answer();
+    world
+        .bench
+        .when(&DeleteHook { face: other, tenant, name, open: OpenDeliveries::Drop })
+        .answer();
     let key = keys::hook(FACE, &world.hook.tenant, &world.hook.name);
     assert!(world.bench.reader().get(&key).unwrap().is_some(), "the other one stays");
 }

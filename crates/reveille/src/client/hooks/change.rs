@@ -8,6 +8,7 @@ use http::{Method, StatusCode};
 use reveille_core::time::parse_period_ms;
 use serde_json::{Map, Value, json};
 
+use super::super::list::ShowArguments;
 use super::super::table::print_fields;
 use super::super::url::encode_segment;
 use super::super::{ApiRequest, Client, Output, ServerArguments, block_on, parse_object};
@@ -49,6 +50,12 @@ pub(crate) struct Update {
     /// Gives a delivery up that fails at this age, even if attempts are left
     #[arg(long, value_name = "TIME", value_parser = parse_period)]
     give_up_after: Option<u64>,
+    /// Attempts on their way at most, or none: no limit
+    #[arg(long, value_name = "COUNT", value_parser = parse_limit)]
+    concurrency: Option<Limit>,
+    /// Attempts in a second at most, or none: no limit
+    #[arg(long, value_name = "COUNT", value_parser = parse_limit)]
+    rate_limit: Option<Limit>,
     /// Signs with this secret from now on
     #[arg(long, value_name = "SECRET", conflicts_with_all = ["new_secret", "no_secret"])]
     secret: Option<String>,
@@ -59,19 +66,6 @@ pub(crate) struct Update {
     /// Signs no longer
     #[arg(long)]
     no_secret: bool,
-    /// How to print it
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Human)]
-    output: Output,
-    #[command(flatten)]
-    server: ServerArguments,
-}
-
-/// What `reveille hooks pause` and `resume` take.
-#[derive(Debug, Args)]
-pub(crate) struct One {
-    /// Its id, as `reveille hooks list` shows it
-    #[arg(value_name = "ID")]
-    id: String,
     /// How to print it
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Human)]
     output: Output,
@@ -93,6 +87,17 @@ pub(crate) struct RotateSecret {
     output: Output,
     #[command(flatten)]
     server: ServerArguments,
+}
+
+/// A limit that a hook is to have.
+#[derive(Debug, Clone, Copy)]
+struct Limit(Option<u32>);
+
+fn parse_limit(text: &str) -> Result<Limit, String> {
+    if text == "none" {
+        return Ok(Limit(None));
+    }
+    text.parse().map(|count| Limit(Some(count))).map_err(|_| "a limit is a number, or none".into())
 }
 
 /// Milliseconds.
@@ -143,14 +148,20 @@ fn update_body(arguments: &Update) -> Map<String, Value> {
         ("maxRetries", arguments.max_retries.map(|it| json!(it))),
         ("timeoutMs", arguments.timeout.map(|it| json!(it))),
         ("retry", (!retry.is_empty()).then_some(Value::Object(retry))),
+        ("concurrency", arguments.concurrency.map(|it| json!(it.0))),
+        ("rateLimit", arguments.rate_limit.map(|it| json!(it.0))),
         ("secret", secret),
     ];
     let given = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     given.collect()
 }
 
-pub(super) fn pause(arguments: One, paused: bool, out: &mut impl Write) -> anyhow::Result<()> {
-    let One { id, output, server } = arguments;
+pub(super) fn pause(
+    arguments: ShowArguments,
+    paused: bool,
+    out: &mut impl Write,
+) -> anyhow::Result<()> {
+    let ShowArguments { id, output, server } = arguments;
     let target = format!("/subscriptions/{}", if paused { "pause" } else { "resume" });
     let body = Map::from_iter([("subscriptionId".to_owned(), id.as_str().into())]);
     let answer = ask(server, Method::POST, target, &id, body)?;

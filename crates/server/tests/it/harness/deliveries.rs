@@ -50,21 +50,31 @@ impl Deliveries {
 
     /// Stops the server in order and starts it anew.
     pub(crate) async fn restart(self) -> Deliveries {
-        self.again(true).await
+        self.again(true, || ()).await
+    }
+
+    /// The same, with something done to what the server has left.
+    pub(crate) async fn restart_after(self, meanwhile: impl FnOnce()) -> Deliveries {
+        self.again(true, meanwhile).await
+    }
+
+    pub(crate) fn directory(&self) -> &std::path::Path {
+        self.directory.path()
     }
 
     /// Cuts the server off from everything in the middle of what it does, and starts it anew.
     pub(crate) async fn crash(self) -> Deliveries {
-        self.again(false).await
+        self.again(false, || ()).await
     }
 
-    async fn again(self, in_order: bool) -> Deliveries {
+    async fn again(self, in_order: bool, meanwhile: impl FnOnce()) -> Deliveries {
         if in_order {
             self.server.stop().await;
         } else {
             guarded("the engine to stop", self.server.engine.shutdown()).await;
             self.server.drop_all().await;
         }
+        meanwhile();
         let server = self.setup.start_in(self.directory.path()).await;
         Deliveries { server, ..self }
     }

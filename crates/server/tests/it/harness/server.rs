@@ -119,7 +119,7 @@ impl Setup {
 
     /// Starts, or says why not.
     pub(crate) async fn try_start_in(&self, directory: &Path) -> Result<TestServer, String> {
-        show_logs();
+        super::logs::listen();
         let fatal = Arc::new(Mutex::new(Vec::new()));
         let config = self.engine_config(directory.join("data"), &fatal);
         let clock = self.clock.clone();
@@ -212,7 +212,9 @@ impl Setup {
                 public_url: self.public_url.clone(),
             }),
             delivery_encoders: reveille_server::delivery_encoders(self.workers.clone()),
+            faces: std::convert::identity,
             concurrency: self.outbound_concurrency,
+            tenant_concurrency: 64,
             retention: Retention { events_ms: 30 * 86_400_000, deliveries_ms: 30 * 86_400_000 },
         }
     }
@@ -300,15 +302,6 @@ impl Drop for TestServer {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
-    }
-}
-
-/// `REVEILLE_IT_LOG=info` shows what the server says while a test runs with `--nocapture`.
-fn show_logs() {
-    if let Ok(filter) = std::env::var("REVEILLE_IT_LOG") {
-        let logs = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer();
-        // The first server of the process has set it up for all.
-        let _ = logs.try_init();
     }
 }
 
