@@ -121,7 +121,7 @@ impl Documents {
         ]);
         let version = random.percent(15).then(|| random.between(1, 6));
         let text = *random.pick(&[0, 3, 40, 400]);
-        PlainOp { path: *random.pick::<&'static str>(&PATHS), kind, value, text, version }
+        PlainOp { path: random.pick::<&'static str>(&PATHS), kind, value, text, version }
     }
 
     /// What rules say that have looked at what is durable, which may not be so for long.
