@@ -1,5 +1,7 @@
 //! Limits of the engine: nothing that waits or is held in memory is without one.
 
+use reveille_core::document::limits::INDEXES_MAX;
+
 /// Keys of an ended stream that are removed in one batch.
 pub const PURGE_SLICE: usize = 512;
 
@@ -94,6 +96,9 @@ pub const NOTICE_STREAMS_MAX: usize = 1_000;
 /// Streams that a subscription may name at once.
 pub const EXPLICIT_STREAMS_MAX: usize = 1_000;
 
+/// Indexes of a tenant with those that are still being removed: all are in memory.
+pub const INDEX_RECORDS_MAX: usize = 400;
+
 /// Documents that are looked at in one step of building an index, and the bytes of them.
 pub const BUILD_SLICE: usize = 256;
 /// See [`BUILD_SLICE`].
@@ -108,3 +113,5 @@ pub const QUERY_DOCUMENTS_MAX: u64 = 100_000;
 pub const QUERY_BYTES_MAX: u64 = 64 << 20;
 /// See [`QUERY_DOCUMENTS_MAX`].
 pub const QUERY_MS_MAX: u64 = 2_000;
+
+const _: () = assert!(INDEX_RECORDS_MAX >= 2 * INDEXES_MAX, "all can be declared anew at once");

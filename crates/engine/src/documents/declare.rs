@@ -2,7 +2,6 @@
 
 use reveille_core::Tenant;
 use reveille_core::document::index::IndexDefinition;
-use reveille_core::document::limits::INDEXES_MAX;
 use reveille_kernel::command::{Command, Decision};
 use reveille_schema::documents::{DocumentTimer, IndexNo, IndexRecord, IndexState};
 use reveille_schema::{Record, keys};
@@ -11,10 +10,7 @@ use super::error::DocumentRejection;
 use super::index::DocumentIndex;
 use super::txn::DocumentTxn;
 use crate::app::{App, Txn};
-
-/// With those that are still being removed a tenant has so many at most: all are in memory.
-pub const INDEX_RECORDS_MAX: usize = 400;
-const _: () = assert!(INDEX_RECORDS_MAX >= 2 * INDEXES_MAX, "all can be declared anew");
+use crate::limits::INDEX_RECORDS_MAX;
 
 /// An index of a tenant.
 #[derive(Debug, Clone, PartialEq, Eq)]

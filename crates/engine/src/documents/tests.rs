@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 
 use super::declare::{IndexView, SetDocumentIndexes};
 use super::error::DocumentRejection;
-use super::outcome::WriteTag;
+use super::outcome::{WriteTag, WritesInFlight};
 use super::query;
 use super::write::{WriteDocuments, WriteReceipt};
 use crate::app::Settings;
@@ -357,6 +357,21 @@ fn who_comes_too_late_is_refused_before_anything_is_decided() {
     command.decide_by = Millis(5);
     assert_eq!(command.too_late(Millis(4)), None);
     assert_eq!(command.too_late(Millis(5)), Some(DocumentRejection::TimedOut));
+}
+
+#[test]
+fn a_write_that_is_still_being_done_is_not_begun_again() {
+    let (writes, tenant) = (WritesInFlight::default(), Tenant::default_tenant());
+    let (one, other) = (tag("one", "a").unwrap(), tag("one", "b").unwrap());
+    let first = writes.begin(&tenant, &one).unwrap();
+    let refused = |tag: &WriteTag| writes.begin(&tenant, tag).err();
+    assert_eq!(refused(&one), Some(DocumentRejection::InProgress));
+    assert_eq!(refused(&other), Some(DocumentRejection::OtherBody));
+    let scope = WriteTag { scope: "k2".into(), ..one.clone() };
+    assert_eq!(refused(&scope), None);
+    assert!(writes.begin(&Tenant::parse("other").unwrap(), &one).is_ok());
+    drop(first);
+    assert_eq!(refused(&other), None);
 }
 
 #[test]

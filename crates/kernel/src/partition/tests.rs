@@ -272,3 +272,45 @@ fn a_timer_that_is_set_aside_is_kept_with_what_it_had_and_can_be_put_back() {
     partition.submit(&command, &FetchedKeys::default(), Millis(1), reply);
     expect(&mut partition, [None, Some(bytes(3))]);
 }
+
+/// Reads a key, and must be decided before a time.
+struct ReadBefore(Millis);
+
+impl Command<Nothing> for ReadBefore {
+    type Answer = Option<Bytes>;
+    type Rejection = &'static str;
+
+    fn decide(&self, txn: &mut NothingTxn<'_>) -> Decision<Option<Bytes>, &'static str> {
+        txn.get(&key(1)).map(Ok)
+    }
+
+    fn too_late(&self, now: Millis) -> Option<&'static str> {
+        (now >= self.0).then_some("too late")
+    }
+}
+
+/// Every look at it takes so long.
+struct SlowClock(std::sync::atomic::AtomicU64);
+
+impl crate::doors::Clock for SlowClock {
+    fn now(&self) -> Millis {
+        Millis(self.0.fetch_add(10, std::sync::atomic::Ordering::Relaxed))
+    }
+
+    fn sleep_until(&self, _: Millis) -> crate::doors::Sleep {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_decided_in_time_is_rejected() {
+    let state = Arc::new(State::new(Arc::new(MemoryTable::default()), 0));
+    let shared = crate::shared::Shared::new(state, Arc::new(Nothing), Settings::default());
+    let shared = Arc::new(shared.unwrap());
+    // Looked at once before it asks for the key, and once after.
+    for (before, outcome) in [(0, Err("too late")), (10, Err("too late")), (11, Ok(None))] {
+        let clock = SlowClock(0.into());
+        let found = crate::submit::submit(&shared, &clock, &ReadBefore(Millis(before))).await;
+        assert_eq!(found, outcome.map_err(Error::Rejected), "before {before}");
+    }
+}
