@@ -176,8 +176,11 @@ fn trim(
         let event = record::decode_event(value).map_err(damaged)?;
         old.extend(keys::parse_event(key).map(|no| (no, event)));
     }
+    // A plan may end between two events.
+    let (from, to) = keys::events(face, tenant, plan.until);
     if found.complete
-        && let Some(first) = event_of(txn, face, tenant, plan.until)?
+        && let Some(kept) = txn.first(from, &to, 2)?.and_then(|key| keys::parse_event(&key))
+        && let Some(first) = event_of(txn, face, tenant, kept)?
     {
         // Those that came together may share something, and go together.
         while old.pop_if(|(_, event)| event.at == first.at).is_some() {}
