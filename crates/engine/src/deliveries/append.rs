@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use reveille_core::Millis;
-use reveille_core::delivery::hook::{Hook, OpenDeliveries};
+use reveille_core::delivery::hook::Hook;
 use reveille_core::delivery::id::DeliveryId;
 use reveille_core::delivery::policy::{Outcome, Refusal};
 use reveille_core::delivery::{AttemptRecord, ErrorKind, Input, Verdict};
@@ -22,7 +22,7 @@ use reveille_kernel::outbound::Sender;
 use reveille_kernel::txn::ReadError;
 
 use super::delivery::{DeliveryOutcome, DeliveryTxn, advance_from, is_leased};
-use super::face::{DeliveryFaces, Gate};
+use super::face::{DeliveryFaces, Gate, HookEnd};
 use super::index::HookIndex;
 use super::send::{
     DeliverySender, end_span, report, secret_missing, tell_operators, unreadable,
@@ -71,7 +71,7 @@ impl Command<App> for AppendDelivery {
         if let Gate::Closed(why) | Gate::Cancelled(why) = gate {
             advance_from(txn, hook, *id, &before, Input::Drop(why))?;
             if matches!(gate, Gate::Cancelled(_)) {
-                ended::end(txn, hook, OpenDeliveries::Drop);
+                ended::end_unasked(txn, hook, HookEnd::Gate)?;
             }
             return Ok(Ok(None));
         }
@@ -108,7 +108,8 @@ impl AppendDelivery {
         let no = id.no.event;
         let event = source::event_of(txn, hook.face, &hook.tenant, no)?;
         let event = event.ok_or_else(|| Damaged(format!("event {} is gone", no.0)))?;
-        face.gate(txn, hook, &event)
+        let now = txn.now();
+        face.gate(txn, hook, &event, now)
     }
 
     fn outcome(&self, now: Millis, rejected: Option<(ErrorKind, String)>) -> DeliveryOutcome {

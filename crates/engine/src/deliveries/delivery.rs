@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use reveille_core::delivery::hook::{DeliveryCounts, FaceId, Hook, HookId, OpenDeliveries};
+use reveille_core::delivery::hook::{DeliveryCounts, FaceId, Hook, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
 use reveille_core::delivery::lane::{Lane, LaneAdvance, LaneJoin, NEXT_MAX};
 use reveille_core::delivery::{
@@ -22,6 +22,7 @@ use reveille_schema::record::{self, DeliveryRecord};
 use super::dead_letter::{self, LetterState};
 use super::ended::{self, EndedHookIndex, EndedHookName};
 use super::error::DeliveryRejection;
+use super::face::HookEnd;
 use super::index::HookIndex;
 use super::replay;
 use super::timer_group::TimerGroups;
@@ -376,7 +377,7 @@ pub(super) fn advance_from(
         keep(txn, hook, id, Some(before), after, step.send, None)?;
     }
     if step.ends_hook {
-        ended::end(txn, hook, OpenDeliveries::Drop);
+        ended::end_unasked(txn, hook, HookEnd::Endpoint)?;
     }
     Ok(())
 }
@@ -460,7 +461,7 @@ impl Command<App> for DropDelivery {
         {
             advance_from(txn, hook, self.id, &before, Input::Drop(self.why))?;
             if self.ends_hook {
-                ended::end(txn, hook, OpenDeliveries::Drop);
+                ended::end_unasked(txn, hook, HookEnd::Gate)?;
             }
         }
         Ok(Ok(()))

@@ -28,6 +28,7 @@ use reveille_store::state::Reader;
 
 use super::dead_letter::{self, LetterState};
 use super::delivery::DeliveryTxn;
+use super::face::{DeliveryFaces, HookEnd};
 use super::index::HookIndex;
 use super::replay;
 use crate::app::{IndexPart, Txn};
@@ -157,6 +158,16 @@ pub(crate) fn end(txn: &mut Txn<'_>, hook: &Hook, open: OpenDeliveries) {
         txn.set(keys::ended_hook(&hook.tenant, hook.id), ended.encode());
     }
     clear_up(txn, &hook.tenant, hook.id);
+}
+
+/// Ends a hook whose owner has not asked for that, once: its face writes down what is remembered.
+pub(crate) fn end_unasked(txn: &mut Txn<'_>, hook: &Hook, why: HookEnd) -> Result<(), ReadError> {
+    // Another delivery of the same decision may have ended it.
+    if txn.is_set(&keys::hook(hook.face, &hook.tenant, &hook.name))? {
+        txn.domains().part::<DeliveryFaces>().get(hook.face)?.hook_ended(txn, hook, why)?;
+        end(txn, hook, OpenDeliveries::Drop);
+    }
+    Ok(())
 }
 
 /// However often a tenant makes and ends hooks, so many are remembered: the dead letters of the one

@@ -9,10 +9,10 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use reveille_core::Tenant;
 use reveille_core::delivery::DropReason;
 use reveille_core::delivery::hook::{FaceId, Hook, HookId};
 use reveille_core::delivery::id::EventNo;
+use reveille_core::{Millis, Tenant};
 use reveille_kernel::command::Command;
 use reveille_kernel::error::{Damaged, Never};
 use reveille_kernel::timers::DueTimer;
@@ -89,8 +89,26 @@ pub trait DeliveryFace: Send + Sync + 'static {
         _look: &mut dyn KeyReader,
         _hook: &Hook,
         _event: &EventRecord,
+        _now: Millis,
     ) -> Result<Gate, ReadError> {
         Ok(Gate::Open)
+    }
+
+    /// What its gate says now, and which check decides, for whoever asks why.
+    fn explain_gate(
+        &self,
+        _reader: &Reader,
+        _hook: &Hook,
+        _event: &EventRecord,
+        _now: Millis,
+    ) -> Result<Option<GateReason>, Damaged> {
+        Ok(None)
+    }
+
+    /// A hook ends in this decision although its owner has not asked for that: writes down what is
+    /// to be remembered of it. It may be called before something is read, and then once more.
+    fn hook_ended(&self, _txn: &mut Txn<'_>, _hook: &Hook, _why: HookEnd) -> Result<(), ReadError> {
+        Ok(())
     }
 
     /// How long events of this source are kept.
@@ -134,6 +152,22 @@ pub enum Gate {
     Closed(DropReason),
     /// The hook is owed nothing any more: the delivery ends, and the hook with it.
     Cancelled(DropReason),
+}
+
+/// What a gate says, in a sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GateReason {
+    pub is_open: bool,
+    pub text: String,
+}
+
+/// Who ends a hook, if its owner does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HookEnd {
+    /// Its gate.
+    Gate,
+    /// Its endpoint, by the status that says so.
+    Endpoint,
 }
 
 /// What a timer of a face asks for.
