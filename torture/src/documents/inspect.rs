@@ -193,12 +193,13 @@ impl Inspection<'_> {
     }
 
     /// All pages of a query.
-    fn query_all(&mut self, mut query: Value, limit: u64) -> Result<Vec<Fields>, ExchangeError> {
+    fn query_all(&mut self, query: Value, limit: u64) -> Result<Vec<Fields>, ExchangeError> {
         let mut found = Vec::new();
-        query["limit"] = limit.into();
-        query["explain"] = true.into();
+        let mut query = query.as_object().cloned().unwrap_or_default();
+        query.insert("limit".to_owned(), limit.into());
+        query.insert("explain".to_owned(), true.into());
         loop {
-            let body = query.to_string();
+            let body = Value::from(query.clone()).to_string();
             let answer = ask(self.connection, self.tenant, "POST", "/api/v1/query", Some(&body))?;
             if answer.status != 200 {
                 return Err(unexpected(&body, &answer));
@@ -209,10 +210,8 @@ impl Inspection<'_> {
             let documents = page.get("documents").and_then(Value::as_array);
             let documents = documents.ok_or_else(|| unexpected(&body, &answer))?;
             found.extend(documents.iter().filter_map(Value::as_object).cloned());
-            match page.get("nextCursor") {
-                Some(cursor) => query["startAfter"] = cursor.clone(),
-                None => return Ok(found),
-            }
+            let Some(cursor) = page.get("nextCursor") else { return Ok(found) };
+            query.insert("startAfter".to_owned(), cursor.clone());
         }
     }
 

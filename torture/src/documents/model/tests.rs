@@ -1,3 +1,5 @@
+//! What the model notices, and what it takes.
+
 use serde_json::json;
 
 use super::*;
