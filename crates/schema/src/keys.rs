@@ -76,6 +76,7 @@ pub enum Meta {
     NextStreamId,
     TokenKey,
     SigningKeys,
+    TriggerKeys,
 }
 
 pub fn meta(name: Meta) -> Bytes {
@@ -84,5 +85,6 @@ pub fn meta(name: Meta) -> Bytes {
         Meta::NextStreamId => meta::next_stream_id_key(),
         Meta::TokenKey => auth::token_key(),
         Meta::SigningKeys => auth::signing_keys(),
+        Meta::TriggerKeys => auth::trigger_keys(),
     }
 }

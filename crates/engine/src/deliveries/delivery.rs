@@ -20,9 +20,8 @@ use reveille_schema::keys;
 use reveille_schema::record::{self, DeliveryRecord};
 
 use super::dead_letter::{self, LetterState};
-use super::ended::{self, EndedHookIndex, EndedHookName};
+use super::ended::{self, EndedBy, EndedHookIndex, EndedHookName};
 use super::error::DeliveryRejection;
-use super::face::HookEnd;
 use super::index::HookIndex;
 use super::replay;
 use super::timer_group::TimerGroups;
@@ -376,10 +375,10 @@ pub(super) fn advance_from(
         let after = DeliveryRecord { delivery: step.delivery, ..before.clone() };
         keep(txn, hook, id, Some(before), after, step.send, None)?;
     }
-    if step.ends_hook {
-        ended::end_unasked(txn, hook, HookEnd::Endpoint)?;
+    match step.ends_hook {
+        true => ended::end_unasked(txn, hook, EndedBy::Endpoint),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 impl Command<App> for RecordDeliveryOutcomes {
@@ -461,7 +460,7 @@ impl Command<App> for DropDelivery {
         {
             advance_from(txn, hook, self.id, &before, Input::Drop(self.why))?;
             if self.ends_hook {
-                ended::end_unasked(txn, hook, HookEnd::Gate)?;
+                ended::end_unasked(txn, hook, EndedBy::Gate)?;
             }
         }
         Ok(Ok(()))

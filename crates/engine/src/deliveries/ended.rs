@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use reveille_core::audit::{Actor, AuditEntry, action};
 use reveille_core::delivery::hook::{
     DeliveryCounts, EndedHook, FaceId, Hook, HookId, OpenDeliveries,
 };
@@ -28,10 +29,11 @@ use reveille_store::state::Reader;
 
 use super::dead_letter::{self, LetterState};
 use super::delivery::DeliveryTxn;
-use super::face::{DeliveryFaces, HookEnd};
+use super::face::DeliveryFaces;
 use super::index::HookIndex;
 use super::replay;
 use crate::app::{IndexPart, Txn};
+use crate::audit;
 use crate::effect::Effect;
 use crate::limits::{ENDED_HOOKS_MAX, PURGE_SLICE, SCAN_BYTES};
 use crate::records::{ReadRecord, damaged};
@@ -160,13 +162,31 @@ pub(crate) fn end(txn: &mut Txn<'_>, hook: &Hook, open: OpenDeliveries) {
     clear_up(txn, &hook.tenant, hook.id);
 }
 
-/// Ends a hook whose owner has not asked for that, once: its face writes down what is remembered.
-pub(crate) fn end_unasked(txn: &mut Txn<'_>, hook: &Hook, why: HookEnd) -> Result<(), ReadError> {
-    // Another delivery of the same decision may have ended it.
-    if txn.is_set(&keys::hook(hook.face, &hook.tenant, &hook.name))? {
-        txn.domains().part::<DeliveryFaces>().get(hook.face)?.hook_ended(txn, hook, why)?;
-        end(txn, hook, OpenDeliveries::Drop);
+/// Who ended a hook that its owner did not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndedBy {
+    Endpoint,
+    Gate,
+}
+
+/// Ends a hook because its endpoint or its gate says so, and writes that down: its owner was not
+/// asked, and its face may have more to remember. Several outcomes of one decision may say it.
+pub(super) fn end_unasked(txn: &mut Txn<'_>, hook: &Hook, by: EndedBy) -> Result<(), ReadError> {
+    if !txn.is_set(&keys::hook(hook.face, &hook.tenant, &hook.name))? {
+        return Ok(());
     }
+    let reason = match by {
+        EndedBy::Endpoint => "the endpoint answered that it wants nothing more",
+        EndedBy::Gate => "what was to be delivered is not for it any more",
+    };
+    let tenant = Some(hook.tenant.clone());
+    let mut entry =
+        AuditEntry::new(Actor::server(), action::HOOK_DELETED, tenant, hook.name.clone());
+    entry.from_version = Some(hook.version);
+    let face = txn.domains().part::<DeliveryFaces>().get(hook.face)?;
+    entry.reason = face.hook_ended(txn, hook, by)?.or(Some(reason.into()));
+    audit::record(txn, &entry)?;
+    end(txn, hook, OpenDeliveries::Drop);
     Ok(())
 }
 

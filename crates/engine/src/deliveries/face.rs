@@ -20,6 +20,7 @@ use reveille_kernel::txn::ReadError;
 use reveille_schema::record::EventRecord;
 use reveille_store::state::Reader;
 
+use super::ended::EndedBy;
 use super::source;
 use super::spread::{MatchingHooks, SpreadEvent};
 use crate::app::{App, Part, Shared, Txn};
@@ -106,9 +107,15 @@ pub trait DeliveryFace: Send + Sync + 'static {
     }
 
     /// A hook ends in this decision although its owner has not asked for that: writes down what is
-    /// to be remembered of it. It may be called before something is read, and then once more.
-    fn hook_ended(&self, _txn: &mut Txn<'_>, _hook: &Hook, _why: HookEnd) -> Result<(), ReadError> {
-        Ok(())
+    /// to be remembered of it, and says why if it knows better than that. It may be called before
+    /// something is read, and then once more.
+    fn hook_ended(
+        &self,
+        _txn: &mut Txn<'_>,
+        _hook: &Hook,
+        _by: EndedBy,
+    ) -> Result<Option<Arc<str>>, ReadError> {
+        Ok(None)
     }
 
     /// How long events of this source are kept.
@@ -159,15 +166,6 @@ pub enum Gate {
 pub struct GateReason {
     pub is_open: bool,
     pub text: String,
-}
-
-/// Who ends a hook, if its owner does not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HookEnd {
-    /// Its gate.
-    Gate,
-    /// Its endpoint, by the status that says so.
-    Endpoint,
 }
 
 /// What a timer of a face asks for.
