@@ -15,9 +15,9 @@ use reveille_schema::{Record, keys};
 
 use super::error::FactRejection;
 use super::limits::{CARD_FACTS_MAX, CARD_SLOTS_MAX};
+use super::publish;
 use super::publish::{NewEvent, append_copies};
 use super::txn::FactTxn;
-use super::publish;
 use crate::app::{App, Txn};
 use crate::records::{ReadRecord, damaged};
 

@@ -4,9 +4,7 @@
 use bytes::Bytes;
 use reveille_core::delivery::hook::Hook;
 use reveille_core::delivery::id::EventNo;
-use reveille_core::fact::envelope::{
-    FactEvent, card_payload, contradiction_payload, fact_payload,
-};
+use reveille_core::fact::envelope::{FactEvent, card_payload, contradiction_payload, fact_payload};
 use reveille_core::fact::subscription::FactEventKind;
 use reveille_kernel::error::Damaged;
 use reveille_schema::facts::{ChangeKind, ChangeRecord, FactRecord};

@@ -53,7 +53,9 @@ pub enum FactRejection {
     TooManyGardensOfMember,
     #[error("only admins of the tenant issue and revoke capability tokens")]
     NotAdmin,
-    #[error("a tenant has at most {TOKENS_MAX} capability tokens; revoke some, or wait for old ones")]
+    #[error(
+        "a tenant has at most {TOKENS_MAX} capability tokens; revoke some, or wait for old ones"
+    )]
     TooManyTokens,
     #[error("there is no capability token with this id")]
     TokenNotFound,

@@ -4,9 +4,7 @@
 use bytes::Bytes;
 use reveille_core::Tenant;
 use reveille_core::fact::access::may_manage;
-use reveille_core::fact::garden::{
-    Garden, GardenNo, GardenRole, GardenSlug, Membership,
-};
+use reveille_core::fact::garden::{Garden, GardenNo, GardenRole, GardenSlug, Membership};
 use reveille_core::fact::principal::Principal;
 use reveille_core::fact::{EntityUri, Scope};
 use reveille_kernel::command::{Command, Decision};
@@ -21,7 +19,6 @@ use super::limits::{
 };
 use super::txn::FactTxn;
 use crate::app::{App, Txn};
-
 
 /// Makes a garden, whose maker is its admin.
 #[derive(Debug, Clone)]
@@ -92,8 +89,7 @@ impl Command<App> for CreateGarden {
             admins: 1,
             members: 1,
         };
-        let membership =
-            Membership { current: Some((GardenRole::Admin, at)), former: Vec::new() };
+        let membership = Membership { current: Some((GardenRole::Admin, at)), former: Vec::new() };
         keep_member(txn, tenant, no, &by.entity, &membership);
         keep(txn, tenant, &garden);
         Ok(Ok(garden))
@@ -255,4 +251,3 @@ fn belongs_to_many(
     closed.iter().for_each(|key| txn.remove(key));
     Ok(closed.is_empty())
 }
-

@@ -87,8 +87,7 @@ pub(super) fn tell(
         };
         put_event(txn, FACE, tenant, event.no, &record);
         // What is sent is read behind the gate, never taken from here.
-        let nothing =
-            EventPayload { id: record.id.clone(), at, payload: Bytes::new(), trace };
+        let nothing = EventPayload { id: record.id.clone(), at, payload: Bytes::new(), trace };
         let spread_event = SpreadEvent { no: event.no, record: &record, payload: Some(&nothing) };
         spread.event(txn, spread_event, list)?;
     }

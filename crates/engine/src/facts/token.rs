@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use reveille_core::Millis;
 use reveille_core::Tenant;
 use reveille_core::fact::EntityUri;
 use reveille_core::fact::principal::Principal;
 use reveille_core::fact::target::Object;
 use reveille_core::fact::token::{Grant, Revoked, TokenNo, TokenRecord, Verb};
-use reveille_core::Millis;
 use reveille_kernel::command::{Command, Decision};
 use reveille_schema::facts::encode_token;
 use reveille_schema::keys;

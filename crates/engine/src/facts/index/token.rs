@@ -76,7 +76,12 @@ fn holding(record: &TokenRecord) -> Option<Holding> {
 impl TokenIndex {
     /// The token that lets somebody subscribe to a target, of those that were not revoked the one
     /// that ends last.
-    pub fn held_for(&self, tenant: &Tenant, subject: &EntityUri, target: &Target) -> Option<TokenNo> {
+    pub fn held_for(
+        &self,
+        tenant: &Tenant,
+        subject: &EntityUri,
+        target: &Target,
+    ) -> Option<TokenNo> {
         let objects = [Object::One(target.clone()), Object::Any];
         let held = objects.into_iter().filter_map(|object| {
             let (tenant, subject) = (tenant.clone(), subject.clone());
