@@ -57,6 +57,7 @@ impl World {
             query,
             rules: None,
             scan_limit,
+            page_bytes: PAGE_BYTES_MAX,
         }
     }
 
