@@ -18,7 +18,7 @@ use crate::documents::DocumentCaller;
 use crate::documents::error::DocumentError;
 use crate::documents::queries::DOCUMENTS_PER_APPEND;
 use crate::engine::Engine;
-use crate::limits::LIVE_STEP_BYTES;
+use crate::limits::{LIVE_DOCUMENTS, LIVE_STEP_BYTES};
 
 /// A document as it is in memory takes more than its bytes.
 const ROOM_PER_BYTE: usize = 4;
@@ -161,6 +161,8 @@ impl LiveFeed {
             rules,
             scan_limit: self.scan_limit,
             room: change_bytes,
+            documents: LIVE_DOCUMENTS,
+            bytes: LIVE_STEP_BYTES,
         };
         let mut picture = self.picture.clone();
         let (picture, step) = task::blocking(move || {

@@ -158,12 +158,6 @@ impl LiveQueries {
         is_idle
     }
 
-    /// The tenants whose documents somebody follows.
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        self.lock().len()
-    }
-
     fn lock(&self) -> MutexGuard<'_, HashMap<Tenant, Arc<Hub>>> {
         self.hubs.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -22,7 +22,7 @@ use super::changes::{StoredChange, change_head, changes_after, rules_version};
 use crate::documents::error::DocumentError;
 use crate::documents::query::QueryRun;
 use crate::documents::rules::{RuleLook, TenantRules};
-use crate::limits::{LIVE_DOCUMENTS, LIVE_LOOKUPS_MAX, LIVE_STEP_BYTES, LIVE_STEP_MS};
+use crate::limits::{LIVE_DOCUMENTS, LIVE_LOOKUPS_MAX, LIVE_STEP_MS};
 
 /// The documents of a collection that somebody follows, as far as they have been told of them.
 #[derive(Debug, Clone)]
@@ -49,6 +49,10 @@ pub struct LiveLook {
     pub scan_limit: u64,
     /// Bytes of a change for which there is room.
     pub room: usize,
+    /// How many documents are read in a step at most.
+    pub documents: usize,
+    /// Bytes of documents after which a step ends.
+    pub bytes: usize,
 }
 
 /// What a step has come to.
@@ -353,10 +357,10 @@ impl LivePicture {
             reader: look.reader.clone(),
             clock: look.clock.clone(),
             tenant: self.tenant.clone(),
-            query: Query { start_after, ..self.query.clone() },
+            query: Query { start_after, limit: look.documents, ..self.query.clone() },
             rules: None,
             scan_limit: look.scan_limit,
-            page_bytes: LIVE_STEP_BYTES,
+            page_bytes: look.bytes,
         };
         let answer = run.answer()?;
         gathered.work += answer.cost.documents_read;
@@ -396,6 +400,6 @@ impl Gathered {
     }
 
     fn is_full(&self, look: &LiveLook) -> bool {
-        self.bytes >= LIVE_STEP_BYTES || look.clock.now() >= self.until
+        self.bytes >= look.bytes || look.clock.now() >= self.until
     }
 }
