@@ -15,6 +15,7 @@ pub mod fan_out;
 pub mod json;
 pub mod key;
 pub mod key_range;
+pub mod known;
 pub mod limits;
 pub mod matcher;
 pub mod media;
@@ -33,6 +34,7 @@ pub mod time;
 pub mod token;
 pub mod trace;
 mod trie;
+pub mod trigger;
 mod wildcard;
 
 pub use media::ContentType;

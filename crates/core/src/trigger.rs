@@ -14,6 +14,7 @@
 //! grant.rs        what the token in the payload allows
 //! ```
 
+mod changed;
 pub mod definition;
 pub mod deployment;
 pub mod dry_run;
@@ -22,6 +23,7 @@ pub mod glob;
 pub mod grant;
 pub mod limits;
 pub mod matching;
+pub mod message;
 pub mod name;
 pub mod payload;
 pub mod rollout;

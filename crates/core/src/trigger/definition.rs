@@ -13,7 +13,7 @@ mod print;
 mod read;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 pub use parse::{Draft, FileDraft};
 pub use patch::Patched;
@@ -73,11 +73,12 @@ pub struct EventKinds {
     pub delete: bool,
 }
 
-/// A condition that was read once, when the version was made.
+/// A condition, compiled once for its version: when that is made, or when it is first asked after a
+/// start. That takes up to a millisecond.
 #[derive(Debug, Clone)]
 pub struct Condition {
     text: Arc<str>,
-    parsed: Arc<EventCondition>,
+    compiled: Arc<OnceLock<Result<EventCondition, ConditionError>>>,
 }
 
 /// Headers of the owner's own, in the order of their names, each there once.
@@ -238,6 +239,17 @@ impl Definition {
         }
     }
 
+    /// Whether all that evaluates it is compiled.
+    pub fn is_compiled(&self) -> bool {
+        self.condition.as_ref().is_none_or(Condition::is_compiled)
+    }
+
+    /// Whether its condition may come to something else at another moment of the commit.
+    pub fn reads_time(&self) -> bool {
+        let condition = self.condition.as_ref();
+        condition.is_some_and(|it| it.compiled().is_ok_and(EventCondition::reads_time))
+    }
+
     /// The fields that differ, and that nobody changes without a signature (AUD-3).
     pub fn sensitive_changes(&self, next: &Definition) -> Vec<&'static str> {
         let changes = [
@@ -276,16 +288,29 @@ impl EventKinds {
 
 impl Condition {
     pub fn parse(text: &str) -> Result<Condition, ConditionError> {
-        let parsed = Arc::new(EventCondition::parse(text)?);
-        Ok(Condition { text: text.into(), parsed })
+        let condition = Condition::stored(text);
+        condition.compiled().map_err(Clone::clone)?;
+        Ok(condition)
+    }
+
+    /// One that was read before it was stored.
+    pub(super) fn stored(text: &str) -> Condition {
+        Condition { text: text.into(), compiled: Arc::default() }
     }
 
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    pub fn parsed(&self) -> &EventCondition {
-        &self.parsed
+    /// Whether it can be evaluated at once.
+    pub fn is_compiled(&self) -> bool {
+        self.compiled.get().is_some()
+    }
+
+    /// Compiles it, if nobody has. It fails only for one that was stored, and that this version of
+    /// the server no longer understands.
+    pub fn compiled(&self) -> Result<&EventCondition, &ConditionError> {
+        self.compiled.get_or_init(|| EventCondition::parse(&self.text)).as_ref()
     }
 }
 
@@ -332,6 +357,7 @@ impl PayloadDetail {
 impl fmt::Display for DefinitionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.field.as_str() {
+            "" if matches!(self.problem, Problem::UnknownField(_)) => write!(f, "{}", self.problem),
             "" => write!(f, "the trigger {}", self.problem),
             field if matches!(self.problem, Problem::UnknownField(_)) => {
                 write!(f, "`{field}`: {}", self.problem)

@@ -46,7 +46,7 @@ pub fn parse_ms(text: &str) -> Result<u64, DurationError> {
         nanos = nanos.checked_add(part).ok_or(DurationError::TooLong)?;
         rest = after;
     }
-    if nanos % NANOS_PER_MS != 0 {
+    if !nanos.is_multiple_of(NANOS_PER_MS) {
         return Err(DurationError::TooFine);
     }
     u64::try_from(nanos / NANOS_PER_MS).map_err(|_| DurationError::TooLong)
@@ -74,7 +74,7 @@ fn parse_part(text: &str) -> Result<(u128, &str), DurationError> {
     };
     let scale = 10_u128.pow(u32::try_from(fraction.len()).map_err(|_| DurationError::TooLong)?);
     let fraction = number(fraction)? * unit;
-    if fraction % scale != 0 {
+    if !fraction.is_multiple_of(scale) {
         return Err(DurationError::TooFine);
     }
     Ok((number(whole)? * unit + fraction / scale, rest))
@@ -114,7 +114,9 @@ mod tests {
         check("1us", Err(DurationError::TooFine));
         check("0.0001s", Err(DurationError::TooFine));
         check("-1s", Err(DurationError::Negative));
-        for bad in ["", "5", "1", "s", ".s", "5 s", "5d", "5S", "1s ", "1m30", "--1s", "+", "-", "\u{661}s"] {
+        for bad in [
+            "", "5", "1", "s", ".s", "5 s", "5d", "5S", "1s ", "1m30", "--1s", "+", "-", "\u{661}s",
+        ] {
             check(bad, Err(DurationError::Form));
         }
         check(&format!("{}s", "9".repeat(19)), Err(DurationError::TooLong));

@@ -150,7 +150,8 @@ impl Glob {
         if text.contains("**") {
             return Err(GlobError::Unbounded);
         }
-        let segments: Vec<Segment> = text.split('/').map(Segment::parse).collect::<Result<_, _>>()?;
+        let segments: Vec<Segment> =
+            text.split('/').map(Segment::parse).collect::<Result<_, _>>()?;
         for (segment, place) in segments.iter().zip(0..) {
             segment.check(place == 0).map_err(GlobError::MatchesNothing)?;
         }

@@ -40,7 +40,9 @@ pub enum TemplateError {
     TooLong,
     #[error("must be the beginning of paths, like `/rooms/{{1}}/messages/`")]
     Form,
-    #[error("has `{{{0}}}`, but there are `{{id}}`, `{{collection}}`, `{{tenant}}` and `{{1}}`, `{{2}}`, …")]
+    #[error(
+        "has `{{{0}}}`, but there are `{{id}}`, `{{collection}}`, `{{tenant}}` and `{{1}}`, `{{2}}`, …"
+    )]
     Unknown(String),
     #[error("has `{{{number}}}`, but `collection` has only {count} segments that are no names")]
     NoCapture { number: usize, count: usize },

@@ -17,8 +17,8 @@ pub const PATH_FILTER_BYTES_MAX: usize = 256;
 /// Longest label in bytes: it is shown in lists.
 pub const LABEL_BYTES_MAX: usize = 256;
 
-/// Largest definition in bytes, as compact JSON: it is in memory for as long as the trigger is.
-pub const DEFINITION_BYTES_MAX: usize = 64 * 1024;
+/// Largest definition in bytes, as compact JSON: former versions are kept beside it.
+pub const DEFINITION_BYTES_MAX: usize = 32 * 1024;
 
 /// Most triggers of one file: they are made in one step.
 pub const APPLY_TRIGGERS_MAX: usize = 100;

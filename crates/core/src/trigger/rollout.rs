@@ -175,7 +175,8 @@ mod tests {
         assert!((0..1_000).all(|number| !covers(0, number) && covers(100, number)));
         let other = Tenant::parse("beta").unwrap();
         let half = Rollout { percent: 50, slo: None };
-        let differs = (0..100).any(|it| half.covers(&tenant(), &path(it)) != half.covers(&other, &path(it)));
+        let differs =
+            (0..100).any(|it| half.covers(&tenant(), &path(it)) != half.covers(&other, &path(it)));
         assert!(differs, "tenants do not share their luck");
     }
 

@@ -72,8 +72,7 @@ impl MaskPath {
             Some((parent, last)) => {
                 let mut segments = parent.split('.');
                 let first = fields.get_mut(segments.next()?)?;
-                let parent =
-                    segments.try_fold(first, |value, segment| value.get_mut(segment))?;
+                let parent = segments.try_fold(first, |value, segment| value.get_mut(segment))?;
                 parent.as_object_mut()?.remove(last)
             }
         }
@@ -136,7 +135,8 @@ impl Mask {
             path.take(&mut fields);
         }
         // All are taken before any is put: two can change places.
-        let moved: Vec<_> = self.rename.iter().map(|(from, to)| (from.take(&mut fields), to)).collect();
+        let moved: Vec<_> =
+            self.rename.iter().map(|(from, to)| (from.take(&mut fields), to)).collect();
         for (value, to) in moved {
             if let Some(value) = value {
                 to.put(&mut fields, value);
@@ -202,14 +202,21 @@ mod tests {
             json!({"id": "o1", "status": "open", "address": {"city": "Paris"}}),
         );
         check(
-            &mask(Some(&["status", "address"]), &["address.zip"], &[("status", "state"), ("address.city", "town.name")]),
+            &mask(
+                Some(&["status", "address"]),
+                &["address.zip"],
+                &[("status", "state"), ("address.city", "town.name")],
+            ),
             json!({"state": "open", "address": {}, "town": {"name": "Paris"}}),
         );
         check(
             &mask(Some(&["status", "tags"]), &[], &[("status", "tags"), ("tags", "status")]),
             json!({"status": [1], "tags": "open"}),
         );
-        check(&mask(Some(&["status"]), &[], &[("id", "key"), ("status", "status.was")]), json!({"status": {"was": "open"}}));
+        check(
+            &mask(Some(&["status"]), &[], &[("id", "key"), ("status", "status.was")]),
+            json!({"status": {"was": "open"}}),
+        );
         check(&mask(Some(&[]), &[], &[]), json!({}));
         check(&mask(Some(&["tags.0", "status.x"]), &["tags.0"], &[("status.x", "y")]), json!({}));
     }

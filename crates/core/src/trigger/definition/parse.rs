@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::super::glob::{CollectionGlob, PathFilter};
 use super::super::grant::{PathTemplate, Scopes, TokenGrant};
@@ -18,9 +18,8 @@ use super::super::rollout::{Rollout, Slo};
 use super::super::transform::{Mask, MaskPath};
 use super::read::{Object, error};
 use super::{
-    Condition, CustomHeaders, DEFAULT_CONCURRENCY, DEFAULT_TIMEOUT_MS, Definition,
-    DefinitionError, DefinitionLimits, EventKinds, PayloadDetail, Problem, REDACTED, RetryPolicy,
-    StatusRule,
+    Condition, CustomHeaders, DEFAULT_CONCURRENCY, DEFAULT_TIMEOUT_MS, Definition, DefinitionError,
+    DefinitionLimits, EventKinds, PayloadDetail, Problem, REDACTED, RetryPolicy, StatusRule,
 };
 use crate::condition::excerpt;
 use crate::delivery::policy::{Action, When};
@@ -89,11 +88,11 @@ impl Draft {
     /// Reads what somebody wants made.
     pub fn parse(value: &Value, limits: &DefinitionLimits) -> Result<Draft> {
         let object = Object::of(value, "", &FIELDS)?;
-        check_size(value)?;
         let id = object.text("triggerId")?.map(TriggerId::parse).transpose();
         let id = id.map_err(|problem| object.error("triggerId", problem))?;
         let tenant = tenant(&object)?;
-        let (version, definition) = definition(&object, &CustomHeaders::default(), limits)?;
+        let reading = Reading { former: &CustomHeaders::default(), limits, is_stored: false };
+        let (version, definition) = reading.definition(&object)?;
         Ok(Draft { id, tenant, version, definition })
     }
 
@@ -159,64 +158,65 @@ impl DefinitionError {
     }
 }
 
-fn check_size(value: &Value) -> Result<()> {
-    match serde_json::to_vec(value) {
-        Ok(bytes) if bytes.len() <= DEFINITION_BYTES_MAX => Ok(()),
-        Ok(_) | Err(_) => Err(error("", Problem::DefinitionTooLarge)),
+/// How a definition is read.
+pub(super) struct Reading<'a> {
+    /// Have the values of headers that are not written out.
+    pub(super) former: &'a CustomHeaders,
+    pub(super) limits: &'a DefinitionLimits,
+    /// It was checked before it was stored.
+    pub(super) is_stored: bool,
+}
+
+impl Reading<'_> {
+    /// Reads a whole definition.
+    pub(super) fn read(&self, value: &Value) -> Result<(Option<u64>, Definition)> {
+        self.definition(&Object::of(value, "", &FIELDS)?)
     }
-}
 
-/// Reads a whole definition, which is not larger than one may be. `former` has the values of headers
-/// that are not written out.
-pub(super) fn whole(
-    value: &Value,
-    former: &CustomHeaders,
-    limits: &DefinitionLimits,
-) -> Result<(Option<u64>, Definition)> {
-    let object = Object::of(value, "", &FIELDS)?;
-    check_size(value)?;
-    definition(&object, former, limits)
-}
-
-fn definition(
-    object: &Object<'_>,
-    former: &CustomHeaders,
-    limits: &DefinitionLimits,
-) -> Result<(Option<u64>, Definition)> {
-    for field in SHOWN_ONLY {
-        if object.get(field).is_some() {
-            let why = "is shown, and not written: leave it out. To change the state there are \
-                       `enable`, `disable` and `dry-run`";
-            return Err(object.error(field, Problem::Refused(why)));
+    fn definition(&self, object: &Object<'_>) -> Result<(Option<u64>, Definition)> {
+        let (version, definition) = self.fields(object)?;
+        if !self.is_stored && definition.to_stored().len() > DEFINITION_BYTES_MAX {
+            return Err(error("", Problem::DefinitionTooLarge));
         }
+        Ok((version, definition))
     }
-    check_reserved(object)?;
-    let (version, label) = version_and_label(object)?;
-    let collection = collection(object)?;
-    let token = token(object, &collection)?;
-    let timeout = object.duration("timeout", TRIGGER_WAIT_MS_MIN, limits.max_timeout_ms)?;
-    let definition = Definition {
-        events: events(object)?,
-        condition: condition(object)?,
-        url: url(object)?,
-        headers: headers(object, former)?,
-        secrets_ref: secrets_ref(object)?,
-        concurrency: object
-            .number("concurrency", 1, TRIGGER_CONCURRENCY_MAX)?
-            .unwrap_or(DEFAULT_CONCURRENCY),
-        rate_limit: object.number("rateLimit", 0, TRIGGER_RATE_MAX)?.unwrap_or(0),
-        include_before: object.flag("includeBefore")?.unwrap_or(true),
-        retry: retry_policy(object)?,
-        filters: filters(object)?,
-        timeout_ms: timeout.unwrap_or(DEFAULT_TIMEOUT_MS.min(limits.max_timeout_ms)),
-        rollout: rollout(object)?,
-        payload_detail: payload_detail(object)?,
-        transform: transform(object)?,
-        label,
-        collection,
-        token,
-    };
-    Ok((version, definition))
+
+    fn fields(&self, object: &Object<'_>) -> Result<(Option<u64>, Definition)> {
+        for field in SHOWN_ONLY {
+            if object.get(field).is_some() {
+                let why = "is shown, and not written: leave it out. To change the state there are \
+                           `enable`, `disable` and `dry-run`";
+                return Err(object.error(field, Problem::Refused(why)));
+            }
+        }
+        check_reserved(object)?;
+        let (version, label) = version_and_label(object)?;
+        let collection = collection(object)?;
+        let token = token(object, &collection)?;
+        let max_timeout_ms = self.limits.max_timeout_ms;
+        let timeout = object.duration("timeout", TRIGGER_WAIT_MS_MIN, max_timeout_ms)?;
+        let concurrency = object.number("concurrency", 1, TRIGGER_CONCURRENCY_MAX)?;
+        let definition = Definition {
+            events: events(object)?,
+            condition: condition(object, self.is_stored)?,
+            url: url(object)?,
+            headers: headers(object, self.former)?,
+            secrets_ref: secrets_ref(object)?,
+            concurrency: concurrency.unwrap_or(DEFAULT_CONCURRENCY),
+            rate_limit: object.number("rateLimit", 0, TRIGGER_RATE_MAX)?.unwrap_or(0),
+            include_before: object.flag("includeBefore")?.unwrap_or(true),
+            retry: retry_policy(object)?,
+            filters: filters(object)?,
+            timeout_ms: timeout.unwrap_or(DEFAULT_TIMEOUT_MS.min(max_timeout_ms)),
+            rollout: rollout(object)?,
+            payload_detail: payload_detail(object)?,
+            transform: transform(object)?,
+            label,
+            collection,
+            token,
+        };
+        Ok((version, definition))
+    }
 }
 
 /// What is kept free for later, and has one value for now (DEF-5, FUT-1).
@@ -303,12 +303,13 @@ fn events(object: &Object<'_>) -> Result<EventKinds> {
     Ok(kinds)
 }
 
-fn condition(object: &Object<'_>) -> Result<Option<Condition>> {
+fn condition(object: &Object<'_>, is_stored: bool) -> Result<Option<Condition>> {
     match object.text("condition")?.filter(|text| !text.trim().is_empty()) {
         None => Ok(None),
-        Some(text) => Condition::parse(text)
-            .map(Some)
-            .map_err(|problem| object.error("condition", problem)),
+        Some(text) if is_stored => Ok(Some(Condition::stored(text))),
+        Some(text) => {
+            Condition::parse(text).map(Some).map_err(|problem| object.error("condition", problem))
+        }
     }
 }
 
@@ -350,7 +351,8 @@ fn headers(object: &Object<'_>, former: &CustomHeaders) -> Result<CustomHeaders>
     for (name, value) in object.map("headers")?.into_iter().flatten() {
         let shown = excerpt(name);
         let refused = |problem| Err(object.error("headers", problem));
-        let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        let is_token =
+            |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         if name.is_empty() || !name.bytes().all(is_token) {
             return refused(Problem::HeaderName(shown));
         }
@@ -424,9 +426,8 @@ fn status_rule(entry: &Value, place: &str) -> Result<StatusRule> {
     let rule = Object::of(entry, place, &["codes", "action"])?;
     let mut codes = Vec::new();
     for text in rule.texts("codes", STATUS_RULES_MAX)?.unwrap_or_default() {
-        let when = When::codes(text).map_err(|error| {
-            rule.error("codes", Problem::Codes { code: excerpt(text), error })
-        })?;
+        let when = When::codes(text)
+            .map_err(|error| rule.error("codes", Problem::Codes { code: excerpt(text), error }))?;
         codes.push((text.into(), when));
     }
     if codes.is_empty() {
@@ -569,6 +570,3 @@ fn transform(object: &Object<'_>) -> Result<Option<Mask>> {
     mask.check().map_err(|problem| object.error("transform", problem))?;
     Ok((!mask.is_empty()).then_some(mask))
 }
-
-/// What a map without a value for it leaves out.
-pub(super) type Json = Map<String, Value>;

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use super::parse::whole;
+use super::parse::Reading;
 use super::read::error;
 use super::{Definition, DefinitionError, DefinitionLimits, Problem};
 
@@ -34,7 +34,8 @@ impl Definition {
                 return Err(error(fixed, Problem::Refused(why)));
             }
         }
-        let (version, definition) = whole(&merged, &self.headers, limits)?;
+        let reading = Reading { former: &self.headers, limits, is_stored: false };
+        let (version, definition) = reading.read(&merged)?;
         Ok(Patched { version, definition })
     }
 }

@@ -6,10 +6,9 @@ use super::super::duration::print_ms;
 use super::super::grant::{PathTemplate, TokenGrant};
 use super::super::rollout::{Rollout, Slo};
 use super::super::transform::{Mask, MaskPath};
-use super::parse::whole;
+use super::parse::Reading;
 use super::{
-    CustomHeaders, Definition, DefinitionError, DefinitionLimits, REDACTED, RetryPolicy,
-    StatusRule,
+    CustomHeaders, Definition, DefinitionError, DefinitionLimits, REDACTED, RetryPolicy, StatusRule,
 };
 use crate::audit::Diff;
 use crate::delivery::policy::Action;
@@ -43,19 +42,24 @@ impl Definition {
         let limits = DefinitionLimits { max_timeout_ms: u64::MAX };
         // A header may have the very value that stands for those that are not shown.
         let headers = value.get("headers").and_then(Value::as_object);
-        let known = headers.into_iter().flatten().filter_map(|(name, value)| {
-            Some((name.as_str().into(), value.as_str()?.into()))
-        });
+        let known = headers
+            .into_iter()
+            .flatten()
+            .filter_map(|(name, value)| Some((name.as_str().into(), value.as_str()?.into())));
         let known = CustomHeaders(known.collect());
-        let (_, definition) = whole(&value, &known, &limits)
-            .map_err(|error: DefinitionError| failed(error.to_string()))?;
+        let reading = Reading { former: &known, limits: &limits, is_stored: true };
+        let (_, definition) =
+            reading.read(&value).map_err(|error: DefinitionError| failed(error.to_string()))?;
         Ok(definition)
     }
 
     fn print(&self, header: impl Fn(&str) -> String) -> Json {
         let events: Vec<&str> = self.events.iter().map(ChangeKind::as_str).collect();
-        let headers: Json =
-            self.headers.iter().map(|(name, value)| (name.to_owned(), header(value).into())).collect();
+        let headers: Json = self
+            .headers
+            .iter()
+            .map(|(name, value)| (name.to_owned(), header(value).into()))
+            .collect();
         let filters: Vec<&str> = self.filters.iter().map(|it| it.as_str()).collect();
         let fields = json!({
             "collection": self.collection.as_str(),
@@ -152,13 +156,13 @@ impl TokenGrant {
 }
 
 impl Rollout {
-    pub fn to_json(&self) -> Value {
-        json!({ "percent": self.percent, "slo": self.slo.as_ref().map(Slo::to_json) })
+    pub fn to_json(self) -> Value {
+        json!({ "percent": self.percent, "slo": self.slo.map(Slo::to_json) })
     }
 }
 
 impl Slo {
-    fn to_json(&self) -> Value {
+    fn to_json(self) -> Value {
         json!({
             "maxErrorRate": self.max_error_ppm.map(|ppm| f64::from(ppm) / 1_000_000.0),
             "maxP95LatencyMs": self.max_p95_latency_ms,
