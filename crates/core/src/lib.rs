@@ -11,6 +11,7 @@ pub mod cursor;
 pub mod delivery;
 pub mod document;
 pub mod event;
+pub mod fact;
 pub mod fan_out;
 pub mod json;
 pub mod key;

@@ -12,6 +12,7 @@
 //! signature.rs    `X-Syntrix-Signature`, and its verification
 //! secret.rs       which secrets sign, while one takes over from another
 //! grant.rs        what the token in the payload allows
+//! token.rs        the token
 //! ```
 
 mod changed;
@@ -29,6 +30,7 @@ pub mod payload;
 pub mod rollout;
 pub mod secret;
 pub mod signature;
+pub mod token;
 pub mod transform;
 
 pub use definition::Definition;
