@@ -205,6 +205,9 @@ It knows every form that is sent, and says which one it found:
   t=…,kid=…,ed25519=…   wakes of /v1/stream/__ds/subscriptions/: --jwks, or --public-key for one key
   v1,…                  deliveries of events, after Standard Webhooks: --secret, and the request's
                         webhook-id and webhook-timestamp as further headers
+  t=…,v1=…              calls of triggers (X-Syntrix-Signature): --secret. What is wrong begins with
+                        its code: SIGNATURE_REQUIRED, SIGNATURE_MALFORMED, SIGNATURE_MISMATCH or
+                        SIGNATURE_TIMESTAMP_OUT_OF_RANGE
 
 While one secret takes over from another there are several signatures: one that is good is enough.
 
@@ -212,6 +215,7 @@ Example:
   reveille verify --secret whsec_… --header \"$WEBHOOK_SIGNATURE\" < body.json
   reveille verify --secret whsec_… --header 'webhook-id: 01K…' --header 'webhook-timestamp: 1704067200' \\
     --header 'webhook-signature: v1,…' < body.json
+  reveille verify --secret whsec_… --header \"X-Syntrix-Signature: $H\" < body.json
   reveille verify --jwks http://127.0.0.1:4437/v1/stream/__ds/jwks.json --header \"$H\" < body.json")]
     Verify(verify::Arguments),
     /// Puts load on a server and reports what it did

@@ -165,12 +165,12 @@ Example:
     Backtest(trial::Backtest),
     /// Ends a trigger
     #[command(after_help = "\
-What it has matched and not delivered is delivered with --pending keep, forgotten with drop, and
-becomes dead letters with dlq.
+What it has matched and not delivered becomes dead letters, which can be looked at, or is forgotten
+with --pending drop. To have it wait instead, disable the trigger.
 
 Example:
   reveille trigger delete order-paid
-  reveille trigger delete order-paid --pending dlq")]
+  reveille trigger delete order-paid --pending drop")]
     Delete(change::Delete),
 }
 

@@ -55,8 +55,7 @@ struct Builder {
 /// Reads a text that has one document.
 pub(crate) fn parse(text: &str) -> Result<Value, YamlError> {
     let mut parser = Parser::new_from_str(text);
-    let mut builder =
-        Builder { open: Vec::new(), anchors: HashMap::new(), values: 0, root: None };
+    let mut builder = Builder { open: Vec::new(), anchors: HashMap::new(), values: 0, root: None };
     while let Some(event) = parser.next_event() {
         let (event, span) = event.map_err(|error| scan_error(&error))?;
         let taken = builder.take(event);
@@ -363,7 +362,7 @@ nothing:
         check("? [1]\n: 2", 1, "a key is a text");
         check("a: &x 1\n*x : 2", 2, "no alias");
         check("a: &x [*x]", 1, "stands inside");
-        check("a: [1", 1, "");
+        check("a: [1", 2, "");
         check("a: b: c", 1, "");
     }
 

@@ -10,9 +10,7 @@ use reveille_core::Tenant;
 use serde_json::{Map, Value, json};
 
 use super::super::table::{Table, cell};
-use super::super::{
-    ConnectionArguments, Output, ServerArguments, clock, parse_object, parse_tenant,
-};
+use super::super::{ConnectionArguments, Output, ServerArguments, parse_object, parse_tenant};
 use super::draft::{DraftFile, FieldArguments, fields};
 use super::{Question, TRIGGERS, Triggers, print_trigger, state, take_id};
 use crate::failure::usage_error;
@@ -92,7 +90,7 @@ pub(crate) struct Delete {
     /// Its id, as `reveille trigger list` shows it
     #[arg(value_name = "ID")]
     id: String,
-    /// What becomes of deliveries that wait: keep, drop or dlq [default: keep]
+    /// What becomes of deliveries that wait: dlq or drop [default: dlq]
     #[arg(long, value_enum, value_name = "WHAT", hide_possible_values = true)]
     pending: Option<Pending>,
     #[command(flatten)]
@@ -102,20 +100,17 @@ pub(crate) struct Delete {
 /// What becomes of deliveries that wait.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Pending {
-    /// They are delivered
-    Keep,
-    /// They are forgotten
-    Drop,
     /// They become dead letters
     Dlq,
+    /// They are forgotten
+    Drop,
 }
 
 impl Pending {
     fn as_str(self) -> &'static str {
         match self {
-            Pending::Keep => "keep",
-            Pending::Drop => "drop",
             Pending::Dlq => "dlq",
+            Pending::Drop => "drop",
         }
     }
 }
@@ -184,7 +179,8 @@ pub(super) fn apply(arguments: Apply, out: &mut impl Write) -> anyhow::Result<()
             if let Some((_, other, _)) = calls.iter().find(|(known, ..)| *known == tenant) {
                 let whose = tenant.map_or("the key's tenant".to_owned(), |it| it.to_string());
                 return Err(usage_error(format!(
-                    "{} and {} are both for {whose}: a tenant has one file",
+                    "{} and {} are both for {whose}: put what is done together into one file, or \
+                     apply one after the other",
                     other.name(),
                     file.name()
                 )));
@@ -194,11 +190,13 @@ pub(super) fn apply(arguments: Apply, out: &mut impl Write) -> anyhow::Result<()
         }
     }
     let mut triggers = Triggers::new(server.into())?;
-    let (mut done, mut table) =
-        (Vec::new(), Table::new(["ID", "TENANT", "VERSION", "RESULT"]));
+    let (mut done, mut table) = (Vec::new(), Table::new(["ID", "TENANT", "VERSION", "RESULT"]));
     let mut failure = None;
     for (tenant, file, mut body) in calls {
-        let options = [("reason", reason.as_deref().map(Value::from)), ("dryRun", dry_run.then_some(Value::Bool(true)))];
+        let options = [
+            ("reason", reason.as_deref().map(Value::from)),
+            ("dryRun", dry_run.then_some(Value::Bool(true))),
+        ];
         body.extend(options.into_iter().filter_map(|(name, it)| Some((name.to_owned(), it?))));
         let applied = triggers.apply(tenant.as_ref(), body).and_then(|applied| {
             if enable { triggers.enable_created(tenant.as_ref(), applied) } else { Ok(applied) }
@@ -263,9 +261,8 @@ impl Triggers {
         self.tenant = tenant.map_or(super::OWN_TENANT, |it| it.as_str()).to_owned();
         for trigger in applied.iter().filter(|it| cell(it, "result") == "created") {
             let id = cell(trigger, "triggerId");
-            state::enabled(self, &id, Map::new()).with_context(|| {
-                format!("trigger {id:?} was made and is disabled")
-            })?;
+            state::enabled(self, &id, Map::new())
+                .with_context(|| format!("trigger {id:?} was made and is disabled"))?;
         }
         Ok(applied)
     }

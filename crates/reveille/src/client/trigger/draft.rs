@@ -6,7 +6,7 @@
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, anyhow, ensure};
+use anyhow::{anyhow, ensure};
 use clap::Args;
 use reveille_core::Tenant;
 use serde_json::{Map, Value, json};
@@ -61,7 +61,10 @@ pub(super) struct DraftFile {
 enum Contents {
     One(Map<String, Value>),
     /// By id, and what is for all of them.
-    Several { triggers: Map<String, Value>, retry_policy: Option<Value> },
+    Several {
+        triggers: Map<String, Value>,
+        retry_policy: Option<Value>,
+    },
 }
 
 fn parse_header(text: &str) -> Result<(String, String), String> {
@@ -99,7 +102,8 @@ impl DraftFile {
     pub(super) fn read(path: &Path) -> anyhow::Result<DraftFile> {
         let is_stdin = path == Path::new("-");
         let name = if is_stdin { "standard input".into() } else { path.display().to_string() };
-        let text = read_text(path, is_stdin).with_context(|| format!("cannot read {name}"))?;
+        let text = read_text(path, is_stdin)
+            .map_err(|error| usage_error(format!("cannot read {name}: {error}")))?;
         let is_json = path.extension().is_some_and(|it| it.eq_ignore_ascii_case("json"))
             || (is_stdin && text.trim_start().starts_with('{'));
         let value: Value = if is_json {

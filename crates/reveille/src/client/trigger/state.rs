@@ -194,10 +194,7 @@ fn rollout_patch(arguments: &Rollout) -> Map<String, Value> {
         ("window", window.as_ref().map(|it| json!(it))),
         ("minSamples", min_samples.map(|it| json!(it))),
     ]);
-    let slo = if *no_slo {
-        Some(Value::Null)
-    } else {
-        (!slo.is_empty()).then_some(Value::Object(slo))
-    };
+    let slo =
+        if *no_slo { Some(Value::Null) } else { (!slo.is_empty()).then_some(Value::Object(slo)) };
     given(vec![("percent", percent.map(|it| json!(it))), ("slo", slo)])
 }

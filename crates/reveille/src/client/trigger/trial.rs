@@ -116,11 +116,8 @@ fn present<const N: usize>(fields: [(&str, Option<Value>); N]) -> Map<String, Va
 pub(super) fn test(arguments: Test, out: &mut impl Write) -> anyhow::Result<()> {
     let Test { id, path, event, send, output, server } = arguments;
     let triggers = Triggers::new(server)?;
-    let body = present([
-        ("path", path.map(Value::from)),
-        ("event", event),
-        ("send", Some(send.into())),
-    ]);
+    let body =
+        present([("path", path.map(Value::from)), ("event", event), ("send", Some(send.into()))]);
     let found = triggers.object(&id, triggers.post(&id, "/test", body))?;
     let fields = Value::Object(found.clone());
     let is = |name: &str| fields.get(name).and_then(Value::as_bool) == Some(true);
@@ -205,7 +202,8 @@ pub(super) fn dry_run(arguments: DryRun, out: &mut impl Write) -> anyhow::Result
         return Ok(());
     }
     let range = [("from", from), ("to", to)];
-    let range = range.into_iter().filter_map(|(name, time)| Some(format!("{name}={}", encode(&time?))));
+    let range =
+        range.into_iter().filter_map(|(name, time)| Some(format!("{name}={}", encode(&time?))));
     let query = range.collect::<Vec<_>>().join("&");
     let rest = if query.is_empty() { "/dry-run".to_owned() } else { format!("/dry-run?{query}") };
     let report = triggers.object(&id, triggers.get(&id, &rest))?;
