@@ -45,6 +45,7 @@ const COMMANDS: &[&str] = &[
     "doc patch",
     "doc delete",
     "doc query",
+    "doc watch",
     "doc import",
     "doc export",
     "trigger",
