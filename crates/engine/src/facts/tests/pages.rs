@@ -62,7 +62,7 @@ fn facts() -> (World, Person, Person) {
 #[test]
 fn every_page_size_shows_the_same_and_nobody_sees_what_is_not_theirs() {
     let (world, admin, bob) = facts();
-    let outside = |number: &u32| number % 3 != 0;
+    let outside = |number: &u32| !number.is_multiple_of(3);
     let public = |number: &u32| outside(number) && number % 7 == 1;
     let mine = |filter: &dyn Fn(&u32) -> bool| -> BTreeSet<String> {
         (0..30).filter(filter).map(|it: u32| it.to_string()).collect()
@@ -87,7 +87,7 @@ fn every_page_size_shows_the_same_and_nobody_sees_what_is_not_theirs() {
             let fits = |number: &u32| {
                 filter.entity.as_ref().is_none_or(|it| it.as_str() == format!("e{}", number % 2))
                     && filter.relation.as_ref().is_none_or(|it| **it == *format!("r{}", number % 5))
-                    && (filter.garden.is_none() || number % 3 == 0)
+                    && (filter.garden.is_none() || number.is_multiple_of(3))
                     && (filter.scope.is_none() || public(number))
             };
             let seen: BTreeSet<String> = world.all(&admin, &filter, limit).into_iter().collect();
