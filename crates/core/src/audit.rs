@@ -47,6 +47,9 @@ pub mod action {
     pub const REPLAY_EXECUTED: &str = "replay.executed";
     pub const INDEXES_UPDATED: &str = "indexes.updated";
     pub const RULES_UPDATED: &str = "rules.updated";
+    pub const TOKEN_ISSUED: &str = "token.issued";
+    pub const DOCUMENTS_READ: &str = "documents.read";
+    pub const DOCUMENTS_WRITTEN: &str = "documents.written";
 }
 
 /// Who asks for something, as it is written down.

@@ -64,6 +64,7 @@ impl World {
             origin: Origin::CLIENT,
             tag,
             verdict: None,
+            audit: None,
             decide_by: Millis::NEVER,
         }
     }
