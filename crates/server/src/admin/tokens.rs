@@ -22,7 +22,7 @@ use crate::http::query::Query;
 use crate::http::reply::{self, Reply};
 
 /// How long a token may be good for, in seconds: whoever has one cannot be shut out before.
-const TOKEN_TTL_S_MAX: u64 = 3_600;
+const TOKEN_TTL_SECONDS_MAX: u64 = 3_600;
 /// How long a worker's is when nobody says.
 const SYSTEM_TOKEN_TTL_S: u64 = 900;
 /// Paths of one token: all of them are in it.
@@ -201,7 +201,7 @@ fn parse_limit(body: &Map<String, Value>, name: &str) -> Result<Option<u64>, Fie
 fn parse_ttl_s(body: &Map<String, Value>, default: u64) -> Result<u64, FieldError> {
     let Some(ttl_ms) = Fields(body).period_ms("ttl")? else { return Ok(default) };
     let ttl_s = ttl_ms / 1_000;
-    if !(1..=TOKEN_TTL_S_MAX).contains(&ttl_s) {
+    if !(1..=TOKEN_TTL_SECONDS_MAX).contains(&ttl_s) {
         return Err("`ttl` must be from \"1s\" to \"1h\"".into());
     }
     Ok(ttl_s)

@@ -74,7 +74,7 @@ async fn get_1_and_4_what_is_wrong_with_paths_is_said() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn get_answers_are_no_larger_than_a_page() {
-    let server = Setup::default().start().await;
+    let server = Setup::large().start().await;
     let token = server.token_for(&["/rooms"]).await;
     for id in ["a", "b", "c"] {
         server.put_doc(&format!("rooms/{id}"), json!({ "t": "x".repeat(500_000) })).await;
@@ -138,8 +138,9 @@ async fn rul_1_rules_are_asked_and_one_denial_is_the_whole_calls() {
         .await;
     get(&bypass, &["rooms/closed"]).await.expect(200);
     server.call_write(&bypass, "bypass", &create("forced", "me")).await.expect(200);
-    let rows = server.get("/admin/v1/audit?actor=trigger:trg").await.expect(200).json();
-    let rows = rows["audit"].as_array().unwrap().clone();
+    let rows = server.get("/admin/v1/audit").await.expect(200).json();
+    let mut rows = rows["audit"].as_array().unwrap().clone();
+    rows.retain(|row| row["actor"] == "trigger:trg");
     let actions: Vec<&str> = rows.iter().map(|row| row["action"].as_str().unwrap()).collect();
     assert_eq!(actions, ["documents.written", "documents.read", "documents.written"]);
     assert_eq!(rows[0]["diff"]["bypassRules"], true, "{}", rows[0]);
@@ -236,7 +237,7 @@ async fn qry_3_and_5_what_is_wrong_with_a_query_is_said() {
     let refused = server.call(&token, "query", &scan).await.expect(400).json();
     assert_eq!(refused["error"]["code"], "MISSING_INDEX");
     let suggested = json!({
-        "collection": "rooms", "fields": [{ "path": "n", "direction": "asc" }],
+        "collection": "rooms", "fields": [{ "path": "data.n", "direction": "asc" }],
     });
     assert_eq!(refused["error"]["suggestedIndex"], suggested, "{refused}");
     server.stop().await;

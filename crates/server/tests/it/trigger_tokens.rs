@@ -124,9 +124,9 @@ async fn tet_4_the_scope_comes_before_the_path_and_both_before_the_rate() {
     assert_eq!(refused.need("retry-after"), "1");
     assert_eq!(codes_of(&refused.json()).0, "RESOURCE_EXHAUSTED");
     // Whatever it asks for, and with whichever token, it is the same trigger.
-    let refused =
-        server.call_write(&writer, "k", &json!([{ "type": "delete", "path": "rooms/r" }]));
-    assert_eq!(codes_of(&refused.await.expect(429).json()).0, "RESOURCE_EXHAUSTED");
+    let ops = json!([{ "type": "delete", "path": "rooms/r" }]);
+    let refused = server.call_write(&writer, "k", &ops).await.expect(429).json();
+    assert_eq!(codes_of(&refused).0, "RESOURCE_EXHAUSTED");
     // Another trigger does not wait for it.
     let mut other = asked(&["trigger.read"], &["/rooms"]);
     other["triggerId"] = "other".into();
@@ -345,12 +345,12 @@ async fn what_no_token_can_be_is_said_field_by_field() {
     check(TOKENS, "maxOps", json!("5"), "`maxOps` must be a whole number").await;
     check(TOKENS, "maxPayloadKb", json!(-1), "`maxPayloadKb` must be a whole number").await;
     check(TOKENS, "bypassRules", json!("yes"), "must be true or false").await;
-    check(TOKENS, "ttl", json!("2h"), "from \"1s\" to \"1h\"").await;
-    check(TOKENS, "ttl", json!(0), "from \"1s\" to \"1h\"").await;
+    check(TOKENS, "ttl", json!("2h"), "`ttl` must be from").await;
+    check(TOKENS, "ttl", json!(0), "`ttl` must be from").await;
     check(TOKENS, "ttl", json!("soon"), "`ttl` must be a time").await;
     check(TOKENS, "scope", json!([]), "did you mean `scopes`?").await;
     check(SYSTEM, "tenant", json!([]), "`tenant` must be a string").await;
-    check(SYSTEM, "ttl", json!("2h"), "from \"1s\" to \"1h\"").await;
+    check(SYSTEM, "ttl", json!("2h"), "`ttl` must be from").await;
     check(SYSTEM, "scopes", json!([]), "unknown field `scopes`").await;
     let mut wide = asked(&["trigger.read"], &["/rooms", "/"]);
     server.trigger_token(&wide).await;

@@ -53,7 +53,8 @@ impl Call<'_> {
         let body = self.read(request).await?;
         check_fields(&body.fields, &["paths"])?;
         let given = parse_paths(&body.fields, self.ops_max())?;
-        let paths: Vec<DocumentPath> = given.iter().map(parse_path).collect::<Result<_, _>>()?;
+        let paths: Vec<DocumentPath> =
+            given.iter().map(|text| parse_path(text)).collect::<Result<_, _>>()?;
         record.about(paths.iter().map(DocumentPath::to_string));
         for path in &paths {
             self.access.check_path(&path.to_string()).map_err(denied)?;
@@ -213,7 +214,7 @@ fn parse_paths(body: &Map<String, Value>, max: usize) -> Result<Vec<String>, Err
     list.iter().enumerate().map(path).collect()
 }
 
-fn parse_path(text: &String) -> Result<DocumentPath, Error> {
+fn parse_path(text: &str) -> Result<DocumentPath, Error> {
     let shown = text.get(..text.floor_char_boundary(64)).unwrap_or_default();
     DocumentPath::parse_tolerant(text)
         .map_err(|error| Error::invalid(format!("`{}`: {error}", shown.escape_debug())))

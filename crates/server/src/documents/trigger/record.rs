@@ -6,7 +6,7 @@ use std::sync::Arc;
 use reveille_core::Tenant;
 use reveille_core::audit::{AuditEntry, action};
 use reveille_core::trigger::token::{Scope, TokenAccess};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::Server;
 use crate::http::auth::Origin;
@@ -95,12 +95,11 @@ impl CallRecord {
     }
 
     fn described(&self) -> Value {
-        let mut fields = json!({
-            "paths": self.paths,
-            "pathCount": self.path_count,
-            "scopes": [self.scope.as_str()],
-            "result": "ok",
-        });
+        let mut fields = Map::new();
+        fields.insert("paths".into(), json!(self.paths));
+        fields.insert("pathCount".into(), self.path_count.into());
+        fields.insert("scopes".into(), json!([self.scope.as_str()]));
+        fields.insert("result".into(), "ok".into());
         let holder = self.holder.as_ref();
         let more = [
             ("idempotencyKey", self.idempotency_key.as_deref()),
@@ -108,13 +107,13 @@ impl CallRecord {
         ];
         for (name, value) in more {
             if let Some(value) = value {
-                fields[name] = value.into();
+                fields.insert(name.into(), value.into());
             }
         }
         if holder.is_some_and(|holder| holder.bypasses_rules) {
-            fields["bypassRules"] = true.into();
+            fields.insert("bypassRules".into(), true.into());
         }
-        fields
+        fields.into()
     }
 
     /// The call has been answered, well or with this code.
