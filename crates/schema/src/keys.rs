@@ -27,12 +27,13 @@ pub use crate::deliveries::{
     waiting_keys as waiting_in,
 };
 pub use crate::documents::{
-    all_document_keys as all_documents, all_index_entry_keys as all_index_entries,
-    all_index_keys as all_indexes, all_rules_keys as all_rules,
-    all_write_outcome_keys as all_write_outcomes, change_head_key as change_head,
-    change_place_key as change_place, change_place_keys as change_places, document_bound,
-    document_key as document, document_keys as documents, document_keys_of as documents_of,
-    index_entry, index_entry_bound, index_key as index, index_keys as indexes,
+    all_change_head_keys as all_change_heads, all_document_keys as all_documents,
+    all_index_entry_keys as all_index_entries, all_index_keys as all_indexes,
+    all_rules_keys as all_rules, all_write_outcome_keys as all_write_outcomes,
+    change_head_key as change_head, change_place_key as change_place,
+    change_place_keys as change_places, document_bound, document_key as document,
+    document_keys as documents, document_keys_of as documents_of, index_entry, index_entry_bound,
+    index_key as index, index_keys as indexes, parse_change_head_key as parse_change_head,
     parse_change_place_key as parse_change_place, parse_document_key as parse_document,
     parse_index_entry_id, parse_index_key as parse_index, parse_rules_key as parse_rules,
     rules_key as rules, tenant_document_keys as tenant_documents,
@@ -41,6 +42,19 @@ pub use crate::documents::{
 pub use crate::events::{
     event_id_key as event_id, event_ids_key as event_ids, ingested_key as ingested,
     later_key as later, later_keys_until as later_until, parse_later_key as parse_later,
+};
+pub use crate::facts::{
+    all_cancelled_keys as all_cancelled, all_fact_keys as all_facts,
+    all_garden_keys as all_gardens, all_membership_keys as all_memberships,
+    all_slot_keys as all_slots, all_token_keys as all_tokens, cancelled_key as cancelled,
+    card_key as card, change_key as fact_change, clock_key as fact_clock, fact_key as fact,
+    fact_keys as facts, fact_of_key as fact_of, fact_of_keys as facts_of, garden_key as garden,
+    garden_of_key as garden_of, garden_of_keys as gardens_of, membership_key as membership,
+    membership_keys as memberships, parse_cancelled_key as parse_cancelled,
+    parse_fact_key as parse_fact, parse_fact_of_key as parse_fact_of,
+    parse_garden_key as parse_garden, parse_garden_of_key as parse_garden_of,
+    parse_membership_key as parse_membership, parse_slot_key as parse_slot,
+    parse_token_key as parse_token, slot_key as slot, slot_keys as slots, token_key as token,
 };
 pub use crate::streams::{
     parse_stream_key as parse_stream, producer_key as producer, producer_keys as producers,
