@@ -49,6 +49,8 @@ pub mod action {
     pub const RULES_UPDATED: &str = "rules.updated";
     pub const TOKEN_ISSUED: &str = "token.issued";
     pub const DOCUMENTS_READ: &str = "documents.read";
+    /// Whoever has a token tried what it is not good for, or what the rules deny.
+    pub const DOCUMENTS_DENIED: &str = "documents.denied";
     pub const DOCUMENTS_WRITTEN: &str = "documents.written";
 }
 
