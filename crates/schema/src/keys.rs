@@ -18,7 +18,7 @@ pub use crate::deliveries::{
     ended_hook_key as ended_hook, ended_hook_keys as ended_hooks, event_key as event,
     event_keys as events, fan_out_key as fan_out, fan_out_keys as fan_outs, held_key as held,
     held_keys as all_held, hook_key as hook, hook_keys as hooks_of,
-    hook_version_key as hook_version, hook_version_keys as hook_versions, lane_key as lane,
+    hook_note_key as hook_note, hook_note_keys as hook_notes, hook_version_key as hook_version, hook_version_keys as hook_versions, lane_key as lane,
     lane_keys as lanes, parse_counts_key as parse_counts,
     parse_dead_letter_key as parse_dead_letter, parse_delivery_key as parse_delivery,
     parse_event_no as parse_event, parse_event_source, parse_held_key as parse_held,

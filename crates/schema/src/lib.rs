@@ -19,7 +19,7 @@
 //! | `0f` | event ids | [`events`] |
 //! | `10` to `16` | deliveries, counts, dead letters, held, lanes, waiting, fan-outs to hooks | [`deliveries`] |
 //! | `17`, `18` | ingested batches, keys of no use later | [`events`] |
-//! | `1d`, `1e` | former versions of hooks, hooks that have ended | [`deliveries`] |
+//! | `1d`, `1e`, `27` | former versions of hooks, hooks that have ended, notes of hooks | [`deliveries`] |
 //! | `1f` | consumers that rest with work | [`wakes`] |
 //! | `19`, `1a` | rows of the audit log, heads of its chains | [`audit`] |
 //! | `1b`, `1c` | dead letters by tenant, replays | [`deliveries`] |

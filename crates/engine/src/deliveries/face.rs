@@ -5,19 +5,20 @@
 //! a [`Spread`](super::spread::Spread). Everything from there on is done here, for all faces alike,
 //! under the policy that each hook carries.
 
+use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use reveille_core::Tenant;
-use reveille_core::delivery::DropReason;
+use reveille_core::delivery::{AttemptRecord, DropReason};
 use reveille_core::delivery::hook::{FaceId, Hook, HookId};
 use reveille_core::delivery::id::EventNo;
 use reveille_kernel::command::Command;
 use reveille_kernel::error::{Damaged, Never};
 use reveille_kernel::timers::DueTimer;
 use reveille_kernel::txn::ReadError;
-use reveille_schema::record::EventRecord;
+use reveille_schema::record::{DeliveryRecord, EventRecord};
 use reveille_store::state::Reader;
 
 use super::source;
@@ -45,6 +46,18 @@ pub trait DeliveryFace: Send + Sync + 'static {
         event: SpreadEvent<'_>,
         after: HookId,
     ) -> Result<MatchingHooks, ReadError>;
+
+    /// What it takes long to find out about an event that is being told to hooks in slices: asked for
+    /// outside of the lock, and handed to [`DeliveryFace::next_matching`] with the event. What has
+    /// changed meanwhile is that one's business.
+    fn prepare(
+        &self,
+        _shared: &Shared,
+        _tenant: &Tenant,
+        _no: EventNo,
+    ) -> Result<Option<PreparedMatch>, Damaged> {
+        Ok(None)
+    }
 
     /// Whether a hook is for an event, by what the hook wished when the event came, and why not.
     /// Nobody waits for it: it may read.
@@ -93,6 +106,18 @@ pub trait DeliveryFace: Send + Sync + 'static {
         Ok(Gate::Open)
     }
 
+    /// An attempt was made, and this came of it; the delivery is as it has become. It is a part of
+    /// the decision that writes it down.
+    fn attempted(
+        &self,
+        _txn: &mut Txn<'_>,
+        _hook: &Hook,
+        _delivery: &DeliveryRecord,
+        _attempt: &AttemptRecord,
+    ) -> Result<(), ReadError> {
+        Ok(())
+    }
+
     /// How long events of this source are kept.
     fn retain_ms(&self, retention: Retention) -> u64 {
         retention.events_ms
@@ -135,6 +160,9 @@ pub enum Gate {
     /// The hook is owed nothing any more: the delivery ends, and the hook with it.
     Cancelled(DropReason),
 }
+
+/// What was found out about an event outside of the lock, in the words of its face.
+pub type PreparedMatch = Arc<dyn Any + Send + Sync>;
 
 /// What a timer of a face asks for.
 pub type FaceTimer = Arc<dyn TimerCommand>;

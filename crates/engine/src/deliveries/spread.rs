@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use reveille_core::Tenant;
+use reveille_core::delivery::DeadReason;
 use reveille_core::delivery::hook::{FaceId, Hook, HookId};
 use reveille_core::delivery::id::{DeliveryNo, EventNo};
 use reveille_core::delivery::lane;
@@ -16,7 +17,7 @@ use reveille_schema::keys;
 use reveille_schema::record::{self, EventRecord};
 
 use super::delivery::{self, DeliveryTxn, NewDelivery};
-use super::face::DeliveryFaces;
+use super::face::{DeliveryFaces, PreparedMatch};
 use super::source;
 use super::timer_group::TimerGroups;
 use crate::app::Txn;
@@ -41,12 +42,14 @@ pub struct MatchingHooks {
 pub struct MatchingHook {
     pub hook: Arc<Hook>,
     pub version: u64,
+    /// Why there is a dead letter at once, and no attempt.
+    pub dead: Option<DeadReason>,
 }
 
 impl From<Arc<Hook>> for MatchingHook {
     /// As the hook is now.
     fn from(hook: Arc<Hook>) -> MatchingHook {
-        MatchingHook { version: hook.version, hook }
+        MatchingHook { version: hook.version, hook, dead: None }
     }
 }
 
@@ -57,6 +60,8 @@ pub struct SpreadEvent<'a> {
     pub record: &'a EventRecord,
     /// What is delivered, if it is at hand: then it is not read for first attempts.
     pub payload: Option<&'a EventPayload>,
+    /// What its face has found out before, for an event that came a while ago.
+    pub prepared: Option<&'a PreparedMatch>,
 }
 
 /// The spread of the events of one decision.
@@ -140,15 +145,16 @@ fn begin_all<'h>(
     hooks: impl Iterator<Item = &'h MatchingHook>,
     event: SpreadEvent<'_>,
 ) -> Result<(), ReadError> {
-    let SpreadEvent { no, record, payload } = event;
+    let SpreadEvent { no, record, payload, .. } = event;
     let mut lane = None;
-    for MatchingHook { hook, version } in hooks {
+    for MatchingHook { hook, version, dead } in hooks {
         let lane = match hook.is_ordered() {
             true => *lane.get_or_insert_with(|| lane::number(record.subject.as_deref())),
             false => 0,
         };
         let no = DeliveryNo { event: no, round: 0 };
-        let new = NewDelivery { no, version: *version, event_at: record.at, lane, event: payload };
+        let (version, event_at, dead) = (*version, record.at, *dead);
+        let new = NewDelivery { no, version, event_at, lane, event: payload, dead };
         delivery::begin(txn, groups, hook, new)?;
     }
     Ok(())
@@ -197,13 +203,14 @@ pub(super) fn fan_out(
     tenant: &Tenant,
     no: EventNo,
     payload: Option<&EventPayload>,
+    prepared: Option<&PreparedMatch>,
 ) -> Result<(), ReadError> {
     let cursor = keys::fan_out(face, tenant, no);
     let told = txn.read(&cursor, record::decode_u64)?;
     let (Some(told), Some(record)) = (told, source::event_of(txn, face, tenant, no)?) else {
         return Ok(());
     };
-    let event = SpreadEvent { no, record: &record, payload };
+    let event = SpreadEvent { no, record: &record, payload, prepared };
     let matcher = txn.domains().part::<DeliveryFaces>().get(face)?;
     let list = matcher.next_matching(txn, tenant, event, HookId(told))?;
     let hooks = &list.hooks;
