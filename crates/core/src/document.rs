@@ -9,6 +9,7 @@ pub mod index;
 pub mod index_key;
 pub mod limits;
 pub mod order;
+pub mod origin;
 pub mod patch;
 pub mod path;
 pub mod query;

@@ -9,6 +9,7 @@ use reveille_core::document::change::FACE;
 use reveille_core::document::filter::Filter;
 use reveille_core::document::idempotency::{BodyHash, IdempotencyKey, WriteEnd};
 use reveille_core::document::index::IndexDefinition;
+use reveille_core::document::origin::Origin;
 use reveille_core::document::patch::Patch;
 use reveille_core::document::path::DocumentPath;
 use reveille_core::document::snapshot::Data;
@@ -144,7 +145,9 @@ impl Action {
                 let ops = ops.iter().map(PlainOp::op).collect();
                 let tag = tag.map(|(key, body)| write_tag(key, body));
                 let decide_by = Millis::NEVER;
-                engine::call(WriteDocuments { tenant, ops, tag, verdict, decide_by }, written)
+                let origin = Origin::CLIENT;
+                let write = WriteDocuments { tenant, ops, origin, tag, verdict, decide_by };
+                engine::call(write, written)
             }
             Action::Declare { tenant, definitions } => {
                 engine::call(SetDocumentIndexes { tenant, definitions }, done)

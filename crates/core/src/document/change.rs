@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::origin::Origin;
 use super::path::DocumentPath;
 use super::snapshot::Document;
 use crate::delivery::hook::FaceId;
@@ -40,6 +41,8 @@ pub struct ChangeEvent {
     pub seq: u64,
     pub lsn: Lsn,
     pub tenant: Tenant,
+    /// Whose doing it is: a client's, or that of triggers.
+    pub origin: Origin,
     pub change: Change,
 }
 
@@ -105,12 +108,14 @@ impl ChangeHead {
         &mut self,
         tenant: &Tenant,
         now: Millis,
+        origin: &Origin,
         changes: Vec<Change>,
     ) -> Vec<ChangeEvent> {
         let numbered = changes.into_iter().map(|change| {
             let lsn = Lsn::next(self.lsn, now);
             *self = ChangeHead { seq: self.seq + 1, lsn: Some(lsn) };
-            ChangeEvent { seq: self.seq, lsn, tenant: tenant.clone(), change }
+            let (tenant, origin) = (tenant.clone(), origin.clone());
+            ChangeEvent { seq: self.seq, lsn, tenant, origin, change }
         });
         numbered.collect()
     }
@@ -175,7 +180,7 @@ mod tests {
                     kind: ChangeKind::Create, path: path.clone(), before: None, after: None, ordinal,
                 };
                 let changes = (0..count).map(change).collect();
-                events.extend(head.number(&tenant, Millis(now), changes));
+                events.extend(head.number(&tenant, Millis(now), &Origin::CLIENT, changes));
             }
             for (at, event) in (1..).zip(&events) {
                 prop_assert_eq!(event.seq, at);

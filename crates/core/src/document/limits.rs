@@ -66,6 +66,12 @@ pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 256;
 /// How much is kept of the sentence that a recorded failure was answered with, in bytes.
 pub const OUTCOME_MESSAGE_BYTES_MAX: usize = 512;
 
+/// How many triggers may make each other go off by their writes: what goes on for longer is a loop.
+pub const ORIGIN_DEPTH_MAX: usize = 8;
+
+/// Longest id of a trigger in bytes: up to eight are in every change that triggers led to.
+pub const ORIGIN_TRIGGER_BYTES_MAX: usize = 64;
+
 const _: () = assert!(DOCUMENT_ID_BYTES_MAX < DOCUMENT_PATH_BYTES_MAX);
 const _: () =
     assert!(DOCUMENT_BYTES_MAX * 2 <= TRANSACTION_BYTES_MAX, "the largest can be changed");

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use super::change::ChangeEvent;
 use super::field::Field;
+use super::origin::Origin;
 use super::snapshot::DocumentView;
 
 /// Names with values, as JSON has them.
@@ -57,7 +58,8 @@ impl Serialize for DocumentView<'_> {
 
 impl ChangeEvent {
     /// The change as it stands in the log of its tenant: an object, in which `before` is null for a
-    /// document that was created and `after` for one that was deleted.
+    /// document that was created and `after` for one that was deleted. What no trigger led to has no
+    /// `origin`.
     pub fn to_json(&self) -> Vec<u8> {
         let path = &self.change.path;
         let message = Message {
@@ -71,6 +73,7 @@ impl ChangeEvent {
             before: self.change.before.as_ref().map(|it| DocumentView::new(path, it)),
             after: self.change.after.as_ref().map(|it| DocumentView::new(path, it)),
             ts: self.ts(),
+            origin: (!self.origin.is_client()).then_some(&self.origin),
         };
         serde_json::to_vec(&message).expect("names are texts, and memory does not fail")
     }
@@ -89,6 +92,8 @@ struct Message<'a> {
     before: Option<DocumentView<'a>>,
     after: Option<DocumentView<'a>>,
     ts: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    origin: Option<&'a Origin>,
 }
 
 #[cfg(test)]
@@ -144,15 +149,19 @@ mod tests {
         };
         let lsn = Lsn { second: 9, ordinal: 2 };
         let tenant = Tenant::parse("acme").unwrap();
-        let event = ChangeEvent { seq: 4, lsn, tenant, change };
+        let mut event = ChangeEvent { seq: 4, lsn, tenant, origin: Origin::CLIENT, change };
         let found: Value = serde_json::from_slice(&event.to_json()).unwrap();
         let before = json!({
             "id": "r1", "collection": "rooms", "version": 3, "createdAt": 5, "updatedAt": 7, "a": 1,
         });
-        let expected = json!({
+        let mut expected = json!({
             "seq": 4, "lsn": "9:2", "tenant": "acme", "type": "delete", "path": "rooms/r1",
             "collection": "rooms", "id": "r1", "before": before, "after": null, "ts": 9,
         });
+        assert_eq!(found, expected);
+        event.origin = Origin::CLIENT.followed_by("trg_a").unwrap();
+        expected["origin"] = json!({"trigger": "trg_a", "depth": 1, "chain": ["trg_a"]});
+        let found: Value = serde_json::from_slice(&event.to_json()).unwrap();
         assert_eq!(found, expected);
     }
 }

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use reveille_core::Millis;
-use reveille_core::delivery::hook::{Hook, OpenDeliveries};
+use reveille_core::delivery::hook::Hook;
 use reveille_core::delivery::id::DeliveryId;
 use reveille_core::delivery::policy::{Outcome, Refusal};
 use reveille_core::delivery::{AttemptRecord, ErrorKind, Input, Verdict};
@@ -22,13 +22,14 @@ use reveille_kernel::outbound::Sender;
 use reveille_kernel::txn::ReadError;
 
 use super::delivery::{DeliveryOutcome, DeliveryTxn, advance_from, is_leased};
+use super::ended::{self, EndedBy};
 use super::face::{DeliveryFaces, Gate};
 use super::index::HookIndex;
 use super::send::{
     DeliverySender, end_span, report, secret_missing, tell_operators, unreadable,
     with_target_context,
 };
-use super::{ended, outcome, source};
+use super::{outcome, source};
 use crate::app::{App, Txn};
 use crate::effect::Attempt;
 use crate::encoder::{
@@ -71,7 +72,7 @@ impl Command<App> for AppendDelivery {
         if let Gate::Closed(why) | Gate::Cancelled(why) = gate {
             advance_from(txn, hook, *id, &before, Input::Drop(why))?;
             if matches!(gate, Gate::Cancelled(_)) {
-                ended::end(txn, hook, OpenDeliveries::Drop);
+                ended::end_unasked(txn, hook, EndedBy::Gate)?;
             }
             return Ok(Ok(None));
         }

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use reveille_core::audit::{Actor, AuditEntry, action};
 use reveille_core::delivery::hook::{
     DeliveryCounts, EndedHook, FaceId, Hook, HookId, OpenDeliveries,
 };
@@ -31,6 +32,7 @@ use super::delivery::DeliveryTxn;
 use super::index::HookIndex;
 use super::replay;
 use crate::app::{IndexPart, Txn};
+use crate::audit;
 use crate::effect::Effect;
 use crate::limits::{ENDED_HOOKS_MAX, PURGE_SLICE, SCAN_BYTES};
 use crate::records::{ReadRecord, damaged};
@@ -157,6 +159,33 @@ pub(crate) fn end(txn: &mut Txn<'_>, hook: &Hook, open: OpenDeliveries) {
         txn.set(keys::ended_hook(&hook.tenant, hook.id), ended.encode());
     }
     clear_up(txn, &hook.tenant, hook.id);
+}
+
+/// Who ended a hook that its owner did not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EndedBy {
+    Endpoint,
+    Gate,
+}
+
+/// Ends a hook because its endpoint or its gate says so, and writes that down: its owner was not
+/// asked. Several outcomes of one decision may say it.
+pub(super) fn end_unasked(txn: &mut Txn<'_>, hook: &Hook, by: EndedBy) -> Result<(), ReadError> {
+    if !txn.is_set(&keys::hook(hook.face, &hook.tenant, &hook.name))? {
+        return Ok(());
+    }
+    let reason = match by {
+        EndedBy::Endpoint => "the endpoint answered that it wants nothing more",
+        EndedBy::Gate => "what was to be delivered is not for it any more",
+    };
+    let tenant = Some(hook.tenant.clone());
+    let mut entry =
+        AuditEntry::new(Actor::server(), action::HOOK_DELETED, tenant, hook.name.clone());
+    entry.from_version = Some(hook.version);
+    entry.reason = Some(reason.into());
+    audit::record(txn, &entry)?;
+    end(txn, hook, OpenDeliveries::Drop);
+    Ok(())
 }
 
 /// However often a tenant makes and ends hooks, so many are remembered: the dead letters of the one

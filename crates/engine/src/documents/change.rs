@@ -5,6 +5,7 @@ use bytes::{BufMut, BytesMut};
 use reveille_core::Tenant;
 use reveille_core::delivery::id::EventNo;
 use reveille_core::document::change::{Change, ChangeHead, FACE};
+use reveille_core::document::origin::Origin;
 use reveille_kernel::error::Damaged;
 use reveille_kernel::txn::ReadError;
 use reveille_schema::record::{self, EventPlace, EventRecord};
@@ -20,6 +21,7 @@ use crate::streams::own::append_own;
 pub(super) fn append_changes(
     txn: &mut Txn<'_>,
     tenant: &Tenant,
+    origin: &Origin,
     changes: Vec<Change>,
 ) -> Result<(), ReadError> {
     if changes.is_empty() {
@@ -27,7 +29,7 @@ pub(super) fn append_changes(
     }
     let head_key = keys::change_head(tenant);
     let mut last = txn.read(&head_key, ChangeHead::decode)?.unwrap_or_default();
-    let events = last.number(tenant, txn.now(), changes);
+    let events = last.number(tenant, txn.now(), origin, changes);
     txn.set(head_key, last.encode());
     let (mut messages, mut lengths) = (BytesMut::new(), Vec::with_capacity(events.len()));
     for event in &events {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use reveille_core::audit::action;
 use reveille_core::document::idempotency::{BodyHash, IdempotencyKey};
 use reveille_core::document::index::IndexDefinition;
+use reveille_core::document::origin::Origin;
 use reveille_core::document::path::DocumentPath;
 use reveille_core::document::query::Query;
 use reveille_core::document::rules::{RuleAuth, RuleSet};
@@ -43,6 +44,8 @@ pub struct DocumentWrite {
     pub ops: Vec<Op>,
     /// Under which a repetition is known, and what the body was.
     pub idempotency: Option<(IdempotencyKey, BodyHash)>,
+    /// Whose doing they are.
+    pub origin: Origin,
 }
 
 impl Engine {
@@ -100,8 +103,14 @@ impl Engine {
         let writes = self.partition(tenant).domains.part::<WritesInFlight>();
         let _in_flight = tag.as_ref().map(|tag| writes.begin(tenant, tag));
         let _in_flight = _in_flight.transpose().map_err(Error::Rejected)?;
-        let (of, ops) = (tenant.clone(), write.ops.into());
-        let mut command = WriteDocuments { tenant: of, ops, tag, verdict: None, decide_by };
+        let mut command = WriteDocuments {
+            tenant: tenant.clone(),
+            ops: write.ops.into(),
+            origin: write.origin,
+            tag,
+            verdict: None,
+            decide_by,
+        };
         let mut is_second = false;
         loop {
             command.verdict = self.ask_rules(caller, &command.ops).await?;

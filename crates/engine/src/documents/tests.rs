@@ -16,6 +16,7 @@ use reveille_core::document::filter::Filter;
 use reveille_core::document::idempotency::{BodyHash, IdempotencyKey, WriteEnd};
 use reveille_core::document::index::{CollectionPattern, IndexDefinition};
 use reveille_core::document::order::{Direction, SortField};
+use reveille_core::document::origin::Origin;
 use reveille_core::document::patch::Patch;
 use reveille_core::document::path::DocumentPath;
 use reveille_core::document::settings::DocumentSettings;
@@ -57,7 +58,14 @@ impl World {
 
     pub(super) fn command(&self, ops: Vec<Op>, tag: Option<WriteTag>) -> WriteDocuments {
         let (tenant, ops) = (self.tenant.clone(), ops.into());
-        WriteDocuments { tenant, ops, tag, verdict: None, decide_by: Millis::NEVER }
+        WriteDocuments {
+            tenant,
+            ops,
+            origin: Origin::CLIENT,
+            tag,
+            verdict: None,
+            decide_by: Millis::NEVER,
+        }
     }
 
     fn decide(&mut self, ops: Vec<Op>, tag: Option<WriteTag>) -> Written {
@@ -206,6 +214,19 @@ fn a_write_is_its_document_its_change_and_its_event() {
     }
     assert_eq!(changes.len(), 3);
     assert!(world.document("rooms/r1").unwrap().is_tombstone());
+}
+
+#[test]
+fn changes_say_which_triggers_led_to_them() {
+    let mut world = World::new();
+    let origin = Origin::CLIENT.followed_by("trg_a").unwrap().followed_by("trg_b").unwrap();
+    let ops = vec![create("rooms/r1", json!({})), create("rooms/r2", json!({}))];
+    let command = WriteDocuments { origin: origin.clone(), ..world.command(ops, None) };
+    world.bench.when(&command).answer().unwrap();
+    world.write(vec![delete("rooms/r1")], None).unwrap();
+    let origins: Vec<_> =
+        world.changes().iter().map(|it| Origin::of_json(it.get("origin"))).collect();
+    assert_eq!(origins, [Ok(origin.clone()), Ok(origin), Ok(Origin::CLIENT)]);
 }
 
 #[test]

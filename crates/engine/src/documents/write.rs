@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use reveille_core::document::idempotency::{WriteEnd, WriteRecord};
+use reveille_core::document::origin::Origin;
 use reveille_core::document::path::DocumentPath;
 use reveille_core::document::snapshot::Document;
 use reveille_core::document::transaction::{Applied, ApplyError, Op, OpResult, Write, apply};
@@ -30,6 +31,8 @@ use crate::engine::Engine;
 pub struct WriteDocuments {
     pub tenant: Tenant,
     pub ops: Arc<[Op]>,
+    /// Whose doing it is: its changes say so.
+    pub origin: Origin,
     /// By what a repetition is known.
     pub tag: Option<WriteTag>,
     /// What the rules say; `None` for those who need not ask them.
@@ -161,7 +164,7 @@ impl WriteDocuments {
             entries.follow(txn, path, before, Some(document));
             set_purge_timer(txn, tenant, path, before, document);
         }
-        append_changes(txn, tenant, changes)?;
+        append_changes(txn, tenant, &self.origin, changes)?;
         self.remember(txn, WriteEnd::Success, "")?;
         Ok(WriteReceipt { results, documents, repeated: None })
     }

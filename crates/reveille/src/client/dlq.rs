@@ -93,6 +93,10 @@ pub(crate) struct Replay {
     /// Why; it is kept in the audit log
     #[arg(long, value_name = "TEXT", required_unless_present = "dry_run")]
     reason: Option<String>,
+    /// Delivers them by the version of their hook that they had, where former versions are kept, and
+    /// not by the hook as it is now
+    #[arg(long)]
+    original_version: bool,
     /// Only shows how many and how much
     #[arg(long)]
     dry_run: bool,
@@ -200,10 +204,15 @@ async fn post(client: &Client, target: &str, body: &Value) -> anyhow::Result<Api
 }
 
 async fn replay(arguments: Replay, out: &mut impl Write) -> anyhow::Result<()> {
-    let Replay { ids, selection, reason, dry_run, yes, wait, output, server } = arguments;
+    let Replay { ids, selection, reason, original_version, dry_run, .. } = arguments;
+    let Replay { yes, wait, output, server, .. } = arguments;
     let client = Client::new(server)?;
     let target = format!("{DLQ}/replay");
-    let mut body = json!({ "dryRun": true, "ids": ids });
+    let mut body = json!({
+        "dryRun": true,
+        "ids": ids,
+        "useOriginalVersion": original_version,
+    });
     let Selection { hook, dead_reason, from, to } = selection;
     for (name, value) in [("hook", hook), ("deadReason", dead_reason), ("from", from), ("to", to)] {
         if let (Some(value), Some(body)) = (value, body.as_object_mut()) {

@@ -8,6 +8,7 @@ use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Request, StatusCode};
 use hyper::body::Incoming;
 use reveille_core::document::idempotency::{BodyHash, IdempotencyKey, KeyError, WriteEnd};
+use reveille_core::document::origin::Origin;
 use reveille_engine::documents::{DocumentWrite, WriteReceipt};
 use serde_json::{Map, Value, json};
 
@@ -53,7 +54,7 @@ async fn execute(
     let ops_max = server.engine.document_settings().ops_max;
     let ops = parse_ops(fields, ops_max).map_err(named)?;
     let idempotency = Some((key.clone(), BodyHash::of(&bytes)));
-    let write = DocumentWrite { ops, idempotency };
+    let write = DocumentWrite { ops, idempotency, origin: Origin::CLIENT };
     let receipt = server.engine.write_documents(&document_caller(caller), write).await;
     let receipt = receipt.map_err(|error| named(error.into()))?;
     drop(room);

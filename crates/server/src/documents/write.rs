@@ -5,6 +5,7 @@ use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use reveille_core::document::body::{ReservedFields, take_id};
 use reveille_core::document::filter::Filter;
+use reveille_core::document::origin::Origin;
 use reveille_core::document::patch::Patch;
 use reveille_core::document::path::{CollectionPath, DocumentId, DocumentPath};
 use reveille_core::document::snapshot::{Data, Document};
@@ -128,7 +129,7 @@ fn parse_wrapper(
 /// Does one write; returns the document as it has become.
 async fn write(server: &Server, caller: &Caller, op: Op) -> Result<Document, Error> {
     let path = op.path.clone();
-    let write = DocumentWrite { ops: vec![op], idempotency: None };
+    let write = DocumentWrite { ops: vec![op], idempotency: None, origin: Origin::CLIENT };
     let receipt = server.engine.write_documents(&document_caller(caller), write).await?;
     let document = receipt.documents.get(&path).cloned();
     document.ok_or_else(|| Error::internal("the document that was written is not known"))

@@ -3,10 +3,13 @@
 use std::cell::RefCell;
 use std::sync::Mutex;
 
+use reveille_core::audit::{Actor, AuditEntry, AuditRow, action};
 use reveille_core::delivery::DropReason;
 use reveille_core::delivery::hook::FaceId;
 use reveille_kernel::error::Damaged;
 use reveille_kernel::txn::ReadError;
+use reveille_schema::Record as _;
+use reveille_schema::audit::split_row_value;
 use reveille_schema::record::EventRecord;
 use reveille_store::state::Reader;
 
@@ -141,5 +144,30 @@ fn a_gate_that_cancels_ends_the_hook_and_one_that_closes_does_not() {
         assert_eq!(written(&decided, id).delivery.phase, Phase::Dropped { at, why });
         let hook = decided.written(&keys::hook(FACE, &world.hook.tenant, &world.hook.name));
         assert_eq!(hook.is_some_and(Option::is_none), ends_hook);
+        assert_eq!(endings(&world), if ends_hook { 1 } else { 0 });
     }
+}
+
+/// Nobody asked for it: so it is written down, and once, however many outcomes say it.
+#[test]
+fn a_hook_that_its_endpoint_ends_has_one_row_in_the_audit_log() {
+    let mut world = World::new(3);
+    let ids = world.ingest(2);
+    let outcomes = ids.into_iter().flat_map(|id| world.outcome(id, 1, Verdict::Ends).0);
+    let outcomes = RecordDeliveryOutcomes(outcomes.collect());
+    world.bench.when(&outcomes).answer();
+    assert_eq!(endings(&world), 1);
+}
+
+/// Rows about a hook that the server has ended.
+fn endings(world: &World) -> usize {
+    let chain = Some(world.bench.tenant.clone());
+    let (from, to) = keys::audit_rows(&chain, 0, u64::MAX);
+    let found = world.bench.reader().range(&from, &to, usize::MAX).unwrap();
+    let rows = found.iter().map(|(_, value)| {
+        let row = split_row_value(value).map(|(_, row)| AuditRow::decode(row).unwrap());
+        row.unwrap().entry
+    });
+    let ended = |it: &AuditEntry| *it.action == *action::HOOK_DELETED && it.reason.is_some();
+    rows.filter(|it| ended(it) && it.actor == Actor::server()).count()
 }
