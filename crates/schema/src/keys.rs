@@ -56,6 +56,14 @@ pub use crate::wakes::{
     subscription_key as subscription, subscription_keys as subscriptions,
 };
 
+pub use crate::triggers::{
+    all_secret_keys as all_trigger_secrets, dry_run_hour_key as dry_run_hour,
+    dry_run_hour_keys as dry_run_hours, dry_run_samples_key as dry_run_samples,
+    evaluation_errors_key as evaluation_errors, health_key as trigger_health,
+    parse_secret_key as parse_trigger_secret, secret_key as trigger_secret,
+    secret_keys as trigger_secrets,
+};
+
 /// The names under the meta tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Meta {

@@ -25,6 +25,7 @@
 //! | `1b`, `1c` | dead letters by tenant, replays | [`deliveries`] |
 //! | `20` to `22` | documents, entries of their indexes, indexes | [`documents`] |
 //! | `23` to `26` | outcomes of writes, change heads, places of changes, rules | [`documents`] |
+//! | `28` | secrets of triggers | [`triggers`] |
 //!
 //! A timer is its domain's number, a kind of that domain, and a subject. The kernel puts its tag
 //! and a time before it and never looks inside. Numbers of domains and kinds are never reused.
@@ -46,6 +47,7 @@ pub mod documents;
 pub mod events;
 pub mod meta;
 pub mod streams;
+pub mod triggers;
 pub mod wakes;
 
 pub mod keys;
@@ -77,6 +79,7 @@ mod tests {
             documents::TAGS,
             events::TAGS,
             streams::TAGS,
+            triggers::TAGS,
             wakes::TAGS,
         ];
         let store_and_kernel = [0x04, 0x05];
@@ -84,7 +87,7 @@ mod tests {
         for tag in rooms.into_iter().flatten().chain(&store_and_kernel) {
             assert!(seen.insert(*tag), "{tag:02x} is there twice");
         }
-        assert!(seen.into_iter().eq(0x01..=0x26));
+        assert!(seen.into_iter().eq(0x01..=0x28));
         let domains = [
             streams::StreamTimer::DOMAIN,
             wakes::WakeTimer::DOMAIN,

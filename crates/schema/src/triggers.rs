@@ -12,8 +12,8 @@
 //! |---|---|---|
 //! | `01` evaluation errors | – | [`EvaluationErrors`] |
 //! | `02` health | – | [`TriggerHealth`] |
-//! | `03` hour of a dry run | hour since 1970 `u32` | counts of that hour |
-//! | `04` samples of a dry run | – | the latest matches |
+//! | `03` hour of a dry run | hour since 1970 modulo 168 `u8` | [`DryRunHour`] |
+//! | `04` samples of a dry run | – | [`DryRunSamples`] |
 //!
 //! Triggers have no timers of their own: what is to be told later is a fan-out of changes, and a
 //! rollout is judged when something comes of an attempt.
@@ -77,8 +77,9 @@ pub fn health_key(hook: HookId) -> Bytes {
     hook_note_key(hook, HEALTH, &[])
 }
 
-pub fn dry_run_hour_key(hook: HookId, hour: u32) -> Bytes {
-    hook_note_key(hook, DRY_RUN_HOUR, &hour.to_be_bytes())
+/// Where the counts of an hour stand: those of a week ago are in the same place.
+pub fn dry_run_hour_key(hook: HookId, slot: u8) -> Bytes {
+    hook_note_key(hook, DRY_RUN_HOUR, &[slot])
 }
 
 /// The keys of all hours of a hook's dry run: from the first, to before the second.

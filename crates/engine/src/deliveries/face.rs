@@ -22,7 +22,7 @@ use reveille_schema::record::{DeliveryRecord, EventRecord};
 use reveille_store::state::Reader;
 
 use super::source;
-use super::spread::{MatchingHooks, SpreadEvent};
+use super::spread::{MatchNote, MatchingHooks, SpreadEvent};
 use crate::app::{App, Part, Shared, Txn};
 use crate::engine::Retention;
 use crate::records::KeyReader;
@@ -57,6 +57,12 @@ pub trait DeliveryFace: Send + Sync + 'static {
         _no: EventNo,
     ) -> Result<Option<PreparedMatch>, Damaged> {
         Ok(None)
+    }
+
+    /// Hooks were held against an event, and this is what there is to remember of that. It is a part
+    /// of the decision that comes past them.
+    fn noted(&self, _txn: &mut Txn<'_>, _notes: &[(HookId, MatchNote)]) -> Result<(), ReadError> {
+        Ok(())
     }
 
     /// Whether a hook is for an event, by what the hook wished when the event came, and why not.

@@ -135,8 +135,7 @@ fn spread_all(
         begin += event.len + 1;
         from = from.plus(len + 1);
     }
-    spread.end(txn);
-    Ok(())
+    spread.end(txn)
 }
 
 /// The hooks that each event is for, or the first of them. Batches are mostly of a few types, whose

@@ -151,7 +151,7 @@ impl ReminderIndex {
         limit: usize,
         accepts: impl Fn(&Hook) -> bool,
     ) -> MatchingHooks {
-        let mut list = MatchingHooks { hooks: Vec::new(), through: after, complete: true };
+        let mut list = MatchingHooks { complete: true, ..MatchingHooks::after(after) };
         let mine = self.hooks.get(place.tenant).into_iter();
         for (id, topics) in mine.flat_map(|hooks| hooks.range(HookId(after.0 + 1)..)) {
             if list.hooks.len() == limit {
