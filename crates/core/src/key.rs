@@ -29,6 +29,8 @@ use crate::time::Millis;
 const PREFIX: &str = "rv_";
 /// By which the key is spoken of that the server was started with: it is stored nowhere.
 pub const BOOTSTRAP_KEY_ID: &str = "admin-key";
+/// What stands among a key's scopes for all of them.
+const EVERY_SCOPE: [&str; 2] = ["*", "global"];
 /// The shortest key that an operator may choose.
 pub const CHOSEN_KEY_CHARS_MIN: usize = 16;
 
@@ -273,13 +275,22 @@ impl Access {
             }
             Right::Subscriptions(permission) => (user || operator) && self.permits(permission),
             Right::Facts(scope) => {
-                let scoped = self.is(Role::User) && self.scopes.contains(scope);
-                (admin || scoped) && self.permits(Permission::Read)
+                let scoped = self.reads_every_scope() || self.scopes.contains(scope);
+                (admin || self.is(Role::User) && scoped) && self.permits(Permission::Read)
             }
             Right::Operate(permission) => operator && self.permits(permission),
             Right::Manage(permission) => admin && self.permits(permission),
             Right::ManageAll => self.is_everywhere() && self.permits(Permission::Write),
         }
+    }
+
+    /// Whether every scope of facts may be read.
+    pub fn reads_every_scope(&self) -> bool {
+        self.is(Role::Admin) || self.names_every_scope()
+    }
+
+    fn names_every_scope(&self) -> bool {
+        EVERY_SCOPE.iter().any(|all| self.scopes.contains(*all))
     }
 
     fn permits(&self, permission: Permission) -> bool {
@@ -293,7 +304,8 @@ impl Access {
         let permissions = Permission::ALL.into_iter();
         let mut wanted = permissions.filter(|permission| other.permits(*permission));
         let roles = self.is(Role::Admin) || other.roles.is_subset(&self.roles);
-        let scopes = self.scopes.is_empty() || other.scopes.is_subset(&self.scopes);
+        let all = self.scopes.is_empty() || self.names_every_scope();
+        let scopes = all || other.scopes.is_subset(&self.scopes);
         wanted.all(|permission| self.permits(permission)) && roles && scopes
     }
 

@@ -11,6 +11,7 @@ pub mod cursor;
 pub mod delivery;
 pub mod document;
 pub mod event;
+pub mod fact;
 pub mod fan_out;
 pub mod json;
 pub mod key;
@@ -33,6 +34,7 @@ pub mod time;
 pub mod token;
 pub mod trace;
 mod trie;
+pub mod trigger;
 mod wildcard;
 
 pub use media::ContentType;

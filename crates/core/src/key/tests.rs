@@ -124,7 +124,7 @@ fn no_key_covers_one_that_may_more() {
         let roles = Role::ALL.into_iter().enumerate().filter(|(at, _)| roles & (1 << at) != 0);
         let roles: Vec<Role> = roles.map(|(_, role)| role).collect();
         for permissions in [&[][..], &[Read], &[Write], &[Read, Write]] {
-            for scopes in [&[][..], &["team"], &["team", "other"]] {
+            for scopes in [&[][..], &["team"], &["team", "other"], &["*"], &["global", "team"]] {
                 let scopes = scopes.iter().map(|scope| Arc::from(*scope)).collect();
                 keys.push(Access { scopes, ..access(Some("a"), &roles, permissions) });
             }

@@ -10,10 +10,10 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use reveille_core::Tenant;
 use reveille_core::delivery::{AttemptRecord, DropReason};
 use reveille_core::delivery::hook::{FaceId, Hook, HookId};
 use reveille_core::delivery::id::EventNo;
+use reveille_core::{Millis, Tenant};
 use reveille_kernel::command::Command;
 use reveille_kernel::error::{Damaged, Never};
 use reveille_kernel::timers::DueTimer;
@@ -21,6 +21,7 @@ use reveille_kernel::txn::ReadError;
 use reveille_schema::record::{DeliveryRecord, EventRecord};
 use reveille_store::state::Reader;
 
+use super::ended::EndedBy;
 use super::source;
 use super::spread::{MatchNote, MatchingHooks, SpreadEvent};
 use crate::app::{App, Part, Shared, Txn};
@@ -108,6 +109,7 @@ pub trait DeliveryFace: Send + Sync + 'static {
         _look: &mut dyn KeyReader,
         _hook: &Hook,
         _event: &EventRecord,
+        _now: Millis,
     ) -> Result<Gate, ReadError> {
         Ok(Gate::Open)
     }
@@ -122,6 +124,29 @@ pub trait DeliveryFace: Send + Sync + 'static {
         _attempt: &AttemptRecord,
     ) -> Result<(), ReadError> {
         Ok(())
+    }
+
+    /// What its gate says now, and which check decides, for whoever asks why.
+    fn explain_gate(
+        &self,
+        _reader: &Reader,
+        _hook: &Hook,
+        _event: &EventRecord,
+        _now: Millis,
+    ) -> Result<Option<GateReason>, Damaged> {
+        Ok(None)
+    }
+
+    /// A hook ends in this decision although its owner has not asked for that: writes down what is
+    /// to be remembered of it, and says why if it knows better than that. It may be called before
+    /// something is read, and then once more.
+    fn hook_ended(
+        &self,
+        _txn: &mut Txn<'_>,
+        _hook: &Hook,
+        _by: EndedBy,
+    ) -> Result<Option<Arc<str>>, ReadError> {
+        Ok(None)
     }
 
     /// How long events of this source are kept.
@@ -169,6 +194,13 @@ pub enum Gate {
 
 /// What was found out about an event outside of the lock, in the words of its face.
 pub type PreparedMatch = Arc<dyn Any + Send + Sync>;
+
+/// What a gate says, in a sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GateReason {
+    pub is_open: bool,
+    pub text: String,
+}
 
 /// What a timer of a face asks for.
 pub type FaceTimer = Arc<dyn TimerCommand>;

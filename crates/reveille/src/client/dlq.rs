@@ -226,6 +226,7 @@ async fn replay(arguments: Replay, out: &mut impl Write) -> anyhow::Result<()> {
     let preview = parse_object(&answer, "a preview")?;
     let number = |name: &str| preview.get(name).and_then(Value::as_u64).unwrap_or(0);
     let (count, size) = (number("count"), human::size(number("bytes")));
+    note_paused(&preview);
     if dry_run {
         match output {
             Output::Json => writeln!(out, "{:#}", Value::Object(preview))?,
@@ -261,6 +262,14 @@ async fn replay(arguments: Replay, out: &mut impl Write) -> anyhow::Result<()> {
             bail!("{failed} have died again; `reveille dlq list` shows why")
         }
         _ => Ok(()),
+    }
+}
+
+/// Whoever waits for a replay must know what it waits for.
+fn note_paused(preview: &Map<String, Value>) {
+    let paused = preview.get("paused").and_then(Value::as_array).into_iter().flatten();
+    for hook in paused.filter_map(Value::as_str) {
+        eprintln!("note: {hook} is paused; its part is sent after `reveille hooks resume {hook}`");
     }
 }
 

@@ -60,6 +60,10 @@ fn what_died_is_replayed_after_a_look_and_with_a_reason() {
 
     let dry = server.run(&["dlq", "replay", "--dry-run"]).ok();
     assert!(dry.starts_with("3 dead letters, "), "{dry}");
+    server.run(&["hooks", "pause", &hook]).ok();
+    let note = server.run(&["dlq", "replay", "--dry-run"]).err;
+    assert!(note.contains(&format!("`reveille hooks resume {hook}`")), "{note}");
+    server.run(&["hooks", "resume", &hook]).ok();
     let sentence = server.run(&["dlq", "replay", "--yes"]).error(2);
     assert!(sentence.contains("required arguments"), "{sentence}");
     let sentence = server.run(&["dlq", "replay", "--reason", "so"]).error(2);
@@ -86,7 +90,7 @@ fn what_died_is_replayed_after_a_look_and_with_a_reason() {
     let checked = server.run(&["audit", "verify"]).ok();
     assert!(checked.starts_with("TENANT ") && checked.contains("whole"), "{checked}");
     let checked = json(server.run(&["audit", "verify", "--output", "json"]));
-    assert_eq!((&checked["ok"], &checked["rows"]), (&true.into(), &3.into()), "{checked:#}");
+    assert_eq!((&checked["ok"], &checked["rows"]), (&true.into(), &5.into()), "{checked:#}");
 }
 
 #[test]

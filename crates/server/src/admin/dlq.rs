@@ -333,11 +333,15 @@ fn preview_json(server: &Server, preview: &ReplayPreview) -> Value {
     let date = |at: Option<Millis>| at.map(|at| server.engine.date_of(at).0);
     let by_hook: Map<String, Value> =
         hooks.iter().map(|(hook, count)| (hook.name.to_string(), (*count).into())).collect();
+    // They are sent when it is resumed.
+    let paused: Vec<&str> =
+        hooks.iter().filter(|(hook, _)| hook.paused).map(|(hook, _)| &*hook.name).collect();
     json!({
         "previewId": &**id,
         "count": count.count,
         "bytes": count.bytes,
         "byHook": by_hook,
+        "paused": paused,
         "oldest": date(count.oldest),
         "newest": date(count.newest),
         "truncated": count.truncated,

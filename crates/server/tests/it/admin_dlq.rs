@@ -129,6 +129,7 @@ async fn a_replay_is_previewed_executed_and_followed_to_its_end() {
     let shown = preview(&events, json!({ "hook": hook })).await;
     assert_eq!((&shown["count"], &shown["byHook"]), (&json!(3), &json!({ hook.clone(): 3 })));
     assert!(shown["bytes"].as_u64().unwrap() > 3 * 20, "{shown}");
+    assert_eq!(shown["paused"], json!([]));
     assert_eq!(shown["truncated"], false);
     let begun = replay_of(&events, &shown).await.expect(202).json();
     assert_eq!((&begun["total"], &begun["operator"]), (&json!(3), &json!("local")));
