@@ -157,7 +157,8 @@ impl Command<App> for PutEvents {
             };
             put_event(txn, FACE, &tenant, no, &record);
             let payload = EventPayload { id, at, payload, trace: None };
-            let event = SpreadEvent { no, record: &record, payload: Some(&payload), prepared: None };
+            let event =
+                SpreadEvent { no, record: &record, payload: Some(&payload), prepared: None };
             spread.event(txn, event, &matches)?;
         }
         spread.end(txn)?;

@@ -35,9 +35,7 @@ use crate::parts;
 
 pub use dry_run::{DryRunHour, DryRunSamples};
 pub use note::{EvaluationErrors, TriggerHealth};
-pub use spec::{
-    DryRunCandidate, FormerTrigger, KeptVersion, StoredDefinition, TriggerRecord,
-};
+pub use spec::{DryRunCandidate, FormerTrigger, KeptVersion, StoredDefinition, TriggerRecord};
 
 const SECRET: u8 = 0x28;
 
@@ -65,7 +63,8 @@ pub fn all_secret_keys() -> (Bytes, Bytes) {
 
 /// Whose a secret is, and its name.
 pub fn parse_secret_key(key: &[u8]) -> Option<(Tenant, &str)> {
-    let (tenant, name) = std::str::from_utf8(key.strip_prefix(&[SECRET])?).ok()?.split_once('\0')?;
+    let (tenant, name) =
+        std::str::from_utf8(key.strip_prefix(&[SECRET])?).ok()?.split_once('\0')?;
     Some((Tenant::parse(tenant).ok()?, name))
 }
 

@@ -10,9 +10,9 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use reveille_core::delivery::{AttemptRecord, DropReason};
 use reveille_core::delivery::hook::{FaceId, Hook, HookId};
 use reveille_core::delivery::id::EventNo;
+use reveille_core::delivery::{AttemptRecord, DropReason};
 use reveille_core::{Millis, Tenant};
 use reveille_kernel::command::Command;
 use reveille_kernel::error::{Damaged, Never};

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use reveille_core::Millis;
 use reveille_core::Tenant;
 use reveille_core::delivery::AttemptRecord;
 use reveille_core::delivery::hook::{Hook, HookId};
@@ -17,7 +18,6 @@ use reveille_core::document::origin::Origin;
 use reveille_core::document::path::DocumentPath;
 use reveille_core::document::snapshot::Document;
 use reveille_core::document::transaction::{Op, TransactionLimits};
-use reveille_core::Millis;
 use reveille_kernel::error::Damaged;
 use reveille_kernel::txn::ReadError;
 use reveille_schema::record::{DeliveryRecord, EventRecord};

@@ -129,7 +129,8 @@ fn spread_all(
         }
         let said = payload.slice(begin..begin + event.len);
         let said = EventPayload { id: recorded.id.clone(), at, payload: said, trace: txn.trace };
-        let event_told = SpreadEvent { no, record: &recorded, payload: Some(&said), prepared: None };
+        let event_told =
+            SpreadEvent { no, record: &recorded, payload: Some(&said), prepared: None };
         spread.event(txn, event_told, list)?;
         // A comma follows each.
         begin += event.len + 1;

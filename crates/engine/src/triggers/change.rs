@@ -13,7 +13,6 @@ use reveille_core::delivery::id::EventNo;
 use reveille_core::document::change::FACE;
 use reveille_core::trigger::deployment::{Deployment, State};
 use reveille_core::trigger::rollout::SloWindow;
-use reveille_core::trigger::secret::DEFAULT_SECRET;
 use reveille_core::trigger::{Definition, TriggerId};
 use reveille_kernel::command::{Command, Decision};
 use reveille_kernel::txn::ReadError;
@@ -27,6 +26,7 @@ use super::describe::describe;
 use super::error::TriggerRejection;
 use super::index::{TriggerEntry, TriggerIndex};
 use super::notes;
+use super::secrets::DEFAULT_SECRET;
 use crate::app::{App, Txn};
 use crate::audit;
 use crate::deliveries::DeliveryRejection;
@@ -227,8 +227,7 @@ impl ChangeTrigger {
             return Ok(Ok(entry.hook.clone()));
         }
         let (reason, candidate) = (self.reason.clone(), None);
-        let record =
-            TriggerRecord { dry_since: None, candidate, reason, ..entry.record.clone() };
+        let record = TriggerRecord { dry_since: None, candidate, reason, ..entry.record.clone() };
         set_state(txn, entry, State::Disabled, record).map(Ok)
     }
 
@@ -250,12 +249,8 @@ impl ChangeTrigger {
             }
             None => {
                 let dry_since = Some(since);
-                let record = TriggerRecord {
-                    candidate: None,
-                    dry_since,
-                    reason,
-                    ..entry.record.clone()
-                };
+                let record =
+                    TriggerRecord { candidate: None, dry_since, reason, ..entry.record.clone() };
                 set_state(txn, entry, State::DryRun, record)?
             }
         }))
@@ -347,14 +342,15 @@ fn update(
         stable: record.stable.as_ref().map(|stable| stable.version),
     };
     let next = deployment.with_next_version(&entry.current.definition.rollout);
-    let current = StoredDefinition {
-        version: entry.hook.version,
-        definition: record.definition.clone(),
-    };
+    let current =
+        StoredDefinition { version: entry.hook.version, definition: record.definition.clone() };
     // Where the new version is for all documents and on no trial, nobody asks for another.
     let needs_stable = !definition.rollout.is_full() || definition.rollout.slo.is_some();
     let stable = next.stable.filter(|_| needs_stable).and_then(|version| {
-        [Some(&current), record.stable.as_ref()].into_iter().flatten().find(|it| it.version == version)
+        [Some(&current), record.stable.as_ref()]
+            .into_iter()
+            .flatten()
+            .find(|it| it.version == version)
     });
     let (stable, definition) = (stable.cloned(), definition.clone());
     let (state, reason) = (record.state, record.reason.clone());
@@ -551,8 +547,7 @@ impl Command<App> for DeleteTrigger {
             Err(rejection) => return Ok(Err(rejection)),
         };
         end(txn, &entry.hook, self.open);
-        let mut row =
-            AuditEntry { action: action::TRIGGER_DELETED.into(), ..self.entry.clone() };
+        let mut row = AuditEntry { action: action::TRIGGER_DELETED.into(), ..self.entry.clone() };
         describe(Some(&**entry), None, &mut row);
         audit::record(txn, &row)?;
         Ok(Ok(()))

@@ -27,9 +27,8 @@ pub(super) fn describe(
         before.map(|it| it.record.state.as_str()),
         record.as_ref().map(|record| record.state.as_str()),
     );
-    let candidate = |record: Option<&TriggerRecord>| {
-        record.is_some_and(|record| record.candidate.is_some())
-    };
+    let candidate =
+        |record: Option<&TriggerRecord>| record.is_some_and(|record| record.candidate.is_some());
     let had = candidate(before.map(|it| &it.record));
     let diff = diff.field("state", from, to).field("dryRunBeside", had, candidate(record.as_ref()));
     entry.diff = diff.text();

@@ -61,7 +61,9 @@ pub(super) struct DryEvaluation {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Miss {
     /// It is for a share of the documents, and no version is for the others.
-    Rollout { percent: u8 },
+    Rollout {
+        percent: u8,
+    },
     Differs(NoMatch),
 }
 

@@ -11,8 +11,8 @@ use reveille_core::steps::Steps;
 use reveille_core::trigger::matching::ChangeFields;
 use reveille_core::trigger::message::ChangeMessage;
 use reveille_kernel::error::Damaged;
-use reveille_schema::record::{self, EventRecord};
 use reveille_schema::keys;
+use reveille_schema::record::{self, EventRecord};
 use reveille_store::state::Reader;
 
 use super::evaluate::{ChangeCase, Evaluated};

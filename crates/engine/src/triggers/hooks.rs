@@ -13,13 +13,11 @@ use reveille_schema::record::{DeliveryRecord, EventRecord};
 use reveille_store::state::Reader;
 
 use super::index::TriggerIndex;
-use super::secrets::TenantSecrets;
 use super::{fan_out, look, matching, notes, outcome};
 use crate::app::{App, Shared, Txn};
 use crate::deliveries::face::{EventMatch, PreparedMatch};
 use crate::deliveries::spread::{MatchNote, MatchingHooks, SpreadEvent};
 use crate::documents::hooks::{ChangeHooks, WriteLook, WriteMatch};
-use crate::encoder::Secrets;
 
 /// The hooks for changes.
 #[derive(Debug, Clone, Copy)]
@@ -27,10 +25,7 @@ pub struct TriggerHooks;
 
 impl ChangeHooks for TriggerHooks {
     fn register(&self, app: App) -> App {
-        let secrets = TenantSecrets::default();
         app.with_index::<TriggerIndex>()
-            .with(Secrets(secrets.source()))
-            .with(secrets)
     }
 
     fn is_interested(&self, shared: &Shared, tenant: &Tenant, ops: &[Op]) -> bool {

@@ -118,6 +118,11 @@ impl TriggerIndex {
         self.by_tenant.get(tenant)
     }
 
+    /// The tenants that have any.
+    pub fn tenants(&self) -> impl Iterator<Item = &Tenant> {
+        self.by_tenant.keys()
+    }
+
     /// How many triggers a tenant has.
     pub fn count(&self, tenant: &Tenant) -> usize {
         self.by_tenant.get(tenant).map_or(0, |triggers| triggers.entries.len())

@@ -57,7 +57,8 @@ pub(super) fn is_interested(shared: &Shared, tenant: &Tenant, ops: &[Op]) -> boo
     let Some(triggers) = triggers_of(shared, tenant) else { return false };
     let mut paths = BTreeSet::new();
     ops.iter().any(|op| {
-        paths.insert(&op.path) && triggers.candidates(&op.path, HookId(0)).iter().any(|it| it.asks())
+        paths.insert(&op.path)
+            && triggers.candidates(&op.path, HookId(0)).iter().any(|it| it.asks())
     })
 }
 

@@ -19,7 +19,7 @@ use reveille_store::state::Reader;
 use super::evaluate::{DryEvaluation, Evaluation};
 use crate::app::Txn;
 use crate::deliveries::spread::MatchNote;
-use crate::effect::{Effect, TriggerEvaluation};
+use crate::effect::Effect;
 use crate::records::ReadRecord;
 
 /// Which change something is remembered of.
@@ -89,11 +89,7 @@ pub(super) fn keep(txn: &mut Txn<'_>, notes: &[(HookId, MatchNote)]) -> Result<(
     Ok(())
 }
 
-fn keep_failures(
-    txn: &mut Txn<'_>,
-    hook: HookId,
-    notes: &[&TriggerNote],
-) -> Result<(), ReadError> {
+fn keep_failures(txn: &mut Txn<'_>, hook: HookId, notes: &[&TriggerNote]) -> Result<(), ReadError> {
     let failed = notes.iter().filter_map(|note| note.failed.as_ref());
     let Some((version, why)) = failed.clone().next_back() else { return Ok(()) };
     let count = u64::try_from(failed.count()).unwrap_or(u64::MAX);
@@ -107,7 +103,7 @@ fn keep_failures(
         version: *version,
     };
     txn.set(key, errors.encode());
-    txn.effect(Effect::CountEvaluations { hook, result: TriggerEvaluation::Error, count });
+    txn.effect(Effect::CountEvaluationErrors { hook, count });
     Ok(())
 }
 

@@ -108,8 +108,11 @@ impl TryFrom<HealthFields<'_>> for TriggerHealth {
     type Error = &'static str;
 
     fn try_from(fields: HealthFields<'_>) -> Result<TriggerHealth, &'static str> {
-        let slot = |SlotFields(from, samples, failed, slow): SlotFields| {
-            SloSlot { from: Millis(from), samples, failed, slow }
+        let slot = |SlotFields(from, samples, failed, slow): SlotFields| SloSlot {
+            from: Millis(from),
+            samples,
+            failed,
+            slow,
         };
         Ok(TriggerHealth {
             last_success_at: fields.last_success_at.map(Millis),
