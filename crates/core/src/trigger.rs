@@ -12,6 +12,7 @@
 //! signature.rs    `X-Syntrix-Signature`, and its verification
 //! secret.rs       which secrets sign, while one takes over from another
 //! grant.rs        what the token in the payload allows
+//! token.rs        the token
 //! ```
 
 mod changed;
