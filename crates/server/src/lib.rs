@@ -60,6 +60,8 @@ struct Server {
     engine: Engine,
     config: Config,
     metrics: metrics::Metrics,
+    /// How often holders of tokens ask.
+    call_rates: http::call_rates::CallRates,
     readiness: health::Readiness,
     /// Which web pages may use it.
     browsers: BrowserRules,
@@ -85,6 +87,7 @@ pub async fn serve(
     let server = Server {
         browsers,
         metrics: metrics::Metrics::new(engine.clone()),
+        call_rates: http::call_rates::CallRates::default(),
         readiness: health::Readiness::default(),
         compressors: Arc::new(Semaphore::new(streams::COMPRESSORS_MAX)),
         engine,
