@@ -48,6 +48,8 @@ pub struct Config {
     pub reader_timeout_ms: u64,
     /// Connections that may be open at once; idle ones make room for others.
     pub connections_max: usize,
+    /// The longest time that a trigger may give an attempt.
+    pub max_trigger_timeout_ms: u64,
     /// The largest body of a request.
     pub max_body_bytes: usize,
     /// The base of URLs in answers; from the request's `Host` if absent.
