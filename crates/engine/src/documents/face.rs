@@ -16,6 +16,7 @@ use reveille_store::state::Reader;
 
 use super::hooks::{ChangeHooks, RegisteredHooks};
 use super::index::DocumentIndex;
+use super::live::LiveQueries;
 use super::outcome::WritesInFlight;
 use super::rules::DocumentRules;
 use super::timers::FireDocumentTimer;
@@ -44,6 +45,8 @@ impl DeliveryFace for DocumentFace {
         let app = app
             .with_index::<DocumentIndex>()
             .with(DocumentRules::default())
+            // After the rules: whoever it wakes finds them.
+            .with(LiveQueries::default())
             .with(WritesInFlight::default())
             .with(RegisteredHooks(self.0.clone()));
         self.0.register(app)
