@@ -11,7 +11,7 @@ use reveille_core::trigger::message::ChangeMessage;
 use reveille_core::trigger::payload::{
     self, Attempt, Payload, PayloadError, Replay, idempotency_key,
 };
-use reveille_core::trigger::secret::DEFAULT_SECRET;
+use reveille_engine::triggers::secrets::DEFAULT_SECRET;
 use reveille_core::trigger::token::{
     AllowedPath, Issue, Scopes, TOKEN_TTL_S, TriggerClaims,
 };
