@@ -46,7 +46,10 @@ async fn pay_1_to_4_a_change_is_sent_with_its_documents_a_token_and_a_signature(
     let update = triggers.delivered().await;
     assert_eq!((&update["event"], &update["seq"]), (&json!("update"), &json!(2)));
     assert_eq!(update["before"], document);
-    assert_eq!((&update["after"]["status"], &update["after"]["version"]), (&json!("paid"), &json!(2)));
+    assert_eq!(
+        (&update["after"]["status"], &update["after"]["version"]),
+        (&json!("paid"), &json!(2))
+    );
     triggers.server.doc("DELETE", "orders/o1", &json!({})).await.expect(204);
     let delete = triggers.delivered().await;
     assert_eq!((&delete["event"], &delete["before"]["status"]), (&json!("delete"), &json!("paid")));
@@ -62,7 +65,8 @@ async fn mat_1_only_what_meets_every_check_is_delivered() {
         "filters": ["shops/*/orders/o-*"], "condition": condition,
     });
     triggers.enabled("t", more).await;
-    for other in ["shops/s1", "orders/o-1", "shops/s1/orders/x-1", "shops/s1/orders/o-1/lines/o-1"] {
+    for other in ["shops/s1", "orders/o-1", "shops/s1/orders/x-1", "shops/s1/orders/o-1/lines/o-1"]
+    {
         triggers.server.put_doc(other, json!({})).await;
     }
     triggers.server.put_doc("shops/s1/orders/o-1", json!({ "status": "open" })).await;

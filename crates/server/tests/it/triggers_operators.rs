@@ -123,8 +123,7 @@ async fn adm_3_triggers_are_listed_page_by_page_and_deleted() {
     let list = async |query: &str| {
         let page = triggers.server.get(&format!("{TRIGGERS}{query}")).await.expect(200).json();
         let ids = page["triggers"].as_array().unwrap().iter();
-        let ids: Vec<String> =
-            ids.map(|it| it["triggerId"].as_str().unwrap().to_owned()).collect();
+        let ids: Vec<String> = ids.map(|it| it["triggerId"].as_str().unwrap().to_owned()).collect();
         (ids, page["next"].as_str().map(str::to_owned))
     };
     assert_eq!(list("").await.0, ["a", "b", "c", "d"]);
@@ -156,7 +155,7 @@ async fn adm_4_versions_are_kept_and_one_of_them_can_come_back() {
     triggers.patch("t", &json!({ "condition": "false", "label": "second" })).await.expect(200);
     let versions = triggers.get("t/versions").await.expect(200).json();
     let versions = versions["versions"].as_array().unwrap().clone();
-    let labels: Vec<_> = versions.iter().map(|it| (it["version"].clone(), it["label"].clone()));
+    let labels = versions.iter().map(|it| (it["version"].clone(), it["label"].clone()));
     let labels: Vec<_> = labels.collect();
     assert_eq!(labels, [(json!(2), json!("second")), (json!(1), json!("first"))]);
     assert_eq!(triggers.get("t/versions/1").await.expect(200).json()["condition"], "");
@@ -166,7 +165,8 @@ async fn adm_4_versions_are_kept_and_one_of_them_can_come_back() {
     rollback(json!({})).await.expect(400);
     assert_eq!(rollback(json!({ "version": 9 })).await.expect(404).code(), "VERSION_NOT_FOUND");
     assert_eq!(rollback(json!({ "version": 2 })).await.expect(409).code(), "SAME_VERSION");
-    let back = rollback(json!({ "version": 1, "reason": "it was better" })).await.expect(200).json();
+    let back =
+        rollback(json!({ "version": 1, "reason": "it was better" })).await.expect(200).json();
     assert_eq!((&back["version"], &back["label"]), (&json!(3), &json!("first")));
     triggers.server.put_doc("orders/o1", json!({})).await;
     assert_eq!(triggers.delivered().await["triggerVersion"], 3);
@@ -198,7 +198,8 @@ async fn adm_6_the_status_says_how_a_trigger_fares() {
     assert_eq!((&status["health"], &status["pending"]), (&json!("healthy"), &json!(0)));
     assert!(!status["lastSuccessAt"].is_null(), "{status}");
     let metrics = triggers.get("t/metrics").await.expect(200).json();
-    for (name, value) in [("success", 1), ("fail", 0), ("attempts", 2), ("retries", 1), ("dlq", 0)] {
+    for (name, value) in [("success", 1), ("fail", 0), ("attempts", 2), ("retries", 1), ("dlq", 0)]
+    {
         assert_eq!(metrics[name], value, "{name}: {metrics}");
     }
 }
@@ -277,7 +278,10 @@ async fn adm_12_an_endpoint_shows_that_it_is_well_before_its_trigger_is_enabled(
     let enable = async || server.post(&target, &json!({})).await;
     let (refused, ()) = tokio::join!(enable(), async {
         let call = triggers.sink.next().await;
-        assert_eq!((&call.json()["event"], &call.json()["triggerId"]), (&json!("ping"), &json!("t")));
+        assert_eq!(
+            (&call.json()["event"], &call.json()["triggerId"]),
+            (&json!("ping"), &json!("t"))
+        );
         let (time, tags) = signatures(&call);
         assert_eq!(tags, [tag(SECRET, &time, &call.body)], "it is signed");
         call.answer(503, "not yet");
@@ -295,7 +299,8 @@ async fn adm_12_an_endpoint_shows_that_it_is_well_before_its_trigger_is_enabled(
     // Nobody is asked twice.
     assert_eq!(enable().await.expect(200).json()["state"], "enabled");
     let check = format!("{TRIGGERS}/default/t/health-check");
-    let (checked, ()) = tokio::join!(server.post(&check, &json!({})), async {
+    let nothing = json!({});
+    let (checked, ()) = tokio::join!(server.post(&check, &nothing), async {
         triggers.sink.next().await.ok();
     });
     assert_eq!(checked.expect(200).json()["ok"], true);
@@ -334,7 +339,10 @@ async fn def_3_a_file_is_applied_whole_or_not_at_all() {
     dry["dryRun"] = json!(true);
     assert_eq!(results(apply(dry).await), [row("a", 1, "created"), row("b", 1, "created")]);
     triggers.get("a").await.expect(404);
-    assert_eq!(results(apply(file("true")).await), [row("a", 1, "created"), row("b", 1, "created")]);
+    assert_eq!(
+        results(apply(file("true")).await),
+        [row("a", 1, "created"), row("b", 1, "created")]
+    );
     assert_eq!(triggers.get("b").await.json()["retryPolicy"]["maxAttempts"], 2);
     let mut again = file("false");
     again["reason"] = json!("less of it");

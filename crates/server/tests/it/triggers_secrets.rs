@@ -37,7 +37,7 @@ async fn sec_3_both_secrets_sign_during_the_overlap_and_the_new_one_alone_after_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sec_3_the_one_before_can_be_revoked_early() {
-    let mut triggers = Triggers::start().await;
+    let triggers = Triggers::start().await;
     triggers.enabled("t", json!({})).await;
     let own = "whsec_somebody_elses_secret_1";
     let body = json!({ "secret": own });
@@ -106,7 +106,8 @@ async fn del_5_nothing_is_sent_unsigned() {
 async fn with_keys() -> (Triggers, String) {
     let clock = HandClock::new();
     let sink = Sink::start().await;
-    let auth = Auth::Keys { admin_key: KeyHash::of(crate::harness::keys::ADMIN), metrics_open: false };
+    let auth =
+        Auth::Keys { admin_key: KeyHash::of(crate::harness::keys::ADMIN), metrics_open: false };
     let setup = Setup { auth, ..Setup::on(&clock) };
     let triggers = Triggers::on(clock, sink, setup).await;
     let (_, operator) = triggers.server.make_key("acme", &["operator"]).await;
@@ -200,7 +201,10 @@ async fn sec_8_nobody_reaches_the_triggers_and_secrets_of_another_tenant() {
     ask(&other, "GET", "/triggers/~/t", "").await.expect(404);
     let foreign = triggers.definition(json!({ "tenant": "acme" })).to_string();
     ask(&other, "POST", "/triggers", &foreign).await.expect(403);
-    let all = ask(crate::harness::keys::ADMIN, "GET", "/triggers?tenant=acme", "").await.expect(200).json();
+    let all = ask(crate::harness::keys::ADMIN, "GET", "/triggers?tenant=acme", "")
+        .await
+        .expect(200)
+        .json();
     assert_eq!(all["triggers"].as_array().unwrap().len(), 1);
     let position = "/checkpoints/trigger_evaluator";
     let own = ask(&other, "GET", position, "").await.expect(200).json();
