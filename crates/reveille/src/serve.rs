@@ -170,6 +170,7 @@ fn open(config: &Config, descriptors: DescriptorBudget) -> anyhow::Result<Engine
         }),
         outbound: outbound(config, descriptors, clock.clone()),
         quotas: config.quotas,
+        poison: config.poison,
         documents: config.documents,
     };
     // The sentences of these errors tell their causes themselves.

@@ -44,7 +44,8 @@ fn defaults() -> Config {
         name_servers: NameServers::System,
         outbound_concurrency: 4_096,
         tenant_concurrency: 64,
-        quotas: Quotas { subscriptions: 10_000, hooks: 10_000, keys: 1_000 },
+        quotas: Quotas { subscriptions: 10_000, hooks: 10_000, triggers: 1_000, keys: 1_000 },
+        poison: Some(Poison { attempts: 3, within_ms: 250 }),
         documents: DocumentSettings {
             ops_max: 500,
             query_limit_max: 1_000,
@@ -96,6 +97,8 @@ fn flags_come_before_the_file() {
         max-body = "1MiB"
         min-free-disk = 1000
         max-keys = 5
+        max-triggers = 7
+        poison = "5/1s"
         log-segment-bytes = "2MiB"
         webhook-timeout = "1s"
         waking-timeout = "2s"
@@ -155,7 +158,8 @@ fn flags_come_before_the_file() {
         ]),
         outbound_concurrency: 7,
         tenant_concurrency: 17,
-        quotas: Quotas { subscriptions: 8, hooks: 9, keys: 5 },
+        quotas: Quotas { subscriptions: 8, hooks: 9, triggers: 7, keys: 5 },
+        poison: Some(Poison { attempts: 5, within_ms: 1_000 }),
         documents: DocumentSettings {
             ops_max: 11,
             query_limit_max: 12,
@@ -190,6 +194,8 @@ fn flags_come_before_the_file() {
         "--max-body=2MiB",
         "--min-free-disk=2000",
         "--max-keys=6",
+        "--max-triggers=0",
+        "--poison=0",
         "--log-segment-bytes=3MiB",
         "--webhook-timeout=10s",
         "--waking-timeout=20s",
@@ -247,7 +253,8 @@ fn flags_come_before_the_file() {
         name_servers: NameServers::These(vec![([127, 0, 0, 1], 5353).into()]),
         outbound_concurrency: 8,
         tenant_concurrency: 18,
-        quotas: Quotas { subscriptions: 9, hooks: 0, keys: 6 },
+        quotas: Quotas { subscriptions: 9, hooks: 0, triggers: 0, keys: 6 },
+        poison: None,
         documents: DocumentSettings {
             ops_max: 21,
             query_limit_max: 22,
@@ -282,6 +289,14 @@ fn webhooks_on_this_machine_are_for_its_owner_unless_said_otherwise() {
 #[test]
 fn a_tenant_may_have_a_key() {
     assert!(refusal(&[], "max-keys = 0").contains("--max-keys"));
+}
+
+#[test]
+fn poison_is_so_many_failures_within_a_time() {
+    for wrong in ["3", "3/", "/250ms", "0/250ms", "x/250ms", "3/250", "101/1s", "3/2h"] {
+        let refused = refusal(&[&format!("--poison={wrong}")], "");
+        assert!(refused.contains("3/250ms"), "{wrong}: {refused}");
+    }
 }
 
 #[test]
@@ -383,7 +398,7 @@ fn a_file_that_is_wrong_says_where() {
          auth, admin-key, metrics-open, insecure, long-poll-timeout, reader-timeout, webhook-timeout, waking-timeout, liveness-timeout, \
          callback-token-ttl, consumer-gc-after, allow-http-loopback, allow-private-networks, \
          ca-file, name-servers, retry-scale, outbound-concurrency, tenant-concurrency, max-subscriptions, max-hooks, worker-url-template, binding, retain-events, retain-deliveries, \
-         otlp-endpoint, partitions, max-body, min-free-disk, max-keys, max-ops, query-limit-max, scan-limit, transaction-timeout, conflict-delay, idempotency-ttl, tombstone-ttl",
+         otlp-endpoint, partitions, max-body, min-free-disk, max-keys, max-triggers, poison, max-ops, query-limit-max, scan-limit, transaction-timeout, conflict-delay, idempotency-ttl, tombstone-ttl",
     );
     let says = |file: &str, parts: &[&str]| {
         let sentence = refusal(&[], file);
