@@ -78,6 +78,8 @@ mod tenants;
 mod traces;
 mod triggers_deliveries;
 mod triggers_operators;
+mod triggers_replays;
+mod triggers_rollout;
 mod triggers_secrets;
 mod wake_answers;
 mod wake_appends;

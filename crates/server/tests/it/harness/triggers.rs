@@ -142,10 +142,9 @@ impl Triggers {
         eventually("a trigger to be so", look).await
     }
 
-    /// Waits until so many deliveries wait for another attempt, and moves the time on to where the
-    /// pause of the first `failures` is over.
-    pub(crate) async fn to_next_attempt(&self, id: &str, pause_ms: u64) {
-        self.until(id, |it| it["retrying"] == 1).await;
+    /// Waits until so many attempts have ended, and moves the time on by a pause.
+    pub(crate) async fn to_next_attempt(&self, id: &str, attempts: u64, pause_ms: u64) {
+        self.until(id, |it| it["attempts"] == attempts).await;
         self.clock.advance(pause_ms);
     }
 
