@@ -107,7 +107,8 @@ async fn dlq_9_letters_of_a_trigger_that_is_gone_are_looked_at_and_not_made_agai
     triggers.server.ask("DELETE", &target, &[], b"").await.expect(204);
     let letter = triggers.letters(1).await.remove(0);
     let id = letter["dlqId"].as_str().unwrap();
-    let preview = replay(&triggers, json!({ "dryRun": true, "ids": [id] })).await.expect(200).json();
+    let preview =
+        replay(&triggers, json!({ "dryRun": true, "ids": [id] })).await.expect(200).json();
     assert_eq!((&preview["count"], &preview["skipped"]["hookEnded"]), (&json!(0), &json!(1)));
     let refused = replay(&triggers, json!({ "dryRun": true, "triggerId": "a" })).await.expect(409);
     assert_eq!(refused.code(), "HOOK_GONE");
