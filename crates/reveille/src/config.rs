@@ -304,6 +304,10 @@ struct Settings {
     #[arg(long, value_name = "TIME", env = "REVEILLE_TOMBSTONE_TTL", hide_env_values = true)]
     tombstone_ttl: Option<Period>,
 
+    /// Calls in a second with tokens of one trigger; 0 is no limit [default: 100]
+    #[arg(long, value_name = "N", env = "REVEILLE_TRIGGER_CALLS", hide_env_values = true)]
+    trigger_calls: Option<u32>,
+
     /// Length of a segment of the log, for tests
     #[arg(
         long,
@@ -451,6 +455,7 @@ impl Settings {
             conflict_delay: self.conflict_delay.or(others.conflict_delay),
             idempotency_ttl: self.idempotency_ttl.or(others.idempotency_ttl),
             tombstone_ttl: self.tombstone_ttl.or(others.tombstone_ttl),
+            trigger_calls: self.trigger_calls.or(others.trigger_calls),
             log_segment_bytes: self.log_segment_bytes.or(others.log_segment_bytes),
             webhook_timeout: self.webhook_timeout.or(others.webhook_timeout),
             waking_timeout: self.waking_timeout.or(others.waking_timeout),

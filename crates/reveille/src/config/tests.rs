@@ -54,6 +54,7 @@ fn defaults() -> Config {
             conflict_delay_ms: 25,
             idempotency_ttl_ms: 8 * 3_600_000,
             tombstone_ttl_ms: 30 * 86_400_000,
+            trigger_calls_per_s: 100,
         },
         otlp_endpoint: None,
         auth: Auth::Off,
@@ -120,6 +121,7 @@ fn flags_come_before_the_file() {
         conflict-delay = "14ms"
         idempotency-ttl = "9s"
         tombstone-ttl = "10s"
+        trigger-calls = 14
         otlp-endpoint = "https://file.example/otlp"
         worker-url-template = "https://{workerId}.file.example/{rpcMethod}"
         binding = ["A=https://a.example", "B=https://b.example/rpc"]
@@ -168,6 +170,7 @@ fn flags_come_before_the_file() {
             conflict_delay_ms: 14,
             idempotency_ttl_ms: 9_000,
             tombstone_ttl_ms: 10_000,
+            trigger_calls_per_s: 14,
         },
         otlp_endpoint: Some("https://file.example/otlp".into()),
         auth: keys(Some("from-file-0123456789"), true),
@@ -217,6 +220,7 @@ fn flags_come_before_the_file() {
         "--conflict-delay=24ms",
         "--idempotency-ttl=90s",
         "--tombstone-ttl=100s",
+        "--trigger-calls=0",
         "--otlp-endpoint=http://127.0.0.1:4318/",
         "--worker-url-template=https://flag.example/{workerId}/{rpcMethod}",
         "--binding=C=https://c.example",
@@ -263,6 +267,7 @@ fn flags_come_before_the_file() {
             conflict_delay_ms: 24,
             idempotency_ttl_ms: 90_000,
             tombstone_ttl_ms: 100_000,
+            trigger_calls_per_s: 0,
         },
         otlp_endpoint: Some("http://127.0.0.1:4318".into()),
         auth: keys(Some("from-flag-0123456789"), false),
@@ -398,7 +403,7 @@ fn a_file_that_is_wrong_says_where() {
          auth, admin-key, metrics-open, insecure, long-poll-timeout, reader-timeout, webhook-timeout, waking-timeout, liveness-timeout, \
          callback-token-ttl, consumer-gc-after, allow-http-loopback, allow-private-networks, \
          ca-file, name-servers, retry-scale, outbound-concurrency, tenant-concurrency, max-subscriptions, max-hooks, worker-url-template, binding, retain-events, retain-deliveries, \
-         otlp-endpoint, partitions, max-body, min-free-disk, max-keys, max-triggers, poison, max-ops, query-limit-max, scan-limit, transaction-timeout, conflict-delay, idempotency-ttl, tombstone-ttl",
+         otlp-endpoint, partitions, max-body, min-free-disk, max-keys, max-triggers, poison, max-ops, query-limit-max, scan-limit, transaction-timeout, conflict-delay, idempotency-ttl, tombstone-ttl, trigger-calls",
     );
     let says = |file: &str, parts: &[&str]| {
         let sentence = refusal(&[], file);
