@@ -30,6 +30,7 @@ pub struct LiveFeed {
     picture: LivePicture,
     watch: LiveWatch,
     scan_limit: u64,
+    has_begun: bool,
     /// Whether everything was read that was there at the last look.
     is_current: bool,
     /// Whether it was said that everything is there.
@@ -82,6 +83,7 @@ impl Engine {
             picture,
             watch,
             scan_limit: self.document_settings().scan_limit,
+            has_begun: false,
             is_current: false,
             is_ready: false,
             change_bytes: LIVE_STEP_BYTES,
@@ -151,7 +153,12 @@ impl LiveFeed {
             LIVE_STEP_BYTES => LIVE_STEP_BYTES,
             large => large.saturating_mul(ROOM_PER_BYTE),
         };
-        let permit = engine.reply_room(tenant).acquire(needs).await;
+        let room = engine.reply_room(tenant);
+        let permit = match std::mem::replace(&mut self.has_begun, true) {
+            true => room.acquire(needs).await,
+            // Who waits for an answer is told when it takes too long.
+            false => room.admit(needs, engine.clock().as_ref()).await?,
+        };
         // What arrives from here on may be after the look; what was there is in it.
         self.watch.clear();
         let rules = engine.rules_for(&self.caller);
