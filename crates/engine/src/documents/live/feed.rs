@@ -8,6 +8,7 @@ use reveille_core::document::live::LivePlace;
 use reveille_core::document::path::CollectionPath;
 use reveille_core::document::query::QueryError;
 use reveille_kernel::error::Damaged;
+use reveille_kernel::limits::PAGE_BYTES_MAX;
 use reveille_kernel::reply_budget::ReplyPermit;
 use reveille_kernel::{fairness, task};
 
@@ -150,6 +151,8 @@ impl LiveFeed {
         let _ = engine.turn(tenant).await;
         let change_bytes = std::mem::replace(&mut self.change_bytes, LIVE_STEP_BYTES);
         let needs = match change_bytes {
+            // A document that is read may be the largest there is.
+            LIVE_STEP_BYTES if !self.picture.place().is_whole() => PAGE_BYTES_MAX,
             LIVE_STEP_BYTES => LIVE_STEP_BYTES,
             large => large.saturating_mul(ROOM_PER_BYTE),
         };
