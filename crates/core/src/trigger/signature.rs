@@ -29,10 +29,13 @@ pub enum TriggerSignatureError {
     )]
     Malformed,
     #[error(
-        "the signature's `t=` is more than {TOLERANCE_S} s away from this machine's clock: check \
+        "the signature's `t=` is more than {tolerance_s} s away from this machine's clock: check \
          the clock, and whether an old request was sent again"
     )]
-    TimestampOutOfRange,
+    TimestampOutOfRange {
+        /// How far they may be apart.
+        tolerance_s: u64,
+    },
     #[error(
         "the signature does not match: check that the raw bytes of the body are verified, not JSON \
          that was parsed and written again, and that the secret is whole"
@@ -46,7 +49,7 @@ impl TriggerSignatureError {
         match self {
             TriggerSignatureError::Required => "SIGNATURE_REQUIRED",
             TriggerSignatureError::Malformed => "SIGNATURE_MALFORMED",
-            TriggerSignatureError::TimestampOutOfRange => "SIGNATURE_TIMESTAMP_OUT_OF_RANGE",
+            TriggerSignatureError::TimestampOutOfRange { .. } => "SIGNATURE_TIMESTAMP_OUT_OF_RANGE",
             TriggerSignatureError::Mismatch => "SIGNATURE_MISMATCH",
         }
     }
@@ -77,6 +80,17 @@ pub fn verify<'s>(
     body: &[u8],
     now_s: u64,
 ) -> Result<(), TriggerSignatureError> {
+    verify_within(secrets, header, body, now_s, TOLERANCE_S)
+}
+
+/// The same, for clocks that may be this far apart.
+pub fn verify_within<'s>(
+    secrets: impl IntoIterator<Item = &'s str>,
+    header: Option<&str>,
+    body: &[u8],
+    now_s: u64,
+    tolerance_s: u64,
+) -> Result<(), TriggerSignatureError> {
     let header = header.map(str::trim).filter(|header| !header.is_empty());
     let header = header.ok_or(TriggerSignatureError::Required)?;
     let (mut timestamp, mut signatures) = (None, Vec::new());
@@ -100,8 +114,8 @@ pub fn verify<'s>(
     if signatures.is_empty() {
         return Err(TriggerSignatureError::Malformed);
     }
-    check_time(timestamp_s, now_s, TOLERANCE_S)
-        .map_err(|_| TriggerSignatureError::TimestampOutOfRange)?;
+    check_time(timestamp_s, now_s, tolerance_s)
+        .map_err(|_| TriggerSignatureError::TimestampOutOfRange { tolerance_s })?;
     let is_right = |secret: &str| {
         let tag = hmac_tag(secret, timestamp, body);
         signatures.iter().any(|it| constant_time::verify_slices_are_equal(tag.as_ref(), it).is_ok())
@@ -111,8 +125,11 @@ pub fn verify<'s>(
 
 #[cfg(test)]
 mod tests {
-    use super::TriggerSignatureError::{Malformed, Mismatch, Required, TimestampOutOfRange};
+    use super::TriggerSignatureError::{Malformed, Mismatch, Required};
     use super::*;
+
+    const OUT_OF_RANGE: TriggerSignatureError =
+        TriggerSignatureError::TimestampOutOfRange { tolerance_s: TOLERANCE_S };
 
     const SECRET: &str = "whsec_test_secret";
     const BODY: &[u8] = br#"{"triggerId":"trg_123","tenant":"acme","event":"update"}"#;
@@ -146,8 +163,17 @@ mod tests {
             assert_eq!(verify([SECRET], Some(&header), BODY, now), Ok(()));
         }
         for now in [T - 301, T + 301, 0, u64::MAX] {
-            assert_eq!(verify([SECRET], Some(&header), BODY, now), Err(TimestampOutOfRange));
+            assert_eq!(verify([SECRET], Some(&header), BODY, now), Err(OUT_OF_RANGE));
         }
+    }
+
+    #[test]
+    fn whoever_verifies_may_choose_how_far_clocks_are_apart() {
+        let header = header([SECRET], T, BODY);
+        let check = |now| verify_within([SECRET], Some(&header), BODY, now, 10);
+        assert_eq!(check(T + 10), Ok(()));
+        let error = check(T + 11).unwrap_err();
+        assert!(error.to_string().contains("more than 10 s"), "{error}");
     }
 
     #[test]
@@ -176,7 +202,7 @@ mod tests {
         let other = format!("t={},v1={tag}", T + 1);
         check(Some(&other), Mismatch, "SIGNATURE_MISMATCH");
         let old = format!("t={},v1={tag}", T - 301);
-        check(Some(&old), TimestampOutOfRange, "SIGNATURE_TIMESTAMP_OUT_OF_RANGE");
+        check(Some(&old), OUT_OF_RANGE, "SIGNATURE_TIMESTAMP_OUT_OF_RANGE");
         assert_eq!(verify([SECRET], Some(&header([SECRET], T, BODY)), b"{}", T), Err(Mismatch));
         assert_eq!(verify([], Some(&header([SECRET], T, BODY)), BODY, T), Err(Mismatch));
     }
