@@ -15,6 +15,10 @@ pub(crate) mod ingest;
 
 pub(crate) mod doc;
 
+pub(crate) mod capability;
+pub(crate) mod fact;
+pub(crate) mod garden;
+
 pub(crate) mod key;
 
 mod connection;
