@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use reveille_core::document::settings::DocumentSettings;
 use reveille_core::event::worker::Binding;
+use reveille_core::fact::subscription::REPLAY_WINDOW_S_DEFAULT;
 use reveille_core::subscription::Timings;
 use reveille_deliver::client::Authorities;
 use reveille_server::{Auth, Workers};
@@ -96,6 +97,28 @@ impl Settings {
         }
         Ok(settings)
     }
+}
+
+/// By which name the protocol of facts knows the setting.
+const REPLAY_SECONDS: &str = "STIGMEM_SUBSCRIPTION_REPLAY_S";
+
+/// The window that a variable of that name asks for.
+pub(super) fn replay_window_of_protocol() -> anyhow::Result<Option<Period>> {
+    let Ok(text) = std::env::var(REPLAY_SECONDS) else { return Ok(None) };
+    let seconds: Option<u64> = text.trim().parse().ok();
+    let ms = seconds.and_then(|seconds| seconds.checked_mul(1_000)).ok_or_else(|| {
+        usage_error(format!("{REPLAY_SECONDS} is a number of seconds, and not {text:?}"))
+    })?;
+    Ok(Some(Period { ms }))
+}
+
+/// The window in whole seconds.
+pub(super) fn check_replay_window(period: Option<Period>) -> anyhow::Result<u64> {
+    let seconds = period.map_or(REPLAY_WINDOW_S_DEFAULT, |period| period.ms.div_ceil(1_000));
+    if seconds == 0 || seconds > PERIOD_LIMIT_MS / 1_000 {
+        return Err(usage_error("--replay-window must be longer than 0 and at most 3650d"));
+    }
+    Ok(seconds)
 }
 
 /// What is wrong with the file is said at the start, not at the first webhook.

@@ -2,6 +2,7 @@
 
 use clap::Parser;
 use reveille_core::event::worker::{Binding, WorkerTemplate};
+use reveille_core::fact::wake::WakeTemplate;
 
 use reveille_core::key::KeyHash;
 
@@ -57,6 +58,7 @@ fn defaults() -> Config {
         otlp_endpoint: None,
         auth: Auth::Off,
         workers: Workers::default(),
+        facts: FactSettings::default(),
         retention: Retention { events_ms: 30 * 86_400_000, deliveries_ms: 30 * 86_400_000 },
     }
 }
@@ -67,6 +69,10 @@ fn workers(template: &str, bindings: &[&str]) -> Workers {
         template: WorkerTemplate::parse(template).unwrap(),
         bindings: bindings.iter().map(binding).collect(),
     }
+}
+
+fn facts(template: &str, replay_window_s: u64) -> FactSettings {
+    FactSettings { wake_template: WakeTemplate::parse(template).ok(), replay_window_s }
 }
 
 fn keys(admin_key: Option<&str>, metrics_open: bool) -> Auth {
@@ -117,6 +123,8 @@ fn flags_come_before_the_file() {
         conflict-delay = "14ms"
         idempotency-ttl = "9s"
         tombstone-ttl = "10s"
+        wake-stream-template = "/file/{wake_agent_id}"
+        replay-window = "10s"
         otlp-endpoint = "https://file.example/otlp"
         worker-url-template = "https://{workerId}.file.example/{rpcMethod}"
         binding = ["A=https://a.example", "B=https://b.example/rpc"]
@@ -167,6 +175,7 @@ fn flags_come_before_the_file() {
         },
         otlp_endpoint: Some("https://file.example/otlp".into()),
         auth: keys(Some("from-file-0123456789"), true),
+        facts: facts("/file/{wake_agent_id}", 10),
         workers: workers(
             "https://{workerId}.file.example/{rpcMethod}",
             &["A=https://a.example", "B=https://b.example/rpc"],
@@ -211,6 +220,8 @@ fn flags_come_before_the_file() {
         "--conflict-delay=24ms",
         "--idempotency-ttl=90s",
         "--tombstone-ttl=100s",
+        "--wake-stream-template=/flag/{wake_agent_id}",
+        "--replay-window=100s",
         "--otlp-endpoint=http://127.0.0.1:4318/",
         "--worker-url-template=https://flag.example/{workerId}/{rpcMethod}",
         "--binding=C=https://c.example",
@@ -259,6 +270,7 @@ fn flags_come_before_the_file() {
         },
         otlp_endpoint: Some("http://127.0.0.1:4318".into()),
         auth: keys(Some("from-flag-0123456789"), false),
+        facts: facts("/flag/{wake_agent_id}", 100),
         workers: workers(
             "https://flag.example/{workerId}/{rpcMethod}",
             &["C=https://c.example", "D=https://d.example"],
@@ -366,6 +378,10 @@ fn values_out_of_range_are_refused() {
     check(&["--binding", "https://a.example"], "", "NAME=URL");
     check(&["--binding=A=https://a.example", "--binding=A=https://b.example"], "", "given twice");
     check(&[], "binding = [\"A=nowhere\"]", "not a binding");
+    check(&["--wake-stream-template", "/agents"], "", "{wake_agent_id}");
+    check(&[], "wake-stream-template = \"/_agents/{wake_agent_id}\"", "the server's own");
+    check(&["--replay-window", "0s"], "", "--replay-window must be longer than 0");
+    check(&[], "replay-window = \"3651d\"", "at most 3650d");
     check(&["--retain-deliveries", "0s"], "", "longer than 0");
     check(&["--retain-events", "0s"], "", "--retain-events must be longer than 0");
     check(&[], "retain-deliveries = \"3651d\"", "at most 3650d");
@@ -382,7 +398,7 @@ fn a_file_that_is_wrong_says_where() {
         "r.toml: unknown key \"color\"; the keys are listen, data-dir, secrets-key-file, public-url, durability, \
          auth, admin-key, metrics-open, insecure, long-poll-timeout, reader-timeout, webhook-timeout, waking-timeout, liveness-timeout, \
          callback-token-ttl, consumer-gc-after, allow-http-loopback, allow-private-networks, \
-         ca-file, name-servers, retry-scale, outbound-concurrency, tenant-concurrency, max-subscriptions, max-hooks, worker-url-template, binding, retain-events, retain-deliveries, \
+         ca-file, name-servers, retry-scale, outbound-concurrency, tenant-concurrency, max-subscriptions, max-hooks, worker-url-template, binding, retain-events, retain-deliveries, wake-stream-template, replay-window, \
          otlp-endpoint, partitions, max-body, min-free-disk, max-keys, max-ops, query-limit-max, scan-limit, transaction-timeout, conflict-delay, idempotency-ttl, tombstone-ttl",
     );
     let says = |file: &str, parts: &[&str]| {
