@@ -7,6 +7,7 @@
 pub mod adversary;
 pub mod crash;
 pub mod deliveries;
+pub mod documents;
 
 mod flips;
 mod inspect;

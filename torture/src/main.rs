@@ -1,11 +1,11 @@
-//! `torture`: kills, damages and attacks real servers; `cargo xtask crash`, `deliveries` and
-//! `adversary` do the same.
+//! `torture`: kills, damages and attacks real servers; `cargo xtask crash`, `deliveries`,
+//! `documents` and `adversary` do the same.
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use harness::{command, workspace};
-use torture::{adversary, crash, deliveries};
+use torture::{adversary, crash, deliveries, documents};
 
 /// Kills, damages and attacks real servers
 #[derive(Debug, Parser)]
@@ -21,6 +21,8 @@ enum Command {
     Crash(crash::Options),
     /// kill -9 while events are taken in and delivered
     Deliveries(deliveries::Options),
+    /// kill -9 while documents are written
+    Documents(documents::Options),
     /// Attacks on a server that serves a quiet tenant meanwhile
     Adversary(adversary::Options),
 }
@@ -34,6 +36,7 @@ fn run(command: Command) -> anyhow::Result<()> {
     let tally = match command {
         Command::Crash(options) => crash::run(&options)?,
         Command::Deliveries(options) => deliveries::run(&options)?,
+        Command::Documents(options) => documents::run(&options)?,
         Command::Adversary(options) => adversary::run(&options)?,
     };
     tally.report()

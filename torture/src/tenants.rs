@@ -57,6 +57,10 @@ impl Tenants {
         self.0.iter()
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Tenants take turns: who gets the thing with this number, and how many of them it has had.
     pub(crate) fn turn(&self, number: usize) -> (Arc<Tenant>, usize) {
         let count = self.0.len();
@@ -84,6 +88,11 @@ impl fmt::Display for TenantPath {
 /// The tenants of this run. Their keys, if they need some, are made by a server that is killed
 /// as soon as it has answered: it must know them from then on.
 pub(crate) fn create(scratch: &Scratch) -> anyhow::Result<Tenants> {
+    create_as(scratch, &["user"])
+}
+
+/// The same, with keys that may do more.
+pub(crate) fn create_as(scratch: &Scratch, roles: &[&str]) -> anyhow::Result<Tenants> {
     let Some(admin_key) = scratch.admin_key() else {
         return Ok(Tenants(vec![Arc::new(Tenant::unnamed())]));
     };
@@ -91,7 +100,12 @@ pub(crate) fn create(scratch: &Scratch) -> anyhow::Result<Tenants> {
     let mut connection = server.connect()?;
     let mut tenants = Vec::new();
     for number in 0..TENANTS {
-        tenants.push(Arc::new(create_key(&mut connection, admin_key, format!("t{number}"))?));
+        tenants.push(Arc::new(create_key(
+            &mut connection,
+            admin_key,
+            format!("t{number}"),
+            roles,
+        )?));
     }
     server.kill()?;
     let hit: BTreeSet<u32> = tenants.iter().map(|tenant| tenant.partition).collect();
@@ -108,10 +122,11 @@ fn create_key(
     connection: &mut Connection,
     admin_key: &str,
     name: String,
+    roles: &[&str],
 ) -> anyhow::Result<Tenant> {
     let authorization = format!("Bearer {admin_key}");
     let headers = [("authorization", &*authorization), ("content-type", "application/json")];
-    let body = json!({"tenant": name, "roles": ["user"]}).to_string();
+    let body = json!({"tenant": name, "roles": roles}).to_string();
     let request = Request {
         method: "POST",
         target: "/admin/v1/keys",

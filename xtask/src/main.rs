@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 use harness::{Tally, command, workspace};
-use torture::{adversary, crash, deliveries};
+use torture::{adversary, crash, deliveries, documents};
 
 use steps::Steps;
 
@@ -55,6 +55,8 @@ enum Command {
     Crash(crash::Options),
     /// kill -9 while events are taken in and delivered
     Deliveries(deliveries::Options),
+    /// kill -9 while documents are written
+    Documents(documents::Options),
     /// Attacks on a server that serves a quiet tenant meanwhile; with how long that one waits
     Adversary(adversary::Options),
     /// The simulator: many seeds, or one again; of streams, of subscriptions and their consumers,
@@ -91,6 +93,8 @@ const CRASH_PARTITIONED: crash::Options =
     crash::Options { rounds: 40, flips: 20, seed: None, partitions: 4 };
 const DELIVERIES_PARTITIONED: deliveries::Options =
     deliveries::Options { rounds: 20, seed: None, partitions: 4 };
+const DOCUMENTS_PARTITIONED: documents::Options =
+    documents::Options { rounds: 15, seed: None, partitions: 4 };
 
 /// Survival, loss, memory and descriptors; how long somebody waits is a busy machine's matter.
 const ADVERSARY: adversary::Options =
@@ -113,6 +117,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Webhooks => with_server(conformance::webhooks),
         Command::Crash(options) => with_server(|| crash::run(&options)),
         Command::Deliveries(options) => with_server(|| deliveries::run(&options)),
+        Command::Documents(options) => with_server(|| documents::run(&options)),
         Command::Adversary(options) => with_server(|| adversary::run(&options)),
         Command::Sim(options) => sim::run(&options),
         Command::Bench(options) => bench::run(&options),
@@ -144,6 +149,8 @@ fn test() -> anyhow::Result<()> {
         steps.run("crash, 4 partitions", || crash::run(&CRASH_PARTITIONED));
         steps.run("deliveries", || deliveries::run(&deliveries::Options::default()));
         steps.run("deliveries, 4 partitions", || deliveries::run(&DELIVERIES_PARTITIONED));
+        steps.run("documents", || documents::run(&documents::Options::default()));
+        steps.run("documents, 4 partitions", || documents::run(&DOCUMENTS_PARTITIONED));
         steps.run("adversary", || adversary::run(&ADVERSARY));
     }
     steps.finish()
@@ -175,6 +182,11 @@ mod tests {
         };
         assert_eq!((options.rounds, options.seed, options.partitions), (100, None, 1));
         assert_eq!(options, deliveries::Options::default());
+        let Some(Command::Documents(options)) = parse("documents").unwrap() else {
+            panic!("documents")
+        };
+        assert_eq!((options.rounds, options.seed, options.partitions), (60, None, 1));
+        assert_eq!(options, documents::Options::default());
         let Some(Command::Conformance { rounds: 1 }) = parse("conformance").unwrap() else {
             panic!("conformance")
         };
@@ -194,6 +206,7 @@ mod tests {
             "crash --seed x",
             "crash --partitions 0",
             "deliveries --partitions 5",
+            "documents --rounds x",
             "test --fast",
             "nothing",
         ] {

@@ -34,6 +34,7 @@ pub mod time;
 pub mod token;
 pub mod trace;
 mod trie;
+pub mod trigger;
 mod wildcard;
 
 pub use media::ContentType;

@@ -167,6 +167,11 @@ impl Ed25519Key {
         })
     }
 
+    /// The signature over these bytes, as they are.
+    pub(crate) fn sign(&self, bytes: &[u8]) -> Vec<u8> {
+        self.pair.sign(bytes).as_ref().to_vec()
+    }
+
     /// The header of a request signed with this key.
     pub fn header(&self, timestamp_s: u64, body: &[u8]) -> String {
         let signature = self.pair.sign(&signed_bytes(&timestamp_s.to_string(), body));

@@ -10,6 +10,7 @@ use reveille_core::secret::{SealBroken, SealedSecret};
 use reveille_core::signature::Ed25519Key;
 use reveille_core::stream::StreamId;
 use reveille_core::subscription::Subscription;
+use reveille_core::trigger::token::TriggerKey;
 use reveille_core::{ContentType, Millis, Offset, StreamPath};
 use reveille_kernel::error::Damaged;
 use reveille_kernel::outbound::EncodedRequest;
@@ -106,6 +107,9 @@ pub trait Signer: Send + Sync + 'static {
     /// The key that signs now. Keys are replaced while a target is remembered: whoever signs asks
     /// for it each time.
     fn current_key(&self) -> Ed25519Key;
+
+    /// The key that signs tokens of triggers now.
+    fn trigger_key(&self) -> TriggerKey;
 }
 
 /// What targets are found with.

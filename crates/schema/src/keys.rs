@@ -42,6 +42,19 @@ pub use crate::events::{
     event_id_key as event_id, event_ids_key as event_ids, ingested_key as ingested,
     later_key as later, later_keys_until as later_until, parse_later_key as parse_later,
 };
+pub use crate::facts::{
+    all_cancelled_keys as all_cancelled, all_fact_keys as all_facts,
+    all_garden_keys as all_gardens, all_membership_keys as all_memberships,
+    all_slot_keys as all_slots, all_token_keys as all_tokens, cancelled_key as cancelled,
+    card_key as card, change_key as fact_change, clock_key as fact_clock, fact_key as fact,
+    fact_keys as facts, fact_of_key as fact_of, fact_of_keys as facts_of, garden_key as garden,
+    garden_of_key as garden_of, garden_of_keys as gardens_of, membership_key as membership,
+    membership_keys as memberships, parse_cancelled_key as parse_cancelled,
+    parse_fact_key as parse_fact, parse_fact_of_key as parse_fact_of,
+    parse_garden_key as parse_garden, parse_garden_of_key as parse_garden_of,
+    parse_membership_key as parse_membership, parse_slot_key as parse_slot,
+    parse_token_key as parse_token, slot_key as slot, slot_keys as slots, token_key as token,
+};
 pub use crate::streams::{
     parse_stream_key as parse_stream, producer_key as producer, producer_keys as producers,
     stream_key as stream, stream_prefix,
@@ -63,6 +76,7 @@ pub enum Meta {
     NextStreamId,
     TokenKey,
     SigningKeys,
+    TriggerKeys,
 }
 
 pub fn meta(name: Meta) -> Bytes {
@@ -71,5 +85,6 @@ pub fn meta(name: Meta) -> Bytes {
         Meta::NextStreamId => meta::next_stream_id_key(),
         Meta::TokenKey => auth::token_key(),
         Meta::SigningKeys => auth::signing_keys(),
+        Meta::TriggerKeys => auth::trigger_keys(),
     }
 }

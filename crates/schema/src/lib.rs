@@ -25,6 +25,8 @@
 //! | `1b`, `1c` | dead letters by tenant, replays | [`deliveries`] |
 //! | `20` to `22` | documents, entries of their indexes, indexes | [`documents`] |
 //! | `23` to `26` | outcomes of writes, change heads, places of changes, rules | [`documents`] |
+//! | `30` to `34` | facts, facts by entity, slots, changes, clocks of facts | [`facts`] |
+//! | `35` to `3a` | gardens, memberships, gardens by member, cards, tokens, cancelled subscriptions | [`facts`] |
 //!
 //! A timer is its domain's number, a kind of that domain, and a subject. The kernel puts its tag
 //! and a time before it and never looks inside. Numbers of domains and kinds are never reused.
@@ -36,6 +38,7 @@
 //! | `03` | [`deliveries::DeliveryTimer`] |
 //! | `04` | [`events::EventTimer`] |
 //! | `05` | [`documents::DocumentTimer`] |
+//! | `07` | [`facts::FactTimer`] |
 //!
 //! The domain of a face has the face's number, which its hooks carry.
 
@@ -44,6 +47,7 @@ pub mod auth;
 pub mod deliveries;
 pub mod documents;
 pub mod events;
+pub mod facts;
 pub mod meta;
 pub mod streams;
 pub mod wakes;
@@ -76,6 +80,7 @@ mod tests {
             deliveries::TAGS,
             documents::TAGS,
             events::TAGS,
+            facts::TAGS,
             streams::TAGS,
             wakes::TAGS,
         ];
@@ -84,15 +89,16 @@ mod tests {
         for tag in rooms.into_iter().flatten().chain(&store_and_kernel) {
             assert!(seen.insert(*tag), "{tag:02x} is there twice");
         }
-        assert!(seen.into_iter().eq(0x01..=0x26));
+        assert!(seen.into_iter().eq((0x01..=0x26).chain(0x30..=0x3a)));
         let domains = [
             streams::StreamTimer::DOMAIN,
             wakes::WakeTimer::DOMAIN,
             deliveries::DeliveryTimer::DOMAIN,
             events::EventTimer::DOMAIN,
             documents::DocumentTimer::DOMAIN,
+            facts::FactTimer::DOMAIN,
         ];
-        assert_eq!(domains, [1, 2, 3, 4, 5]);
+        assert_eq!(domains, [1, 2, 3, 4, 5, 7]);
     }
 
     /// What a timer of any domain writes that these bytes are read as.
@@ -102,13 +108,14 @@ mod tests {
         let deliveries = deliveries::DeliveryTimer::decode(bytes).map(|timer| timer.encode());
         let events = events::EventTimer::decode(bytes).map(|timer| timer.encode());
         let documents = documents::DocumentTimer::decode(bytes).map(|timer| timer.encode());
-        [streams, wakes, deliveries, events, documents].into_iter().flatten().collect()
+        let facts = facts::FactTimer::decode(bytes).map(|timer| timer.encode());
+        [streams, wakes, deliveries, events, documents, facts].into_iter().flatten().collect()
     }
 
     proptest! {
         #[test]
         fn what_is_read_as_a_timer_is_of_one_domain_and_written_the_same(
-            begin in (0..6_u8, 0..7_u8),
+            begin in (0..8_u8, 0..7_u8),
             number in any::<u64>(),
             text in "([a-z]{1,3}\0/[a-z/]{0,3}|[a-z]{0,3})(\0[a-z\0/]{0,12})?",
             has_number in any::<bool>(),

@@ -9,10 +9,10 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use reveille_core::Tenant;
 use reveille_core::delivery::DropReason;
 use reveille_core::delivery::hook::{FaceId, Hook, HookId};
 use reveille_core::delivery::id::EventNo;
+use reveille_core::{Millis, Tenant};
 use reveille_kernel::command::Command;
 use reveille_kernel::error::{Damaged, Never};
 use reveille_kernel::timers::DueTimer;
@@ -20,6 +20,7 @@ use reveille_kernel::txn::ReadError;
 use reveille_schema::record::EventRecord;
 use reveille_store::state::Reader;
 
+use super::ended::EndedBy;
 use super::source;
 use super::spread::{MatchingHooks, SpreadEvent};
 use crate::app::{App, Part, Shared, Txn};
@@ -89,8 +90,32 @@ pub trait DeliveryFace: Send + Sync + 'static {
         _look: &mut dyn KeyReader,
         _hook: &Hook,
         _event: &EventRecord,
+        _now: Millis,
     ) -> Result<Gate, ReadError> {
         Ok(Gate::Open)
+    }
+
+    /// What its gate says now, and which check decides, for whoever asks why.
+    fn explain_gate(
+        &self,
+        _reader: &Reader,
+        _hook: &Hook,
+        _event: &EventRecord,
+        _now: Millis,
+    ) -> Result<Option<GateReason>, Damaged> {
+        Ok(None)
+    }
+
+    /// A hook ends in this decision although its owner has not asked for that: writes down what is
+    /// to be remembered of it, and says why if it knows better than that. It may be called before
+    /// something is read, and then once more.
+    fn hook_ended(
+        &self,
+        _txn: &mut Txn<'_>,
+        _hook: &Hook,
+        _by: EndedBy,
+    ) -> Result<Option<Arc<str>>, ReadError> {
+        Ok(None)
     }
 
     /// How long events of this source are kept.
@@ -134,6 +159,13 @@ pub enum Gate {
     Closed(DropReason),
     /// The hook is owed nothing any more: the delivery ends, and the hook with it.
     Cancelled(DropReason),
+}
+
+/// What a gate says, in a sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GateReason {
+    pub is_open: bool,
+    pub text: String,
 }
 
 /// What a timer of a face asks for.

@@ -5,12 +5,14 @@ use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use reveille_core::Tenant;
 use reveille_core::document::idempotency::{
     BodyHash, IdempotencyKey, Verdict, WriteEnd, WriteRecord, judge,
 };
+use reveille_core::{Millis, Tenant};
+use reveille_kernel::error::Damaged;
 use reveille_kernel::txn::ReadError;
 use reveille_schema::{Record, keys};
+use reveille_store::state::Reader;
 
 use super::error::DocumentRejection;
 use crate::app::{Part, Txn};
@@ -41,6 +43,20 @@ impl WriteTag {
             Verdict::New | Verdict::InProgress => Ok(None),
             Verdict::Repeated(record) => Ok(Some(record.clone())),
             Verdict::OtherBody => Err(DocumentRejection::OtherBody),
+        })
+    }
+
+    /// How a write of this tag ended, if that is on disk: for whoever meets another one of its kind.
+    pub(super) fn recall_settled(
+        &self,
+        mut reader: &Reader,
+        tenant: &Tenant,
+        now: Millis,
+    ) -> Result<Option<WriteRecord>, Damaged> {
+        let record = reader.read(&self.outcome_key(tenant), WriteRecord::decode)?;
+        Ok(match judge(self.body, record.as_ref(), None, now) {
+            Verdict::Repeated(record) => Some(record.clone()),
+            Verdict::New | Verdict::InProgress | Verdict::OtherBody => None,
         })
     }
 

@@ -101,8 +101,13 @@ impl Engine {
         let scope = caller.scope.clone();
         let tag = write.idempotency.map(|(key, body)| WriteTag { scope, key, body });
         let writes = self.partition(tenant).domains.part::<WritesInFlight>();
-        let _in_flight = tag.as_ref().map(|tag| writes.begin(tenant, tag));
-        let _in_flight = _in_flight.transpose().map_err(Error::Rejected)?;
+        let _in_flight = match tag.as_ref().map(|tag| (tag, writes.begin(tenant, tag))) {
+            None => None,
+            Some((_, Ok(in_flight))) => Some(in_flight),
+            Some((tag, Err(rejection))) => {
+                return self.repeated_write(tenant, tag, rejection).await;
+            }
+        };
         let mut command = WriteDocuments {
             tenant: tenant.clone(),
             ops: write.ops.into(),
@@ -122,6 +127,23 @@ impl Engine {
                 }
                 outcome => return outcome?.map_err(Error::Rejected),
             }
+        }
+    }
+
+    /// What whoever meets a write of the same key is told: how it ended, if it has. Then it was
+    /// itself asked for again.
+    async fn repeated_write(
+        &self,
+        tenant: &Tenant,
+        tag: &WriteTag,
+        rejection: DocumentRejection,
+    ) -> Result<WriteReceipt, DocumentError> {
+        let (reader, now) = (self.partition(tenant).state.reader(), self.clock().now());
+        let (tag, of) = (tag.clone(), tenant.clone());
+        let settled = task::blocking(move || tag.recall_settled(&reader, &of, now)).await?;
+        match settled {
+            Some(_) => Ok(WriteReceipt { repeated: settled, ..WriteReceipt::default() }),
+            None => Err(Error::Rejected(rejection)),
         }
     }
 

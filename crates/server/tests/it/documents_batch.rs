@@ -147,6 +147,23 @@ async fn a_transaction_that_is_sent_again_is_done_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn however_many_ask_again_at_once_all_are_told_how_it_ended() {
+    let server = Setup::default().start().await;
+    let ops = json!([{ "type": "set", "path": "rooms/r1", "data": { "n": 1 } }]);
+    server.batch("k", &ops).await.expect(200);
+    for _ in 0..20 {
+        let again = async || server.batch("k", &ops).await;
+        let answers = tokio::join!(again(), again(), again(), again(), again(), again());
+        let (a, b, c, d, e, f) = answers;
+        for answer in [a, b, c, d, e, f] {
+            assert_eq!(answer.expect(200).need("idempotent-replayed"), "true");
+        }
+    }
+    assert_eq!(server.get_doc("rooms/r1").await.json()["version"], 1);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_key_is_the_api_keys_own() {
     let server = keys::guarded_by_keys().start().await;
     let (_, one) = server.make_key("acme", &["user"]).await;

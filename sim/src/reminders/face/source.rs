@@ -103,6 +103,7 @@ impl DeliveryFace for ReminderFace {
         look: &mut dyn KeyReader,
         hook: &Hook,
         event: &EventRecord,
+        _: Millis,
     ) -> Result<Gate, ReadError> {
         if look.value_of(&revoked_key(&hook.tenant, &hook.name))?.is_some() {
             return Ok(Gate::Cancelled(DropReason::Cancelled));
