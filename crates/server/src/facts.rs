@@ -6,12 +6,14 @@
 //! | `POST\|GET /v1/facts`, `GET /v1/facts/{id}`               | [`fact`]          |
 //! | `POST /v1/cards/refresh`, `GET /v1/cards`                 | [`card`]          |
 //! | `POST\|GET /v1/gardens`, `GET\|DELETE /v1/gardens/{slug}` | [`garden`]        |
-//! | `GET\|POST …/members`, `DELETE …/members/{entity_uri}`    | [`member`]        |
+//! | `GET\|POST …/members`                                     | [`member`]        |
+//! | `PUT\|DELETE …/members/{entity_uri}`                      | [`member`]        |
 //! | `POST\|GET /v1/federation/capability-tokens`              | [`token`]         |
 //! | `POST /v1/federation/capability-tokens/{id}/revoke`       | [`token`]         |
 //! | `POST\|GET /v1/subscriptions`                             | [`subscription`]  |
 //! | `GET\|DELETE /v1/subscriptions/{id}`                      | [`subscription`]  |
 //! | `GET /v1/subscriptions/{id}/events`                       | [`replay`]        |
+//! | `GET /v1/subscriptions/{id}/explain`                      | [`subscription`]  |
 //!
 //! What is a subscription here is a hook in the engine: there, subscriptions are those on streams.
 
@@ -31,6 +33,7 @@ use hyper::body::Incoming;
 use reveille_core::fact::principal::Principal;
 use reveille_core::fact::subscription::REPLAY_WINDOW_S_DEFAULT;
 use reveille_core::fact::wake::WakeTemplate;
+use reveille_engine::facts::FactCaller;
 
 pub(crate) use self::encoder::FactEncoder;
 
@@ -72,6 +75,7 @@ enum Operation {
     Subscriptions,
     Subscription(String),
     Events(String),
+    Explain(String),
 }
 
 /// Refuses, in the shape of this face, what was wrong before it was reached.
@@ -85,9 +89,13 @@ pub(crate) async fn answer(server: &Server, caller: &Caller, request: Request<In
 }
 
 /// Who asks, as rules of access know them.
-fn principal_of(caller: &Caller) -> Principal {
+fn fact_caller(caller: &Caller) -> FactCaller {
     let key = caller.as_key();
-    key.map_or_else(Principal::local, |key| Principal::of_key(&key.id, &key.access))
+    FactCaller {
+        tenant: caller.tenant.clone(),
+        principal: key.map_or_else(Principal::local, |key| Principal::of_key(&key.id, &key.access)),
+        key: caller.key_id(),
+    }
 }
 
 async fn route(
@@ -110,6 +118,9 @@ async fn route(
         (Operation::Garden(slug), &Method::DELETE) => garden::delete(server, caller, slug).await,
         (Operation::Members(slug), &Method::POST) => {
             member::add(server, caller, slug, request).await
+        }
+        (Operation::Member(slug, entity), &Method::PUT) => {
+            member::change(server, caller, (slug, entity), request).await
         }
         (Operation::Member(slug, entity), &Method::DELETE) => {
             member::remove(server, caller, slug, entity).await
@@ -137,14 +148,15 @@ async fn look_up(
 ) -> Result<Reply, Error> {
     match operation {
         Operation::Facts => fact::query(server, caller, query).await,
-        Operation::Fact(id) => fact::one(server, caller, id).await,
-        Operation::Card => card::show(server, caller, query).await,
+        Operation::Fact(id) => fact::one(server, caller, id),
+        Operation::Card => card::show(server, caller, query),
         Operation::Gardens => garden::list(server, caller, query).await,
-        Operation::Garden(slug) => garden::show(server, caller, slug).await,
+        Operation::Garden(slug) => garden::show(server, caller, slug),
         Operation::Members(slug) => member::list(server, caller, slug, query).await,
         Operation::Tokens => token::list(server, caller, query).await,
         Operation::Subscriptions => subscription::list(server, caller, query).await,
-        Operation::Subscription(id) => subscription::show(server, caller, id).await,
+        Operation::Subscription(id) => subscription::show(server, caller, id),
+        Operation::Explain(id) => subscription::explain(server, caller, id),
         Operation::Events(id) => replay::answer(server, caller, id, query).await,
         Operation::RefreshCard | Operation::Member(..) | Operation::RevokeToken(_) => {
             Err(RequestError::ReservedPath.into())
@@ -175,6 +187,9 @@ fn parse_operation(path: &str) -> Option<Operation> {
         ("subscriptions", None, ..) => Some(Operation::Subscriptions),
         ("subscriptions", Some(id), None, ..) => Some(Operation::Subscription(named(id)?)),
         ("subscriptions", Some(id), Some("events"), None, _) => Some(Operation::Events(named(id)?)),
+        ("subscriptions", Some(id), Some("explain"), None, _) => {
+            Some(Operation::Explain(named(id)?))
+        }
         _ => None,
     }
 }
@@ -188,8 +203,10 @@ fn allowed(operation: &Operation) -> &'static str {
         | Operation::Tokens
         | Operation::Subscriptions => "GET, HEAD, POST, OPTIONS",
         Operation::Garden(_) | Operation::Subscription(_) => "GET, HEAD, DELETE, OPTIONS",
-        Operation::Fact(_) | Operation::Card | Operation::Events(_) => "GET, HEAD, OPTIONS",
-        Operation::Member(..) => "DELETE, OPTIONS",
+        Operation::Fact(_) | Operation::Card | Operation::Events(_) | Operation::Explain(_) => {
+            "GET, HEAD, OPTIONS"
+        }
+        Operation::Member(..) => "PUT, DELETE, OPTIONS",
         Operation::RefreshCard | Operation::RevokeToken(_) => "POST, OPTIONS",
     }
 }
@@ -200,13 +217,15 @@ fn parameters(operation: &Operation, method: &Method) -> &'static [&'static str]
         return &[];
     }
     match operation {
-        Operation::Facts => &["entity", "relation", "scope", "garden_id", "limit", "cursor"],
+        Operation::Facts => {
+            &["entity", "relation", "scope", "garden_id", "live", "limit", "cursor"]
+        }
         Operation::Card => &["entity", "scope"],
-        Operation::Gardens
-        | Operation::Members(_)
+        Operation::Members(_)
         | Operation::Tokens
         | Operation::Subscriptions
         | Operation::Events(_) => &["limit", "after"],
+        Operation::Gardens => &["limit"],
         _ => &[],
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::body::Body;
 use super::error::Error;
-use super::principal_of;
+use super::fact_caller;
 use crate::Server;
 use crate::http::auth::Caller;
 use crate::http::error::RequestError;
@@ -24,29 +24,28 @@ pub(super) async fn refresh(
     let known = ["entity", "scope"];
     let body = Body::read(server, caller, request, "invalid_card", &known).await?;
     let (entity, scope) = (body.entity("entity")?, body.scope()?);
-    let (engine, principal) = (caller.engine(server), principal_of(caller));
-    let card = engine.refresh_card(&caller.tenant, &principal, &entity, scope).await?;
-    Ok(reply::json(StatusCode::OK, &card_json(server, &card)))
+    let card = server.engine.refresh_card(&fact_caller(caller), entity, scope).await?;
+    Ok(reply::json(StatusCode::OK, &card_json(&card)))
 }
 
 /// `GET /v1/cards?entity=&scope=`
-pub(super) async fn show(server: &Server, caller: &Caller, query: &Query) -> Result<Reply, Error> {
+pub(super) fn show(server: &Server, caller: &Caller, query: &Query) -> Result<Reply, Error> {
     let wrong = |why: &dyn std::fmt::Display| Error::from(RequestError::Query(why.to_string()));
     let entity = query.get("entity")?.unwrap_or_default();
     let entity = EntityUri::parse(entity).map_err(|why| wrong(&format!("`entity`: {why}")))?;
     let scope = Scope::parse(query.get("scope")?.unwrap_or(Scope::Local.as_str()));
     let scope = scope.map_err(|why| wrong(&format!("`scope`: {why}")))?;
-    let card = server.engine.card(&caller.tenant, &principal_of(caller), &entity, scope).await?;
-    Ok(reply::json(StatusCode::OK, &card_json(server, &card)))
+    let card = server.engine.card(&fact_caller(caller), entity, scope)?;
+    Ok(reply::json(StatusCode::OK, &card_json(&card)))
 }
 
-fn card_json(server: &Server, card: &Card) -> Value {
+fn card_json(card: &Card) -> Value {
     json!({
         "entity": card.entity.as_str(),
         "scope": card.scope.as_str(),
         "summary": card.summary,
         "fact_count": card.fact_count,
-        "refreshed_at": server.engine.date_of(card.refreshed_at).0,
+        "refreshed_at": card.refreshed_at.0,
         "hlc": card.hlc.to_string(),
     })
 }

@@ -60,7 +60,7 @@ impl DeliveryEncoder for FactEncoder {
         let path = self.wake_template.as_ref().map(|template| template.path(&agent)).transpose();
         let path = path.map_err(|error| Damaged(format!("the agent {agent:?}: {error}")))?;
         let content_type = ContentType::parse("application/json")
-            .map_err(|error| Damaged(format!("application/json: {error}")))?;
+            .ok_or_else(|| Damaged("JSON is a content type".to_owned()))?;
         Ok(Arc::new(Agent { path, content_type }))
     }
 }

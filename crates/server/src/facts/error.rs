@@ -5,8 +5,8 @@
 use std::fmt::Display;
 
 use http::StatusCode;
+use reveille_core::fact::access::WriteDenied;
 use reveille_core::fact::subscription::SubscriptionError;
-use reveille_core::fact::token::CapabilityError;
 use reveille_engine::facts::{FactError, FactRejection};
 use reveille_engine::{Damaged, Unavailable};
 
@@ -34,24 +34,23 @@ impl Error {
     }
 
     pub(super) fn fact_not_found() -> Error {
-        Refusal::not_found("fact_not_found", "there is no fact of this id").into()
+        refusal(&FactRejection::FactNotFound).into()
     }
 
     pub(super) fn token_not_found() -> Error {
-        Refusal::not_found("token_not_found", "there is no capability token of this id").into()
+        refusal(&FactRejection::TokenNotFound).into()
     }
 
-    /// There is no such subscription, or it is somebody else's.
     pub(super) fn subscription_not_found() -> Error {
-        let text = "there is no subscription of this id; `GET /v1/subscriptions` lists yours";
-        Refusal::not_found("subscription_not_found", text).into()
+        refusal(&FactRejection::SubscriptionNotFound).into()
     }
 
-    /// A replay cannot go on after this event.
-    pub(super) fn event_not_found() -> Error {
-        let text = "this event is not among those that can still be replayed: what came between it \
-                    and the oldest of them is gone; leave `after` out to begin there";
-        Refusal::not_found("event_not_found", text).into()
+    pub(super) fn garden_not_found(slug: &str) -> Error {
+        refusal(&FactRejection::GardenNotFound(slug.into())).into()
+    }
+
+    pub(super) fn member_not_found(entity: &str) -> Error {
+        refusal(&FactRejection::MemberNotFound(entity.into())).into()
     }
 
     /// Only an admin does this.
@@ -87,12 +86,6 @@ impl From<SubscriptionError> for Error {
     }
 }
 
-impl From<CapabilityError> for Error {
-    fn from(error: CapabilityError) -> Error {
-        Refusal::new(StatusCode::FORBIDDEN, error.code(), error).into()
-    }
-}
-
 impl From<FactError> for Error {
     fn from(error: FactError) -> Error {
         error.refusal_with(refusal).into()
@@ -113,5 +106,44 @@ impl From<Unavailable> for Error {
 
 /// What the engine says to those who read, write and subscribe.
 fn refusal(rejection: &FactRejection) -> Refusal {
-    Refusal::internal(rejection)
+    const FORBIDDEN: StatusCode = StatusCode::FORBIDDEN;
+    const NOT_FOUND: StatusCode = StatusCode::NOT_FOUND;
+    const CONFLICT: StatusCode = StatusCode::CONFLICT;
+    const UNPROCESSABLE: StatusCode = StatusCode::UNPROCESSABLE_ENTITY;
+    let (status, code) = match rejection {
+        FactRejection::Name(_) => (UNPROCESSABLE, "invalid_fact"),
+        FactRejection::WriteDenied(WriteDenied::Scope(_)) => (UNPROCESSABLE, "scope_mismatch"),
+        FactRejection::WriteDenied(WriteDenied::Permission) | FactRejection::ReadDenied => {
+            (FORBIDDEN, "forbidden")
+        }
+        FactRejection::WriteDenied(WriteDenied::Role)
+        | FactRejection::NotMember
+        | FactRejection::NotGardenAdmin => (FORBIDDEN, "garden_forbidden"),
+        FactRejection::FactNotFound => (NOT_FOUND, "fact_not_found"),
+        FactRejection::FactForbidden => (FORBIDDEN, "fact_forbidden"),
+        FactRejection::CardNotFound => (NOT_FOUND, "card_not_found"),
+        FactRejection::ScopeForbidden(_) | FactRejection::InsufficientScope => {
+            (FORBIDDEN, "insufficient_scope")
+        }
+        FactRejection::GardenNotFound(_) => (NOT_FOUND, "garden_not_found"),
+        FactRejection::GardenExists(_) => (CONFLICT, "garden_exists"),
+        FactRejection::LastAdmin => (FORBIDDEN, "last_admin"),
+        FactRejection::MemberExists(_) => (CONFLICT, "member_exists"),
+        FactRejection::MemberNotFound(_) => (NOT_FOUND, "member_not_found"),
+        FactRejection::TooManyGardens
+        | FactRejection::TooManyMembers
+        | FactRejection::TooManyGardensOfMember
+        | FactRejection::TooManyTokens
+        | FactRejection::TooManySubscriptions { .. } => (FORBIDDEN, "quota_exceeded"),
+        FactRejection::NotAdmin => (FORBIDDEN, "admin_required"),
+        FactRejection::TokenNotFound => (NOT_FOUND, "token_not_found"),
+        FactRejection::TokenRevoked => (CONFLICT, "token_already_revoked"),
+        FactRejection::Capability(error) => (FORBIDDEN, error.code()),
+        FactRejection::KeyRevoked => (StatusCode::UNAUTHORIZED, "unauthenticated"),
+        FactRejection::KeyElsewhere => (FORBIDDEN, "key_of_all_tenants"),
+        FactRejection::SubscriptionNotFound => (NOT_FOUND, "subscription_not_found"),
+        FactRejection::EventNotFound => (NOT_FOUND, "event_not_found"),
+        FactRejection::Cursor => (StatusCode::BAD_REQUEST, "invalid_query"),
+    };
+    Refusal::new(status, code, rejection)
 }

@@ -7,17 +7,19 @@ use reveille_core::fact::garden::GardenSlug;
 use reveille_core::fact::statement::{Confidence, Statement};
 use reveille_core::fact::value::{FactValue, ValueKind};
 use reveille_core::fact::{EntityUri, FactNo, Scope};
+use reveille_engine::facts::FactFilter;
 use serde_json::{Map, Value};
 
 use super::body::{Body, page_limit};
 use super::error::Error;
-use super::principal_of;
+use super::fact_caller;
 use crate::Server;
 use crate::http::auth::Caller;
 use crate::http::error::RequestError;
 use crate::http::page::Page;
 use crate::http::query::Query;
 use crate::http::reply::{self, Reply};
+use crate::http::trace;
 
 /// What can be said of a fact.
 const FIELDS: &[&str] =
@@ -32,11 +34,11 @@ pub(super) async fn assert(
     caller: &Caller,
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
+    let parent = trace::parent(request.headers());
     let body = Body::read(server, caller, request, "invalid_fact", FIELDS).await?;
-    let principal = principal_of(caller);
-    let statement = parse(&body, &principal.entity)?;
-    let engine = caller.engine(server);
-    let fact = engine.assert_fact(&caller.tenant, &principal, statement).await?;
+    let by = fact_caller(caller);
+    let statement = parse(&body, &by.principal.entity)?;
+    let fact = server.engine.assert_fact(&by, statement, parent).await?;
     Ok(reply::json(StatusCode::CREATED, &fact.to_json()))
 }
 
@@ -86,14 +88,14 @@ fn parse(body: &Body, asker: &EntityUri) -> Result<Statement, Error> {
 }
 
 /// `GET /v1/facts/{id}`
-pub(super) async fn one(server: &Server, caller: &Caller, id: &str) -> Result<Reply, Error> {
+pub(super) fn one(server: &Server, caller: &Caller, id: &str) -> Result<Reply, Error> {
     let no = FactNo::parse(id).ok_or_else(Error::fact_not_found)?;
-    let fact = server.engine.fact(&caller.tenant, &principal_of(caller), no).await?;
+    let fact = server.engine.fact(&fact_caller(caller), no)?;
     Ok(reply::json(StatusCode::OK, &fact.to_json()))
 }
 
-/// `GET /v1/facts?entity=&relation=&scope=&garden_id=&limit=&cursor=`: those that the caller may
-/// read, oldest first.
+/// `GET /v1/facts?entity=&relation=&scope=&garden_id=&live=&limit=&cursor=`: those that the caller
+/// may read, oldest first.
 pub(super) async fn query(server: &Server, caller: &Caller, query: &Query) -> Result<Reply, Error> {
     let wrong = |name: &str, why: &dyn std::fmt::Display| {
         Error::from(RequestError::Query(format!("`{name}`: {why}")))
@@ -101,26 +103,25 @@ pub(super) async fn query(server: &Server, caller: &Caller, query: &Query) -> Re
     let entity = query.get("entity")?.map(EntityUri::parse).transpose();
     let scope = query.get("scope")?.map(Scope::parse).transpose();
     let garden = query.get("garden_id")?.map(GardenSlug::parse_id).transpose();
-    let filter = reveille_engine::facts::FactFilter {
+    let filter = FactFilter {
         entity: entity.map_err(|why| wrong("entity", &why))?,
         relation: query.get("relation")?.map(Into::into),
         scope: scope.map_err(|why| wrong("scope", &why))?,
         garden: garden.map_err(|why| wrong("garden_id", &why))?,
+        live: match query.get("live")? {
+            None | Some("false") => false,
+            Some("true") => true,
+            Some(_) => return Err(wrong("live", &"it is true or false")),
+        },
     };
-    let cursor = match query.get("cursor")? {
-        None => None,
-        Some(text) => {
-            let why = "it is the `cursor` of the page before";
-            Some(FactNo::parse(text).ok_or_else(|| wrong("cursor", &why))?)
-        }
-    };
+    let cursor = query.get("cursor")?.map(str::to_owned);
     let limit = page_limit(query, PAGE)?;
     let mut page = Page::begin_data(&server.engine, &caller.tenant, "facts").await?;
-    let principal = principal_of(caller);
-    let mut take = |fact: &reveille_core::fact::Fact| page.push(&fact.to_json());
-    let next =
-        server.engine.facts(&caller.tenant, &principal, &filter, cursor, limit, &mut take).await?;
+    let found = server.engine.facts(&fact_caller(caller), filter, limit, cursor).await?;
+    for fact in &found.facts {
+        page.push(&fact.to_json());
+    }
     let mut fields = Map::new();
-    fields.insert("cursor".into(), next.map(FactNo::id).into());
+    fields.insert("cursor".into(), found.next.into());
     Ok(page.finish(StatusCode::OK, &fields))
 }

@@ -2,13 +2,13 @@
 
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
-use reveille_core::fact::garden::{GardenSlug, check_name};
-use reveille_engine::facts::{GardenView, NewGarden};
+use reveille_core::fact::garden::{GardenRole, GardenSlug, check_name};
+use reveille_engine::facts::GardenView;
 use serde_json::{Value, json};
 
 use super::body::{Body, page_limit};
 use super::error::Error;
-use super::principal_of;
+use super::fact_caller;
 use crate::Server;
 use crate::http::auth::Caller;
 use crate::http::page::{PAGE, Page};
@@ -26,27 +26,28 @@ pub(super) async fn create(
     let slug = GardenSlug::parse(body.required("slug")?).map_err(|why| body.invalid(why))?;
     let name = body.text("name")?.unwrap_or(slug.as_str());
     check_name(name).map_err(|why| body.invalid(why))?;
-    let new = NewGarden { name: name.into(), scope: body.scope()?, slug };
-    let (engine, principal) = (caller.engine(server), principal_of(caller));
-    let garden = engine.create_garden(&caller.tenant, &principal, new).await?;
-    Ok(reply::json(StatusCode::CREATED, &garden_json(server, &garden)))
+    let (name, scope) = (name.into(), body.scope()?);
+    let engine = caller.engine(server);
+    let garden = engine.create_garden(&fact_caller(caller), slug, name, scope).await?;
+    let view = GardenView { garden, role: GardenRole::Admin };
+    Ok(reply::json(StatusCode::CREATED, &garden_json(server, &view)))
 }
 
-/// `GET /v1/gardens?limit=&after=`: those that the caller belongs to.
+/// `GET /v1/gardens`: those that the caller belongs to, oldest first. Nobody belongs to more than a
+/// page holds.
 pub(super) async fn list(server: &Server, caller: &Caller, query: &Query) -> Result<Reply, Error> {
     let limit = page_limit(query, (PAGE, PAGE))?;
-    let after = query.get("after")?;
     let mut page = Page::begin(&server.engine, &caller.tenant, "gardens").await?;
-    let mut take = |garden: &GardenView| page.push(&garden_json(server, garden));
-    let principal = principal_of(caller);
-    let next = server.engine.gardens(&caller.tenant, &principal, after, limit, &mut take).await?;
-    Ok(page.finish_with_next(next))
+    for garden in server.engine.gardens(&fact_caller(caller))?.iter().take(limit) {
+        page.push(&garden_json(server, garden));
+    }
+    Ok(page.finish_with_next(None::<Value>))
 }
 
 /// `GET /v1/gardens/{slug}`
-pub(super) async fn show(server: &Server, caller: &Caller, slug: &str) -> Result<Reply, Error> {
+pub(super) fn show(server: &Server, caller: &Caller, slug: &str) -> Result<Reply, Error> {
     let slug = parse_slug(slug)?;
-    let garden = server.engine.garden(&caller.tenant, &principal_of(caller), &slug).await?;
+    let garden = server.engine.garden(&fact_caller(caller), &slug)?;
     Ok(reply::json(StatusCode::OK, &garden_json(server, &garden)))
 }
 
@@ -54,13 +55,13 @@ pub(super) async fn show(server: &Server, caller: &Caller, slug: &str) -> Result
 pub(super) async fn delete(server: &Server, caller: &Caller, slug: &str) -> Result<Reply, Error> {
     let slug = parse_slug(slug)?;
     let engine = caller.engine(server);
-    engine.delete_garden(&caller.tenant, &principal_of(caller), &slug).await?;
+    engine.delete_garden(&fact_caller(caller), slug).await?;
     Ok(reply::status(StatusCode::NO_CONTENT))
 }
 
 /// A garden by its name in a path; what cannot be one is none.
 pub(super) fn parse_slug(text: &str) -> Result<GardenSlug, Error> {
-    GardenSlug::parse_id(text).map_err(|_| Error::garden_not_found())
+    GardenSlug::parse_id(text).map_err(|_| Error::garden_not_found(text))
 }
 
 fn garden_json(server: &Server, view: &GardenView) -> Value {
@@ -72,6 +73,6 @@ fn garden_json(server: &Server, view: &GardenView) -> Value {
         "created_by": garden.created_by.as_str(),
         "created_at": server.engine.date_of(garden.created_at).0,
         "members": garden.members,
-        "role": role.map(|role| role.as_str()),
+        "role": role.as_str(),
     })
 }

@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 
 use crate::harness::facts::{Facts, Party, make_party, text};
 use crate::harness::keys::ADMIN;
-use crate::harness::*;
 
 const REVOKED: &str = "subscription_cancelled_access_revoked";
 
@@ -306,6 +305,39 @@ async fn s_21_s_24_access_that_ends_during_a_replay_ends_the_replay() {
     let rest = facts.get(&alice, &format!("{target}&after={after}")).await.expect(200).json();
     assert_eq!((&rest["events"], &rest["has_more"]), (&json!([]), &json!(false)));
     check_cancelled(&facts, &alice, &id, "acl_revoked").await;
+    facts.server.stop().await;
+}
+
+/// Whoever asks why is told by which check, before and after.
+#[tokio::test(flavor = "multi_thread")]
+async fn explain_says_which_check_decided() {
+    let facts = Facts::start().await;
+    let alice = facts.party("alice", &["*"]).await;
+    let token = facts.grant(&alice, "*").await;
+    facts.garden("atlas").await;
+    facts.join("atlas", &alice, "reader").await;
+    let id = facts.subscribe(&alice, "scope:garden:atlas").await;
+    let explain = async |id: &str| {
+        let target = format!("/v1/subscriptions/{id}/explain");
+        let answer = facts.get(&alice, &target).await.expect(200).json();
+        (answer["outcome"].clone(), answer["decided_by"].clone(), text(&answer["explanation"]))
+    };
+    let (outcome, check, _) = explain(&id).await;
+    assert_eq!((outcome, check), (json!("deliver"), Value::Null));
+    facts.leave("atlas", &alice).await;
+    let (outcome, check, sentence) = explain(&id).await;
+    assert_eq!((outcome, check), (json!("cancel"), json!("garden")));
+    assert!(sentence.contains("does not belong to the garden"), "{sentence}");
+    facts.revoke_token(&token).await;
+    let (outcome, check, sentence) = explain(&id).await;
+    assert_eq!((outcome, check), (json!("cancel"), json!("token")));
+    assert!(sentence.contains("token was revoked"), "{sentence}");
+    facts.say(secret(json!({}))).await;
+    facts.cancelled(&alice, &id).await;
+    let (outcome, check, _) = explain(&id).await;
+    assert_eq!((outcome, check), (json!("cancel"), json!("token")));
+    let bob = facts.party("bob", &["*"]).await;
+    facts.get(&bob, &format!("/v1/subscriptions/{id}/explain")).await.expect(404);
     facts.server.stop().await;
 }
 

@@ -70,6 +70,7 @@ async fn facts_are_found_by_whom_they_are_about_page_by_page() {
         "entity=",
         "garden_id=A",
         "cursor=x",
+        "live=maybe",
         "colour=red",
         "entity=a&entity=b",
     ] {
@@ -94,13 +95,15 @@ async fn s_26_who_may_read_which_fact() {
     };
     let shown = (200, String::new());
     assert_eq!(see(&some, &plain).await, shown);
-    assert_eq!(see(&some, &team).await, (403, "insufficient_scope".to_owned()));
-    assert_eq!(see(&none, &plain).await, (403, "insufficient_scope".to_owned()));
-    assert_eq!(see(&some, &secret).await, (403, "garden_forbidden".to_owned()));
+    let forbidden = || (403, "fact_forbidden".to_owned());
+    for (who, fact) in [(&some, &team), (&none, &plain), (&some, &secret)] {
+        assert_eq!(see(who, fact).await, forbidden());
+    }
     assert_eq!(see(&facts.admin, &secret).await, shown, "who made the garden is its member");
     assert_eq!(found(&facts, &some, "").await, [plain.clone()]);
     assert_eq!(found(&facts, &none, "").await, [Value::Null; 0]);
     assert_eq!(found(&facts, &facts.admin, "").await.len(), 3);
+    assert_eq!(found(&facts, &some, "entity=user:alice&live=true").await, [plain.clone()]);
     let refused = facts.get(&some, "/v1/facts?garden_id=atlas").await.expect(403);
     assert_eq!(refused.code(), "garden_forbidden");
     facts.join("atlas", &some, "reader").await;
