@@ -16,6 +16,7 @@ pub mod fan_out;
 pub mod json;
 pub mod key;
 pub mod key_range;
+pub mod known;
 pub mod limits;
 pub mod matcher;
 pub mod media;

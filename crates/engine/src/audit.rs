@@ -13,4 +13,4 @@ mod queries;
 mod tests;
 
 pub use chain::{Audited, TrimAudit, record};
-pub use queries::{AuditCursor, AuditFilter, CheckedChain, ListedRow};
+pub use queries::{AuditCursor, AuditFilter, CheckedChain, ListedRow, Subject};

@@ -10,6 +10,7 @@
 //! entries    entries follow their documents
 //! declare    indexes are declared; build: and built, and removed, in slices
 //! query      a page of documents
+//! live       the documents of a collection, and what becomes of them
 //! purge      what is left of deleted documents goes
 //! ```
 
@@ -18,6 +19,7 @@ pub mod declare;
 pub mod error;
 pub mod face;
 pub mod index;
+pub mod live;
 pub mod outcome;
 pub mod purge;
 pub mod rules;

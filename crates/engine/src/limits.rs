@@ -14,6 +14,22 @@ pub const LIVE_DATA_BYTES: u64 = 64 << 10;
 /// Less than this is handed to live readers without being counted.
 pub const LIVE_UNCOUNTED_BYTES: usize = 4 << 10;
 
+/// Changes that a live query looks at in one step, of its collection or of others.
+pub const LIVE_CHANGES: usize = 256;
+/// Documents that a live query reads in one step.
+pub const LIVE_DOCUMENTS: usize = 500;
+/// Bytes of documents after which such a step ends, and that a live query asks for room for.
+pub const LIVE_STEP_BYTES: usize = 64 << 10;
+/// Milliseconds after which such a step ends.
+pub const LIVE_STEP_MS: u64 = 100;
+/// Bytes of a collection's changes that are handed to its live queries together; longer ones read
+/// them by themselves.
+pub const LIVE_BATCH_BYTES: usize = 64 << 10;
+/// Batches that a live query may fall behind before it reads by itself again.
+pub const LIVE_BATCHES: usize = 16;
+/// Documents whose changes have a live query begin anew, because the rules have looked at them.
+pub const LIVE_LOOKUPS_MAX: usize = 64;
+
 /// What a fork that copies a part of an append may hold in memory, at most.
 pub const FORK_COPY_BYTES: usize = 16 << 20;
 

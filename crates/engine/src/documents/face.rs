@@ -14,6 +14,7 @@ use reveille_schema::record::{EventPlace, EventRecord};
 use reveille_store::state::Reader;
 
 use super::index::DocumentIndex;
+use super::live::LiveQueries;
 use super::outcome::WritesInFlight;
 use super::rules::DocumentRules;
 use super::timers::FireDocumentTimer;
@@ -34,6 +35,8 @@ impl DeliveryFace for DocumentFace {
     fn register(&self, app: App) -> App {
         app.with_index::<DocumentIndex>()
             .with(DocumentRules::default())
+            // After the rules: whoever it wakes finds them.
+            .with(LiveQueries::default())
             .with(WritesInFlight::default())
     }
 

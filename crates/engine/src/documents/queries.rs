@@ -14,6 +14,7 @@ use reveille_core::document::snapshot::Document;
 use reveille_core::document::transaction::Op;
 use reveille_core::{StreamPath, Tenant};
 use reveille_kernel::error::{Damaged, Error};
+use reveille_kernel::limits::PAGE_BYTES_MAX;
 use reveille_kernel::{fairness, task};
 
 use super::declare::{IndexView, SetDocumentIndexes};
@@ -25,7 +26,7 @@ use super::write::{WriteDocuments, WriteReceipt};
 use crate::engine::Engine;
 
 /// Documents that cost a query about as much as taking an append in.
-const DOCUMENTS_PER_APPEND: u64 = 16;
+pub(super) const DOCUMENTS_PER_APPEND: u64 = 16;
 
 /// Who asks.
 #[derive(Debug, Clone)]
@@ -170,7 +171,7 @@ impl Engine {
     }
 
     /// The rules that somebody must ask.
-    fn rules_for(&self, caller: &DocumentCaller) -> Option<Arc<TenantRules>> {
+    pub(super) fn rules_for(&self, caller: &DocumentCaller) -> Option<Arc<TenantRules>> {
         let rules = self.partition(&caller.tenant).domains.part::<DocumentRules>();
         (!caller.auth.is_admin()).then(|| rules.of(&caller.tenant)).flatten()
     }
@@ -192,6 +193,7 @@ impl Engine {
             query: query.clone(),
             rules,
             scan_limit: self.document_settings().scan_limit,
+            page_bytes: PAGE_BYTES_MAX,
         };
         let answer = task::blocking(move || run.answer()).await?;
         // What it took is known only now; the tenant's next requests wait for it.

@@ -16,7 +16,7 @@ use crate::limits::PURGE_SLICE;
 
 /// A timer of facts is due.
 #[derive(Debug, Clone)]
-pub struct FireFactTimer {
+pub(super) struct FireFactTimer {
     timer: FactTimer,
     entry: DueTimer,
     /// Keys to remove. Nobody writes what is in a garden that was deleted.
@@ -24,7 +24,7 @@ pub struct FireFactTimer {
 }
 
 impl FireFactTimer {
-    pub fn new(shared: &Shared, entry: DueTimer) -> Result<FireFactTimer, Damaged> {
+    pub(super) fn new(shared: &Shared, entry: DueTimer) -> Result<FireFactTimer, Damaged> {
         let damaged = || Damaged::new("a timer of facts cannot be read");
         let timer = FactTimer::decode(entry.name()).ok_or_else(damaged)?;
         let FactTimer::PurgeGarden(tenant, garden) = &timer;

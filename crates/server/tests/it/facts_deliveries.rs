@@ -99,8 +99,8 @@ async fn s_15_s_18_ten_attempts_with_pauses_that_double_under_one_id() {
         ids.push(call.json());
         call.answer(500, "no");
         if attempt < 10 {
-            let pause = 1 << (attempt - 1);
-            facts.to_next_attempt(pause).await;
+            let pause = facts.to_next_attempt(&ids[0], ids.len()).await;
+            assert_eq!(pause, 1 << (attempt - 1));
             waited += pause;
         }
     }
@@ -123,8 +123,10 @@ async fn s_19_whatever_fails_is_tried_again_and_whatever_succeeds_is_not() {
     facts.subscribe(&alice, "scope:company").await;
     for status in [301, 400, 401, 403, 404, 409, 422, 429, 500, 503] {
         facts.say(json!({})).await;
-        facts.called().await.answer(status, "no");
-        facts.to_next_attempt(1).await;
+        let call = facts.called().await;
+        let event = call.json();
+        call.answer(status, "no");
+        assert_eq!(facts.to_next_attempt(&event, 1).await, 1, "{status}");
         let call = facts.called().await;
         assert_eq!(call.get("stigmem-attempt"), "2", "{status}");
         call.answer(204, "");
@@ -132,8 +134,9 @@ async fn s_19_whatever_fails_is_tried_again_and_whatever_succeeds_is_not() {
     // Nobody answers: after ten seconds that is a failure, too.
     facts.say(json!({})).await;
     let hanging = facts.called().await;
-    facts.to_next_attempt(10).await;
-    facts.to_next_attempt(1).await;
+    facts.clock.sleeper(10_000).await;
+    facts.clock.advance(10_000);
+    assert_eq!(facts.to_next_attempt(&hanging.json(), 1).await, 1);
     let call = facts.called().await;
     assert_eq!(call.get("stigmem-attempt"), "2");
     call.answer(299, "whatever");

@@ -12,7 +12,7 @@ const SUBSCRIPTIONS: &str = "/v1/subscriptions";
 #[tokio::test(flavor = "multi_thread")]
 async fn s_1_s_2_s_13_a_subscription_is_made_shown_listed_and_deleted() {
     let facts = Facts::start().await;
-    let alice = facts.subscriber("alice", &["company"]).await;
+    let alice = facts.subscriber("alice", &["*"]).await;
     let wish = facts.wish("scope:company", json!({}));
     let made = facts.post(&alice, SUBSCRIPTIONS, &wish).await.expect(201).json();
     let id = text(&made["id"]);

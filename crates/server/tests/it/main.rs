@@ -18,6 +18,8 @@ mod connections;
 mod documents;
 mod documents_batch;
 mod documents_changes;
+mod documents_live;
+mod documents_live_rules;
 mod documents_mistakes;
 mod documents_query;
 mod documents_rules;

@@ -20,9 +20,12 @@ use crate::records::damaged;
 pub struct TokenIndex {
     /// By which somebody may subscribe to something: the one that ends last is the last.
     held: HashMap<Holding, BTreeSet<(Millis, TokenNo)>>,
-    known: HashMap<Bytes, (Tenant, Option<(Holding, Millis, TokenNo)>)>,
+    known: HashMap<Bytes, KnownToken>,
     counts: TenantCounts,
 }
+
+/// What is known of a token: its tenant, and its place if somebody may subscribe by it.
+type KnownToken = (Tenant, Option<(Holding, Millis, TokenNo)>);
 
 /// Who holds it, and what it is for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -1,7 +1,10 @@
 //! A server with keys whose time stands still, those who say and read facts, and their endpoints.
 
+use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
+use reveille_core::fact::name::Id;
 use reveille_core::fact::wake::WakeTemplate;
 use reveille_engine::doors::Clock;
+use reveille_engine::events::delivery_name;
 use reveille_server::FactSettings;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -186,13 +189,36 @@ impl Facts {
 
     /// The next request to the sink.
     pub(crate) async fn called(&mut self) -> Call {
-        self.sink.next().await
+        loop {
+            let call = self.sink.next().await;
+            // Some subscriptions are for everything.
+            if call.json()["entity"] != "canary" {
+                return call;
+            }
+            call.ok();
+        }
     }
 
-    /// Waits until somebody waits that long for the next attempt, and moves the time there.
-    pub(crate) async fn to_next_attempt(&self, after_s: u64) {
-        self.clock.sleeper(after_s * 1_000).await;
-        self.clock.advance(after_s * 1_000);
+    /// Waits until so many attempts to deliver an event have failed and the next one waits for its
+    /// time. Returns when that is.
+    pub(crate) async fn until_failed(&self, event: &Value, attempts: usize) -> u64 {
+        let id = text(&event["event_id"]);
+        let Some(Id::Event(hook, event)) = Id::parse(&id) else { panic!("no event: {id}") };
+        let id = DeliveryId { hook, no: DeliveryNo { event, round: 0 } };
+        let target = format!("/admin/v1/deliveries/{}", delivery_name(id));
+        let look = async || {
+            let delivery = self.get(&self.admin, &target).await.expect(200).json();
+            let is_it = delivery["attempts_made"] == attempts;
+            delivery["next_attempt_at"].as_u64().filter(|_| is_it)
+        };
+        eventually("an attempt to fail", look).await
+    }
+
+    /// The same, and moves the time there. Returns how many seconds that was.
+    pub(crate) async fn to_next_attempt(&self, event: &Value, attempts: usize) -> u64 {
+        let pause = self.until_failed(event, attempts).await - self.clock_ms();
+        self.clock.advance(pause);
+        pause / 1_000
     }
 
     /// Checks that nobody is called at the sink: everything that was to happen by now has happened.
