@@ -1,10 +1,9 @@
 //! A server with keys whose time stands still, those who say and read facts, and their endpoints.
 
-use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
-use reveille_core::fact::name::Id;
+use reveille_core::Tenant;
 use reveille_core::fact::wake::WakeTemplate;
+use reveille_engine::deliveries::explain::{Reason, Rest};
 use reveille_engine::doors::Clock;
-use reveille_engine::events::delivery_name;
 use reveille_server::FactSettings;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -202,14 +201,17 @@ impl Facts {
     /// Waits until so many attempts to deliver an event have failed and the next one waits for its
     /// time. Returns when that is.
     pub(crate) async fn until_failed(&self, event: &Value, attempts: usize) -> u64 {
-        let id = text(&event["event_id"]);
-        let Some(Id::Event(hook, event)) = Id::parse(&id) else { panic!("no event: {id}") };
-        let id = DeliveryId { hook, no: DeliveryNo { event, round: 0 } };
-        let target = format!("/admin/v1/deliveries/{}", delivery_name(id));
+        let tenant = Tenant::parse("acme").unwrap();
+        let (hook, event) = (text(&event["subscription_id"]), text(&event["event_id"]));
         let look = async || {
-            let delivery = self.get(&self.admin, &target).await.expect(200).json();
-            let is_it = delivery["attempts_made"] == attempts;
-            delivery["next_attempt_at"].as_u64().filter(|_| is_it)
+            let explained = self.server.engine.explain_named(&tenant, &hook, &event).unwrap();
+            let failed = explained.reasons.iter().filter(|it| matches!(it, Reason::Attempt(_)));
+            match explained.reasons.last() {
+                Some(Reason::Rest(Rest::Next { at, .. })) if failed.count() == attempts => {
+                    Some(at.0)
+                }
+                _ => None,
+            }
         };
         eventually("an attempt to fail", look).await
     }
