@@ -18,7 +18,7 @@ use super::url::encode_segment;
 use super::{ApiRequest, Client, Output, ServerArguments};
 
 const TOKENS: &str = "/v1/federation/capability-tokens";
-const PAGE: usize = 1_000;
+const PAGE: usize = 500;
 
 /// What `reveille token` can do.
 #[derive(Debug, Subcommand)]

@@ -45,7 +45,7 @@ longer. What was said is still there to be looked at.
 Example:
   reveille fact retract user:alice works_at --scope company")]
     Retract(Retract),
-    /// Finds facts that you may read, oldest first
+    /// Finds facts that you may read: oldest first, those of an entity by relation
     #[command(after_help = "\
 Example:
   reveille fact query --entity user:alice
@@ -130,6 +130,9 @@ pub(crate) struct Query {
     /// Only facts of this garden
     #[arg(long, value_name = "GARDEN")]
     garden: Option<String>,
+    /// Only facts that hold: neither taken back nor over
+    #[arg(long)]
+    live: bool,
     #[command(flatten)]
     list: ListArguments,
 }
@@ -235,7 +238,7 @@ pub(super) fn print_one(
 }
 
 fn query(arguments: Query, out: &mut impl Write) -> anyhow::Result<()> {
-    let Query { entity, relation, scope, garden, list } = arguments;
+    let Query { entity, relation, scope, garden, live, list } = arguments;
     let filters =
         [("entity", entity), ("relation", relation), ("scope", scope), ("garden_id", garden)];
     let mut target = format!("{FACTS}?limit={PAGE}");
@@ -243,6 +246,9 @@ fn query(arguments: Query, out: &mut impl Write) -> anyhow::Result<()> {
         if let Some(value) = value {
             target.push_str(&format!("&{name}={}", encode_segment(&value)));
         }
+    }
+    if live {
+        target.push_str("&live=true");
     }
     let client = Client::new(list.server)?;
     let head = ["ENTITY", "RELATION", "VALUE", "CONFIDENCE", "SCOPE", "GARDEN", "SAID"];

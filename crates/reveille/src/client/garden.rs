@@ -17,7 +17,7 @@ use super::url::encode_segment;
 use super::{ApiRequest, Client, Output, ServerArguments};
 
 const GARDENS: &str = "/v1/gardens";
-const PAGE: usize = 1_000;
+const PAGE: usize = 500;
 
 /// What `reveille garden` can do.
 #[derive(Debug, Subcommand)]

@@ -95,7 +95,7 @@ pub(super) fn one(server: &Server, caller: &Caller, id: &str) -> Result<Reply, E
 }
 
 /// `GET /v1/facts?entity=&relation=&scope=&garden_id=&live=&limit=&cursor=`: those that the caller
-/// may read, oldest first.
+/// may read, oldest first; those of an entity by relation.
 pub(super) async fn query(server: &Server, caller: &Caller, query: &Query) -> Result<Reply, Error> {
     let wrong = |name: &str, why: &dyn std::fmt::Display| {
         Error::from(RequestError::Query(format!("`{name}`: {why}")))
