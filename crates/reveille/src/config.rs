@@ -25,9 +25,8 @@ use serde::Deserialize;
 
 use crate::failure::usage_error;
 use checks::{
-    check_auth, check_ca_file, check_concurrency, check_exposure, check_max_body, check_max_keys,
-    check_otlp_endpoint, check_replay_window, check_retention, check_workers,
-    replay_window_of_protocol,
+    check_auth, check_ca_file, check_concurrency, check_exposure, check_facts, check_max_body,
+    check_max_keys, check_otlp_endpoint, check_retention, check_workers, replay_window_of_protocol,
 };
 use units::{
     Address, AdminKey, Factor, Networks, Period, PublicUrl, ServerAddresses, Size,
@@ -524,10 +523,7 @@ impl Settings {
         Ok(Config {
             auth,
             workers: check_workers(self.worker_url_template, self.bindings)?,
-            facts: FactSettings {
-                wake_template: self.wake_stream_template.map(|it| it.0),
-                replay_window_s: check_replay_window(self.replay_window)?,
-            },
+            facts: check_facts(self.wake_stream_template, self.replay_window)?,
             retention,
             timings,
             rules,

@@ -10,9 +10,11 @@ use reveille_core::event::worker::Binding;
 use reveille_core::fact::subscription::REPLAY_WINDOW_S_DEFAULT;
 use reveille_core::subscription::Timings;
 use reveille_deliver::client::Authorities;
-use reveille_server::{Auth, Workers};
+use reveille_server::{Auth, FactSettings, Workers};
 
-use super::units::{AdminKey, Period, PublicUrl, WorkerBinding, WorkerUrlTemplate};
+use super::units::{
+    AdminKey, Period, PublicUrl, WakeStreamTemplate, WorkerBinding, WorkerUrlTemplate,
+};
 use super::{AuthKind, MAX_BODY_LIMIT_BYTES, OUTBOUND_MAX, PERIOD_LIMIT_MS, Settings};
 use crate::failure::usage_error;
 use crate::otlp;
@@ -112,13 +114,17 @@ pub(super) fn replay_window_of_protocol() -> anyhow::Result<Option<Period>> {
     Ok(Some(Period { ms }))
 }
 
-/// The window in whole seconds.
-pub(super) fn check_replay_window(period: Option<Period>) -> anyhow::Result<u64> {
+/// What subscriptions to facts may do; the window is in whole seconds.
+pub(super) fn check_facts(
+    template: Option<WakeStreamTemplate>,
+    period: Option<Period>,
+) -> anyhow::Result<FactSettings> {
     let seconds = period.map_or(REPLAY_WINDOW_S_DEFAULT, |period| period.ms.div_ceil(1_000));
     if seconds == 0 || seconds > PERIOD_LIMIT_MS / 1_000 {
         return Err(usage_error("--replay-window must be longer than 0 and at most 3650d"));
     }
-    Ok(seconds)
+    let wake_template = template.map(|template| template.0);
+    Ok(FactSettings { wake_template, replay_window_s: seconds })
 }
 
 /// What is wrong with the file is said at the start, not at the first webhook.
