@@ -77,6 +77,7 @@ mod strangers;
 mod targets;
 mod tenants;
 mod traces;
+mod trigger_loops;
 mod trigger_reads;
 mod trigger_tokens;
 mod trigger_writes;
