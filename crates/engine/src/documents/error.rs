@@ -26,6 +26,10 @@ pub enum DocumentRejection {
     /// remembered of it: the same write may well succeed.
     #[error("others wrote the same documents meanwhile; try again")]
     Conflict,
+    /// Others wrote what the hooks for changes had looked at, and another look is cheaper than a
+    /// decision without one: whoever asked never sees this.
+    #[error("others wrote the same documents meanwhile; look again")]
+    Stale,
     #[error("the write could not be decided in time, and nothing of it was done; try again")]
     TimedOut,
     #[error("the collection has too many documents to look through; this query needs an index")]

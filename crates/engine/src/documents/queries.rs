@@ -19,11 +19,17 @@ use reveille_kernel::{fairness, task};
 
 use super::declare::{IndexView, SetDocumentIndexes};
 use super::error::{DocumentError, DocumentRejection};
+use super::hooks::{RegisteredHooks, WriteLook};
 use super::outcome::{WriteTag, WritesInFlight};
 use super::query::{self, QueryAnswer, QueryRun};
 use super::rules::{DocumentRules, RuleLook, RuleVerdict, SetDocumentRules, TenantRules};
 use super::write::{WriteDocuments, WriteReceipt};
+use crate::deliveries::face::PreparedMatch;
 use crate::engine::Engine;
+
+/// Looks of the hooks for changes at one write: where others write the same documents at the same
+/// time, the last one is followed by a decision that leaves to slices what it cannot know.
+const LOOKS_MAX: usize = 3;
 
 /// Documents that cost a query about as much as taking an append in.
 pub(super) const DOCUMENTS_PER_APPEND: u64 = 16;
@@ -115,12 +121,18 @@ impl Engine {
             origin: write.origin,
             tag,
             verdict: None,
+            prepared: None,
+            may_retry: true,
             decide_by,
         };
-        let mut is_second = false;
+        let (mut is_second, mut looks) = (false, 0);
         loop {
             command.verdict = self.ask_rules(caller, &command.ops).await?;
+            command.prepared = self.ask_hooks(&command).await?;
+            looks += 1;
+            command.may_retry = looks < LOOKS_MAX;
             match self.submit(tenant, &command).await {
+                Err(Error::Rejected(DocumentRejection::Stale)) => {}
                 Err(Error::Rejected(DocumentRejection::Conflict)) if !is_second => {
                     is_second = true;
                     let clock = self.clock();
@@ -129,6 +141,28 @@ impl Engine {
                 outcome => return outcome?.map_err(Error::Rejected),
             }
         }
+    }
+
+    /// What the hooks for changes make of writes; `None` if that takes no look.
+    async fn ask_hooks(
+        &self,
+        command: &WriteDocuments,
+    ) -> Result<Option<PreparedMatch>, DocumentError> {
+        let WriteDocuments { tenant, ops, origin, .. } = command;
+        let shared = self.partition(tenant).clone();
+        let hooks = shared.domains.part::<RegisteredHooks>().0.clone();
+        if !hooks.is_interested(&shared, tenant, ops) {
+            return Ok(None);
+        }
+        let limits = self.document_settings().transaction_limits();
+        let (tenant, ops, origin) = (tenant.clone(), ops.clone(), origin.clone());
+        let now = self.clock().now();
+        let look = move || {
+            let (tenant, ops, origin) = (&tenant, &*ops, &origin);
+            let reader = &shared.state.reader();
+            hooks.look(&shared, &WriteLook { tenant, ops, origin, limits, now, reader })
+        };
+        Ok(Some(task::blocking(look).await?))
     }
 
     /// What whoever meets a write of the same key is told: how it ended, if it has. Then it was

@@ -64,6 +64,8 @@ impl World {
             origin: Origin::CLIENT,
             tag,
             verdict: None,
+            prepared: None,
+            may_retry: false,
             decide_by: Millis::NEVER,
         }
     }

@@ -16,7 +16,7 @@ use reveille_kernel::txn::ReadError;
 use reveille_schema::documents::DocumentTimer;
 use reveille_schema::keys;
 
-use super::change::append_changes;
+use super::change::NewChanges;
 use super::entries::EntryWriter;
 use super::error::DocumentRejection;
 use super::index::DocumentIndex;
@@ -24,6 +24,7 @@ use super::outcome::WriteTag;
 use super::rules::RuleVerdict;
 use super::txn::DocumentTxn;
 use crate::app::{App, Txn};
+use crate::deliveries::face::PreparedMatch;
 use crate::engine::Engine;
 
 /// Does writes, all or none.
@@ -37,6 +38,10 @@ pub struct WriteDocuments {
     pub tag: Option<WriteTag>,
     /// What the rules say; `None` for those who need not ask them.
     pub verdict: Option<RuleVerdict>,
+    /// What the hooks for changes were found to make of it.
+    pub prepared: Option<PreparedMatch>,
+    /// Whether it may come again with another look, where that saves work.
+    pub may_retry: bool,
     /// If it is not decided by then it is refused.
     pub decide_by: Millis,
 }
@@ -86,7 +91,7 @@ impl Command<App> for WriteDocuments {
             Ok(document)
         });
         match applied {
-            Ok(applied) => self.put(txn, &stored, applied).map(|receipt| Ok(Ok(receipt))),
+            Ok(applied) => self.put(txn, &stored, applied),
             Err(ApplyError::Unread(error)) => Err(error),
             Err(ApplyError::Failed(failure)) => {
                 self.remember(txn, failure.reason.end(), &failure.reason.to_string())?;
@@ -154,7 +159,7 @@ impl WriteDocuments {
         txn: &mut Txn<'_>,
         stored: &BTreeMap<DocumentPath, Option<Document>>,
         applied: Applied,
-    ) -> Result<WriteReceipt, ReadError> {
+    ) -> Decision<Result<WriteReceipt, DocumentRejection>, DocumentRejection> {
         let tenant = &self.tenant;
         let Applied { results, changes, documents } = applied;
         let mut entries = EntryWriter::new(txn, tenant);
@@ -164,9 +169,12 @@ impl WriteDocuments {
             entries.follow(txn, path, before, Some(document));
             set_purge_timer(txn, tenant, path, before, document);
         }
-        append_changes(txn, tenant, &self.origin, changes)?;
+        let changes = NewChanges { tenant, origin: &self.origin, stored, changes };
+        if !changes.append(txn, self.prepared.as_ref(), self.may_retry)? {
+            return Ok(Err(DocumentRejection::Stale));
+        }
         self.remember(txn, WriteEnd::Success, "")?;
-        Ok(WriteReceipt { results, documents, repeated: None })
+        Ok(Ok(Ok(WriteReceipt { results, documents, repeated: None })))
     }
 }
 

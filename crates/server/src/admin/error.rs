@@ -152,6 +152,7 @@ fn document_refusal(rejection: &DocumentRejection) -> Refusal {
         | DocumentRejection::InProgress
         | DocumentRejection::OtherBody
         | DocumentRejection::Conflict
+        | DocumentRejection::Stale
         | DocumentRejection::TimedOut
         | DocumentRejection::MissingIndex(_)
         | DocumentRejection::QueryTooCostly { .. } => Refusal::internal(rejection),

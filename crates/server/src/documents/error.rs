@@ -185,7 +185,7 @@ fn refusal(rejection: &DocumentRejection) -> Refusal {
         }
         DocumentRejection::RuleDenied { .. } => StatusCode::FORBIDDEN,
         DocumentRejection::InProgress | DocumentRejection::OtherBody => StatusCode::CONFLICT,
-        DocumentRejection::Conflict => StatusCode::PRECONDITION_FAILED,
+        DocumentRejection::Conflict | DocumentRejection::Stale => StatusCode::PRECONDITION_FAILED,
         DocumentRejection::TimedOut => StatusCode::REQUEST_TIMEOUT,
         DocumentRejection::MissingIndex(index) => {
             let refusal = Refusal::bad_request(MISSING_INDEX, rejection);

@@ -224,7 +224,9 @@ impl From<DocumentRejection> for Error {
             }
             DocumentRejection::NotFound(_) => StatusCode::NOT_FOUND,
             DocumentRejection::InProgress | DocumentRejection::OtherBody => StatusCode::CONFLICT,
-            DocumentRejection::Conflict => StatusCode::PRECONDITION_FAILED,
+            DocumentRejection::Conflict | DocumentRejection::Stale => {
+                StatusCode::PRECONDITION_FAILED
+            }
             DocumentRejection::TimedOut => StatusCode::REQUEST_TIMEOUT,
             DocumentRejection::MissingIndex(_)
             | DocumentRejection::QueryTooCostly { .. }
