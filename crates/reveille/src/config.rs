@@ -14,6 +14,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
+use reveille_core::delivery::policy::Poison;
 use reveille_core::document::settings::DocumentSettings;
 use reveille_core::subscription::Timings;
 use reveille_deliver::client::Authorities;
@@ -25,12 +26,12 @@ use serde::Deserialize;
 
 use crate::failure::usage_error;
 use checks::{
-    check_auth, check_ca_file, check_concurrency, check_exposure, check_max_body, check_max_keys,
+    check_auth, check_ca_file, check_concurrency, check_exposure, check_max_body,
     check_otlp_endpoint, check_retention, check_workers,
 };
 use units::{
-    Address, AdminKey, Factor, Networks, Period, PublicUrl, ServerAddresses, Size, WorkerBinding,
-    WorkerUrlTemplate,
+    Address, AdminKey, Factor, Networks, Period, PoisonRule, PublicUrl, ServerAddresses, Size,
+    WorkerBinding, WorkerUrlTemplate,
 };
 
 const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4437);
@@ -42,6 +43,7 @@ const MIN_FREE_DISK_DEFAULT_BYTES: u64 = 256 << 20;
 const LOG_SEGMENT_DEFAULT_BYTES: u64 = 64 << 20;
 const OUTBOUND_DEFAULT: u32 = 4_096;
 const TENANT_OUTBOUND_DEFAULT: u32 = 64;
+const POISON_DEFAULT: Poison = Poison { attempts: 3, within_ms: 250 };
 /// Longer than anybody means it.
 const PERIOD_LIMIT_MS: u64 = 3_650 * 86_400_000;
 /// A body and the batch that it joins must fit into one segment of the log.
@@ -215,6 +217,19 @@ struct Settings {
     #[arg(long, value_name = "N", env = "REVEILLE_MAX_HOOKS", hide_env_values = true)]
     max_hooks: Option<usize>,
 
+    /// Triggers that a tenant may have [default: 1000]
+    #[arg(long, value_name = "N", env = "REVEILLE_MAX_TRIGGERS", hide_env_values = true)]
+    max_triggers: Option<usize>,
+
+    /// The longest time that a trigger may give its calls [default: 30s]
+    #[arg(long, value_name = "TIME", env = "REVEILLE_MAX_TRIGGER_TIMEOUT", hide_env_values = true)]
+    max_trigger_timeout: Option<Period>,
+
+    /// So many failures of one kind, each within that time, end the attempts of a trigger's delivery;
+    /// 0 for never [default: 3/250ms]
+    #[arg(long, value_name = "N/TIME", env = "REVEILLE_POISON", hide_env_values = true)]
+    poison: Option<PoisonRule>,
+
     /// Where workers are called [default: https://{workerId}.workers.dev/rpc/{rpcMethod}]
     #[arg(long, value_name = "URL", env = "REVEILLE_WORKER_URL_TEMPLATE", hide_env_values = true)]
     worker_url_template: Option<WorkerUrlTemplate>,
@@ -351,6 +366,8 @@ pub(crate) struct Config {
     pub(crate) outbound_concurrency: usize,
     pub(crate) tenant_concurrency: usize,
     pub(crate) quotas: Quotas,
+    pub(crate) max_trigger_timeout_ms: u64,
+    pub(crate) poison: Option<Poison>,
     pub(crate) documents: DocumentSettings,
     pub(crate) otlp_endpoint: Option<Arc<str>>,
     pub(crate) auth: Auth,
@@ -452,6 +469,9 @@ impl Settings {
             tenant_concurrency: self.tenant_concurrency.or(others.tenant_concurrency),
             max_subscriptions: self.max_subscriptions.or(others.max_subscriptions),
             max_hooks: self.max_hooks.or(others.max_hooks),
+            max_triggers: self.max_triggers.or(others.max_triggers),
+            max_trigger_timeout: self.max_trigger_timeout.or(others.max_trigger_timeout),
+            poison: self.poison.or(others.poison),
             worker_url_template: self.worker_url_template.or(others.worker_url_template),
             bindings: self.bindings.or(others.bindings),
             retain_events: self.retain_events.or(others.retain_events),
@@ -485,6 +505,7 @@ impl Settings {
             return Err(usage_error("--log-segment-bytes must be at least 1MiB"));
         }
         let (timings, documents) = (self.timings()?, self.documents()?);
+        let (quotas, max_trigger_timeout_ms) = (self.quotas()?, self.max_trigger_timeout()?);
         let retention = Retention {
             events_ms: check_retention("--retain-events", self.retain_events)?,
             deliveries_ms: check_retention("--retain-deliveries", self.retain_deliveries)?,
@@ -497,7 +518,6 @@ impl Settings {
         };
         let outbound = self.outbound_concurrency.unwrap_or(OUTBOUND_DEFAULT);
         let of_tenant = self.tenant_concurrency.unwrap_or(TENANT_OUTBOUND_DEFAULT);
-        let quotas = Quotas::default();
         Ok(Config {
             auth,
             workers: check_workers(self.worker_url_template, self.bindings)?,
@@ -508,11 +528,9 @@ impl Settings {
             name_servers: self.name_servers.map_or(NameServers::System, |it| it.into()),
             outbound_concurrency: check_concurrency("--outbound-concurrency", outbound)?,
             tenant_concurrency: check_concurrency("--tenant-concurrency", of_tenant)?,
-            quotas: Quotas {
-                subscriptions: self.max_subscriptions.unwrap_or(quotas.subscriptions),
-                hooks: self.max_hooks.unwrap_or(quotas.hooks),
-                keys: check_max_keys(self.max_keys.unwrap_or(quotas.keys))?,
-            },
+            quotas,
+            max_trigger_timeout_ms,
+            poison: self.poison.map_or(Some(POISON_DEFAULT), |rule| rule.0),
             documents,
             otlp_endpoint: self.otlp_endpoint.map(check_otlp_endpoint).transpose()?,
             listen,

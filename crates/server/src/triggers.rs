@@ -105,7 +105,11 @@ pub(crate) async fn answer_checkpoint(
     answer.unwrap_or_else(|error| error.refusal().reply())
 }
 
-async fn route(server: &Server, caller: &Caller, request: Request<Incoming>) -> Result<Reply, Error> {
+async fn route(
+    server: &Server,
+    caller: &Caller,
+    request: Request<Incoming>,
+) -> Result<Reply, Error> {
     let path = request.uri().path().to_owned();
     let parsed = parse(&path).ok_or(RequestError::ReservedPath)?;
     let query = Query::parse(request.uri().query());
@@ -249,8 +253,15 @@ mod tests {
         let version = Operation::One(Action::Version("3".to_owned()));
         check("/acme/t/versions/3", Some(("acme", "t", version)));
         for none in [
-            "/", "/acme", "/acme/", "//t", "/acme/t/", "/acme/t/versions/", "/acme/t/x",
-            "/acme/t/status/x", "/apply/",
+            "/",
+            "/acme",
+            "/acme/",
+            "//t",
+            "/acme/t/",
+            "/acme/t/versions/",
+            "/acme/t/x",
+            "/acme/t/status/x",
+            "/apply/",
         ] {
             check(none, None);
         }

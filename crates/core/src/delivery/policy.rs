@@ -214,9 +214,7 @@ impl Policy {
             // It would be the same the next time.
             Outcome::Refused(
                 Refusal::PayloadTooLarge | Refusal::HeadersTooLarge | Refusal::Unreadable,
-            ) => {
-                Verdict::Dead(outcome.dead_reason())
-            }
+            ) => Verdict::Dead(outcome.dead_reason()),
             // What is closed is never opened again, and a stream keeps its type.
             Outcome::Failed(ErrorKind::StreamClosed | ErrorKind::StreamMismatch) => {
                 Verdict::Dead(outcome.dead_reason())

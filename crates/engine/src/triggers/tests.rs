@@ -19,8 +19,8 @@ use reveille_core::document::patch::Patch;
 use reveille_core::document::path::DocumentPath;
 use reveille_core::document::snapshot::Data;
 use reveille_core::document::transaction::{Op, TransactionLimits, Write};
-use reveille_core::trigger::deployment::State;
 use reveille_core::trigger::definition::{DefinitionLimits, Draft};
+use reveille_core::trigger::deployment::State;
 use reveille_core::trigger::secret::{SecretVersion, shown_prefix};
 use reveille_core::trigger::{Definition, SecretRef, TriggerId};
 use reveille_core::{Millis, Tenant};
@@ -30,9 +30,7 @@ use reveille_schema::record::{self, DeliveryRecord};
 use reveille_schema::{Record, keys};
 use serde_json::{Value, json};
 
-use super::change::{
-    AppliedTrigger, ApplyTriggers, ChangeTrigger, DeleteTrigger, TriggerChange,
-};
+use super::change::{AppliedTrigger, ApplyTriggers, ChangeTrigger, DeleteTrigger, TriggerChange};
 use super::error::TriggerRejection;
 use super::hooks::TriggerHooks;
 use super::index::{TriggerEntry, TriggerIndex};

@@ -44,7 +44,9 @@ fn defaults() -> Config {
         name_servers: NameServers::System,
         outbound_concurrency: 4_096,
         tenant_concurrency: 64,
-        quotas: Quotas { subscriptions: 10_000, hooks: 10_000, keys: 1_000 },
+        quotas: Quotas { subscriptions: 10_000, hooks: 10_000, triggers: 1_000, keys: 1_000 },
+        max_trigger_timeout_ms: 30_000,
+        poison: Some(Poison { attempts: 3, within_ms: 250 }),
         documents: DocumentSettings {
             ops_max: 500,
             query_limit_max: 1_000,
@@ -108,6 +110,9 @@ fn flags_come_before_the_file() {
         retry-scale = 0.25
         outbound-concurrency = 7
         tenant-concurrency = 17
+        max-triggers = 10
+        max-trigger-timeout = "31s"
+        poison = "2/100ms"
         max-subscriptions = 8
         max-hooks = 9
         max-ops = 11
@@ -155,7 +160,9 @@ fn flags_come_before_the_file() {
         ]),
         outbound_concurrency: 7,
         tenant_concurrency: 17,
-        quotas: Quotas { subscriptions: 8, hooks: 9, keys: 5 },
+        quotas: Quotas { subscriptions: 8, hooks: 9, triggers: 10, keys: 5 },
+        max_trigger_timeout_ms: 31_000,
+        poison: Some(Poison { attempts: 2, within_ms: 100 }),
         documents: DocumentSettings {
             ops_max: 11,
             query_limit_max: 12,
@@ -202,6 +209,9 @@ fn flags_come_before_the_file() {
         "--retry-scale=2",
         "--outbound-concurrency=8",
         "--tenant-concurrency=18",
+        "--max-triggers=11",
+        "--max-trigger-timeout=32s",
+        "--poison=0",
         "--max-subscriptions=9",
         "--max-hooks=0",
         "--max-ops=21",
@@ -247,7 +257,9 @@ fn flags_come_before_the_file() {
         name_servers: NameServers::These(vec![([127, 0, 0, 1], 5353).into()]),
         outbound_concurrency: 8,
         tenant_concurrency: 18,
-        quotas: Quotas { subscriptions: 9, hooks: 0, keys: 6 },
+        quotas: Quotas { subscriptions: 9, hooks: 0, triggers: 11, keys: 6 },
+        max_trigger_timeout_ms: 32_000,
+        poison: None,
         documents: DocumentSettings {
             ops_max: 21,
             query_limit_max: 22,
@@ -357,6 +369,10 @@ fn values_out_of_range_are_refused() {
     check(&[], "retry-scale = \"1e3\"", "not a factor");
     check(&[], "outbound-concurrency = 0", "from 1 to 65536");
     check(&[], "tenant-concurrency = 0", "--tenant-concurrency must be from 1 to 65536");
+    check(&[], "max-trigger-timeout = \"2h\"", "--max-trigger-timeout must be from 10ms to 1h");
+    check(&["--poison=3"], "", "like 3/250ms");
+    check(&[], "poison = 3", "like 3/250ms");
+    assert_eq!(resolve(&[], "poison = 0").unwrap().poison, None);
     check(&["--ca-file=/no/such.pem"], "", "--ca-file: cannot read /no/such.pem");
     check(&[], "ca-file = \"/dev/null\"", "--ca-file /dev/null: there is no certificate in it");
     check(&["--name-servers=dns.example"], "", "is no name server; write its address");
@@ -382,7 +398,7 @@ fn a_file_that_is_wrong_says_where() {
         "r.toml: unknown key \"color\"; the keys are listen, data-dir, secrets-key-file, public-url, durability, \
          auth, admin-key, metrics-open, insecure, long-poll-timeout, reader-timeout, webhook-timeout, waking-timeout, liveness-timeout, \
          callback-token-ttl, consumer-gc-after, allow-http-loopback, allow-private-networks, \
-         ca-file, name-servers, retry-scale, outbound-concurrency, tenant-concurrency, max-subscriptions, max-hooks, worker-url-template, binding, retain-events, retain-deliveries, \
+         ca-file, name-servers, retry-scale, outbound-concurrency, tenant-concurrency, max-subscriptions, max-hooks, max-triggers, max-trigger-timeout, poison, worker-url-template, binding, retain-events, retain-deliveries, \
          otlp-endpoint, partitions, max-body, min-free-disk, max-keys, max-ops, query-limit-max, scan-limit, transaction-timeout, conflict-delay, idempotency-ttl, tombstone-ttl",
     );
     let says = |file: &str, parts: &[&str]| {

@@ -3,10 +3,12 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
+use reveille_core::delivery::policy::Poison;
 use reveille_core::event::worker::{Binding, WorkerTemplate};
 use reveille_core::key::{CHOSEN_KEY_CHARS_MIN, KeyHash};
 use reveille_core::limits::KEY_BYTES_MAX;
 use reveille_core::time::{measure, parse_period_ms};
+use reveille_core::trigger::limits::TRIGGER_ATTEMPTS_MAX as ATTEMPTS_MAX;
 use reveille_deliver::destination::Network;
 use reveille_deliver::resolve::NameServers;
 use serde::de::{Deserialize, Deserializer, Error as _};
@@ -51,6 +53,10 @@ const NAME_SERVER_PORT: u16 = 53;
 /// What is kept of a key that an operator chose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AdminKey(pub(crate) KeyHash);
+
+/// When deliveries of triggers are given up that fail quickly, written `3/250ms`; `0` for never.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PoisonRule(pub(crate) Option<Poison>);
 
 /// Where workers are called, written as a URL with `{workerId}` and `{rpcMethod}` in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,6 +123,27 @@ impl FromStr for Networks {
         let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
         let networks = parts.map(|part| part.parse::<Network>().map_err(|error| error.to_string()));
         networks.collect::<Result<_, _>>().map(Networks)
+    }
+}
+
+impl FromStr for PoisonRule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<PoisonRule, String> {
+        if text == "0" {
+            return Ok(PoisonRule(None));
+        }
+        let rule = text.split_once('/').and_then(|(attempts, within)| {
+            let attempts = attempts.parse().ok().filter(|it| (1..=ATTEMPTS_MAX).contains(it))?;
+            let within_ms = parse_period_ms(within).filter(|ms| *ms > 0)?;
+            Some(Poison { attempts, within_ms })
+        });
+        rule.map(|rule| PoisonRule(Some(rule))).ok_or_else(|| {
+            format!(
+                "{text:?} does not say when to give up; write up to {ATTEMPTS_MAX} failures and how \
+                 quick each is, like 3/250ms, or 0 for never"
+            )
+        })
     }
 }
 
@@ -243,6 +270,17 @@ impl<'de> Deserialize<'de> for Factor {
     }
 }
 
+/// That there is none needs no quotes in the configuration file.
+impl<'de> Deserialize<'de> for PoisonRule {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<PoisonRule, D::Error> {
+        let text = match toml::Value::deserialize(deserializer)? {
+            toml::Value::String(text) => text,
+            other => other.to_string(),
+        };
+        text.parse().map_err(D::Error::custom)
+    }
+}
+
 /// A plain number of bytes needs no quotes in the configuration file.
 impl<'de> Deserialize<'de> for Size {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Size, D::Error> {
@@ -288,6 +326,19 @@ mod tests {
             "18446744073709551615d",
         ] {
             assert!(bad.parse::<Period>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn poi_1_poison_is_a_count_and_a_time_or_none() {
+        let check = |text: &str, rule| assert_eq!(text.parse(), Ok(PoisonRule(rule)), "{text}");
+        check("0", None);
+        check("3/250ms", Some(Poison { attempts: 3, within_ms: 250 }));
+        check("10/1s", Some(Poison { attempts: 10, within_ms: 1_000 }));
+        for bad in
+            ["", "3", "3/", "/250ms", "0/250ms", "11/250ms", "3/0ms", "3/250", "-1/1s", "off"]
+        {
+            assert!(bad.parse::<PoisonRule>().is_err(), "{bad:?}");
         }
     }
 

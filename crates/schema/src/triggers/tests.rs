@@ -45,7 +45,10 @@ fn a_trigger_is_what_it_is_on_disks() {
             stable: Some(stored(1)),
             until: EventNo(9),
         }],
-        candidate: Some(DryRunCandidate { definition: Bytes::from_static(b"{2}"), since: EventNo(6) }),
+        candidate: Some(DryRunCandidate {
+            definition: Bytes::from_static(b"{2}"),
+            since: EventNo(6),
+        }),
         dry_since: Some(EventNo(4)),
         kept: vec![KeptVersion { version: 2, bytes: 300 }],
         reason: Some("why".into()),
@@ -66,11 +69,7 @@ fn a_trigger_is_what_it_is_on_disks() {
         ..record
     };
     golden::check_record(&plain, "a400437b317d0100020507 80".replace(' ', "").as_str());
-    for state in [
-        State::Enabled,
-        State::DryRun,
-        State::RolledBack { is_active: false },
-    ] {
+    for state in [State::Enabled, State::DryRun, State::RolledBack { is_active: false }] {
         let record = TriggerRecord { state, ..plain.clone() };
         assert_eq!(TriggerRecord::decode(&record.encode()), Ok(record));
     }
@@ -79,8 +78,7 @@ fn a_trigger_is_what_it_is_on_disks() {
 
 #[test]
 fn what_is_kept_beside_a_trigger_is_what_it_is_on_disks() {
-    let errors =
-        EvaluationErrors { count: 3, last: "no `a`".into(), at: Millis(9), version: 2 };
+    let errors = EvaluationErrors { count: 3, last: "no `a`".into(), at: Millis(9), version: 2 };
     golden::check_record(&errors, "a400030166 6e6f20606160020903 02".replace(' ', "").as_str());
     let slot = SloSlot { from: Millis(10), samples: 4, failed: 1, slow: 2 };
     let health = TriggerHealth {
@@ -91,18 +89,14 @@ fn what_is_kept_beside_a_trigger_is_what_it_is_on_disks() {
         window: SloWindow { slots: vec![slot] },
     };
     golden::check_record(&health, "a500080109026178030204 81840a040102".replace(' ', "").as_str());
-    let counts = Counts {
-        evaluated: 5,
-        matched: 2,
-        eval_errors: 1,
-        live_evaluated: 4,
-        live_matched: 3,
-    };
+    let counts =
+        Counts { evaluated: 5, matched: 2, eval_errors: 1, live_evaluated: 4, live_matched: 3 };
     let hour = DryRunHour(HourCount { from: Millis(0), counts });
     golden::check_record(&hour, "a6000001050202030104040503");
     let sample = |kind, seq| Sample { seq, at: Millis(7), kind, path: "a/b".into() };
     let kinds = [ChangeKind::Create, ChangeKind::Update, ChangeKind::Delete];
-    let samples = DryRunSamples(kinds.into_iter().zip(1..).map(|(it, seq)| sample(it, seq)).collect());
+    let samples =
+        DryRunSamples(kinds.into_iter().zip(1..).map(|(it, seq)| sample(it, seq)).collect());
     golden::check_record(
         &samples,
         "a1008384010700636 12f62840207016 3612f62840307026 3612f62".replace(' ', "").as_str(),

@@ -57,9 +57,8 @@ pub(super) async fn patch(
         // What is decided is what was looked at, be it the writer's look or this one.
         let change = TriggerChange::Update { definition: Arc::new(definition) };
         let engine = caller.engine(server);
-        let changed = engine
-            .change_trigger(&target.tenant, &target.id, Some(current), change, None)
-            .await;
+        let changed =
+            engine.change_trigger(&target.tenant, &target.id, Some(current), change, None).await;
         match changed {
             Err(EngineError::Rejected(TriggerRejection::VersionMismatch { .. }))
                 if seen.is_none() && tries < TRIES =>

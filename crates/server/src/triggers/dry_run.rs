@@ -76,11 +76,7 @@ pub(super) fn report(server: &Server, target: &Target, query: &Query) -> Result<
 }
 
 /// `DELETE …/dry-run`
-pub(super) async fn end(
-    server: &Server,
-    caller: &Caller,
-    target: &Target,
-) -> Result<Reply, Error> {
+pub(super) async fn end(server: &Server, caller: &Caller, target: &Target) -> Result<Reply, Error> {
     let engine = caller.engine(server);
     let (tenant, id) = (&target.tenant, &target.id);
     engine.change_trigger(tenant, id, None, TriggerChange::EndDryRun, None).await?;

@@ -108,14 +108,8 @@ async fn check_health(server: &Server, trigger: &Trigger) -> Result<ProbeResult,
         "ts": wall.0 / 1_000,
         "test": true,
     });
-    let parts = RequestParts {
-        delivery_id: "ping",
-        attempt: 1,
-        now,
-        wall,
-        replay: None,
-        is_test: true,
-    };
+    let parts =
+        RequestParts { delivery_id: "ping", attempt: 1, now, wall, replay: None, is_test: true };
     let key = format!("{}:{}:ping", target.tenant, target.trigger);
     let request = target.sign(body.to_string().into_bytes(), &key, &parts)?;
     probe(server, &target, request).await
@@ -139,7 +133,8 @@ pub(super) async fn enable(
     signed::check(server, caller, &request, false)?;
     let (is_forced, why) = (request.fields().flag("force")?, request.reason()?);
     if is_forced && why.is_none() {
-        let said = "`reason` must say why the health check is left out; it is kept in the audit log";
+        let said =
+            "`reason` must say why the health check is left out; it is kept in the audit log";
         return Err(FieldError::from(said).into());
     }
     let trigger = server.engine.require_trigger(&target.tenant, &target.id)?;

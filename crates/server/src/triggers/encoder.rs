@@ -11,10 +11,7 @@ use reveille_core::trigger::message::ChangeMessage;
 use reveille_core::trigger::payload::{
     self, Attempt, Payload, PayloadError, Replay, idempotency_key,
 };
-use reveille_engine::triggers::secrets::DEFAULT_SECRET;
-use reveille_core::trigger::token::{
-    AllowedPath, Issue, Scopes, TOKEN_TTL_S, TriggerClaims,
-};
+use reveille_core::trigger::token::{AllowedPath, Issue, Scopes, TOKEN_TTL_S, TriggerClaims};
 use reveille_core::trigger::{FACE, SecretRef, TriggerId};
 use reveille_core::{Millis, Tenant};
 use reveille_engine::deliveries::replay::replay_name;
@@ -24,6 +21,7 @@ use reveille_engine::encoder::{
 };
 use reveille_engine::events::delivery_name;
 use reveille_engine::triggers::definition_of;
+use reveille_engine::triggers::secrets::DEFAULT_SECRET;
 use reveille_kernel::error::Damaged;
 use reveille_kernel::outbound::EncodedRequest;
 

@@ -55,8 +55,7 @@ pub(super) async fn answer(
             Ok(reply::json(StatusCode::OK, &secret_json(server, &name, &found)))
         }
         (None, &Method::POST) => {
-            let request =
-                ReadRequest::read_known(server, caller, request, &["secret"]).await?;
+            let request = ReadRequest::read_known(server, caller, request, &["secret"]).await?;
             signed::check(server, caller, &request, false)?;
             let value = value(server, &request)?;
             let engine = caller.engine(server);
@@ -110,9 +109,7 @@ async fn list(
 }
 
 /// Where a secret is what is asked for, none is no conflict.
-fn found<T>(
-    result: Result<T, reveille_engine::triggers::TriggerError>,
-) -> Result<T, Error> {
+fn found<T>(result: Result<T, reveille_engine::triggers::TriggerError>) -> Result<T, Error> {
     match result {
         Err(EngineError::Rejected(TriggerRejection::NoSecret { name })) => {
             Err(Error::SecretNotFound(name))

@@ -110,7 +110,9 @@ pub(super) async fn versions(
 pub(super) fn version(server: &Server, target: &Target, text: &str) -> Result<Reply, Error> {
     let version = text.parse();
     let version = version.map_err(|_| {
-        RequestError::Query("a version is a whole number; `versions` lists those that are kept".into())
+        RequestError::Query(
+            "a version is a whole number; `versions` lists those that are kept".into(),
+        )
     })?;
     let trigger = server.engine.require_trigger(&target.tenant, &target.id)?;
     let found = server.engine.trigger_version(&trigger, version)?;

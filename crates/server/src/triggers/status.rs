@@ -21,9 +21,8 @@ pub(super) fn show(server: &Server, target: &Target) -> Result<Reply, Error> {
     let date = |at| server.engine.date_of(at).to_rfc3339();
     let counts = &status.counts;
     let position = &status.position;
-    let seconds = position.waiting_since.map_or(0, |since| {
-        server.engine.clock().now().since(since) / 1_000
-    });
+    let seconds =
+        position.waiting_since.map_or(0, |since| server.engine.clock().now().since(since) / 1_000);
     let errors = status.evaluation_errors.as_ref().map(|errors| {
         json!({
             "count": errors.count,

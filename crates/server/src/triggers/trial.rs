@@ -24,8 +24,8 @@ use serde_json::{Map, Value, json};
 
 use super::body::ReadRequest;
 use super::dry_run::draft;
-use super::encoder::RequestParts;
 use super::enable::{endpoint, probe};
+use super::encoder::RequestParts;
 use super::error::Error;
 use super::{Target, signed};
 use crate::Server;
@@ -92,7 +92,8 @@ pub(super) async fn test(
 
 /// What would be sent, or was: without what lets anybody act as the trigger.
 fn request_json(definition: &Definition, request: &EncodedRequest) -> Value {
-    let is_own = |name: &str| definition.headers.iter().any(|(own, _)| own.eq_ignore_ascii_case(name));
+    let is_own =
+        |name: &str| definition.headers.iter().any(|(own, _)| own.eq_ignore_ascii_case(name));
     let headers = request.headers.iter().map(|(name, value)| {
         let value = if is_own(name.as_str()) {
             REDACTED.to_owned()
@@ -136,11 +137,7 @@ async fn trial(server: &Server, trigger: &Trigger, fields: &Fields<'_>) -> Resul
 }
 
 /// `{"path","type"?,"before"?,"document"?}`
-fn made_up(
-    server: &Server,
-    trigger: &Trigger,
-    event: &Map<String, Value>,
-) -> Result<Trial, Error> {
+fn made_up(server: &Server, trigger: &Trigger, event: &Map<String, Value>) -> Result<Trial, Error> {
     check_fields_of("event", event, &["path", "type", "before", "document", "after"])?;
     let fields = Fields(event);
     let Some(path) = fields.text("path")? else {
@@ -231,11 +228,7 @@ fn kind_of(before: Option<&DocumentFields>, after: Option<&DocumentFields>) -> &
 }
 
 /// A document that somebody has made up has the fields that every document has.
-fn with_own_fields(
-    mut fields: DocumentFields,
-    path: &DocumentPath,
-    second: u64,
-) -> DocumentFields {
+fn with_own_fields(mut fields: DocumentFields, path: &DocumentPath, second: u64) -> DocumentFields {
     fields.insert("id".into(), path.id().as_str().into());
     fields.insert("collection".into(), path.collection().as_str().into());
     for (name, value) in
@@ -311,9 +304,10 @@ fn report_json(server: &Server, trigger: &Trigger, report: &BacktestReport) -> V
         live["version"] = trigger.deployment.version.into();
         live
     });
-    let difference = report.live.as_ref().map(|_| {
-        json!({ "onlyDraft": report.only_draft, "onlyLive": report.only_live })
-    });
+    let difference = report
+        .live
+        .as_ref()
+        .map(|_| json!({ "onlyDraft": report.only_draft, "onlyLive": report.only_live }));
     body["changes"] = report.changes.into();
     body["lastError"] = report.last_error().into();
     body["samples"] = report.samples.iter().map(sample).collect();

@@ -88,7 +88,11 @@ fn adm_4_large_versions_are_fewer() {
     let (from, to) = keys::hook_versions(hook.id);
     let kept = world.bench.reader().range(&from, &to, usize::MAX).unwrap();
     let bytes: usize = kept.iter().map(|(_, value)| value.len()).sum();
-    assert!(kept.len() > 40 && kept.len() < 59 && bytes <= 1 << 20, "{} versions, {bytes} bytes", kept.len());
+    assert!(
+        kept.len() > 40 && kept.len() < 59 && bytes <= 1 << 20,
+        "{} versions, {bytes} bytes",
+        kept.len()
+    );
 }
 
 #[test]

@@ -15,15 +15,17 @@ fn mat_1_a_change_is_for_those_whose_kind_place_filters_and_condition_fit() {
     world.enabled("one", json!({"collection": "orders/o2"}));
     world.enabled("filtered", json!({"filters": ["orders/x*"]}));
     world.write(vec![set("orders/o1", json!({"status": "open"}))]);
-    let names = |world: &World| -> Vec<String> {
-        world.told().into_iter().map(|(name, _)| name).collect()
-    };
+    let names =
+        |world: &World| -> Vec<String> { world.told().into_iter().map(|(name, _)| name).collect() };
     assert_eq!(names(&world), ["all", "made", "wild"]);
     world.write(vec![patch("orders/o1", json!({"status": "paid"}))]);
     assert_eq!(names(&world)[3..], ["all", "paid", "wild"]);
     world.write(vec![set("orders/o2", json!({})), set("orders/x1", json!({}))]);
     // The condition of `paid` came to nothing, twice: there is no status.
-    assert_eq!(names(&world)[6..], ["all", "made", "one", "wild", "all", "filtered", "made", "wild"]);
+    assert_eq!(
+        names(&world)[6..],
+        ["all", "made", "one", "wild", "all", "filtered", "made", "wild"]
+    );
 }
 
 #[test]

@@ -72,7 +72,9 @@ fn rol_3_a_breach_goes_back_to_the_version_before_with_a_row_by_the_server() {
     let after = versions(&mut world, 100);
     assert!(after.iter().all(|version| *version == 3), "{after:?}");
     let begun = world.deliveries();
-    assert!(begun.iter().any(|(.., version, it)| *version == 2 && it.delivery.ended_at().is_none()));
+    assert!(
+        begun.iter().any(|(.., version, it)| *version == 2 && it.delivery.ended_at().is_none())
+    );
 }
 
 #[test]

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::super::table::{Table, cell};
 use super::super::{ConnectionArguments, Output, ServerArguments, parse_object, parse_tenant};
 use super::draft::{DraftFile, FieldArguments, fields};
-use super::{Question, TRIGGERS, Triggers, print_trigger, state, take_id};
+use super::{Question, TRIGGERS, Triggers, print_trigger, query, state, take_id};
 use crate::failure::usage_error;
 
 /// What `reveille trigger create` takes.
@@ -93,6 +93,9 @@ pub(crate) struct Delete {
     /// What becomes of deliveries that wait: dlq or drop [default: dlq]
     #[arg(long, value_enum, value_name = "WHAT", hide_possible_values = true)]
     pending: Option<Pending>,
+    /// Why; it is kept in the audit log
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
     #[command(flatten)]
     server: ServerArguments,
 }
@@ -307,12 +310,12 @@ pub(super) fn patched(
 }
 
 pub(super) fn delete(arguments: Delete, out: &mut impl Write) -> anyhow::Result<()> {
-    let Delete { id, pending, server } = arguments;
+    let Delete { id, pending, reason, server } = arguments;
     let triggers = Triggers::new(server)?;
-    let pending = pending.map(|it| format!("?pending={}", it.as_str())).unwrap_or_default();
+    let given = [("pending", pending.map(|it| it.as_str().to_owned())), ("reason", reason)];
     let question = Question {
         method: Method::DELETE,
-        target: triggers.target(&id, &pending),
+        target: triggers.target(&id, &query(given)),
         body: None,
         version: None,
     };

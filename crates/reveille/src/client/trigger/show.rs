@@ -127,20 +127,24 @@ pub(super) fn versions(arguments: Versions, out: &mut impl Write) -> anyhow::Res
     }
     // One that is not there is told by its name.
     triggers.object(&id, triggers.get(&id, ""))?;
-    let target = triggers.target(&id, &format!("/versions?limit={PAGE}"));
-    let head = ["VERSION", "MADE", "BY", "LABEL", "URL"];
+    let target = triggers.target(&id, "/versions");
+    let head = ["VERSION", "MADE", "IS", "LABEL", "COLLECTION", "URL"];
     let mut list = ListPrinter::new(output, head, version_row);
     block_on(print_list(&triggers.client, &target, "versions", |_| true, &mut list, out))?;
     list.finish("there are no versions", out)?;
     Ok(())
 }
 
-fn version_row(version: &Value, now: Millis) -> [String; 5] {
+fn version_row(version: &Value, now: Millis) -> [String; 6] {
+    let is = |name: &str| version.get(name).and_then(Value::as_bool) == Some(true);
+    let is = [("isCurrent", "current"), ("isStable", "stable")]
+        .map(|(name, word)| is(name).then_some(word));
     [
         cell(version, "version"),
         moment_cell(version, "at", now),
-        cell(version, "actor"),
+        is.into_iter().flatten().collect::<Vec<_>>().join(","),
         cell(version, "label"),
+        cell(version, "collection"),
         cell(version, "url"),
     ]
 }
