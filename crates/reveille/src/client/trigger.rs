@@ -278,6 +278,10 @@ impl Triggers {
                  with --key or REVEILLE_KEY",
                 message(answer)
             ),
+            (_, "DRY_RUN_NOT_FOUND") => anyhow!(
+                "nothing of trigger {id:?} runs dry; `reveille trigger dry-run {id} --start` begins \
+                 that"
+            ),
             (_, "HEALTH_CHECK_FAILED") => anyhow!(
                 "trigger {id:?} stays as it is: {}; mend the endpoint, or pass --force with a \
                  --reason",
@@ -297,6 +301,18 @@ fn code(answer: &ApiResponse) -> String {
     code.unwrap_or_default().to_owned()
 }
 
+/// What somebody has said of it: lists and maps with nothing in them say nothing.
+fn without_empty(trigger: &Map<String, Value>) -> Map<String, Value> {
+    let is_empty = |value: &Value| match value {
+        Value::Array(list) => list.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::String(text) => text.is_empty(),
+        _ => false,
+    };
+    let said = trigger.iter().filter(|(_, value)| !is_empty(value));
+    said.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
 /// Prints a trigger, and for people what the server warns of.
 fn print_trigger(
     trigger: &Map<String, Value>,
@@ -305,7 +321,7 @@ fn print_trigger(
 ) -> anyhow::Result<()> {
     match output {
         Output::Json => writeln!(out, "{:#}", Value::Object(trigger.clone()))?,
-        Output::Human => print_fields(trigger, "triggerId", out)?,
+        Output::Human => print_fields(&without_empty(trigger), "triggerId", out)?,
     }
     out.flush()?;
     for warning in trigger.get("warnings").and_then(Value::as_array).into_iter().flatten() {

@@ -325,10 +325,19 @@ fn print_report(
     let samples = samples.as_ref().and_then(Value::as_array).cloned().unwrap_or_default();
     if !samples.is_empty() {
         writeln!(out)?;
-        let rows = samples.iter().map(|sample| {
-            [cell(sample, "seq"), cell(sample, "at"), cell(sample, "event"), cell(sample, "path")]
-        });
-        Table::new(["SEQ", "AT", "EVENT", "PATH"]).print(rows.collect(), out)?;
+        let place = |it: &Value| ["seq", "at", "event", "path"].map(|name| cell(it, name));
+        let is_compared = samples.iter().any(|it| it.get("live").is_some_and(Value::is_boolean));
+        if is_compared {
+            let rows = samples.iter().map(|it| {
+                let [seq, at, event, path] = place(it);
+                [seq, at, event, path, cell(it, "matched"), cell(it, "live")]
+            });
+            let head = ["SEQ", "AT", "EVENT", "PATH", "DRAFT", "LIVE"];
+            Table::new(head).print(rows.collect(), out)?;
+        } else {
+            let rows = samples.iter().map(place).collect();
+            Table::new(["SEQ", "AT", "EVENT", "PATH"]).print(rows, out)?;
+        }
     }
     Ok(())
 }
