@@ -59,6 +59,9 @@ pub mod action {
     pub const SECRET_ROTATED: &str = "secret.rotated";
     pub const SECRET_REVOKED: &str = "secret.revoked";
     pub const SECRET_DELETED: &str = "secret.deleted";
+    pub const TOKEN_ISSUED: &str = "token.issued";
+    pub const DOCUMENTS_READ: &str = "documents.read";
+    pub const DOCUMENTS_WRITTEN: &str = "documents.written";
 }
 
 /// Who asks for something, as it is written down.

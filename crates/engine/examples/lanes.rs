@@ -290,6 +290,7 @@ fn open(directory: &Path) -> Engine {
             retention: Retention { events_ms: YEAR_MS, deliveries_ms: YEAR_MS },
         },
         quotas: Quotas::default(),
+        poison: None,
     };
     Engine::open(&config, clock, Arc::new(SystemEntropy::default())).unwrap()
 }

@@ -30,6 +30,7 @@ use crate::deliveries::timers::FireDeliveryTimer;
 use crate::documents::face::DocumentFace;
 use crate::effect::{Attempt, AttemptSource, Effect};
 use crate::events::face::EventFace;
+use crate::facts::face::FactFace;
 use crate::matching::Shares;
 use crate::metrics::{DeliveryMetrics, TriggerMetrics, WakeMetrics};
 use crate::outbound::OutboundContext;
@@ -79,6 +80,7 @@ impl App {
             .with_index::<KeyCounts>()
             .with_face(EventFace)
             .with_face(DocumentFace::with_hooks(TriggerHooks))
+            .with_face(FactFace)
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use bytes::Bytes;
 use reveille_core::consumer::Dialect;
+use reveille_core::fact::token::CapabilityKey;
 use reveille_core::secret::{SealBroken, SealedSecret, SecretCipher, SecretPurpose};
 use reveille_core::signature::Ed25519Key;
 use reveille_core::stream::StreamId;
@@ -27,6 +28,7 @@ pub struct Keyring {
     entropy: Arc<dyn Entropy>,
     cipher: SecretCipher,
     token: OnceLock<TokenKey>,
+    capability: OnceLock<CapabilityKey>,
     webhooks: RwLock<SigningKeys>,
     triggers: RwLock<SigningKeys>,
 }
@@ -67,8 +69,8 @@ impl KeySet {
 impl Keyring {
     /// A keyring without keys: they follow what is stored.
     pub(crate) fn new(entropy: Arc<dyn Entropy>, cipher: SecretCipher) -> Keyring {
-        let (token, webhooks, triggers) = Default::default();
-        Keyring { entropy, cipher, token, webhooks, triggers }
+        let (token, capability, webhooks, triggers) = Default::default();
+        Keyring { entropy, cipher, token, capability, webhooks, triggers }
     }
 
     /// A new key for callback tokens, as it is stored.
@@ -141,7 +143,9 @@ impl Keyring {
     /// The key that signs tokens; it never changes.
     pub(crate) fn set_token_key(&self, stored: &Bytes) -> Result<(), String> {
         let key = self.open_stored(SecretPurpose::TokenKey, stored)?;
-        let key = key.try_into().map_err(|_| "the stored token key is damaged".to_owned())?;
+        let key: [u8; 32] =
+            key.try_into().map_err(|_| "the stored token key is damaged".to_owned())?;
+        self.capability.get_or_init(|| CapabilityKey::of_server(&key));
         self.token.get_or_init(|| TokenKey::new(key));
         Ok(())
     }
@@ -153,6 +157,11 @@ impl Keyring {
 
     fn token(&self) -> &TokenKey {
         self.token.get().expect("the token key was read when the engine opened")
+    }
+
+    /// What signs capability tokens; it follows from the key that signs callback tokens.
+    pub fn capability(&self) -> &CapabilityKey {
+        self.capability.get().expect("the token key was read when the engine opened")
     }
 
     /// A token for a consumer's callbacks.

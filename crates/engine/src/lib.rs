@@ -11,6 +11,7 @@ pub mod documents;
 pub mod effect;
 pub mod encoder;
 pub mod events;
+pub mod facts;
 pub mod handlers;
 pub mod keyring;
 pub mod limits;

@@ -64,6 +64,8 @@ struct Server {
     engine: Engine,
     config: Config,
     metrics: metrics::Metrics,
+    /// How often holders of tokens ask.
+    call_rates: http::call_rates::CallRates,
     readiness: health::Readiness,
     /// Which web pages may use it.
     browsers: BrowserRules,
@@ -91,6 +93,7 @@ pub async fn serve(
     let server = Server {
         browsers,
         metrics: metrics::Metrics::new(engine.clone()),
+        call_rates: http::call_rates::CallRates::default(),
         readiness: health::Readiness::default(),
         probes: triggers::Probes::default(),
         compressors: Arc::new(Semaphore::new(streams::COMPRESSORS_MAX)),

@@ -152,6 +152,7 @@ impl Action {
                     origin,
                     tag,
                     verdict,
+                    audit: None,
                     prepared: None,
                     may_retry: false,
                     decide_by,

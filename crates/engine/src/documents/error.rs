@@ -40,6 +40,8 @@ pub enum DocumentRejection {
          filter that an index can find, or sort it as an index is sorted"
     )]
     QueryTooCostly { documents_read: u64 },
+    #[error("these documents are larger than {bytes_max} bytes together; ask for fewer of them")]
+    TooManyBytes { bytes_max: usize },
     #[error(transparent)]
     Index(#[from] IndexError),
     #[error("so many indexes are still being removed that none can be declared; try again shortly")]

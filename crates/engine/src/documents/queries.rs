@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use reveille_core::audit::action;
+use reveille_core::audit::{AuditEntry, action};
 use reveille_core::document::idempotency::{BodyHash, IdempotencyKey};
 use reveille_core::document::index::IndexDefinition;
 use reveille_core::document::origin::Origin;
@@ -53,6 +53,8 @@ pub struct DocumentWrite {
     pub idempotency: Option<(IdempotencyKey, BodyHash)>,
     /// Whose doing they are.
     pub origin: Origin,
+    /// What is written down of them in their own batch, if they are done.
+    pub audit: Option<AuditEntry>,
 }
 
 impl Engine {
@@ -95,6 +97,27 @@ impl Engine {
         }
     }
 
+    /// Documents, or nothing where there is none: all of them, if whoever asks may read each, and
+    /// no more than so many bytes.
+    pub async fn documents(
+        &self,
+        caller: &DocumentCaller,
+        paths: Vec<DocumentPath>,
+        bytes_max: usize,
+    ) -> Result<Vec<Option<Document>>, DocumentError> {
+        let DocumentCaller { tenant, auth, .. } = caller.clone();
+        self.fairness().request(&tenant, fairness::TAKEN_IN);
+        let count = u64::try_from(paths.len()).unwrap_or(u64::MAX);
+        self.fairness().count(&tenant, count / DOCUMENTS_PER_APPEND);
+        let rules = self.rules_for(caller);
+        let (reader, now) = (self.partition(&tenant).state.reader(), self.clock().now());
+        let read = move || {
+            let look = RuleLook::new(&reader, &tenant, &auth, now);
+            look.read_all(rules.as_deref(), &paths, bytes_max)
+        };
+        task::blocking(read).await?.map_err(Error::Rejected)
+    }
+
     /// Does writes, all or none; those that were done before under their key are not done again.
     pub async fn write_documents(
         &self,
@@ -123,6 +146,7 @@ impl Engine {
             verdict: None,
             prepared: None,
             may_retry: true,
+            audit: write.audit,
             decide_by,
         };
         let (mut is_second, mut looks) = (false, 0);

@@ -66,6 +66,7 @@ impl World {
             verdict: None,
             prepared: None,
             may_retry: false,
+            audit: None,
             decide_by: Millis::NEVER,
         }
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use reveille_core::audit::AuditEntry;
 use reveille_core::document::idempotency::{WriteEnd, WriteRecord};
 use reveille_core::document::origin::Origin;
 use reveille_core::document::path::DocumentPath;
@@ -24,6 +25,7 @@ use super::outcome::WriteTag;
 use super::rules::RuleVerdict;
 use super::txn::DocumentTxn;
 use crate::app::{App, Txn};
+use crate::audit;
 use crate::deliveries::face::PreparedMatch;
 use crate::engine::Engine;
 
@@ -42,6 +44,8 @@ pub struct WriteDocuments {
     pub prepared: Option<PreparedMatch>,
     /// Whether it may come again with another look, where that saves work.
     pub may_retry: bool,
+    /// What is written down of it if it is done.
+    pub audit: Option<AuditEntry>,
     /// If it is not decided by then it is refused.
     pub decide_by: Millis,
 }
@@ -106,7 +110,8 @@ impl Command<App> for WriteDocuments {
             Write::Create(data) | Write::Set(data) => data.bytes(),
             Write::Patch(_) | Write::Delete => 0,
         };
-        self.ops.iter().map(|op| 1_024 + 2 * data(op)).sum()
+        let row = if self.audit.is_some() { audit::ROW_WEIGHT } else { 0 };
+        self.ops.iter().map(|op| 1_024 + 2 * data(op)).sum::<usize>() + row
     }
 
     /// What only deletes makes room in the end, however much is said of it at first.
@@ -129,7 +134,8 @@ impl WriteDocuments {
         let changes =
             [keys::change_head(tenant), keys::stream(tenant, &Engine::change_stream(tenant))];
         let outcome = self.tag.iter().map(|tag| tag.outcome_key(tenant));
-        documents.chain(changes).chain(outcome).collect()
+        let audit = self.audit.iter().map(|entry| keys::audit_head(&entry.tenant));
+        documents.chain(changes).chain(outcome).chain(audit).collect()
     }
 
     /// Whether everything is as it was when the rules were asked.
@@ -172,6 +178,9 @@ impl WriteDocuments {
         let changes = NewChanges { tenant, origin: &self.origin, stored, changes };
         if !changes.append(txn, self.prepared.as_ref(), self.may_retry)? {
             return Ok(Err(DocumentRejection::Stale));
+        }
+        if let Some(entry) = &self.audit {
+            audit::record(txn, entry)?;
         }
         self.remember(txn, WriteEnd::Success, "")?;
         Ok(Ok(Ok(WriteReceipt { results, documents, repeated: None })))

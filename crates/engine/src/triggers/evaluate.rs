@@ -67,6 +67,9 @@ pub(super) enum Miss {
     Differs(NoMatch),
 }
 
+/// The version that counts for a document, and whether it is for a change.
+pub(super) type LiveMatch = (u64, Result<(), Miss>);
+
 /// There were not enough steps to find out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct OutOfSteps;
@@ -153,7 +156,7 @@ impl<'a> ChangeCase<'a> {
         &self,
         entry: &TriggerEntry,
         steps: &mut Steps,
-    ) -> Result<Option<(u64, Result<(), Miss>)>, OutOfSteps> {
+    ) -> Result<Option<LiveMatch>, OutOfSteps> {
         let epoch = entry.epoch_at(self.at).filter(|_| entry.is_sending_at(self.at));
         let Some(epoch) = epoch else { return Ok(None) };
         let rollout = &epoch.definition.rollout;

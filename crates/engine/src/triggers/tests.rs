@@ -135,6 +135,7 @@ impl World {
             tag: None,
             verdict: None,
             prepared: None,
+            audit: None,
             may_retry: false,
             decide_by: Millis::NEVER,
         }

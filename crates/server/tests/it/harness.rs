@@ -16,6 +16,7 @@ pub(crate) mod logs;
 pub(crate) mod responder;
 pub(crate) mod server;
 pub(crate) mod sink;
+pub(crate) mod triggers;
 pub(crate) mod wakes;
 
 use std::future::Future;

@@ -28,6 +28,7 @@ async fn start(directory: &std::path::Path) -> std::net::SocketAddr {
         on_fatal: Arc::new(|error| panic!("{error}")),
         outbound: Setup::default().outbound(),
         quotas: Quotas::default(),
+        poison: None,
         documents: DocumentSettings::default(),
     };
     let clock = Arc::new(SystemClock::default());

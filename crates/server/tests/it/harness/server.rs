@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use reveille_core::delivery::policy::Poison;
 use reveille_core::document::settings::DocumentSettings;
 use reveille_core::subscription::Timings;
 use reveille_deliver::client::HttpCourier;
@@ -189,6 +190,7 @@ impl Setup {
             on_fatal: Arc::new(move |error| fatal.lock().unwrap().push(error.to_owned())),
             outbound: self.outbound(),
             quotas: self.quotas,
+            poison: Some(Poison { attempts: 3, within_ms: 250 }),
             documents: self.documents,
         }
     }
