@@ -157,7 +157,9 @@ fn shown_once(
     value: String,
 ) -> Reply {
     let mut body = secret_json(server, name, secret);
-    body["secret"] = value.into();
+    if let Value::Object(fields) = &mut body {
+        fields.insert("secret".into(), value.into());
+    }
     reply::json(status, &body)
 }
 

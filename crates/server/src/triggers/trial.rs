@@ -15,9 +15,7 @@ use reveille_core::trigger::dry_run::rate;
 use reveille_core::trigger::matching::ChangeFields;
 use reveille_core::trigger::message::ChangeMessage;
 use reveille_engine::documents::DocumentCaller;
-use reveille_engine::triggers::backtest::{
-    Backtest, BacktestCounts, BacktestReport, BacktestSample,
-};
+use reveille_engine::triggers::backtest::{Backtest, BacktestReport, BacktestSample};
 use reveille_engine::triggers::queries::Trigger;
 use reveille_kernel::outbound::EncodedRequest;
 use serde_json::{Map, Value, json};
@@ -280,14 +278,6 @@ pub(super) async fn backtest(
 }
 
 fn report_json(server: &Server, trigger: &Trigger, report: &BacktestReport) -> Value {
-    let counts = |counts: &BacktestCounts| {
-        json!({
-            "evaluated": counts.evaluated,
-            "matched": counts.matched,
-            "hitRate": rate(counts.matched, counts.evaluated),
-            "evalErrors": counts.eval_errors,
-        })
-    };
     let sample = |sample: &BacktestSample| {
         json!({
             "seq": sample.seq,
@@ -298,21 +288,31 @@ fn report_json(server: &Server, trigger: &Trigger, report: &BacktestReport) -> V
             "live": sample.live,
         })
     };
-    let mut body = counts(&report.draft);
+    let draft = &report.draft;
+    let version = trigger.deployment.version;
     let live = report.live.as_ref().map(|live| {
-        let mut live = counts(live);
-        live["version"] = trigger.deployment.version.into();
-        live
+        json!({
+            "version": version,
+            "evaluated": live.evaluated,
+            "matched": live.matched,
+            "hitRate": rate(live.matched, live.evaluated),
+            "evalErrors": live.eval_errors,
+        })
     });
     let difference = report
         .live
         .as_ref()
         .map(|_| json!({ "onlyDraft": report.only_draft, "onlyLive": report.only_live }));
-    body["changes"] = report.changes.into();
-    body["lastError"] = report.last_error().into();
-    body["samples"] = report.samples.iter().map(sample).collect();
-    body["live"] = live.into();
-    body["difference"] = difference.into();
-    body["nextAfter"] = report.next_after.into();
-    body
+    json!({
+        "changes": report.changes,
+        "evaluated": draft.evaluated,
+        "matched": draft.matched,
+        "hitRate": rate(draft.matched, draft.evaluated),
+        "evalErrors": draft.eval_errors,
+        "lastError": report.last_error(),
+        "samples": report.samples.iter().map(sample).collect::<Vec<_>>(),
+        "live": live,
+        "difference": difference,
+        "nextAfter": report.next_after,
+    })
 }
