@@ -112,12 +112,12 @@ pub(crate) fn run(command: SecretCommand) -> anyhow::Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
     match command {
         SecretCommand::Create(Create { secret, value }) => {
-            let body = with_value(json!({}), value)?;
+            let body = with_value(None, value)?;
             change(secret, (Method::POST, ""), Some(body), &mut out)
         }
         SecretCommand::List(arguments) => list(arguments, &mut out),
         SecretCommand::Rotate(Rotate { secret, overlap, value }) => {
-            let body = with_value(json!({ "overlap": overlap }), value)?;
+            let body = with_value(Some(overlap), value)?;
             change(secret, (Method::POST, "/rotate"), Some(body), &mut out)
         }
         SecretCommand::Revoke(secret) => {
@@ -136,16 +136,18 @@ fn place(server: &ServerArguments) -> String {
 }
 
 /// A body with the secret that somebody has brought along.
-fn with_value(mut body: Value, ValueArguments { value }: ValueArguments) -> anyhow::Result<Value> {
-    let value = match value.as_deref() {
-        None => return Ok(body),
+fn with_value(overlap: Option<String>, value: ValueArguments) -> anyhow::Result<Value> {
+    let overlap = overlap.map(|it| ("overlap".to_owned(), Value::from(it)));
+    let mut body = Map::from_iter(overlap);
+    let value = match value.value.as_deref() {
+        None => return Ok(Value::Object(body)),
         Some("-") => String::from_utf8(stdin::read_all()?)
             .map_err(|_| usage_error("the secret on standard input is not text"))?,
         Some(value) => value.to_owned(),
     };
     // What prints a secret ends its line.
-    body["secret"] = value.trim_end_matches(['\r', '\n']).into();
-    Ok(body)
+    body.insert("secret".to_owned(), value.trim_end_matches(['\r', '\n']).into());
+    Ok(Value::Object(body))
 }
 
 /// Asks once: what is made new by it would be made twice.

@@ -352,6 +352,45 @@ fn versions_dry_runs_and_backtests_say_what_a_change_would_do() {
     assert_eq!(server.run(&["trigger", "list"]).ok(), "");
 }
 
+#[test]
+fn dlq_4_what_a_trigger_gave_up_is_replayed_under_its_key() {
+    let endpoint = Endpoint::answering(200);
+    let flags = ["--retry-scale", "0.001"];
+    let (server, secret) = with_trigger(&flags, &endpoint);
+    endpoint.answers(500);
+    server.run(&["doc", "put", "orders/o1", r#"{"state":"paid"}"#]).ok();
+    let mine = ["dlq", "list", "--trigger", "order-paid"];
+    let letters = until(&server, &mine, |letters| letters[0].is_object());
+    let letter = &letters[0];
+    // POI-1: three quick failures of one kind are enough.
+    assert_eq!((&letter["reason"], &letter["attempts"]), (&json!("POISON"), &json!(3)));
+    let first = endpoint.next();
+    let table = server.run(&mine).ok();
+    assert!(table.starts_with("ID ") && table.contains("  order-paid  POISON"), "{table}");
+    // DLQ-2: one of them says which change it is about.
+    let shown = server.run(&["dlq", "show", letter["dlqId"].as_str().unwrap()]).ok();
+    for part in ["orders/o1\n", "default:order-paid:1\n", "triggerVersion"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let sentence = server.run(&["dlq", "list", "--trigger", "other"]).error(1);
+    assert!(sentence.contains("404"), "{sentence}");
+    endpoint.answers(200);
+    let replay = ["dlq", "replay", "--trigger", "order-paid", "--reason", "mended", "--yes"];
+    server.run(&[&replay[..], &["--wait"]].concat()).ok();
+    let mut again = endpoint.next();
+    while payload(&again)["replay"].is_null() {
+        again = endpoint.next();
+    }
+    verify(&secret, &again, &again.body).ok();
+    assert_eq!(payload(&again)["replay"]["reason"], "mended");
+    let key = |seen: &Seen| {
+        let name = "x-syntrix-idempotency-key: ";
+        seen.headers.iter().find_map(|it| it.strip_prefix(name)).unwrap().to_owned()
+    };
+    assert_eq!(key(&again), key(&first));
+    assert_eq!(server.run(&mine).ok(), "");
+}
+
 fn keyed<'a>(key: &'a str, args: &[&'a str]) -> Vec<&'a str> {
     [args, &["--key", key]].concat()
 }
