@@ -17,6 +17,7 @@ mod browsers;
 mod connections;
 mod documents;
 mod documents_batch;
+mod documents_bodies;
 mod documents_changes;
 mod documents_live;
 mod documents_live_rules;
