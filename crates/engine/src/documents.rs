@@ -4,6 +4,7 @@
 //! queries    what faces ask
 //! write      a transaction is decided: documents, entries, changes and its outcome in one batch
 //! change     changes go into the tenant's stream; face: they are a source of deliveries
+//! hooks      whoever is told of changes, in the step that decides them
 //! outcome    what is remembered under idempotency keys
 //! rules      who may, as the documents are that were looked at
 //! index      what memory knows of indexes and rules, for decisions
@@ -18,6 +19,7 @@ pub mod build;
 pub mod declare;
 pub mod error;
 pub mod face;
+pub mod hooks;
 pub mod index;
 pub mod live;
 pub mod outcome;

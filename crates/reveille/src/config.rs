@@ -14,6 +14,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
+use reveille_core::delivery::policy::Poison;
 use reveille_core::document::settings::DocumentSettings;
 use reveille_core::subscription::Timings;
 use reveille_deliver::client::Authorities;
@@ -26,10 +27,10 @@ use serde::Deserialize;
 use crate::failure::usage_error;
 use checks::{
     check_auth, check_ca_file, check_concurrency, check_exposure, check_facts, check_max_body,
-    check_max_keys, check_otlp_endpoint, check_retention, check_workers, replay_window_of_protocol,
+    check_otlp_endpoint, check_retention, check_workers, replay_window_of_protocol,
 };
 use units::{
-    Address, AdminKey, Factor, Networks, Period, PublicUrl, ServerAddresses, Size,
+    Address, AdminKey, Factor, Networks, Period, PoisonRule, PublicUrl, ServerAddresses, Size,
     WakeStreamTemplate, WorkerBinding, WorkerUrlTemplate,
 };
 
@@ -40,6 +41,7 @@ const READER_TIMEOUT_DEFAULT_MS: u64 = 60_000;
 const MAX_BODY_DEFAULT_BYTES: u64 = 10 << 20;
 const MIN_FREE_DISK_DEFAULT_BYTES: u64 = 256 << 20;
 const LOG_SEGMENT_DEFAULT_BYTES: u64 = 64 << 20;
+const POISON_DEFAULT: Option<Poison> = Some(Poison { attempts: 3, within_ms: 250 });
 const OUTBOUND_DEFAULT: u32 = 4_096;
 const TENANT_OUTBOUND_DEFAULT: u32 = 64;
 /// Longer than anybody means it.
@@ -279,6 +281,19 @@ struct Settings {
     #[arg(long, value_name = "N", env = "REVEILLE_MAX_KEYS", hide_env_values = true)]
     max_keys: Option<usize>,
 
+    /// Triggers of one tenant [default: 1000]
+    #[arg(long, value_name = "N", env = "REVEILLE_MAX_TRIGGERS", hide_env_values = true)]
+    max_triggers: Option<usize>,
+
+    /// The longest time that a trigger may give its calls [default: 30s]
+    #[arg(long, value_name = "TIME", env = "REVEILLE_MAX_TRIGGER_TIMEOUT", hide_env_values = true)]
+    max_trigger_timeout: Option<Period>,
+
+    /// So many failures of one kind, each within this time, end a trigger's delivery in a dead
+    /// letter; 0 turns it off [default: 3/250ms]
+    #[arg(long, value_name = "N/DURATION", env = "REVEILLE_POISON", hide_env_values = true)]
+    poison: Option<PoisonRule>,
+
     /// Writes of one transaction of documents [default: 500]
     #[arg(long, value_name = "N", env = "REVEILLE_MAX_OPS", hide_env_values = true)]
     max_ops: Option<usize>,
@@ -307,6 +322,10 @@ struct Settings {
     /// How long what is left of a deleted document is kept [default: 30d]
     #[arg(long, value_name = "TIME", env = "REVEILLE_TOMBSTONE_TTL", hide_env_values = true)]
     tombstone_ttl: Option<Period>,
+
+    /// Calls in a second with tokens of one trigger; 0 is no limit [default: 100]
+    #[arg(long, value_name = "N", env = "REVEILLE_TRIGGER_CALLS", hide_env_values = true)]
+    trigger_calls: Option<u32>,
 
     /// Length of a segment of the log, for tests
     #[arg(
@@ -366,6 +385,8 @@ pub(crate) struct Config {
     pub(crate) outbound_concurrency: usize,
     pub(crate) tenant_concurrency: usize,
     pub(crate) quotas: Quotas,
+    pub(crate) poison: Option<Poison>,
+    pub(crate) max_trigger_timeout_ms: u64,
     pub(crate) documents: DocumentSettings,
     pub(crate) otlp_endpoint: Option<Arc<str>>,
     pub(crate) auth: Auth,
@@ -450,6 +471,9 @@ impl Settings {
             max_body: self.max_body.or(others.max_body),
             min_free_disk: self.min_free_disk.or(others.min_free_disk),
             max_keys: self.max_keys.or(others.max_keys),
+            max_triggers: self.max_triggers.or(others.max_triggers),
+            max_trigger_timeout: self.max_trigger_timeout.or(others.max_trigger_timeout),
+            poison: self.poison.or(others.poison),
             max_ops: self.max_ops.or(others.max_ops),
             query_limit_max: self.query_limit_max.or(others.query_limit_max),
             scan_limit: self.scan_limit.or(others.scan_limit),
@@ -457,6 +481,7 @@ impl Settings {
             conflict_delay: self.conflict_delay.or(others.conflict_delay),
             idempotency_ttl: self.idempotency_ttl.or(others.idempotency_ttl),
             tombstone_ttl: self.tombstone_ttl.or(others.tombstone_ttl),
+            trigger_calls: self.trigger_calls.or(others.trigger_calls),
             log_segment_bytes: self.log_segment_bytes.or(others.log_segment_bytes),
             webhook_timeout: self.webhook_timeout.or(others.webhook_timeout),
             waking_timeout: self.waking_timeout.or(others.waking_timeout),
@@ -507,6 +532,7 @@ impl Settings {
             return Err(usage_error("--log-segment-bytes must be at least 1MiB"));
         }
         let (timings, documents) = (self.timings()?, self.documents()?);
+        let (quotas, max_trigger_timeout_ms) = (self.quotas()?, self.max_trigger_timeout()?);
         let retention = Retention {
             events_ms: check_retention("--retain-events", self.retain_events)?,
             deliveries_ms: check_retention("--retain-deliveries", self.retain_deliveries)?,
@@ -519,7 +545,6 @@ impl Settings {
         };
         let outbound = self.outbound_concurrency.unwrap_or(OUTBOUND_DEFAULT);
         let of_tenant = self.tenant_concurrency.unwrap_or(TENANT_OUTBOUND_DEFAULT);
-        let quotas = Quotas::default();
         Ok(Config {
             auth,
             workers: check_workers(self.worker_url_template, self.bindings)?,
@@ -531,11 +556,9 @@ impl Settings {
             name_servers: self.name_servers.map_or(NameServers::System, |it| it.into()),
             outbound_concurrency: check_concurrency("--outbound-concurrency", outbound)?,
             tenant_concurrency: check_concurrency("--tenant-concurrency", of_tenant)?,
-            quotas: Quotas {
-                subscriptions: self.max_subscriptions.unwrap_or(quotas.subscriptions),
-                hooks: self.max_hooks.unwrap_or(quotas.hooks),
-                keys: check_max_keys(self.max_keys.unwrap_or(quotas.keys))?,
-            },
+            quotas,
+            max_trigger_timeout_ms,
+            poison: self.poison.map_or(POISON_DEFAULT, |it| it.0),
             documents,
             otlp_endpoint: self.otlp_endpoint.map(check_otlp_endpoint).transpose()?,
             listen,

@@ -17,13 +17,13 @@ pub use crate::deliveries::{
     dead_letter_keys as dead_letters, delivery_key as delivery, delivery_keys as deliveries,
     ended_hook_key as ended_hook, ended_hook_keys as ended_hooks, event_key as event,
     event_keys as events, fan_out_key as fan_out, fan_out_keys as fan_outs, held_key as held,
-    held_keys as all_held, hook_key as hook, hook_keys as hooks_of,
-    hook_version_key as hook_version, hook_version_keys as hook_versions, lane_key as lane,
-    lane_keys as lanes, parse_counts_key as parse_counts,
-    parse_dead_letter_key as parse_dead_letter, parse_delivery_key as parse_delivery,
-    parse_event_no as parse_event, parse_event_source, parse_held_key as parse_held,
-    parse_waiting_key as parse_waiting, replay_key as replay, replay_keys as replays,
-    tenant_dead_letter_keys as tenant_dead_letters, waiting_key as waiting,
+    held_keys as all_held, hook_key as hook, hook_keys as hooks_of, hook_note_key as hook_note,
+    hook_note_keys as hook_notes, hook_version_key as hook_version,
+    hook_version_keys as hook_versions, lane_key as lane, lane_keys as lanes,
+    parse_counts_key as parse_counts, parse_dead_letter_key as parse_dead_letter,
+    parse_delivery_key as parse_delivery, parse_event_no as parse_event, parse_event_source,
+    parse_held_key as parse_held, parse_waiting_key as parse_waiting, replay_key as replay,
+    replay_keys as replays, tenant_dead_letter_keys as tenant_dead_letters, waiting_key as waiting,
     waiting_keys as waiting_in,
 };
 pub use crate::documents::{
@@ -68,6 +68,14 @@ pub use crate::wakes::{
     parse_consumer_key as parse_consumer, parse_follower_key as parse_follower,
     parse_linked_path as parse_linked, parse_resting_key as parse_resting, resting_key as resting,
     subscription_key as subscription, subscription_keys as subscriptions,
+};
+
+pub use crate::triggers::{
+    all_secret_keys as all_trigger_secrets, dry_run_hour_key as dry_run_hour,
+    dry_run_hour_keys as dry_run_hours, dry_run_samples_key as dry_run_samples,
+    evaluation_errors_key as evaluation_errors, health_key as trigger_health,
+    parse_secret_key as parse_trigger_secret, secret_key as trigger_secret,
+    secret_keys as trigger_secrets,
 };
 
 /// The names under the meta tag.

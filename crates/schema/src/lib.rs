@@ -19,12 +19,13 @@
 //! | `0f` | event ids | [`events`] |
 //! | `10` to `16` | deliveries, counts, dead letters, held, lanes, waiting, fan-outs to hooks | [`deliveries`] |
 //! | `17`, `18` | ingested batches, keys of no use later | [`events`] |
-//! | `1d`, `1e` | former versions of hooks, hooks that have ended | [`deliveries`] |
+//! | `1d`, `1e`, `27` | former versions of hooks, hooks that have ended, notes of hooks | [`deliveries`] |
 //! | `1f` | consumers that rest with work | [`wakes`] |
 //! | `19`, `1a` | rows of the audit log, heads of its chains | [`audit`] |
 //! | `1b`, `1c` | dead letters by tenant, replays | [`deliveries`] |
 //! | `20` to `22` | documents, entries of their indexes, indexes | [`documents`] |
 //! | `23` to `26` | outcomes of writes, change heads, places of changes, rules | [`documents`] |
+//! | `28` | secrets of triggers | [`triggers`] |
 //! | `30` to `34` | facts, facts by entity, slots, changes, clocks of facts | [`facts`] |
 //! | `35` to `3a` | gardens, memberships, gardens by member, cards, tokens, cancelled subscriptions | [`facts`] |
 //!
@@ -50,6 +51,7 @@ pub mod events;
 pub mod facts;
 pub mod meta;
 pub mod streams;
+pub mod triggers;
 pub mod wakes;
 
 pub mod keys;
@@ -82,6 +84,7 @@ mod tests {
             events::TAGS,
             facts::TAGS,
             streams::TAGS,
+            triggers::TAGS,
             wakes::TAGS,
         ];
         let store_and_kernel = [0x04, 0x05];
@@ -89,7 +92,7 @@ mod tests {
         for tag in rooms.into_iter().flatten().chain(&store_and_kernel) {
             assert!(seen.insert(*tag), "{tag:02x} is there twice");
         }
-        assert!(seen.into_iter().eq((0x01..=0x26).chain(0x30..=0x3a)));
+        assert!(seen.into_iter().eq((0x01..=0x28).chain(0x30..=0x3a)));
         let domains = [
             streams::StreamTimer::DOMAIN,
             wakes::WakeTimer::DOMAIN,

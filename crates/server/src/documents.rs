@@ -8,6 +8,7 @@
 //! | `GET /api/v1/{collection}?live=sse`            | [`live`]  |
 //! | `POST /api/v1/query`                           | [`query`] |
 //! | `POST /api/v1/batch`                           | [`batch`] |
+//! | `POST /api/v1/trigger/get\|query\|write`       | [`trigger`] |
 //!
 //! A path with an odd number of segments is a collection, one with an even number a document. All
 //! answers have the name of their request (`X-Request-ID`), and refusals are `{"code","message"}`;
@@ -22,6 +23,7 @@ mod query;
 mod read;
 mod request_id;
 mod shape;
+mod trigger;
 mod write;
 
 use std::sync::Arc;
@@ -33,6 +35,7 @@ use reveille_core::document::rules::RuleAuth;
 use reveille_engine::documents::DocumentCaller;
 
 pub(crate) use self::request_id::name_request;
+pub(crate) use self::trigger::{answer as answer_trigger, keys as trigger_keys};
 
 use self::error::Error;
 use crate::Server;

@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::events::{EventEncoder, Workers};
 use crate::facts::{FactEncoder, FactSettings};
 use crate::http::trace::TRACEPARENT;
+use crate::triggers::TriggerEncoder;
 use crate::{ds_subscriptions, wakes};
 
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
@@ -20,7 +21,7 @@ const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature
 /// The encoders of all faces that deliver.
 pub fn delivery_encoders(workers: Workers, facts: &FactSettings) -> DeliveryEncoders {
     let facts = FactEncoder { wake_template: facts.wake_template.clone() };
-    DeliveryEncoders::default().with(EventEncoder { workers }).with(facts)
+    DeliveryEncoders::default().with(EventEncoder { workers }).with(TriggerEncoder).with(facts)
 }
 
 /// Encodes wakes in the dialect of whoever gets them.

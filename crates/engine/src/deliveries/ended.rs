@@ -251,8 +251,13 @@ impl HookRemains {
 
     /// What stands beside deliveries. Dead letters have their entries for as long as they are kept.
     fn look_beside(&mut self, reader: &Reader, id: HookId) -> Result<(), Damaged> {
-        let ranges =
-            [keys::all_held(id), keys::lanes(id), keys::all_waiting(id), keys::hook_versions(id)];
+        let ranges = [
+            keys::all_held(id),
+            keys::lanes(id),
+            keys::all_waiting(id),
+            keys::hook_versions(id),
+            keys::hook_notes(id),
+        ];
         let letters = self.outlived.is_none().then(|| keys::dead_letters(id));
         for (from, to) in ranges.into_iter().chain(letters) {
             let room = PURGE_SLICE.saturating_sub(self.removals());

@@ -421,7 +421,7 @@ pub(super) fn with_target_context<T>(
 ) -> T {
     let open = |sealed: &SealedSecret| context.keyring.open_webhook_secret(&hook.tenant, sealed);
     let signer: Arc<dyn Signer> = context.keyring.clone();
-    find(&TargetContext { open: &open, signer: &signer })
+    find(&TargetContext { open: &open, signer: &signer, secrets: &context.secrets })
 }
 
 pub(super) fn secret_missing() -> RefusedDelivery {

@@ -26,6 +26,7 @@ use reveille_schema::documents::RulesRecord;
 use reveille_schema::{Record, keys};
 use reveille_store::state::Reader;
 
+use super::error::DocumentRejection;
 use crate::app::{App, Part, Txn};
 use crate::records::{ReadRecord, damaged};
 
@@ -175,6 +176,41 @@ impl<'r> RuleLook<'r> {
         let request = RuleRequest { action, path: &path, resource, resulting: None };
         let decision = RuleCheck::new(&rules, self.auth, self.now, self).decide(&request)?;
         Ok(is_allowed(self.tenant, &decision))
+    }
+
+    /// Documents one after another, if all of them may be read. Of those that are more than so many
+    /// bytes nothing is kept, but the rules are asked about each: whoever may not read one is told
+    /// nothing of the others.
+    pub(super) fn read_all(
+        &self,
+        rules: Option<&TenantRules>,
+        paths: &[DocumentPath],
+        bytes_max: usize,
+    ) -> Result<Result<Vec<Option<Document>>, DocumentRejection>, Damaged> {
+        let rules = rules.map(TenantRules::parsed).transpose()?;
+        let mut check =
+            rules.as_ref().map(|rules| RuleCheck::new(rules, self.auth, self.now, self));
+        let (mut documents, mut bytes) = (Vec::with_capacity(paths.len()), 0);
+        for path in paths {
+            let document = self.document(path)?.filter(|document| !document.is_tombstone());
+            if let Some(check) = &mut check {
+                let resource = document.as_ref().map(|it| DocumentView::new(path, it).to_fields());
+                let path = path.to_string();
+                let (action, resource) = (Action::Get, resource.as_ref());
+                let request = RuleRequest { action, path: &path, resource, resulting: None };
+                if !is_allowed(self.tenant, &check.decide(&request)?) {
+                    return Ok(Err(DocumentRejection::RuleDenied { op_index: None }));
+                }
+            }
+            bytes += document.as_ref().map_or(0, Document::bytes);
+            if bytes <= bytes_max || documents.is_empty() {
+                documents.push(document);
+            }
+        }
+        match documents.len() == paths.len() {
+            true => Ok(Ok(documents)),
+            false => Ok(Err(DocumentRejection::TooManyBytes { bytes_max })),
+        }
     }
 
     /// Whether a document may be among those that are shown, asked for itself alone.

@@ -88,11 +88,11 @@ pub(super) fn tell(
         put_event(txn, FACE, tenant, event.no, &record);
         // What is sent is read behind the gate, never taken from here.
         let nothing = EventPayload { id: record.id.clone(), at, payload: Bytes::new(), trace };
-        let spread_event = SpreadEvent { no: event.no, record: &record, payload: Some(&nothing) };
+        let (no, payload) = (event.no, Some(&nothing));
+        let spread_event = SpreadEvent { no, record: &record, payload, prepared: None };
         spread.event(txn, spread_event, list)?;
     }
-    spread.end(txn);
-    Ok(())
+    spread.end(txn)
 }
 
 /// The first subscriptions that an event is for that comes now.

@@ -9,7 +9,9 @@ use reveille_core::document::settings::DocumentSettings;
 use reveille_core::event::worker::Binding;
 use reveille_core::fact::subscription::REPLAY_WINDOW_S_DEFAULT;
 use reveille_core::subscription::Timings;
+use reveille_core::trigger::limits::TRIGGER_WAIT_MS_MIN;
 use reveille_deliver::client::Authorities;
+use reveille_engine::quota::Quotas;
 use reveille_server::{Auth, FactSettings, Workers};
 
 use super::units::{
@@ -52,6 +54,34 @@ impl Settings {
     }
 }
 
+/// Nobody's endpoint is worth a longer wait.
+const TRIGGER_TIMEOUT_LIMIT_MS: u64 = 3_600_000;
+const TRIGGER_TIMEOUT_DEFAULT_MS: u64 = 30_000;
+
+impl Settings {
+    /// How much each tenant may have.
+    pub(super) fn quotas(&self) -> anyhow::Result<Quotas> {
+        let default = Quotas::default();
+        Ok(Quotas {
+            subscriptions: self.max_subscriptions.unwrap_or(default.subscriptions),
+            hooks: self.max_hooks.unwrap_or(default.hooks),
+            triggers: self.max_triggers.unwrap_or(default.triggers),
+            keys: check_max_keys(self.max_keys.unwrap_or(default.keys))?,
+        })
+    }
+
+    /// The longest time that a trigger may give its calls.
+    pub(super) fn max_trigger_timeout(&self) -> anyhow::Result<u64> {
+        let longest = ms(self.max_trigger_timeout, TRIGGER_TIMEOUT_DEFAULT_MS);
+        if !(TRIGGER_WAIT_MS_MIN..=TRIGGER_TIMEOUT_LIMIT_MS).contains(&longest) {
+            return Err(usage_error(format!(
+                "--max-trigger-timeout must be from {TRIGGER_WAIT_MS_MIN}ms to 1h"
+            )));
+        }
+        Ok(longest)
+    }
+}
+
 /// Each of them is a step of a partition, in which nobody else has a turn.
 const OPS_LIMIT: usize = 2_000;
 /// A page ends at a mebibyte anyway.
@@ -72,6 +102,7 @@ impl Settings {
             conflict_delay_ms: ms(self.conflict_delay, default.conflict_delay_ms),
             idempotency_ttl_ms: ms(self.idempotency_ttl, default.idempotency_ttl_ms),
             tombstone_ttl_ms: ms(self.tombstone_ttl, default.tombstone_ttl_ms),
+            trigger_calls_per_s: self.trigger_calls.unwrap_or(default.trigger_calls_per_s),
         };
         let wrong = |sentence: String| Err(usage_error(sentence));
         if !(1..=OPS_LIMIT).contains(&settings.ops_max) {
@@ -181,7 +212,7 @@ pub(super) fn check_max_body(bytes: u64) -> anyhow::Result<usize> {
 }
 
 /// A tenant that can have no key is none.
-pub(super) fn check_max_keys(count: usize) -> anyhow::Result<usize> {
+fn check_max_keys(count: usize) -> anyhow::Result<usize> {
     match count {
         0 => Err(usage_error("--max-keys must be at least 1")),
         count => Ok(count),

@@ -169,6 +169,7 @@ fn dead_because(why: DeadReason) -> &'static str {
         DeadReason::HookDeleted => "whoever it was for was deleted",
         DeadReason::Corrupt => "the stored event cannot be read",
         DeadReason::Expired => "it was held for too long",
+        DeadReason::LoopGuard => "triggers made each other go off, too many in a row",
     }
 }
 

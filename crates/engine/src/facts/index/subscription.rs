@@ -230,7 +230,7 @@ pub(crate) fn matching(
             Some(ids.range(begin).peekable())
         })
         .collect();
-    let mut found = MatchingHooks { hooks: Vec::new(), through: query.after, complete: true };
+    let mut found = MatchingHooks { complete: true, ..MatchingHooks::after(query.after) };
     loop {
         // Each is in one of a few lists: the oldest of their firsts is the next.
         let next = lists.iter_mut().filter_map(|list| list.peek().copied().copied()).min();
