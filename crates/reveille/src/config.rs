@@ -21,17 +21,17 @@ use reveille_deliver::client::Authorities;
 use reveille_deliver::resolve::NameServers;
 use reveille_engine::quota::Quotas;
 use reveille_engine::{Retention, Rules};
-use reveille_server::{Auth, Workers};
+use reveille_server::{Auth, FactSettings, Workers};
 use serde::Deserialize;
 
 use crate::failure::usage_error;
 use checks::{
-    check_auth, check_ca_file, check_concurrency, check_exposure, check_max_body, check_max_keys,
-    check_otlp_endpoint, check_retention, check_workers,
+    check_auth, check_ca_file, check_concurrency, check_exposure, check_facts, check_max_body,
+    check_otlp_endpoint, check_retention, check_workers, replay_window_of_protocol,
 };
 use units::{
     Address, AdminKey, Factor, Networks, Period, PoisonRule, PublicUrl, ServerAddresses, Size,
-    WorkerBinding, WorkerUrlTemplate,
+    WakeStreamTemplate, WorkerBinding, WorkerUrlTemplate,
 };
 
 const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4437);
@@ -240,6 +240,21 @@ struct Settings {
     #[arg(long, value_name = "TIME", env = "REVEILLE_RETAIN_DELIVERIES", hide_env_values = true)]
     retain_deliveries: Option<Period>,
 
+    /// The stream that wakes an agent of subscriptions to facts, like /agents/{wake_agent_id}
+    /// [default: nobody is woken]
+    #[arg(
+        long,
+        value_name = "PATH",
+        env = "REVEILLE_WAKE_STREAM_TEMPLATE",
+        hide_env_values = true
+    )]
+    wake_stream_template: Option<WakeStreamTemplate>,
+
+    /// How long subscribers to facts may have events once more; STIGMEM_SUBSCRIPTION_REPLAY_S, in
+    /// seconds, is read too [default: 3600s]
+    #[arg(long, value_name = "TIME", env = "REVEILLE_REPLAY_WINDOW", hide_env_values = true)]
+    replay_window: Option<Period>,
+
     /// Send traces to this OpenTelemetry collector, as OTLP over HTTP [default: no traces]
     #[arg(long, value_name = "URL", env = "REVEILLE_OTLP_ENDPOINT", hide_env_values = true)]
     otlp_endpoint: Option<PublicUrl>,
@@ -269,6 +284,10 @@ struct Settings {
     /// Triggers of one tenant [default: 1000]
     #[arg(long, value_name = "N", env = "REVEILLE_MAX_TRIGGERS", hide_env_values = true)]
     max_triggers: Option<usize>,
+
+    /// The longest time that a trigger may give its calls [default: 30s]
+    #[arg(long, value_name = "TIME", env = "REVEILLE_MAX_TRIGGER_TIMEOUT", hide_env_values = true)]
+    max_trigger_timeout: Option<Period>,
 
     /// So many failures of one kind, each within this time, end a trigger's delivery in a dead
     /// letter; 0 turns it off [default: 3/250ms]
@@ -367,10 +386,12 @@ pub(crate) struct Config {
     pub(crate) tenant_concurrency: usize,
     pub(crate) quotas: Quotas,
     pub(crate) poison: Option<Poison>,
+    pub(crate) max_trigger_timeout_ms: u64,
     pub(crate) documents: DocumentSettings,
     pub(crate) otlp_endpoint: Option<Arc<str>>,
     pub(crate) auth: Auth,
     pub(crate) workers: Workers,
+    pub(crate) facts: FactSettings,
     pub(crate) retention: Retention,
 }
 
@@ -386,7 +407,11 @@ impl Arguments {
             }
             None => Settings::default(),
         };
-        self.settings.or(file).check()
+        let mut given = self.settings;
+        if given.replay_window.is_none() {
+            given.replay_window = replay_window_of_protocol()?;
+        }
+        given.or(file).check()
     }
 }
 
@@ -447,6 +472,7 @@ impl Settings {
             min_free_disk: self.min_free_disk.or(others.min_free_disk),
             max_keys: self.max_keys.or(others.max_keys),
             max_triggers: self.max_triggers.or(others.max_triggers),
+            max_trigger_timeout: self.max_trigger_timeout.or(others.max_trigger_timeout),
             poison: self.poison.or(others.poison),
             max_ops: self.max_ops.or(others.max_ops),
             query_limit_max: self.query_limit_max.or(others.query_limit_max),
@@ -475,6 +501,8 @@ impl Settings {
             bindings: self.bindings.or(others.bindings),
             retain_events: self.retain_events.or(others.retain_events),
             retain_deliveries: self.retain_deliveries.or(others.retain_deliveries),
+            wake_stream_template: self.wake_stream_template.or(others.wake_stream_template),
+            replay_window: self.replay_window.or(others.replay_window),
             otlp_endpoint: self.otlp_endpoint.or(others.otlp_endpoint),
         }
     }
@@ -504,6 +532,7 @@ impl Settings {
             return Err(usage_error("--log-segment-bytes must be at least 1MiB"));
         }
         let (timings, documents) = (self.timings()?, self.documents()?);
+        let (quotas, max_trigger_timeout_ms) = (self.quotas()?, self.max_trigger_timeout()?);
         let retention = Retention {
             events_ms: check_retention("--retain-events", self.retain_events)?,
             deliveries_ms: check_retention("--retain-deliveries", self.retain_deliveries)?,
@@ -516,10 +545,10 @@ impl Settings {
         };
         let outbound = self.outbound_concurrency.unwrap_or(OUTBOUND_DEFAULT);
         let of_tenant = self.tenant_concurrency.unwrap_or(TENANT_OUTBOUND_DEFAULT);
-        let quotas = Quotas::default();
         Ok(Config {
             auth,
             workers: check_workers(self.worker_url_template, self.bindings)?,
+            facts: check_facts(self.wake_stream_template, self.replay_window)?,
             retention,
             timings,
             rules,
@@ -527,12 +556,8 @@ impl Settings {
             name_servers: self.name_servers.map_or(NameServers::System, |it| it.into()),
             outbound_concurrency: check_concurrency("--outbound-concurrency", outbound)?,
             tenant_concurrency: check_concurrency("--tenant-concurrency", of_tenant)?,
-            quotas: Quotas {
-                subscriptions: self.max_subscriptions.unwrap_or(quotas.subscriptions),
-                hooks: self.max_hooks.unwrap_or(quotas.hooks),
-                triggers: self.max_triggers.unwrap_or(quotas.triggers),
-                keys: check_max_keys(self.max_keys.unwrap_or(quotas.keys))?,
-            },
+            quotas,
+            max_trigger_timeout_ms,
             poison: self.poison.map_or(POISON_DEFAULT, |it| it.0),
             documents,
             otlp_endpoint: self.otlp_endpoint.map(check_otlp_endpoint).transpose()?,

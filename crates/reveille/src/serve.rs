@@ -77,13 +77,14 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let (stop, stopped) = oneshot::channel();
     let server_config = reveille_server::Config {
         long_poll_timeout_ms: config.long_poll_timeout_ms,
-        max_trigger_timeout_ms: 30_000,
+        max_trigger_timeout_ms: config.max_trigger_timeout_ms,
         reader_timeout_ms: config.reader_timeout_ms,
         connections_max: descriptors.connections,
         max_body_bytes: config.max_body_bytes,
         public_url: config.public_url,
         auth: config.auth,
         workers: config.workers,
+        facts: config.facts,
     };
     let shutdown = async {
         // A sender that is gone means the same.
@@ -208,7 +209,7 @@ fn outbound(
                 .with_connections_max(descriptors.calls),
         ),
         encoder: Arc::new(PayloadEncoder { public_url: config.public_url.clone() }),
-        delivery_encoders: delivery_encoders(config.workers.clone()),
+        delivery_encoders: delivery_encoders(config.workers.clone(), &config.facts),
         faces: std::convert::identity,
         concurrency: config.outbound_concurrency,
         tenant_concurrency: config.tenant_concurrency,

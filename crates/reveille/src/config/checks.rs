@@ -7,11 +7,16 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use reveille_core::document::settings::DocumentSettings;
 use reveille_core::event::worker::Binding;
+use reveille_core::fact::subscription::REPLAY_WINDOW_S_DEFAULT;
 use reveille_core::subscription::Timings;
+use reveille_core::trigger::limits::TRIGGER_WAIT_MS_MIN;
 use reveille_deliver::client::Authorities;
-use reveille_server::{Auth, Workers};
+use reveille_engine::quota::Quotas;
+use reveille_server::{Auth, FactSettings, Workers};
 
-use super::units::{AdminKey, Period, PublicUrl, WorkerBinding, WorkerUrlTemplate};
+use super::units::{
+    AdminKey, Period, PublicUrl, WakeStreamTemplate, WorkerBinding, WorkerUrlTemplate,
+};
 use super::{AuthKind, MAX_BODY_LIMIT_BYTES, OUTBOUND_MAX, PERIOD_LIMIT_MS, Settings};
 use crate::failure::usage_error;
 use crate::otlp;
@@ -46,6 +51,34 @@ impl Settings {
             }
         }
         Ok(timings)
+    }
+}
+
+/// Nobody's endpoint is worth a longer wait.
+const TRIGGER_TIMEOUT_LIMIT_MS: u64 = 3_600_000;
+const TRIGGER_TIMEOUT_DEFAULT_MS: u64 = 30_000;
+
+impl Settings {
+    /// How much each tenant may have.
+    pub(super) fn quotas(&self) -> anyhow::Result<Quotas> {
+        let default = Quotas::default();
+        Ok(Quotas {
+            subscriptions: self.max_subscriptions.unwrap_or(default.subscriptions),
+            hooks: self.max_hooks.unwrap_or(default.hooks),
+            triggers: self.max_triggers.unwrap_or(default.triggers),
+            keys: check_max_keys(self.max_keys.unwrap_or(default.keys))?,
+        })
+    }
+
+    /// The longest time that a trigger may give its calls.
+    pub(super) fn max_trigger_timeout(&self) -> anyhow::Result<u64> {
+        let longest = ms(self.max_trigger_timeout, TRIGGER_TIMEOUT_DEFAULT_MS);
+        if !(TRIGGER_WAIT_MS_MIN..=TRIGGER_TIMEOUT_LIMIT_MS).contains(&longest) {
+            return Err(usage_error(format!(
+                "--max-trigger-timeout must be from {TRIGGER_WAIT_MS_MIN}ms to 1h"
+            )));
+        }
+        Ok(longest)
     }
 }
 
@@ -97,6 +130,32 @@ impl Settings {
         }
         Ok(settings)
     }
+}
+
+/// By which name the protocol of facts knows the setting.
+const REPLAY_SECONDS: &str = "STIGMEM_SUBSCRIPTION_REPLAY_S";
+
+/// The window that a variable of that name asks for.
+pub(super) fn replay_window_of_protocol() -> anyhow::Result<Option<Period>> {
+    let Ok(text) = std::env::var(REPLAY_SECONDS) else { return Ok(None) };
+    let seconds: Option<u64> = text.trim().parse().ok();
+    let ms = seconds.and_then(|seconds| seconds.checked_mul(1_000)).ok_or_else(|| {
+        usage_error(format!("{REPLAY_SECONDS} is a number of seconds, and not {text:?}"))
+    })?;
+    Ok(Some(Period { ms }))
+}
+
+/// What subscriptions to facts may do; the window is in whole seconds.
+pub(super) fn check_facts(
+    template: Option<WakeStreamTemplate>,
+    period: Option<Period>,
+) -> anyhow::Result<FactSettings> {
+    let seconds = period.map_or(REPLAY_WINDOW_S_DEFAULT, |period| period.ms.div_ceil(1_000));
+    if seconds == 0 || seconds > PERIOD_LIMIT_MS / 1_000 {
+        return Err(usage_error("--replay-window must be longer than 0 and at most 3650d"));
+    }
+    let wake_template = template.map(|template| template.0);
+    Ok(FactSettings { wake_template, replay_window_s: seconds })
 }
 
 /// What is wrong with the file is said at the start, not at the first webhook.
@@ -153,7 +212,7 @@ pub(super) fn check_max_body(bytes: u64) -> anyhow::Result<usize> {
 }
 
 /// A tenant that can have no key is none.
-pub(super) fn check_max_keys(count: usize) -> anyhow::Result<usize> {
+fn check_max_keys(count: usize) -> anyhow::Result<usize> {
     match count {
         0 => Err(usage_error("--max-keys must be at least 1")),
         count => Ok(count),

@@ -2,6 +2,7 @@
 
 use clap::Parser;
 use reveille_core::event::worker::{Binding, WorkerTemplate};
+use reveille_core::fact::wake::WakeTemplate;
 
 use reveille_core::key::KeyHash;
 
@@ -45,6 +46,7 @@ fn defaults() -> Config {
         outbound_concurrency: 4_096,
         tenant_concurrency: 64,
         quotas: Quotas { subscriptions: 10_000, hooks: 10_000, triggers: 1_000, keys: 1_000 },
+        max_trigger_timeout_ms: 30_000,
         poison: Some(Poison { attempts: 3, within_ms: 250 }),
         documents: DocumentSettings {
             ops_max: 500,
@@ -59,6 +61,7 @@ fn defaults() -> Config {
         otlp_endpoint: None,
         auth: Auth::Off,
         workers: Workers::default(),
+        facts: FactSettings::default(),
         retention: Retention { events_ms: 30 * 86_400_000, deliveries_ms: 30 * 86_400_000 },
     }
 }
@@ -69,6 +72,10 @@ fn workers(template: &str, bindings: &[&str]) -> Workers {
         template: WorkerTemplate::parse(template).unwrap(),
         bindings: bindings.iter().map(binding).collect(),
     }
+}
+
+fn facts(template: &str, replay_window_s: u64) -> FactSettings {
+    FactSettings { wake_template: WakeTemplate::parse(template).ok(), replay_window_s }
 }
 
 fn keys(admin_key: Option<&str>, metrics_open: bool) -> Auth {
@@ -99,6 +106,7 @@ fn flags_come_before_the_file() {
         min-free-disk = 1000
         max-keys = 5
         max-triggers = 7
+        max-trigger-timeout = "31s"
         poison = "5/1s"
         log-segment-bytes = "2MiB"
         webhook-timeout = "1s"
@@ -121,6 +129,8 @@ fn flags_come_before_the_file() {
         conflict-delay = "14ms"
         idempotency-ttl = "9s"
         tombstone-ttl = "10s"
+        wake-stream-template = "/file/{wake_agent_id}"
+        replay-window = "10s"
         trigger-calls = 14
         otlp-endpoint = "https://file.example/otlp"
         worker-url-template = "https://{workerId}.file.example/{rpcMethod}"
@@ -161,6 +171,7 @@ fn flags_come_before_the_file() {
         outbound_concurrency: 7,
         tenant_concurrency: 17,
         quotas: Quotas { subscriptions: 8, hooks: 9, triggers: 7, keys: 5 },
+        max_trigger_timeout_ms: 31_000,
         poison: Some(Poison { attempts: 5, within_ms: 1_000 }),
         documents: DocumentSettings {
             ops_max: 11,
@@ -174,6 +185,7 @@ fn flags_come_before_the_file() {
         },
         otlp_endpoint: Some("https://file.example/otlp".into()),
         auth: keys(Some("from-file-0123456789"), true),
+        facts: facts("/file/{wake_agent_id}", 10),
         workers: workers(
             "https://{workerId}.file.example/{rpcMethod}",
             &["A=https://a.example", "B=https://b.example/rpc"],
@@ -198,6 +210,7 @@ fn flags_come_before_the_file() {
         "--min-free-disk=2000",
         "--max-keys=6",
         "--max-triggers=0",
+        "--max-trigger-timeout=32s",
         "--poison=0",
         "--log-segment-bytes=3MiB",
         "--webhook-timeout=10s",
@@ -220,6 +233,8 @@ fn flags_come_before_the_file() {
         "--conflict-delay=24ms",
         "--idempotency-ttl=90s",
         "--tombstone-ttl=100s",
+        "--wake-stream-template=/flag/{wake_agent_id}",
+        "--replay-window=100s",
         "--trigger-calls=0",
         "--otlp-endpoint=http://127.0.0.1:4318/",
         "--worker-url-template=https://flag.example/{workerId}/{rpcMethod}",
@@ -258,6 +273,7 @@ fn flags_come_before_the_file() {
         outbound_concurrency: 8,
         tenant_concurrency: 18,
         quotas: Quotas { subscriptions: 9, hooks: 0, triggers: 0, keys: 6 },
+        max_trigger_timeout_ms: 32_000,
         poison: None,
         documents: DocumentSettings {
             ops_max: 21,
@@ -271,6 +287,7 @@ fn flags_come_before_the_file() {
         },
         otlp_endpoint: Some("http://127.0.0.1:4318".into()),
         auth: keys(Some("from-flag-0123456789"), false),
+        facts: facts("/flag/{wake_agent_id}", 100),
         workers: workers(
             "https://flag.example/{workerId}/{rpcMethod}",
             &["C=https://c.example", "D=https://d.example"],
@@ -377,6 +394,8 @@ fn values_out_of_range_are_refused() {
     check(&[], "retry-scale = \"1e3\"", "not a factor");
     check(&[], "outbound-concurrency = 0", "from 1 to 65536");
     check(&[], "tenant-concurrency = 0", "--tenant-concurrency must be from 1 to 65536");
+    check(&[], "max-trigger-timeout = \"2h\"", "--max-trigger-timeout must be from 10ms to 1h");
+    check(&["--max-trigger-timeout=0s"], "", "from 10ms");
     check(&["--ca-file=/no/such.pem"], "", "--ca-file: cannot read /no/such.pem");
     check(&[], "ca-file = \"/dev/null\"", "--ca-file /dev/null: there is no certificate in it");
     check(&["--name-servers=dns.example"], "", "is no name server; write its address");
@@ -386,6 +405,10 @@ fn values_out_of_range_are_refused() {
     check(&["--binding", "https://a.example"], "", "NAME=URL");
     check(&["--binding=A=https://a.example", "--binding=A=https://b.example"], "", "given twice");
     check(&[], "binding = [\"A=nowhere\"]", "not a binding");
+    check(&["--wake-stream-template", "/agents"], "", "{wake_agent_id}");
+    check(&[], "wake-stream-template = \"/_agents/{wake_agent_id}\"", "the server's own");
+    check(&["--replay-window", "0s"], "", "--replay-window must be longer than 0");
+    check(&[], "replay-window = \"3651d\"", "at most 3650d");
     check(&["--retain-deliveries", "0s"], "", "longer than 0");
     check(&["--retain-events", "0s"], "", "--retain-events must be longer than 0");
     check(&[], "retain-deliveries = \"3651d\"", "at most 3650d");
@@ -402,8 +425,8 @@ fn a_file_that_is_wrong_says_where() {
         "r.toml: unknown key \"color\"; the keys are listen, data-dir, secrets-key-file, public-url, durability, \
          auth, admin-key, metrics-open, insecure, long-poll-timeout, reader-timeout, webhook-timeout, waking-timeout, liveness-timeout, \
          callback-token-ttl, consumer-gc-after, allow-http-loopback, allow-private-networks, \
-         ca-file, name-servers, retry-scale, outbound-concurrency, tenant-concurrency, max-subscriptions, max-hooks, worker-url-template, binding, retain-events, retain-deliveries, \
-         otlp-endpoint, partitions, max-body, min-free-disk, max-keys, max-triggers, poison, max-ops, query-limit-max, scan-limit, transaction-timeout, conflict-delay, idempotency-ttl, tombstone-ttl, trigger-calls",
+         ca-file, name-servers, retry-scale, outbound-concurrency, tenant-concurrency, max-subscriptions, max-hooks, worker-url-template, binding, retain-events, retain-deliveries, wake-stream-template, replay-window, \
+         otlp-endpoint, partitions, max-body, min-free-disk, max-keys, max-triggers, max-trigger-timeout, poison, max-ops, query-limit-max, scan-limit, transaction-timeout, conflict-delay, idempotency-ttl, tombstone-ttl, trigger-calls",
     );
     let says = |file: &str, parts: &[&str]| {
         let sentence = refusal(&[], file);
