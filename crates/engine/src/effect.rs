@@ -15,6 +15,8 @@ use reveille_kernel::outbox;
 use reveille_schema::keys::ConsumerKey;
 use reveille_schema::record::EventRecord;
 
+use crate::metrics::TriggerAttempt;
+
 /// A consequence of a decision. It runs after the batch is durable; what must not be forgotten in
 /// a crash is in the state as well.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +49,8 @@ pub enum Effect {
     CountDeadLetter(DeadReason),
     /// Conditions of a trigger came to nothing.
     CountEvaluationErrors { hook: HookId, count: u64 },
+    /// An attempt of a trigger has ended.
+    CountTriggerAttempt(TriggerAttempt),
     /// A version of a trigger was rolled back because it missed its objective.
     CountRollback(HookId),
     /// Deliveries that a replay was to make have come to this.
@@ -63,6 +67,7 @@ impl Effect {
                 | Effect::CountWork { .. }
                 | Effect::CountDeadLetter(_)
                 | Effect::CountEvaluationErrors { .. }
+                | Effect::CountTriggerAttempt(_)
                 | Effect::CountRollback(_)
                 | Effect::CountReplayed { .. }
                 | Effect::CountLoad(_)
