@@ -15,8 +15,6 @@ use reveille_kernel::outbox;
 use reveille_schema::keys::ConsumerKey;
 use reveille_schema::record::EventRecord;
 
-use crate::metrics::TriggerAttempt;
-
 /// A consequence of a decision. It runs after the batch is durable; what must not be forgotten in
 /// a crash is in the state as well.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +53,16 @@ pub enum Effect {
     CountRollback(HookId),
     /// Deliveries that a replay was to make have come to this.
     CountReplayed { result: ReplayResult, count: u64 },
+}
+
+/// An attempt of a trigger that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TriggerAttempt {
+    pub hook: HookId,
+    pub status: Option<u16>,
+    pub took_ms: u64,
+    /// From 1.
+    pub number: u32,
 }
 
 impl Effect {

@@ -7,6 +7,7 @@ use reveille_core::delivery::hook::HookId;
 
 use super::Distribution;
 use crate::app::Part;
+use crate::effect::TriggerAttempt;
 
 /// By trigger; those of a trigger that has ended stay until the process ends.
 #[derive(Debug, Default)]
@@ -29,16 +30,6 @@ pub struct TriggerTotals {
 
 /// What attempts were answered: the kind of the status, or nothing.
 pub const ATTEMPT_STATUSES: [&str; 5] = ["2xx", "3xx", "4xx", "5xx", "error"];
-
-/// An attempt that has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TriggerAttempt {
-    pub hook: HookId,
-    pub status: Option<u16>,
-    pub took_ms: u64,
-    /// From 1.
-    pub number: u32,
-}
 
 impl TriggerTotals {
     /// Adds what has come of another one.

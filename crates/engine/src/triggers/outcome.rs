@@ -18,8 +18,7 @@ use super::describe::describe;
 use super::index::{TriggerEntry, TriggerIndex};
 use crate::app::Txn;
 use crate::audit;
-use crate::effect::Effect;
-use crate::metrics::TriggerAttempt;
+use crate::effect::{Effect, TriggerAttempt};
 use crate::records::ReadRecord;
 
 /// In whose name versions are rolled back.
