@@ -10,7 +10,8 @@ use reveille_kernel::error::Damaged;
 use reveille_schema::{Record, keys};
 
 use crate::app::Part;
-use crate::encoder::{SecretSource, SecretUnavailable};
+use crate::encoder::{SecretSource, SecretUnavailable, Signer};
+use crate::engine::Engine;
 use crate::keyring::Keyring;
 use crate::records::damaged;
 
@@ -62,5 +63,18 @@ impl SecretSource for SecretOpener {
         let secret = self.stored.get(tenant, name).ok_or(SecretUnavailable::Missing)?;
         let open = |sealed| self.keyring.open_webhook_secret(tenant, sealed);
         secret.signing(now).map(|it| open(it).map_err(|_| SecretUnavailable::Sealed)).collect()
+    }
+}
+
+impl Engine {
+    /// The secrets of a tenant, for whoever signs with them outside of a delivery.
+    pub fn secret_source(&self, tenant: &Tenant) -> Arc<dyn SecretSource> {
+        let stored = self.partition(tenant).domains.part::<TenantSecrets>().clone();
+        Arc::new(SecretOpener { stored, keyring: self.extension::<Arc<Keyring>>().clone() })
+    }
+
+    /// The server's own keys.
+    pub fn signer(&self) -> Arc<dyn Signer> {
+        self.extension::<Arc<Keyring>>().clone()
     }
 }

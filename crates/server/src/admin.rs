@@ -19,6 +19,8 @@ mod tokens;
 use http::{Method, Request};
 use hyper::body::Incoming;
 
+pub(crate) use self::tenants::tenant_named;
+
 use self::error::Error;
 use crate::Server;
 use crate::http::auth::Caller;

@@ -12,7 +12,7 @@ use crate::http::error::RequestError;
 use crate::http::listen::Service;
 use crate::http::reply::{self, Reply};
 use crate::http::route::{Face, check_read_method, face_of};
-use crate::{Server, admin, documents, ds_subscriptions, events, health, streams, wakes};
+use crate::{Server, admin, documents, ds_subscriptions, events, health, streams, triggers, wakes};
 
 impl Service for Arc<Server> {
     async fn answer(&self, mut request: Request<Incoming>, connection: &BusyConnection) -> Reply {
@@ -109,6 +109,13 @@ async fn answer(
         Face::Events => return Ok(events::answer(server, caller, request).await),
         Face::Documents => return Ok(documents::answer(server, caller, request).await),
         Face::DocumentBatch => return Ok(documents::answer_batch(server, caller, request).await),
+        Face::Triggers => return Ok(triggers::answer(server, caller, request).await),
+        Face::TriggerSecrets => {
+            return Ok(triggers::answer_secrets(server, caller, request).await);
+        }
+        Face::TriggerCheckpoint => {
+            return Ok(triggers::answer_checkpoint(server, caller, request).await);
+        }
         Face::Keys => admin::Resource::Keys,
         Face::Tokens => admin::Resource::Tokens,
         Face::Rotate => admin::Resource::SigningKeys,

@@ -137,7 +137,9 @@ impl SloWindow {
 }
 
 impl SloSlot {
-    fn plus(self, other: &SloSlot) -> SloSlot {
+    /// Both counted together.
+    #[must_use]
+    pub fn plus(self, other: &SloSlot) -> SloSlot {
         SloSlot {
             from: self.from,
             samples: self.samples.saturating_add(other.samples),

@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 
 use super::list::ShowArguments;
 use super::table::print_fields;
-use super::url::encode_segment;
+use super::url::{encode, encode_segment};
 use super::{
     ApiRequest, ApiResponse, Client, Output, ServerArguments, block_on, message, parse_object,
 };
@@ -122,21 +122,23 @@ Example:
     Rollback(state::Rollback),
     /// Says whether a change would match, and what would be sent
     #[command(after_help = "\
-The change is the document at a path as it is now, or one that is written out as the condition sees
-it: {\"type\": \"update\", \"path\": \"orders/o1\", \"document\": {…}, \"before\": {…}}.
+The change is the document at a path as it is now, one that the server keeps, by its seq, or one that
+is written out: {\"path\": \"orders/o1\", \"before\": {…}, \"document\": {…}}, without `before` for one that
+is made and without `document` for one that is deleted. With a file the trigger is tried as it would
+be with the fields in it.
 
 Nothing is sent without --send, which makes one call that is marked as a test, and fails if that is
 not accepted.
 
 Example:
   reveille trigger test order-paid --path orders/o1
-  reveille trigger test order-paid --event '{\"type\":\"create\",\"path\":\"orders/o1\",\"document\":{\"state\":\"paid\"}}'
+  reveille trigger test order-paid --event '{\"path\":\"orders/o1\",\"document\":{\"state\":\"paid\"}}'
   reveille trigger test order-paid --path orders/o1 --send")]
     Test(trial::Test),
     /// Counts what a trigger, or a draft of it, would send, and sends nothing
     #[command(after_help = "\
-With --start the trigger only counts from then on; with a file, the draft in it counts beside the
-version in force, which goes on sending. Without --start and --stop what was counted is shown.
+With --start the trigger only counts from then on. With a file, the trigger with the fields in it
+counts beside the version in force, which goes on sending. Without --start and --stop what was counted is shown.
 
 Example:
   reveille trigger dry-run order-paid --start -f draft.yaml
@@ -155,8 +157,8 @@ Example:
     Rollout(state::Rollout),
     /// Runs a trigger, or a draft, over changes of the past, and sends nothing
     #[command(after_help = "\
-Says how many of the changes would have matched, shows some of them, and says how the draft differs
-from the version in force. Changes are there for as long as the server keeps them (--retain-events).
+Says how many of the changes would have matched, shows some of them, and says how the draft, which is
+the trigger with the fields of a file, differs from the version in force. Changes are there for as long as the server keeps them (--retain-events).
 
 Example:
   reveille trigger backtest order-paid --since 7d
@@ -276,6 +278,10 @@ impl Triggers {
                  with --key or REVEILLE_KEY",
                 message(answer)
             ),
+            (_, "DRY_RUN_NOT_FOUND") => anyhow!(
+                "nothing of trigger {id:?} runs dry; `reveille trigger dry-run {id} --start` begins \
+                 that"
+            ),
             (_, "HEALTH_CHECK_FAILED") => anyhow!(
                 "trigger {id:?} stays as it is: {}; mend the endpoint, or pass --force with a \
                  --reason",
@@ -295,6 +301,18 @@ fn code(answer: &ApiResponse) -> String {
     code.unwrap_or_default().to_owned()
 }
 
+/// What somebody has said of it: lists and maps with nothing in them say nothing.
+fn without_empty(trigger: &Map<String, Value>) -> Map<String, Value> {
+    let is_empty = |value: &Value| match value {
+        Value::Array(list) => list.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::String(text) => text.is_empty(),
+        _ => false,
+    };
+    let said = trigger.iter().filter(|(_, value)| !is_empty(value));
+    said.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
 /// Prints a trigger, and for people what the server warns of.
 fn print_trigger(
     trigger: &Map<String, Value>,
@@ -303,13 +321,21 @@ fn print_trigger(
 ) -> anyhow::Result<()> {
     match output {
         Output::Json => writeln!(out, "{:#}", Value::Object(trigger.clone()))?,
-        Output::Human => print_fields(trigger, "triggerId", out)?,
+        Output::Human => print_fields(&without_empty(trigger), "triggerId", out)?,
     }
     out.flush()?;
     for warning in trigger.get("warnings").and_then(Value::as_array).into_iter().flatten() {
         eprintln!("warning: {}", warning.as_str().unwrap_or_default());
     }
     Ok(())
+}
+
+/// What is said behind a path, with what is in front of it.
+fn query<const N: usize>(parameters: [(&str, Option<String>); N]) -> String {
+    let given = parameters.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    let pairs: Vec<String> =
+        given.map(|(name, value)| format!("{name}={}", encode(&value))).collect();
+    if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) }
 }
 
 /// A draft is for the trigger that is named, and for no other.

@@ -20,7 +20,7 @@ pub(super) fn tenant_of(caller: &Caller, path: &str) -> Result<Tenant, RequestEr
 }
 
 /// The tenant of a segment of a path, if the caller may run it.
-pub(super) fn tenant_named(caller: &Caller, segment: &str) -> Result<Tenant, RequestError> {
+pub(crate) fn tenant_named(caller: &Caller, segment: &str) -> Result<Tenant, RequestError> {
     let name = decode_path(segment);
     if name == OWN {
         return Ok(caller.tenant.clone());

@@ -153,6 +153,11 @@ impl Caller {
         (!is_unnamed).then_some(&self.tenant)
     }
 
+    /// Whether the server asks for keys at all.
+    pub(crate) fn needs_keys(&self) -> bool {
+        self.needs_keys
+    }
+
     /// What it may, where it acts: an admin of all tenants inside one is an admin of that one.
     pub(crate) fn access(&self) -> Access {
         let tenant = if self.is_everywhere() { None } else { Some(self.tenant.clone()) };

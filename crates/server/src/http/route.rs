@@ -36,6 +36,9 @@ pub(crate) enum Face {
     Tokens,
     Indexes,
     Rules,
+    Triggers,
+    TriggerSecrets,
+    TriggerCheckpoint,
     /// Nobody yet: the name belongs to a face all the same.
     Nobody,
     /// Subscriptions to streams: the path is a pattern.
@@ -82,6 +85,12 @@ const ROUTES: &[(&str, Face, Requirement)] = &[
     ("/admin/v1/replays/*", Face::Replay, Requirement::Operate),
     ("/admin/v1/tenants/*/indexes", Face::Indexes, Requirement::Operate),
     ("/admin/v1/tenants/*/rules", Face::Rules, Requirement::Operate),
+    ("/admin/v1/tenants/*/secrets", Face::TriggerSecrets, Requirement::Operate),
+    ("/admin/v1/tenants/*/secrets/*", Face::TriggerSecrets, Requirement::Operate),
+    ("/admin/v1/tenants/*/secrets/*/rotate", Face::TriggerSecrets, Requirement::Operate),
+    ("/admin/v1/tenants/*/secrets/*/revoke-previous", Face::TriggerSecrets, Requirement::Operate),
+    ("/admin/v1/triggers/**", Face::Triggers, Requirement::Operate),
+    ("/admin/v1/checkpoints/trigger_evaluator", Face::TriggerCheckpoint, Requirement::Operate),
     ("/e/**", Face::Events, Requirement::Data),
     ("/ingest/**", Face::Events, Requirement::Data),
     ("/subscriptions/unsubscribe", Face::Events, Requirement::Data),
@@ -209,6 +218,14 @@ mod tests {
         check("/admin/v1/tenants/a/rules", Face::Rules, Requirement::Operate);
         check("/admin/v1/tenants/a/indexes", Face::Indexes, Requirement::Operate);
         check("/admin/v1/tenants/a/b/rules", Face::Nobody, Requirement::Key);
+        for secrets in ["", "/a", "/a/rotate", "/a/revoke-previous"] {
+            let path = format!("/admin/v1/tenants/t/secrets{secrets}");
+            check(&path, Face::TriggerSecrets, Requirement::Operate);
+        }
+        check("/admin/v1/tenants/t/secrets/a/show", Face::Nobody, Requirement::Key);
+        check("/admin/v1/triggers", Face::Triggers, Requirement::Operate);
+        check("/admin/v1/triggers/a/b/status", Face::Triggers, Requirement::Operate);
+        check("/admin/v1/checkpoints/x", Face::Nobody, Requirement::Key);
         for stream in ["/events", "/v1/stream/a", "/callbacks", "/healthz/x", "/administer"] {
             check(stream, Face::Streams, Requirement::Data);
         }

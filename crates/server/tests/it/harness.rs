@@ -16,6 +16,7 @@ pub(crate) mod logs;
 pub(crate) mod responder;
 pub(crate) mod server;
 pub(crate) mod sink;
+pub(crate) mod trigger_world;
 pub(crate) mod triggers;
 pub(crate) mod wakes;
 
@@ -33,6 +34,7 @@ pub(crate) use live::Picture;
 pub(crate) use responder::Responder;
 pub(crate) use server::{LONG_POLL_MS, READER_MS, Setup, TestServer, metric_of, partition_dirs};
 pub(crate) use sink::{Call, Sink};
+pub(crate) use trigger_world::{SECRET, TRIGGERS, Triggers, signatures, tag};
 pub(crate) use wakes::{JSON, Wakes, ZERO};
 
 /// Nothing in these tests takes this long, unless it would take forever.

@@ -126,6 +126,7 @@ impl Setup {
         let clock = self.clock.clone();
         let answers = reveille_server::Config {
             long_poll_timeout_ms: LONG_POLL_MS,
+            max_trigger_timeout_ms: 30_000,
             reader_timeout_ms: READER_MS,
             connections_max: self.connections_max,
             max_body_bytes: self.max_body_bytes,
