@@ -15,7 +15,7 @@ use http::{Method, StatusCode};
 use serde_json::{Map, Value};
 
 use super::list::ShowArguments;
-use super::table::print_fields;
+use super::table::{cell_text, print_fields};
 use super::url::{encode, encode_segment};
 use super::{
     ApiRequest, ApiResponse, Client, Output, ServerArguments, block_on, message, parse_object,
@@ -301,16 +301,37 @@ fn code(answer: &ApiResponse) -> String {
     code.unwrap_or_default().to_owned()
 }
 
-/// What somebody has said of it: lists and maps with nothing in them say nothing.
-fn without_empty(trigger: &Map<String, Value>) -> Map<String, Value> {
-    let is_empty = |value: &Value| match value {
-        Value::Array(list) => list.is_empty(),
-        Value::Object(fields) => fields.is_empty(),
-        Value::String(text) => text.is_empty(),
-        _ => false,
-    };
-    let said = trigger.iter().filter(|(_, value)| !is_empty(value));
-    said.map(|(name, value)| (name.clone(), value.clone())).collect()
+/// What somebody has said of it, in words: lists and maps with nothing in them say nothing.
+fn described(trigger: &Map<String, Value>) -> Map<String, Value> {
+    let fields = trigger.iter().filter_map(|(name, value)| {
+        let value = match value {
+            Value::Object(fields) => describe(fields).into(),
+            value => value.clone(),
+        };
+        let is_empty = match &value {
+            Value::Array(list) => list.is_empty(),
+            Value::String(text) => text.is_empty(),
+            _ => false,
+        };
+        (!is_empty).then(|| (name.clone(), value))
+    });
+    fields.collect()
+}
+
+/// Fields in one line. What servers nest is not deep.
+fn describe(fields: &Map<String, Value>) -> String {
+    let parts = fields.iter().filter_map(|(name, value)| {
+        let text = match value {
+            Value::Object(inner) => match describe(inner) {
+                inner if inner.is_empty() => inner,
+                inner => format!("({inner})"),
+            },
+            Value::Array(items) if items.is_empty() => String::new(),
+            value => cell_text(value),
+        };
+        (!text.is_empty()).then(|| format!("{name} {text}"))
+    });
+    parts.collect::<Vec<_>>().join(", ")
 }
 
 /// Prints a trigger, and for people what the server warns of.
@@ -321,7 +342,7 @@ fn print_trigger(
 ) -> anyhow::Result<()> {
     match output {
         Output::Json => writeln!(out, "{:#}", Value::Object(trigger.clone()))?,
-        Output::Human => print_fields(&without_empty(trigger), "triggerId", out)?,
+        Output::Human => print_fields(&described(trigger), "triggerId", out)?,
     }
     out.flush()?;
     for warning in trigger.get("warnings").and_then(Value::as_array).into_iter().flatten() {
@@ -345,5 +366,26 @@ fn take_id(fields: &mut Map<String, Value>, id: &str) -> anyhow::Result<()> {
             bail!("the file is for the trigger {other:?}, and {id:?} is to be changed")
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_nested_is_told_in_one_line() {
+        let trigger = json!({
+            "filters": [], "headers": {}, "label": "", "events": ["create"], "version": 1,
+            "rollout": { "percent": 10, "slo": { "maxErrorRate": 0.05, "maxP95LatencyMs": null } },
+            "retryPolicy": { "maxAttempts": 3, "statusRules": [] },
+        });
+        let expected = json!({
+            "events": ["create"], "version": 1, "rollout": "percent 10, slo (maxErrorRate 0.05)",
+            "retryPolicy": "maxAttempts 3",
+        });
+        assert_eq!(Value::Object(described(trigger.as_object().unwrap())), expected);
     }
 }

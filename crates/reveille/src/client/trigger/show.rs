@@ -10,7 +10,7 @@ use super::super::list::{ListArguments, ShowArguments, print_list};
 use super::super::table::{ListPrinter, cell, moment_cell, print_fields};
 use super::super::url::encode;
 use super::super::{Output, ServerArguments, block_on, human};
-use super::{TRIGGERS, Triggers, without_empty};
+use super::{TRIGGERS, Triggers, described};
 
 const PAGE: usize = 200;
 
@@ -91,13 +91,13 @@ pub(super) fn show(arguments: ShowArguments, out: &mut impl Write) -> anyhow::Re
             writeln!(out, "{:#}", Value::Object(both))?;
         }
         Output::Human => {
-            print_fields(&without_empty(&trigger), "triggerId", out)?;
+            print_fields(&described(&trigger), "triggerId", out)?;
             let is_new = |name: &str| !trigger.contains_key(name);
             let mut rest: Map<String, Value> =
                 status.into_iter().filter(|(name, _)| is_new(name)).collect();
             flatten_lag(&mut rest);
             writeln!(out)?;
-            print_fields(&rest, "health", out)?;
+            print_fields(&described(&rest), "health", out)?;
         }
     }
     Ok(())
@@ -121,7 +121,7 @@ pub(super) fn versions(arguments: Versions, out: &mut impl Write) -> anyhow::Res
         let shown = triggers.object(&id, triggers.get(&id, &format!("/versions/{version}")))?;
         match output {
             Output::Json => writeln!(out, "{:#}", Value::Object(shown))?,
-            Output::Human => print_fields(&without_empty(&shown), "version", out)?,
+            Output::Human => print_fields(&described(&shown), "version", out)?,
         }
         return Ok(());
     }
