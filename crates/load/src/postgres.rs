@@ -233,7 +233,7 @@ mod tests {
     fn an_execution_is_three_messages_with_their_lengths() {
         let mut request = b"left over".to_vec();
         execute(&[b"ab", b""], &mut request).unwrap();
-        let bind = b"B\0\0\0\x18\0\0\0\0\0\x02\0\0\0\x02ab\0\0\0\0\0\0";
+        let bind = b"B\0\0\0\x16\0\0\0\0\0\x02\0\0\0\x02ab\0\0\0\0\0\0";
         let rest = b"E\0\0\0\x09\0\0\0\0\0S\0\0\0\x04";
         assert_eq!(request, [bind.as_slice(), rest].concat());
     }

@@ -110,7 +110,8 @@ pub(crate) fn resident_bytes(pid: u32) -> Option<u64> {
         return status_bytes(pid, "VmRSS:");
     }
     let share = |pid: u32| parse_status(&text(&format!("/proc/{pid}/smaps_rollup"))?, "Pss:");
-    std::iter::once(pid).chain(children).map(share).sum()
+    // Who has ended meanwhile has nothing.
+    Some(std::iter::once(pid).chain(children).filter_map(share).sum())
 }
 
 /// The most that a server of one process ever had.
