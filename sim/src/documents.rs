@@ -12,12 +12,14 @@
 //! action     one command; request: what its outcome means
 //! model      documents, changes and outcomes, told once more
 //! audit      everything durable, against the model
+//! live       those who follow a collection, step by step
 //! finale     everything is taken down, and nothing is left
 //! ```
 
 mod action;
 mod audit;
 mod finale;
+mod live;
 mod model;
 mod request;
 mod workload;
@@ -32,6 +34,7 @@ use crate::base::{
     ActionTable, Base, BatchInfo, CheckResult, FaultWeights, Mode, Origin, Request, Setup, World,
 };
 use action::{Action, Refusal, Told};
+use live::Follower;
 use model::Model;
 use request::DocumentRequest;
 
@@ -49,6 +52,7 @@ pub(crate) struct Documents {
     /// Changes from before these times may have been forgotten.
     cutoffs: BTreeMap<Tenant, Millis>,
     number: u64,
+    followers: Vec<Follower>,
 }
 
 impl Documents {
@@ -70,7 +74,8 @@ impl World for Documents {
     type Answer = Told;
     type Error = Refusal;
 
-    const ACTIONS: ActionTable<Documents> = &[(2, |world| world.audit_all())];
+    const ACTIONS: ActionTable<Documents> =
+        &[(2, |world| world.audit_all()), (12, Documents::follow)];
     const TURNS_MAX: u32 = 20_000;
 
     fn new(mut setup: Setup) -> Documents {
@@ -109,6 +114,7 @@ impl World for Documents {
             history: BTreeMap::from([(0, Model::default())]),
             cutoffs: BTreeMap::new(),
             number: 0,
+            followers: Vec::new(),
         }
     }
 
@@ -158,6 +164,8 @@ impl World for Documents {
         self.history.split_off(&(seq + 1));
         let Some(before) = self.history.get(&seq) else { return false };
         self.durable = before.clone();
+        // Numbers are given out once more: who has seen the others cannot know.
+        self.followers.clear();
         true
     }
 

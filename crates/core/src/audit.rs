@@ -47,6 +47,21 @@ pub mod action {
     pub const REPLAY_EXECUTED: &str = "replay.executed";
     pub const INDEXES_UPDATED: &str = "indexes.updated";
     pub const RULES_UPDATED: &str = "rules.updated";
+    pub const TRIGGER_CREATED: &str = "trigger.created";
+    pub const TRIGGER_UPDATED: &str = "trigger.updated";
+    pub const TRIGGER_DELETED: &str = "trigger.deleted";
+    pub const TRIGGER_ENABLED: &str = "trigger.enabled";
+    pub const TRIGGER_DISABLED: &str = "trigger.disabled";
+    pub const TRIGGER_DRY_RUN: &str = "trigger.dry_run";
+    pub const TRIGGER_DRY_RUN_ENDED: &str = "trigger.dry_run_ended";
+    pub const TRIGGER_ROLLED_BACK: &str = "trigger.rolled_back";
+    pub const SECRET_CREATED: &str = "secret.created";
+    pub const SECRET_ROTATED: &str = "secret.rotated";
+    pub const SECRET_REVOKED: &str = "secret.revoked";
+    pub const SECRET_DELETED: &str = "secret.deleted";
+    pub const TOKEN_ISSUED: &str = "token.issued";
+    pub const DOCUMENTS_READ: &str = "documents.read";
+    pub const DOCUMENTS_WRITTEN: &str = "documents.written";
 }
 
 /// Who asks for something, as it is written down.

@@ -8,6 +8,7 @@ pub mod idempotency;
 pub mod index;
 pub mod index_key;
 pub mod limits;
+pub mod live;
 pub mod order;
 pub mod origin;
 pub mod patch;

@@ -16,6 +16,7 @@ pub mod fan_out;
 pub mod json;
 pub mod key;
 pub mod key_range;
+pub mod known;
 pub mod limits;
 pub mod matcher;
 pub mod media;
@@ -34,6 +35,7 @@ pub mod time;
 pub mod token;
 pub mod trace;
 mod trie;
+pub mod trigger;
 mod wildcard;
 
 pub use media::ContentType;

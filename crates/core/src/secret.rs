@@ -42,6 +42,8 @@ pub enum SecretPurpose<'a> {
     TokenKey,
     /// Sign webhooks of subscriptions without a secret of their own.
     SigningKeys,
+    /// Sign tokens of triggers.
+    TriggerKeys,
     /// Signs what a tenant's endpoint is sent.
     Webhook(&'a Tenant),
 }
@@ -51,6 +53,7 @@ impl SecretPurpose<'_> {
         let (name, tenant) = match self {
             SecretPurpose::TokenKey => ("token-key", ""),
             SecretPurpose::SigningKeys => ("signing-keys", ""),
+            SecretPurpose::TriggerKeys => ("trigger-keys", ""),
             SecretPurpose::Webhook(tenant) => ("webhook", tenant.as_str()),
         };
         Aad::from([name.as_bytes(), &[0], tenant.as_bytes()].concat())
@@ -122,9 +125,12 @@ mod tests {
         let sealed = cipher.seal(SecretPurpose::Webhook(&acme), [1; 12], b"whsec_x");
         assert!(!sealed.contains("whsec"));
         assert_eq!(cipher.open(SecretPurpose::Webhook(&acme), &sealed).unwrap(), b"whsec_x");
-        for purpose in
-            [SecretPurpose::Webhook(&beta), SecretPurpose::TokenKey, SecretPurpose::SigningKeys]
-        {
+        for purpose in [
+            SecretPurpose::Webhook(&beta),
+            SecretPurpose::TokenKey,
+            SecretPurpose::SigningKeys,
+            SecretPurpose::TriggerKeys,
+        ] {
             assert_eq!(cipher.open(purpose, &sealed), Err(SealBroken));
         }
         let other = SecretCipher::new(&[8; 32]);

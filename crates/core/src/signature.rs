@@ -167,6 +167,11 @@ impl Ed25519Key {
         })
     }
 
+    /// The signature over these bytes, as they are.
+    pub(crate) fn sign(&self, bytes: &[u8]) -> Vec<u8> {
+        self.pair.sign(bytes).as_ref().to_vec()
+    }
+
     /// The header of a request signed with this key.
     pub fn header(&self, timestamp_s: u64, body: &[u8]) -> String {
         let signature = self.pair.sign(&signed_bytes(&timestamp_s.to_string(), body));
@@ -262,7 +267,11 @@ impl<'a> Header<'a> {
     }
 }
 
-fn check_time(timestamp_s: u64, now_s: u64, tolerance_s: u64) -> Result<(), SignatureError> {
+pub(crate) fn check_time(
+    timestamp_s: u64,
+    now_s: u64,
+    tolerance_s: u64,
+) -> Result<(), SignatureError> {
     let beyond = timestamp_s.abs_diff(now_s).saturating_sub(tolerance_s);
     if beyond == 0 {
         Ok(())
@@ -281,7 +290,7 @@ fn kid(public: &[u8; 32]) -> String {
     format!("ds_{}", URL_SAFE_NO_PAD.encode(thumbprint))
 }
 
-fn hmac_tag(secret: &str, timestamp: &str, body: &[u8]) -> hmac::Tag {
+pub(crate) fn hmac_tag(secret: &str, timestamp: &str, body: &[u8]) -> hmac::Tag {
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
     let mut context = hmac::Context::with_key(&key);
     context.update(timestamp.as_bytes());
@@ -296,7 +305,7 @@ fn signed_bytes(timestamp: &str, body: &[u8]) -> Vec<u8> {
 }
 
 /// The 32 bytes that 64 digits of lower-case hexadecimal spell.
-fn hex_bytes(text: &str) -> Option<[u8; 32]> {
+pub(crate) fn hex_bytes(text: &str) -> Option<[u8; 32]> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),
         b'a'..=b'f' => Some(byte - b'a' + 10),

@@ -31,6 +31,11 @@ impl Steps {
         self.used
     }
 
+    /// How many more there may be.
+    pub fn left(&self) -> usize {
+        self.max.saturating_sub(self.used)
+    }
+
     /// Whether more was done than may be.
     pub fn is_exceeded(&self) -> bool {
         self.used > self.max

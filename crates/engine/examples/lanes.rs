@@ -94,7 +94,8 @@ fn all_hooks(txn: &mut Txn<'_>, tenant: &Tenant, after: HookId) -> MatchingHooks
     let hooks = HookIndex::of_txn(txn).from(tenant, HookId(after.0 + 1), limit);
     let through = hooks.last().map_or(after, |hook| hook.id);
     let complete = hooks.len() < limit;
-    MatchingHooks { hooks: hooks.into_iter().map(Into::into).collect(), through, complete }
+    let hooks = hooks.into_iter().map(Into::into).collect();
+    MatchingHooks { hooks, through, complete, notes: Vec::new() }
 }
 
 struct MakeHook {
@@ -156,10 +157,11 @@ impl Command<App> for PutEvents {
             };
             put_event(txn, FACE, &tenant, no, &record);
             let payload = EventPayload { id, at, payload, trace: None };
-            let event = SpreadEvent { no, record: &record, payload: Some(&payload) };
+            let event =
+                SpreadEvent { no, record: &record, payload: Some(&payload), prepared: None };
             spread.event(txn, event, &matches)?;
         }
-        spread.end(txn);
+        spread.end(txn)?;
         Ok(Ok(()))
     }
 
@@ -288,6 +290,7 @@ fn open(directory: &Path) -> Engine {
             retention: Retention { events_ms: YEAR_MS, deliveries_ms: YEAR_MS },
         },
         quotas: Quotas::default(),
+        poison: None,
     };
     Engine::open(&config, clock, Arc::new(SystemEntropy::default())).unwrap()
 }

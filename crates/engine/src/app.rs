@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use reveille_core::delivery::hook::{DeliveryCounts, HookId};
+use reveille_core::delivery::policy::Poison;
 use reveille_core::document::settings::DocumentSettings;
 use reveille_core::subscription::Timings;
 use reveille_kernel::domains::{Domains, Index, Scratch};
@@ -40,6 +41,8 @@ pub struct Settings {
     /// How much each tenant may have.
     pub quotas: Quotas,
     pub documents: DocumentSettings,
+    /// When a trigger's delivery is given up because nothing will change.
+    pub poison: Option<Poison>,
     /// Where the hashes of what clients wrote begin: they cannot know it.
     pub hash_seed: u64,
 }
@@ -52,6 +55,7 @@ impl Default for Settings {
             match_steps: MATCH_STEPS,
             quotas: Quotas::default(),
             documents: DocumentSettings::default(),
+            poison: Some(Poison { attempts: 3, within_ms: 250 }),
             hash_seed: 0,
         }
     }

@@ -12,5 +12,6 @@ mod queries;
 #[cfg(test)]
 mod tests;
 
-pub use chain::{Audited, TrimAudit, record};
-pub use queries::{AuditCursor, AuditFilter, CheckedChain, ListedRow};
+pub(crate) use chain::ROW_WEIGHT;
+pub use chain::{Audited, RecordAudit, TrimAudit, record};
+pub use queries::{AuditCursor, AuditFilter, CheckedChain, ListedRow, Subject};

@@ -4,12 +4,14 @@
 //! queries    what faces ask
 //! write      a transaction is decided: documents, entries, changes and its outcome in one batch
 //! change     changes go into the tenant's stream; face: they are a source of deliveries
+//! hooks      whoever is told of changes, in the step that decides them
 //! outcome    what is remembered under idempotency keys
 //! rules      who may, as the documents are that were looked at
 //! index      what memory knows of indexes and rules, for decisions
 //! entries    entries follow their documents
 //! declare    indexes are declared; build: and built, and removed, in slices
 //! query      a page of documents
+//! live       the documents of a collection, and what becomes of them
 //! purge      what is left of deleted documents goes
 //! ```
 
@@ -17,7 +19,9 @@ pub mod build;
 pub mod declare;
 pub mod error;
 pub mod face;
+pub mod hooks;
 pub mod index;
+pub mod live;
 pub mod outcome;
 pub mod purge;
 pub mod rules;

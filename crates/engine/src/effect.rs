@@ -45,6 +45,10 @@ pub enum Effect {
     CountWork { tenant: Tenant, work: u64 },
     /// A delivery has become a dead letter.
     CountDeadLetter(DeadReason),
+    /// Conditions of a trigger came to nothing.
+    CountEvaluationErrors { hook: HookId, count: u64 },
+    /// A version of a trigger was rolled back because it missed its objective.
+    CountRollback(HookId),
     /// Deliveries that a replay was to make have come to this.
     CountReplayed { result: ReplayResult, count: u64 },
 }
@@ -58,6 +62,8 @@ impl Effect {
                 | Effect::Complain(_)
                 | Effect::CountWork { .. }
                 | Effect::CountDeadLetter(_)
+                | Effect::CountEvaluationErrors { .. }
+                | Effect::CountRollback(_)
                 | Effect::CountReplayed { .. }
                 | Effect::CountLoad(_)
         )

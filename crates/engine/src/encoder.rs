@@ -10,7 +10,8 @@ use reveille_core::secret::{SealBroken, SealedSecret};
 use reveille_core::signature::Ed25519Key;
 use reveille_core::stream::StreamId;
 use reveille_core::subscription::Subscription;
-use reveille_core::{ContentType, Millis, Offset, StreamPath};
+use reveille_core::trigger::token::TriggerKey;
+use reveille_core::{ContentType, Millis, Offset, StreamPath, Tenant};
 use reveille_kernel::error::Damaged;
 use reveille_kernel::outbound::EncodedRequest;
 
@@ -106,6 +107,9 @@ pub trait Signer: Send + Sync + 'static {
     /// The key that signs now. Keys are replaced while a target is remembered: whoever signs asks
     /// for it each time.
     fn current_key(&self) -> Ed25519Key;
+
+    /// The key that signs tokens of triggers now.
+    fn trigger_key(&self) -> TriggerKey;
 }
 
 /// What targets are found with.
@@ -113,6 +117,29 @@ pub struct TargetContext<'a> {
     pub open: OpenSecret<'a>,
     /// To keep, for whatever is signed with the server's own key.
     pub signer: &'a Arc<dyn Signer>,
+    /// To keep, for whatever is signed with a secret of the hook's tenant that has a name.
+    pub secrets: &'a Arc<dyn SecretSource>,
+}
+
+/// Secrets of tenants, by name.
+pub trait SecretSource: Send + Sync + 'static {
+    /// Those that sign now under a name, the newest first. They are replaced while a target is
+    /// remembered: whoever signs asks each time, with the time of the attempt.
+    fn signing(
+        &self,
+        tenant: &Tenant,
+        name: &str,
+        now: Millis,
+    ) -> Result<Vec<String>, SecretUnavailable>;
+}
+
+/// Nothing is signed, and so nothing is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SecretUnavailable {
+    #[error("the tenant has no secret of this name")]
+    Missing,
+    #[error("the secret cannot be opened with this secrets key")]
+    Sealed,
 }
 
 /// Opens a secret of a hook's tenant. One that does not open is no reason to send unsigned.

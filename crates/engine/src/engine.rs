@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 use reveille_core::audit::Actor;
+use reveille_core::delivery::policy::Poison;
 use reveille_core::document::settings::DocumentSettings;
 use reveille_core::subscription::Timings;
 use reveille_core::{Millis, Tenant};
@@ -51,6 +52,8 @@ pub struct Config {
     /// How much each tenant may have.
     pub quotas: Quotas,
     pub documents: DocumentSettings,
+    /// When a trigger's delivery is given up because nothing will change.
+    pub poison: Option<Poison>,
 }
 
 /// How consumers are woken and events delivered.
@@ -308,6 +311,10 @@ impl Engine {
 
     pub(crate) fn rules(&self) -> &Rules {
         &self.inner.outbound.rules
+    }
+
+    pub(crate) fn courier(&self) -> &Arc<dyn Courier> {
+        &self.inner.outbound.courier
     }
 
     pub(crate) fn timings(&self) -> &Timings {

@@ -30,14 +30,17 @@ use crate::deliveries::timers::FireDeliveryTimer;
 use crate::documents::face::DocumentFace;
 use crate::effect::{Attempt, AttemptSource, Effect};
 use crate::events::face::EventFace;
+use crate::facts::face::FactFace;
 use crate::matching::Shares;
-use crate::metrics::{DeliveryMetrics, WakeMetrics};
+use crate::metrics::{DeliveryMetrics, TriggerMetrics, WakeMetrics};
 use crate::outbound::OutboundContext;
+use crate::secrets::TenantSecrets;
 use crate::spans::SpanCollector;
 use crate::streams::access_times::AccessTimes;
 use crate::streams::lifetime::FireStreamTimer;
 use crate::streams::live::LiveReaders;
 use crate::streams::observer::StreamObservers;
+use crate::triggers::hooks::TriggerHooks;
 use crate::wakes::consumer::WakeOutcome;
 use crate::wakes::gauges::SubscriptionGauges;
 use crate::wakes::index::SubscriptionIndex;
@@ -65,6 +68,8 @@ impl App {
             .with(WakeComplaints::default())
             .with(SubscriptionGauges::default())
             .with(DeliveryMetrics::default())
+            .with(TriggerMetrics::default())
+            .with(TenantSecrets::default())
             .with(HookGauges::default())
             .with(limits)
             .with(SpanCollector::default())
@@ -74,7 +79,8 @@ impl App {
             .with_index::<EndedHookIndex>()
             .with_index::<KeyCounts>()
             .with_face(EventFace)
-            .with_face(DocumentFace)
+            .with_face(DocumentFace::with_hooks(TriggerHooks))
+            .with_face(FactFace)
     }
 }
 
@@ -91,6 +97,10 @@ impl EffectHandler for App {
                 Effect::Complain(complaint) => wakes::trouble::tell_operators(shared, &complaint),
                 Effect::CountWork { tenant, work } => domains.part::<Shares>().count(&tenant, work),
                 Effect::CountDeadLetter(why) => domains.part::<DeliveryMetrics>().died(why),
+                Effect::CountEvaluationErrors { hook, count } => {
+                    domains.part::<TriggerMetrics>().failed(hook, count);
+                }
+                Effect::CountRollback(hook) => domains.part::<TriggerMetrics>().rolled_back(hook),
                 Effect::CountReplayed { result, count } => {
                     domains.part::<DeliveryMetrics>().replayed(result, count);
                 }

@@ -1,15 +1,18 @@
-//! The server's own secrets: what signs callback tokens, and what signs webhooks.
+//! The server's own secrets: what signs callback tokens, webhooks, and tokens of triggers.
 
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use bytes::Bytes;
 use reveille_core::consumer::Dialect;
+use reveille_core::fact::token::CapabilityKey;
 use reveille_core::secret::{SealBroken, SealedSecret, SecretCipher, SecretPurpose};
 use reveille_core::signature::Ed25519Key;
 use reveille_core::stream::StreamId;
 use reveille_core::subscription::Subscription;
 use reveille_core::token::{Claims, TokenInvalid, TokenKey, TokenKind};
+use reveille_core::trigger::token::TriggerKey;
 use reveille_core::{Millis, StreamPath, Tenant};
+use reveille_schema::keys::Meta;
 use reveille_schema::record::{self, SigningKey};
 
 use reveille_kernel::doors::Entropy;
@@ -25,7 +28,17 @@ pub struct Keyring {
     entropy: Arc<dyn Entropy>,
     cipher: SecretCipher,
     token: OnceLock<TokenKey>,
-    signing: RwLock<SigningKeys>,
+    capability: OnceLock<CapabilityKey>,
+    webhooks: RwLock<SigningKeys>,
+    triggers: RwLock<SigningKeys>,
+}
+
+/// What keys sign. Each has its own, so that nothing that one signs passes for the other's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeySet {
+    Webhooks,
+    /// Tokens of triggers.
+    Triggers,
 }
 
 #[derive(Default)]
@@ -35,27 +48,54 @@ struct SigningKeys {
     keys: Vec<(SigningKey, Ed25519Key)>,
 }
 
-/// What the first start writes down.
-pub(crate) struct InitialKeys {
-    pub(crate) token: Bytes,
-    pub(crate) signing: Bytes,
+impl KeySet {
+    pub const ALL: [KeySet; 2] = [KeySet::Webhooks, KeySet::Triggers];
+
+    pub(crate) fn meta(self) -> Meta {
+        match self {
+            KeySet::Webhooks => Meta::SigningKeys,
+            KeySet::Triggers => Meta::TriggerKeys,
+        }
+    }
+
+    fn purpose(self) -> SecretPurpose<'static> {
+        match self {
+            KeySet::Webhooks => SecretPurpose::SigningKeys,
+            KeySet::Triggers => SecretPurpose::TriggerKeys,
+        }
+    }
 }
 
 impl Keyring {
     /// A keyring without keys: they follow what is stored.
     pub(crate) fn new(entropy: Arc<dyn Entropy>, cipher: SecretCipher) -> Keyring {
-        Keyring { entropy, cipher, token: OnceLock::new(), signing: RwLock::default() }
+        let (token, capability, webhooks, triggers) = Default::default();
+        Keyring { entropy, cipher, token, capability, webhooks, triggers }
     }
 
-    /// New keys, as they are stored.
-    pub(crate) fn initial_keys(&self, now: Millis) -> InitialKeys {
-        let (mut token, mut seed) = ([0; 32], [0; 32]);
+    /// A new key for callback tokens, as it is stored.
+    pub(crate) fn initial_token_key(&self) -> Bytes {
+        let mut token = [0; 32];
         self.entropy.fill(&mut token);
+        self.seal_stored(SecretPurpose::TokenKey, &token)
+    }
+
+    /// A new key of a set, as it is stored.
+    pub(crate) fn initial_keys(&self, set: KeySet, now: Millis) -> Bytes {
+        let key = self.fresh_key(now);
+        self.seal_signing_keys(set, &[key])
+    }
+
+    fn fresh_key(&self, now: Millis) -> SigningKey {
+        let mut seed = [0; 32];
         self.entropy.fill(&mut seed);
-        let key = SigningKey { seed, created_at: now, retires_at: None };
-        InitialKeys {
-            token: self.seal_stored(SecretPurpose::TokenKey, &token),
-            signing: self.seal_signing_keys(&[key]),
+        SigningKey { seed, created_at: now, retires_at: None }
+    }
+
+    fn set(&self, set: KeySet) -> &RwLock<SigningKeys> {
+        match set {
+            KeySet::Webhooks => &self.webhooks,
+            KeySet::Triggers => &self.triggers,
         }
     }
 
@@ -96,25 +136,32 @@ impl Keyring {
         String::from_utf8(secret).map_err(|_| SealBroken)
     }
 
-    fn seal_signing_keys(&self, keys: &[SigningKey]) -> Bytes {
-        self.seal_stored(SecretPurpose::SigningKeys, &record::encode_signing_keys(keys))
+    fn seal_signing_keys(&self, set: KeySet, keys: &[SigningKey]) -> Bytes {
+        self.seal_stored(set.purpose(), &record::encode_signing_keys(keys))
     }
 
     /// The key that signs tokens; it never changes.
     pub(crate) fn set_token_key(&self, stored: &Bytes) -> Result<(), String> {
         let key = self.open_stored(SecretPurpose::TokenKey, stored)?;
-        let key = key.try_into().map_err(|_| "the stored token key is damaged".to_owned())?;
+        let key: [u8; 32] =
+            key.try_into().map_err(|_| "the stored token key is damaged".to_owned())?;
+        self.capability.get_or_init(|| CapabilityKey::of_server(&key));
         self.token.get_or_init(|| TokenKey::new(key));
         Ok(())
     }
 
-    /// Whether there is no key that signs webhooks.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.signing.read().unwrap_or_else(PoisonError::into_inner).keys.is_empty()
+    /// Whether a set has no key.
+    pub(crate) fn is_empty(&self, set: KeySet) -> bool {
+        self.set(set).read().unwrap_or_else(PoisonError::into_inner).keys.is_empty()
     }
 
     fn token(&self) -> &TokenKey {
         self.token.get().expect("the token key was read when the engine opened")
+    }
+
+    /// What signs capability tokens; it follows from the key that signs callback tokens.
+    pub fn capability(&self) -> &CapabilityKey {
+        self.capability.get().expect("the token key was read when the engine opened")
     }
 
     /// A token for a consumer's callbacks.
@@ -157,27 +204,30 @@ impl Keyring {
         self.token().verify(token)
     }
 
-    /// The key that signs.
+    /// The key that signs webhooks.
     pub fn signing(&self) -> Ed25519Key {
-        let signing = self.signing.read().unwrap_or_else(PoisonError::into_inner);
+        self.current(KeySet::Webhooks)
+    }
+
+    /// The key of a set that signs.
+    pub fn current(&self, set: KeySet) -> Ed25519Key {
+        let signing = self.set(set).read().unwrap_or_else(PoisonError::into_inner);
         let (_, key) = signing.keys.first().expect("there is always a key");
         key.clone()
     }
 
-    /// The keys that are published: the one that signs, and those that did until lately.
-    pub fn published(&self, now: Millis) -> Vec<Ed25519Key> {
-        let signing = self.signing.read().unwrap_or_else(PoisonError::into_inner);
+    /// The keys of a set that are published: the one that signs, and those that did until lately.
+    pub fn published(&self, set: KeySet, now: Millis) -> Vec<Ed25519Key> {
+        let signing = self.set(set).read().unwrap_or_else(PoisonError::into_inner);
         let current = signing.keys.iter().filter(|(it, _)| it.retires_at.is_none_or(|at| now < at));
         current.map(|(_, key)| key.clone()).collect()
     }
 
     /// What is stored now, and what is to be stored to have a new key sign while the old one is
     /// published for a while.
-    pub(crate) fn rotated(&self, now: Millis, overlap_ms: u64) -> (Bytes, Bytes) {
-        let signing = self.signing.read().unwrap_or_else(PoisonError::into_inner);
-        let mut seed = [0; 32];
-        self.entropy.fill(&mut seed);
-        let mut keys = vec![SigningKey { seed, created_at: now, retires_at: None }];
+    pub(crate) fn rotated(&self, set: KeySet, now: Millis, overlap_ms: u64) -> (Bytes, Bytes) {
+        let signing = self.set(set).read().unwrap_or_else(PoisonError::into_inner);
+        let mut keys = vec![self.fresh_key(now)];
         for (key, _) in &signing.keys {
             let at = key.retires_at.unwrap_or(now + overlap_ms);
             if now < at {
@@ -185,14 +235,14 @@ impl Keyring {
             }
         }
         keys.truncate(SIGNING_KEYS_MAX);
-        (signing.stored.clone(), self.seal_signing_keys(&keys))
+        (signing.stored.clone(), self.seal_signing_keys(set, &keys))
     }
 
     /// Signs with what is stored now.
-    pub(crate) fn adopt(&self, stored: Bytes) -> Result<(), String> {
-        let opened = self.open_stored(SecretPurpose::SigningKeys, &stored)?;
+    pub(crate) fn adopt(&self, set: KeySet, stored: Bytes) -> Result<(), String> {
+        let opened = self.open_stored(set.purpose(), &stored)?;
         let read = SigningKeys::read(stored, &opened)?;
-        *self.signing.write().unwrap_or_else(PoisonError::into_inner) = read;
+        *self.set(set).write().unwrap_or_else(PoisonError::into_inner) = read;
         Ok(())
     }
 }
@@ -200,6 +250,10 @@ impl Keyring {
 impl Signer for Keyring {
     fn current_key(&self) -> Ed25519Key {
         self.signing()
+    }
+
+    fn trigger_key(&self) -> TriggerKey {
+        TriggerKey::new(self.current(KeySet::Triggers))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The domains on the kernel: streams, wakes, deliveries, typed events, documents and keys, each
+//! The domains on the kernel: streams, wakes, deliveries, typed events, documents, triggers and keys, each
 //! with its commands, its memory and what may be asked about it.
 //!
 //! Nothing here knows status codes or JSON field names.
@@ -11,6 +11,7 @@ pub mod documents;
 pub mod effect;
 pub mod encoder;
 pub mod events;
+pub mod facts;
 pub mod handlers;
 pub mod keyring;
 pub mod limits;
@@ -18,8 +19,10 @@ pub mod metrics;
 pub mod quota;
 pub mod ranking;
 pub mod records;
+pub mod secrets;
 pub mod spans;
 pub mod streams;
+pub mod triggers;
 pub mod wakes;
 pub mod wall;
 

@@ -14,6 +14,22 @@ pub const LIVE_DATA_BYTES: u64 = 64 << 10;
 /// Less than this is handed to live readers without being counted.
 pub const LIVE_UNCOUNTED_BYTES: usize = 4 << 10;
 
+/// Changes that a live query looks at in one step, of its collection or of others.
+pub const LIVE_CHANGES: usize = 256;
+/// Documents that a live query reads in one step.
+pub const LIVE_DOCUMENTS: usize = 500;
+/// Bytes of documents after which such a step ends, and that a live query asks for room for.
+pub const LIVE_STEP_BYTES: usize = 64 << 10;
+/// Milliseconds after which such a step ends.
+pub const LIVE_STEP_MS: u64 = 100;
+/// Bytes of a collection's changes that are handed to its live queries together; longer ones read
+/// them by themselves.
+pub const LIVE_BATCH_BYTES: usize = 64 << 10;
+/// Batches that a live query may fall behind before it reads by itself again.
+pub const LIVE_BATCHES: usize = 16;
+/// Documents whose changes have a live query begin anew, because the rules have looked at them.
+pub const LIVE_LOOKUPS_MAX: usize = 64;
+
 /// What a fork that copies a part of an append may hold in memory, at most.
 pub const FORK_COPY_BYTES: usize = 16 << 20;
 
@@ -113,5 +129,32 @@ pub const QUERY_DOCUMENTS_MAX: u64 = 100_000;
 pub const QUERY_BYTES_MAX: u64 = 64 << 20;
 /// See [`QUERY_DOCUMENTS_MAX`].
 pub const QUERY_MS_MAX: u64 = 2_000;
+
+/// Steps that a look at a write, or one trigger of a slice, may take in conditions, away from the
+/// lock: some tens of milliseconds. What is left is found out in slices.
+pub const TRIGGER_LOOK_STEPS: usize = 1_000_000;
+/// Steps after which a slice of the triggers that a change is still for ends.
+pub const TRIGGER_SLICE_STEPS: usize = 100_000;
+/// Versions of a trigger that are remembered for changes that are still being told, and the bytes of
+/// them: they are in memory, and in every record of the trigger meanwhile.
+pub const FORMER_TRIGGERS_MAX: usize = 8;
+/// See [`FORMER_TRIGGERS_MAX`].
+pub const FORMER_TRIGGERS_BYTES: usize = 256 << 10;
+/// Former versions of a trigger that are kept to be looked at and gone back to, and the bytes of
+/// them.
+pub const TRIGGER_VERSIONS_MAX: usize = 64;
+/// See [`TRIGGER_VERSIONS_MAX`].
+pub const TRIGGER_VERSIONS_BYTES: u64 = 1 << 20;
+/// Secrets of a tenant: all of them are in memory, sealed.
+pub const TRIGGER_SECRETS_MAX: usize = 100;
+/// Changes that one backtest looks at, the bytes of them and the time that it takes in milliseconds.
+/// It ends there, and says where another may go on.
+pub const BACKTEST_CHANGES_MAX: u64 = 100_000;
+/// See [`BACKTEST_CHANGES_MAX`].
+pub const BACKTEST_BYTES_MAX: u64 = 256 << 20;
+/// See [`BACKTEST_CHANGES_MAX`].
+pub const BACKTEST_MS_MAX: u64 = 5_000;
+/// Changes that a backtest shows.
+pub const BACKTEST_SAMPLES_MAX: usize = 20;
 
 const _: () = assert!(INDEX_RECORDS_MAX >= 2 * INDEXES_MAX, "all can be declared anew at once");

@@ -51,6 +51,14 @@ impl Shares {
         let _ = self.0.set(fairness.clone());
     }
 
+    /// The same for a search that was no part of a decision.
+    pub(crate) fn count_steps(&self, tenant: &Tenant, steps: usize) {
+        let work = u64::try_from(steps / STEPS_PER_APPEND).unwrap_or(u64::MAX);
+        if work > 0 {
+            self.count(tenant, work.saturating_mul(TAKEN_IN));
+        }
+    }
+
     pub(crate) fn count(&self, tenant: &Tenant, work: u64) {
         if let Some(fairness) = self.0.get() {
             fairness.count(tenant, work);

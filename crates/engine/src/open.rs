@@ -35,6 +35,7 @@ use crate::handlers::{self, Outbound};
 use crate::keyring::Keyring;
 use crate::matching::Shares;
 use crate::outbound::OutboundContext;
+use crate::secrets::{SecretOpener, TenantSecrets};
 use crate::wakes::consumer::RecordWakeOutcomes;
 use crate::wakes::send::WakeSender;
 
@@ -117,7 +118,7 @@ impl Engine {
                 courier: config.outbound.courier.clone(),
                 fairness: fairness.clone(),
                 outbound: Outbound {
-                    context: context(config, &keyring, &entropy),
+                    context: context(config, shared, &keyring, &entropy),
                     wakes: WakeSender::default(),
                     deliveries: DeliverySender::default(),
                 },
@@ -164,11 +165,19 @@ fn open_secrets(
     Ok(SecretCipher::new(&key))
 }
 
-fn context(config: &Config, keyring: &Arc<Keyring>, entropy: &Arc<dyn Entropy>) -> OutboundContext {
+fn context(
+    config: &Config,
+    shared: &Shared,
+    keyring: &Arc<Keyring>,
+    entropy: &Arc<dyn Entropy>,
+) -> OutboundContext {
+    let stored = shared.domains.part::<TenantSecrets>().clone();
+    let secrets = SecretOpener { stored, keyring: keyring.clone() };
     OutboundContext {
         encoder: config.outbound.encoder.clone(),
         delivery_encoders: config.outbound.delivery_encoders.clone(),
         keyring: keyring.clone(),
+        secrets: Arc::new(secrets),
         rules: config.outbound.rules.clone(),
         timings: config.outbound.timings.clone(),
         entropy: entropy.clone(),
@@ -207,6 +216,7 @@ fn open_partition(
         timings: config.outbound.timings.clone(),
         quotas: config.quotas,
         documents: config.documents,
+        poison: config.poison,
         hash_seed: entropy.number(),
         ..Settings::default()
     };

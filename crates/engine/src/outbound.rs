@@ -7,7 +7,7 @@ use reveille_deliver::destination::Rules;
 use reveille_kernel::doors::Entropy;
 
 use crate::complaints::Complaints;
-use crate::encoder::{DeliveryEncoders, Encoder};
+use crate::encoder::{DeliveryEncoders, Encoder, SecretSource};
 use crate::keyring::Keyring;
 
 /// What attempts of all kinds share.
@@ -18,6 +18,8 @@ pub(crate) struct OutboundContext {
     pub delivery_encoders: DeliveryEncoders,
     /// Signs them.
     pub keyring: Arc<Keyring>,
+    /// Secrets of tenants that do, by name.
+    pub secrets: Arc<dyn SecretSource>,
     /// Where they may go.
     pub rules: Rules,
     /// How long they may take.

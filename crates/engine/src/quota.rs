@@ -11,13 +11,15 @@ pub struct Quotas {
     pub subscriptions: usize,
     /// Hooks of all faces.
     pub hooks: usize,
+    /// Triggers, which are hooks as well.
+    pub triggers: usize,
     /// API keys: all of them are in memory.
     pub keys: usize,
 }
 
 impl Default for Quotas {
     fn default() -> Quotas {
-        Quotas { subscriptions: 10_000, hooks: 10_000, keys: 1_000 }
+        Quotas { subscriptions: 10_000, hooks: 10_000, triggers: 1_000, keys: 1_000 }
     }
 }
 

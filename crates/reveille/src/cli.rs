@@ -3,7 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::client::{
-    append, audit, consumers, deliveries, dlq, doc, hooks, ingest, key, read, streams, sub,
+    append, audit, consumers, deliveries, dlq, doc, hooks, ingest, key, read, secret, streams, sub,
+    trigger,
 };
 use crate::{config, serve, verify};
 
@@ -137,6 +138,31 @@ Example:
         #[command(subcommand)]
         command: doc::DocCommand,
     },
+    /// Triggers: webhooks for changes of documents
+    #[command(after_help = "\
+A trigger names a collection, kinds of changes, perhaps a condition, and a webhook. Each change that
+it matches becomes a call, in the order of the document's changes, tried until it is accepted or
+becomes a dead letter.
+
+Example:
+  reveille secret create
+  reveille trigger create order-paid --collection orders --event update \\
+    --when \"event.document.state == 'paid'\" --webhook https://example.com/ship --enable
+  reveille trigger test order-paid --path orders/o1
+  reveille trigger show order-paid")]
+    Trigger {
+        #[command(subcommand)]
+        command: trigger::TriggerCommand,
+    },
+    /// Secrets that the calls of triggers are signed with
+    #[command(after_help = "\
+Example:
+  reveille secret create
+  reveille secret rotate --overlap 24h")]
+    Secret {
+        #[command(subcommand)]
+        command: secret::SecretCommand,
+    },
     /// Dead letters: deliveries that were given up
     #[command(after_help = "\
 Example:
@@ -179,6 +205,9 @@ It knows every form that is sent, and says which one it found:
   t=…,kid=…,ed25519=…   wakes of /v1/stream/__ds/subscriptions/: --jwks, or --public-key for one key
   v1,…                  deliveries of events, after Standard Webhooks: --secret, and the request's
                         webhook-id and webhook-timestamp as further headers
+  t=…,v1=…              calls of triggers (X-Syntrix-Signature): --secret. What is wrong begins with
+                        its code: SIGNATURE_REQUIRED, SIGNATURE_MALFORMED, SIGNATURE_MISMATCH or
+                        SIGNATURE_TIMESTAMP_OUT_OF_RANGE
 
 While one secret takes over from another there are several signatures: one that is good is enough.
 
@@ -186,6 +215,7 @@ Example:
   reveille verify --secret whsec_… --header \"$WEBHOOK_SIGNATURE\" < body.json
   reveille verify --secret whsec_… --header 'webhook-id: 01K…' --header 'webhook-timestamp: 1704067200' \\
     --header 'webhook-signature: v1,…' < body.json
+  reveille verify --secret whsec_… --header \"X-Syntrix-Signature: $H\" < body.json
   reveille verify --jwks http://127.0.0.1:4437/v1/stream/__ds/jwks.json --header \"$H\" < body.json")]
     Verify(verify::Arguments),
     /// Puts load on a server and reports what it did
@@ -212,6 +242,8 @@ impl Command {
             Command::Hooks { command } => hooks::run(command),
             Command::Deliveries { command } => deliveries::run(command),
             Command::Doc { command } => doc::run(command),
+            Command::Trigger { command } => trigger::run(command),
+            Command::Secret { command } => secret::run(command),
             Command::Dlq { command } => dlq::run(command),
             Command::Audit { command } => audit::run(command),
             Command::Key { command } => key::run(command),

@@ -14,6 +14,8 @@ pub(crate) mod hooks;
 pub(crate) mod ingest;
 
 pub(crate) mod doc;
+pub(crate) mod secret;
+pub(crate) mod trigger;
 
 pub(crate) mod key;
 
@@ -25,6 +27,7 @@ mod stdin;
 mod table;
 mod tls;
 mod url;
+mod yaml;
 
 use std::cell::Cell;
 use std::future::Future;
@@ -38,6 +41,7 @@ use http::header::{AUTHORIZATION, HOST, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
+use reveille_core::trigger::signature;
 use reveille_core::{StreamPath, Tenant};
 use serde_json::{Map, Value};
 
@@ -49,6 +53,9 @@ use url::Url;
 
 /// Names the tenant that a key of all tenants acts in.
 const NAMESPACE: HeaderName = HeaderName::from_static("x-tenant-namespace");
+/// Says that whoever has the key wants this very body.
+const ADMIN_SIGNATURE: HeaderName = HeaderName::from_static("x-syntrix-admin-signature");
+const BEARER: &str = "Bearer ";
 /// An answer that does not wait for news comes within this time, or is asked for again.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// Answers that are held in memory: pages of a listing and error messages.
@@ -199,7 +206,7 @@ impl Client {
         let mut headers = HeaderMap::new();
         headers.insert(HOST, HeaderValue::from_str(url.authority())?);
         if let Some(key) = key {
-            let mut value = HeaderValue::from_str(&format!("Bearer {key}")).map_err(|_| {
+            let mut value = HeaderValue::from_str(&format!("{BEARER}{key}")).map_err(|_| {
                 usage_error("--key has characters that no key has; see how it was copied")
             })?;
             value.set_sensitive(true);
@@ -211,6 +218,37 @@ impl Client {
         let tls = url.is_secure().then(|| tls::connector(&url, ca_file.as_deref())).transpose()?;
         let connection = Connection::new(&url, tls);
         Ok(Client { connection, url, headers, has_answered: Cell::new(false) })
+    }
+
+    /// From now on it acts in this tenant, or in the key's own.
+    pub(crate) fn act_in(&mut self, tenant: Option<&Tenant>) -> anyhow::Result<()> {
+        match tenant {
+            Some(tenant) => {
+                self.headers.insert(NAMESPACE, HeaderValue::from_str(tenant.as_str())?);
+            }
+            None => {
+                self.headers.remove(NAMESPACE);
+            }
+        }
+        Ok(())
+    }
+
+    /// Signs a request with the key that goes with it: what decides where secrets and documents are
+    /// sent is taken from nobody else (AUD-3).
+    pub(crate) fn sign(&self, request: &mut ApiRequest) -> anyhow::Result<()> {
+        let key = self.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        if let Some(key) = key.and_then(|value| value.strip_prefix(BEARER)) {
+            let now_s = clock::now().0 / 1_000;
+            let signature = signature::header([key], now_s, &request.body);
+            request.headers.insert(ADMIN_SIGNATURE, HeaderValue::try_from(signature)?);
+        }
+        Ok(())
+    }
+
+    /// Sends a request once and takes in the whole answer: what was begun is not begun again.
+    pub(crate) async fn ask_once(&self, request: &ApiRequest) -> Result<ApiResponse, Unavailable> {
+        let response = self.send_once(request).await?;
+        self.read_response(response).await
     }
 
     /// Sends a request once; the answer's body is still to come.

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
+use reveille_core::delivery::policy::Poison;
 use reveille_core::document::settings::DocumentSettings;
 use reveille_core::subscription::Timings;
 use reveille_deliver::client::Authorities;
@@ -29,8 +30,8 @@ use checks::{
     check_otlp_endpoint, check_retention, check_workers,
 };
 use units::{
-    Address, AdminKey, Factor, Networks, Period, PublicUrl, ServerAddresses, Size, WorkerBinding,
-    WorkerUrlTemplate,
+    Address, AdminKey, Factor, Networks, Period, PoisonRule, PublicUrl, ServerAddresses, Size,
+    WorkerBinding, WorkerUrlTemplate,
 };
 
 const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4437);
@@ -40,6 +41,7 @@ const READER_TIMEOUT_DEFAULT_MS: u64 = 60_000;
 const MAX_BODY_DEFAULT_BYTES: u64 = 10 << 20;
 const MIN_FREE_DISK_DEFAULT_BYTES: u64 = 256 << 20;
 const LOG_SEGMENT_DEFAULT_BYTES: u64 = 64 << 20;
+const POISON_DEFAULT: Option<Poison> = Some(Poison { attempts: 3, within_ms: 250 });
 const OUTBOUND_DEFAULT: u32 = 4_096;
 const TENANT_OUTBOUND_DEFAULT: u32 = 64;
 /// Longer than anybody means it.
@@ -264,6 +266,15 @@ struct Settings {
     #[arg(long, value_name = "N", env = "REVEILLE_MAX_KEYS", hide_env_values = true)]
     max_keys: Option<usize>,
 
+    /// Triggers of one tenant [default: 1000]
+    #[arg(long, value_name = "N", env = "REVEILLE_MAX_TRIGGERS", hide_env_values = true)]
+    max_triggers: Option<usize>,
+
+    /// So many failures of one kind, each within this time, end a trigger's delivery in a dead
+    /// letter; 0 turns it off [default: 3/250ms]
+    #[arg(long, value_name = "N/DURATION", env = "REVEILLE_POISON", hide_env_values = true)]
+    poison: Option<PoisonRule>,
+
     /// Writes of one transaction of documents [default: 500]
     #[arg(long, value_name = "N", env = "REVEILLE_MAX_OPS", hide_env_values = true)]
     max_ops: Option<usize>,
@@ -292,6 +303,10 @@ struct Settings {
     /// How long what is left of a deleted document is kept [default: 30d]
     #[arg(long, value_name = "TIME", env = "REVEILLE_TOMBSTONE_TTL", hide_env_values = true)]
     tombstone_ttl: Option<Period>,
+
+    /// Calls in a second with tokens of one trigger; 0 is no limit [default: 100]
+    #[arg(long, value_name = "N", env = "REVEILLE_TRIGGER_CALLS", hide_env_values = true)]
+    trigger_calls: Option<u32>,
 
     /// Length of a segment of the log, for tests
     #[arg(
@@ -351,6 +366,7 @@ pub(crate) struct Config {
     pub(crate) outbound_concurrency: usize,
     pub(crate) tenant_concurrency: usize,
     pub(crate) quotas: Quotas,
+    pub(crate) poison: Option<Poison>,
     pub(crate) documents: DocumentSettings,
     pub(crate) otlp_endpoint: Option<Arc<str>>,
     pub(crate) auth: Auth,
@@ -430,6 +446,8 @@ impl Settings {
             max_body: self.max_body.or(others.max_body),
             min_free_disk: self.min_free_disk.or(others.min_free_disk),
             max_keys: self.max_keys.or(others.max_keys),
+            max_triggers: self.max_triggers.or(others.max_triggers),
+            poison: self.poison.or(others.poison),
             max_ops: self.max_ops.or(others.max_ops),
             query_limit_max: self.query_limit_max.or(others.query_limit_max),
             scan_limit: self.scan_limit.or(others.scan_limit),
@@ -437,6 +455,7 @@ impl Settings {
             conflict_delay: self.conflict_delay.or(others.conflict_delay),
             idempotency_ttl: self.idempotency_ttl.or(others.idempotency_ttl),
             tombstone_ttl: self.tombstone_ttl.or(others.tombstone_ttl),
+            trigger_calls: self.trigger_calls.or(others.trigger_calls),
             log_segment_bytes: self.log_segment_bytes.or(others.log_segment_bytes),
             webhook_timeout: self.webhook_timeout.or(others.webhook_timeout),
             waking_timeout: self.waking_timeout.or(others.waking_timeout),
@@ -511,8 +530,10 @@ impl Settings {
             quotas: Quotas {
                 subscriptions: self.max_subscriptions.unwrap_or(quotas.subscriptions),
                 hooks: self.max_hooks.unwrap_or(quotas.hooks),
+                triggers: self.max_triggers.unwrap_or(quotas.triggers),
                 keys: check_max_keys(self.max_keys.unwrap_or(quotas.keys))?,
             },
+            poison: self.poison.map_or(POISON_DEFAULT, |it| it.0),
             documents,
             otlp_endpoint: self.otlp_endpoint.map(check_otlp_endpoint).transpose()?,
             listen,

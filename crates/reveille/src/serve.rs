@@ -77,6 +77,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let (stop, stopped) = oneshot::channel();
     let server_config = reveille_server::Config {
         long_poll_timeout_ms: config.long_poll_timeout_ms,
+        max_trigger_timeout_ms: 30_000,
         reader_timeout_ms: config.reader_timeout_ms,
         connections_max: descriptors.connections,
         max_body_bytes: config.max_body_bytes,
@@ -169,6 +170,7 @@ fn open(config: &Config, descriptors: DescriptorBudget) -> anyhow::Result<Engine
         }),
         outbound: outbound(config, descriptors, clock.clone()),
         quotas: config.quotas,
+        poison: config.poison,
         documents: config.documents,
     };
     // The sentences of these errors tell their causes themselves.

@@ -10,6 +10,8 @@ use clap::{ArgGroup, Args};
 use reveille_core::signature::standard::{StandardHeaders, StandardSecret};
 use reveille_core::signature::{self, SignatureError};
 use reveille_core::time::parse_period_ms;
+use reveille_core::trigger::signature as trigger_signature;
+use reveille_core::trigger::signature::TriggerSignatureError;
 use serde_json::Value;
 
 use self::header::{Form, RequestHeaders, Signature};
@@ -25,7 +27,7 @@ const BODY_BYTES_MAX: u64 = 64 << 20;
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("by").args(["secret", "jwks", "public_key"]))]
 pub(crate) struct Arguments {
-    /// The subscription's secret, as it was shown when the subscription was made; else from the
+    /// The secret of the subscription or trigger, as it was shown when it was made; else from the
     /// variable REVEILLE_WEBHOOK_SECRET
     #[arg(long, value_name = "SECRET")]
     secret: Option<String>,
@@ -39,7 +41,7 @@ pub(crate) struct Arguments {
     /// The server's public key, 32 bytes as unpadded base64url
     #[arg(long, value_name = "KEY")]
     public_key: Option<String>,
-    /// The request's Webhook-Signature, or any of its headers as `NAME: VALUE` (repeatable)
+    /// The request's Webhook-Signature or X-Syntrix-Signature, or any of its headers as `NAME: VALUE` (repeatable)
     #[arg(long = "header", value_name = "HEADER", required = true)]
     headers: Vec<String>,
     /// How far the moment of signing and this machine's clock may be apart
@@ -68,6 +70,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     // Whoever started us may have closed our output; the exit code says it too.
     let _ = writeln!(std::io::stdout(), "the signature is good: {good}");
     Ok(())
+}
+
+/// What is wrong with the signature of a trigger's call, with the code that the world knows it by.
+fn refusal_of(error: TriggerSignatureError) -> anyhow::Error {
+    anyhow!("{}: {error}", error.code())
 }
 
 /// When it is checked.
@@ -113,6 +120,9 @@ impl VerificationKeys {
         body: &[u8],
         moment: Moment,
     ) -> anyhow::Result<String> {
+        if headers.is_unsigned_trigger() {
+            return Err(refusal_of(TriggerSignatureError::Required));
+        }
         let all = headers.signatures();
         let fitting: Vec<(usize, &Signature)> =
             (1..).zip(&all).filter(|(_, signature)| self.fits(signature.form)).collect();
@@ -139,7 +149,7 @@ impl VerificationKeys {
     fn fits(&self, form: Form) -> bool {
         match (self, form) {
             (_, Form::Unknown) => true,
-            (VerificationKeys::Secret(_), form) => matches!(form, Form::Hmac | Form::Standard),
+            (VerificationKeys::Secret(_), form) => form != Form::Ed25519,
             (VerificationKeys::Public(_), form) => form == Form::Ed25519,
         }
     }
@@ -149,8 +159,8 @@ impl VerificationKeys {
         let found = all.first().map_or(Form::Unknown, |signature| signature.form);
         match self {
             VerificationKeys::Secret(_) => anyhow!(
-                "the signature header has no `sha256=` and no `v1,`, it is {found}; pass --jwks or \
-                 --public-key instead of --secret"
+                "the signature header has no `sha256=`, no `v1,` and no `v1=`, it is {found}; pass \
+                 --jwks or --public-key instead of --secret"
             ),
             VerificationKeys::Public(_) => anyhow!(
                 "the signature header has no `ed25519=`, it is {found}; pass --secret instead of \
@@ -173,6 +183,17 @@ impl VerificationKeys {
                 let headers = StandardHeaders { id, timestamp, signature: header };
                 let secret = StandardSecret::parse(secret)?;
                 Ok(secret.verify(headers, body, now_s, tolerance_s)?)
+            }
+            VerificationKeys::Secret(secret) if signature.form == Form::Trigger => {
+                let secrets = [secret.as_str()];
+                let verified = trigger_signature::verify_within(
+                    secrets,
+                    Some(header),
+                    body,
+                    now_s,
+                    tolerance_s,
+                );
+                verified.map_err(refusal_of)
             }
             VerificationKeys::Secret(secret) => {
                 Ok(signature::verify_hmac(secret, header, body, now_s, tolerance_s)?)
@@ -296,6 +317,40 @@ mod tests {
             let error = check(&secret("whsec_old"), &[header], b"body").unwrap_err();
             assert!(error.contains(part), "{error}");
         }
+    }
+
+    #[test]
+    fn sec_5_calls_of_triggers_are_told_what_is_wrong_by_its_code() {
+        let header =
+            |secrets: &[&str]| trigger_signature::header(secrets.iter().copied(), 1_000, b"body");
+        let keys = |secret: &str| VerificationKeys::Secret(secret.to_owned());
+        let good = good(Form::Trigger);
+        let one = header(&["new"]);
+        assert_eq!(check(&keys("new"), &[&one], b"body"), good);
+        let named = format!("X-Syntrix-Signature: {one}");
+        assert_eq!(check(&keys("new"), &["content-type: x", &named], b"body"), good);
+        // SEC-3: while both sign, either will do.
+        let both = header(&["new", "old"]);
+        for secret in ["new", "old"] {
+            assert_eq!(check(&keys(secret), &[&both], b"body"), good);
+        }
+        let old = trigger_signature::header(["new"], 699, b"body");
+        let unsigned = "x-syntrix-delivery-id: 01K";
+        let malformed = one.replace("v1=", "v1=0");
+        for (header, code) in [
+            (header(&["other"]).as_str(), "SIGNATURE_MISMATCH: "),
+            (&old, "SIGNATURE_TIMESTAMP_OUT_OF_RANGE: "),
+            (&malformed, "SIGNATURE_MALFORMED: "),
+            ("v1=ab", "SIGNATURE_MALFORMED: "),
+            (unsigned, "SIGNATURE_REQUIRED: "),
+            ("X-Syntrix-Signature: ", "SIGNATURE_REQUIRED: "),
+        ] {
+            let error = check(&keys("new"), &[header], b"body").unwrap_err();
+            assert!(error.starts_with(code), "{header}: {error}");
+        }
+        let public = VerificationKeys::Public(vec![(None, [0; 32])]);
+        let other = check(&public, &[&one], b"body").unwrap_err();
+        assert!(other.contains("--secret"), "{other}");
     }
 
     #[test]

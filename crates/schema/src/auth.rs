@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `01` meta | `token_key` | signs callback tokens, 32 bytes |
 //! | `01` meta | `signing_keys` | sign webhooks: `Vec<`[`SigningKey`]`>` |
+//! | `01` meta | `trigger_keys` | sign tokens of triggers: `Vec<`[`SigningKey`]`>` |
 //! | `0b` key | SHA-256 of the key (32) | [`Key`](reveille_core::key::Key); in the first partition alone |
 //!
 //! There are no timers.
@@ -33,6 +34,11 @@ pub fn token_key() -> Bytes {
 /// Where the keys are that sign webhooks.
 pub fn signing_keys() -> Bytes {
     parts::named("signing_keys")
+}
+
+/// Where the keys are that sign tokens of triggers.
+pub fn trigger_keys() -> Bytes {
+    parts::named("trigger_keys")
 }
 
 /// Where it is written what a key of the API allows.

@@ -14,6 +14,7 @@
 //! | `15` waiting | hook `u64`, lane `u64`, event `u64`, round `u16` | empty: the delivery waits for its turn in the lane |
 //! | `16` fan-out | face `u8`, tenant, `00`, event `u64` | number of the last hook that has its delivery, `u64` |
 //! | `1d` hook version | hook `u64`, version `u64` | the hook as it was then: [`Hook`](reveille_core::delivery::hook::Hook) |
+//! | `27` note of a hook | hook `u64`, kind `u8`, rest | what its face keeps of it beside the hook; it goes with the hook |
 //! | `1e` ended hook | tenant, `00`, hook `u64` | a hook that its dead letters have outlived: [`EndedHook`](reveille_core::delivery::hook::EndedHook) |
 //!
 //! | timer of domain `03` | subject |
@@ -66,6 +67,7 @@ const TENANT_DEAD_LETTER: u8 = 0x1b;
 const REPLAY: u8 = 0x1c;
 const HOOK_VERSION: u8 = 0x1d;
 const ENDED_HOOK: u8 = 0x1e;
+const HOOK_NOTE: u8 = 0x27;
 
 #[cfg(test)]
 pub(crate) const TAGS: &[u8] = &[
@@ -82,6 +84,7 @@ pub(crate) const TAGS: &[u8] = &[
     REPLAY,
     HOOK_VERSION,
     ENDED_HOOK,
+    HOOK_NOTE,
 ];
 
 /// Names of two faces, or of two tenants, never meet.
@@ -142,6 +145,21 @@ pub fn hook_version_key(hook: HookId, version: u64) -> Bytes {
 /// The keys of all former versions of a hook: from the first, to before the second.
 pub fn hook_version_keys(hook: HookId) -> (Bytes, Bytes) {
     parts::numbered_range(HOOK_VERSION, hook.0)
+}
+
+/// What the face of a hook keeps of it under a number of its own, and perhaps more of.
+pub fn hook_note_key(hook: HookId, kind: u8, rest: &[u8]) -> Bytes {
+    let mut key = BytesMut::with_capacity(10 + rest.len());
+    key.put_u8(HOOK_NOTE);
+    key.put_u64(hook.0);
+    key.put_u8(kind);
+    key.put_slice(rest);
+    key.freeze()
+}
+
+/// The keys of all notes of a hook: from the first, to before the second.
+pub fn hook_note_keys(hook: HookId) -> (Bytes, Bytes) {
+    parts::numbered_range(HOOK_NOTE, hook.0)
 }
 
 /// The keys of all hooks of all tenants: from the first, to before the second.

@@ -204,6 +204,15 @@ pub fn change_head_key(tenant: &Tenant) -> Bytes {
     of_name(CHANGE_HEAD, tenant)
 }
 
+/// The keys of the last changes of all tenants: from the first, to before the second.
+pub fn all_change_head_keys() -> (Bytes, Bytes) {
+    parts::tag_range::<CHANGE_HEAD>()
+}
+
+pub fn parse_change_head_key(key: &[u8]) -> Option<Tenant> {
+    Tenant::parse(std::str::from_utf8(key.strip_prefix(&[CHANGE_HEAD])?).ok()?).ok()
+}
+
 pub fn change_place_key(tenant: &Tenant, seq: u64) -> Bytes {
     parts::of_tenant(CHANGE_PLACE, tenant, &seq.to_be_bytes())
 }

@@ -19,12 +19,15 @@
 //! | `0f` | event ids | [`events`] |
 //! | `10` to `16` | deliveries, counts, dead letters, held, lanes, waiting, fan-outs to hooks | [`deliveries`] |
 //! | `17`, `18` | ingested batches, keys of no use later | [`events`] |
-//! | `1d`, `1e` | former versions of hooks, hooks that have ended | [`deliveries`] |
+//! | `1d`, `1e`, `27` | former versions of hooks, hooks that have ended, notes of hooks | [`deliveries`] |
 //! | `1f` | consumers that rest with work | [`wakes`] |
 //! | `19`, `1a` | rows of the audit log, heads of its chains | [`audit`] |
 //! | `1b`, `1c` | dead letters by tenant, replays | [`deliveries`] |
 //! | `20` to `22` | documents, entries of their indexes, indexes | [`documents`] |
 //! | `23` to `26` | outcomes of writes, change heads, places of changes, rules | [`documents`] |
+//! | `28` | secrets of triggers | [`triggers`] |
+//! | `30` to `34` | facts, facts by entity, slots, changes, clocks of facts | [`facts`] |
+//! | `35` to `3a` | gardens, memberships, gardens by member, cards, tokens, cancelled subscriptions | [`facts`] |
 //!
 //! A timer is its domain's number, a kind of that domain, and a subject. The kernel puts its tag
 //! and a time before it and never looks inside. Numbers of domains and kinds are never reused.
@@ -36,6 +39,7 @@
 //! | `03` | [`deliveries::DeliveryTimer`] |
 //! | `04` | [`events::EventTimer`] |
 //! | `05` | [`documents::DocumentTimer`] |
+//! | `07` | [`facts::FactTimer`] |
 //!
 //! The domain of a face has the face's number, which its hooks carry.
 
@@ -44,8 +48,10 @@ pub mod auth;
 pub mod deliveries;
 pub mod documents;
 pub mod events;
+pub mod facts;
 pub mod meta;
 pub mod streams;
+pub mod triggers;
 pub mod wakes;
 
 pub mod keys;
@@ -76,7 +82,9 @@ mod tests {
             deliveries::TAGS,
             documents::TAGS,
             events::TAGS,
+            facts::TAGS,
             streams::TAGS,
+            triggers::TAGS,
             wakes::TAGS,
         ];
         let store_and_kernel = [0x04, 0x05];
@@ -84,15 +92,16 @@ mod tests {
         for tag in rooms.into_iter().flatten().chain(&store_and_kernel) {
             assert!(seen.insert(*tag), "{tag:02x} is there twice");
         }
-        assert!(seen.into_iter().eq(0x01..=0x26));
+        assert!(seen.into_iter().eq((0x01..=0x28).chain(0x30..=0x3a)));
         let domains = [
             streams::StreamTimer::DOMAIN,
             wakes::WakeTimer::DOMAIN,
             deliveries::DeliveryTimer::DOMAIN,
             events::EventTimer::DOMAIN,
             documents::DocumentTimer::DOMAIN,
+            facts::FactTimer::DOMAIN,
         ];
-        assert_eq!(domains, [1, 2, 3, 4, 5]);
+        assert_eq!(domains, [1, 2, 3, 4, 5, 7]);
     }
 
     /// What a timer of any domain writes that these bytes are read as.
@@ -102,13 +111,14 @@ mod tests {
         let deliveries = deliveries::DeliveryTimer::decode(bytes).map(|timer| timer.encode());
         let events = events::EventTimer::decode(bytes).map(|timer| timer.encode());
         let documents = documents::DocumentTimer::decode(bytes).map(|timer| timer.encode());
-        [streams, wakes, deliveries, events, documents].into_iter().flatten().collect()
+        let facts = facts::FactTimer::decode(bytes).map(|timer| timer.encode());
+        [streams, wakes, deliveries, events, documents, facts].into_iter().flatten().collect()
     }
 
     proptest! {
         #[test]
         fn what_is_read_as_a_timer_is_of_one_domain_and_written_the_same(
-            begin in (0..6_u8, 0..7_u8),
+            begin in (0..8_u8, 0..7_u8),
             number in any::<u64>(),
             text in "([a-z]{1,3}\0/[a-z/]{0,3}|[a-z]{0,3})(\0[a-z\0/]{0,12})?",
             has_number in any::<bool>(),

@@ -14,9 +14,12 @@ mod signing_keys;
 mod streams;
 mod tenants;
 mod timers;
+mod tokens;
 
 use http::{Method, Request};
 use hyper::body::Incoming;
+
+pub(crate) use self::tenants::tenant_named;
 
 use self::error::Error;
 use crate::Server;
@@ -29,6 +32,7 @@ use crate::http::route::check_read_method;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Resource {
     Keys,
+    Tokens,
     SigningKeys,
     Streams,
     Consumers,
@@ -53,6 +57,7 @@ pub(crate) async fn answer(
 ) -> Reply {
     let answer = match resource {
         Resource::Keys => keys::answer(server, caller, request).await,
+        Resource::Tokens => tokens::answer(server, caller, request).await,
         Resource::DeadLetters => dlq::answer(server, caller, request).await,
         Resource::Timers => timers::answer(server, caller, request).await,
         Resource::Indexes => indexes::answer(server, caller, request).await,
@@ -91,6 +96,7 @@ async fn look_up(
         Resource::Audit => audit::answer(server, caller, path, query).await,
         Resource::Replay => replays::show(server, caller, path, query),
         Resource::Keys
+        | Resource::Tokens
         | Resource::SigningKeys
         | Resource::Timers
         | Resource::DeadLetters

@@ -12,14 +12,15 @@ use crate::http::error::RequestError;
 use crate::http::listen::Service;
 use crate::http::reply::{self, Reply};
 use crate::http::route::{Face, check_read_method, face_of};
-use crate::{Server, admin, documents, ds_subscriptions, events, health, streams, wakes};
+use crate::{Server, admin, documents, ds_subscriptions, events, health, streams, triggers, wakes};
 
 impl Service for Arc<Server> {
     async fn answer(&self, mut request: Request<Incoming>, connection: &BusyConnection) -> Reply {
         let started = self.engine.clock().now();
         let method = request.method().clone();
         let (face, requirement) = face_of(request.uri());
-        let is_document = matches!(face, Face::Documents | Face::DocumentBatch);
+        let is_document =
+            matches!(face, Face::Documents | Face::DocumentBatch | Face::TriggerCalls);
         let named = is_document.then(|| documents::name_request(&self.engine, &mut request));
         let checked = named.as_ref().map_or(Ok(()), |named| named.check());
         let dispatched = match self.browsers.check_host(&request).and(checked) {
@@ -35,7 +36,7 @@ impl Service for Arc<Server> {
                 match face {
                     Face::Events => events::refuse(error),
                     Face::Documents => documents::refuse(error),
-                    Face::DocumentBatch => documents::refuse_batch(error),
+                    Face::DocumentBatch | Face::TriggerCalls => documents::refuse_batch(error),
                     _ => error.refusal().reply(),
                 }
             }
@@ -81,6 +82,8 @@ async fn dispatch(
         }
         (Face::Metrics, _) => check_read_method(method).map(|()| server.metrics.render()),
         (Face::SigningKeys, _) => ds_subscriptions::signing_keys(server, method),
+        (Face::TriggerKeys, _) => documents::trigger_keys(server, method),
+        (Face::TriggerCalls, _) => Ok(documents::answer_trigger(server, request, connection).await),
         (Face::Callback, _) => Ok(wakes::answer_callback(server, request).await),
         (Face::LeaseTokens, caller) => {
             Ok(ds_subscriptions::answer_token(server, caller.as_ref(), request).await)
@@ -106,7 +109,15 @@ async fn answer(
         Face::Events => return Ok(events::answer(server, caller, request).await),
         Face::Documents => return Ok(documents::answer(server, caller, request).await),
         Face::DocumentBatch => return Ok(documents::answer_batch(server, caller, request).await),
+        Face::Triggers => return Ok(triggers::answer(server, caller, request).await),
+        Face::TriggerSecrets => {
+            return Ok(triggers::answer_secrets(server, caller, request).await);
+        }
+        Face::TriggerCheckpoint => {
+            return Ok(triggers::answer_checkpoint(server, caller, request).await);
+        }
         Face::Keys => admin::Resource::Keys,
+        Face::Tokens => admin::Resource::Tokens,
         Face::Rotate => admin::Resource::SigningKeys,
         Face::StreamList => admin::Resource::Streams,
         Face::Consumers => admin::Resource::Consumers,

@@ -5,8 +5,10 @@
 //! | `GET /api/v1/{document}`                       | [`read`]  |
 //! | `POST /api/v1/{collection}`                    | [`write`] |
 //! | `PUT\|PATCH\|DELETE /api/v1/{document}`        | [`write`] |
+//! | `GET /api/v1/{collection}?live=sse`            | [`live`]  |
 //! | `POST /api/v1/query`                           | [`query`] |
 //! | `POST /api/v1/batch`                           | [`batch`] |
+//! | `POST /api/v1/trigger/get\|query\|write`       | [`trigger`] |
 //!
 //! A path with an odd number of segments is a collection, one with an even number a document. All
 //! answers have the name of their request (`X-Request-ID`), and refusals are `{"code","message"}`;
@@ -16,10 +18,12 @@ mod batch;
 mod body;
 mod error;
 mod filter;
+mod live;
 mod query;
 mod read;
 mod request_id;
 mod shape;
+mod trigger;
 mod write;
 
 use std::sync::Arc;
@@ -31,6 +35,7 @@ use reveille_core::document::rules::RuleAuth;
 use reveille_engine::documents::DocumentCaller;
 
 pub(crate) use self::request_id::name_request;
+pub(crate) use self::trigger::{answer as answer_trigger, keys as trigger_keys};
 
 use self::error::Error;
 use crate::Server;
@@ -43,7 +48,7 @@ use crate::http::reply::Reply;
 const ROOT: &str = "/api/v1";
 const QUERY: &str = "/api/v1/query";
 
-const COLLECTION_METHODS: &str = "POST, OPTIONS";
+const COLLECTION_METHODS: &str = "GET, POST, OPTIONS";
 const DOCUMENT_METHODS: &str = "GET, HEAD, PUT, PATCH, DELETE, OPTIONS";
 
 /// Refuses, in the shape of this face, what was wrong before it was reached.
@@ -77,21 +82,33 @@ async fn route(
 ) -> Result<Reply, Error> {
     let method = request.method().clone();
     let path = request.uri().path();
-    Query::parse(request.uri().query()).check_known(&[])?;
+    let query = Query::parse(request.uri().query());
     if path == QUERY {
+        query.check_known(&[])?;
         if method != Method::POST {
             return Err(RequestError::Method { method, allowed: "POST, OPTIONS" }.into());
         }
         return query::answer(server, caller, request).await;
     }
     let path = path.strip_prefix(ROOT).unwrap_or_default();
-    match (Place::parse(path.strip_prefix('/').unwrap_or_default())?, &method) {
+    let place = Place::parse(path.strip_prefix('/').unwrap_or_default())?;
+    if let (Place::Collection(collection), &Method::GET) = (&place, &method)
+        && !query.is_empty()
+    {
+        query.check_known(&live::PARAMETERS)?;
+        return live::answer(server, caller, collection, &query, &request).await;
+    }
+    query.check_known(&[])?;
+    match (place, &method) {
         (Place::Collection(collection), &Method::POST) => {
             write::create(server, caller, &collection, request).await
         }
-        (Place::Collection(collection), &Method::GET | &Method::HEAD) => Err(Error::bad_request(
-            format!("`{collection}` is a collection; `POST {QUERY}` finds its documents"),
-        )),
+        (Place::Collection(collection), &Method::GET | &Method::HEAD) => {
+            Err(Error::bad_request(format!(
+                "`{collection}` is a collection; `POST {QUERY}` finds its documents, and `GET \
+                     {ROOT}/{collection}?live=sse` follows them"
+            )))
+        }
         (Place::Collection(_), _) => {
             Err(RequestError::Method { method, allowed: COLLECTION_METHODS }.into())
         }

@@ -12,13 +12,14 @@ use serde_json::Value;
 
 use crate::events::{EventEncoder, Workers};
 use crate::http::trace::TRACEPARENT;
+use crate::triggers::TriggerEncoder;
 use crate::{ds_subscriptions, wakes};
 
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
 /// The encoders of all faces that deliver.
 pub fn delivery_encoders(workers: Workers) -> DeliveryEncoders {
-    DeliveryEncoders::default().with(EventEncoder { workers })
+    DeliveryEncoders::default().with(EventEncoder { workers }).with(TriggerEncoder)
 }
 
 /// Encodes wakes in the dialect of whoever gets them.

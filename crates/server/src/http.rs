@@ -5,6 +5,7 @@
 //! [`explanation`] and of an [`index`].
 
 pub(crate) mod auth;
+pub(crate) mod call_rates;
 mod connection;
 pub(crate) mod connections;
 mod first_bytes;

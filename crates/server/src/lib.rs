@@ -4,7 +4,8 @@
 //! [`dispatch`] hands a request to its face: [`streams`] is the Durable Streams face, [`wakes`]
 //! that of subscriptions on patterns and their callbacks, [`ds_subscriptions`] that of the
 //! subscriptions which the Durable Streams protocol has itself, [`events`] that of typed events and
-//! their deliveries, [`documents`] that of documents, [`admin`] that of operators. [`encoder`]
+//! their deliveries, [`documents`] that of documents, [`triggers`]
+//! that of triggers on them, [`admin`] that of operators. [`encoder`]
 //! makes the payloads that are sent. Only this crate knows status codes and JSON field names; no face reaches into the state, spawns
 //! work or holds a lock, and none knows another.
 
@@ -18,6 +19,7 @@ mod events;
 mod health;
 mod metrics;
 mod streams;
+mod triggers;
 mod wakes;
 
 mod encoder;
@@ -46,6 +48,8 @@ pub struct Config {
     pub reader_timeout_ms: u64,
     /// Connections that may be open at once; idle ones make room for others.
     pub connections_max: usize,
+    /// The longest time that a trigger may give an attempt.
+    pub max_trigger_timeout_ms: u64,
     /// The largest body of a request.
     pub max_body_bytes: usize,
     /// The base of URLs in answers; from the request's `Host` if absent.
@@ -60,9 +64,13 @@ struct Server {
     engine: Engine,
     config: Config,
     metrics: metrics::Metrics,
+    /// How often holders of tokens ask.
+    call_rates: http::call_rates::CallRates,
     readiness: health::Readiness,
     /// Which web pages may use it.
     browsers: BrowserRules,
+    /// Requests to endpoints that are no deliveries.
+    probes: triggers::Probes,
     /// Bodies that may be compressed at once.
     compressors: Arc<Semaphore>,
     /// True once the server is going down: whoever waits for news stops waiting.
@@ -85,7 +93,9 @@ pub async fn serve(
     let server = Server {
         browsers,
         metrics: metrics::Metrics::new(engine.clone()),
+        call_rates: http::call_rates::CallRates::default(),
         readiness: health::Readiness::default(),
+        probes: triggers::Probes::default(),
         compressors: Arc::new(Semaphore::new(streams::COMPRESSORS_MAX)),
         engine,
         config,

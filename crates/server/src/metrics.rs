@@ -1,6 +1,7 @@
 //! What the server counts, in Prometheus' text format.
 
 mod engine;
+mod trigger_calls;
 
 use http::header::{self, HeaderValue};
 use http::{Method, StatusCode};
@@ -13,6 +14,7 @@ use prometheus_client::registry::Registry;
 use reveille_engine::Engine;
 
 use self::engine::EngineCollector;
+use self::trigger_calls::TriggerCalls;
 use crate::http::reply::{self, Reply, ReplyBody};
 
 /// The registry, and the metrics that requests touch.
@@ -23,6 +25,7 @@ pub(crate) struct Metrics {
     /// Callbacks, by what they were answered.
     callbacks: Vec<(&'static str, Counter)>,
     live_readers: Gauge,
+    trigger_calls: TriggerCalls,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -118,8 +121,10 @@ impl Metrics {
         let live_readers = Gauge::default();
         let help = "SSE and long-poll readers connected";
         registry.register("live_readers", help, live_readers.clone());
+        let trigger_calls = TriggerCalls::default();
+        trigger_calls.register(&mut registry);
         registry.register_collector(Box::new(EngineCollector { engine }));
-        Metrics { registry, methods, callbacks, live_readers }
+        Metrics { registry, methods, callbacks, live_readers, trigger_calls }
     }
 
     /// Counts a callback that was answered with this code.
@@ -128,6 +133,17 @@ impl Metrics {
         if let Some((_, counter)) = known.or(self.callbacks.last()) {
             counter.inc();
         }
+    }
+
+    /// Counts a call with a token that ended like this; of a stranger there is no name.
+    pub(crate) fn count_trigger_call(
+        &self,
+        tenant: &str,
+        trigger: &str,
+        scope: &'static str,
+        result: &'static str,
+    ) {
+        self.trigger_calls.count(tenant, trigger, scope, result);
     }
 
     pub(crate) fn count_request(&self, method: &Method, status: StatusCode, elapsed_ms: u64) {

@@ -44,7 +44,7 @@ impl Deliveries {
             engine::end_attempt(engine, attempt);
             return Ok(true);
         };
-        match engine::readiness(engine, &hook, &attempt)? {
+        match engine::readiness(engine, &hook, &attempt, self.base.now)? {
             DeliveryReadiness::Nothing => engine::end_attempt(engine, attempt),
             DeliveryReadiness::Held => self.hold(attempt),
             DeliveryReadiness::Dropped { .. } => {

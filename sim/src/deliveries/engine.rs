@@ -186,8 +186,9 @@ pub(super) fn readiness(
     engine: &Engine,
     hook: &Hook,
     attempt: &DeliveryAttempt,
+    now: Millis,
 ) -> CheckResult<DeliveryReadiness> {
-    let readiness = send::readiness(&engine.reader(), &EventFace, hook, attempt);
+    let readiness = send::readiness(&engine.reader(), &EventFace, hook, attempt, now);
     readiness.map_err(|error| violation(format!("nothing to say: {error}")))
 }
 

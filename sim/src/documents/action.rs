@@ -146,7 +146,17 @@ impl Action {
                 let tag = tag.map(|(key, body)| write_tag(key, body));
                 let decide_by = Millis::NEVER;
                 let origin = Origin::CLIENT;
-                let write = WriteDocuments { tenant, ops, origin, tag, verdict, decide_by };
+                let write = WriteDocuments {
+                    tenant,
+                    ops,
+                    origin,
+                    tag,
+                    verdict,
+                    audit: None,
+                    prepared: None,
+                    may_retry: false,
+                    decide_by,
+                };
                 engine::call(write, written)
             }
             Action::Declare { tenant, definitions } => {

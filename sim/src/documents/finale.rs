@@ -23,6 +23,7 @@ impl Documents {
         finale::heal(self)?;
         self.base.set_clock(self.base.latest + 1);
         self.until_no_timer(|timer| !matches!(timer, DocumentTimer::PurgeTombstone(..)))?;
+        self.all_have_come_up()?;
         self.all_is_built()?;
         for tenant in self.tenants.clone() {
             for path in PATHS {

@@ -181,7 +181,7 @@ impl TenantModel {
 
 impl PlainDocument {
     /// As everybody sees it, as JSON.
-    fn shown(&self, collection: &str, id: &str) -> String {
+    pub(super) fn shown(&self, collection: &str, id: &str) -> String {
         let Some(data) = &self.data else { return "null".to_owned() };
         let data = object(data);
         let data = data.strip_prefix('{').expect("an object");

@@ -102,7 +102,7 @@ impl Partitions {
         at: usize,
         attempt: &DeliveryAttempt,
     ) -> CheckResult<Option<(Tenant, AttemptContent)>> {
-        let ready = engine::event(self.base.partitions[at].engine(), attempt)?;
+        let ready = engine::event(self.base.partitions[at].engine(), attempt, self.base.now)?;
         let Some((hook, event)) = ready else { return Ok(None) };
         if event.payload != engine::said(&hook.tenant, &event.id) {
             return Err(violation(format!("{} of {} gets {event:?}", hook.name, hook.tenant)));

@@ -131,10 +131,11 @@ pub(super) fn announced(streams: &[NotifiedStream]) -> Vec<AnnouncedOffset> {
 pub(super) fn event(
     engine: &Engine,
     attempt: &DeliveryAttempt,
+    now: Millis,
 ) -> CheckResult<Option<(Arc<Hook>, EventPayload)>> {
     let known = engine.shared().lock().index.of::<HookIndex>().get(attempt.id.hook).cloned();
     let Some(hook) = known else { return Ok(None) };
-    let ready = delivery_send::readiness(&engine.reader(), &EventFace, &hook, attempt);
+    let ready = delivery_send::readiness(&engine.reader(), &EventFace, &hook, attempt, now);
     Ok(match ready.map_err(unreadable)? {
         DeliveryReadiness::Send(event) => Some((hook, event)),
         DeliveryReadiness::Held

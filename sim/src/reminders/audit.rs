@@ -188,7 +188,8 @@ impl Reminders {
             for (no, event) in &self.seen.events {
                 let is_mine =
                     self.durable.came.get(&event.id).map(|it| &it.0) == Some(&hook.tenant);
-                let reasons = explain(shared, hook, *no, event, Millis(0)).map_err(unreadable)?;
+                let reasons =
+                    explain(shared, hook, *no, event, (Millis(0), 0)).map_err(unreadable)?;
                 let is_explained = !reasons.iter().any(says_no);
                 let is_behind = |reason: &Reason| match reason {
                     Reason::Rest(Rest::Queued { head }) => head.is_some_and(|head| {

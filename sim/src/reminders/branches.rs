@@ -84,6 +84,7 @@ fn refusal(why: Refusal) -> String {
         Refusal::PayloadTooLarge => "the payload is too large",
         Refusal::HeadersTooLarge => "the headers are too large",
         Refusal::SecretMissing => "the secret is missing",
+        Refusal::Unreadable => "the payload cannot be read",
     };
     format!("refusal: {word}")
 }

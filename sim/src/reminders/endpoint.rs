@@ -78,7 +78,7 @@ impl Reminders {
         let current = hook.clone();
         let hook = send::followed(&reader, hook, &attempt).map_err(unreadable)?;
         self.take_version(&current, &hook);
-        let ready = send::readiness(&reader, face, &hook, &attempt);
+        let ready = send::readiness(&reader, face, &hook, &attempt, self.base.now);
         let (id, number) = (attempt.id, attempt.attempt);
         match ready.map_err(unreadable)? {
             DeliveryReadiness::Nothing => {

@@ -7,14 +7,26 @@ use reveille_core::delivery::id::DeliveryId;
 use reveille_core::delivery::policy::Refusal;
 use reveille_core::secret::SealBroken;
 use reveille_core::signature::verify_ed25519;
+use reveille_core::{Millis, Tenant};
 use reveille_engine::deliveries::send;
 use reveille_engine::effect::{DeliveryAttempt, EventPayload};
-use reveille_engine::encoder::{DeliveryNotification, ReplayMark, Signer, TargetContext};
+use reveille_engine::encoder::{
+    DeliveryNotification, ReplayMark, SecretSource, SecretUnavailable, Signer, TargetContext,
+};
 
 use super::Reminders;
 use super::face::ReminderSpec;
 use super::model::HookModel;
 use crate::base::{CheckResult, violation};
+
+/// Reminders have secrets of their own.
+struct NoSecrets;
+
+impl SecretSource for NoSecrets {
+    fn signing(&self, _: &Tenant, _: &str, _: Millis) -> Result<Vec<String>, SecretUnavailable> {
+        Err(SecretUnavailable::Missing)
+    }
+}
 
 impl Reminders {
     /// The face's encoder says what was set, to whom it was set for.
@@ -91,7 +103,9 @@ impl Reminders {
         ask: impl FnOnce(&Reminders, &TargetContext<'_>) -> T,
     ) -> T {
         let signer: Arc<dyn Signer> = self.signing_keys.clone();
-        ask(self, &TargetContext { open: &|_| Err(SealBroken), signer: &signer })
+        let secrets: Arc<dyn SecretSource> = Arc::new(NoSecrets);
+        let open = &|_: &_| Err(SealBroken);
+        ask(self, &TargetContext { open, signer: &signer, secrets: &secrets })
     }
 
     /// What a reminder that has come says.

@@ -151,7 +151,12 @@ impl Expression {
         1 + self.parts().into_iter().map(Expression::depth).max().unwrap_or(0)
     }
 
-    #[cfg(test)]
+    /// Whether it asks for documents beside the one that it is about.
+    pub(crate) fn reads_documents(&self) -> bool {
+        matches!(self, Expression::Call(Function::Get | Function::Exists, _))
+            || self.parts().into_iter().any(Expression::reads_documents)
+    }
+
     fn parts(&self) -> Vec<&Expression> {
         match self {
             Expression::Null

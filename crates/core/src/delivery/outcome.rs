@@ -100,6 +100,8 @@ pub enum DeadReason {
     Corrupt,
     /// It has waited for too long.
     Expired,
+    /// Hooks made each other go off, too many in a row.
+    LoopGuard,
 }
 
 /// Why a delivery is not owed any more.
@@ -171,7 +173,7 @@ impl ErrorKind {
 }
 
 impl DeadReason {
-    pub const ALL: [DeadReason; 11] = [
+    pub const ALL: [DeadReason; 12] = [
         DeadReason::Exhausted,
         DeadReason::Refused,
         DeadReason::Poison,
@@ -183,6 +185,7 @@ impl DeadReason {
         DeadReason::HookDeleted,
         DeadReason::Corrupt,
         DeadReason::Expired,
+        DeadReason::LoopGuard,
     ];
 
     /// The word that the world knows it by; it never changes.
@@ -199,6 +202,7 @@ impl DeadReason {
             DeadReason::HookDeleted => "TRIGGER_DELETED",
             DeadReason::Corrupt => "QUEUE_CORRUPT",
             DeadReason::Expired => "EXPIRED",
+            DeadReason::LoopGuard => "LOOP_GUARD",
         }
     }
 

@@ -211,10 +211,10 @@ impl Policy {
             Outcome::Answered { status, .. } if self.refused.contains(status) => {
                 Verdict::Dead(DeadReason::Refused)
             }
-            // It would be as large the next time.
-            Outcome::Refused(Refusal::PayloadTooLarge | Refusal::HeadersTooLarge) => {
-                Verdict::Dead(outcome.dead_reason())
-            }
+            // It would be the same the next time.
+            Outcome::Refused(
+                Refusal::PayloadTooLarge | Refusal::HeadersTooLarge | Refusal::Unreadable,
+            ) => Verdict::Dead(outcome.dead_reason()),
             // What is closed is never opened again, and a stream keeps its type.
             Outcome::Failed(ErrorKind::StreamClosed | ErrorKind::StreamMismatch) => {
                 Verdict::Dead(outcome.dead_reason())

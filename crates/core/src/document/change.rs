@@ -64,6 +64,9 @@ pub struct ChangeHead {
     /// Zero before the first.
     pub seq: u64,
     pub lsn: Option<Lsn>,
+    /// The last change before the tenant's rules were last set, or taken away; none if there never
+    /// were any.
+    pub rules_seq: Option<u64>,
 }
 
 impl ChangeKind {
@@ -113,7 +116,7 @@ impl ChangeHead {
     ) -> Vec<ChangeEvent> {
         let numbered = changes.into_iter().map(|change| {
             let lsn = Lsn::next(self.lsn, now);
-            *self = ChangeHead { seq: self.seq + 1, lsn: Some(lsn) };
+            *self = ChangeHead { seq: self.seq + 1, lsn: Some(lsn), ..*self };
             let (tenant, origin) = (tenant.clone(), origin.clone());
             ChangeEvent { seq: self.seq, lsn, tenant, origin, change }
         });

@@ -3,6 +3,7 @@
 use super::field::{Field, FieldError};
 use super::index_key::{complement, encode};
 use super::limits::ORDER_FIELDS_MAX;
+use super::path::DocumentId;
 use super::snapshot::DocumentView;
 
 /// Which way a field is sorted.
@@ -139,6 +140,17 @@ impl Order {
 }
 
 impl SortKey {
+    /// Where a document stands that is sorted by its id alone, ascending.
+    pub fn of_id(id: &DocumentId) -> SortKey {
+        SortKey { bytes: id.as_str().into(), ends: Vec::new() }
+    }
+
+    /// The id, in an order by ascending ids.
+    pub fn document_id(&self) -> Option<DocumentId> {
+        let id = std::str::from_utf8(self.bytes.get(self.id_at()..)?).ok()?;
+        DocumentId::parse(id).ok()
+    }
+
     /// The part before the id: who shares it is a tie.
     pub fn fields(&self) -> &[u8] {
         self.bytes.get(..self.id_at()).unwrap_or(&self.bytes)

@@ -102,6 +102,13 @@ impl RuleSet {
         parse::parse(text).map(|rules| RuleSet(Arc::new(rules)))
     }
 
+    /// Whether some of them ask for other documents than the one that they are about: then what may be
+    /// seen can change although nothing of it does.
+    pub fn read_documents(&self) -> bool {
+        let conditions = self.0.rules.iter().flat_map(|rule| &rule.conditions);
+        conditions.into_iter().any(|(_, condition)| condition.reads_documents())
+    }
+
     /// The text that they were read from.
     pub fn source(&self) -> &str {
         &self.0.source

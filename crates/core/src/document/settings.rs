@@ -21,6 +21,8 @@ pub struct DocumentSettings {
     pub idempotency_ttl_ms: u64,
     /// How long the tombstone of a deleted document is kept.
     pub tombstone_ttl_ms: u64,
+    /// Calls in a second with tokens of one trigger; zero is no limit.
+    pub trigger_calls_per_s: u32,
 }
 
 impl Default for DocumentSettings {
@@ -33,6 +35,7 @@ impl Default for DocumentSettings {
             conflict_delay_ms: 25,
             idempotency_ttl_ms: 8 * 3_600_000,
             tombstone_ttl_ms: 30 * 86_400_000,
+            trigger_calls_per_s: 100,
         }
     }
 }

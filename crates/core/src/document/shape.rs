@@ -13,7 +13,8 @@ use serde_json::{Map, Value};
 use super::change::ChangeEvent;
 use super::field::Field;
 use super::origin::Origin;
-use super::snapshot::DocumentView;
+use super::snapshot::{Data, Document, DocumentView};
+use crate::time::Millis;
 
 /// Names with values, as JSON has them.
 pub type Fields = Map<String, Value>;
@@ -27,6 +28,11 @@ impl DocumentView<'_> {
         data.map(|(name, value)| (name.clone(), value.clone())).chain(own).collect()
     }
 
+    /// The same as JSON.
+    pub fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("names are texts, and memory does not fail")
+    }
+
     fn own(&self) -> impl Iterator<Item = (&'static str, Value)> {
         let document = self.document;
         let own = [
@@ -38,6 +44,27 @@ impl DocumentView<'_> {
             (Field::Deleted, document.is_tombstone().then_some(Value::Bool(true))),
         ];
         own.into_iter().filter_map(|(field, value)| Some((field.own_name()?, value?)))
+    }
+}
+
+impl Document {
+    /// What [`DocumentView::to_fields`] was made of; none if these fields are no document's.
+    pub fn from_fields(mut fields: Fields) -> Option<Document> {
+        let mut take = |field: Field| fields.remove(field.own_name()?);
+        let mut number = |field| take(field).as_ref().and_then(Value::as_u64);
+        let version = number(Field::Version)?;
+        let created_at = Millis(number(Field::CreatedAt)?);
+        let updated_at = Millis(number(Field::UpdatedAt)?);
+        take(Field::Id)?;
+        take(Field::Collection)?;
+        let is_tombstone = take(Field::Deleted).is_some();
+        let data = if is_tombstone { None } else { Some(Data::new(fields).ok()?.into()) };
+        Some(Document { version, created_at, updated_at, data })
+    }
+
+    /// The same of JSON.
+    pub fn from_json(json: &str) -> Option<Document> {
+        serde_json::from_str(json).ok().and_then(Document::from_fields)
     }
 }
 
@@ -105,9 +132,7 @@ mod tests {
     use super::*;
     use crate::document::change::{Change, ChangeKind, Lsn};
     use crate::document::path::DocumentPath;
-    use crate::document::snapshot::{Data, Document};
     use crate::tenant::Tenant;
-    use crate::time::Millis;
 
     fn document(data: Option<Value>) -> Document {
         let data = data.map(|data| {
@@ -128,6 +153,10 @@ mod tests {
         });
         assert_eq!(Value::Object(view.to_fields()), expected);
         assert_eq!(serde_json::to_value(view).unwrap(), expected);
+        assert_eq!(Document::from_fields(view.to_fields()).as_ref(), Some(&live));
+        let json = String::from_utf8(view.to_json()).unwrap();
+        assert_eq!(Document::from_json(&json).as_ref(), Some(&live));
+        assert_eq!(Document::from_json("{}"), None);
         let gone = document(None);
         let view = DocumentView::new(&path, &gone);
         let expected = json!({
@@ -135,6 +164,7 @@ mod tests {
             "deleted": true,
         });
         assert_eq!(Value::Object(view.to_fields()), expected);
+        assert_eq!(Document::from_fields(view.to_fields()).as_ref(), Some(&gone));
         assert_eq!(serde_json::to_value(view).unwrap(), expected);
     }
 

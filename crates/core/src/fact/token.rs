@@ -142,6 +142,13 @@ impl CapabilityKey {
         CapabilityKey(hmac::Key::new(hmac::HMAC_SHA256, key))
     }
 
+    /// The key that follows from the server's own, which signs other things.
+    pub fn of_server(key: &[u8; 32]) -> CapabilityKey {
+        let own = hmac::Key::new(hmac::HMAC_SHA256, key);
+        let tag = hmac::sign(&own, b"reveille capability key");
+        CapabilityKey(hmac::Key::new(hmac::HMAC_SHA256, tag.as_ref()))
+    }
+
     /// The token that says this.
     pub fn mint(&self, grant: &Grant) -> String {
         let claims = grant.claims();

@@ -5,7 +5,7 @@ use reveille_core::audit::{AuditEntry, AuditRow, ChainHead};
 use reveille_core::trace::Trace;
 use reveille_core::{Millis, Tenant};
 use reveille_kernel::command::{Command, Decision, Outcome};
-use reveille_kernel::error::{Damaged, Never};
+use reveille_kernel::error::{Damaged, Error, Never};
 use reveille_kernel::txn::ReadError;
 use reveille_schema::audit::{self, Chain};
 use reveille_schema::{Record, keys};
@@ -17,7 +17,7 @@ use crate::limits::CLEAN_UP_SLICE;
 use crate::records::{ReadRecord, damaged};
 
 /// The bytes that a row adds to a batch beside a few hundred: a reason and a diff are short.
-const ROW_WEIGHT: usize = 8 << 10;
+pub(crate) const ROW_WEIGHT: usize = 8 << 10;
 
 /// Writes a row, with whatever else is decided. Returns its number.
 pub fn record(txn: &mut Txn<'_>, entry: &AuditEntry) -> Result<u64, ReadError> {
@@ -98,6 +98,15 @@ impl Engine {
         AuditEntry::new(self.actor().clone(), action, tenant.cloned(), subject)
     }
 
+    /// Writes a row about what changes nothing else, and waits until it is durable.
+    pub async fn write_audit_row(
+        &self,
+        tenant: &Tenant,
+        entry: AuditEntry,
+    ) -> Result<(), Error<Never>> {
+        self.submit(tenant, &RecordAudit { entry }).await
+    }
+
     /// Brings a command to the partition of its tenant, and writes it down there if it changes
     /// anything.
     pub(crate) async fn submit_audited<C: Command<App>>(
@@ -108,6 +117,26 @@ impl Engine {
     ) -> Outcome<C::Answer, C::Rejection> {
         let describe = |_: &Txn<'_>, _: &C::Answer, _: &mut AuditEntry| {};
         self.submit(tenant, &Audited { command, entry, describe }).await
+    }
+}
+
+/// Writes a row about what changes nothing else.
+#[derive(Debug, Clone)]
+pub struct RecordAudit {
+    pub entry: AuditEntry,
+}
+
+impl Command<App> for RecordAudit {
+    type Answer = ();
+    type Rejection = Never;
+
+    fn decide(&self, txn: &mut Txn<'_>) -> Decision<(), Never> {
+        record(txn, &self.entry)?;
+        Ok(Ok(()))
+    }
+
+    fn weight(&self) -> usize {
+        ROW_WEIGHT
     }
 }
 

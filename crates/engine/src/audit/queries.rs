@@ -32,10 +32,38 @@ pub struct AuditFilter {
     /// Those of this tenant; `None` for all, and those that concern all.
     pub tenant: Option<Tenant>,
     pub action: Option<Arc<str>>,
+    /// Who did it.
+    pub actor: Option<Arc<str>>,
+    /// What it was done to.
+    pub subject: Option<Subject>,
     /// Not before.
     pub from: Option<Millis>,
     /// Before.
     pub to: Option<Millis>,
+}
+
+/// What something was done to.
+#[derive(Debug, Clone)]
+pub struct Subject {
+    pub name: Arc<str>,
+    /// How actions begin that are done to such a thing, to tell it from others of the same name;
+    /// empty for all.
+    pub kind: &'static str,
+}
+
+impl AuditFilter {
+    /// Whether it is about such a row, whenever that was.
+    fn wants(&self, row: &AuditRow) -> bool {
+        let entry = &row.entry;
+        let is = |wanted: &Option<Arc<str>>, found: &str| {
+            wanted.as_deref().is_none_or(|wanted| wanted == found)
+        };
+        is(&self.action, &entry.action)
+            && is(&self.actor, &entry.actor.name)
+            && self.subject.as_ref().is_none_or(|subject| {
+                *subject.name == *entry.subject && entry.action.starts_with(subject.kind)
+            })
+    }
 }
 
 /// A row's place among all rows, newest first.
@@ -84,8 +112,7 @@ impl Engine {
                 // Whatever is left of this chain is older still.
                 continue;
             }
-            let action = filter.action.as_deref();
-            if action.is_none_or(|action| *listed.row.entry.action == *action) {
+            if filter.wants(&listed.row) {
                 if left == 0 || !take(&listed) {
                     return Ok(last);
                 }

@@ -255,6 +255,13 @@ impl Engine {
         }
     }
 
+    /// What is kept of the key of this id in the partition of a tenant, where it can be looked at
+    /// together with everything else of the tenant.
+    pub(crate) fn key_hash(&self, tenant: &Tenant, id: &str) -> Option<KeyHash> {
+        let known = api_keys(self.partition(tenant)).by_hash.load();
+        known.iter().find(|(_, it)| *it.key.id == *id).map(|(hash, _)| *hash)
+    }
+
     /// The key with this text.
     pub fn access_of(&self, text: &str) -> Option<Arc<ActiveKey>> {
         let hash = KeyHash::of(text)?;

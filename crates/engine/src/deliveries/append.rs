@@ -109,7 +109,8 @@ impl AppendDelivery {
         let no = id.no.event;
         let event = source::event_of(txn, hook.face, &hook.tenant, no)?;
         let event = event.ok_or_else(|| Damaged(format!("event {} is gone", no.0)))?;
-        face.gate(txn, hook, &event)
+        let now = txn.now();
+        face.gate(txn, hook, &event, now)
     }
 
     fn outcome(&self, now: Millis, rejected: Option<(ErrorKind, String)>) -> DeliveryOutcome {

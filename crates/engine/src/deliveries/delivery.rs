@@ -7,7 +7,8 @@ use reveille_core::delivery::hook::{DeliveryCounts, FaceId, Hook, HookId};
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo};
 use reveille_core::delivery::lane::{Lane, LaneAdvance, LaneJoin, NEXT_MAX};
 use reveille_core::delivery::{
-    AttemptRecord, Delivery, DropReason, Given, Input, Phase, Policy, Transition, Verdict,
+    AttemptRecord, DeadReason, Delivery, DropReason, Given, Input, Phase, Policy, Transition,
+    Verdict,
 };
 use reveille_core::key_range::above;
 use reveille_core::{Millis, Tenant};
@@ -22,6 +23,7 @@ use reveille_schema::record::{self, DeliveryRecord};
 use super::dead_letter::{self, LetterState};
 use super::ended::{self, EndedBy, EndedHookIndex, EndedHookName};
 use super::error::DeliveryRejection;
+use super::face::DeliveryFaces;
 use super::index::HookIndex;
 use super::replay;
 use super::timer_group::TimerGroups;
@@ -71,6 +73,8 @@ pub struct NewDelivery<'a> {
     pub lane: u64,
     /// The event, if it is at hand: then it is not read for the first attempt.
     pub event: Option<&'a EventPayload>,
+    /// Why it is a dead letter from the beginning, and is not tried.
+    pub dead: Option<DeadReason>,
 }
 
 /// Makes a dead delivery again, under a number of its own.
@@ -194,7 +198,7 @@ fn begin_for(
     new: NewDelivery<'_>,
     replay: Option<u64>,
 ) -> Result<(), ReadError> {
-    let NewDelivery { no, version, event_at, lane, event } = new;
+    let NewDelivery { no, version, event_at, lane, event, dead } = new;
     let former = former(txn, hook, version)?;
     let policy = former.as_ref().map_or(&hook.policy, |former| &former.policy);
     let lane = hook.is_ordered().then_some(lane);
@@ -208,7 +212,11 @@ fn begin_for(
         }
     }
     let now = txn.now();
-    let begun = Delivery::begin(&given(txn, hook, policy, now), first);
+    let given = given(txn, hook, policy, now);
+    let mut begun = Delivery::begin(&given, first);
+    if let Some(why) = dead {
+        begun = begun.delivery.step(&given, Input::Bury(why));
+    }
     let id = DeliveryId { hook: hook.id, no };
     let in_lot = begun.delivery.deadline().is_some_and(|end| groups.add(end, id));
     let timer_at = if in_lot { None } else { moved_timer(txn, id, None, &begun.delivery) };
@@ -370,9 +378,14 @@ pub(super) fn advance_from(
     before: &DeliveryRecord,
     input: Input,
 ) -> Result<(), ReadError> {
+    let answered = matches!(input, Input::Answered { .. });
     let step = step(txn, hook, before, input)?;
     if step.delivery != before.delivery {
         let after = DeliveryRecord { delivery: step.delivery, ..before.clone() };
+        if answered && let Some(attempt) = after.delivery.attempts.last() {
+            let face = txn.domains().part::<DeliveryFaces>().get(hook.face)?;
+            face.attempted(txn, hook, &after, attempt)?;
+        }
         keep(txn, hook, id, Some(before), after, step.send, None)?;
     }
     match step.ends_hook {
@@ -539,7 +552,7 @@ pub(super) fn retry(
     let (event_at, lane) = (letter.event_at, letter.lane.unwrap_or(0));
     dead_letter::close(txn, hook, id, letter, at, LetterState::Retried)?;
     let no = DeliveryNo { round, ..id.no };
-    let new = NewDelivery { no, version, event_at, lane, event: None };
+    let new = NewDelivery { no, version, event_at, lane, event: None, dead: None };
     begin_for(txn, &mut TimerGroups::of(1), hook, new, replay)?;
     Ok(Retried::Made(DeliveryId { no, ..id }))
 }

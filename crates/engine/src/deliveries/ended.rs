@@ -29,6 +29,7 @@ use reveille_store::state::Reader;
 
 use super::dead_letter::{self, LetterState};
 use super::delivery::DeliveryTxn;
+use super::face::DeliveryFaces;
 use super::index::HookIndex;
 use super::replay;
 use crate::app::{IndexPart, Txn};
@@ -163,13 +164,13 @@ pub(crate) fn end(txn: &mut Txn<'_>, hook: &Hook, open: OpenDeliveries) {
 
 /// Who ended a hook that its owner did not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum EndedBy {
+pub enum EndedBy {
     Endpoint,
     Gate,
 }
 
 /// Ends a hook because its endpoint or its gate says so, and writes that down: its owner was not
-/// asked. Several outcomes of one decision may say it.
+/// asked, and its face may have more to remember. Several outcomes of one decision may say it.
 pub(super) fn end_unasked(txn: &mut Txn<'_>, hook: &Hook, by: EndedBy) -> Result<(), ReadError> {
     if !txn.is_set(&keys::hook(hook.face, &hook.tenant, &hook.name))? {
         return Ok(());
@@ -182,7 +183,8 @@ pub(super) fn end_unasked(txn: &mut Txn<'_>, hook: &Hook, by: EndedBy) -> Result
     let mut entry =
         AuditEntry::new(Actor::server(), action::HOOK_DELETED, tenant, hook.name.clone());
     entry.from_version = Some(hook.version);
-    entry.reason = Some(reason.into());
+    let face = txn.domains().part::<DeliveryFaces>().get(hook.face)?;
+    entry.reason = face.hook_ended(txn, hook, by)?.or(Some(reason.into()));
     audit::record(txn, &entry)?;
     end(txn, hook, OpenDeliveries::Drop);
     Ok(())
@@ -249,8 +251,13 @@ impl HookRemains {
 
     /// What stands beside deliveries. Dead letters have their entries for as long as they are kept.
     fn look_beside(&mut self, reader: &Reader, id: HookId) -> Result<(), Damaged> {
-        let ranges =
-            [keys::all_held(id), keys::lanes(id), keys::all_waiting(id), keys::hook_versions(id)];
+        let ranges = [
+            keys::all_held(id),
+            keys::lanes(id),
+            keys::all_waiting(id),
+            keys::hook_versions(id),
+            keys::hook_notes(id),
+        ];
         let letters = self.outlived.is_none().then(|| keys::dead_letters(id));
         for (from, to) in ranges.into_iter().chain(letters) {
             let room = PURGE_SLICE.saturating_sub(self.removals());

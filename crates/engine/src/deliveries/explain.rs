@@ -15,7 +15,7 @@ use reveille_store::state::Reader;
 
 use super::DeliveryRejection;
 use super::error::DeliveryError;
-use super::face::{DeliveryFaces, EventMatch};
+use super::face::{DeliveryFaces, EventMatch, GateReason};
 use super::index::HookIndex;
 use super::send::delivery_record;
 use super::source;
@@ -36,6 +36,8 @@ pub enum Reason {
     Age(Age),
     /// Whether the hook is for the event, as its face says.
     Match(EventMatch),
+    /// What the gate of the face says now.
+    Gate(GateReason),
     /// There is no delivery although the hook is for the event.
     Absent(Absence),
     /// So many deliveries that were made again since are not shown.
@@ -130,8 +132,8 @@ impl Engine {
         no: EventNo,
         event: &EventRecord,
     ) -> Result<Vec<Reason>, Damaged> {
-        let cutoff = Millis(self.clock().now().0.saturating_sub(self.retention().deliveries_ms));
-        explain(self.partition(&hook.tenant), hook, no, event, cutoff)
+        let (now, kept_ms) = (self.clock().now(), self.retention().deliveries_ms);
+        explain(self.partition(&hook.tenant), hook, no, event, (now, kept_ms))
     }
 
     /// The same for a hook and an event of a tenant that are named, whatever face they are of.
@@ -160,14 +162,14 @@ impl Engine {
     }
 }
 
-/// What decided about an event, and what has come of it. A delivery that ended before the cutoff may
-/// have been forgotten.
+/// What decided about an event, and what has come of it. A delivery that ended longer ago than they
+/// are kept may have been forgotten.
 pub fn explain(
     shared: &Shared,
     hook: &Hook,
     no: EventNo,
     event: &EventRecord,
-    cutoff: Millis,
+    (now, kept_ms): (Millis, u64),
 ) -> Result<Vec<Reason>, Damaged> {
     let reader = shared.state.reader();
     let face = shared.domains.part::<DeliveryFaces>().get(hook.face)?;
@@ -178,7 +180,10 @@ pub fn explain(
     let mut reasons = vec![Reason::Active(hook.is_active())];
     reasons.extend(hook.paused.then_some(Reason::Paused));
     reasons.extend([Reason::Age(age), Reason::Match(matched)]);
+    let gate = if is_due { face.explain_gate(&reader, hook, event, now)? } else { None };
+    reasons.extend(gate.map(Reason::Gate));
     if is_due && deliveries.is_empty() {
+        let cutoff = Millis(now.0.saturating_sub(kept_ms));
         reasons.push(Reason::Absent(absence(&reader, hook, no, event, cutoff)?));
     }
     reasons.extend((older > 0).then_some(Reason::Older(older)));

@@ -5,23 +5,25 @@
 //! a [`Spread`](super::spread::Spread). Everything from there on is done here, for all faces alike,
 //! under the policy that each hook carries.
 
+use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use reveille_core::Tenant;
-use reveille_core::delivery::DropReason;
 use reveille_core::delivery::hook::{FaceId, Hook, HookId};
 use reveille_core::delivery::id::EventNo;
+use reveille_core::delivery::{AttemptRecord, DropReason};
+use reveille_core::{Millis, Tenant};
 use reveille_kernel::command::Command;
 use reveille_kernel::error::{Damaged, Never};
 use reveille_kernel::timers::DueTimer;
 use reveille_kernel::txn::ReadError;
-use reveille_schema::record::EventRecord;
+use reveille_schema::record::{DeliveryRecord, EventRecord};
 use reveille_store::state::Reader;
 
+use super::ended::EndedBy;
 use super::source;
-use super::spread::{MatchingHooks, SpreadEvent};
+use super::spread::{MatchNote, MatchingHooks, SpreadEvent};
 use crate::app::{App, Part, Shared, Txn};
 use crate::engine::Retention;
 use crate::records::KeyReader;
@@ -45,6 +47,24 @@ pub trait DeliveryFace: Send + Sync + 'static {
         event: SpreadEvent<'_>,
         after: HookId,
     ) -> Result<MatchingHooks, ReadError>;
+
+    /// What it takes long to find out about an event that is being told to hooks in slices: asked for
+    /// outside of the lock, and handed to [`DeliveryFace::next_matching`] with the event. What has
+    /// changed meanwhile is that one's business.
+    fn prepare(
+        &self,
+        _shared: &Shared,
+        _tenant: &Tenant,
+        _no: EventNo,
+    ) -> Result<Option<PreparedMatch>, Damaged> {
+        Ok(None)
+    }
+
+    /// Hooks were held against an event, and this is what there is to remember of that. It is a part
+    /// of the decision that comes past them.
+    fn noted(&self, _txn: &mut Txn<'_>, _notes: &[(HookId, MatchNote)]) -> Result<(), ReadError> {
+        Ok(())
+    }
 
     /// Whether a hook is for an event, by what the hook wished when the event came, and why not.
     /// Nobody waits for it: it may read.
@@ -89,8 +109,44 @@ pub trait DeliveryFace: Send + Sync + 'static {
         _look: &mut dyn KeyReader,
         _hook: &Hook,
         _event: &EventRecord,
+        _now: Millis,
     ) -> Result<Gate, ReadError> {
         Ok(Gate::Open)
+    }
+
+    /// An attempt was made, and this came of it; the delivery is as it has become. It is a part of
+    /// the decision that writes it down.
+    fn attempted(
+        &self,
+        _txn: &mut Txn<'_>,
+        _hook: &Hook,
+        _delivery: &DeliveryRecord,
+        _attempt: &AttemptRecord,
+    ) -> Result<(), ReadError> {
+        Ok(())
+    }
+
+    /// What its gate says now, and which check decides, for whoever asks why.
+    fn explain_gate(
+        &self,
+        _reader: &Reader,
+        _hook: &Hook,
+        _event: &EventRecord,
+        _now: Millis,
+    ) -> Result<Option<GateReason>, Damaged> {
+        Ok(None)
+    }
+
+    /// A hook ends in this decision although its owner has not asked for that: writes down what is
+    /// to be remembered of it, and says why if it knows better than that. It may be called before
+    /// something is read, and then once more.
+    fn hook_ended(
+        &self,
+        _txn: &mut Txn<'_>,
+        _hook: &Hook,
+        _by: EndedBy,
+    ) -> Result<Option<Arc<str>>, ReadError> {
+        Ok(None)
     }
 
     /// How long events of this source are kept.
@@ -134,6 +190,16 @@ pub enum Gate {
     Closed(DropReason),
     /// The hook is owed nothing any more: the delivery ends, and the hook with it.
     Cancelled(DropReason),
+}
+
+/// What was found out about an event outside of the lock, in the words of its face.
+pub type PreparedMatch = Arc<dyn Any + Send + Sync>;
+
+/// What a gate says, in a sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GateReason {
+    pub is_open: bool,
+    pub text: String,
 }
 
 /// What a timer of a face asks for.

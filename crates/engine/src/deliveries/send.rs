@@ -78,6 +78,7 @@ pub fn readiness(
     face: &dyn DeliveryFace,
     hook: &Hook,
     attempt: &DeliveryAttempt,
+    now: Millis,
 ) -> Result<DeliveryReadiness, Damaged> {
     let no = attempt.id.no.event;
     // What came a moment ago is as it was decided, but for its hook: nobody else makes an attempt
@@ -100,7 +101,7 @@ pub fn readiness(
     let event = source::event(reader, hook.face, &hook.tenant, no)?.ok_or_else(gone)?;
     let dropped = |why, ends_hook| Ok(DeliveryReadiness::Dropped { why, ends_hook });
     let mut look = reader;
-    match face.gate(&mut look, hook, &event).map_err(damage_of)? {
+    match face.gate(&mut look, hook, &event, now).map_err(damage_of)? {
         Gate::Open => {}
         Gate::Closed(why) => return dropped(why, false),
         Gate::Cancelled(why) => return dropped(why, true),
@@ -117,13 +118,17 @@ fn damage_of(error: ReadError) -> Damaged {
     }
 }
 
-/// What is delivered of an event; `None` if there is no such event.
+/// What is delivered of an event, for whoever looks at a dead letter; `None` if there is no such event,
+/// or a gate is in front of it: that is asked for whom the event is, not for who looks.
 pub(crate) fn payload(
     reader: &Reader,
     face: &dyn DeliveryFace,
     hook: &Hook,
     no: EventNo,
 ) -> Result<Option<EventPayload>, Damaged> {
+    if face.has_gate() {
+        return Ok(None);
+    }
     match source::event(reader, hook.face, &hook.tenant, no)? {
         Some(event) => payload_of(reader, face, hook, event),
         None => Ok(None),
@@ -201,7 +206,8 @@ fn look(
         Ok(hook) => hook,
         Err(error) => return (hook, Err(error)),
     };
-    let ready = face.and_then(|face| readiness(&reader, face, &hook, delivery));
+    let now = sender.clock.now();
+    let ready = face.and_then(|face| readiness(&reader, face, &hook, delivery, now));
     let ready = ready.and_then(|ready| {
         let mark = replay_mark(&reader, &hook.tenant, delivery.id)?;
         Ok((ready, mark))
@@ -415,7 +421,7 @@ pub(super) fn with_target_context<T>(
 ) -> T {
     let open = |sealed: &SealedSecret| context.keyring.open_webhook_secret(&hook.tenant, sealed);
     let signer: Arc<dyn Signer> = context.keyring.clone();
-    find(&TargetContext { open: &open, signer: &signer })
+    find(&TargetContext { open: &open, signer: &signer, secrets: &context.secrets })
 }
 
 pub(super) fn secret_missing() -> RefusedDelivery {

@@ -4,9 +4,11 @@
 //! first hooks get their deliveries in that very batch, the rest in slices by the due index, from a
 //! cursor that is pinned to the event. Which hooks those are is their face's business.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use reveille_core::Tenant;
+use reveille_core::delivery::DeadReason;
 use reveille_core::delivery::hook::{FaceId, Hook, HookId};
 use reveille_core::delivery::id::{DeliveryNo, EventNo};
 use reveille_core::delivery::lane;
@@ -16,7 +18,7 @@ use reveille_schema::keys;
 use reveille_schema::record::{self, EventRecord};
 
 use super::delivery::{self, DeliveryTxn, NewDelivery};
-use super::face::DeliveryFaces;
+use super::face::{DeliveryFaces, PreparedMatch};
 use super::source;
 use super::timer_group::TimerGroups;
 use crate::app::Txn;
@@ -33,6 +35,18 @@ pub struct MatchingHooks {
     pub through: HookId,
     /// Whether these are all.
     pub complete: bool,
+    /// What there is to remember of hooks that were looked at, in their order.
+    pub notes: Vec<(HookId, MatchNote)>,
+}
+
+/// What there is to remember of a hook that was held against an event, in the words of its face.
+pub type MatchNote = Arc<dyn Any + Send + Sync>;
+
+impl MatchingHooks {
+    /// None so far, after a hook.
+    pub fn after(after: HookId) -> MatchingHooks {
+        MatchingHooks { hooks: Vec::new(), through: after, complete: false, notes: Vec::new() }
+    }
 }
 
 /// A hook that an event is for, and the version of it that says so: the one that it had at the
@@ -41,12 +55,14 @@ pub struct MatchingHooks {
 pub struct MatchingHook {
     pub hook: Arc<Hook>,
     pub version: u64,
+    /// Why there is a dead letter at once, and no attempt.
+    pub dead: Option<DeadReason>,
 }
 
 impl From<Arc<Hook>> for MatchingHook {
     /// As the hook is now.
     fn from(hook: Arc<Hook>) -> MatchingHook {
-        MatchingHook { version: hook.version, hook }
+        MatchingHook { version: hook.version, hook, dead: None }
     }
 }
 
@@ -57,6 +73,8 @@ pub struct SpreadEvent<'a> {
     pub record: &'a EventRecord,
     /// What is delivered, if it is at hand: then it is not read for first attempts.
     pub payload: Option<&'a EventPayload>,
+    /// What its face has found out before, for an event that came a while ago.
+    pub prepared: Option<&'a PreparedMatch>,
 }
 
 /// The spread of the events of one decision.
@@ -68,6 +86,8 @@ pub struct Spread<'a> {
     room: usize,
     /// Some event is not told to everybody yet: whoever gets events in their order waits.
     waits: bool,
+    /// Of hooks that are told, or need not be.
+    notes: Vec<(HookId, MatchNote)>,
 }
 
 impl<'a> Spread<'a> {
@@ -85,7 +105,8 @@ impl<'a> Spread<'a> {
         let waits = has_ordered(lists.flat_map(|list| &list.hooks))
             && next_fan_out(txn, face, tenant, EventNo(0))?.is_some();
         let groups = TimerGroups::of(deliveries);
-        Ok(Spread { face, tenant, groups, room: DELIVERIES_PER_BATCH, waits })
+        let (room, notes) = (DELIVERIES_PER_BATCH, Vec::new());
+        Ok(Spread { face, tenant, groups, room, waits, notes })
     }
 
     /// Tells the hooks that an event is for, or as many as may be told now.
@@ -102,20 +123,25 @@ impl<'a> Spread<'a> {
         let now = hooks.len().min(most).min(self.room);
         begin_all(txn, &mut self.groups, hooks.iter().take(now), event)?;
         self.room -= now;
+        let mut through = HookId(u64::MAX);
         if now < hooks.len() || !matches.complete {
             let told = match now.checked_sub(1).and_then(|last| hooks.get(last)) {
                 _ if now == hooks.len() => matches.through,
                 told => told.map_or(HookId(0), |it| it.hook.id),
             };
+            through = told;
             leave(txn, self.face, self.tenant, event.no, told);
             self.waits = true;
         }
+        let noted = matches.notes.iter().take_while(|(hook, _)| *hook <= through);
+        self.notes.extend(noted.cloned());
         Ok(())
     }
 
     /// Writes what all of them share.
-    pub fn end(self, txn: &mut Txn<'_>) {
+    pub fn end(self, txn: &mut Txn<'_>) -> Result<(), ReadError> {
         self.groups.keep(txn);
+        note(txn, self.face, &self.notes)
     }
 }
 
@@ -130,8 +156,15 @@ pub fn spread(
     let lists = std::iter::once(matches);
     let mut spread = Spread::begin(txn, face, tenant, lists, matches.hooks.len())?;
     spread.event(txn, event, matches)?;
-    spread.end(txn);
-    Ok(())
+    spread.end(txn)
+}
+
+/// What there is to remember of hooks that were looked at is remembered.
+fn note(txn: &mut Txn<'_>, face: FaceId, notes: &[(HookId, MatchNote)]) -> Result<(), ReadError> {
+    if notes.is_empty() {
+        return Ok(());
+    }
+    txn.domains().part::<DeliveryFaces>().get(face)?.noted(txn, notes)
 }
 
 fn begin_all<'h>(
@@ -140,18 +173,37 @@ fn begin_all<'h>(
     hooks: impl Iterator<Item = &'h MatchingHook>,
     event: SpreadEvent<'_>,
 ) -> Result<(), ReadError> {
-    let SpreadEvent { no, record, payload } = event;
+    let SpreadEvent { no, record, payload, .. } = event;
     let mut lane = None;
-    for MatchingHook { hook, version } in hooks {
+    for MatchingHook { hook, version, dead } in hooks {
         let lane = match hook.is_ordered() {
             true => *lane.get_or_insert_with(|| lane::number(record.subject.as_deref())),
             false => 0,
         };
         let no = DeliveryNo { event: no, round: 0 };
-        let new = NewDelivery { no, version: *version, event_at: record.at, lane, event: payload };
+        let (version, event_at, dead) = (*version, record.at, *dead);
+        let new = NewDelivery { no, version, event_at, lane, event: payload, dead };
         delivery::begin(txn, groups, hook, new)?;
     }
     Ok(())
+}
+
+/// Reads what hooks of events that are in order have before these at once, and not one after another.
+pub fn want_lanes<'m>(
+    txn: &mut Txn<'_>,
+    events: impl Iterator<Item = (&'m EventRecord, &'m MatchingHooks)>,
+) -> Result<(), ReadError> {
+    let most = txn.domains().settings.fan_out;
+    let lanes = events.flat_map(|(record, list)| {
+        let ordered = list.hooks.iter().take(most).filter(|it| it.hook.is_ordered());
+        let mut number = None;
+        ordered.map(move |it| {
+            let number = number.get_or_insert_with(|| lane::number(record.subject.as_deref()));
+            keys::lane(it.hook.id, *number)
+        })
+    });
+    let lanes: Vec<_> = lanes.take(DELIVERIES_PER_BATCH).collect();
+    txn.want(&lanes)
 }
 
 /// Leaves whoever comes after a hook to the due index.
@@ -197,13 +249,14 @@ pub(super) fn fan_out(
     tenant: &Tenant,
     no: EventNo,
     payload: Option<&EventPayload>,
+    prepared: Option<&PreparedMatch>,
 ) -> Result<(), ReadError> {
     let cursor = keys::fan_out(face, tenant, no);
     let told = txn.read(&cursor, record::decode_u64)?;
     let (Some(told), Some(record)) = (told, source::event_of(txn, face, tenant, no)?) else {
         return Ok(());
     };
-    let event = SpreadEvent { no, record: &record, payload };
+    let event = SpreadEvent { no, record: &record, payload, prepared };
     let matcher = txn.domains().part::<DeliveryFaces>().get(face)?;
     let list = matcher.next_matching(txn, tenant, event, HookId(told))?;
     let hooks = &list.hooks;
@@ -213,8 +266,10 @@ pub(super) fn fan_out(
     }
     read_counts(txn, hooks.iter())?;
     let mut groups = TimerGroups::of(hooks.len());
+    want_lanes(txn, [(&record, &list)].into_iter())?;
     begin_all(txn, &mut groups, hooks.iter(), event)?;
     groups.keep(txn);
+    note(txn, face, &list.notes)?;
     if !list.complete {
         leave(txn, face, tenant, no, list.through);
         return Ok(());

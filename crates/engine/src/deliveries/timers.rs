@@ -10,7 +10,7 @@ use reveille_schema::deliveries::DeliveryTimer;
 use reveille_store::state::Reader;
 
 use super::ended::HookRemains;
-use super::face::DeliveryFaces;
+use super::face::{DeliveryFaces, PreparedMatch};
 use super::replay::ReplayLook;
 use super::timer_group::{self, OpenDelivery};
 use super::{delivery, ended, hook, replay, send, source, spread};
@@ -30,6 +30,8 @@ pub struct FireDeliveryTimer {
     look: ReplayLook,
     /// What is delivered, for a fan-out: read once for all the deliveries of a slice.
     payload: Option<EventPayload>,
+    /// What its face has found out, for a fan-out.
+    prepared: Option<PreparedMatch>,
 }
 
 impl FireDeliveryTimer {
@@ -43,7 +45,7 @@ impl FireDeliveryTimer {
         let damaged = || Damaged::new("a timer of a delivery cannot be read");
         let timer = DeliveryTimer::decode(entry.name()).ok_or_else(damaged)?;
         let (mut open, mut remains) = (Vec::new(), None);
-        let (mut look, mut payload) = (ReplayLook::default(), None);
+        let (mut look, mut payload, mut prepared) = (ReplayLook::default(), None, None);
         match &timer {
             DeliveryTimer::Delivery(id) => open.push(OpenDelivery { id: *id, in_flight: false }),
             DeliveryTimer::DeliveryGroup(_) => open = send::open_of_group(reader, &entry.key)?,
@@ -52,9 +54,10 @@ impl FireDeliveryTimer {
             }
             DeliveryTimer::Replay(tenant, id) => look = ReplayLook::begin(reader, tenant, *id)?,
             DeliveryTimer::FanOut(face, tenant, no) => {
-                let faces = shared.domains.part::<DeliveryFaces>();
-                let at_hand = !faces.get(*face)?.has_gate();
+                let of = shared.domains.part::<DeliveryFaces>().get(*face)?;
+                let at_hand = !of.has_gate();
                 payload = at_hand.then(|| fan_out_payload(reader, *face, tenant, *no)).flatten();
+                prepared = of.prepare(shared, tenant, *no)?;
             }
             DeliveryTimer::Resume(..) => {}
         }
@@ -63,7 +66,7 @@ impl FireDeliveryTimer {
             let (key, source) = (AttemptKey::Delivery(id), AttemptSource::Hook(id.hook));
             it.in_flight = shared.outbox.keeps(&key, source, id.no);
         }
-        Ok(FireDeliveryTimer { timer, entry, open, remains, look, payload })
+        Ok(FireDeliveryTimer { timer, entry, open, remains, look, payload, prepared })
     }
 
     /// What is known of a timer of this domain.
@@ -101,7 +104,8 @@ impl Command<App> for FireDeliveryTimer {
             DeliveryTimer::FanOut(face, tenant, no) => {
                 // It is removed first: it may be written anew, for the same time.
                 txn.remove(key);
-                spread::fan_out(txn, *face, tenant, *no, self.payload.as_ref())?;
+                let (payload, prepared) = (self.payload.as_ref(), self.prepared.as_ref());
+                spread::fan_out(txn, *face, tenant, *no, payload, prepared)?;
             }
             DeliveryTimer::Unhook(tenant, id) => {
                 if let Some(remains) = &self.remains {

@@ -26,6 +26,10 @@ pub enum DocumentRejection {
     /// remembered of it: the same write may well succeed.
     #[error("others wrote the same documents meanwhile; try again")]
     Conflict,
+    /// Others wrote what the hooks for changes had looked at, and another look is cheaper than a
+    /// decision without one: whoever asked never sees this.
+    #[error("others wrote the same documents meanwhile; look again")]
+    Stale,
     #[error("the write could not be decided in time, and nothing of it was done; try again")]
     TimedOut,
     #[error("the collection has too many documents to look through; this query needs an index")]
@@ -36,6 +40,8 @@ pub enum DocumentRejection {
          filter that an index can find, or sort it as an index is sorted"
     )]
     QueryTooCostly { documents_read: u64 },
+    #[error("these documents are larger than {bytes_max} bytes together; ask for fewer of them")]
+    TooManyBytes { bytes_max: usize },
     #[error(transparent)]
     Index(#[from] IndexError),
     #[error("so many indexes are still being removed that none can be declared; try again shortly")]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use reveille_core::audit::action;
+use reveille_core::audit::{AuditEntry, action};
 use reveille_core::document::idempotency::{BodyHash, IdempotencyKey};
 use reveille_core::document::index::IndexDefinition;
 use reveille_core::document::origin::Origin;
@@ -14,18 +14,25 @@ use reveille_core::document::snapshot::Document;
 use reveille_core::document::transaction::Op;
 use reveille_core::{StreamPath, Tenant};
 use reveille_kernel::error::{Damaged, Error};
+use reveille_kernel::limits::PAGE_BYTES_MAX;
 use reveille_kernel::{fairness, task};
 
 use super::declare::{IndexView, SetDocumentIndexes};
 use super::error::{DocumentError, DocumentRejection};
+use super::hooks::{RegisteredHooks, WriteLook};
 use super::outcome::{WriteTag, WritesInFlight};
 use super::query::{self, QueryAnswer, QueryRun};
 use super::rules::{DocumentRules, RuleLook, RuleVerdict, SetDocumentRules, TenantRules};
 use super::write::{WriteDocuments, WriteReceipt};
+use crate::deliveries::face::PreparedMatch;
 use crate::engine::Engine;
 
+/// Looks of the hooks for changes at one write: where others write the same documents at the same
+/// time, the last one is followed by a decision that leaves to slices what it cannot know.
+const LOOKS_MAX: usize = 3;
+
 /// Documents that cost a query about as much as taking an append in.
-const DOCUMENTS_PER_APPEND: u64 = 16;
+pub(super) const DOCUMENTS_PER_APPEND: u64 = 16;
 
 /// Who asks.
 #[derive(Debug, Clone)]
@@ -46,6 +53,8 @@ pub struct DocumentWrite {
     pub idempotency: Option<(IdempotencyKey, BodyHash)>,
     /// Whose doing they are.
     pub origin: Origin,
+    /// What is written down of them in their own batch, if they are done.
+    pub audit: Option<AuditEntry>,
 }
 
 impl Engine {
@@ -88,6 +97,27 @@ impl Engine {
         }
     }
 
+    /// Documents, or nothing where there is none: all of them, if whoever asks may read each, and
+    /// no more than so many bytes.
+    pub async fn documents(
+        &self,
+        caller: &DocumentCaller,
+        paths: Vec<DocumentPath>,
+        bytes_max: usize,
+    ) -> Result<Vec<Option<Document>>, DocumentError> {
+        let DocumentCaller { tenant, auth, .. } = caller.clone();
+        self.fairness().request(&tenant, fairness::TAKEN_IN);
+        let count = u64::try_from(paths.len()).unwrap_or(u64::MAX);
+        self.fairness().count(&tenant, count / DOCUMENTS_PER_APPEND);
+        let rules = self.rules_for(caller);
+        let (reader, now) = (self.partition(&tenant).state.reader(), self.clock().now());
+        let read = move || {
+            let look = RuleLook::new(&reader, &tenant, &auth, now);
+            look.read_all(rules.as_deref(), &paths, bytes_max)
+        };
+        task::blocking(read).await?.map_err(Error::Rejected)
+    }
+
     /// Does writes, all or none; those that were done before under their key are not done again.
     pub async fn write_documents(
         &self,
@@ -114,12 +144,19 @@ impl Engine {
             origin: write.origin,
             tag,
             verdict: None,
+            prepared: None,
+            may_retry: true,
+            audit: write.audit,
             decide_by,
         };
-        let mut is_second = false;
+        let (mut is_second, mut looks) = (false, 0);
         loop {
             command.verdict = self.ask_rules(caller, &command.ops).await?;
+            command.prepared = self.ask_hooks(&command).await?;
+            looks += 1;
+            command.may_retry = looks < LOOKS_MAX;
             match self.submit(tenant, &command).await {
+                Err(Error::Rejected(DocumentRejection::Stale)) => {}
                 Err(Error::Rejected(DocumentRejection::Conflict)) if !is_second => {
                     is_second = true;
                     let clock = self.clock();
@@ -128,6 +165,28 @@ impl Engine {
                 outcome => return outcome?.map_err(Error::Rejected),
             }
         }
+    }
+
+    /// What the hooks for changes make of writes; `None` if that takes no look.
+    async fn ask_hooks(
+        &self,
+        command: &WriteDocuments,
+    ) -> Result<Option<PreparedMatch>, DocumentError> {
+        let WriteDocuments { tenant, ops, origin, .. } = command;
+        let shared = self.partition(tenant).clone();
+        let hooks = shared.domains.part::<RegisteredHooks>().0.clone();
+        if !hooks.is_interested(&shared, tenant, ops) {
+            return Ok(None);
+        }
+        let limits = self.document_settings().transaction_limits();
+        let (tenant, ops, origin) = (tenant.clone(), ops.clone(), origin.clone());
+        let now = self.clock().now();
+        let look = move || {
+            let (tenant, ops, origin) = (&tenant, &*ops, &origin);
+            let reader = &shared.state.reader();
+            hooks.look(&shared, &WriteLook { tenant, ops, origin, limits, now, reader })
+        };
+        Ok(Some(task::blocking(look).await?))
     }
 
     /// What whoever meets a write of the same key is told: how it ended, if it has. Then it was
@@ -170,7 +229,7 @@ impl Engine {
     }
 
     /// The rules that somebody must ask.
-    fn rules_for(&self, caller: &DocumentCaller) -> Option<Arc<TenantRules>> {
+    pub(super) fn rules_for(&self, caller: &DocumentCaller) -> Option<Arc<TenantRules>> {
         let rules = self.partition(&caller.tenant).domains.part::<DocumentRules>();
         (!caller.auth.is_admin()).then(|| rules.of(&caller.tenant)).flatten()
     }
@@ -192,6 +251,7 @@ impl Engine {
             query: query.clone(),
             rules,
             scan_limit: self.document_settings().scan_limit,
+            page_bytes: PAGE_BYTES_MAX,
         };
         let answer = task::blocking(move || run.answer()).await?;
         // What it took is known only now; the tenant's next requests wait for it.

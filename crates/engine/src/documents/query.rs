@@ -15,7 +15,6 @@ use reveille_core::key_range::after_prefix;
 use reveille_core::{Millis, Tenant};
 use reveille_kernel::doors::Clock;
 use reveille_kernel::error::{Damaged, Error};
-use reveille_kernel::limits::PAGE_BYTES_MAX;
 use reveille_schema::documents::{IndexNo, IndexRecord, IndexState};
 use reveille_schema::{Record, keys};
 use reveille_store::state::Reader;
@@ -64,6 +63,8 @@ pub(super) struct QueryRun {
     pub(super) rules: Option<(Arc<TenantRules>, RuleAuth)>,
     /// How many documents are looked at without an index.
     pub(super) scan_limit: u64,
+    /// How long a page may be, unless its first document alone is longer.
+    pub(super) page_bytes: usize,
 }
 
 /// What was read so far, and until when there is time.
@@ -107,7 +108,7 @@ impl QueryRun {
             entries: 0,
             bytes: 0,
         };
-        let mut collector = PageCollector::new(query, plan.sorted, PAGE_BYTES_MAX);
+        let mut collector = PageCollector::new(query, plan.sorted, self.page_bytes);
         let page = match reading.read(&plan, &mut collector)? {
             End::Known => collector.finish(),
             End::Spent(id, document) => {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
-use reveille_core::document::change::{Change, ChangeKind};
+use reveille_core::document::change::{Change, ChangeHead, ChangeKind};
 use reveille_core::document::path::{CollectionPath, DocumentPath};
 use reveille_core::document::query::page::Page;
 use reveille_core::document::rules::{
@@ -26,6 +26,7 @@ use reveille_schema::documents::RulesRecord;
 use reveille_schema::{Record, keys};
 use reveille_store::state::Reader;
 
+use super::error::DocumentRejection;
 use crate::app::{App, Part, Txn};
 use crate::records::{ReadRecord, damaged};
 
@@ -72,6 +73,11 @@ impl DocumentRules {
 }
 
 impl TenantRules {
+    /// Which rules these are.
+    pub(super) fn version(&self) -> u64 {
+        self.version
+    }
+
     /// The rules, ready to be asked. May take a while the first time.
     pub(super) fn parsed(&self) -> Result<RuleSet, Damaged> {
         let parse = || {
@@ -100,6 +106,11 @@ impl Command<App> for SetDocumentRules {
         if before.map(|rules| rules.source) == self.source {
             return Ok(Ok(()));
         }
+        // Whoever follows the documents has a picture that is right by the rules before.
+        let head_key = keys::change_head(&self.tenant);
+        let mut head = txn.read(&head_key, ChangeHead::decode)?.unwrap_or_default();
+        head.rules_seq = Some(head.seq);
+        txn.set(head_key, head.encode());
         match &self.source {
             Some(source) => {
                 let record = RulesRecord { version: txn.take_id(), source: source.clone() };
@@ -165,6 +176,59 @@ impl<'r> RuleLook<'r> {
         let request = RuleRequest { action, path: &path, resource, resulting: None };
         let decision = RuleCheck::new(&rules, self.auth, self.now, self).decide(&request)?;
         Ok(is_allowed(self.tenant, &decision))
+    }
+
+    /// Documents one after another, if all of them may be read. Of those that are more than so many
+    /// bytes nothing is kept, but the rules are asked about each: whoever may not read one is told
+    /// nothing of the others.
+    pub(super) fn read_all(
+        &self,
+        rules: Option<&TenantRules>,
+        paths: &[DocumentPath],
+        bytes_max: usize,
+    ) -> Result<Result<Vec<Option<Document>>, DocumentRejection>, Damaged> {
+        let rules = rules.map(TenantRules::parsed).transpose()?;
+        let mut check =
+            rules.as_ref().map(|rules| RuleCheck::new(rules, self.auth, self.now, self));
+        let (mut documents, mut bytes) = (Vec::with_capacity(paths.len()), 0);
+        for path in paths {
+            let document = self.document(path)?.filter(|document| !document.is_tombstone());
+            if let Some(check) = &mut check {
+                let resource = document.as_ref().map(|it| DocumentView::new(path, it).to_fields());
+                let path = path.to_string();
+                let (action, resource) = (Action::Get, resource.as_ref());
+                let request = RuleRequest { action, path: &path, resource, resulting: None };
+                if !is_allowed(self.tenant, &check.decide(&request)?) {
+                    return Ok(Err(DocumentRejection::RuleDenied { op_index: None }));
+                }
+            }
+            bytes += document.as_ref().map_or(0, Document::bytes);
+            if bytes <= bytes_max || documents.is_empty() {
+                documents.push(document);
+            }
+        }
+        match documents.len() == paths.len() {
+            true => Ok(Ok(documents)),
+            false => Ok(Err(DocumentRejection::TooManyBytes { bytes_max })),
+        }
+    }
+
+    /// Whether a document may be among those that are shown, asked for itself alone.
+    pub(super) fn may_show(
+        &self,
+        rules: &RuleSet,
+        path: &DocumentPath,
+        fields: &Fields,
+    ) -> Result<bool, Damaged> {
+        let path = path.to_string();
+        let mut check = RuleCheck::new(rules, self.auth, self.now, self);
+        let decision = check.decide_page([(path.as_str(), fields)])?;
+        Ok(is_allowed(self.tenant, &decision))
+    }
+
+    /// What was looked at, but for what was asked about.
+    pub(super) fn into_seen(self) -> impl Iterator<Item = DocumentPath> {
+        self.seen.into_inner().into_keys()
     }
 
     /// Whether a page may be shown.

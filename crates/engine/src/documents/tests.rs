@@ -64,6 +64,9 @@ impl World {
             origin: Origin::CLIENT,
             tag,
             verdict: None,
+            prepared: None,
+            may_retry: false,
+            audit: None,
             decide_by: Millis::NEVER,
         }
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use reveille_core::audit::AuditEntry;
 use reveille_core::document::idempotency::{WriteEnd, WriteRecord};
 use reveille_core::document::origin::Origin;
 use reveille_core::document::path::DocumentPath;
@@ -16,7 +17,7 @@ use reveille_kernel::txn::ReadError;
 use reveille_schema::documents::DocumentTimer;
 use reveille_schema::keys;
 
-use super::change::append_changes;
+use super::change::NewChanges;
 use super::entries::EntryWriter;
 use super::error::DocumentRejection;
 use super::index::DocumentIndex;
@@ -24,6 +25,8 @@ use super::outcome::WriteTag;
 use super::rules::RuleVerdict;
 use super::txn::DocumentTxn;
 use crate::app::{App, Txn};
+use crate::audit;
+use crate::deliveries::face::PreparedMatch;
 use crate::engine::Engine;
 
 /// Does writes, all or none.
@@ -37,6 +40,12 @@ pub struct WriteDocuments {
     pub tag: Option<WriteTag>,
     /// What the rules say; `None` for those who need not ask them.
     pub verdict: Option<RuleVerdict>,
+    /// What the hooks for changes were found to make of it.
+    pub prepared: Option<PreparedMatch>,
+    /// Whether it may come again with another look, where that saves work.
+    pub may_retry: bool,
+    /// What is written down of it if it is done.
+    pub audit: Option<AuditEntry>,
     /// If it is not decided by then it is refused.
     pub decide_by: Millis,
 }
@@ -86,7 +95,7 @@ impl Command<App> for WriteDocuments {
             Ok(document)
         });
         match applied {
-            Ok(applied) => self.put(txn, &stored, applied).map(|receipt| Ok(Ok(receipt))),
+            Ok(applied) => self.put(txn, &stored, applied),
             Err(ApplyError::Unread(error)) => Err(error),
             Err(ApplyError::Failed(failure)) => {
                 self.remember(txn, failure.reason.end(), &failure.reason.to_string())?;
@@ -101,7 +110,8 @@ impl Command<App> for WriteDocuments {
             Write::Create(data) | Write::Set(data) => data.bytes(),
             Write::Patch(_) | Write::Delete => 0,
         };
-        self.ops.iter().map(|op| 1_024 + 2 * data(op)).sum()
+        let row = if self.audit.is_some() { audit::ROW_WEIGHT } else { 0 };
+        self.ops.iter().map(|op| 1_024 + 2 * data(op)).sum::<usize>() + row
     }
 
     /// What only deletes makes room in the end, however much is said of it at first.
@@ -124,7 +134,8 @@ impl WriteDocuments {
         let changes =
             [keys::change_head(tenant), keys::stream(tenant, &Engine::change_stream(tenant))];
         let outcome = self.tag.iter().map(|tag| tag.outcome_key(tenant));
-        documents.chain(changes).chain(outcome).collect()
+        let audit = self.audit.iter().map(|entry| keys::audit_head(&entry.tenant));
+        documents.chain(changes).chain(outcome).chain(audit).collect()
     }
 
     /// Whether everything is as it was when the rules were asked.
@@ -154,7 +165,7 @@ impl WriteDocuments {
         txn: &mut Txn<'_>,
         stored: &BTreeMap<DocumentPath, Option<Document>>,
         applied: Applied,
-    ) -> Result<WriteReceipt, ReadError> {
+    ) -> Decision<Result<WriteReceipt, DocumentRejection>, DocumentRejection> {
         let tenant = &self.tenant;
         let Applied { results, changes, documents } = applied;
         let mut entries = EntryWriter::new(txn, tenant);
@@ -164,9 +175,15 @@ impl WriteDocuments {
             entries.follow(txn, path, before, Some(document));
             set_purge_timer(txn, tenant, path, before, document);
         }
-        append_changes(txn, tenant, &self.origin, changes)?;
+        let changes = NewChanges { tenant, origin: &self.origin, stored, changes };
+        if !changes.append(txn, self.prepared.as_ref(), self.may_retry)? {
+            return Ok(Err(DocumentRejection::Stale));
+        }
+        if let Some(entry) = &self.audit {
+            audit::record(txn, entry)?;
+        }
         self.remember(txn, WriteEnd::Success, "")?;
-        Ok(WriteReceipt { results, documents, repeated: None })
+        Ok(Ok(Ok(WriteReceipt { results, documents, repeated: None })))
     }
 }
 

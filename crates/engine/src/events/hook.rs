@@ -207,8 +207,8 @@ pub(super) fn backfill(txn: &mut Txn<'_>, tenant: &Tenant, id: HookId) -> Result
         let kind = kind_of(&event)?;
         if pattern.is_some_and(|it| it.matches_counted(&kind, &mut steps)) {
             let no = DeliveryNo { event: no, round: 0 };
-            let new =
-                NewDelivery { no, version: hook.version, event_at: event.at, lane: 0, event: None };
+            let (version, event_at) = (hook.version, event.at);
+            let new = NewDelivery { no, version, event_at, lane: 0, event: None, dead: None };
             delivery::begin(txn, &mut groups, hook, new)?;
         }
         if txn.is_full() || steps.is_exceeded() {

@@ -151,7 +151,7 @@ impl EventHookIndex {
 /// they are left.
 pub(crate) fn matching(index: &Indexes, query: &HookQuery<'_>, steps: &mut Steps) -> MatchingHooks {
     let (matching, known) = (index.of::<EventHookIndex>(), index.of::<HookIndex>());
-    let mut found = MatchingHooks { hooks: Vec::new(), through: query.after, complete: false };
+    let mut found = MatchingHooks::after(query.after);
     let Some(of_tenant) = matching.by_tenant.get(query.tenant) else {
         return MatchingHooks { complete: true, ..found };
     };
@@ -189,7 +189,7 @@ pub(crate) fn next_matching(
     let Some(of_tenant) = matching_hooks.by_tenant.get(query.tenant).filter(|_| is_stuck) else {
         return found;
     };
-    let mut found = MatchingHooks { hooks: Vec::new(), through: query.after, complete: true };
+    let mut found = MatchingHooks { complete: true, ..MatchingHooks::after(query.after) };
     for id in of_tenant.ids.range((Bound::Excluded(query.after), Bound::Unbounded)) {
         if found.hooks.len() == query.limit || one_by_one.is_exceeded() {
             found.complete = false;

@@ -129,14 +129,14 @@ fn spread_all(
         }
         let said = payload.slice(begin..begin + event.len);
         let said = EventPayload { id: recorded.id.clone(), at, payload: said, trace: txn.trace };
-        let event_told = SpreadEvent { no, record: &recorded, payload: Some(&said) };
+        let event_told =
+            SpreadEvent { no, record: &recorded, payload: Some(&said), prepared: None };
         spread.event(txn, event_told, list)?;
         // A comma follows each.
         begin += event.len + 1;
         from = from.plus(len + 1);
     }
-    spread.end(txn);
-    Ok(())
+    spread.end(txn)
 }
 
 /// The hooks that each event is for, or the first of them. Batches are mostly of a few types, whose

@@ -161,6 +161,8 @@ fn gather(
             | Effect::CountLoad(_)
             | Effect::CountWork { .. }
             | Effect::CountDeadLetter(_)
+            | Effect::CountEvaluationErrors { .. }
+            | Effect::CountRollback(_)
             | Effect::CountReplayed { .. }
             | Effect::Complain(_)
             | Effect::SendDelivery(_) => {}

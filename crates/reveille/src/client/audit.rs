@@ -23,7 +23,8 @@ pub(crate) enum AuditCommand {
     #[command(after_help = "\
 Example:
   reveille audit list
-  reveille audit list --action replay.executed --from 2026-01-31T12:00:00Z --output json")]
+  reveille audit list --trigger order-paid --from 2026-01-31T12:00:00Z
+  reveille audit list --action replay.executed --actor key_019a8b7c6d512345678 --output json")]
     List(List),
     /// Checks that no row was changed, removed or added
     #[command(after_help = "\
@@ -43,6 +44,15 @@ pub(crate) struct List {
     /// Only this, such as key.created or replay.executed
     #[arg(long, value_name = "ACTION")]
     action: Option<String>,
+    /// Only what this key did, by its id; `local` without keys
+    #[arg(long, value_name = "ID")]
+    actor: Option<String>,
+    /// Only what was done to this, by its id or name
+    #[arg(long, value_name = "ID")]
+    subject: Option<String>,
+    /// Only what was done to this trigger
+    #[arg(long, value_name = "ID", conflicts_with = "subject")]
+    trigger: Option<String>,
     /// Only what was done at this time or later
     #[arg(long, value_name = "TIME")]
     from: Option<String>,
@@ -77,10 +87,18 @@ pub(crate) fn run(command: AuditCommand) -> anyhow::Result<()> {
 }
 
 fn list(arguments: List, out: &mut impl Write) -> anyhow::Result<()> {
-    let List { action, from, to, output, server } = arguments;
+    let List { action, actor, subject, trigger, from, to, output, server } = arguments;
     let client = Client::new(server)?;
     let mut target = format!("{AUDIT}?limit={PAGE}");
-    for (name, value) in [("action", action), ("from", from), ("to", to)] {
+    let filters = [
+        ("action", action),
+        ("actor", actor),
+        ("subject", subject),
+        ("triggerId", trigger),
+        ("from", from),
+        ("to", to),
+    ];
+    for (name, value) in filters {
         if let Some(value) = value {
             target.push_str(&format!("&{name}={}", encode(&value)));
         }

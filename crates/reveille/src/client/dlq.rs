@@ -28,6 +28,7 @@ pub(crate) enum DlqCommand {
     #[command(after_help = "\
 Example:
   reveille dlq list
+  reveille dlq list --trigger order-paid
   reveille dlq list --hook 01KA9VGW3J8Y0D1T5S6R7Q8P9N --from 2026-01-31T12:00:00Z --output json")]
     List(List),
     /// Shows a dead letter with its last error and what was to be delivered
@@ -43,6 +44,7 @@ log.
 
 Example:
   reveille dlq replay --hook 01KA9VGW3J8Y0D1T5S6R7Q8P9N --reason 'the worker is mended' --wait
+  reveille dlq replay --trigger order-paid --reason 'the shop is open again' --original-version
   reveille dlq replay --dead-reason EXHAUSTED --reason 'the network is back' --yes
   reveille dlq replay --dry-run")]
     Replay(Replay),
@@ -59,6 +61,9 @@ pub(crate) struct Selection {
     /// Only those of this hook
     #[arg(long, value_name = "ID")]
     hook: Option<String>,
+    /// Only those of this trigger
+    #[arg(long, value_name = "ID", conflicts_with = "hook")]
+    trigger: Option<String>,
     /// Only those that died for this reason, such as EXHAUSTED or FATAL_STATUS
     #[arg(long, value_name = "REASON")]
     dead_reason: Option<String>,
@@ -141,15 +146,22 @@ pub(crate) fn run(command: DlqCommand) -> anyhow::Result<()> {
 fn list(arguments: List, out: &mut impl Write) -> anyhow::Result<()> {
     let List { selection, state, list } = arguments;
     let ListArguments { output, server } = list;
-    let Selection { hook, dead_reason, from, to } = selection;
+    let Selection { hook, trigger, dead_reason, from, to } = selection;
     let client = Client::new(server)?;
     let mut target = format!("{DLQ}?limit={PAGE}&state={}", encode(&state));
-    for (name, value) in [("hook", hook), ("reason", dead_reason), ("from", from), ("to", to)] {
+    let filters = [
+        ("hook", hook),
+        ("triggerId", trigger),
+        ("reason", dead_reason),
+        ("from", from),
+        ("to", to),
+    ];
+    for (name, value) in filters {
         if let Some(value) = value {
             target.push_str(&format!("&{name}={}", encode(&value)));
         }
     }
-    let head = ["ID", "HOOK", "REASON", "STATE", "ATTEMPTS", "DIED", "LAST ERROR"];
+    let head = ["ID", "FOR", "REASON", "STATE", "ATTEMPTS", "DIED", "LAST ERROR"];
     let mut list = ListPrinter::new(output, head, row);
     super::block_on(print_list(&client, &target, "deadLetters", |_| true, &mut list, out))?;
     list.finish("there are no such dead letters", out)?;
@@ -159,13 +171,25 @@ fn list(arguments: List, out: &mut impl Write) -> anyhow::Result<()> {
 fn row(letter: &Value, now: Millis) -> [String; 7] {
     [
         cell(letter, "dlqId"),
-        cell(letter, "hookId"),
+        whose(letter),
         cell(letter, "reason"),
         cell(letter, "state"),
         cell(letter, "attempts"),
         moment_cell(letter, "deadAt", now),
         human::shorten(&cell(letter.get("lastError").unwrap_or(&Value::Null), "message")),
     ]
+}
+
+/// The hook; of a trigger also the change, which is what its owner knows.
+fn whose(letter: &Value) -> String {
+    let trigger = cell(letter, "triggerId");
+    if trigger.is_empty() {
+        return cell(letter, "hookId");
+    }
+    let (event, collection) = (cell(letter, "event"), cell(letter, "collection"));
+    let change = format!("{event} {collection}/{}", cell(letter, "docKey"));
+    // Letters of damaged changes know less.
+    if event.is_empty() { trigger } else { format!("{trigger}: {change}") }
 }
 
 fn show(arguments: ShowArguments, out: &mut impl Write) -> anyhow::Result<()> {
@@ -213,8 +237,15 @@ async fn replay(arguments: Replay, out: &mut impl Write) -> anyhow::Result<()> {
         "ids": ids,
         "useOriginalVersion": original_version,
     });
-    let Selection { hook, dead_reason, from, to } = selection;
-    for (name, value) in [("hook", hook), ("deadReason", dead_reason), ("from", from), ("to", to)] {
+    let Selection { hook, trigger, dead_reason, from, to } = selection;
+    let filters = [
+        ("hook", hook),
+        ("triggerId", trigger),
+        ("deadReason", dead_reason),
+        ("from", from),
+        ("to", to),
+    ];
+    for (name, value) in filters {
         if let (Some(value), Some(body)) = (value, body.as_object_mut()) {
             body.insert(name.to_owned(), value.into());
         }
@@ -269,7 +300,10 @@ async fn replay(arguments: Replay, out: &mut impl Write) -> anyhow::Result<()> {
 fn note_paused(preview: &Map<String, Value>) {
     let paused = preview.get("paused").and_then(Value::as_array).into_iter().flatten();
     for hook in paused.filter_map(Value::as_str) {
-        eprintln!("note: {hook} is paused; its part is sent after `reveille hooks resume {hook}`");
+        eprintln!(
+            "note: {hook} is paused; its part is sent after `reveille hooks resume {hook}`, of a \
+             trigger after `reveille trigger enable {hook}`"
+        );
     }
 }
 
@@ -323,4 +357,21 @@ fn discard(arguments: Discard, out: &mut impl Write) -> anyhow::Result<()> {
     read(&client, &answer, StatusCode::OK, &arguments.id)?;
     writeln!(out, "discarded {}", arguments.id)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dlq_2_a_letter_of_a_trigger_names_the_change() {
+        let mut letter = json!({
+            "dlqId": "01A", "hookId": "order-paid", "triggerId": "order-paid", "event": "update",
+            "collection": "orders", "docKey": "o1", "reason": "EXHAUSTED",
+        });
+        assert_eq!(whose(&letter), "order-paid: update orders/o1");
+        letter["event"] = Value::Null;
+        assert_eq!(whose(&letter), "order-paid");
+        assert_eq!(whose(&json!({ "hookId": "01K" })), "01K");
+    }
 }

@@ -3,6 +3,7 @@
 mod export;
 mod import;
 mod query;
+mod watch;
 
 use std::io::{self, BufWriter, Write};
 
@@ -63,6 +64,18 @@ Example:
   reveille doc query rooms --where 'city in [\"Paris\",\"Rome\"]' --limit 10 --output json
   reveille doc query rooms --where 'seats > 4' --explain")]
     Query(query::Arguments),
+    /// Follows a collection: what is there, then what becomes of it
+    #[command(after_help = "\
+First the documents that are there, then `ready`, then a line for each change. What is deleted, or
+matches no more, or may not be seen any more, is `removed`. Whenever the connection is lost it goes on
+where it stood; `reset` says that everything is sent again, because that is longer ago than changes
+are kept, or what may be seen has changed. With --output json each line has the id of its event.
+
+Example:
+  reveille doc watch rooms
+  reveille doc watch rooms --where 'seats >= 4' --output json
+  reveille doc watch rooms --after 17 --output json | jq .data")]
+    Watch(watch::Arguments),
     /// Writes documents of standard input into a collection
     #[command(after_help = "\
 Standard input has one JSON object after another, a line each as `reveille doc export` writes them,
@@ -173,6 +186,7 @@ pub(crate) fn run(command: DocCommand) -> anyhow::Result<()> {
         DocCommand::Patch(arguments) => patch(arguments, &mut out),
         DocCommand::Delete(arguments) => delete(arguments, &mut out),
         DocCommand::Query(arguments) => query::run(arguments, &mut out),
+        DocCommand::Watch(arguments) => watch::run(arguments, &mut out),
         DocCommand::Import(arguments) => import::run(arguments, &mut out),
         DocCommand::Export(arguments) => export::run(arguments, &mut out),
     }?;

@@ -69,6 +69,7 @@ impl Settings {
             conflict_delay_ms: ms(self.conflict_delay, default.conflict_delay_ms),
             idempotency_ttl_ms: ms(self.idempotency_ttl, default.idempotency_ttl_ms),
             tombstone_ttl_ms: ms(self.tombstone_ttl, default.tombstone_ttl_ms),
+            trigger_calls_per_s: self.trigger_calls.unwrap_or(default.trigger_calls_per_s),
         };
         let wrong = |sentence: String| Err(usage_error(sentence));
         if !(1..=OPS_LIMIT).contains(&settings.ops_max) {

@@ -44,7 +44,8 @@ fn defaults() -> Config {
         name_servers: NameServers::System,
         outbound_concurrency: 4_096,
         tenant_concurrency: 64,
-        quotas: Quotas { subscriptions: 10_000, hooks: 10_000, keys: 1_000 },
+        quotas: Quotas { subscriptions: 10_000, hooks: 10_000, triggers: 1_000, keys: 1_000 },
+        poison: Some(Poison { attempts: 3, within_ms: 250 }),
         documents: DocumentSettings {
             ops_max: 500,
             query_limit_max: 1_000,
@@ -53,6 +54,7 @@ fn defaults() -> Config {
             conflict_delay_ms: 25,
             idempotency_ttl_ms: 8 * 3_600_000,
             tombstone_ttl_ms: 30 * 86_400_000,
+            trigger_calls_per_s: 100,
         },
         otlp_endpoint: None,
         auth: Auth::Off,
@@ -96,6 +98,8 @@ fn flags_come_before_the_file() {
         max-body = "1MiB"
         min-free-disk = 1000
         max-keys = 5
+        max-triggers = 7
+        poison = "5/1s"
         log-segment-bytes = "2MiB"
         webhook-timeout = "1s"
         waking-timeout = "2s"
@@ -117,6 +121,7 @@ fn flags_come_before_the_file() {
         conflict-delay = "14ms"
         idempotency-ttl = "9s"
         tombstone-ttl = "10s"
+        trigger-calls = 14
         otlp-endpoint = "https://file.example/otlp"
         worker-url-template = "https://{workerId}.file.example/{rpcMethod}"
         binding = ["A=https://a.example", "B=https://b.example/rpc"]
@@ -155,7 +160,8 @@ fn flags_come_before_the_file() {
         ]),
         outbound_concurrency: 7,
         tenant_concurrency: 17,
-        quotas: Quotas { subscriptions: 8, hooks: 9, keys: 5 },
+        quotas: Quotas { subscriptions: 8, hooks: 9, triggers: 7, keys: 5 },
+        poison: Some(Poison { attempts: 5, within_ms: 1_000 }),
         documents: DocumentSettings {
             ops_max: 11,
             query_limit_max: 12,
@@ -164,6 +170,7 @@ fn flags_come_before_the_file() {
             conflict_delay_ms: 14,
             idempotency_ttl_ms: 9_000,
             tombstone_ttl_ms: 10_000,
+            trigger_calls_per_s: 14,
         },
         otlp_endpoint: Some("https://file.example/otlp".into()),
         auth: keys(Some("from-file-0123456789"), true),
@@ -190,6 +197,8 @@ fn flags_come_before_the_file() {
         "--max-body=2MiB",
         "--min-free-disk=2000",
         "--max-keys=6",
+        "--max-triggers=0",
+        "--poison=0",
         "--log-segment-bytes=3MiB",
         "--webhook-timeout=10s",
         "--waking-timeout=20s",
@@ -211,6 +220,7 @@ fn flags_come_before_the_file() {
         "--conflict-delay=24ms",
         "--idempotency-ttl=90s",
         "--tombstone-ttl=100s",
+        "--trigger-calls=0",
         "--otlp-endpoint=http://127.0.0.1:4318/",
         "--worker-url-template=https://flag.example/{workerId}/{rpcMethod}",
         "--binding=C=https://c.example",
@@ -247,7 +257,8 @@ fn flags_come_before_the_file() {
         name_servers: NameServers::These(vec![([127, 0, 0, 1], 5353).into()]),
         outbound_concurrency: 8,
         tenant_concurrency: 18,
-        quotas: Quotas { subscriptions: 9, hooks: 0, keys: 6 },
+        quotas: Quotas { subscriptions: 9, hooks: 0, triggers: 0, keys: 6 },
+        poison: None,
         documents: DocumentSettings {
             ops_max: 21,
             query_limit_max: 22,
@@ -256,6 +267,7 @@ fn flags_come_before_the_file() {
             conflict_delay_ms: 24,
             idempotency_ttl_ms: 90_000,
             tombstone_ttl_ms: 100_000,
+            trigger_calls_per_s: 0,
         },
         otlp_endpoint: Some("http://127.0.0.1:4318".into()),
         auth: keys(Some("from-flag-0123456789"), false),
@@ -282,6 +294,14 @@ fn webhooks_on_this_machine_are_for_its_owner_unless_said_otherwise() {
 #[test]
 fn a_tenant_may_have_a_key() {
     assert!(refusal(&[], "max-keys = 0").contains("--max-keys"));
+}
+
+#[test]
+fn poison_is_so_many_failures_within_a_time() {
+    for wrong in ["3", "3/", "/250ms", "0/250ms", "x/250ms", "3/250", "101/1s", "3/2h"] {
+        let refused = refusal(&[&format!("--poison={wrong}")], "");
+        assert!(refused.contains("3/250ms"), "{wrong}: {refused}");
+    }
 }
 
 #[test]
@@ -383,7 +403,7 @@ fn a_file_that_is_wrong_says_where() {
          auth, admin-key, metrics-open, insecure, long-poll-timeout, reader-timeout, webhook-timeout, waking-timeout, liveness-timeout, \
          callback-token-ttl, consumer-gc-after, allow-http-loopback, allow-private-networks, \
          ca-file, name-servers, retry-scale, outbound-concurrency, tenant-concurrency, max-subscriptions, max-hooks, worker-url-template, binding, retain-events, retain-deliveries, \
-         otlp-endpoint, partitions, max-body, min-free-disk, max-keys, max-ops, query-limit-max, scan-limit, transaction-timeout, conflict-delay, idempotency-ttl, tombstone-ttl",
+         otlp-endpoint, partitions, max-body, min-free-disk, max-keys, max-triggers, poison, max-ops, query-limit-max, scan-limit, transaction-timeout, conflict-delay, idempotency-ttl, tombstone-ttl, trigger-calls",
     );
     let says = |file: &str, parts: &[&str]| {
         let sentence = refusal(&[], file);

@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
+use reveille_core::delivery::policy::Poison;
 use reveille_core::event::worker::{Binding, WorkerTemplate};
 use reveille_core::key::{CHOSEN_KEY_CHARS_MIN, KeyHash};
 use reveille_core::limits::KEY_BYTES_MAX;
@@ -44,6 +45,14 @@ pub(crate) struct Networks(pub(crate) Vec<Network>);
 /// Name servers, written as addresses with or without a port, with commas between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServerAddresses(pub(crate) Vec<SocketAddr>);
+
+/// When a delivery is given up because nothing will change, written `3/250ms`; `0`: never.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PoisonRule(pub(crate) Option<Poison>);
+
+/// Failures that are looked back upon, and the longest that each may take.
+const POISON_ATTEMPTS_MAX: u32 = 100;
+const POISON_MS_MAX: u64 = 3_600_000;
 
 /// Where name servers listen that have no port.
 const NAME_SERVER_PORT: u16 = 53;
@@ -91,6 +100,30 @@ impl FromStr for Factor {
         }
         let number = |text: &str| text.parse::<u64>().unwrap_or(0);
         Ok(Factor { thousandths: number(whole) * 1_000 + number(&format!("{part:0<3}")) })
+    }
+}
+
+impl FromStr for PoisonRule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<PoisonRule, String> {
+        if text == "0" {
+            return Ok(PoisonRule(None));
+        }
+        let rule = text.split_once('/').and_then(|(attempts, within)| {
+            let attempts = attempts.parse().ok()?;
+            Some(Poison { attempts, within_ms: parse_period_ms(within)? })
+        });
+        let is_sane = |rule: &Poison| {
+            (1..=POISON_ATTEMPTS_MAX).contains(&rule.attempts) && rule.within_ms <= POISON_MS_MAX
+        };
+        let rule = rule.filter(is_sane).ok_or_else(|| {
+            format!(
+                "{text:?} is no such rule; write failures and a time, like 3/250ms (at most \
+                 {POISON_ATTEMPTS_MAX}/1h), or 0 to turn it off"
+            )
+        })?;
+        Ok(PoisonRule(Some(rule)))
     }
 }
 
@@ -227,6 +260,7 @@ deserialize_as_text!(
     Networks,
     ServerAddresses,
     AdminKey,
+    PoisonRule,
     WorkerUrlTemplate,
     WorkerBinding
 );

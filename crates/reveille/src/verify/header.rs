@@ -7,6 +7,8 @@ use crate::failure::usage_error;
 /// More signatures than anybody rotates secrets.
 const SIGNATURES_MAX: usize = 16;
 const STANDARD_VERSION: &str = "v1,";
+/// How headers begin that calls of triggers alone have.
+const TRIGGER_HEADERS: &str = "x-syntrix-";
 
 /// A form in which webhooks are signed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +16,7 @@ pub(super) enum Form {
     Hmac,
     Ed25519,
     Standard,
+    Trigger,
     /// None that is sent.
     Unknown,
 }
@@ -26,6 +29,7 @@ impl fmt::Display for Form {
             Form::Standard => {
                 "`v1,` after Standard Webhooks, an HMAC with the secret of a subscription on events"
             }
+            Form::Trigger => "`v1=`, an HMAC with the secret of a trigger",
             Form::Unknown => "of no form that is known",
         })
     }
@@ -42,8 +46,10 @@ pub(super) struct Signature {
 /// What a request says about its signatures.
 #[derive(Debug, Default)]
 pub(super) struct RequestHeaders<'a> {
-    /// Each `Webhook-Signature` there is.
+    /// Each `Webhook-Signature` and `X-Syntrix-Signature` there is.
     signed: Vec<&'a str>,
+    /// Whether it is the call of a trigger, by its headers.
+    is_of_trigger: bool,
     id: Option<&'a str>,
     timestamp: Option<&'a str>,
 }
@@ -57,16 +63,23 @@ impl<'a> RequestHeaders<'a> {
                 found.signed.push(header.trim());
                 continue;
             };
-            match name.trim().to_ascii_lowercase().as_str() {
+            let name = name.trim().to_ascii_lowercase();
+            found.is_of_trigger |= name.starts_with(TRIGGER_HEADERS);
+            match name.as_str() {
                 "webhook-signature" => found.signed.push(value.trim()),
+                "x-syntrix-signature" if !value.trim().is_empty() => {
+                    found.signed.push(value.trim());
+                }
                 "webhook-id" => found.id = Some(value.trim()),
                 "webhook-timestamp" => found.timestamp = Some(value.trim()),
                 // Whoever passes all headers on need not choose.
                 _ => {}
             }
         }
-        if found.signed.is_empty() {
-            return Err(usage_error("pass the request's Webhook-Signature with --header"));
+        if found.signed.is_empty() && !found.is_of_trigger {
+            return Err(usage_error(
+                "pass the request's Webhook-Signature or X-Syntrix-Signature with --header",
+            ));
         }
         Ok(found)
     }
@@ -75,6 +88,11 @@ impl<'a> RequestHeaders<'a> {
     pub(super) fn signatures(&self) -> Vec<Signature> {
         let all = self.signed.iter().flat_map(|header| split(header));
         all.take(SIGNATURES_MAX).collect()
+    }
+
+    /// Whether it is the call of a trigger that nobody has signed.
+    pub(super) fn is_unsigned_trigger(&self) -> bool {
+        self.signed.is_empty() && self.is_of_trigger
     }
 
     /// The id and the time of a message after Standard Webhooks.
@@ -95,6 +113,11 @@ fn split(header: &str) -> Vec<Signature> {
     if !standard.is_empty() {
         let signature = |text: &str| Signature { form: Form::Standard, text: text.to_owned() };
         return standard.into_iter().map(signature).collect();
+    }
+    if header.split(',').any(|part| part.trim().starts_with("v1=")) {
+        // Several of them are one signature: any that is right will do, and one that is spelled
+        // wrongly spoils them all.
+        return vec![Signature { form: Form::Trigger, text: header.to_owned() }];
     }
     let found = split_pairs(header).unwrap_or_default();
     if found.is_empty() {
@@ -157,6 +180,9 @@ mod tests {
             &[(Form::Hmac, "t=1,sha256=ab"), (Form::Hmac, "t=2,sha256=cd")],
         );
         check("v1,a= v1a,b v1,c", &[(Form::Standard, "v1,a="), (Form::Standard, "v1,c")]);
+        for of_trigger in ["t=1,v1=ab", "t=1, v1=ab, v1=cd", "v1=ab", "t=x,oops,v1=ab"] {
+            check(of_trigger, &[(Form::Trigger, of_trigger)]);
+        }
         for unknown in ["", "t=1", "sha256=ab", "t=1,oops,sha256=ab"] {
             check(unknown, &[(Form::Unknown, unknown)]);
         }

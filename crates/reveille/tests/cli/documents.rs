@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::process::{Server, run, run_with};
+use crate::process::{Running, Server, run, run_with};
 
 fn lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -103,4 +103,35 @@ fn wrong_usage_of_documents_is_told_apart() {
         let sentence = run(args).error(2);
         assert!(!sentence.is_empty(), "{args:?}");
     }
+}
+
+#[test]
+fn a_collection_is_watched_over_a_restart() {
+    let mut server = Server::start();
+    server.run(&["doc", "put", "rooms/a", r#"{"n":1}"#]).ok();
+    let watch = ["doc", "watch", "rooms", "--where", "n < 9", "--output", "json"];
+    let watch = Running::start(server.command(&watch));
+    let next = || serde_json::from_str::<Value>(&watch.out.next().unwrap()).unwrap();
+    let document = next();
+    assert_eq!((&document["event"], &document["id"]), (&json!("document"), &json!("1/a")));
+    assert_eq!(next(), json!({ "event": "ready", "id": "1", "data": { "seq": 1 } }));
+    server.run(&["doc", "patch", "rooms/a", r#"{"n":2}"#]).ok();
+    assert_eq!(next()["data"]["document"]["n"], 2);
+    server.kill();
+    watch.err.until("it goes on as soon as it answers");
+    server.restart();
+    server.run(&["doc", "put", "rooms/b", r#"{"n":1}"#]).ok();
+    server.run(&["doc", "put", "rooms/a", r#"{"n":9}"#]).ok();
+    let kinds = [next(), next(), next()].map(|event| event["event"].clone());
+    // It may come back before, between or after the two.
+    assert!(kinds.contains(&json!("ready")) && kinds.contains(&json!("change")), "{kinds:?}");
+    assert!(kinds.contains(&json!("removed")), "{kinds:?}");
+    let after = ["doc", "watch", "rooms", "--after", "3"];
+    let later = Running::start(server.command(&after));
+    let line = later.out.next().unwrap();
+    assert!(line.starts_with("update    a  version 3"), "{line}");
+    assert_eq!(later.out.next().unwrap(), "ready     as of change 4");
+    server.run(&["doc", "watch", "rooms/a"]).error(2);
+    let wrong = server.run(&["doc", "watch", "rooms", "--after", "x"]).error(2);
+    assert!(wrong.contains("the id of an event"), "{wrong}");
 }

@@ -45,8 +45,30 @@ const COMMANDS: &[&str] = &[
     "doc patch",
     "doc delete",
     "doc query",
+    "doc watch",
     "doc import",
     "doc export",
+    "trigger",
+    "trigger create",
+    "trigger apply",
+    "trigger list",
+    "trigger show",
+    "trigger update",
+    "trigger enable",
+    "trigger disable",
+    "trigger health-check",
+    "trigger versions",
+    "trigger rollback",
+    "trigger test",
+    "trigger dry-run",
+    "trigger rollout",
+    "trigger backtest",
+    "trigger delete",
+    "secret",
+    "secret create",
+    "secret list",
+    "secret rotate",
+    "secret revoke",
     "dlq",
     "dlq list",
     "dlq show",
@@ -100,7 +122,9 @@ fn help_is_as_agreed() {
 /// A command that is new must come into the list above.
 #[test]
 fn every_command_has_a_file() {
-    for outer in ["", "sub", "consumers", "hooks", "deliveries", "doc", "key", "bench"] {
+    for outer in
+        ["", "sub", "consumers", "hooks", "deliveries", "doc", "trigger", "secret", "key", "bench"]
+    {
         let mut args: Vec<&str> = outer.split_ascii_whitespace().collect();
         args.push("--help");
         let help = run(&args).ok();
@@ -143,6 +167,30 @@ fn wrong_usage_is_told_apart() {
         &["read", "/a", "--url", "ftp://localhost"],
         &["verify", "--secret", "s", "--header", "webhook-id: x"],
         &["read", "/a", "--key", "two\nlines"],
+        &["trigger", "create"],
+        &["trigger", "create", "-f", "no-such-file.yaml"],
+        &["trigger", "create", "t", "--header", "no-colon"],
+        &["trigger", "apply"],
+        &["trigger", "apply", "-f", "t.yaml", "--enable", "--dry-run"],
+        &["trigger", "update", "t"],
+        &["trigger", "enable", "t", "--force"],
+        &["trigger", "disable", "t"],
+        &["trigger", "rollback", "t", "--to", "2"],
+        &["trigger", "rollout", "t"],
+        &["trigger", "rollout", "t", "--percent", "101"],
+        &["trigger", "rollout", "t", "--max-error-rate", "5"],
+        &["trigger", "rollout", "t", "--no-slo", "--window", "5m"],
+        &["trigger", "test", "t"],
+        &["trigger", "test", "t", "--path", "a/b", "--event", "{}"],
+        &["trigger", "test", "t", "--event", "1"],
+        &["trigger", "dry-run", "t", "--start", "--stop"],
+        &["trigger", "dry-run", "t", "-f", "draft.yaml"],
+        &["trigger", "backtest", "t"],
+        &["trigger", "backtest", "--since", "7d"],
+        &["trigger", "backtest", "t", "--since", "7"],
+        &["trigger", "delete", "t", "--pending", "keep"],
+        &["secret", "rotate", "--overlap", "3"],
+        &["dlq", "list", "--hook", "a", "--trigger", "b"],
     ] {
         let sentence = run(args).error(2);
         assert!(!sentence.is_empty(), "{args:?}");

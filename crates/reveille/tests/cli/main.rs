@@ -17,6 +17,7 @@ mod serve;
 mod subscriptions;
 mod tls;
 mod traces;
+mod triggers;
 
 mod endpoint;
 mod process;

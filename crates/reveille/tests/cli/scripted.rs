@@ -6,21 +6,21 @@ use std::thread::{self, JoinHandle};
 
 use crate::process::{Ended, run};
 
-struct Request {
+pub(crate) struct Request {
     /// Method and target.
-    line: String,
+    pub(crate) line: String,
     headers: Vec<String>,
-    body: String,
+    pub(crate) body: String,
 }
 
 /// A server that gives these answers, one per connection, and hangs up after each.
-struct Script {
+pub(crate) struct Script {
     url: String,
     seen: JoinHandle<Vec<Request>>,
 }
 
 impl Script {
-    fn new(answers: &[&str]) -> Script {
+    pub(crate) fn new(answers: &[&str]) -> Script {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let answers: Vec<String> = answers.iter().map(|answer| (*answer).to_owned()).collect();
@@ -36,7 +36,7 @@ impl Script {
         Script { url, seen }
     }
 
-    fn run(self, args: &[&str]) -> (Ended, Vec<Request>) {
+    pub(crate) fn run(self, args: &[&str]) -> (Ended, Vec<Request>) {
         let ended = run(&[args, &["--url", &self.url]].concat());
         (ended, self.seen.join().unwrap())
     }
@@ -60,7 +60,7 @@ fn read_request(socket: &TcpStream) -> Request {
 }
 
 impl Request {
-    fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let value = |line: &'_ String| line.starts_with(&format!("{name}: "));
         let line = self.headers.iter().find(|line| value(line))?;
         line.split_once(": ").map(|(_, value)| value)
@@ -171,7 +171,7 @@ fn a_follower_goes_on_behind_the_last_whole_message() {
     assert_eq!(targets, [start, start, start, live, live, last]);
 }
 
-fn answer(body: &str) -> String {
+pub(crate) fn answer(body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len())
 }
 

@@ -90,6 +90,7 @@ fn keys_have_these_bytes() {
     check(&meta::next_stream_id_key(), "016e6578745f73747265616d5f6964");
     check(&token_key(), "01746f6b656e5f6b6579");
     check(&signing_keys(), "017369676e696e675f6b657973");
+    check(&trigger_keys(), "01747269676765725f6b657973");
 }
 
 #[test]

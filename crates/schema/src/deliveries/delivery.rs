@@ -205,6 +205,7 @@ fn dead_number(reason: DeadReason) -> u8 {
         DeadReason::HookDeleted => 8,
         DeadReason::Corrupt => 9,
         DeadReason::Expired => 10,
+        DeadReason::LoopGuard => 11,
     }
 }
 

@@ -1,6 +1,7 @@
 //! The last change of a tenant.
 //!
-//! A map of 0 seq, 1 second of its lsn, 2 number within that second.
+//! A map of 0 seq, 1 second of its lsn, 2 number within that second, 3 the last change before
+//! its rules were last set or taken away.
 
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
@@ -14,6 +15,7 @@ impl Record for ChangeHead {
             seq: self.seq,
             second: self.lsn.map(|lsn| lsn.second),
             ordinal: self.lsn.map(|lsn| lsn.ordinal),
+            rules_seq: self.rules_seq,
         };
         codec::write(32, &fields)
     }
@@ -32,6 +34,8 @@ struct HeadFields {
     second: Option<u64>,
     #[n(2)]
     ordinal: Option<u64>,
+    #[n(3)]
+    rules_seq: Option<u64>,
 }
 
 impl TryFrom<HeadFields> for ChangeHead {
@@ -43,6 +47,6 @@ impl TryFrom<HeadFields> for ChangeHead {
             (None, None) => None,
             _ => return Err("half an lsn"),
         };
-        Ok(ChangeHead { seq: fields.seq, lsn })
+        Ok(ChangeHead { seq: fields.seq, lsn, rules_seq: fields.rules_seq })
     }
 }

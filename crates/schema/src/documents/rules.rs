@@ -17,6 +17,23 @@ pub struct RulesRecord {
     pub source: Arc<str>,
 }
 
+impl RulesRecord {
+    /// Which rules these are, without a copy of their text.
+    pub fn decode_version(value: &[u8]) -> Result<u64, RecordError> {
+        codec::read::<RulesFields<'_>, RulesVersion>("rule set", value).map(|it| it.0)
+    }
+}
+
+struct RulesVersion(u64);
+
+impl TryFrom<RulesFields<'_>> for RulesVersion {
+    type Error = &'static str;
+
+    fn try_from(fields: RulesFields<'_>) -> Result<RulesVersion, &'static str> {
+        Ok(RulesVersion(fields.version))
+    }
+}
+
 impl Record for RulesRecord {
     fn encode(&self) -> Bytes {
         let fields = RulesFields { version: self.version, source: &self.source };

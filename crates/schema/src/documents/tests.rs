@@ -33,7 +33,9 @@ fn records_have_these_bytes() {
     check_record(&document(Some("{\"a\":1}")), "a400030105021902bc03477b2261223a317d");
     check_record(&document(None), "a300030105021902bc");
     let lsn = Some(Lsn { second: 9, ordinal: 2 });
-    check_record(&ChangeHead { seq: 4, lsn }, "a3000401090202");
+    check_record(&ChangeHead { seq: 4, lsn, rules_seq: None }, "a3000401090202");
+    let head = ChangeHead { seq: 4, lsn, rules_seq: Some(3) };
+    check_record(&head, "a40004010902020303");
     check_record(&RulesRecord { version: 256, source: "{}".into() }, "a20019010001627b7d");
     let record = |state| IndexRecord {
         definition: definition("rooms/*/messages"),

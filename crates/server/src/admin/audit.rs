@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 use reveille_core::Tenant;
-use reveille_engine::audit::{AuditCursor, AuditFilter, CheckedChain, ListedRow};
+use reveille_engine::audit::{AuditCursor, AuditFilter, CheckedChain, ListedRow, Subject};
 use serde_json::{Map, Value, json};
 
 use super::error::Error;
@@ -15,6 +15,8 @@ use crate::http::query::Query;
 use crate::http::reply::Reply;
 
 const VERIFY: &str = "/admin/v1/audit/verify";
+/// How actions begin that are done to triggers.
+const OF_TRIGGERS: &str = "trigger.";
 
 /// Answers a request about the log.
 pub(super) async fn answer(
@@ -49,12 +51,17 @@ pub(super) fn tenant_asked_for(
     Ok(Some(caller.tenant.clone()))
 }
 
-/// `GET /admin/v1/audit?tenant=&action=&from=&to=&after=&limit=`
+const PARAMETERS: [&str; 9] =
+    ["tenant", "action", "actor", "subject", "triggerId", "from", "to", "limit", "after"];
+
+/// `GET /admin/v1/audit?tenant=&action=&actor=&subject=&triggerId=&from=&to=&after=&limit=`
 async fn list(server: &Server, caller: &Caller, query: &Query) -> Result<Reply, Error> {
-    query.check_known(&["tenant", "action", "from", "to", "limit", "after"])?;
+    query.check_known(&PARAMETERS)?;
     let filter = AuditFilter {
         tenant: tenant_asked_for(caller, query)?,
         action: query.get("action")?.map(Into::into),
+        actor: query.get("actor")?.map(Into::into),
+        subject: subject(query)?,
         from: moment::of_query(query, "from")?,
         to: moment::of_query(query, "to")?,
     };
@@ -64,6 +71,19 @@ async fn list(server: &Server, caller: &Caller, query: &Query) -> Result<Reply, 
     let mut take = |listed: &ListedRow| page.push(&row_json(listed));
     let next = server.engine.audit_rows(filter, after, limit, &mut take).await?;
     Ok(page.finish_with_next(next.map(cursor_text)))
+}
+
+/// What the rows are to be about. A trigger is told from other things of its name by what was done.
+fn subject(query: &Query) -> Result<Option<Subject>, RequestError> {
+    let of = |name: &str, kind| Some(Subject { name: name.into(), kind });
+    match (query.get("subject")?, query.get("triggerId")?) {
+        (Some(_), Some(_)) => Err(RequestError::Query(
+            "`subject` and `triggerId` are two ways to say the same: leave one out".into(),
+        )),
+        (Some(name), None) => Ok(of(name, "")),
+        (None, Some(name)) => Ok(of(name, OF_TRIGGERS)),
+        (None, None) => Ok(None),
+    }
 }
 
 /// `GET /admin/v1/audit/verify?tenant=`
@@ -120,7 +140,9 @@ fn row_json(listed: &ListedRow) -> Value {
     // It was written as JSON; what is not is shown as the text that it is.
     let diff = entry.diff.as_deref();
     let diff = diff.map(|it| serde_json::from_str(it).unwrap_or_else(|_| Value::from(it)));
+    let is_trigger = entry.action.starts_with(OF_TRIGGERS);
     let optional = [
+        ("triggerId", is_trigger.then(|| Value::from(&*entry.subject))),
         ("fromVersion", entry.from_version.map(Value::from)),
         ("toVersion", entry.to_version.map(Value::from)),
         ("diff", diff),

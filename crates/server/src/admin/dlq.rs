@@ -9,6 +9,9 @@ use reveille_core::delivery::hook::{FaceId, Standing};
 use reveille_core::delivery::outcome::hash_text;
 use reveille_core::delivery::{AttemptRecord, DeadReason};
 use reveille_core::event::hook::FACE as EVENTS;
+use reveille_core::trigger::message::ChangeMessage;
+use reveille_core::trigger::payload::idempotency_key;
+use reveille_core::trigger::{FACE as TRIGGERS, TriggerId};
 use reveille_core::{Millis, Tenant};
 use reveille_engine::deliveries::dead_letter::{DeadLetterView, LetterFilter, LetterState};
 use reveille_engine::deliveries::replay::{ReplayPreview, ReplayRequest, replay_name};
@@ -29,7 +32,8 @@ use crate::http::reply::{self, Reply};
 use crate::http::{inbound, known, moment};
 
 const DLQ: &str = "/admin/v1/dlq";
-const FIELDS: [&str; 10] = [
+const FIELDS: [&str; 11] = [
+    "triggerId",
     "dryRun",
     "previewId",
     "reason",
@@ -77,13 +81,34 @@ pub(super) fn tenant_of(caller: &Caller, query: &Query) -> Result<Tenant, Reques
     Ok(tenant_asked_for(caller, query)?.unwrap_or_else(|| caller.tenant.clone()))
 }
 
-/// `GET /admin/v1/dlq?tenant=&hook=&reason=&from=&to=&state=&after=&limit=`
+/// A hook by its name, which for a trigger is its id.
+fn hook_of(hook: Option<&str>, trigger: Option<&str>) -> Result<Option<Arc<str>>, RequestError> {
+    match (hook, trigger) {
+        (Some(hook), Some(trigger)) if hook != trigger => {
+            let said = "`hook` and `triggerId` name two: leave one of them out";
+            Err(RequestError::Query(said.to_owned()))
+        }
+        (hook, trigger) => Ok(hook.or(trigger).map(Into::into)),
+    }
+}
+
+/// `GET /admin/v1/dlq?tenant=&hook=&triggerId=&reason=&from=&to=&state=&after=&limit=`
 async fn list(server: &Server, caller: &Caller, query: &Query) -> Result<Reply, Error> {
-    query.check_known(&["tenant", "hook", "reason", "from", "to", "state", "limit", "after"])?;
+    query.check_known(&[
+        "tenant",
+        "hook",
+        "triggerId",
+        "reason",
+        "from",
+        "to",
+        "state",
+        "limit",
+        "after",
+    ])?;
     let time = |date| server.engine.time_of(date);
     let filter = LetterFilter {
         tenant: tenant_of(caller, query)?,
-        hook: query.get("hook")?.map(Into::into),
+        hook: hook_of(query.get("hook")?, query.get("triggerId")?)?,
         why: query.get("reason")?.map(parse_reason).transpose().map_err(RequestError::Query)?,
         from: moment::of_query(query, "from")?.map_or(Millis(0), time),
         to: moment::of_query(query, "to")?.map_or(Millis::NEVER, time),
@@ -145,6 +170,7 @@ async fn show(server: &Server, caller: &Caller, query: &Query, name: &str) -> Re
     }
     let mut fields = letter_json(server, &found);
     if let Some(event) = &found.event {
+        fields.extend(change_fields(&found, &event.payload));
         fields.insert("eventId".into(), event.id.as_ref().into());
         fields.insert("bytes".into(), event.payload.len().into());
         let payload = serde_json::from_slice(&event.payload);
@@ -168,7 +194,30 @@ fn no_letter(name: &str) -> Error {
 }
 
 fn face_name(face: FaceId) -> String {
-    if face == EVENTS { "events".to_owned() } else { format!("face-{}", face.0) }
+    match face {
+        EVENTS => "events".to_owned(),
+        TRIGGERS => "triggers".to_owned(),
+        other => format!("face-{}", other.0),
+    }
+}
+
+/// What tells which change of a document a letter of a trigger is about.
+fn change_fields(view: &DeadLetterView, message: &[u8]) -> Map<String, Value> {
+    let trigger = TriggerId::parse(&view.hook.name).ok();
+    let change = ChangeMessage::parse(message).ok();
+    let Some((trigger, change)) = trigger.zip(change).filter(|_| view.hook.face == TRIGGERS) else {
+        return Map::new();
+    };
+    let fields = [
+        ("event", Value::from(change.kind.as_str())),
+        ("collection", change.path.collection().as_str().into()),
+        ("docKey", change.path.id().as_str().into()),
+        ("path", change.path.to_string().into()),
+        ("lsn", change.lsn.as_str().into()),
+        ("seq", change.seq.into()),
+        ("idempotencyKey", idempotency_key(&change.tenant, &trigger, change.seq).into()),
+    ];
+    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 fn letter_json(server: &Server, view: &DeadLetterView) -> Map<String, Value> {
@@ -197,7 +246,15 @@ fn letter_json(server: &Server, view: &DeadLetterView) -> Map<String, Value> {
         ("state", state.into()),
         ("lastError", attempts.last().map(|last| error_json(last, attempts.len())).into()),
     ];
-    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    let own = fields.into_iter().map(|(name, value)| (name.to_owned(), value));
+    // What a trigger's letter is called where only triggers have some.
+    let of_trigger = (view.hook.face == TRIGGERS).then(|| {
+        [
+            ("triggerId".to_owned(), view.hook.name.as_ref().into()),
+            ("triggerVersion".to_owned(), view.record.hook_version.into()),
+        ]
+    });
+    own.chain(of_trigger.into_iter().flatten()).collect()
 }
 
 /// The last error as it was: what came back, and how quickly.
@@ -310,7 +367,7 @@ fn parse_request(fields: &Fields<'_>, tenant: Tenant) -> Result<ReplayRequest, E
     };
     Ok(ReplayRequest {
         tenant,
-        hook: fields.text("hook")?.map(Into::into),
+        hook: hook_of(fields.text("hook")?, fields.text("triggerId")?)?,
         why,
         from: moment_field(fields, "from")?,
         to: moment_field(fields, "to")?,

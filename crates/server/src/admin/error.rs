@@ -38,6 +38,8 @@ pub(super) enum Error {
         "this tenant has no rules: whoever has a key for it may read and write all of its documents"
     )]
     RulesNotFound,
+    #[error("the server has no key to sign tokens with")]
+    NoTokenKey,
     #[error("no timer of this id is set aside; `GET /admin/v1/timers` lists those that are")]
     TimerNotFound,
 }
@@ -80,6 +82,7 @@ impl Error {
             Error::ReplayNotFound(_) => Refusal::not_found("REPLAY_NOT_FOUND", self),
             Error::Document(error) => error.refusal_with(document_refusal),
             Error::RulesNotFound => Refusal::not_found("RULES_NOT_FOUND", self),
+            Error::NoTokenKey => Refusal::internal(self),
             Error::TimerNotFound => Refusal::not_found("TIMER_NOT_FOUND", self),
         }
     }
@@ -152,8 +155,10 @@ fn document_refusal(rejection: &DocumentRejection) -> Refusal {
         | DocumentRejection::InProgress
         | DocumentRejection::OtherBody
         | DocumentRejection::Conflict
+        | DocumentRejection::Stale
         | DocumentRejection::TimedOut
         | DocumentRejection::MissingIndex(_)
+        | DocumentRejection::TooManyBytes { .. }
         | DocumentRejection::QueryTooCostly { .. } => Refusal::internal(rejection),
     }
 }

@@ -1,7 +1,9 @@
-//! The keys that webhooks are signed with, replaced by the operator.
+//! The keys that webhooks and tokens of triggers are signed with, replaced by the operator.
 
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
+use reveille_core::trigger::token::TriggerKey;
+use reveille_engine::keyring::KeySet;
 use serde_json::{Map, Value, json};
 
 use super::error::Error;
@@ -25,19 +27,33 @@ pub(super) async fn rotate(
     let (parts, body) = request.into_parts();
     let (tenant, headers) = (&caller.tenant, &parts.headers);
     let body = inbound::read_optional_object::<Error>(server, tenant, headers, body).await?;
+    check_fields(&body, &["overlap", "keys"])?;
+    let set = match Fields(&body).text("keys")? {
+        None | Some("webhooks") => KeySet::Webhooks,
+        Some("triggers") => KeySet::Triggers,
+        Some(_) => {
+            return Err(FieldError::from("`keys` must be \"webhooks\" or \"triggers\"").into());
+        }
+    };
     let overlap_ms = parse_overlap_ms(&body)?;
-    let key = caller.engine(server).rotate_signing_key(overlap_ms).await?;
-    let published = server.engine.published_keys();
-    let body = json!({
-        "kid": key.kid(),
-        "published": published.iter().map(|key| key.kid()).collect::<Vec<_>>(),
-        "overlap_ms": overlap_ms,
-    });
+    let engine = &server.engine;
+    let key = caller.engine(server).rotate_signing_key(set, overlap_ms).await?;
+    let (kid, published): (String, Vec<String>) = match set {
+        KeySet::Webhooks => {
+            let published = engine.published_keys();
+            (key.kid().into(), published.iter().map(|key| key.kid().into()).collect())
+        }
+        KeySet::Triggers => {
+            let published = engine.trigger_keys();
+            let kid = TriggerKey::new(key).kid().into();
+            (kid, published.iter().map(|key| key.kid().into()).collect())
+        }
+    };
+    let body = json!({ "kid": kid, "published": published, "overlap_ms": overlap_ms });
     Ok(reply::json(StatusCode::OK, &body))
 }
 
 fn parse_overlap_ms(body: &Map<String, Value>) -> Result<u64, FieldError> {
-    check_fields(body, &["overlap"])?;
     let overlap_ms = Fields(body).period_ms("overlap")?.unwrap_or(OVERLAP_MS_DEFAULT);
     if overlap_ms > OVERLAP_MS_MAX {
         return Err("`overlap` must be at most \"30d\"".into());

@@ -9,6 +9,7 @@ use http::{HeaderMap, Method, Request, StatusCode};
 use hyper::body::Incoming;
 use reveille_core::document::idempotency::{BodyHash, IdempotencyKey, KeyError, WriteEnd};
 use reveille_core::document::origin::Origin;
+use reveille_core::document::transaction::Op;
 use reveille_engine::documents::{DocumentWrite, WriteReceipt};
 use serde_json::{Map, Value, json};
 
@@ -16,7 +17,7 @@ pub(super) use self::error::Error;
 
 use self::error::replayed;
 use self::op::parse_ops;
-use super::body::{self, Body};
+use super::body::{self, Body, BodyRoom};
 use super::document_caller;
 use crate::Server;
 use crate::http::auth::Caller;
@@ -47,18 +48,33 @@ async fn execute(
         return Err(RequestError::Method { method, allowed: "POST, OPTIONS" }.into());
     }
     Query::parse(request.uri().query()).check_known(&[])?;
-    let Body { fields, bytes, headers, room } = body::read_batch(server, caller, request).await?;
-    let key = parse_key(&headers, &fields)?;
-    let named = |error: Error| error.under(&key);
-    check_fields(&fields, &FIELDS).map_err(|error| named(error.into()))?;
+    let body = body::read_batch(server, caller, request).await?;
     let ops_max = server.engine.document_settings().ops_max;
-    let ops = parse_ops(fields, ops_max).map_err(named)?;
-    let idempotency = Some((key.clone(), BodyHash::of(&bytes)));
-    let write = DocumentWrite { ops, idempotency, origin: Origin::CLIENT };
+    let Transaction { key, body: hash, ops, room } = Transaction::parse(body, ops_max)?;
+    let idempotency = Some((key.clone(), hash));
+    let write = DocumentWrite { ops, idempotency, origin: Origin::CLIENT, audit: None };
     let receipt = server.engine.write_documents(&document_caller(caller), write).await;
-    let receipt = receipt.map_err(|error| named(error.into()))?;
+    let receipt = receipt.map_err(|error| Error::from(error).under(&key))?;
     drop(room);
     Ok(receipt_reply(&receipt, &key))
+}
+
+/// What was sent.
+pub(super) struct Transaction {
+    pub(super) key: IdempotencyKey,
+    pub(super) body: BodyHash,
+    pub(super) ops: Vec<Op>,
+    pub(super) room: BodyRoom,
+}
+
+impl Transaction {
+    pub(super) fn parse(body: Body, ops_max: usize) -> Result<Transaction, Error> {
+        let Body { fields, bytes, headers, room } = body;
+        let key = parse_key(&headers, &fields)?;
+        check_fields(&fields, &FIELDS).map_err(|error| Error::from(error).under(&key))?;
+        let ops = parse_ops(fields, ops_max).map_err(|error| error.under(&key))?;
+        Ok(Transaction { key, body: BodyHash::of(&bytes), ops, room })
+    }
 }
 
 /// The key of a request: a header, or a field of the body.
@@ -68,7 +84,7 @@ fn parse_key(headers: &HeaderMap, body: &Map<String, Value>) -> Result<Idempoten
     Ok(IdempotencyKey::of_request(header, Fields(body).text("idempotencyKey")?)?)
 }
 
-fn receipt_reply(receipt: &WriteReceipt, key: &IdempotencyKey) -> Reply {
+pub(super) fn receipt_reply(receipt: &WriteReceipt, key: &IdempotencyKey) -> Reply {
     let Some(record) = &receipt.repeated else {
         let results = receipt.results.iter().map(|result| {
             json!({ "status": "ok", "version": result.version, "updatedAt": result.updated_at.0 })

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::{HeaderMap, Request};
 use hyper::body::Incoming;
+use reveille_core::Tenant;
 use reveille_core::document::limits::{DOCUMENT_BYTES_MAX, DOCUMENT_VALUES_MAX};
 use reveille_engine::{Engine, Permit, Unavailable};
 use serde_json::{Map, Value};
@@ -64,7 +65,7 @@ pub(super) async fn read(
     request: Request<Incoming>,
 ) -> Result<Body, BodyFailure> {
     let max = BODY_BYTES_MAX.min(server.config.max_body_bytes);
-    let body = read_any(server, caller, request, max, DOCUMENT_TREE).await?;
+    let body = read_any(server, &caller.tenant, request, max, DOCUMENT_TREE).await?;
     body.ok_or_else(|| BodyFailure::Tree(TreeError::Malformed("the body is empty".into())))
 }
 
@@ -75,7 +76,7 @@ pub(super) async fn read_optional(
     request: Request<Incoming>,
 ) -> Result<Option<Body>, BodyFailure> {
     let max = BODY_BYTES_MAX.min(server.config.max_body_bytes);
-    read_any(server, caller, request, max, DOCUMENT_TREE).await
+    read_any(server, &caller.tenant, request, max, DOCUMENT_TREE).await
 }
 
 /// Reads the body of a transaction.
@@ -84,19 +85,28 @@ pub(super) async fn read_batch(
     caller: &Caller,
     request: Request<Incoming>,
 ) -> Result<Body, BodyFailure> {
-    let max = server.config.max_body_bytes;
-    let body = read_any(server, caller, request, max, BATCH_TREE).await?;
+    read_call(server, &caller.tenant, request, server.config.max_body_bytes).await
+}
+
+/// The same of no more than so many bytes, by whoever has shown a token.
+pub(super) async fn read_call(
+    server: &Server,
+    tenant: &Tenant,
+    request: Request<Incoming>,
+    max: usize,
+) -> Result<Body, BodyFailure> {
+    let body = read_any(server, tenant, request, max, BATCH_TREE).await?;
     body.ok_or_else(|| BodyFailure::Tree(TreeError::Malformed("the body is empty".into())))
 }
 
 async fn read_any(
     server: &Server,
-    caller: &Caller,
+    tenant: &Tenant,
     request: Request<Incoming>,
     max: usize,
     limits: TreeLimits,
 ) -> Result<Option<Body>, BodyFailure> {
-    let (engine, tenant) = (&server.engine, &caller.tenant);
+    let engine = &server.engine;
     let (parts, body) = request.into_parts();
     let body = inbound::read_in_turn(engine, tenant, &parts.headers, body, max).await?;
     if body.bytes.is_empty() {
@@ -105,7 +115,7 @@ async fn read_any(
     let (fields, tree_bytes) =
         object::parse_within(&body.bytes, limits).map_err(BodyFailure::Tree)?;
     let bytes = body.bytes.clone();
-    let room = BodyRoom { _tree: admit_tree(engine, caller, tree_bytes).await?, _body: body };
+    let room = BodyRoom { _tree: admit_tree(engine, tenant, tree_bytes).await?, _body: body };
     Ok(Some(Body { fields, bytes, headers: parts.headers, room }))
 }
 
@@ -113,12 +123,12 @@ async fn read_any(
 /// count as well, because they wait for the commit.
 async fn admit_tree(
     engine: &Engine,
-    caller: &Caller,
+    tenant: &Tenant,
     bytes: usize,
 ) -> Result<Option<Permit>, Unavailable> {
     const UNCOUNTED_BYTES: usize = 16 << 10;
     if bytes <= UNCOUNTED_BYTES {
         return Ok(None);
     }
-    engine.admit(&caller.tenant, bytes).await.map(Some)
+    engine.admit(tenant, bytes).await.map(Some)
 }

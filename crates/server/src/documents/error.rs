@@ -24,7 +24,7 @@ use crate::http::index::index_json;
 use crate::http::object::TreeError;
 use crate::http::reply::{self, Reply};
 
-const MISSING_INDEX: &str = "MISSING_INDEX";
+pub(super) const MISSING_INDEX: &str = "MISSING_INDEX";
 const TOO_LARGE: StatusCode = StatusCode::PAYLOAD_TOO_LARGE;
 
 /// Why a request is not done. In a box: every answer would be as large as a refusal.
@@ -43,6 +43,10 @@ impl Error {
     /// A failure that no request can come to.
     pub(super) fn internal(message: impl Display) -> Error {
         Error::new(StatusCode::INTERNAL_SERVER_ERROR, message)
+    }
+
+    pub(super) fn into_refusal(self) -> Refusal {
+        *self.0
     }
 
     pub(super) fn reply(self) -> Reply {
@@ -185,8 +189,9 @@ fn refusal(rejection: &DocumentRejection) -> Refusal {
         }
         DocumentRejection::RuleDenied { .. } => StatusCode::FORBIDDEN,
         DocumentRejection::InProgress | DocumentRejection::OtherBody => StatusCode::CONFLICT,
-        DocumentRejection::Conflict => StatusCode::PRECONDITION_FAILED,
+        DocumentRejection::Conflict | DocumentRejection::Stale => StatusCode::PRECONDITION_FAILED,
         DocumentRejection::TimedOut => StatusCode::REQUEST_TIMEOUT,
+        DocumentRejection::TooManyBytes { .. } => TOO_LARGE,
         DocumentRejection::MissingIndex(index) => {
             let refusal = Refusal::bad_request(MISSING_INDEX, rejection);
             return refusal.with_detail("suggestedIndex", index_json(index));

@@ -7,7 +7,7 @@ use reveille_core::document::path::CollectionPath;
 use reveille_core::document::query::cursor::Cursor;
 use reveille_core::document::query::{Query, QuerySpec};
 use reveille_core::document::snapshot::{Document, DocumentView};
-use reveille_engine::documents::{QueryCost, QueryPlan};
+use reveille_engine::documents::{DocumentCaller, DocumentError, QueryCost, QueryPlan};
 use serde_json::{Map, Value, json};
 
 use super::error::Error;
@@ -21,7 +21,7 @@ use crate::http::known::{check_fields, check_fields_of};
 use crate::http::page::Page;
 use crate::http::reply::Reply;
 
-const FIELDS: [&str; 7] =
+pub(super) const FIELDS: [&str; 7] =
     ["collection", "filters", "orderBy", "limit", "startAfter", "showDeleted", "explain"];
 
 /// Answers a query with one page.
@@ -36,20 +36,30 @@ pub(super) async fn answer(
     let spec = parse_query(&body.fields)?;
     let query = Query::new(spec, server.engine.document_settings().page_limits())?;
     drop(body);
+    Ok(respond(server, &document_caller(caller), &query, explains).await?)
+}
+
+/// One page of what a query is for.
+pub(super) async fn respond(
+    server: &Server,
+    caller: &DocumentCaller,
+    query: &Query,
+    explains: bool,
+) -> Result<Reply, DocumentError> {
     let engine = &server.engine;
     let mut page = Page::begin_data(engine, &caller.tenant, "documents").await?;
-    let answer = engine.query_documents(&document_caller(caller), &query).await?;
+    let answer = engine.query_documents(caller, query).await?;
     let mut last = None;
     let mut is_cut = false;
     for (id, document) in &answer.page.documents {
-        if !page.push(&view(&query, id, document)) {
+        if !page.push(&view(query, id, document)) {
             is_cut = true;
             break;
         }
         last = Some((id, document));
     }
     // The names of documents take room as well: what has none is on the next page.
-    let cut = last.filter(|_| is_cut).map(|(id, document)| cursor_at(&query, id, document));
+    let cut = last.filter(|_| is_cut).map(|(id, document)| cursor_at(query, id, document));
     let mut fields = Map::new();
     if let Some(next) = cut.or(answer.page.next) {
         fields.insert("nextCursor".into(), next.encode().into());

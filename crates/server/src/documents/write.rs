@@ -129,7 +129,8 @@ fn parse_wrapper(
 /// Does one write; returns the document as it has become.
 async fn write(server: &Server, caller: &Caller, op: Op) -> Result<Document, Error> {
     let path = op.path.clone();
-    let write = DocumentWrite { ops: vec![op], idempotency: None, origin: Origin::CLIENT };
+    let write =
+        DocumentWrite { ops: vec![op], idempotency: None, origin: Origin::CLIENT, audit: None };
     let receipt = server.engine.write_documents(&document_caller(caller), write).await?;
     let document = receipt.documents.get(&path).cloned();
     document.ok_or_else(|| Error::internal("the document that was written is not known"))

@@ -118,6 +118,16 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
+    /// Of a request whose token says who asks.
+    pub(crate) fn of(headers: &HeaderMap, connection: &BusyConnection) -> Origin {
+        Origin { request_id: headers.get(REQUEST_ID).cloned(), peer: connection.peer() }
+    }
+
+    /// The name of the request.
+    pub(crate) fn request_id(&self) -> &str {
+        self.request_id.as_ref().and_then(|id| id.to_str().ok()).unwrap_or_default()
+    }
+
     /// Who asks by the key of this id, for the audit log.
     pub(crate) fn actor(&self, key_id: Option<Arc<str>>) -> Actor {
         let request_id = self.request_id.as_ref().and_then(|id| id.to_str().ok());
@@ -141,6 +151,11 @@ impl Caller {
     pub(crate) fn namespace(&self) -> Option<&Tenant> {
         let is_unnamed = self.is_everywhere() || (!self.needs_keys && !self.is_named);
         (!is_unnamed).then_some(&self.tenant)
+    }
+
+    /// Whether the server asks for keys at all.
+    pub(crate) fn needs_keys(&self) -> bool {
+        self.needs_keys
     }
 
     /// What it may, where it acts: an admin of all tenants inside one is an admin of that one.
@@ -224,6 +239,28 @@ impl Caller {
     }
 }
 
+/// The tenant that a request names, if it names one.
+pub(crate) fn named_tenant(headers: &HeaderMap) -> Result<Option<Tenant>, RequestError> {
+    let Some(value) = headers.get(NAMESPACE) else { return Ok(None) };
+    let tenant = value.to_str().ok().and_then(|name| Tenant::parse(name).ok());
+    let wrong = || {
+        let error = reveille_core::tenant::TenantError;
+        RequestError::Header(format!("X-Tenant-Namespace: {error}"))
+    };
+    tenant.map(Some).ok_or_else(wrong)
+}
+
+/// Whether a text is a key of this server.
+pub(crate) fn is_key(server: &Server, text: &str) -> bool {
+    let is_admin = match &server.config.auth {
+        Auth::Keys { admin_key: Some(admin), .. } => {
+            KeyHash::of(text).is_some_and(|hash| admin.is_same(&hash))
+        }
+        Auth::Keys { admin_key: None, .. } | Auth::Off => false,
+    };
+    is_admin || server.engine.access_of(text).is_some()
+}
+
 /// The token of an `Authorization` header.
 pub(crate) fn bearer_token(value: &str) -> Option<&str> {
     let (scheme, token) = value.split_once(' ')?;
@@ -273,18 +310,7 @@ fn resolve_tenant(
     needs_keys: bool,
     headers: &HeaderMap,
 ) -> Result<Caller, RequestError> {
-    let named = match headers.get(NAMESPACE) {
-        None => None,
-        Some(value) => {
-            let tenant = value.to_str().ok().and_then(|name| Tenant::parse(name).ok());
-            Some(tenant.ok_or_else(|| {
-                RequestError::Header(format!(
-                    "X-Tenant-Namespace: {}",
-                    reveille_core::tenant::TenantError
-                ))
-            })?)
-        }
-    };
+    let named = named_tenant(headers)?;
     let tenant = match (&access.tenant, &named) {
         (Some(own), Some(named)) if own != named => {
             return Err(RequestError::Forbidden(

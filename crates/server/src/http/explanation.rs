@@ -47,6 +47,7 @@ impl Words {
             Reason::Match(EventMatch::Matches) => (self.step, true, self.matches.into()),
             Reason::Match(EventMatch::Differs(why)) => (self.step, false, why.clone()),
             Reason::Match(EventMatch::Unknown(why)) => (self.step, true, why.clone()),
+            Reason::Gate(gate) => ("gate", gate.is_open, gate.text.clone()),
             Reason::Absent(absence) => self.absence_step(*absence),
             Reason::Older(count) => {
                 ("delivery", true, format!("{count} deliveries before these are not shown"))
@@ -168,6 +169,7 @@ fn dead_because(why: DeadReason) -> &'static str {
         DeadReason::HookDeleted => "whoever it was for was deleted",
         DeadReason::Corrupt => "the stored event cannot be read",
         DeadReason::Expired => "it was held for too long",
+        DeadReason::LoopGuard => "triggers made each other go off, too many in a row",
     }
 }
 

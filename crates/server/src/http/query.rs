@@ -29,6 +29,11 @@ impl Query {
         }
     }
 
+    /// Whether there are no parameters.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pairs.is_empty()
+    }
+
     /// Refuses parameters of other names.
     pub(crate) fn check_known(&self, known: &[&str]) -> Result<(), RequestError> {
         match self.pairs.iter().find(|(name, _)| !known.contains(&name.as_str())) {

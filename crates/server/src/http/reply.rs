@@ -183,6 +183,16 @@ pub(crate) fn json(code: StatusCode, body: &serde_json::Value) -> Reply {
     reply
 }
 
+/// Public keys, for everybody.
+pub(crate) fn jwk_set(keys: Vec<serde_json::Value>) -> Reply {
+    let mut reply = json(StatusCode::OK, &serde_json::json!({ "keys": keys }));
+    let headers = reply.headers_mut();
+    let kind = HeaderValue::from_static("application/jwk-set+json");
+    headers.insert(header::CONTENT_TYPE, kind);
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));
+    reply
+}
+
 /// A header from text that this server made or has checked; anything else is left out.
 pub(crate) fn set(headers: &mut HeaderMap, name: HeaderName, value: impl AsRef<str>) {
     if let Ok(value) = HeaderValue::from_str(value.as_ref()) {
@@ -245,14 +255,18 @@ fn is_inert(kind: &HeaderValue) -> bool {
 
 /// The answer to whoever asks what can be done, where no page of another origin can do anything.
 pub(crate) fn options() -> Reply {
+    allowed("GET, POST, PUT, PATCH, DELETE, HEAD, OPTIONS")
+}
+
+fn allowed(methods: &'static str) -> Reply {
     let mut reply = status(StatusCode::NO_CONTENT);
-    reply.headers_mut().insert(header::ALLOW, HeaderValue::from_static(ALLOW_METHODS));
+    reply.headers_mut().insert(header::ALLOW, HeaderValue::from_static(methods));
     reply
 }
 
 /// The answer to a browser that asks whether it may use a stream.
 pub(crate) fn preflight() -> Reply {
-    let mut reply = options();
+    let mut reply = allowed(ALLOW_METHODS);
     let fixed = [
         (header::ACCESS_CONTROL_ALLOW_METHODS, ALLOW_METHODS),
         (header::ACCESS_CONTROL_ALLOW_HEADERS, ALLOW_HEADERS),

@@ -31,8 +31,14 @@ pub(crate) enum Face {
     Events,
     Documents,
     DocumentBatch,
+    TriggerCalls,
+    TriggerKeys,
+    Tokens,
     Indexes,
     Rules,
+    Triggers,
+    TriggerSecrets,
+    TriggerCheckpoint,
     /// Nobody yet: the name belongs to a face all the same.
     Nobody,
     /// Subscriptions to streams: the path is a pattern.
@@ -59,6 +65,8 @@ const ROUTES: &[(&str, Face, Requirement)] = &[
     ("/admin/v1/keys", Face::Keys, Requirement::Manage),
     ("/admin/v1/keys/*", Face::Keys, Requirement::Manage),
     ("/admin/v1/signing-keys/rotate", Face::Rotate, Requirement::ManageAll),
+    ("/admin/v1/tokens/trigger", Face::Tokens, Requirement::Manage),
+    ("/admin/v1/tokens/system", Face::Tokens, Requirement::Manage),
     ("/admin/v1/timers", Face::Timers, Requirement::ManageAll),
     ("/admin/v1/timers/*/retry", Face::Timers, Requirement::ManageAll),
     ("/admin/v1/streams", Face::StreamList, Requirement::Operate),
@@ -77,6 +85,12 @@ const ROUTES: &[(&str, Face, Requirement)] = &[
     ("/admin/v1/replays/*", Face::Replay, Requirement::Operate),
     ("/admin/v1/tenants/*/indexes", Face::Indexes, Requirement::Operate),
     ("/admin/v1/tenants/*/rules", Face::Rules, Requirement::Operate),
+    ("/admin/v1/tenants/*/secrets", Face::TriggerSecrets, Requirement::Operate),
+    ("/admin/v1/tenants/*/secrets/*", Face::TriggerSecrets, Requirement::Operate),
+    ("/admin/v1/tenants/*/secrets/*/rotate", Face::TriggerSecrets, Requirement::Operate),
+    ("/admin/v1/tenants/*/secrets/*/revoke-previous", Face::TriggerSecrets, Requirement::Operate),
+    ("/admin/v1/triggers/**", Face::Triggers, Requirement::Operate),
+    ("/admin/v1/checkpoints/trigger_evaluator", Face::TriggerCheckpoint, Requirement::Operate),
     ("/e/**", Face::Events, Requirement::Data),
     ("/ingest/**", Face::Events, Requirement::Data),
     ("/subscriptions/unsubscribe", Face::Events, Requirement::Data),
@@ -85,6 +99,10 @@ const ROUTES: &[(&str, Face, Requirement)] = &[
     ("/subscriptions/*/dead-letters/*/retry", Face::Events, Requirement::RunSubscriptions),
     ("/subscriptions/*/dead-letters/retry", Face::Events, Requirement::RunSubscriptions),
     ("/subscriptions/**", Face::Events, Requirement::Subscriptions),
+    ("/api/v1/trigger/get", Face::TriggerCalls, Requirement::Token),
+    ("/api/v1/trigger/query", Face::TriggerCalls, Requirement::Token),
+    ("/api/v1/trigger/write", Face::TriggerCalls, Requirement::Token),
+    ("/api/v1/trigger/jwks.json", Face::TriggerKeys, Requirement::Nothing),
     ("/api/v1/trigger/**", Face::Nobody, Requirement::Key),
     // A query reads, although it is sent as `POST`.
     ("/api/v1/query", Face::Documents, Requirement::Read),
@@ -191,10 +209,23 @@ mod tests {
         for documents in ["/api/v1", "/api/v1/rooms", "/api/v1/rooms/query", "/api/v1/batch/x"] {
             check(documents, Face::Documents, Requirement::Data);
         }
-        check("/api/v1/trigger/get", Face::Nobody, Requirement::Key);
+        for call in ["get", "query", "write"] {
+            check(&format!("/api/v1/trigger/{call}"), Face::TriggerCalls, Requirement::Token);
+        }
+        check("/api/v1/trigger/jwks.json", Face::TriggerKeys, Requirement::Nothing);
+        check("/api/v1/trigger/get/x", Face::Nobody, Requirement::Key);
+        check("/admin/v1/tokens/trigger", Face::Tokens, Requirement::Manage);
         check("/admin/v1/tenants/a/rules", Face::Rules, Requirement::Operate);
         check("/admin/v1/tenants/a/indexes", Face::Indexes, Requirement::Operate);
         check("/admin/v1/tenants/a/b/rules", Face::Nobody, Requirement::Key);
+        for secrets in ["", "/a", "/a/rotate", "/a/revoke-previous"] {
+            let path = format!("/admin/v1/tenants/t/secrets{secrets}");
+            check(&path, Face::TriggerSecrets, Requirement::Operate);
+        }
+        check("/admin/v1/tenants/t/secrets/a/show", Face::Nobody, Requirement::Key);
+        check("/admin/v1/triggers", Face::Triggers, Requirement::Operate);
+        check("/admin/v1/triggers/a/b/status", Face::Triggers, Requirement::Operate);
+        check("/admin/v1/checkpoints/x", Face::Nobody, Requirement::Key);
         for stream in ["/events", "/v1/stream/a", "/callbacks", "/healthz/x", "/administer"] {
             check(stream, Face::Streams, Requirement::Data);
         }

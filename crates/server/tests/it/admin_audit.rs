@@ -89,7 +89,15 @@ async fn pages_filters_and_times_find_the_rows_that_are_asked_for() {
     assert_eq!(none.len(), 0);
     let date = rows_as(&server, ADMIN, "?from=1970-01-01T00:00:00Z&action=key.created").await;
     assert_eq!(date, all);
+    // ADM-13: by who did it, and what it was done to.
+    let subject = all[3]["subject"].as_str().unwrap();
+    assert_eq!(rows_as(&server, ADMIN, &format!("?subject={subject}")).await, all[3..=3]);
+    assert_eq!(rows_as(&server, ADMIN, "?actor=admin-key").await, all);
+    assert_eq!(rows_as(&server, ADMIN, "?actor=key_other").await.len(), 0);
+    let of_a_trigger = format!("?triggerId={subject}");
+    assert_eq!(rows_as(&server, ADMIN, &of_a_trigger).await.len(), 0, "a key is no trigger");
     for (query, said) in [
+        ("?subject=a&triggerId=a", "leave one out"),
         ("?from=then", "2026-01-31T12:00:00Z"),
         ("?after=x", "`next` of a page"),
         ("?tenat=acme", "did you mean `tenant`"),

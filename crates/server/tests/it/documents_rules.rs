@@ -164,6 +164,9 @@ async fn rules_and_indexes_survive_a_restart_and_are_in_the_audit_log() {
     server.stop().await;
     let server = setup.start_in(directory.path()).await;
     assert_eq!(ask(&server, &operator, "GET", RULES, &Value::Null).await.expect(200).json(), rules);
+    // Whoever has a key of a tenant need not know its name.
+    let own = ask(&server, &operator, "GET", "/admin/v1/tenants/~/rules", &Value::Null).await;
+    assert_eq!(own.expect(200).json(), rules);
     let shown = ask(&server, &operator, "GET", indexes, &Value::Null).await.expect(200).json();
     assert_eq!(shown["indexes"][0]["collection"], "rooms");
     ask(&server, &user, "PUT", "/api/v1/rooms/a", &json!({ "doc": {} })).await.expect(200);

@@ -11,10 +11,13 @@ pub(crate) mod ds;
 pub(crate) mod endpoint;
 pub(crate) mod events;
 pub(crate) mod keys;
+pub(crate) mod live;
 pub(crate) mod logs;
 pub(crate) mod responder;
 pub(crate) mod server;
 pub(crate) mod sink;
+pub(crate) mod trigger_world;
+pub(crate) mod triggers;
 pub(crate) mod wakes;
 
 use std::future::Future;
@@ -27,9 +30,11 @@ pub(crate) use deliveries::{Deliveries, event_kinds};
 pub(crate) use documents::ids_of;
 pub(crate) use endpoint::Endpoint;
 pub(crate) use events::Events;
+pub(crate) use live::Picture;
 pub(crate) use responder::Responder;
 pub(crate) use server::{LONG_POLL_MS, READER_MS, Setup, TestServer, metric_of, partition_dirs};
 pub(crate) use sink::{Call, Sink};
+pub(crate) use trigger_world::{SECRET, TRIGGERS, Triggers, signatures, tag};
 pub(crate) use wakes::{JSON, Wakes, ZERO};
 
 /// Nothing in these tests takes this long, unless it would take forever.

@@ -93,6 +93,8 @@ async fn roles_and_permissions_are_kept_to() {
         ("GET", "/metrics", b"", [200, 200, 200, 403, 403, 403]),
         ("GET", "/admin/v1/keys", b"", [200, 200, 403, 403, 403, 403]),
         ("POST", "/admin/v1/signing-keys/rotate", b"", [200, 403, 403, 403, 403, 403]),
+        ("POST", "/admin/v1/tokens/system", b"{}", [200, 200, 403, 403, 403, 403]),
+        ("POST", "/api/v1/trigger/get", b"{}", [403; 6]),
         ("GET", "/admin/v1/other", b"", [404; 6]),
         ("DELETE", "/s", b"", [204, 204, 403, 404, 403, 404]),
     ];

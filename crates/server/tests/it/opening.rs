@@ -144,6 +144,7 @@ async fn another_number_of_partitions_is_refused() {
         on_fatal: Arc::new(|error| panic!("{error}")),
         outbound: Setup::default().outbound(),
         quotas: Quotas::default(),
+        poison: None,
         documents: DocumentSettings::default(),
     };
     let opened =
@@ -167,6 +168,7 @@ async fn an_engine_that_was_shut_down_can_be_opened_again_in_the_same_process() 
         on_fatal: Arc::new(|error| panic!("{error}")),
         outbound: Setup::default().outbound(),
         quotas: Quotas::default(),
+        poison: None,
         documents: DocumentSettings::default(),
     };
     let open = || {

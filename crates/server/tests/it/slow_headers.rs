@@ -28,6 +28,7 @@ async fn start(directory: &std::path::Path) -> std::net::SocketAddr {
         on_fatal: Arc::new(|error| panic!("{error}")),
         outbound: Setup::default().outbound(),
         quotas: Quotas::default(),
+        poison: None,
         documents: DocumentSettings::default(),
     };
     let clock = Arc::new(SystemClock::default());
@@ -36,6 +37,7 @@ async fn start(directory: &std::path::Path) -> std::net::SocketAddr {
     let address = listener.local_addr().unwrap();
     let answers = reveille_server::Config {
         long_poll_timeout_ms: 1_000,
+        max_trigger_timeout_ms: 30_000,
         reader_timeout_ms: 60_000,
         connections_max: 64,
         max_body_bytes: 1 << 20,

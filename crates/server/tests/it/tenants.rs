@@ -15,10 +15,12 @@ const SECRET: &str = "acme-secret";
 enum Asks {
     Nothing,
     Token,
+    /// The token of a trigger: a key is known, and not enough.
+    Execution,
     Key,
 }
 
-use Asks::{Key, Nothing, Token};
+use Asks::{Execution, Key, Nothing, Token};
 
 const DS: &str = "/v1/stream/__ds/subscriptions";
 const WEBHOOK: &str = r#"{"webhook":"http://127.0.0.1:9/hook"}"#;
@@ -108,6 +110,13 @@ const ROUTES: &[Route] = &[
     ("POST", "/api/v1/batch", BATCH, Key, 200),
     ("GET", "/api/v1/shared/d", "", Key, 200),
     ("DELETE", "/api/v1/shared/d", "", Key, 204),
+    ("GET", "/api/v1/trigger/jwks.json", "", Nothing, 200),
+    ("POST", "/api/v1/trigger/get", r#"{"paths":["shared/d"]}"#, Execution, 403),
+    ("POST", "/api/v1/trigger/query", r#"{"collection":"shared"}"#, Execution, 403),
+    ("POST", "/api/v1/trigger/write", BATCH, Execution, 403),
+    ("POST", "/admin/v1/tokens/trigger", r#"{"tenant":"acme","triggerId":"t"}"#, Key, 403),
+    ("POST", "/admin/v1/tokens/system", r#"{"tenant":"acme"}"#, Key, 403),
+    ("POST", "/admin/v1/tokens/system", r#"{"tenant":"beta"}"#, Key, 200),
     ("GET", "/_changes/acme", "", Key, 404),
     ("GET", "/admin/v1/tenants/acme/indexes", "", Key, 403),
     ("PUT", "/admin/v1/tenants/acme/indexes", r#"{"indexes":[]}"#, Key, 403),
@@ -251,6 +260,8 @@ async fn nobody_gets_anywhere_without_a_good_key() {
             let (status, code) = match route.3 {
                 Nothing => (route.4, ""),
                 Token => (401, "TOKEN_INVALID"),
+                Execution if status == 403 => (403, "PERMISSION_DENIED"),
+                Execution => (401, "UNAUTHENTICATED"),
                 Key => (status, in_words_of(route.1, status, code)),
             };
             assert_eq!(answer.status(), status, "{} {} {answer}", route.0, route.1);

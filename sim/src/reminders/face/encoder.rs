@@ -7,6 +7,7 @@ use bytes::Bytes;
 use reveille_core::ContentType;
 use reveille_core::delivery::hook::{FaceId, Hook};
 use reveille_core::signature::Ed25519Key;
+use reveille_core::trigger::token::TriggerKey;
 use reveille_engine::encoder::{
     AppendTarget, DeliveryEncoder, DeliveryNotification, DeliveryTarget, EncodedAppend,
     RefusedDelivery, Signer, TargetContext, TargetError,
@@ -29,6 +30,10 @@ impl SigningKeys {
 impl Signer for SigningKeys {
     fn current_key(&self) -> Ed25519Key {
         Ed25519Key::from_seed([self.0.load(Ordering::Relaxed); 32])
+    }
+
+    fn trigger_key(&self) -> TriggerKey {
+        TriggerKey::new(self.current_key())
     }
 }
 

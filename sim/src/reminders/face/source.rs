@@ -103,6 +103,7 @@ impl DeliveryFace for ReminderFace {
         look: &mut dyn KeyReader,
         hook: &Hook,
         event: &EventRecord,
+        _: Millis,
     ) -> Result<Gate, ReadError> {
         if look.value_of(&revoked_key(&hook.tenant, &hook.name))?.is_some() {
             return Ok(Gate::Cancelled(DropReason::Cancelled));
@@ -151,7 +152,7 @@ impl ReminderIndex {
         limit: usize,
         accepts: impl Fn(&Hook) -> bool,
     ) -> MatchingHooks {
-        let mut list = MatchingHooks { hooks: Vec::new(), through: after, complete: true };
+        let mut list = MatchingHooks { complete: true, ..MatchingHooks::after(after) };
         let mine = self.hooks.get(place.tenant).into_iter();
         for (id, topics) in mine.flat_map(|hooks| hooks.range(HookId(after.0 + 1)..)) {
             if list.hooks.len() == limit {
@@ -163,7 +164,7 @@ impl ReminderIndex {
             let now = (hook.version, *topics);
             let (version, topics) = self.former(*id, place.at).unwrap_or(now);
             if topics & (1 << place.topic) != 0 {
-                list.hooks.push(MatchingHook { hook: hook.clone(), version });
+                list.hooks.push(MatchingHook { hook: hook.clone(), version, dead: None });
             }
         }
         list
@@ -369,7 +370,7 @@ impl Command<App> for Remind {
         put_event(txn, FACE, tenant, no, &record);
         let text = Bytes::copy_from_slice(occurrence.text.as_bytes());
         let payload = EventPayload { id: occurrence.name, at, payload: text, trace: txn.trace };
-        let event = SpreadEvent { no, record: &record, payload: Some(&payload) };
+        let event = SpreadEvent { no, record: &record, payload: Some(&payload), prepared: None };
         txn.rests_on_index();
         let place = Place { tenant, topic: occurrence.topic, at: no };
         let limit = txn.domains().settings.fan_out;

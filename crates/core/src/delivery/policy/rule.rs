@@ -30,6 +30,8 @@ pub enum Refusal {
     HeadersTooLarge,
     /// What signs it is not to be had; nothing is sent unsigned.
     SecretMissing,
+    /// What is to be delivered cannot be read.
+    Unreadable,
 }
 
 /// If an outcome is like this, then that becomes of the delivery.
@@ -74,6 +76,7 @@ impl Outcome {
         match self {
             Outcome::Answered { status: 200..=299, .. }
             | Outcome::Appended
+            | Outcome::Refused(Refusal::Unreadable)
             | Outcome::Unreadable => None,
             Outcome::Answered { status: 300..=399, .. } => Some(ErrorKind::Redirect),
             Outcome::Answered { .. } => Some(ErrorKind::Http),
@@ -99,7 +102,7 @@ impl Outcome {
             | Outcome::Failed(ErrorKind::StreamClosed | ErrorKind::StreamMismatch) => {
                 DeadReason::Refused
             }
-            Outcome::Unreadable => DeadReason::Corrupt,
+            Outcome::Refused(Refusal::Unreadable) | Outcome::Unreadable => DeadReason::Corrupt,
             // It was given up at once, as it would be after its last attempt.
             Outcome::Failed(_) | Outcome::Appended => DeadReason::Exhausted,
         }
@@ -113,7 +116,7 @@ impl When {
                 (first..=last).contains(&status)
             }
             (When::Kind(kind), _) => outcome.kind() == Some(kind),
-            (When::Unreadable, Outcome::Unreadable) => true,
+            (When::Unreadable, Outcome::Unreadable | Outcome::Refused(Refusal::Unreadable)) => true,
             (When::Status { .. } | When::Unreadable, _) => false,
         }
     }

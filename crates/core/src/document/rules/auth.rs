@@ -8,7 +8,7 @@ use crate::key::{Key, Permission, Role};
 /// Whoever makes a request.
 #[derive(Debug, Clone)]
 pub struct RuleAuth {
-    /// Admins pass whatever the rules say, and nobody else does.
+    /// Admins pass whatever the rules say, and so do tokens that say so.
     pub(super) is_admin: bool,
     fields: Map<String, Json>,
 }
@@ -41,6 +41,24 @@ impl RuleAuth {
     /// Whoever asks a server that asks nobody for a key.
     pub fn local() -> RuleAuth {
         RuleAuth { is_admin: true, fields: Map::new() }
+    }
+
+    /// The holder of a token, who is nobody's key.
+    pub fn of_token(user_id: &str, roles: &[&str], claims: Map<String, Json>) -> RuleAuth {
+        let fields = [
+            ("userId", json!(user_id)),
+            ("username", Json::Null),
+            ("roles", json!(roles)),
+            ("claims", Json::Object(claims)),
+        ];
+        let fields = fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        RuleAuth { is_admin: false, fields }
+    }
+
+    /// The same, without rules being asked: where whoever gave out the token has decided so.
+    #[must_use]
+    pub fn without_rules(self) -> RuleAuth {
+        RuleAuth { is_admin: true, ..self }
     }
 
     /// Whether rules are not asked.

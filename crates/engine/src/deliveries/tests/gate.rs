@@ -76,7 +76,13 @@ impl DeliveryFace for NotingFace {
         self.gate.is_some()
     }
 
-    fn gate(&self, _: &mut dyn KeyReader, _: &Hook, _: &EventRecord) -> Result<Gate, ReadError> {
+    fn gate(
+        &self,
+        _: &mut dyn KeyReader,
+        _: &Hook,
+        _: &EventRecord,
+        _: Millis,
+    ) -> Result<Gate, ReadError> {
         self.note("gate");
         Ok(self.gate.unwrap_or(Gate::Open))
     }
@@ -94,7 +100,7 @@ fn ready(world: &mut World, face: &NotingFace, at_hand: bool) -> DeliveryReadine
     let event = at_hand.then(|| words("at hand"));
     let (tenant, transport) = (world.hook.tenant.clone(), Transport::Http);
     let attempt = DeliveryAttempt { id, attempt: 1, tenant, transport, event };
-    readiness(&world.bench.reader(), face, &world.hook, &attempt).unwrap()
+    readiness(&world.bench.reader(), face, &world.hook, &attempt, world.bench.now).unwrap()
 }
 
 #[test]

@@ -103,6 +103,7 @@ fn config(data_dir: &std::path::Path) -> Config {
             retention: Retention { events_ms: 1_000_000, deliveries_ms: 1_000_000 },
         },
         quotas: Quotas::default(),
+        poison: None,
     }
 }
 

@@ -30,6 +30,7 @@ impl Command<App> for BeginInLanes {
                 event_at: Millis(1),
                 lane,
                 event: None,
+                dead: None,
             };
             delivery::begin(txn, &mut TimerGroups::of(1), &self.hook, new)?;
         }

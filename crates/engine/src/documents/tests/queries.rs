@@ -6,6 +6,7 @@ use reveille_core::document::path::CollectionPath;
 use reveille_core::document::query::{Query, QuerySpec};
 use reveille_core::document::snapshot::DocumentView;
 use reveille_kernel::doors::{Clock, Sleep};
+use reveille_kernel::limits::PAGE_BYTES_MAX;
 use serde_json::json;
 
 use super::*;
@@ -57,6 +58,7 @@ impl World {
             query,
             rules: None,
             scan_limit,
+            page_bytes: PAGE_BYTES_MAX,
         }
     }
 

@@ -79,12 +79,16 @@ pub(super) fn body_of(
     filters: Vec<FilterText>,
     deleted: bool,
 ) -> Map<String, Value> {
-    let filters: Vec<Value> = filters.into_iter().map(|FilterText(filter)| filter).collect();
     let mut body = Map::new();
     body.insert("collection".to_owned(), collection.as_str().into());
-    body.insert("filters".to_owned(), filters.into());
+    body.insert("filters".to_owned(), filters_of(filters));
     body.insert("showDeleted".to_owned(), deleted.into());
     body
+}
+
+/// Filters as a list.
+pub(super) fn filters_of(filters: Vec<FilterText>) -> Value {
+    filters.into_iter().map(|FilterText(filter)| filter).collect()
 }
 
 /// A page of documents.
@@ -165,13 +169,15 @@ pub(super) fn run(arguments: Arguments, out: &mut impl Write) -> anyhow::Result<
     Ok(())
 }
 
-fn row(document: &Value, now: Millis) -> [String; 4] {
+/// The fields of a document that are not its own.
+pub(super) fn data_of(document: &Map<String, Value>) -> Map<String, Value> {
     let own = ["id", "collection", "version", "createdAt", "updatedAt"];
-    let fields = document.as_object().into_iter().flatten();
-    let data: Map<String, Value> = fields
-        .filter(|(name, _)| !own.contains(&name.as_str()))
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect();
+    let data = document.iter().filter(|(name, _)| !own.contains(&name.as_str()));
+    data.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+fn row(document: &Value, now: Millis) -> [String; 4] {
+    let data = document.as_object().map(data_of).unwrap_or_default();
     [
         cell(document, "id"),
         cell(document, "version"),

@@ -6,6 +6,7 @@
 use std::fmt::Display;
 
 use http::StatusCode;
+use http::header::{HeaderName, HeaderValue};
 use reveille_core::document::body::BodyError;
 use reveille_core::document::idempotency::{IdempotencyKey, KeyError, WriteEnd};
 use reveille_core::document::path::PathError;
@@ -15,6 +16,7 @@ use reveille_engine::documents::{DocumentError, DocumentRejection};
 use serde_json::{Map, Value, json};
 
 use crate::documents::body::BodyFailure;
+use crate::documents::error::{self as single, MISSING_INDEX};
 use crate::http::error::{EngineRefusal, Refusal, RequestError};
 use crate::http::fields::FieldError;
 use crate::http::object::TreeError;
@@ -35,22 +37,26 @@ struct Parts {
 }
 
 impl Error {
-    fn new(status: StatusCode, message: impl Display) -> Error {
+    pub(in crate::documents) fn new(status: StatusCode, message: impl Display) -> Error {
         Refusal::new(status, code_of(status).unwrap_or("INTERNAL"), message).into()
     }
 
-    pub(super) fn invalid(message: impl Display) -> Error {
+    pub(in crate::documents) fn invalid(message: impl Display) -> Error {
         Error::new(StatusCode::BAD_REQUEST, message)
     }
 
     /// It is this write that is wrong.
-    pub(super) fn of_op(self, op_index: usize) -> Error {
+    pub(in crate::documents) fn of_op(self, op_index: usize) -> Error {
         let code = self.0.refusal.code;
         self.with_detail(Some(op_index), code)
     }
 
     /// The code of a detail may say more than that of the whole.
-    fn with_detail(mut self, op_index: Option<usize>, code: &str) -> Error {
+    pub(in crate::documents) fn with_detail(
+        mut self,
+        op_index: Option<usize>,
+        code: &str,
+    ) -> Error {
         let mut detail = Map::new();
         if let Some(op_index) = op_index {
             detail.insert("opIndex".into(), op_index.into());
@@ -61,8 +67,26 @@ impl Error {
         self
     }
 
+    pub(in crate::documents) fn code(&self) -> &'static str {
+        self.0.refusal.code
+    }
+
+    pub(in crate::documents) fn with_header(
+        mut self,
+        name: HeaderName,
+        value: HeaderValue,
+    ) -> Error {
+        self.0.refusal.headers.insert(name, value);
+        self
+    }
+
+    pub(in crate::documents) fn with_message(mut self, message: String) -> Error {
+        self.0.refusal.message = message;
+        self
+    }
+
     /// The transaction had this key.
-    pub(super) fn under(mut self, key: &IdempotencyKey) -> Error {
+    pub(in crate::documents) fn under(mut self, key: &IdempotencyKey) -> Error {
         self.0.key = Some(key.clone());
         self
     }
@@ -133,7 +157,9 @@ fn in_own_words(mut refusal: Refusal) -> Error {
     if refusal.status == StatusCode::PAYLOAD_TOO_LARGE {
         refusal.status = StatusCode::TOO_MANY_REQUESTS;
     }
-    refusal.code = code_of(refusal.status).unwrap_or(refusal.code);
+    if refusal.code != MISSING_INDEX {
+        refusal.code = code_of(refusal.status).unwrap_or(refusal.code);
+    }
     refusal.into()
 }
 
@@ -141,6 +167,13 @@ impl From<Refusal> for Error {
     fn from(refusal: Refusal) -> Error {
         let details = Vec::new();
         Error(Box::new(Parts { refusal, details, key: None, is_replayed: false }))
+    }
+}
+
+/// What is said of single documents and queries.
+impl From<single::Error> for Error {
+    fn from(error: single::Error) -> Error {
+        in_own_words(error.into_refusal())
     }
 }
 
@@ -204,6 +237,12 @@ impl From<Failure> for Error {
     }
 }
 
+impl From<engine::Unavailable> for Error {
+    fn from(why: engine::Unavailable) -> Error {
+        in_own_words(Refusal::unavailable(why))
+    }
+}
+
 impl From<DocumentError> for Error {
     fn from(error: DocumentError) -> Error {
         match error {
@@ -224,8 +263,11 @@ impl From<DocumentRejection> for Error {
             }
             DocumentRejection::NotFound(_) => StatusCode::NOT_FOUND,
             DocumentRejection::InProgress | DocumentRejection::OtherBody => StatusCode::CONFLICT,
-            DocumentRejection::Conflict => StatusCode::PRECONDITION_FAILED,
+            DocumentRejection::Conflict | DocumentRejection::Stale => {
+                StatusCode::PRECONDITION_FAILED
+            }
             DocumentRejection::TimedOut => StatusCode::REQUEST_TIMEOUT,
+            DocumentRejection::TooManyBytes { .. } => StatusCode::TOO_MANY_REQUESTS,
             DocumentRejection::MissingIndex(_)
             | DocumentRejection::QueryTooCostly { .. }
             | DocumentRejection::Index(_)

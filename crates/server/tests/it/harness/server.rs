@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use reveille_core::delivery::policy::Poison;
 use reveille_core::document::settings::DocumentSettings;
 use reveille_core::subscription::Timings;
 use reveille_deliver::client::HttpCourier;
@@ -125,6 +126,7 @@ impl Setup {
         let clock = self.clock.clone();
         let answers = reveille_server::Config {
             long_poll_timeout_ms: LONG_POLL_MS,
+            max_trigger_timeout_ms: 30_000,
             reader_timeout_ms: READER_MS,
             connections_max: self.connections_max,
             max_body_bytes: self.max_body_bytes,
@@ -188,6 +190,7 @@ impl Setup {
             on_fatal: Arc::new(move |error| fatal.lock().unwrap().push(error.to_owned())),
             outbound: self.outbound(),
             quotas: self.quotas,
+            poison: Some(Poison { attempts: 3, within_ms: 250 }),
             documents: self.documents,
         }
     }

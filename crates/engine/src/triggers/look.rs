@@ -1,0 +1,112 @@
+//! A write is looked at before it is decided, away from the lock: what the conditions of triggers
+//! make of its changes, as the documents are that are durable.
+//!
+//! The decision believes it where the trigger is the very same and the document has the version that
+//! it had here. What depends on the moment of the decision itself is found out there.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use reveille_core::Tenant;
+use reveille_core::delivery::hook::HookId;
+use reveille_core::document::path::DocumentPath;
+use reveille_core::document::snapshot::Document;
+use reveille_core::document::transaction::{Applied, ApplyError, Op, apply};
+use reveille_core::steps::Steps;
+use reveille_kernel::error::Damaged;
+use reveille_schema::{Record, keys};
+
+use super::evaluate::{ChangeCase, Evaluated};
+use super::index::{TenantTriggers, TriggerIndex};
+use crate::app::Shared;
+use crate::documents::hooks::WriteLook;
+use crate::limits::TRIGGER_LOOK_STEPS;
+use crate::matching::Shares;
+use crate::records::ReadRecord;
+
+/// What a look at a write has found.
+#[derive(Debug)]
+pub(super) struct TriggerLook {
+    /// The triggers as they were.
+    pub(super) triggers: Arc<TenantTriggers>,
+    /// The documents that were read, with their versions.
+    pub(super) versions: BTreeMap<DocumentPath, Option<u64>>,
+    /// Of each change, in order.
+    pub(super) changes: Vec<ChangeLook>,
+}
+
+/// What it has found of one change.
+#[derive(Debug, Default)]
+pub(super) struct ChangeLook {
+    /// Triggers about which there is something to be done, in their order.
+    pub(super) found: Vec<Evaluated>,
+    /// Triggers that depend on the moment.
+    pub(super) timed: BTreeSet<HookId>,
+    /// The last trigger that was looked at; `None` if all were.
+    pub(super) through: Option<HookId>,
+}
+
+/// The triggers of a tenant as they are decided now.
+pub(super) fn triggers_of(shared: &Shared, tenant: &Tenant) -> Option<Arc<TenantTriggers>> {
+    shared.lock().index.of::<TriggerIndex>().of_tenant(tenant).cloned()
+}
+
+/// Whether there is a condition to be asked about any of these writes.
+pub(super) fn is_interested(shared: &Shared, tenant: &Tenant, ops: &[Op]) -> bool {
+    let Some(triggers) = triggers_of(shared, tenant) else { return false };
+    let mut paths = BTreeSet::new();
+    ops.iter().any(|op| {
+        paths.insert(&op.path)
+            && triggers.candidates(&op.path, HookId(0)).iter().any(|it| it.asks())
+    })
+}
+
+pub(super) fn look(shared: &Shared, write: &WriteLook<'_>) -> Result<TriggerLook, Damaged> {
+    let triggers = triggers_of(shared, write.tenant).unwrap_or_default();
+    let versions = RefCell::new(BTreeMap::new());
+    let read = |path: &DocumentPath| -> Result<_, Damaged> {
+        let mut reader = write.reader;
+        let document = reader.read(&keys::document(write.tenant, path), Document::decode)?;
+        let version = document.as_ref().map(|document| document.version);
+        versions.borrow_mut().insert(path.clone(), version);
+        Ok(document)
+    };
+    let applied = match apply(write.ops, write.now, write.limits, read) {
+        Ok(applied) => applied,
+        Err(ApplyError::Unread(error)) => return Err(error),
+        // The decision says why.
+        Err(ApplyError::Failed(_)) => Applied::default(),
+    };
+    let mut steps = Steps::new(TRIGGER_LOOK_STEPS);
+    let timestamp = write.now.0 / 1_000;
+    let mut changes = Vec::with_capacity(applied.changes.len());
+    for change in &applied.changes {
+        let case = ChangeCase::new(write.tenant, change, timestamp, write.origin);
+        changes.push(look_at(&triggers, &case, &mut steps));
+    }
+    shared.domains.part::<Shares>().count_steps(write.tenant, steps.used());
+    Ok(TriggerLook { triggers, versions: versions.into_inner(), changes })
+}
+
+fn look_at(triggers: &TenantTriggers, case: &ChangeCase<'_>, steps: &mut Steps) -> ChangeLook {
+    let (mut look, mut last) = (ChangeLook::default(), HookId(0));
+    for entry in triggers.candidates(case.path, HookId(0)) {
+        let hook = entry.hook.id;
+        if case.reads_time(entry) {
+            // It is compiled here, so that the decision need not do it.
+            look.timed.insert(hook);
+        } else {
+            match case.evaluate(entry, steps) {
+                Ok(evaluation) if evaluation.is_nothing() => {}
+                Ok(evaluation) => look.found.push(Evaluated { hook, evaluation }),
+                Err(_) => {
+                    look.through = Some(last);
+                    return look;
+                }
+            }
+        }
+        last = hook;
+    }
+    look
+}

@@ -1,0 +1,87 @@
+//! How a trigger fares, and how far the telling of changes has come.
+
+use std::sync::Arc;
+
+use reveille_core::delivery::hook::DeliveryCounts;
+use reveille_core::delivery::id::EventNo;
+use reveille_core::document::change::{ChangeHead, FACE};
+use reveille_core::trigger::rollout::SloWindow;
+use reveille_core::{Millis, Tenant};
+use reveille_kernel::error::Damaged;
+use reveille_schema::triggers::{EvaluationErrors, TriggerHealth};
+use reveille_schema::{Record, keys, record};
+
+use super::queries::Trigger;
+use crate::deliveries::source;
+use crate::engine::Engine;
+use crate::records::ReadRecord;
+
+/// How a trigger fares (ADM-6).
+#[derive(Debug, Clone)]
+pub struct TriggerStatus {
+    pub counts: DeliveryCounts,
+    pub last_success_at: Option<Millis>,
+    pub last_failure_at: Option<Millis>,
+    pub last_error: Option<Arc<str>>,
+    /// The attempts of the version that is on trial; empty if none is.
+    pub window: SloWindow,
+    /// Changes of which the condition came to nothing.
+    pub evaluation_errors: Option<EvaluationErrors>,
+    pub position: TriggerPosition,
+}
+
+/// How far the triggers of a tenant have come in its changes (CHK). Matching is a part of the write:
+/// what lags is the telling of changes that are for many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TriggerPosition {
+    /// The tenant's last change; 0 before the first.
+    pub head: u64,
+    /// Every trigger was held against all changes up to this one.
+    pub told: u64,
+    /// When the last change came that not everybody was told of; `None` if there is none.
+    pub waiting_since: Option<Millis>,
+}
+
+impl Engine {
+    /// How a trigger fares.
+    pub fn trigger_status(&self, trigger: &Trigger) -> Result<TriggerStatus, Damaged> {
+        let (tenant, id) = (&trigger.hook.tenant, trigger.hook.id);
+        let reader = self.partition(tenant).state.reader();
+        let mut look = &reader;
+        let counts = look.read(&keys::counts(id), record::decode_delivery_counts)?;
+        let health = look.read(&keys::trigger_health(id), TriggerHealth::decode)?;
+        let health = health.unwrap_or_default();
+        let is_current = health.version == trigger.hook.version;
+        Ok(TriggerStatus {
+            counts: counts.unwrap_or_default(),
+            last_success_at: health.last_success_at,
+            last_failure_at: health.last_failure_at,
+            last_error: health.last_error,
+            window: if is_current { health.window } else { SloWindow::default() },
+            evaluation_errors: look.read(&keys::evaluation_errors(id), EvaluationErrors::decode)?,
+            position: self.trigger_position(tenant)?,
+        })
+    }
+
+    /// How far the triggers of a tenant have come in its changes.
+    pub fn trigger_position(&self, tenant: &Tenant) -> Result<TriggerPosition, Damaged> {
+        let reader = self.partition(tenant).state.reader();
+        let mut look = &reader;
+        let head = look.read(&keys::change_head(tenant), ChangeHead::decode)?;
+        let head = head.map_or(0, |head| head.seq);
+        let (from, to) = keys::fan_outs(FACE, tenant);
+        let first = reader.keys(&from, &to, 1)?;
+        let first: Option<EventNo> = first.first().and_then(|key| keys::parse_event(key));
+        let event = match first {
+            Some(no) => source::event(&reader, FACE, tenant, no)?,
+            None => None,
+        };
+        let Some(event) = event else {
+            return Ok(TriggerPosition { head, told: head, waiting_since: None });
+        };
+        let seq: u64 =
+            event.id.parse().map_err(|_| Damaged(format!("a change has the id {:?}", event.id)))?;
+        let told = seq.saturating_sub(1);
+        Ok(TriggerPosition { head, told, waiting_since: Some(event.at) })
+    }
+}

@@ -1,0 +1,325 @@
+//! `reveille trigger create`, `apply`, `update` and `delete`.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, bail};
+use clap::{Args, ValueEnum};
+use http::{Method, StatusCode};
+use reveille_core::Tenant;
+use serde_json::{Map, Value, json};
+
+use super::super::table::{Table, cell};
+use super::super::{ConnectionArguments, Output, ServerArguments, parse_object, parse_tenant};
+use super::draft::{DraftFile, FieldArguments, fields};
+use super::{Question, TRIGGERS, Triggers, print_trigger, state, take_id};
+use crate::failure::usage_error;
+
+/// What `reveille trigger create` takes.
+#[derive(Debug, Args)]
+pub(crate) struct Create {
+    /// Its id: letters, digits, `-` and `_` [default: that of the file, or one that is made]
+    #[arg(value_name = "ID")]
+    id: Option<String>,
+    /// A file with it, YAML or JSON; `-` for standard input
+    #[arg(short = 'f', long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    fields: FieldArguments,
+    /// Enables it as well
+    #[arg(long)]
+    enable: bool,
+    /// How to print it
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Human)]
+    output: Output,
+    #[command(flatten)]
+    server: ServerArguments,
+}
+
+/// What `reveille trigger apply` takes.
+#[derive(Debug, Args)]
+pub(crate) struct Apply {
+    /// A file with triggers of a tenant, YAML or JSON; `-` for standard input (repeatable, each
+    /// for another tenant)
+    #[arg(short = 'f', long = "file", value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// The tenants to do it for, with commas between them, for a key of all tenants [default: that
+    /// of the file, or of the key]
+    #[arg(long = "tenant", value_name = "TENANTS", value_delimiter = ',', value_parser = parse_tenant)]
+    tenants: Vec<Tenant>,
+    /// Why; it is kept in the audit log
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// Enables those that are made
+    #[arg(long, conflicts_with = "dry_run")]
+    enable: bool,
+    /// Only says what would be done
+    #[arg(long)]
+    dry_run: bool,
+    /// How to print it
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Human)]
+    output: Output,
+    #[command(flatten)]
+    server: ConnectionArguments,
+}
+
+/// What `reveille trigger update` takes.
+#[derive(Debug, Args)]
+pub(crate) struct Update {
+    /// Its id, as `reveille trigger list` shows it
+    #[arg(value_name = "ID")]
+    id: String,
+    /// A file with fields to change, YAML or JSON; `-` for standard input
+    #[arg(short = 'f', long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    fields: FieldArguments,
+    /// Only if it has this version [default: the one that it has now]
+    #[arg(long, value_name = "N")]
+    if_version: Option<u64>,
+    /// How to print it
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Output::Human)]
+    output: Output,
+    #[command(flatten)]
+    server: ServerArguments,
+}
+
+/// What `reveille trigger delete` takes.
+#[derive(Debug, Args)]
+pub(crate) struct Delete {
+    /// Its id, as `reveille trigger list` shows it
+    #[arg(value_name = "ID")]
+    id: String,
+    /// What becomes of deliveries that wait: dlq or drop [default: dlq]
+    #[arg(long, value_enum, value_name = "WHAT", hide_possible_values = true)]
+    pending: Option<Pending>,
+    #[command(flatten)]
+    server: ServerArguments,
+}
+
+/// What becomes of deliveries that wait.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Pending {
+    /// They become dead letters
+    Dlq,
+    /// They are forgotten
+    Drop,
+}
+
+impl Pending {
+    fn as_str(self) -> &'static str {
+        match self {
+            Pending::Dlq => "dlq",
+            Pending::Drop => "drop",
+        }
+    }
+}
+
+pub(super) fn create(arguments: Create, out: &mut impl Write) -> anyhow::Result<()> {
+    let Create { id, file, fields: given, enable, output, mut server } = arguments;
+    let (mut body, tenant) = fields(file.as_ref(), given)?;
+    if body.is_empty() {
+        return Err(usage_error(
+            "nothing says what the trigger is; pass -f FILE, or --collection, --event and \
+             --webhook",
+        ));
+    }
+    if let Some(id) = id {
+        body.insert("triggerId".to_owned(), id.into());
+    }
+    server.tenant = tenant_of(tenant, server.tenant)?;
+    let named = server.tenant.clone();
+    let triggers = Triggers::new(server)?;
+    if let Some(tenant) = named {
+        body.insert("tenant".to_owned(), tenant.as_str().into());
+    }
+    let name = body.get("triggerId").and_then(Value::as_str).unwrap_or("(a new one)").to_owned();
+    let mut created = triggers.object(
+        &name,
+        Question {
+            method: Method::POST,
+            target: TRIGGERS.to_owned(),
+            body: Some(Value::Object(body)),
+            version: None,
+        },
+    )?;
+    if enable {
+        let id = cell(&Value::Object(created.clone()), "triggerId");
+        created = state::enabled(&triggers, &id, Map::new())
+            .with_context(|| format!("trigger {id:?} was made and is disabled"))?;
+    }
+    print_trigger(&created, output, out)
+}
+
+/// Whose a trigger is, by its file and by the command line.
+fn tenant_of(file: Option<Tenant>, named: Option<Tenant>) -> anyhow::Result<Option<Tenant>> {
+    match (file, named) {
+        (Some(file), Some(named)) if file != named => Err(usage_error(format!(
+            "the file is for the tenant `{file}`, and --tenant names `{named}`: leave one of them \
+             out"
+        ))),
+        (file, named) => Ok(named.or(file)),
+    }
+}
+
+/// A trigger that was applied, as it is printed.
+fn applied_row(tenant: Option<&Tenant>, trigger: &Value) -> [String; 4] {
+    let tenant = tenant.map_or_else(|| cell(trigger, "tenant"), ToString::to_string);
+    [cell(trigger, "triggerId"), tenant, cell(trigger, "version"), cell(trigger, "result")]
+}
+
+pub(super) fn apply(arguments: Apply, out: &mut impl Write) -> anyhow::Result<()> {
+    let Apply { files, tenants, reason, enable, dry_run, output, server } = arguments;
+    let files: Vec<DraftFile> =
+        files.iter().map(|path| DraftFile::read(path)).collect::<anyhow::Result<_>>()?;
+    // All files are read before anything is done.
+    let mut calls: Vec<(Option<Tenant>, &DraftFile, Map<String, Value>)> = Vec::new();
+    for file in &files {
+        for tenant in file.tenants(&tenants)? {
+            if let Some((_, other, _)) = calls.iter().find(|(known, ..)| *known == tenant) {
+                let whose = tenant.map_or("the key's tenant".to_owned(), |it| it.to_string());
+                return Err(usage_error(format!(
+                    "{} and {} are both for {whose}: put what is done together into one file, or \
+                     apply one after the other",
+                    other.name(),
+                    file.name()
+                )));
+            }
+            let body = file.applied_to(tenant.as_ref())?;
+            calls.push((tenant, file, body));
+        }
+    }
+    let mut triggers = Triggers::new(server.into())?;
+    let (mut done, mut table) = (Vec::new(), Table::new(["ID", "TENANT", "VERSION", "RESULT"]));
+    let mut failure = None;
+    for (tenant, file, mut body) in calls {
+        let options = [
+            ("reason", reason.as_deref().map(Value::from)),
+            ("dryRun", dry_run.then_some(Value::Bool(true))),
+        ];
+        body.extend(options.into_iter().filter_map(|(name, it)| Some((name.to_owned(), it?))));
+        let applied = triggers.apply(tenant.as_ref(), body).and_then(|applied| {
+            if enable { triggers.enable_created(tenant.as_ref(), applied) } else { Ok(applied) }
+        });
+        let applied = applied.with_context(|| match &tenant {
+            Some(tenant) => format!("{}, for tenant {tenant}", file.name()),
+            None => file.name().to_owned(),
+        });
+        match applied {
+            Ok(applied) if output == Output::Human => {
+                let rows = applied.iter().map(|it| applied_row(tenant.as_ref(), it)).collect();
+                table.print(rows, out)?;
+            }
+            Ok(applied) => done.extend(applied),
+            Err(error) => {
+                failure = Some(error);
+                break;
+            }
+        }
+    }
+    if output == Output::Json {
+        writeln!(out, "{:#}", json!({ "triggers": done }))?;
+    }
+    out.flush()?;
+    failure.map_or(Ok(()), Err)
+}
+
+impl Triggers {
+    /// Does all that a file says, for one tenant.
+    fn apply(
+        &mut self,
+        tenant: Option<&Tenant>,
+        body: Map<String, Value>,
+    ) -> anyhow::Result<Vec<Value>> {
+        self.client.act_in(tenant)?;
+        let question = Question {
+            method: Method::POST,
+            target: format!("{TRIGGERS}/apply"),
+            body: Some(Value::Object(body)),
+            version: None,
+        };
+        let answer = self.ask(question)?;
+        if answer.status != StatusCode::OK {
+            return Err(self.refusal("", &answer));
+        }
+        let mut answer = parse_object(&answer, "triggers")?;
+        let applied = answer.remove("triggers").and_then(|it| Some(it.as_array()?.clone()));
+        let mut applied = applied.unwrap_or_default();
+        for (trigger, tenant) in applied.iter_mut().filter_map(|it| it.as_object_mut().zip(tenant))
+        {
+            trigger.entry("tenant").or_insert_with(|| tenant.as_str().into());
+        }
+        Ok(applied)
+    }
+
+    /// Enables those that have just been made.
+    fn enable_created(
+        &mut self,
+        tenant: Option<&Tenant>,
+        applied: Vec<Value>,
+    ) -> anyhow::Result<Vec<Value>> {
+        self.tenant = tenant.map_or(super::OWN_TENANT, |it| it.as_str()).to_owned();
+        for trigger in applied.iter().filter(|it| cell(it, "result") == "created") {
+            let id = cell(trigger, "triggerId");
+            state::enabled(self, &id, Map::new())
+                .with_context(|| format!("trigger {id:?} was made and is disabled"))?;
+        }
+        Ok(applied)
+    }
+}
+
+pub(super) fn update(arguments: Update, out: &mut impl Write) -> anyhow::Result<()> {
+    let Update { id, file, fields: given, if_version, output, mut server } = arguments;
+    let (mut patch, tenant) = fields(file.as_ref(), given)?;
+    take_id(&mut patch, &id)?;
+    if patch.is_empty() {
+        return Err(usage_error(
+            "nothing is to be changed; `reveille trigger update --help` shows what can be",
+        ));
+    }
+    server.tenant = tenant_of(tenant, server.tenant)?;
+    let triggers = Triggers::new(server)?;
+    let updated = patched(&triggers, &id, patch, if_version)?;
+    print_trigger(&updated, output, out)
+}
+
+/// Changes a trigger that has this version, or as it is now.
+pub(super) fn patched(
+    triggers: &Triggers,
+    id: &str,
+    patch: Map<String, Value>,
+    if_version: Option<u64>,
+) -> anyhow::Result<Map<String, Value>> {
+    let version = match if_version {
+        Some(version) => Some(version),
+        None => {
+            let now = triggers.object(id, triggers.get(id, ""))?;
+            now.get("version").and_then(Value::as_u64)
+        }
+    };
+    let question = Question {
+        method: Method::PATCH,
+        target: triggers.target(id, ""),
+        body: Some(Value::Object(patch)),
+        version,
+    };
+    triggers.object(id, question)
+}
+
+pub(super) fn delete(arguments: Delete, out: &mut impl Write) -> anyhow::Result<()> {
+    let Delete { id, pending, server } = arguments;
+    let triggers = Triggers::new(server)?;
+    let pending = pending.map(|it| format!("?pending={}", it.as_str())).unwrap_or_default();
+    let question = Question {
+        method: Method::DELETE,
+        target: triggers.target(&id, &pending),
+        body: None,
+        version: None,
+    };
+    let answer = triggers.ask(question)?;
+    if !answer.status.is_success() {
+        bail!(triggers.refusal(&id, &answer));
+    }
+    writeln!(out, "trigger {id} is deleted")?;
+    Ok(())
+}
