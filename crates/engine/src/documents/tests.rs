@@ -89,7 +89,8 @@ impl World {
     }
 
     fn document(&self, at: &str) -> Option<Document> {
-        query::document(&self.bench.reader(), &self.tenant, &path(at)).unwrap()
+        let reader = self.bench.reader();
+        (&reader).read(&keys::document(&self.tenant, &path(at)), Document::decode).unwrap()
     }
 
     pub(super) fn declare(&mut self, definitions: Vec<IndexDefinition>) -> Vec<IndexView> {
