@@ -28,7 +28,7 @@ pub const LIVE_BATCH_BYTES: usize = 64 << 10;
 /// Batches that a live query may fall behind before it reads by itself again.
 pub const LIVE_BATCHES: usize = 16;
 /// Documents whose changes have a live query begin anew, because the rules have looked at them.
-pub const LIVE_LOOKUPS_MAX: usize = 64;
+pub const LIVE_LOOKUPS_MAX: usize = 16;
 
 /// What a fork that copies a part of an append may hold in memory, at most.
 pub const FORK_COPY_BYTES: usize = 16 << 20;

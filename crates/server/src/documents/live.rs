@@ -23,7 +23,7 @@ use reveille_core::document::path::CollectionPath;
 use reveille_engine::documents::live::{
     ChangeBatch, LiveEvent, LiveFeed, LiveNews, LiveUpdate, ResetReason,
 };
-use reveille_engine::{Engine, ReplyRoom};
+use reveille_engine::{Engine, ReplyPermit, ReplyRoom};
 use reveille_kernel::limits::REPLY_PIECE_BYTES;
 use tokio::sync::watch;
 
@@ -42,6 +42,8 @@ pub(super) const PARAMETERS: [&str; 2] = ["live", "filters"];
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// After so long without news the client is told how far it has come.
 const SILENCE_MS: u64 = 20_000;
+/// A value takes about so many bytes for each of its text, at most.
+const FILTER_ROOM: usize = 24;
 /// What an event has beside the document in it, about.
 const EVENT_BYTES: usize = 192;
 
@@ -56,7 +58,9 @@ pub(super) async fn answer(
     if query.get("live")? != Some("sse") {
         return Err(Error::bad_request("`live` is `sse`"));
     }
-    let filters = read_filters(query)?;
+    let filters = query.get("filters")?;
+    let room = room_for(server, caller, filters).await?;
+    let filters = read_filters(filters)?;
     let from = last_event_id(request.headers())?;
     let engine = &server.engine;
     let feed = engine.follow_documents(&document_caller(caller), collection, filters, from);
@@ -72,6 +76,7 @@ pub(super) async fn answer(
         ready: VecDeque::new(),
         is_done: false,
         stopping: server.stopping.clone(),
+        _filters: room,
         _reader: server.metrics.live_reader(),
     };
     events.tell(first);
@@ -83,9 +88,21 @@ pub(super) async fn answer(
     Ok(reply)
 }
 
+/// Room for what filters become, which is kept for as long as somebody follows.
+async fn room_for(
+    server: &Server,
+    caller: &Caller,
+    filters: Option<&str>,
+) -> Result<Option<ReplyPermit>, Error> {
+    let Some(text) = filters else { return Ok(None) };
+    let (room, clock) = (server.engine.reply_room(&caller.tenant), server.engine.clock());
+    let bytes = text.len().saturating_mul(FILTER_ROOM);
+    Ok(Some(room.admit(bytes, clock.as_ref()).await?))
+}
+
 /// The parameter `filters`: as in the body of a query.
-fn read_filters(query: &Query) -> Result<Vec<Filter>, Error> {
-    let Some(text) = query.get("filters")? else { return Ok(Vec::new()) };
+fn read_filters(text: Option<&str>) -> Result<Vec<Filter>, Error> {
+    let Some(text) = text else { return Ok(Vec::new()) };
     let value = serde_json::from_str(text)
         .map_err(|error| Error::bad_request(format!("`filters` is not JSON: {error}")))?;
     Ok(parse_filters("filters", Some(&value))?)
@@ -113,6 +130,7 @@ struct DocumentEvents {
     ready: VecDeque<Bytes>,
     is_done: bool,
     stopping: watch::Receiver<bool>,
+    _filters: Option<ReplyPermit>,
     _reader: LiveReader,
 }
 

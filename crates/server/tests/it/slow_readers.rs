@@ -221,3 +221,37 @@ async fn a_message_of_many_pieces_is_one_event() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_follows_documents_and_takes_nothing_is_let_go() {
+    let clock = HandClock::new();
+    let server = Setup { segment_bytes: 64 << 20, ..Setup::on(&clock) }.start().await;
+    for n in 0..24 {
+        let text = "x".repeat(900_000);
+        server.put_doc(&format!("rooms/r{n}"), serde_json::json!({ "text": text })).await;
+    }
+    let mut readers = Vec::new();
+    for _ in 0..20 {
+        let mut connection = server.connect().await;
+        connection.send(&request("GET", "/api/v1/rooms?live=sse", &[], b"")).await;
+        assert_eq!(connection.head("GET").await.unwrap().status, 200);
+        readers.push(connection);
+    }
+    clock.sleepers(READER_MS, readers.len()).await;
+    // A step each, however much there is: 18 MB of 432.
+    assert!(server.engine.reply_bytes() <= 20 * MIB, "{}", server.engine.reply_bytes());
+    // Changes meanwhile wait for nobody and are kept for nobody.
+    for n in 0..24 {
+        server.put_doc(&format!("rooms/r{n}"), serde_json::json!({ "n": n })).await;
+    }
+    assert!(server.engine.reply_bytes() <= 20 * MIB, "{}", server.engine.reply_bytes());
+    let_go(&clock, &server).await;
+    for mut connection in readers {
+        let (len, is_whole) = read_body(&mut connection).await;
+        assert!(!is_whole && len < 20 * MIB, "{len} bytes");
+    }
+    // One who reads gets them as they are by now.
+    let mut picture = Picture::open(&server, "rooms?live=sse").await;
+    assert_eq!(picture.ready().await.len(), 24);
+    server.stop().await;
+}

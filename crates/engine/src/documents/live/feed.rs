@@ -8,6 +8,7 @@ use reveille_core::document::live::LivePlace;
 use reveille_core::document::path::CollectionPath;
 use reveille_core::document::query::QueryError;
 use reveille_kernel::error::Damaged;
+use reveille_kernel::limits::PAGE_BYTES_MAX;
 use reveille_kernel::reply_budget::ReplyPermit;
 use reveille_kernel::{fairness, task};
 
@@ -30,6 +31,7 @@ pub struct LiveFeed {
     picture: LivePicture,
     watch: LiveWatch,
     scan_limit: u64,
+    has_begun: bool,
     /// Whether everything was read that was there at the last look.
     is_current: bool,
     /// Whether it was said that everything is there.
@@ -82,6 +84,7 @@ impl Engine {
             picture,
             watch,
             scan_limit: self.document_settings().scan_limit,
+            has_begun: false,
             is_current: false,
             is_ready: false,
             change_bytes: LIVE_STEP_BYTES,
@@ -148,10 +151,17 @@ impl LiveFeed {
         let _ = engine.turn(tenant).await;
         let change_bytes = std::mem::replace(&mut self.change_bytes, LIVE_STEP_BYTES);
         let needs = match change_bytes {
+            // A document that is read may be the largest there is.
+            LIVE_STEP_BYTES if !self.picture.place().is_whole() => PAGE_BYTES_MAX,
             LIVE_STEP_BYTES => LIVE_STEP_BYTES,
             large => large.saturating_mul(ROOM_PER_BYTE),
         };
-        let permit = engine.reply_room(tenant).acquire(needs).await;
+        let room = engine.reply_room(tenant);
+        let permit = match std::mem::replace(&mut self.has_begun, true) {
+            true => room.acquire(needs).await,
+            // Who waits for an answer is told when it takes too long.
+            false => room.admit(needs, engine.clock().as_ref()).await?,
+        };
         // What arrives from here on may be after the look; what was there is in it.
         self.watch.clear();
         let rules = engine.rules_for(&self.caller);

@@ -64,6 +64,8 @@ struct Hub {
 
 #[derive(Default)]
 struct Followers {
+    /// Nobody follows any more, and nobody comes: whoever would makes another hub.
+    is_over: bool,
     /// The last change that was handed out.
     through: u64,
     next_no: u64,
@@ -122,42 +124,62 @@ impl LiveQueries {
         room: ReplyRoom,
     ) -> Result<LiveWatch, Damaged> {
         let queries = shared.domains.part::<LiveQueries>();
-        let mut hubs = queries.lock();
-        queries.is_used.store(true, Ordering::Release);
-        let hub = match hubs.get(tenant) {
-            Some(hub) => hub.clone(),
-            None => {
-                // Looked at after `is_used`: what comes later wakes the hub.
-                let through = change_head(&shared.state.reader(), tenant)?.seq;
-                let followers = Followers { through, ..Followers::default() };
-                let hub = Arc::new(Hub {
-                    tenant: tenant.clone(),
-                    wake: Notify::new(),
-                    has_other_rules: AtomicBool::new(false),
-                    followers: Mutex::new(followers),
-                });
-                hubs.insert(tenant.clone(), hub.clone());
-                tokio::spawn(run(hub.clone(), Arc::downgrade(shared), room));
-                hub.wake.notify_one();
-                hub
+        loop {
+            let hub = match queries.hub(tenant) {
+                Some(hub) => hub,
+                None => {
+                    // It begins with what comes after this, and looks at once: nothing is missed.
+                    let through = change_head(&shared.state.reader(), tenant)?.seq;
+                    queries.add(shared, tenant, through, &room)
+                }
+            };
+            let mut followers = hub.lock();
+            if let Some((no, arrived)) = followers.enter(collection) {
+                drop(followers);
+                return Ok(LiveWatch { hub, no, arrived });
             }
-        };
-        // Within the lock: nobody finds that there is none in between.
-        let (no, arrived) = hub.lock().enter(collection);
-        Ok(LiveWatch { hub, no, arrived })
-    }
-
-    /// Takes a hub away that nobody is in.
-    fn remove_idle(&self, hub: &Hub) -> bool {
-        let mut hubs = self.lock();
-        let is_idle = hub.lock().mailboxes.is_empty();
-        if is_idle {
-            hubs.remove(&hub.tenant);
-            self.is_used.store(!hubs.is_empty(), Ordering::Release);
         }
-        is_idle
     }
 
+    fn hub(&self, tenant: &Tenant) -> Option<Arc<Hub>> {
+        self.lock().get(tenant).cloned()
+    }
+
+    /// The hub of a tenant that had none a moment ago.
+    fn add(
+        &self,
+        shared: &Arc<Shared>,
+        tenant: &Tenant,
+        through: u64,
+        room: &ReplyRoom,
+    ) -> Arc<Hub> {
+        let mut hubs = self.lock();
+        self.is_used.store(true, Ordering::Release);
+        let hub = hubs.entry(tenant.clone()).or_insert_with(|| {
+            let followers = Followers { through, ..Followers::default() };
+            let hub = Arc::new(Hub {
+                tenant: tenant.clone(),
+                wake: Notify::new(),
+                has_other_rules: AtomicBool::new(false),
+                followers: Mutex::new(followers),
+            });
+            tokio::spawn(run(hub.clone(), Arc::downgrade(shared), room.clone()));
+            hub
+        });
+        hub.wake.notify_one();
+        hub.clone()
+    }
+
+    /// Takes a hub away.
+    fn remove(&self, hub: &Arc<Hub>) {
+        let mut hubs = self.lock();
+        if hubs.get(&hub.tenant).is_some_and(|known| Arc::ptr_eq(known, hub)) {
+            hubs.remove(&hub.tenant);
+        }
+        self.is_used.store(!hubs.is_empty(), Ordering::Release);
+    }
+
+    /// Held for a moment alone, and by nobody who has another lock: each write waits for it.
     fn lock(&self) -> MutexGuard<'_, HashMap<Tenant, Arc<Hub>>> {
         self.hubs.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -169,7 +191,8 @@ async fn run(hub: Arc<Hub>, shared: Weak<Shared>, room: ReplyRoom) {
         hub.wake.notified().await;
         loop {
             let Some(shared) = shared.upgrade() else { return };
-            if shared.domains.part::<LiveQueries>().remove_idle(&hub) {
+            if hub.lock().end_if_idle() {
+                shared.domains.part::<LiveQueries>().remove(&hub);
                 return;
             }
             let (of, room) = (hub.clone(), room.clone());
@@ -276,7 +299,10 @@ impl Slice {
 }
 
 impl Followers {
-    fn enter(&mut self, collection: &CollectionPath) -> (u64, Arc<Notify>) {
+    fn enter(&mut self, collection: &CollectionPath) -> Option<(u64, Arc<Notify>)> {
+        if self.is_over {
+            return None;
+        }
         self.next_no += 1;
         let (no, arrived) = (self.next_no, Arc::new(Notify::new()));
         let mailbox = Mailbox {
@@ -289,7 +315,13 @@ impl Followers {
         };
         self.mailboxes.insert(no, mailbox);
         self.by_collection.entry(collection.clone()).or_default().insert(no);
-        (no, arrived)
+        Some((no, arrived))
+    }
+
+    /// Whoever has just asked for a hub has not come in yet: it waits for them.
+    fn end_if_idle(&mut self) -> bool {
+        self.is_over = self.next_no > 0 && self.mailboxes.is_empty();
+        self.is_over
     }
 
     fn leave(&mut self, no: u64) {

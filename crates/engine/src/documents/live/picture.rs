@@ -24,6 +24,11 @@ use crate::documents::query::QueryRun;
 use crate::documents::rules::{RuleLook, TenantRules};
 use crate::limits::{LIVE_DOCUMENTS, LIVE_LOOKUPS_MAX, LIVE_STEP_MS};
 
+/// What a change takes that is looked at, in documents of a query.
+const WORK_PER_CHANGE: u64 = 4;
+/// What it takes to ask the rules.
+const WORK_PER_DECISION: u64 = 16;
+
 /// The documents of a collection that somebody follows, as far as they have been told of them.
 #[derive(Debug, Clone)]
 pub struct LivePicture {
@@ -265,13 +270,16 @@ impl LivePicture {
                 let end = ChangesEnd::NeedsRoom(change.len());
                 return Ok(if is_first { end } else { ChangesEnd::Done });
             }
+            if is_known && rules.is_some() {
+                gathered.work += WORK_PER_DECISION;
+            }
             let news = if is_known { self.news_of(look, rules, &change)? } else { None };
             self.place.seq = change.seq;
             if let Some(news) = news {
                 let (place, id) = (self.place.clone(), change.path.id().clone());
                 gathered.push(LiveEvent { place, id, news });
             }
-            gathered.work += 1;
+            gathered.work += WORK_PER_CHANGE;
             is_first = false;
             if gathered.is_full(look) {
                 break;
@@ -369,6 +377,7 @@ impl LivePicture {
             let id = DocumentId::parse(&id).map_err(Damaged::new)?;
             let path = collection.document(id.clone()).map_err(Damaged::new)?;
             let view = DocumentView::new(&path, &document);
+            gathered.work += rules.map_or(0, |_| WORK_PER_DECISION);
             let is_shown = match rules {
                 Some(rules) => self.may_show(look, rules, &path, &view.to_fields())?,
                 None => true,
