@@ -12,6 +12,7 @@
 //! deliveries   events, hooks and their deliveries, with endpoints that fail and repeat themselves
 //! reminders    a face that no server has, on the delivery engine as it is
 //! documents    transactions of documents, against a model of them
+//! facts        people, gardens and subscribers whose access is revoked, against a plain reading
 //! partitions   all of that in small, of tenants over two partitions of one process
 //! ```
 
@@ -20,6 +21,7 @@
 mod base;
 mod deliveries;
 mod documents;
+mod facts;
 mod partitions;
 mod reminders;
 mod streams;
@@ -28,12 +30,13 @@ mod wakes;
 pub use base::{Branches, Coverage, SEEDS_FOR_ALL_BRANCHES};
 
 /// Every world, by the name of the option that chooses it; the first is run if none is chosen.
-pub static WORLDS: [WorldEntry; 6] = [
+pub static WORLDS: [WorldEntry; 7] = [
     WorldEntry { name: "streams", run: base::run::<streams::Streams> },
     WorldEntry { name: "wakes", run: base::run::<wakes::Wakes> },
     WorldEntry { name: "deliveries", run: base::run::<deliveries::Deliveries> },
     WorldEntry { name: "reminders", run: base::run::<reminders::Reminders> },
     WorldEntry { name: "documents", run: base::run::<documents::Documents> },
+    WorldEntry { name: "facts", run: base::run::<facts::Facts> },
     WorldEntry { name: "partitions", run: base::run::<partitions::Partitions> },
 ];
 

@@ -65,6 +65,14 @@ fn a_face_that_no_server_has_keeps_its_promises_across_crashes() {
 }
 
 #[test]
+fn nothing_leaves_to_whoever_may_not_read_it_across_crashes() {
+    let coverage = pass(500..550, options("facts"));
+    assert!(coverage.crashes > 150 && coverage.lost > 20 && coverage.kept > 5, "{coverage:?}");
+    assert!(coverage.attempts > 1_000 && coverage.timers > 1_000, "{coverage:?}");
+    pass(550..570, Options { lag: true, ..options("facts") });
+}
+
+#[test]
 fn transactions_are_there_whole_or_not_at_all() {
     let coverage = pass(400..450, options("documents"));
     assert!(coverage.crashes > 150 && coverage.lost > 20 && coverage.kept > 5, "{coverage:?}");
@@ -83,7 +91,7 @@ fn partitions_keep_their_promises_side_by_side() {
 #[test]
 fn whoever_takes_over_knows_everything_that_was_acknowledged() {
     let mut coverage = pass(350..370, Options { failover: true, ..Options::default() });
-    for name in ["wakes", "deliveries", "documents"] {
+    for name in ["wakes", "deliveries", "documents", "facts"] {
         coverage.add(&pass(370..385, Options { failover: true, ..options(name) }));
     }
     assert!(coverage.takeovers > 200 && coverage.refused > 100, "{coverage:?}");

@@ -1,10 +1,16 @@
-// The examples are woken, follow a second stream, and miss nothing while the server is killed.
+// The examples do what their READMEs say, and miss nothing while the server is killed.
 //
-// Each agent prints what it has processed. Whatever the server acknowledged must be there, in
+// The agents are woken and follow a second stream. Each prints what it has processed. Whatever the server acknowledged must be there, in
 // order and once: the server delivers at least once, and the agent skips what it has done.
-import { spawn, type ChildProcess } from "node:child_process"
+//
+// The order flow is two triggers: no order is lost, nothing is sold twice, and what is reserved is
+// shipped.
+import { execFile, spawn, type ChildProcess } from "node:child_process"
+import { readFile, writeFile } from "node:fs/promises"
 import { createInterface } from "node:readline"
+import { tmpdir } from "node:os"
 import { join } from "node:path"
+import { promisify } from "node:util"
 import { setTimeout as sleep } from "node:timers/promises"
 import { afterEach, expect, test } from "vitest"
 import { between, seeded } from "./chance"
@@ -18,6 +24,16 @@ const MESSAGES_PER_KILL = 40
 const ARRIVAL_MAX_MS = 90_000
 /** What would come twice comes by then. */
 const SETTLE_MS = 1_500
+const ORDERS = 120
+/** Less than is ordered. */
+const STOCK = 80
+
+/** What each example does not start without. */
+const secrets = {
+  "agent-node": ["WEBHOOK_SECRET", "node", "agent.js"],
+  "agent-python": ["WEBHOOK_SECRET", "python3", "agent.py"],
+  "order-flow": ["TRIGGER_SECRET", "python3", "flow.py"],
+} as const
 
 const agents = {
   "agent-node": { command: ["node", "agent.js"], prefix: "node" },
@@ -31,24 +47,30 @@ afterEach(async () => {
   await server?.dispose()
 })
 
-for (const [name, { command, prefix }] of Object.entries(agents)) {
+for (const [name, [variable, program, script]] of Object.entries(secrets)) {
   test(`${name} refuses to start without a secret`, async () => {
-    const { WEBHOOK_SECRET: _, ...env } = process.env
-    const [program, ...args] = command
-    const child = spawn(program, args, { cwd: join(EXAMPLES, name), env, stdio: ["ignore", "ignore", "pipe"] })
+    const { WEBHOOK_SECRET: _, TRIGGER_SECRET: __, ...env } = process.env
+    const child = spawn(program, [script], { cwd: join(EXAMPLES, name), env, stdio: ["ignore", "ignore", "pipe"] })
     let complaints = ""
     child.stderr!.on("data", (chunk) => (complaints += chunk))
     const code = await new Promise((resolve) => child.once("close", resolve))
-    expect(complaints).toMatch(/^WEBHOOK_SECRET is not set; set it to .*\n$/)
+    expect(complaints).toMatch(new RegExp(`^${variable} is not set; set it to .*\\n$`))
     expect(code).toBe(2)
   })
+}
 
+for (const [name, { command, prefix }] of Object.entries(agents)) {
   test(`${name} processes everything once across ${KILLS} kills`, async ({ onTestFailed }) => {
     const random = seeded(name)
     const running = (server = await Server.start())
     const port = await freePort()
     const secret = await subscribe(running.url, port, prefix)
-    const woken = (agent = await Agent.start(name, command, port, secret, running.url))
+    const settings = { PORT: String(port), WEBHOOK_SECRET: secret, REVEILLE_URL: running.url }
+    const processed: Record<string, Array<number>> = {}
+    const woken = (agent = await Agent.start(name, command, settings, (line) => {
+      const { path, event } = JSON.parse(line) as { path: string; event: { n: number } }
+      ;(processed[path] ??= []).push(event.n)
+    }))
     onTestFailed(() => console.log(woken.complaints))
     expect((await fetch(`http://127.0.0.1:${port}`, { method: "POST", body: "{}" })).status).toBe(401)
 
@@ -75,9 +97,72 @@ for (const [name, { command, prefix }] of Object.entries(agents)) {
     }
     await woken.printed(writer.appended)
     await sleep(SETTLE_MS)
-    expect(woken.processed).toEqual(writer.written)
+    expect(processed).toEqual(writer.written)
   }, ARRIVAL_MAX_MS + 60_000)
 }
+
+test(`order-flow sells what there is, once, across ${KILLS} kills`, async ({ onTestFailed }) => {
+  const random = seeded("order-flow")
+  const running = (server = await Server.start())
+  const reveille = async (...args: string[]) => {
+    const env = { ...process.env, REVEILLE_URL: running.url }
+    return (await promisify(execFile)(process.env.REVEILLE_BIN!, args, { env })).stdout
+  }
+  const { secret } = JSON.parse(await reveille("secret", "create", "--output", "json"))
+  const port = await freePort()
+  const settings = { PORT: String(port), TRIGGER_SECRET: secret, REVEILLE_URL: running.url }
+  const shipped: Array<string> = []
+  const flow = (agent = await Agent.start("order-flow", ["python3", "flow.py"], settings, (line) => {
+    shipped.push((JSON.parse(line) as { shipped: string }).shipped)
+  }))
+  onTestFailed(() => console.log(flow.complaints))
+  expect((await fetch(`http://127.0.0.1:${port}/ship`, { method: "POST", body: "{}" })).status).toBe(401)
+  const file = join(tmpdir(), `order-flow-${port}.yaml`)
+  const triggers = await readFile(join(EXAMPLES, "order-flow/triggers.yaml"), "utf8")
+  await writeFile(file, triggers.replaceAll("127.0.0.1:3003", `127.0.0.1:${port}`))
+  await reveille("trigger", "apply", "-f", file, "--enable")
+
+  const ask = async (path: string, body: unknown) => {
+    for (;;) {
+      const init = { method: "POST", body: JSON.stringify(body) }
+      const response = await fetch(`${running.url}/api/v1/${path}`, init).catch(() => undefined)
+      const text = await response?.text().catch(() => undefined)
+      if (response?.ok && text !== undefined) return JSON.parse(text)
+      if (response && response.status < 500 && response.status !== 409) throw new Error(`${path}: ${text}`)
+      await sleep(20)
+    }
+  }
+  // Sent again until it is answered, and done once.
+  const create = (path: string, data: unknown) =>
+    ask("batch", { ops: [{ type: "create", path, data }], idempotencyKey: `create ${path}` })
+  await create("stock/book", { left: STOCK })
+  const kills = Array.from({ length: KILLS }, () => between(random, 0, ORDERS))
+  for (let n = 0; n < ORDERS; n++) {
+    await create(`orders/o${n}`, { item: "book", quantity: 1 })
+    if (kills.includes(n)) {
+      await running.kill()
+      await running.restart()
+    }
+  }
+  const states = async () => {
+    const filters = [{ field: "state", op: "in", value: ["reserved", "refused"] }]
+    const { documents } = await ask("query", { collection: "orders", filters, limit: 1000 })
+    return documents as Array<{ id: string; state: string }>
+  }
+  const deadline = Date.now() + ARRIVAL_MAX_MS
+  let done = await states()
+  while ((done.length < ORDERS || shipped.length < STOCK) && Date.now() < deadline) {
+    await sleep(100)
+    done = await states()
+  }
+  await sleep(SETTLE_MS)
+  const reserved = done.filter(({ state }) => state === "reserved").map(({ id }) => id)
+  expect(done.length).toBe(ORDERS)
+  expect(reserved.length).toBe(STOCK)
+  expect(shipped.sort()).toEqual(reserved.sort())
+  expect(JSON.parse(await reveille("doc", "get", "stock/book", "--output", "json")).left).toBe(0)
+  expect(JSON.parse(await reveille("dlq", "list", "--output", "json"))).toEqual([])
+}, ARRIVAL_MAX_MS + 60_000)
 
 async function subscribe(url: string, port: number, prefix: string): Promise<string> {
   const response = await fetch(`${url}/${prefix}-agents/*?subscription=${prefix}-agent`, {
@@ -128,32 +213,33 @@ class Writer {
 }
 
 class Agent {
-  /** By path, what it says that it has processed. */
-  readonly processed: Record<string, Array<number>> = {}
   complaints = ""
   readonly #child: ChildProcess
   #count = 0
   #changed = () => {}
 
-  private constructor(child: ChildProcess) {
+  private constructor(child: ChildProcess, onLine: (line: string) => void) {
     this.#child = child
     createInterface(child.stdout!).on("line", (line) => {
-      const { path, event } = JSON.parse(line) as { path: string; event: { n: number } }
-      ;(this.processed[path] ??= []).push(event.n)
+      onLine(line)
       this.#count++
       this.#changed()
     })
   }
 
-  static async start(name: string, command: readonly string[], port: number, secret: string, url: string): Promise<Agent> {
+  static async start(
+    name: string,
+    command: readonly string[],
+    settings: Record<string, string>,
+    onLine: (line: string) => void
+  ): Promise<Agent> {
     const [program, ...args] = command
-    const settings = { PORT: String(port), WEBHOOK_SECRET: secret, REVEILLE_URL: url }
     const child = spawn(program!, args, {
       cwd: join(EXAMPLES, name),
       env: { ...process.env, ...settings },
       stdio: ["ignore", "pipe", "pipe"],
     })
-    const started = new Agent(child)
+    const started = new Agent(child, onLine)
     await new Promise<void>((resolve, reject) => {
       child.once("error", reject)
       child.once("exit", (code) => reject(new Error(`${name} exited with ${code}:\n${started.complaints}`)))

@@ -61,6 +61,8 @@ pub mod action {
     pub const SECRET_DELETED: &str = "secret.deleted";
     pub const TOKEN_ISSUED: &str = "token.issued";
     pub const DOCUMENTS_READ: &str = "documents.read";
+    /// Whoever has a token tried what it is not good for, or what the rules deny.
+    pub const DOCUMENTS_DENIED: &str = "documents.denied";
     pub const DOCUMENTS_WRITTEN: &str = "documents.written";
 }
 

@@ -14,4 +14,4 @@ mod tests;
 
 pub(crate) use chain::ROW_WEIGHT;
 pub use chain::{Audited, RecordAudit, TrimAudit, record};
-pub use queries::{AuditCursor, AuditFilter, CheckedChain, ListedRow, Subject};
+pub use queries::{AuditCursor, AuditFilter, CheckedChain, ListedRow, Subject, is_about_trigger};

@@ -47,10 +47,22 @@ pub enum Effect {
     CountDeadLetter(DeadReason),
     /// Conditions of a trigger came to nothing.
     CountEvaluationErrors { hook: HookId, count: u64 },
+    /// An attempt of a trigger has ended.
+    CountTriggerAttempt(TriggerAttempt),
     /// A version of a trigger was rolled back because it missed its objective.
     CountRollback(HookId),
     /// Deliveries that a replay was to make have come to this.
     CountReplayed { result: ReplayResult, count: u64 },
+}
+
+/// An attempt of a trigger that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TriggerAttempt {
+    pub hook: HookId,
+    pub status: Option<u16>,
+    pub took_ms: u64,
+    /// From 1.
+    pub number: u32,
 }
 
 impl Effect {
@@ -63,6 +75,7 @@ impl Effect {
                 | Effect::CountWork { .. }
                 | Effect::CountDeadLetter(_)
                 | Effect::CountEvaluationErrors { .. }
+                | Effect::CountTriggerAttempt(_)
                 | Effect::CountRollback(_)
                 | Effect::CountReplayed { .. }
                 | Effect::CountLoad(_)

@@ -100,6 +100,9 @@ impl EffectHandler for App {
                 Effect::CountEvaluationErrors { hook, count } => {
                     domains.part::<TriggerMetrics>().failed(hook, count);
                 }
+                Effect::CountTriggerAttempt(attempt) => {
+                    domains.part::<TriggerMetrics>().attempted(attempt);
+                }
                 Effect::CountRollback(hook) => domains.part::<TriggerMetrics>().rolled_back(hook),
                 Effect::CountReplayed { result, count } => {
                     domains.part::<DeliveryMetrics>().replayed(result, count);

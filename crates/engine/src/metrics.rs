@@ -6,7 +6,7 @@ mod triggers;
 mod wakes;
 
 pub use deliveries::{DeliveryMetrics, DeliverySnapshot};
-pub use triggers::{TriggerMetrics, TriggerTotals};
+pub use triggers::{ATTEMPT_STATUSES, TriggerMetrics, TriggerTotals};
 pub use wakes::{AttemptResult, BOUNDS_MS, Distribution, FAILURE_KINDS, WakeMetrics, WakeSnapshot};
 
 /// How many of something there are.

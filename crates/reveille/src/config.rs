@@ -26,7 +26,7 @@ use serde::Deserialize;
 
 use crate::failure::usage_error;
 use checks::{
-    check_auth, check_ca_file, check_concurrency, check_exposure, check_max_body, check_max_keys,
+    check_auth, check_ca_file, check_concurrency, check_exposure, check_max_body,
     check_otlp_endpoint, check_retention, check_workers,
 };
 use units::{
@@ -270,6 +270,10 @@ struct Settings {
     #[arg(long, value_name = "N", env = "REVEILLE_MAX_TRIGGERS", hide_env_values = true)]
     max_triggers: Option<usize>,
 
+    /// The longest time that a trigger may give its calls [default: 30s]
+    #[arg(long, value_name = "TIME", env = "REVEILLE_MAX_TRIGGER_TIMEOUT", hide_env_values = true)]
+    max_trigger_timeout: Option<Period>,
+
     /// So many failures of one kind, each within this time, end a trigger's delivery in a dead
     /// letter; 0 turns it off [default: 3/250ms]
     #[arg(long, value_name = "N/DURATION", env = "REVEILLE_POISON", hide_env_values = true)]
@@ -367,6 +371,7 @@ pub(crate) struct Config {
     pub(crate) tenant_concurrency: usize,
     pub(crate) quotas: Quotas,
     pub(crate) poison: Option<Poison>,
+    pub(crate) max_trigger_timeout_ms: u64,
     pub(crate) documents: DocumentSettings,
     pub(crate) otlp_endpoint: Option<Arc<str>>,
     pub(crate) auth: Auth,
@@ -447,6 +452,7 @@ impl Settings {
             min_free_disk: self.min_free_disk.or(others.min_free_disk),
             max_keys: self.max_keys.or(others.max_keys),
             max_triggers: self.max_triggers.or(others.max_triggers),
+            max_trigger_timeout: self.max_trigger_timeout.or(others.max_trigger_timeout),
             poison: self.poison.or(others.poison),
             max_ops: self.max_ops.or(others.max_ops),
             query_limit_max: self.query_limit_max.or(others.query_limit_max),
@@ -504,6 +510,7 @@ impl Settings {
             return Err(usage_error("--log-segment-bytes must be at least 1MiB"));
         }
         let (timings, documents) = (self.timings()?, self.documents()?);
+        let (quotas, max_trigger_timeout_ms) = (self.quotas()?, self.max_trigger_timeout()?);
         let retention = Retention {
             events_ms: check_retention("--retain-events", self.retain_events)?,
             deliveries_ms: check_retention("--retain-deliveries", self.retain_deliveries)?,
@@ -516,7 +523,6 @@ impl Settings {
         };
         let outbound = self.outbound_concurrency.unwrap_or(OUTBOUND_DEFAULT);
         let of_tenant = self.tenant_concurrency.unwrap_or(TENANT_OUTBOUND_DEFAULT);
-        let quotas = Quotas::default();
         Ok(Config {
             auth,
             workers: check_workers(self.worker_url_template, self.bindings)?,
@@ -527,12 +533,8 @@ impl Settings {
             name_servers: self.name_servers.map_or(NameServers::System, |it| it.into()),
             outbound_concurrency: check_concurrency("--outbound-concurrency", outbound)?,
             tenant_concurrency: check_concurrency("--tenant-concurrency", of_tenant)?,
-            quotas: Quotas {
-                subscriptions: self.max_subscriptions.unwrap_or(quotas.subscriptions),
-                hooks: self.max_hooks.unwrap_or(quotas.hooks),
-                triggers: self.max_triggers.unwrap_or(quotas.triggers),
-                keys: check_max_keys(self.max_keys.unwrap_or(quotas.keys))?,
-            },
+            quotas,
+            max_trigger_timeout_ms,
             poison: self.poison.map_or(POISON_DEFAULT, |it| it.0),
             documents,
             otlp_endpoint: self.otlp_endpoint.map(check_otlp_endpoint).transpose()?,

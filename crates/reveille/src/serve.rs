@@ -77,7 +77,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     let (stop, stopped) = oneshot::channel();
     let server_config = reveille_server::Config {
         long_poll_timeout_ms: config.long_poll_timeout_ms,
-        max_trigger_timeout_ms: 30_000,
+        max_trigger_timeout_ms: config.max_trigger_timeout_ms,
         reader_timeout_ms: config.reader_timeout_ms,
         connections_max: descriptors.connections,
         max_body_bytes: config.max_body_bytes,

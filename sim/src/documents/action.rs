@@ -50,6 +50,8 @@ pub(super) struct Transaction {
     pub(super) ops: Vec<PlainOp>,
     /// A key, and which body was sent.
     pub(super) tag: Option<(u8, u8)>,
+    /// The triggers that led to it.
+    pub(super) origin: &'static [&'static str],
     pub(super) verdict: Option<RuleVerdict>,
 }
 
@@ -141,11 +143,11 @@ impl Action {
     /// The command that it is.
     pub(super) fn call(&self) -> WorldCall<Documents> {
         match self.clone() {
-            Action::Write(Transaction { tenant, ops, tag, verdict }) => {
+            Action::Write(Transaction { tenant, ops, tag, origin, verdict }) => {
                 let ops = ops.iter().map(PlainOp::op).collect();
                 let tag = tag.map(|(key, body)| write_tag(key, body));
                 let decide_by = Millis::NEVER;
-                let origin = Origin::CLIENT;
+                let origin = Origin::of_chain(origin.iter().copied()).expect("an origin");
                 let write = WriteDocuments {
                     tenant,
                     ops,

@@ -29,7 +29,7 @@ impl Documents {
             for path in PATHS {
                 let op = PlainOp { path, kind: OpKind::Delete, value: 0, text: 0, version: None };
                 let (of, ops) = (tenant.clone(), vec![op]);
-                let write = Transaction { tenant: of, ops, tag: None, verdict: None };
+                let write = Transaction { tenant: of, ops, tag: None, origin: &[], verdict: None };
                 self.ask(Action::Write(write));
             }
         }

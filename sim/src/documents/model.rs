@@ -101,10 +101,10 @@ impl TenantModel {
                 }
                 match verdict.denied {
                     Some(at) => (WriteEnd::RuleDenied, Told::Denied(at)),
-                    None => self.apply_all(&write.tenant, &write.ops, now),
+                    None => self.apply_all(write, now),
                 }
             }
-            None => self.apply_all(&write.tenant, &write.ops, now),
+            None => self.apply_all(write, now),
         };
         if let Some((key, body)) = write.tag {
             self.outcomes.insert(key, (body, end, now + ttls.idempotency_ttl_ms));
@@ -113,11 +113,11 @@ impl TenantModel {
     }
 
     /// All of them, or none.
-    fn apply_all(&mut self, tenant: &Tenant, ops: &[PlainOp], now: Millis) -> (WriteEnd, Told) {
+    fn apply_all(&mut self, write: &Transaction, now: Millis) -> (WriteEnd, Told) {
         let mut done = self.clone();
         let mut versions = Vec::new();
-        for op in ops {
-            match done.apply(tenant, op, now) {
+        for op in &write.ops {
+            match done.apply(write, op, now) {
                 Ok(version) => versions.push(version),
                 Err(end) => return (end, Told::Failed(end)),
             }
@@ -126,7 +126,8 @@ impl TenantModel {
         (WriteEnd::Success, Told::Written(versions))
     }
 
-    fn apply(&mut self, tenant: &Tenant, op: &PlainOp, now: Millis) -> Result<u64, WriteEnd> {
+    fn apply(&mut self, write: &Transaction, op: &PlainOp, now: Millis) -> Result<u64, WriteEnd> {
+        let Transaction { tenant, origin, .. } = write;
         let before = self.documents.get(op.path).cloned().unwrap_or_default();
         let is_live = before.data.is_some();
         match op.kind {
@@ -163,7 +164,7 @@ impl TenantModel {
         let message = format!(
             "{{\"seq\":{},\"lsn\":\"{}:{}\",\"tenant\":\"{tenant}\",\"type\":\"{kind}\",\
              \"path\":\"{}\",\"collection\":\"{collection}\",\"id\":\"{id}\",\"before\":{},\
-             \"after\":{},\"ts\":{}}}",
+             \"after\":{},\"ts\":{}{}}}",
             self.changes.len() + 1,
             lsn.0,
             lsn.1,
@@ -171,12 +172,24 @@ impl TenantModel {
             before.shown(collection, id),
             after.shown(collection, id),
             lsn.0,
+            shown_origin(origin),
         );
         self.changes.push((now, message.into()));
         let version = after.version;
         self.documents.insert(op.path, after);
         Ok(version)
     }
+}
+
+/// What a change says of the triggers that led to it, if any did.
+fn shown_origin(origin: &[&str]) -> String {
+    let Some(last) = origin.last() else { return String::new() };
+    let chain: Vec<_> = origin.iter().map(|trigger| format!("\"{trigger}\"")).collect();
+    format!(
+        ",\"origin\":{{\"trigger\":\"{last}\",\"depth\":{},\"chain\":[{}]}}",
+        origin.len(),
+        chain.join(",")
+    )
 }
 
 impl PlainDocument {

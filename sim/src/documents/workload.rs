@@ -27,6 +27,10 @@ pub(super) const PATHS: [&str; 10] = [
     "users/2",
 ];
 
+/// The triggers that led to a write: mostly none.
+const ORIGINS: [&[&str]; 5] =
+    [&[], &[], &["trg_a"], &["trg_a", "trg_b"], &["trg_a", "trg_b", "trg_a", "trg_b", "trg_c"]];
+
 const INDEXES: [(&str, &[&str]); 5] = [
     ("rooms", &["x"]),
     ("rooms/*/messages", &["y", "-x"]),
@@ -106,7 +110,8 @@ impl Documents {
         let tag = random.percent(40).then(|| (small(random.below(6)), small(random.below(2))));
         let has_rules = self.base.random.percent(30);
         let verdict = has_rules.then(|| self.verdict(&tenant, &ops));
-        self.ask(Action::Write(Transaction { tenant, ops, tag, verdict }));
+        let origin = *self.base.random.pick::<&[&str]>(&ORIGINS);
+        self.ask(Action::Write(Transaction { tenant, ops, tag, origin, verdict }));
     }
 
     fn op(&mut self) -> PlainOp {

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use crate::document::origin::Origin;
 use crate::tenant::Tenant;
 
+pub use super::grant::Scopes;
 pub use access::{AccessDenied, TokenAccess};
 pub use jwt::{TokenError, TokenTooLong, TokenVerifier, TriggerKey};
 pub use path::{AllowedPath, AllowedPathError};
@@ -40,13 +41,6 @@ pub const SYSTEM_ROLES: [&str; 2] = [SYSTEM_ROLE, "service:trigger-worker"];
 pub enum Scope {
     Read,
     Write,
-}
-
-/// What a token is good for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Scopes {
-    pub read: bool,
-    pub write: bool,
 }
 
 /// What an execution's token says.
@@ -100,8 +94,8 @@ impl Scope {
 
     pub fn as_str(self) -> &'static str {
         match self {
-            Scope::Read => "trigger.read",
-            Scope::Write => "trigger.write",
+            Scope::Read => Scopes::READ,
+            Scope::Write => Scopes::WRITE,
         }
     }
 
@@ -111,7 +105,6 @@ impl Scope {
 }
 
 impl Scopes {
-    pub const ALL: Scopes = Scopes { read: true, write: true };
     pub const NONE: Scopes = Scopes { read: false, write: false };
 
     #[must_use]
@@ -127,10 +120,6 @@ impl Scopes {
             Scope::Read => self.read,
             Scope::Write => self.write,
         }
-    }
-
-    pub fn names(self) -> impl Iterator<Item = &'static str> {
-        Scope::ALL.into_iter().filter(move |scope| self.contains(*scope)).map(Scope::as_str)
     }
 }
 

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeSet, BinaryHeap};
 use std::sync::Arc;
 
-use reveille_core::audit::{AuditRow, ChainBreak, ChainCheck, ChainHash, ChainHead};
+use reveille_core::audit::{AuditEntry, AuditRow, ChainBreak, ChainCheck, ChainHash, ChainHead};
 use reveille_core::key_range::above;
 use reveille_core::{Millis, Tenant};
 use reveille_kernel::error::{Damaged, Error, Never};
@@ -46,9 +46,13 @@ pub struct AuditFilter {
 #[derive(Debug, Clone)]
 pub struct Subject {
     pub name: Arc<str>,
-    /// How actions begin that are done to such a thing, to tell it from others of the same name;
-    /// empty for all.
-    pub kind: &'static str,
+    /// Whether it is a trigger, and nothing else of that name.
+    pub is_trigger: bool,
+}
+
+/// Whether a row is about a trigger: that was changed, or whose code has read or written something.
+pub fn is_about_trigger(entry: &AuditEntry) -> bool {
+    entry.action.starts_with("trigger.") || entry.actor.name.starts_with("trigger:")
 }
 
 impl AuditFilter {
@@ -61,7 +65,7 @@ impl AuditFilter {
         is(&self.action, &entry.action)
             && is(&self.actor, &entry.actor.name)
             && self.subject.as_ref().is_none_or(|subject| {
-                *subject.name == *entry.subject && entry.action.starts_with(subject.kind)
+                *subject.name == *entry.subject && (!subject.is_trigger || is_about_trigger(entry))
             })
     }
 }

@@ -1,6 +1,9 @@
 //! Decisions about facts.
 
 mod access;
+mod histories;
+mod pages;
+mod replays;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -167,7 +170,7 @@ impl World {
         let (tenant, by, subject) =
             (self.tenant.clone(), by.principal.clone(), to.principal.entity.clone());
         let (verb, object) = (Verb::Subscribe, Object::parse(object).unwrap());
-        let issue = IssueToken { tenant, by, subject, verb, object, ttl_ms: 3_600_000 };
+        let issue = IssueToken { tenant, by, subject, verb, object, ttl_ms: 86_400_000 };
         self.bench.when(&issue).answer().no
     }
 

@@ -5,7 +5,9 @@ use std::sync::{Mutex, PoisonError};
 
 use reveille_core::delivery::hook::HookId;
 
+use super::Distribution;
 use crate::app::Part;
+use crate::effect::TriggerAttempt;
 
 /// By trigger; those of a trigger that has ended stay until the process ends.
 #[derive(Debug, Default)]
@@ -18,6 +20,28 @@ pub struct TriggerTotals {
     pub evaluation_errors: u64,
     /// Versions that were rolled back because they missed their objective.
     pub rollbacks: u64,
+    /// Attempts, by [`ATTEMPT_STATUSES`].
+    pub attempts: [u64; ATTEMPT_STATUSES.len()],
+    /// Those of them that were not the first of their delivery.
+    pub retries: u64,
+    /// How long attempts took.
+    pub duration: Distribution,
+}
+
+/// What attempts were answered: the kind of the status, or nothing.
+pub const ATTEMPT_STATUSES: [&str; 5] = ["2xx", "3xx", "4xx", "5xx", "error"];
+
+impl TriggerTotals {
+    /// Adds what has come of another one.
+    pub fn add(&mut self, other: &TriggerTotals) {
+        self.evaluation_errors += other.evaluation_errors;
+        self.rollbacks += other.rollbacks;
+        for (sum, count) in self.attempts.iter_mut().zip(other.attempts) {
+            *sum += count;
+        }
+        self.retries += other.retries;
+        self.duration.merge(&other.duration);
+    }
 }
 
 /// Triggers that are counted by themselves; there are no more of a hundred tenants.
@@ -28,6 +52,24 @@ impl Part for TriggerMetrics {}
 impl TriggerMetrics {
     pub(crate) fn failed(&self, hook: HookId, count: u64) {
         self.count(hook, |totals| totals.evaluation_errors += count);
+    }
+
+    pub(crate) fn attempted(&self, attempt: TriggerAttempt) {
+        let TriggerAttempt { hook, status, took_ms, number } = attempt;
+        let status = match status {
+            Some(200..=299) => 0,
+            Some(300..=399) => 1,
+            Some(400..=499) => 2,
+            Some(_) => 3,
+            None => 4,
+        };
+        self.count(hook, |totals| {
+            if let Some(count) = totals.attempts.get_mut(status) {
+                *count += 1;
+            }
+            totals.retries += u64::from(number > 1);
+            totals.duration.add(took_ms);
+        });
     }
 
     pub(crate) fn rolled_back(&self, hook: HookId) {

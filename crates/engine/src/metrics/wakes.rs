@@ -184,6 +184,23 @@ impl WakeMetrics {
     }
 }
 
+impl Distribution {
+    pub(super) fn add(&mut self, ms: u64) {
+        let bucket = BOUNDS_MS.partition_point(|bound| *bound < ms);
+        if let Some(bucket) = self.buckets.get_mut(bucket) {
+            *bucket += 1;
+        }
+        self.sum_ms += ms;
+    }
+
+    pub(super) fn merge(&mut self, other: &Distribution) {
+        for (sum, count) in self.buckets.iter_mut().zip(other.buckets) {
+            *sum += count;
+        }
+        self.sum_ms += other.sum_ms;
+    }
+}
+
 impl Histogram {
     pub(super) fn add(&self, ms: u64) {
         let bucket = BOUNDS_MS.partition_point(|bound| *bound < ms);

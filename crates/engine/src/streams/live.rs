@@ -162,6 +162,7 @@ fn gather(
             | Effect::CountWork { .. }
             | Effect::CountDeadLetter(_)
             | Effect::CountEvaluationErrors { .. }
+            | Effect::CountTriggerAttempt(_)
             | Effect::CountRollback(_)
             | Effect::CountReplayed { .. }
             | Effect::Complain(_)

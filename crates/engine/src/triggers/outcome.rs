@@ -18,7 +18,7 @@ use super::describe::describe;
 use super::index::{TriggerEntry, TriggerIndex};
 use crate::app::Txn;
 use crate::audit;
-use crate::effect::Effect;
+use crate::effect::{Effect, TriggerAttempt};
 use crate::records::ReadRecord;
 
 /// In whose name versions are rolled back.
@@ -37,6 +37,12 @@ pub(super) fn attempted(
     let key = keys::trigger_health(hook.id);
     let mut health = txn.read(&key, TriggerHealth::decode)?.unwrap_or_default();
     let is_ok = matches!(delivery.delivery.phase, Phase::Delivered { .. });
+    txn.effect(Effect::CountTriggerAttempt(TriggerAttempt {
+        hook: hook.id,
+        status: attempt.status,
+        took_ms: attempt.took_ms,
+        number: attempt.number,
+    }));
     if is_ok {
         health.last_success_at = Some(attempt.at);
     } else {

@@ -11,9 +11,11 @@ use reveille_kernel::error::Damaged;
 use reveille_schema::triggers::{EvaluationErrors, TriggerHealth};
 use reveille_schema::{Record, keys, record};
 
+use super::index::{TenantTriggers, TriggerIndex};
 use super::queries::Trigger;
 use crate::deliveries::source;
 use crate::engine::Engine;
+use crate::metrics::{TriggerMetrics, TriggerTotals};
 use crate::records::ReadRecord;
 
 /// How a trigger fares (ADM-6).
@@ -42,7 +44,73 @@ pub struct TriggerPosition {
     pub waiting_since: Option<Millis>,
 }
 
+/// What is counted of a trigger, or of all those of a tenant that are not counted by themselves.
+#[derive(Debug, Clone)]
+pub struct TriggerGauge {
+    pub tenant: Tenant,
+    /// `None` for the others of the tenant.
+    pub id: Option<Arc<str>>,
+    pub totals: TriggerTotals,
+    /// Changes that became deliveries, ever.
+    pub matched: u64,
+    /// Dead letters, now.
+    pub dead_letters: u64,
+}
+
+impl TriggerGauge {
+    fn add(&mut self, totals: &TriggerTotals, counts: &DeliveryCounts) {
+        self.totals.add(totals);
+        self.matched += counts.begun;
+        self.dead_letters += counts.dead_letters;
+    }
+}
+
 impl Engine {
+    /// What is counted of the triggers of all tenants: the first `per_tenant` of each by themselves,
+    /// in the order in which they were made, as long as there are no more than `max` in all.
+    pub fn trigger_gauges(
+        &self,
+        per_tenant: usize,
+        max: usize,
+    ) -> Result<Vec<TriggerGauge>, Damaged> {
+        let mut gauges = Vec::new();
+        for shared in self.partitions() {
+            let all: Vec<(Tenant, Arc<TenantTriggers>)> = {
+                let partition = shared.lock();
+                let index: &TriggerIndex = partition.index.of();
+                let of = |tenant: &Tenant| Some((tenant.clone(), index.of_tenant(tenant)?.clone()));
+                index.tenants().filter_map(of).collect()
+            };
+            let (reader, metrics) =
+                (shared.state.reader(), shared.domains.part::<TriggerMetrics>());
+            for (tenant, triggers) in all {
+                let new = |id| TriggerGauge {
+                    tenant: tenant.clone(),
+                    id,
+                    totals: TriggerTotals::default(),
+                    matched: 0,
+                    dead_letters: 0,
+                };
+                let mut others: Option<TriggerGauge> = None;
+                for (entry, number) in triggers.all().zip(0..) {
+                    let id = entry.hook.id;
+                    let counts =
+                        (&reader).read(&keys::counts(id), record::decode_delivery_counts)?;
+                    let (totals, counts) = (metrics.of(id), counts.unwrap_or_default());
+                    if number < per_tenant && gauges.len() < max {
+                        let mut gauge = new(Some(entry.hook.name.clone()));
+                        gauge.add(&totals, &counts);
+                        gauges.push(gauge);
+                    } else {
+                        others.get_or_insert_with(|| new(None)).add(&totals, &counts);
+                    }
+                }
+                gauges.extend(others);
+            }
+        }
+        Ok(gauges)
+    }
+
     /// How a trigger fares.
     pub fn trigger_status(&self, trigger: &Trigger) -> Result<TriggerStatus, Damaged> {
         let (tenant, id) = (&trigger.hook.tenant, trigger.hook.id);

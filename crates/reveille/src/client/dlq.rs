@@ -171,25 +171,13 @@ fn list(arguments: List, out: &mut impl Write) -> anyhow::Result<()> {
 fn row(letter: &Value, now: Millis) -> [String; 7] {
     [
         cell(letter, "dlqId"),
-        whose(letter),
+        cell(letter, "hookId"),
         cell(letter, "reason"),
         cell(letter, "state"),
         cell(letter, "attempts"),
         moment_cell(letter, "deadAt", now),
         human::shorten(&cell(letter.get("lastError").unwrap_or(&Value::Null), "message")),
     ]
-}
-
-/// The hook; of a trigger also the change, which is what its owner knows.
-fn whose(letter: &Value) -> String {
-    let trigger = cell(letter, "triggerId");
-    if trigger.is_empty() {
-        return cell(letter, "hookId");
-    }
-    let (event, collection) = (cell(letter, "event"), cell(letter, "collection"));
-    let change = format!("{event} {collection}/{}", cell(letter, "docKey"));
-    // Letters of damaged changes know less.
-    if event.is_empty() { trigger } else { format!("{trigger}: {change}") }
 }
 
 fn show(arguments: ShowArguments, out: &mut impl Write) -> anyhow::Result<()> {
@@ -357,21 +345,4 @@ fn discard(arguments: Discard, out: &mut impl Write) -> anyhow::Result<()> {
     read(&client, &answer, StatusCode::OK, &arguments.id)?;
     writeln!(out, "discarded {}", arguments.id)?;
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dlq_2_a_letter_of_a_trigger_names_the_change() {
-        let mut letter = json!({
-            "dlqId": "01A", "hookId": "order-paid", "triggerId": "order-paid", "event": "update",
-            "collection": "orders", "docKey": "o1", "reason": "EXHAUSTED",
-        });
-        assert_eq!(whose(&letter), "order-paid: update orders/o1");
-        letter["event"] = Value::Null;
-        assert_eq!(whose(&letter), "order-paid");
-        assert_eq!(whose(&json!({ "hookId": "01K" })), "01K");
-    }
 }

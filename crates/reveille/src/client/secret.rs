@@ -14,9 +14,9 @@ use super::list::{ListArguments, print_list};
 use super::table::{ListPrinter, cell, moment_cell, print_fields};
 use super::trigger::OWN_TENANT;
 use super::url::encode_segment;
-use super::{ApiRequest, Client, Output, ServerArguments, block_on, parse_object};
+use super::{ApiRequest, Client, Output, ServerArguments, block_on, parse_object, stdin};
+use crate::failure::usage_error;
 
-const PAGE: usize = 200;
 /// The one that signs for triggers that name none.
 const DEFAULT: &str = "default";
 
@@ -29,8 +29,9 @@ A trigger names its secret in `secretsRef`; the one called `default` is that of 
 
 Example:
   reveille secret create
-  reveille secret create billing")]
-    Create(NameArguments),
+  reveille secret create billing
+  pass show billing | reveille secret create billing --value -")]
+    Create(Create),
     /// Lists secrets, without what they are
     #[command(after_help = "\
 Example:
@@ -51,6 +52,28 @@ Example:
 Example:
   reveille secret revoke billing")]
     Revoke(NameArguments),
+    /// Removes a secret that no trigger names
+    #[command(after_help = "\
+Example:
+  reveille secret delete billing")]
+    Delete(NameArguments),
+}
+
+/// What `reveille secret create` takes.
+#[derive(Debug, Args)]
+pub(crate) struct Create {
+    #[command(flatten)]
+    secret: NameArguments,
+    #[command(flatten)]
+    value: ValueArguments,
+}
+
+/// A secret that somebody brings along.
+#[derive(Debug, Args)]
+pub(crate) struct ValueArguments {
+    /// This very secret, or - for standard input [default: one that is made]
+    #[arg(long, value_name = "SECRET")]
+    value: Option<String>,
 }
 
 /// Which secret.
@@ -74,6 +97,8 @@ pub(crate) struct Rotate {
     /// How long both sign
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = parse_period)]
     overlap: String,
+    #[command(flatten)]
+    value: ValueArguments,
 }
 
 fn parse_period(text: &str) -> Result<String, String> {
@@ -86,14 +111,19 @@ fn parse_period(text: &str) -> Result<String, String> {
 pub(crate) fn run(command: SecretCommand) -> anyhow::Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
     match command {
-        SecretCommand::Create(arguments) => change(arguments, "", json!({}), &mut out),
+        SecretCommand::Create(Create { secret, value }) => {
+            let body = with_value(None, value)?;
+            change(secret, (Method::POST, ""), Some(body), &mut out)
+        }
         SecretCommand::List(arguments) => list(arguments, &mut out),
-        SecretCommand::Rotate(Rotate { secret, overlap }) => {
-            change(secret, "/rotate", json!({ "overlap": overlap }), &mut out)
+        SecretCommand::Rotate(Rotate { secret, overlap, value }) => {
+            let body = with_value(Some(overlap), value)?;
+            change(secret, (Method::POST, "/rotate"), Some(body), &mut out)
         }
-        SecretCommand::Revoke(arguments) => {
-            change(arguments, "/revoke-previous", json!({}), &mut out)
+        SecretCommand::Revoke(secret) => {
+            change(secret, (Method::POST, "/revoke-previous"), Some(json!({})), &mut out)
         }
+        SecretCommand::Delete(secret) => change(secret, (Method::DELETE, ""), None, &mut out),
     }?;
     out.flush()?;
     Ok(())
@@ -105,18 +135,33 @@ fn place(server: &ServerArguments) -> String {
     format!("/admin/v1/tenants/{tenant}/secrets")
 }
 
+/// A body with the secret that somebody has brought along.
+fn with_value(overlap: Option<String>, value: ValueArguments) -> anyhow::Result<Value> {
+    let overlap = overlap.map(|it| ("overlap".to_owned(), Value::from(it)));
+    let mut body = Map::from_iter(overlap);
+    let value = match value.value.as_deref() {
+        None => return Ok(Value::Object(body)),
+        Some("-") => String::from_utf8(stdin::read_all()?)
+            .map_err(|_| usage_error("the secret on standard input is not text"))?,
+        Some(value) => value.to_owned(),
+    };
+    // What prints a secret ends its line.
+    body.insert("secret".to_owned(), value.trim_end_matches(['\r', '\n']).into());
+    Ok(Value::Object(body))
+}
+
 /// Asks once: what is made new by it would be made twice.
 fn change(
     arguments: NameArguments,
-    rest: &str,
-    body: Value,
+    (method, rest): (Method, &str),
+    body: Option<Value>,
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
     let NameArguments { name, output, server } = arguments;
     let target = format!("{}/{}{rest}", place(&server), encode_segment(&name));
     let client = Client::new(server)?;
-    let mut request = ApiRequest::new(Method::POST, target);
-    request.body = body.to_string().into();
+    let mut request = ApiRequest::new(method, target);
+    request.body = body.map(|body| body.to_string()).unwrap_or_default().into();
     request.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     client.sign(&mut request)?;
     let answer = block_on(async { Ok(client.ask_once(&request).await?) })?;
@@ -132,7 +177,7 @@ fn change(
     };
     match output {
         Output::Json => writeln!(out, "{:#}", Value::Object(changed.clone()))?,
-        Output::Human if changed.is_empty() => writeln!(out, "secret {name} signs alone")?,
+        Output::Human if changed.is_empty() => writeln!(out, "secret {name} is deleted")?,
         Output::Human => print_fields(&changed, "secretsRef", out)?,
     }
     out.flush()?;
@@ -144,7 +189,7 @@ fn change(
 
 fn list(arguments: ListArguments, out: &mut impl Write) -> anyhow::Result<()> {
     let ListArguments { output, server } = arguments;
-    let target = format!("{}?limit={PAGE}", place(&server));
+    let target = place(&server);
     let client = Client::new(server)?;
     let head = ["NAME", "BEGINS WITH", "MADE", "BEFORE IT", "WHICH SIGNS UNTIL"];
     let mut list = ListPrinter::new(output, head, row);

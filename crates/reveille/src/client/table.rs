@@ -135,15 +135,20 @@ pub(crate) fn print_fields(
 
 /// A moment is told by its distance as well; everything else as it is.
 fn field_text(name: &str, value: &Value, now: Millis) -> String {
-    let is_moment =
-        ["_at", "_since", "_until", "At", "Until"].iter().any(|end| name.ends_with(end))
-            || name == "at";
-    match value.as_u64().map(Millis) {
+    let ends = ["_at", "_since", "_until", "At", "Since", "Until"];
+    let is_moment = ends.iter().any(|end| name.ends_with(end)) || name == "at";
+    match moment_of(value) {
         Some(then) if is_moment => {
             format!("{} ({})", human::moment(now, then), then.to_rfc3339())
         }
         _ => cell_text(value),
     }
+}
+
+/// A moment, as servers write it: in milliseconds, or as a date.
+fn moment_of(value: &Value) -> Option<Millis> {
+    let date = || value.as_str().and_then(Millis::parse_rfc3339);
+    value.as_u64().map(Millis).or_else(date)
 }
 
 /// A field as a cell; nothing if it is not there.
@@ -153,8 +158,8 @@ pub(crate) fn cell(item: &Value, name: &str) -> String {
 
 /// A field with a moment as a cell.
 pub(crate) fn moment_cell(item: &Value, name: &str, now: Millis) -> String {
-    let then = item.get(name).and_then(Value::as_u64);
-    then.map(|then| human::moment(now, Millis(then))).unwrap_or_default()
+    let then = item.get(name).and_then(moment_of);
+    then.map(|then| human::moment(now, then)).unwrap_or_default()
 }
 
 pub(crate) fn cell_text(value: &Value) -> String {
@@ -234,8 +239,8 @@ b [2J
 
     #[test]
     fn fields_have_a_line_each_and_moments_a_distance() {
-        let value =
-            json!({ "a": 1, "id": "x", "created_at": 0, "empty": null, "createdAt": 86_400_000 });
+        let value = json!({ "a": 1, "id": "x", "created_at": 0, "empty": null, "createdAt": 86_400_000,
+                    "since": "never", "validUntil": "1970-01-03T00:00:00Z" });
         let mut out = Vec::new();
         print_fields(value.as_object().unwrap(), "id", &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
@@ -244,6 +249,8 @@ b [2J
         assert_eq!(lines[1], "a           1");
         assert!(lines[2].ends_with("d ago (1970-01-02T00:00:00.000Z)"), "{text}");
         assert!(lines[3].ends_with("d ago (1970-01-01T00:00:00.000Z)"), "{text}");
-        assert_eq!(lines.len(), 4);
+        assert_eq!(lines[4], "since       never");
+        assert!(lines[5].ends_with("d ago (1970-01-03T00:00:00.000Z)"), "{text}");
+        assert_eq!(lines.len(), 6);
     }
 }

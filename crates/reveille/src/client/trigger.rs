@@ -15,8 +15,8 @@ use http::{Method, StatusCode};
 use serde_json::{Map, Value};
 
 use super::list::ShowArguments;
-use super::table::print_fields;
-use super::url::encode_segment;
+use super::table::{cell_text, print_fields};
+use super::url::{encode, encode_segment};
 use super::{
     ApiRequest, ApiResponse, Client, Output, ServerArguments, block_on, message, parse_object,
 };
@@ -122,21 +122,23 @@ Example:
     Rollback(state::Rollback),
     /// Says whether a change would match, and what would be sent
     #[command(after_help = "\
-The change is the document at a path as it is now, or one that is written out as the condition sees
-it: {\"type\": \"update\", \"path\": \"orders/o1\", \"document\": {…}, \"before\": {…}}.
+The change is the document at a path as it is now, one that the server keeps, by its seq, or one that
+is written out: {\"path\": \"orders/o1\", \"before\": {…}, \"document\": {…}}, without `before` for one that
+is made and without `document` for one that is deleted. With a file the trigger is tried as it would
+be with the fields in it.
 
 Nothing is sent without --send, which makes one call that is marked as a test, and fails if that is
 not accepted.
 
 Example:
   reveille trigger test order-paid --path orders/o1
-  reveille trigger test order-paid --event '{\"type\":\"create\",\"path\":\"orders/o1\",\"document\":{\"state\":\"paid\"}}'
+  reveille trigger test order-paid --event '{\"path\":\"orders/o1\",\"document\":{\"state\":\"paid\"}}'
   reveille trigger test order-paid --path orders/o1 --send")]
     Test(trial::Test),
     /// Counts what a trigger, or a draft of it, would send, and sends nothing
     #[command(after_help = "\
-With --start the trigger only counts from then on; with a file, the draft in it counts beside the
-version in force, which goes on sending. Without --start and --stop what was counted is shown.
+With --start the trigger only counts from then on. With a file, the trigger with the fields in it
+counts beside the version in force, which goes on sending. Without --start and --stop what was counted is shown.
 
 Example:
   reveille trigger dry-run order-paid --start -f draft.yaml
@@ -155,8 +157,8 @@ Example:
     Rollout(state::Rollout),
     /// Runs a trigger, or a draft, over changes of the past, and sends nothing
     #[command(after_help = "\
-Says how many of the changes would have matched, shows some of them, and says how the draft differs
-from the version in force. Changes are there for as long as the server keeps them (--retain-events).
+Says how many of the changes would have matched, shows some of them, and says how the draft, which is
+the trigger with the fields of a file, differs from the version in force. Changes are there for as long as the server keeps them (--retain-events).
 
 Example:
   reveille trigger backtest order-paid --since 7d
@@ -276,6 +278,10 @@ impl Triggers {
                  with --key or REVEILLE_KEY",
                 message(answer)
             ),
+            (_, "DRY_RUN_NOT_FOUND") => anyhow!(
+                "nothing of trigger {id:?} runs dry; `reveille trigger dry-run {id} --start` begins \
+                 that"
+            ),
             (_, "HEALTH_CHECK_FAILED") => anyhow!(
                 "trigger {id:?} stays as it is: {}; mend the endpoint, or pass --force with a \
                  --reason",
@@ -295,6 +301,39 @@ fn code(answer: &ApiResponse) -> String {
     code.unwrap_or_default().to_owned()
 }
 
+/// What somebody has said of it, in words: lists and maps with nothing in them say nothing.
+fn described(trigger: &Map<String, Value>) -> Map<String, Value> {
+    let fields = trigger.iter().filter_map(|(name, value)| {
+        let value = match value {
+            Value::Object(fields) => describe(fields).into(),
+            value => value.clone(),
+        };
+        let is_empty = match &value {
+            Value::Array(list) => list.is_empty(),
+            Value::String(text) => text.is_empty(),
+            _ => false,
+        };
+        (!is_empty).then(|| (name.clone(), value))
+    });
+    fields.collect()
+}
+
+/// Fields in one line. What servers nest is not deep.
+fn describe(fields: &Map<String, Value>) -> String {
+    let parts = fields.iter().filter_map(|(name, value)| {
+        let text = match value {
+            Value::Object(inner) => match describe(inner) {
+                inner if inner.is_empty() => inner,
+                inner => format!("({inner})"),
+            },
+            Value::Array(items) if items.is_empty() => String::new(),
+            value => cell_text(value),
+        };
+        (!text.is_empty()).then(|| format!("{name} {text}"))
+    });
+    parts.collect::<Vec<_>>().join(", ")
+}
+
 /// Prints a trigger, and for people what the server warns of.
 fn print_trigger(
     trigger: &Map<String, Value>,
@@ -303,13 +342,21 @@ fn print_trigger(
 ) -> anyhow::Result<()> {
     match output {
         Output::Json => writeln!(out, "{:#}", Value::Object(trigger.clone()))?,
-        Output::Human => print_fields(trigger, "triggerId", out)?,
+        Output::Human => print_fields(&described(trigger), "triggerId", out)?,
     }
     out.flush()?;
     for warning in trigger.get("warnings").and_then(Value::as_array).into_iter().flatten() {
         eprintln!("warning: {}", warning.as_str().unwrap_or_default());
     }
     Ok(())
+}
+
+/// What is said behind a path, with what is in front of it.
+fn query<const N: usize>(parameters: [(&str, Option<String>); N]) -> String {
+    let given = parameters.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    let pairs: Vec<String> =
+        given.map(|(name, value)| format!("{name}={}", encode(&value))).collect();
+    if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) }
 }
 
 /// A draft is for the trigger that is named, and for no other.
@@ -319,5 +366,26 @@ fn take_id(fields: &mut Map<String, Value>, id: &str) -> anyhow::Result<()> {
             bail!("the file is for the trigger {other:?}, and {id:?} is to be changed")
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_nested_is_told_in_one_line() {
+        let trigger = json!({
+            "filters": [], "headers": {}, "label": "", "events": ["create"], "version": 1,
+            "rollout": { "percent": 10, "slo": { "maxErrorRate": 0.05, "maxP95LatencyMs": null } },
+            "retryPolicy": { "maxAttempts": 3, "statusRules": [] },
+        });
+        let expected = json!({
+            "events": ["create"], "version": 1, "rollout": "percent 10, slo (maxErrorRate 0.05)",
+            "retryPolicy": "maxAttempts 3",
+        });
+        assert_eq!(Value::Object(described(trigger.as_object().unwrap())), expected);
     }
 }

@@ -8,7 +8,9 @@ use anyhow::Context as _;
 use reveille_core::document::settings::DocumentSettings;
 use reveille_core::event::worker::Binding;
 use reveille_core::subscription::Timings;
+use reveille_core::trigger::limits::TRIGGER_WAIT_MS_MIN;
 use reveille_deliver::client::Authorities;
+use reveille_engine::quota::Quotas;
 use reveille_server::{Auth, Workers};
 
 use super::units::{AdminKey, Period, PublicUrl, WorkerBinding, WorkerUrlTemplate};
@@ -46,6 +48,34 @@ impl Settings {
             }
         }
         Ok(timings)
+    }
+}
+
+/// Nobody's endpoint is worth a longer wait.
+const TRIGGER_TIMEOUT_LIMIT_MS: u64 = 3_600_000;
+const TRIGGER_TIMEOUT_DEFAULT_MS: u64 = 30_000;
+
+impl Settings {
+    /// How much each tenant may have.
+    pub(super) fn quotas(&self) -> anyhow::Result<Quotas> {
+        let default = Quotas::default();
+        Ok(Quotas {
+            subscriptions: self.max_subscriptions.unwrap_or(default.subscriptions),
+            hooks: self.max_hooks.unwrap_or(default.hooks),
+            triggers: self.max_triggers.unwrap_or(default.triggers),
+            keys: check_max_keys(self.max_keys.unwrap_or(default.keys))?,
+        })
+    }
+
+    /// The longest time that a trigger may give its calls.
+    pub(super) fn max_trigger_timeout(&self) -> anyhow::Result<u64> {
+        let longest = ms(self.max_trigger_timeout, TRIGGER_TIMEOUT_DEFAULT_MS);
+        if !(TRIGGER_WAIT_MS_MIN..=TRIGGER_TIMEOUT_LIMIT_MS).contains(&longest) {
+            return Err(usage_error(format!(
+                "--max-trigger-timeout must be from {TRIGGER_WAIT_MS_MIN}ms to 1h"
+            )));
+        }
+        Ok(longest)
     }
 }
 
@@ -153,7 +183,7 @@ pub(super) fn check_max_body(bytes: u64) -> anyhow::Result<usize> {
 }
 
 /// A tenant that can have no key is none.
-pub(super) fn check_max_keys(count: usize) -> anyhow::Result<usize> {
+fn check_max_keys(count: usize) -> anyhow::Result<usize> {
     match count {
         0 => Err(usage_error("--max-keys must be at least 1")),
         count => Ok(count),

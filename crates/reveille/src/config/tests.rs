@@ -45,6 +45,7 @@ fn defaults() -> Config {
         outbound_concurrency: 4_096,
         tenant_concurrency: 64,
         quotas: Quotas { subscriptions: 10_000, hooks: 10_000, triggers: 1_000, keys: 1_000 },
+        max_trigger_timeout_ms: 30_000,
         poison: Some(Poison { attempts: 3, within_ms: 250 }),
         documents: DocumentSettings {
             ops_max: 500,
@@ -99,6 +100,7 @@ fn flags_come_before_the_file() {
         min-free-disk = 1000
         max-keys = 5
         max-triggers = 7
+        max-trigger-timeout = "31s"
         poison = "5/1s"
         log-segment-bytes = "2MiB"
         webhook-timeout = "1s"
@@ -161,6 +163,7 @@ fn flags_come_before_the_file() {
         outbound_concurrency: 7,
         tenant_concurrency: 17,
         quotas: Quotas { subscriptions: 8, hooks: 9, triggers: 7, keys: 5 },
+        max_trigger_timeout_ms: 31_000,
         poison: Some(Poison { attempts: 5, within_ms: 1_000 }),
         documents: DocumentSettings {
             ops_max: 11,
@@ -198,6 +201,7 @@ fn flags_come_before_the_file() {
         "--min-free-disk=2000",
         "--max-keys=6",
         "--max-triggers=0",
+        "--max-trigger-timeout=32s",
         "--poison=0",
         "--log-segment-bytes=3MiB",
         "--webhook-timeout=10s",
@@ -258,6 +262,7 @@ fn flags_come_before_the_file() {
         outbound_concurrency: 8,
         tenant_concurrency: 18,
         quotas: Quotas { subscriptions: 9, hooks: 0, triggers: 0, keys: 6 },
+        max_trigger_timeout_ms: 32_000,
         poison: None,
         documents: DocumentSettings {
             ops_max: 21,
@@ -377,6 +382,8 @@ fn values_out_of_range_are_refused() {
     check(&[], "retry-scale = \"1e3\"", "not a factor");
     check(&[], "outbound-concurrency = 0", "from 1 to 65536");
     check(&[], "tenant-concurrency = 0", "--tenant-concurrency must be from 1 to 65536");
+    check(&[], "max-trigger-timeout = \"2h\"", "--max-trigger-timeout must be from 10ms to 1h");
+    check(&["--max-trigger-timeout=0s"], "", "from 10ms");
     check(&["--ca-file=/no/such.pem"], "", "--ca-file: cannot read /no/such.pem");
     check(&[], "ca-file = \"/dev/null\"", "--ca-file /dev/null: there is no certificate in it");
     check(&["--name-servers=dns.example"], "", "is no name server; write its address");
@@ -403,7 +410,7 @@ fn a_file_that_is_wrong_says_where() {
          auth, admin-key, metrics-open, insecure, long-poll-timeout, reader-timeout, webhook-timeout, waking-timeout, liveness-timeout, \
          callback-token-ttl, consumer-gc-after, allow-http-loopback, allow-private-networks, \
          ca-file, name-servers, retry-scale, outbound-concurrency, tenant-concurrency, max-subscriptions, max-hooks, worker-url-template, binding, retain-events, retain-deliveries, \
-         otlp-endpoint, partitions, max-body, min-free-disk, max-keys, max-triggers, poison, max-ops, query-limit-max, scan-limit, transaction-timeout, conflict-delay, idempotency-ttl, tombstone-ttl, trigger-calls",
+         otlp-endpoint, partitions, max-body, min-free-disk, max-keys, max-triggers, max-trigger-timeout, poison, max-ops, query-limit-max, scan-limit, transaction-timeout, conflict-delay, idempotency-ttl, tombstone-ttl, trigger-calls",
     );
     let says = |file: &str, parts: &[&str]| {
         let sentence = refusal(&[], file);

@@ -69,6 +69,7 @@ const COMMANDS: &[&str] = &[
     "secret list",
     "secret rotate",
     "secret revoke",
+    "secret delete",
     "dlq",
     "dlq list",
     "dlq show",

@@ -2,11 +2,14 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use reveille_core::trigger::signature;
 use serde_json::{Value, json};
 
-use crate::process::run;
+use crate::endpoint::{Endpoint, Seen};
+use crate::process::{Ended, Server, run, run_with};
 use crate::scripted::{Request, Script, answer};
 
 const KEY: &str = "rv_0123456789abcdef";
@@ -148,4 +151,290 @@ fn def_3_files_that_cannot_be_meant_are_refused_before_anything_is_asked() {
     check("a.yaml", "tenant: a\ntriggers: {}", &["-f", &other], "both for a");
     let sentence = run(&["trigger", "apply", "-f", "/no/such.yaml"]).error(2);
     assert!(sentence.contains("cannot read /no/such.yaml"), "{sentence}");
+}
+
+fn json(ended: Ended) -> Value {
+    serde_json::from_str(&ended.ok()).unwrap()
+}
+
+fn payload(seen: &Seen) -> Value {
+    serde_json::from_slice(&seen.body).unwrap()
+}
+
+/// Asks until the answer is as it should be, for a while.
+fn until(server: &Server, args: &[&str], is: impl Fn(&Value) -> bool) -> Value {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let answer = json(server.run(&[args, &["--output", "json"]].concat()));
+        if is(&answer) {
+            return answer;
+        }
+        assert!(Instant::now() < deadline, "it does not come to it: {answer:#}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A server with a secret and a trigger for orders that are paid, enabled.
+fn with_trigger(flags: &[&str], endpoint: &Endpoint) -> (Server, String) {
+    let server = Server::with(flags);
+    let secret = json(server.run(&["secret", "create", "--output", "json"]));
+    let create = ["trigger", "create", "order-paid", "--collection", "orders", "--event"];
+    let condition = ["create,update", "--when", "event.document.state == 'paid'"];
+    let more = ["--webhook", &endpoint.url, "--enable"];
+    let made = server.run(&[&create[..], &condition, &more].concat()).ok();
+    assert!(made.starts_with("triggerId      order-paid\n"), "{made}");
+    assert!(made.contains("state          enabled\n"), "{made}");
+    assert_eq!(payload(&endpoint.next())["event"], "ping", "ADM-12: it was called before");
+    (server, secret["secret"].as_str().unwrap().to_owned())
+}
+
+fn verify(secret: &str, seen: &Seen, body: &[u8]) -> Ended {
+    // The first line is the request's own.
+    let headers = seen.headers.iter().skip(1).flat_map(|header| ["--header", header.as_str()]);
+    let args: Vec<&str> = ["verify", "--secret", secret].into_iter().chain(headers).collect();
+    run_with(crate::process::reveille(&args), body)
+}
+
+#[test]
+fn what_a_trigger_is_called_with_verifies_also_while_secrets_are_rotated() {
+    let endpoint = Endpoint::answering(200);
+    let (server, secret) = with_trigger(&[], &endpoint);
+    let tried = server
+        .run(&[
+            "trigger",
+            "test",
+            "order-paid",
+            "--event",
+            r#"{"path":"orders/o1","document":{"state":"paid"}}"#,
+        ])
+        .ok();
+    assert!(tried.starts_with("matched  true\nsent     false\n"), "{tried}");
+    server.run(&["doc", "put", "orders/o1", r#"{"state":"new"}"#]).ok();
+    server.run(&["doc", "patch", "orders/o1", r#"{"state":"paid"}"#]).ok();
+    let called = endpoint.next();
+    let body = payload(&called);
+    assert_eq!((&body["event"], &body["path"]), (&"update".into(), &"orders/o1".into()));
+    assert_eq!(body["before"]["state"], "new", "a test that is not sent calls nobody");
+    let good = verify(&secret, &called, &called.body).ok();
+    assert!(good.contains("`v1=`"), "{good}");
+    let sentence = verify(&secret, &called, b"{}").error(1);
+    assert!(sentence.starts_with("SIGNATURE_MISMATCH: "), "{sentence}");
+
+    let rotated = json(server.run(&["secret", "rotate", "--overlap", "24h", "--output", "json"]));
+    let new = rotated["secret"].as_str().unwrap();
+    let row = server.run(&["secret", "list"]).ok();
+    assert!(row.contains("in 23h"), "{row}");
+    server.run(&["doc", "put", "orders/o2", r#"{"state":"paid"}"#]).ok();
+    let called = endpoint.next();
+    for secret in [secret.as_str(), new] {
+        verify(secret, &called, &called.body).ok();
+    }
+    server.run(&["secret", "revoke"]).ok();
+    server.run(&["doc", "put", "orders/o3", r#"{"state":"paid"}"#]).ok();
+    let called = endpoint.next();
+    verify(new, &called, &called.body).ok();
+    verify(&secret, &called, &called.body).error(1);
+    let sentence = server.run(&["secret", "create"]).error(1);
+    assert!(sentence.contains("409"), "{sentence}");
+    let sentence = server.run(&["secret", "rotate", "none"]).error(1);
+    assert!(sentence.contains("no secret \"none\""), "{sentence}");
+    let own = server.command(&["secret", "create", "own", "--value", "-", "--output", "json"]);
+    let own: Value =
+        serde_json::from_str(&run_with(own, b"my-own-secret-0123456789\n").ok()).unwrap();
+    assert_eq!(own["secret"], "my-own-secret-0123456789");
+    assert_eq!(server.run(&["secret", "delete", "own"]).ok(), "secret own is deleted\n");
+}
+
+#[test]
+fn a_trigger_that_nobody_answers_is_not_enabled() {
+    let endpoint = Endpoint::answering(503);
+    let server = Server::start();
+    server.run(&["secret", "create"]).ok();
+    let create = ["trigger", "create", "t", "--collection", "c", "--event", "create"];
+    let sentence = server.run(&[&create[..], &["--webhook", &endpoint.url, "--enable"]].concat());
+    let sentence = sentence.error(1);
+    assert!(sentence.contains("is disabled: ") && sentence.contains("503"), "{sentence}");
+    let sentence = server.run(&["trigger", "health-check", "t"]).error(1);
+    assert!(sentence.contains("does not accept"), "{sentence}");
+    let listed = server.run(&["trigger", "list", "--state", "disabled"]).ok();
+    assert!(listed.starts_with("ID  TENANT   STATE     VERSION"), "{listed}");
+    let forced = ["trigger", "enable", "t", "--force", "--reason", "it comes up later"];
+    server.run(&forced).ok();
+    let rows = server.run(&["audit", "list", "--trigger", "t"]).ok();
+    assert!(rows.contains("trigger.enabled") && rows.contains("it comes up later"), "{rows}");
+    let sentence = server.run(&["trigger", "show", "none"]).error(1);
+    assert!(sentence.contains("no trigger \"none\""), "{sentence}");
+    let sentence = server.run(&["trigger", "create", "t", "--collection", "c"]).error(1);
+    assert!(sentence.contains("`events`"), "{sentence}");
+}
+
+#[test]
+fn changes_of_a_document_come_in_order_across_kill_9() {
+    let endpoint = Endpoint::answering(500);
+    let flags = ["--retry-scale", "0.01", "--poison", "0"];
+    let (mut server, secret) = {
+        let healthy = Endpoint::answering(200);
+        let (server, secret) = with_trigger(&flags, &healthy);
+        let moved = ["trigger", "update", "order-paid", "--webhook", &endpoint.url];
+        server.run(&moved).ok();
+        (server, secret)
+    };
+    for n in 1..=3 {
+        server.run(&["doc", "put", "orders/o1", &format!(r#"{{"state":"paid","n":{n}}}"#)]).ok();
+    }
+    assert_eq!(payload(&endpoint.next())["after"]["n"], 1);
+    server.kill();
+    endpoint.answers(200);
+    server.restart();
+    let mut accepted = Vec::new();
+    while accepted.last() != Some(&3) {
+        let called = endpoint.next();
+        verify(&secret, &called, &called.body).ok();
+        let n = payload(&called)["after"]["n"].as_u64().unwrap();
+        if accepted.last() != Some(&n) {
+            accepted.push(n);
+        }
+    }
+    assert_eq!(accepted, [1, 2, 3]);
+    let shown = until(&server, &["trigger", "show", "order-paid"], |shown| {
+        shown["status"]["delivered"] == 3
+    });
+    assert_eq!(shown["status"]["pending"], 0, "{shown:#}");
+    assert_eq!(shown["version"], 2);
+}
+
+#[test]
+fn versions_dry_runs_and_backtests_say_what_a_change_would_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::answering(200);
+    let (server, _) = with_trigger(&[], &endpoint);
+    let put = |n: u32| {
+        let order = format!(r#"{{"state":"paid","n":{n}}}"#);
+        server.run(&["doc", "put", &format!("orders/o{n}"), &order]).ok();
+    };
+    put(1);
+    put(2);
+    let draft = write(&directory, "draft.yaml", "condition: event.document.n > 1");
+    let tested = ["trigger", "backtest", "order-paid", "--since", "1h", "-f", &draft];
+    let report = json(server.run(&[&tested[..], &["--output", "json"]].concat()));
+    let counted = [&report["evaluated"], &report["matched"], &report["live"]["matched"]];
+    assert_eq!(counted, [&json!(2), &json!(1), &json!(2)], "{report:#}");
+    assert_eq!(report["difference"], json!({ "onlyDraft": 0, "onlyLive": 1 }));
+    let text = server.run(&tested).ok();
+    assert!(text.contains("live.hitRate          100.00 %"), "{text}");
+
+    let sentence = server.run(&["trigger", "dry-run", "order-paid"]).error(1);
+    assert!(sentence.contains("--start"), "{sentence}");
+    server.run(&["trigger", "dry-run", "order-paid", "--start", "-f", &draft]).ok();
+    put(3);
+    let report = until(&server, &["trigger", "dry-run", "order-paid"], |it| it["evaluated"] == 1);
+    assert_eq!((&report["matched"], &report["baseline"]["matched"]), (&json!(1), &json!(1)));
+    server.run(&["trigger", "dry-run", "order-paid", "--stop"]).ok();
+
+    server.run(&["trigger", "update", "order-paid", "-f", &draft, "--label", "large"]).ok();
+    let stale = ["trigger", "update", "order-paid", "--label", "x", "--if-version", "1"];
+    let sentence = server.run(&stale).error(1);
+    assert!(sentence.contains("changed meanwhile"), "{sentence}");
+    let versions = json(server.run(&["trigger", "versions", "order-paid", "--output", "json"]));
+    assert_eq!(versions[0]["label"], "large", "{versions:#}");
+    let back = ["trigger", "rollback", "order-paid", "--to", "1", "--reason", "too much"];
+    let text = server.run(&back).ok();
+    assert!(text.contains("version        3\n") && text.contains("state == 'paid'"), "{text}");
+    let rolled =
+        ["trigger", "rollout", "order-paid", "--percent", "10", "--max-error-rate", "0.05"];
+    server.run(&rolled).ok();
+    let table = server.run(&["trigger", "list"]).ok();
+    assert!(table.contains("enabled 10%  4 "), "{table}");
+    for disabled in ["disable", "delete"] {
+        let reason = ["trigger", disabled, "order-paid", "--reason", "it is over"];
+        server.run(&reason).ok();
+    }
+    assert_eq!(server.run(&["trigger", "list"]).ok(), "");
+}
+
+#[test]
+fn dlq_4_what_a_trigger_gave_up_is_replayed_under_its_key() {
+    let endpoint = Endpoint::answering(200);
+    let flags = ["--retry-scale", "0.001"];
+    let (server, secret) = with_trigger(&flags, &endpoint);
+    endpoint.answers(500);
+    server.run(&["doc", "put", "orders/o1", r#"{"state":"paid"}"#]).ok();
+    let mine = ["dlq", "list", "--trigger", "order-paid"];
+    let letters = until(&server, &mine, |letters| letters[0].is_object());
+    let letter = &letters[0];
+    // POI-1: three quick failures of one kind are enough.
+    assert_eq!((&letter["reason"], &letter["attempts"]), (&json!("POISON"), &json!(3)));
+    let first = endpoint.next();
+    let table = server.run(&mine).ok();
+    assert!(table.starts_with("ID ") && table.contains("  order-paid  POISON"), "{table}");
+    // DLQ-2: one of them says which change it is about.
+    let shown = server.run(&["dlq", "show", letter["dlqId"].as_str().unwrap()]).ok();
+    for part in ["orders/o1\n", "default:order-paid:1\n", "triggerVersion"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let sentence = server.run(&["dlq", "list", "--trigger", "other"]).error(1);
+    assert!(sentence.contains("404"), "{sentence}");
+    endpoint.answers(200);
+    let replay = ["dlq", "replay", "--trigger", "order-paid", "--reason", "mended", "--yes"];
+    server.run(&[&replay[..], &["--wait"]].concat()).ok();
+    let mut again = endpoint.next();
+    while payload(&again)["replay"].is_null() {
+        again = endpoint.next();
+    }
+    verify(&secret, &again, &again.body).ok();
+    assert_eq!(payload(&again)["replay"]["reason"], "mended");
+    let key = |seen: &Seen| {
+        let name = "x-syntrix-idempotency-key: ";
+        seen.headers.iter().find_map(|it| it.strip_prefix(name)).unwrap().to_owned()
+    };
+    assert_eq!(key(&again), key(&first));
+    assert_eq!(server.run(&mine).ok(), "");
+}
+
+fn keyed<'a>(key: &'a str, args: &[&'a str]) -> Vec<&'a str> {
+    [args, &["--key", key]].concat()
+}
+
+#[test]
+fn aud_3_with_keys_what_changes_the_url_is_signed_by_the_command() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = Server::with(&["--auth", "keys", "--admin-key", KEY, "--allow-http-loopback"]);
+    let endpoint = Endpoint::answering(200);
+    for tenant in ["acme", "globex"] {
+        server.run(&keyed(KEY, &["secret", "create", "--tenant", tenant])).ok();
+    }
+    let text = FILE.replace("https://example.com/ship", &endpoint.url);
+    let file = write(&directory, "triggers.yaml", &text);
+    let apply = ["trigger", "apply", "-f", &file, "--tenant", "acme,globex"];
+    let table = server.run(&keyed(KEY, &[&apply[..], &["--dry-run"]].concat())).ok();
+    assert!(table.contains("order-paid  acme    1        created"), "{table}");
+    server.run(&keyed(KEY, &[&apply[..], &["--enable"]].concat())).ok();
+    let table = server.run(&keyed(KEY, &apply)).ok();
+    assert!(table.contains("order-paid  globex  1        unchanged"), "{table}");
+    let moved =
+        write(&directory, "moved.yaml", &text.replace(&endpoint.url, "http://127.0.0.1:9/"));
+    let apply = ["trigger", "apply", "-f", &moved, "--tenant", "acme", "--reason", "moved"];
+    let table = server.run(&keyed(KEY, &apply)).ok();
+    assert!(table.contains("order-paid  acme    2        updated"), "{table}");
+    // Without the signature nobody is sent elsewhere.
+    let body = r#"{"url":"http://127.0.0.1:8/"}"#;
+    let head =
+        format!("PATCH /admin/v1/triggers/acme/order-paid HTTP/1.1\r\nauthorization: Bearer {KEY}");
+    let answer = server.request(&head, body);
+    assert!(
+        answer.starts_with("HTTP/1.1 403") && answer.contains("SIGNATURE_REQUIRED"),
+        "{answer}"
+    );
+    // A key of the tenant does not know its name, and need not.
+    let made = ["key", "create", "--tenant", "acme", "--role", "operator", "--output", "json"];
+    let made = json(server.run(&keyed(KEY, &made)));
+    let operator = made["key"].as_str().unwrap();
+    let table = server.run(&keyed(operator, &["trigger", "list"])).ok();
+    assert!(table.contains("acme") && !table.contains("globex"), "{table}");
+    server
+        .run(&keyed(operator, &["trigger", "update", "order-paid", "--webhook", &endpoint.url]))
+        .ok();
+    let rows = server.run(&keyed(operator, &["audit", "list", "--trigger", "order-paid"])).ok();
+    assert!(rows.contains("moved"), "{rows}");
+    server.terminate();
 }

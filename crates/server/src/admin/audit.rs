@@ -2,7 +2,9 @@
 
 use http::StatusCode;
 use reveille_core::Tenant;
-use reveille_engine::audit::{AuditCursor, AuditFilter, CheckedChain, ListedRow, Subject};
+use reveille_engine::audit::{
+    AuditCursor, AuditFilter, CheckedChain, ListedRow, Subject, is_about_trigger,
+};
 use serde_json::{Map, Value, json};
 
 use super::error::Error;
@@ -15,8 +17,6 @@ use crate::http::query::Query;
 use crate::http::reply::Reply;
 
 const VERIFY: &str = "/admin/v1/audit/verify";
-/// How actions begin that are done to triggers.
-const OF_TRIGGERS: &str = "trigger.";
 
 /// Answers a request about the log.
 pub(super) async fn answer(
@@ -73,15 +73,15 @@ async fn list(server: &Server, caller: &Caller, query: &Query) -> Result<Reply, 
     Ok(page.finish_with_next(next.map(cursor_text)))
 }
 
-/// What the rows are to be about. A trigger is told from other things of its name by what was done.
+/// What the rows are to be about.
 fn subject(query: &Query) -> Result<Option<Subject>, RequestError> {
-    let of = |name: &str, kind| Some(Subject { name: name.into(), kind });
+    let of = |name: &str, is_trigger| Some(Subject { name: name.into(), is_trigger });
     match (query.get("subject")?, query.get("triggerId")?) {
         (Some(_), Some(_)) => Err(RequestError::Query(
             "`subject` and `triggerId` are two ways to say the same: leave one out".into(),
         )),
-        (Some(name), None) => Ok(of(name, "")),
-        (None, Some(name)) => Ok(of(name, OF_TRIGGERS)),
+        (Some(name), None) => Ok(of(name, false)),
+        (None, Some(name)) => Ok(of(name, true)),
         (None, None) => Ok(None),
     }
 }
@@ -140,9 +140,8 @@ fn row_json(listed: &ListedRow) -> Value {
     // It was written as JSON; what is not is shown as the text that it is.
     let diff = entry.diff.as_deref();
     let diff = diff.map(|it| serde_json::from_str(it).unwrap_or_else(|_| Value::from(it)));
-    let is_trigger = entry.action.starts_with(OF_TRIGGERS);
     let optional = [
-        ("triggerId", is_trigger.then(|| Value::from(&*entry.subject))),
+        ("triggerId", is_about_trigger(entry).then(|| Value::from(&*entry.subject))),
         ("fromVersion", entry.from_version.map(Value::from)),
         ("toVersion", entry.to_version.map(Value::from)),
         ("diff", diff),

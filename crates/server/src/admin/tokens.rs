@@ -6,6 +6,8 @@ use hyper::body::Incoming;
 use reveille_core::Tenant;
 use reveille_core::audit::{AuditEntry, action};
 use reveille_core::document::origin::Origin;
+use reveille_core::trigger::TriggerId;
+use reveille_core::trigger::limits::ALLOW_PATHS_MAX;
 use reveille_core::trigger::token::{
     AllowedPath, Issue, SYSTEM_ROLES, Scope, Scopes, SystemClaims, TOKEN_TTL_S, TriggerClaims,
 };
@@ -25,10 +27,6 @@ use crate::http::reply::{self, Reply};
 const TOKEN_TTL_SECONDS_MAX: u64 = 3_600;
 /// How long a worker's is when nobody says.
 const SYSTEM_TOKEN_TTL_S: u64 = 900;
-/// Paths of one token: all of them are in it.
-const TOKEN_PATHS_MAX: usize = 16;
-/// The longest id of a trigger.
-const TRIGGER_ID_BYTES_MAX: usize = 64;
 
 const TRIGGER_FIELDS: [&str; 8] =
     ["tenant", "triggerId", "scopes", "allowPaths", "maxOps", "maxPayloadKb", "bypassRules", "ttl"];
@@ -63,7 +61,9 @@ async fn issue_trigger_token(
     let fields = Fields(body);
     let tenant = parse_tenant(caller, body)?;
     let trigger = fields.text("triggerId")?.ok_or_else(|| missing("triggerId"))?;
-    check_trigger_id(trigger)?;
+    let trigger = TriggerId::parse(trigger)
+        .map_err(|error| FieldError(format!("`triggerId`: {error}")))?
+        .to_shared();
     let allow_paths = parse_paths(body)?;
     let bypass_rules = fields.flag("bypassRules")?;
     if bypass_rules && allow_paths.iter().any(AllowedPath::is_everything) {
@@ -72,13 +72,14 @@ async fn issue_trigger_token(
     }
     let claims = TriggerClaims {
         tenant: tenant.clone(),
-        trigger: trigger.into(),
+        trigger: trigger.clone(),
         scopes: parse_scopes(body)?,
         allow_paths,
         max_ops: parse_limit(body, "maxOps")?,
         max_payload_kb: parse_limit(body, "maxPayloadKb")?,
         bypass_rules,
-        origin: Origin::of_chain([trigger]).map_err(|error| FieldError(error.to_string()))?,
+        origin: Origin::of_chain([trigger.clone()])
+            .map_err(|error| FieldError(error.to_string()))?,
         delivery: None,
         issue: issue(server, parse_ttl_s(body, TOKEN_TTL_S)?),
     };
@@ -92,7 +93,7 @@ async fn issue_trigger_token(
         "maxOps": claims.max_ops, "maxPayloadKb": claims.max_payload_kb,
         "bypassRules": claims.bypass_rules, "expiresAt": claims.issue.expires_at_s * 1_000,
     });
-    finish(server, caller, &tenant, trigger, &claims.issue, &described, &token).await
+    finish(server, caller, &tenant, &trigger, &claims.issue, &described, &token).await
 }
 
 async fn issue_system_token(
@@ -156,14 +157,6 @@ fn parse_tenant(caller: &Caller, body: &Map<String, Value>) -> Result<Tenant, Er
     .into())
 }
 
-fn check_trigger_id(text: &str) -> Result<(), FieldError> {
-    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-    if (1..=TRIGGER_ID_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_allowed) {
-        return Ok(());
-    }
-    Err(format!("`triggerId` is 1 to {TRIGGER_ID_BYTES_MAX} letters, digits, `-` or `_`").into())
-}
-
 fn parse_scopes(body: &Map<String, Value>) -> Result<Scopes, FieldError> {
     let known = "`scopes` is a list of \"trigger.read\" and \"trigger.write\"";
     let list = Fields(body).list("scopes")?;
@@ -178,8 +171,8 @@ fn parse_scopes(body: &Map<String, Value>) -> Result<Scopes, FieldError> {
 
 fn parse_paths(body: &Map<String, Value>) -> Result<Vec<AllowedPath>, FieldError> {
     let list = Fields(body).list("allowPaths")?;
-    if !(1..=TOKEN_PATHS_MAX).contains(&list.len()) {
-        let message = format!("`allowPaths` is a list of 1 to {TOKEN_PATHS_MAX} paths");
+    if !(1..=ALLOW_PATHS_MAX).contains(&list.len()) {
+        let message = format!("`allowPaths` is a list of 1 to {ALLOW_PATHS_MAX} paths");
         return Err(message.into());
     }
     let parse = |(at, path): (usize, &Value)| {

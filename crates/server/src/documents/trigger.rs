@@ -8,8 +8,8 @@
 //!
 //! The token alone says who asks and in which tenant. It is judged before anything is read of the
 //! body, in this order: signature and expiry, tenant, scope; then the paths, and how often it has
-//! been used. Every call is counted and logged; what writes, or passes over the rules, or has every
-//! path, stands in the audit log as well.
+//! been used. Every call is counted and logged; what writes, is denied, passes over the rules or has
+//! every path stands in the audit log as well.
 
 mod call;
 mod record;
@@ -17,6 +17,7 @@ mod record;
 use http::header::{self, HeaderValue};
 use http::{HeaderMap, Method, Request, StatusCode};
 use hyper::body::Incoming;
+use reveille_core::Tenant;
 use reveille_core::rate::Rate;
 use reveille_core::trigger::token::{AccessDenied, Scope, TokenAccess, TokenError, TokenVerifier};
 use serde_json::Value;
@@ -67,6 +68,13 @@ pub(crate) async fn answer(
     let origin = Origin::of(request.headers(), connection);
     let mut record = CallRecord::new(operation.scope());
     let result = execute(server, operation, &origin, request, connection, &mut record).await;
+    let result = match result {
+        Err(error) if error.is_denial() => {
+            let written = record.write_denial(server, &origin, &error).await;
+            Err(written.err().unwrap_or(error))
+        }
+        result => result,
+    };
     record.finish(server, &origin, result.as_ref().map_err(Error::code).err());
     result.unwrap_or_else(Error::reply)
 }
@@ -150,14 +158,14 @@ fn denied(error: AccessDenied) -> Error {
 }
 
 /// Lets a holder go on who does not ask too often.
-fn check_rate(server: &Server, access: &TokenAccess) -> Result<(), Error> {
+fn check_rate(server: &Server, tenant: &Tenant, holder: &str) -> Result<(), Error> {
     let per_s = server.engine.document_settings().trigger_calls_per_s;
     if per_s == 0 {
         return Ok(());
     }
     let rate = Rate { per_s, burst: per_s };
     let now = server.engine.clock().now();
-    let taken = server.call_rates.try_take(access.tenant(), access.holder(), rate, now);
+    let taken = server.call_rates.try_take(tenant, holder, rate, now);
     taken.map_err(|next| {
         let message = format!(
             "this trigger has made more than {per_s} calls in a second (--trigger-calls); try \

@@ -1,5 +1,6 @@
 //! What every partition of the engine counts, collected when somebody asks for it.
 
+mod triggers;
 mod worst;
 
 use std::fmt;
@@ -33,7 +34,8 @@ impl Collector for EngineCollector {
             }
         }
         encode_snapshots(&mut encoder, &self.engine.snapshots())?;
-        worst::encode(&mut encoder, &self.engine)
+        worst::encode(&mut encoder, &self.engine)?;
+        triggers::encode(&mut encoder, &self.engine)
     }
 }
 

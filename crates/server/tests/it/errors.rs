@@ -3,6 +3,7 @@
 mod documents;
 mod keys;
 mod subscriptions;
+mod triggers;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -28,6 +29,7 @@ async fn every_row_of_the_error_table_is_reached_and_is_as_documented() {
     refusals_of_the_server(&mut seen).await;
     subscriptions::refusals(&mut seen).await;
     documents::refusals(&mut seen).await;
+    triggers::refusals(&mut seen).await;
     keys::refusals(&mut seen).await;
     keys::refusal_of_connections(&mut seen).await;
     let mut table = String::new();
@@ -74,6 +76,10 @@ async fn every_row_of_the_error_table_is_reached_and_is_as_documented() {
     for code in ["HOOK_INACTIVE", "HOOK_GONE", "VERSIONS_NOT_KEPT"] {
         codes.insert(code.to_owned());
     }
+    // It takes changes that come while others are still being told, many times over; and what can be
+    // done with a trigger can be done in all of its states for now.
+    codes.insert("TRIGGER_BUSY".to_owned());
+    codes.insert("WRONG_STATE".to_owned());
     // Damage is met above; and so many indexes are not removed at once.
     codes.insert("INTERNAL_ERROR".to_owned());
     codes.insert("TOO_MANY_INDEXES".to_owned());
@@ -95,6 +101,7 @@ fn documented() -> BTreeSet<String> {
         include_str!("../../src/documents/error.rs"),
         include_str!("../../src/documents/batch/error.rs"),
         include_str!("../../src/admin/error.rs"),
+        include_str!("../../src/triggers/error.rs"),
     ];
     let codes = tables.iter().flat_map(|table| table.split('"')).filter(is_code);
     // No request comes to what a face has no word for.

@@ -38,6 +38,9 @@ type Route = (&'static str, &'static str, &'static str, Asks, u16);
 
 const BATCH: &str = r#"{"ops":[{"type":"set","path":"shared/d","data":{}}],"idempotencyKey":"k"}"#;
 
+const ACMES_TRIGGER: &str =
+    r#"{"tenant":"acme","collection":"a","events":["create"],"url":"http://127.0.0.1:9/"}"#;
+
 const ROUTES: &[Route] = &[
     ("GET", "/health", "", Nothing, 200),
     ("GET", "/healthz", "", Nothing, 200),
@@ -122,6 +125,25 @@ const ROUTES: &[Route] = &[
     ("PUT", "/admin/v1/tenants/acme/indexes", r#"{"indexes":[]}"#, Key, 403),
     ("GET", "/admin/v1/tenants/acme/rules", "", Key, 403),
     ("PUT", "/admin/v1/tenants/acme/rules", r#"{"match":{}}"#, Key, 403),
+    // Triggers and their secrets.
+    ("GET", "/admin/v1/triggers", "", Key, 200),
+    ("POST", "/admin/v1/triggers", ACMES_TRIGGER, Key, 403),
+    ("POST", "/admin/v1/triggers/apply", r#"{"tenant":"acme","triggers":{}}"#, Key, 403),
+    ("GET", "/admin/v1/triggers/acme/t", "", Key, 403),
+    ("GET", "/admin/v1/triggers/~/t", "", Key, 404),
+    ("PATCH", "/admin/v1/triggers/acme/t", "{}", Key, 403),
+    ("DELETE", "/admin/v1/triggers/acme/t", "", Key, 403),
+    ("GET", "/admin/v1/triggers/acme/t/versions", "", Key, 403),
+    ("GET", "/admin/v1/triggers/acme/t/status", "", Key, 403),
+    ("POST", "/admin/v1/triggers/acme/t/enable", "{}", Key, 403),
+    ("POST", "/admin/v1/triggers/acme/t/disable", r#"{"reason":"x"}"#, Key, 403),
+    ("POST", "/admin/v1/triggers/acme/t/test", r#"{"path":"shared/d"}"#, Key, 403),
+    ("GET", "/admin/v1/tenants/acme/secrets", "", Key, 403),
+    ("POST", "/admin/v1/tenants/acme/secrets/b", "{}", Key, 403),
+    ("GET", "/admin/v1/tenants/acme/secrets/default", "", Key, 403),
+    ("POST", "/admin/v1/tenants/acme/secrets/default/rotate", "{}", Key, 403),
+    ("POST", "/admin/v1/tenants/acme/secrets/default/revoke-previous", "{}", Key, 403),
+    ("GET", "/admin/v1/checkpoints/trigger_evaluator", "", Key, 200),
     // Inspection and keys.
     ("GET", "/admin/v1/streams", "", Key, 200),
     ("GET", "/admin/v1/consumers", "", Key, 200),
@@ -169,6 +191,8 @@ const LOOKS: &[&str] = &[
     "/admin/v1/streams",
     "/admin/v1/consumers",
     "/admin/v1/deliveries",
+    "/admin/v1/triggers",
+    "/admin/v1/tenants/~/secrets",
     "/admin/v1/keys",
 ];
 
@@ -209,6 +233,11 @@ async fn furnish(server: &TestServer, sink: &mut Sink, name: &str) -> Tenant {
     ask("POST", "/ingest", &[], r#"{"type":"a"}"#, 200).await;
     let hook = ask("POST", "/subscriptions/subscribe", &[], HOOK, 200).await.json();
     let hook = hook["subscriptionId"].as_str().unwrap().to_owned();
+    let secret = json!({ "secret": format!("whsec_{name}-secret-of-its-own") }).to_string();
+    ask("POST", "/admin/v1/tenants/~/secrets/default", &[], &secret, 201).await;
+    let trigger = json!({ "triggerId": "t", "collection": "shared", "events": ["create"],
+                          "url": format!("{}/{name}-secret", sink.url()) });
+    ask("POST", "/admin/v1/triggers", &[], &trigger.to_string(), 201).await;
     Tenant { key, id, hook, notification, lease }
 }
 

@@ -327,7 +327,7 @@ async fn what_no_token_can_be_is_said_field_by_field() {
     };
     check(TOKENS, "triggerId", Value::Null, "`triggerId` is missing").await;
     check(TOKENS, "triggerId", json!(1), "`triggerId` must be a string").await;
-    check(TOKENS, "triggerId", json!("a b"), "letters, digits").await;
+    check(TOKENS, "triggerId", json!("a b"), "`triggerId`: the id of a trigger is").await;
     check(TOKENS, "triggerId", json!("x".repeat(65)), "1 to 64").await;
     check(TOKENS, "tenant", json!(1), "`tenant` must be a string").await;
     check(TOKENS, "tenant", json!("*"), "`tenant`").await;

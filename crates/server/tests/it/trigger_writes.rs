@@ -315,6 +315,19 @@ async fn changes_say_which_trigger_wrote_them_and_the_audit_log_does_too() {
         "result": "ok", "idempotencyKey": "k",
     });
     assert_eq!(row["diff"], diff);
+    // ADM-13, OBS-3: whoever asks about the trigger finds what its code did.
+    assert_eq!(row["triggerId"], "trg");
+    let of_it = server.get("/admin/v1/audit?triggerId=trg&action=documents.written").await;
+    assert_eq!(of_it.expect(200).json()["audit"].as_array().unwrap().len(), 1);
+    // What was tried and denied is written down too.
+    let users = json!({ "paths": ["users/u1"] });
+    server.call(&token, "get", &users).await.expect(403);
+    let rows = server.get("/admin/v1/audit?action=documents.denied").await.expect(200).json();
+    let denied = json!({
+        "paths": ["users/u1"], "pathCount": 1, "scopes": ["trigger.read"],
+        "result": "denied", "errorCode": "PATH_NOT_ALLOWED",
+    });
+    assert_eq!(rows["audit"][0]["diff"], denied);
     let verified = server.get("/admin/v1/audit/verify").await.expect(200).json();
     assert!(!verified.to_string().contains("false"), "{verified}");
     server.stop().await;

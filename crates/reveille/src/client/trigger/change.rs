@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::super::table::{Table, cell};
 use super::super::{ConnectionArguments, Output, ServerArguments, parse_object, parse_tenant};
 use super::draft::{DraftFile, FieldArguments, fields};
-use super::{Question, TRIGGERS, Triggers, print_trigger, state, take_id};
+use super::{Question, TRIGGERS, Triggers, print_trigger, query, state, take_id};
 use crate::failure::usage_error;
 
 /// What `reveille trigger create` takes.
@@ -93,6 +93,9 @@ pub(crate) struct Delete {
     /// What becomes of deliveries that wait: dlq or drop [default: dlq]
     #[arg(long, value_enum, value_name = "WHAT", hide_possible_values = true)]
     pending: Option<Pending>,
+    /// Why; it is kept in the audit log
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
     #[command(flatten)]
     server: ServerArguments,
 }
@@ -163,9 +166,8 @@ fn tenant_of(file: Option<Tenant>, named: Option<Tenant>) -> anyhow::Result<Opti
 }
 
 /// A trigger that was applied, as it is printed.
-fn applied_row(tenant: Option<&Tenant>, trigger: &Value) -> [String; 4] {
-    let tenant = tenant.map_or_else(|| cell(trigger, "tenant"), ToString::to_string);
-    [cell(trigger, "triggerId"), tenant, cell(trigger, "version"), cell(trigger, "result")]
+fn applied_row(trigger: &Value) -> [String; 4] {
+    ["triggerId", "tenant", "version", "result"].map(|name| cell(trigger, name))
 }
 
 pub(super) fn apply(arguments: Apply, out: &mut impl Write) -> anyhow::Result<()> {
@@ -207,7 +209,7 @@ pub(super) fn apply(arguments: Apply, out: &mut impl Write) -> anyhow::Result<()
         });
         match applied {
             Ok(applied) if output == Output::Human => {
-                let rows = applied.iter().map(|it| applied_row(tenant.as_ref(), it)).collect();
+                let rows = applied.iter().map(applied_row).collect();
                 table.print(rows, out)?;
             }
             Ok(applied) => done.extend(applied),
@@ -245,9 +247,10 @@ impl Triggers {
         let mut answer = parse_object(&answer, "triggers")?;
         let applied = answer.remove("triggers").and_then(|it| Some(it.as_array()?.clone()));
         let mut applied = applied.unwrap_or_default();
-        for (trigger, tenant) in applied.iter_mut().filter_map(|it| it.as_object_mut().zip(tenant))
-        {
-            trigger.entry("tenant").or_insert_with(|| tenant.as_str().into());
+        let named = || tenant.map(|tenant| tenant.as_str().into());
+        let tenant = answer.remove("tenant").or_else(named).unwrap_or_default();
+        for trigger in applied.iter_mut().filter_map(Value::as_object_mut) {
+            trigger.entry("tenant").or_insert_with(|| tenant.clone());
         }
         Ok(applied)
     }
@@ -307,12 +310,12 @@ pub(super) fn patched(
 }
 
 pub(super) fn delete(arguments: Delete, out: &mut impl Write) -> anyhow::Result<()> {
-    let Delete { id, pending, server } = arguments;
+    let Delete { id, pending, reason, server } = arguments;
     let triggers = Triggers::new(server)?;
-    let pending = pending.map(|it| format!("?pending={}", it.as_str())).unwrap_or_default();
+    let given = [("pending", pending.map(|it| it.as_str().to_owned())), ("reason", reason)];
     let question = Question {
         method: Method::DELETE,
-        target: triggers.target(&id, &pending),
+        target: triggers.target(&id, &query(given)),
         body: None,
         version: None,
     };

@@ -10,7 +10,7 @@ use super::super::list::{ListArguments, ShowArguments, print_list};
 use super::super::table::{ListPrinter, cell, moment_cell, print_fields};
 use super::super::url::encode;
 use super::super::{Output, ServerArguments, block_on, human};
-use super::{TRIGGERS, Triggers};
+use super::{TRIGGERS, Triggers, described};
 
 const PAGE: usize = 200;
 
@@ -91,13 +91,13 @@ pub(super) fn show(arguments: ShowArguments, out: &mut impl Write) -> anyhow::Re
             writeln!(out, "{:#}", Value::Object(both))?;
         }
         Output::Human => {
-            print_fields(&trigger, "triggerId", out)?;
+            print_fields(&described(&trigger), "triggerId", out)?;
             let is_new = |name: &str| !trigger.contains_key(name);
             let mut rest: Map<String, Value> =
                 status.into_iter().filter(|(name, _)| is_new(name)).collect();
             flatten_lag(&mut rest);
             writeln!(out)?;
-            print_fields(&rest, "health", out)?;
+            print_fields(&described(&rest), "health", out)?;
         }
     }
     Ok(())
@@ -121,26 +121,30 @@ pub(super) fn versions(arguments: Versions, out: &mut impl Write) -> anyhow::Res
         let shown = triggers.object(&id, triggers.get(&id, &format!("/versions/{version}")))?;
         match output {
             Output::Json => writeln!(out, "{:#}", Value::Object(shown))?,
-            Output::Human => print_fields(&shown, "version", out)?,
+            Output::Human => print_fields(&described(&shown), "version", out)?,
         }
         return Ok(());
     }
     // One that is not there is told by its name.
     triggers.object(&id, triggers.get(&id, ""))?;
-    let target = triggers.target(&id, &format!("/versions?limit={PAGE}"));
-    let head = ["VERSION", "MADE", "BY", "LABEL", "URL"];
+    let target = triggers.target(&id, "/versions");
+    let head = ["VERSION", "MADE", "IS", "LABEL", "COLLECTION", "URL"];
     let mut list = ListPrinter::new(output, head, version_row);
     block_on(print_list(&triggers.client, &target, "versions", |_| true, &mut list, out))?;
     list.finish("there are no versions", out)?;
     Ok(())
 }
 
-fn version_row(version: &Value, now: Millis) -> [String; 5] {
+fn version_row(version: &Value, now: Millis) -> [String; 6] {
+    let is = |name: &str| version.get(name).and_then(Value::as_bool) == Some(true);
+    let is = [("isCurrent", "current"), ("isStable", "stable")]
+        .map(|(name, word)| is(name).then_some(word));
     [
         cell(version, "version"),
         moment_cell(version, "at", now),
-        cell(version, "actor"),
+        is.into_iter().flatten().collect::<Vec<_>>().join(","),
         cell(version, "label"),
+        cell(version, "collection"),
         cell(version, "url"),
     ]
 }

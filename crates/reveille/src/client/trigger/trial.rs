@@ -1,6 +1,6 @@
 //! `reveille trigger test`, `dry-run` and `backtest`: what would be sent.
 
-use std::io::Write;
+use std::io::{self, IsTerminal as _, Write};
 use std::path::PathBuf;
 
 use anyhow::bail;
@@ -11,16 +11,18 @@ use reveille_core::time::parse_period_ms;
 use serde_json::{Map, Value, json};
 
 use super::super::table::{Table, cell, print_fields};
-use super::super::url::encode;
-use super::super::{Output, ServerArguments};
+use super::super::{ApiRequest, Output, ServerArguments, block_on};
 use super::draft::DraftFile;
-use super::{Question, Triggers, take_id};
+use super::{Question, Triggers, query, take_id};
 use crate::clock;
 use crate::failure::usage_error;
 
+/// Changes that are shown of a long time.
+const SAMPLES_MAX: usize = 20;
+
 /// What `reveille trigger test` takes.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("change").args(["path", "event"]).required(true))]
+#[command(group = ArgGroup::new("change").args(["path", "event", "seq"]).required(true))]
 pub(crate) struct Test {
     /// Its id, as `reveille trigger list` shows it
     #[arg(value_name = "ID")]
@@ -31,6 +33,12 @@ pub(crate) struct Test {
     /// The change, as JSON
     #[arg(long, value_name = "JSON", value_parser = parse_object)]
     event: Option<Value>,
+    /// The change of this number, as `seq` in payloads and samples names it
+    #[arg(long, value_name = "SEQ")]
+    seq: Option<u64>,
+    /// A draft to try instead, YAML or JSON; `-` for standard input
+    #[arg(short = 'f', long, value_name = "FILE")]
+    file: Option<PathBuf>,
     /// Makes the call, marked as a test
     #[arg(long)]
     send: bool,
@@ -114,13 +122,18 @@ fn present<const N: usize>(fields: [(&str, Option<Value>); N]) -> Map<String, Va
 }
 
 pub(super) fn test(arguments: Test, out: &mut impl Write) -> anyhow::Result<()> {
-    let Test { id, path, event, send, output, server } = arguments;
+    let Test { id, path, event, seq, file, send, output, server } = arguments;
+    let definition = draft(file.as_ref(), &id)?;
     let triggers = Triggers::new(server)?;
-    let body =
-        present([("path", path.map(Value::from)), ("event", event), ("send", Some(send.into()))]);
+    let body = present([
+        ("path", path.map(Value::from)),
+        ("event", event),
+        ("seq", seq.map(Value::from)),
+        ("definition", definition),
+        ("send", Some(send.into())),
+    ]);
     let found = triggers.object(&id, triggers.post(&id, "/test", body))?;
     let fields = Value::Object(found.clone());
-    let is = |name: &str| fields.get(name).and_then(Value::as_bool) == Some(true);
     match output {
         Output::Json => writeln!(out, "{fields:#}")?,
         Output::Human => {
@@ -131,18 +144,13 @@ pub(super) fn test(arguments: Test, out: &mut impl Write) -> anyhow::Result<()> 
         }
     }
     out.flush()?;
-    let status = fields.get("status").and_then(Value::as_u64);
-    let is_accepted = status.is_some_and(|status| (200..300).contains(&status));
-    match (send, is("sent")) {
-        (true, false) if !is("matched") => {
-            bail!("the change does not match, so nothing was sent")
-        }
-        (true, true) if !is_accepted => match status {
+    if send && fields.get("ok").and_then(Value::as_bool) != Some(true) {
+        match fields.get("status").and_then(Value::as_u64) {
             Some(status) => bail!("the endpoint answered {status}"),
             None => bail!("the endpoint did not answer: {}", cell(&fields, "error")),
-        },
-        _ => Ok(()),
+        }
     }
+    Ok(())
 }
 
 /// A request as it stands on the wire, but for its line ends.
@@ -201,11 +209,7 @@ pub(super) fn dry_run(arguments: DryRun, out: &mut impl Write) -> anyhow::Result
         writeln!(out, "the dry run of {id} has ended")?;
         return Ok(());
     }
-    let range = [("from", from), ("to", to)];
-    let range =
-        range.into_iter().filter_map(|(name, time)| Some(format!("{name}={}", encode(&time?))));
-    let query = range.collect::<Vec<_>>().join("&");
-    let rest = if query.is_empty() { "/dry-run".to_owned() } else { format!("/dry-run?{query}") };
+    let rest = format!("/dry-run{}", query([("from", from), ("to", to)]));
     let report = triggers.object(&id, triggers.get(&id, &rest))?;
     print_report(&report, output, out)
 }
@@ -228,8 +232,70 @@ pub(super) fn backtest(arguments: Backtest, out: &mut impl Write) -> anyhow::Res
         ("to", Some(to.into())),
         ("definition", definition),
     ]);
-    let report = triggers.object(&id, triggers.post(&id, "/backtest", body))?;
+    let report = triggers.backtest(&id, body)?;
     print_report(&report, output, out)
+}
+
+impl Triggers {
+    /// Goes through all changes of a time, in as many steps as the server takes for it.
+    fn backtest(&self, id: &str, body: Map<String, Value>) -> anyhow::Result<Map<String, Value>> {
+        let (mut whole, mut after) = (Map::new(), None);
+        loop {
+            let mut body = body.clone();
+            body.extend(after.map(|after: u64| ("after".to_owned(), after.into())));
+            let mut request = ApiRequest::new(Method::POST, self.target(id, "/backtest"));
+            request.body = Value::Object(body).to_string().into();
+            // Nothing is changed by it, so it may be asked again.
+            let answer = block_on(async { Ok(self.client.send(&request).await?) })?;
+            if !answer.status.is_success() {
+                return Err(self.refusal(id, &answer));
+            }
+            let mut part = super::super::parse_object(&answer, "changes")?;
+            let next = part.remove("nextAfter").and_then(|it| it.as_u64());
+            add(&mut whole, part);
+            if next.is_none() || next == after {
+                rates(&mut whole);
+                return Ok(whole);
+            }
+            after = next;
+            if io::stderr().is_terminal() {
+                eprint!("\r{} changes", cell(&Value::Object(whole.clone()), "changes"));
+            }
+        }
+    }
+}
+
+/// Adds what one step has counted to what those before it have.
+fn add(whole: &mut Map<String, Value>, part: Map<String, Value>) {
+    for (name, value) in part {
+        match (whole.get_mut(&name), value) {
+            (Some(Value::Object(sum)), Value::Object(part)) => add(sum, part),
+            (Some(Value::Array(all)), Value::Array(some)) => {
+                let room = SAMPLES_MAX.saturating_sub(all.len());
+                all.extend(some.into_iter().take(room));
+            }
+            (Some(sum), value) if name != "version" && sum.is_u64() && value.is_u64() => {
+                let (sum_of, more) = (sum.as_u64().unwrap_or(0), value.as_u64().unwrap_or(0));
+                *sum = sum_of.saturating_add(more).into();
+            }
+            (Some(known), Value::Null) if !known.is_null() => {}
+            (_, value) => {
+                whole.insert(name, value);
+            }
+        }
+    }
+}
+
+/// Shares of what was counted in all steps.
+fn rates(fields: &mut Map<String, Value>) {
+    let number = |name: &str| fields.get(name).and_then(Value::as_f64);
+    let rate = number("matched").zip(number("evaluated")).filter(|(_, whole)| *whole > 0.0);
+    if fields.contains_key("hitRate") {
+        fields.insert("hitRate".to_owned(), json!(rate.map(|(part, whole)| part / whole)));
+    }
+    if let Some(Value::Object(live)) = fields.get_mut("live") {
+        rates(live);
+    }
 }
 
 /// How much matched, beside the version in force, and some of it.
@@ -259,10 +325,19 @@ fn print_report(
     let samples = samples.as_ref().and_then(Value::as_array).cloned().unwrap_or_default();
     if !samples.is_empty() {
         writeln!(out)?;
-        let rows = samples.iter().map(|sample| {
-            [cell(sample, "seq"), cell(sample, "at"), cell(sample, "event"), cell(sample, "path")]
-        });
-        Table::new(["SEQ", "AT", "EVENT", "PATH"]).print(rows.collect(), out)?;
+        let place = |it: &Value| ["seq", "at", "event", "path"].map(|name| cell(it, name));
+        let is_compared = samples.iter().any(|it| it.get("live").is_some_and(Value::is_boolean));
+        if is_compared {
+            let rows = samples.iter().map(|it| {
+                let [seq, at, event, path] = place(it);
+                [seq, at, event, path, cell(it, "matched"), cell(it, "live")]
+            });
+            let head = ["SEQ", "AT", "EVENT", "PATH", "DRAFT", "LIVE"];
+            Table::new(head).print(rows.collect(), out)?;
+        } else {
+            let rows = samples.iter().map(place).collect();
+            Table::new(["SEQ", "AT", "EVENT", "PATH"]).print(rows, out)?;
+        }
     }
     Ok(())
 }
@@ -270,6 +345,32 @@ fn print_report(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_several_steps_have_counted_is_one_report() {
+        let step = |matched: u64, error: Value| {
+            let part = json!({
+                "changes": 10, "evaluated": 4, "matched": matched, "hitRate": 0.0, "evalErrors": 0,
+                "lastError": error, "samples": vec![json!({ "seq": matched }); 15],
+                "live": { "version": 3, "evaluated": 4, "matched": 1, "hitRate": 0.25 },
+                "difference": { "onlyDraft": 1, "onlyLive": 0 },
+            });
+            part.as_object().unwrap().clone()
+        };
+        let mut whole = Map::new();
+        for part in [step(1, json!("no key")), step(3, Value::Null)] {
+            add(&mut whole, part);
+        }
+        rates(&mut whole);
+        assert_eq!(whole.remove("samples").unwrap().as_array().unwrap().len(), SAMPLES_MAX);
+        let expected = json!({
+            "changes": 20, "evaluated": 8, "matched": 4, "hitRate": 0.5, "evalErrors": 0,
+            "lastError": "no key",
+            "live": { "version": 3, "evaluated": 8, "matched": 2, "hitRate": 0.25 },
+            "difference": { "onlyDraft": 2, "onlyLive": 0 },
+        });
+        assert_eq!(Value::Object(whole), expected);
+    }
 
     #[test]
     fn rol_1_a_report_shows_rates_beside_the_version_in_force() {

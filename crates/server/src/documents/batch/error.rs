@@ -71,6 +71,16 @@ impl Error {
         self.0.refusal.code
     }
 
+    pub(in crate::documents) fn is_denial(&self) -> bool {
+        self.0.refusal.status == StatusCode::FORBIDDEN
+    }
+
+    /// The code that says most: that of the first detail, or that of the whole.
+    pub(in crate::documents) fn precise_code(&self) -> String {
+        let detail = self.0.details.first().and_then(|detail| detail.get("code"));
+        detail.and_then(Value::as_str).unwrap_or(self.code()).to_owned()
+    }
+
     pub(in crate::documents) fn with_header(
         mut self,
         name: HeaderName,

@@ -14,7 +14,7 @@ use reveille_kernel::limits::PAGE_BYTES_MAX;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::record::CallRecord;
+use super::record::{CallRecord, write_row};
 use super::{check_rate, denied};
 use crate::Server;
 use crate::documents::batch::{Error, Transaction, receipt_reply};
@@ -59,7 +59,7 @@ impl Call<'_> {
         for path in &paths {
             self.access.check_path(&path.to_string()).map_err(denied)?;
         }
-        check_rate(self.server, self.access)?;
+        self.check_rate()?;
         let engine = &self.server.engine;
         let mut page = Page::begin_data(engine, self.access.tenant(), "documents").await?;
         let found = engine.documents(&self.caller(), paths.clone(), PAGE_BYTES_MAX).await;
@@ -92,7 +92,7 @@ impl Call<'_> {
         let spec = query::parse_query(&fields)?;
         record.about([spec.collection.to_string()]);
         self.access.check_path(spec.collection.as_str()).map_err(denied)?;
-        check_rate(self.server, self.access)?;
+        self.check_rate()?;
         let limits = self.server.engine.document_settings().page_limits();
         let query = Query::new(spec, limits).map_err(|error| match error {
             QueryError::LimitTooHigh(_) => Error::new(StatusCode::TOO_MANY_REQUESTS, error),
@@ -120,18 +120,22 @@ impl Call<'_> {
             let allowed = self.access.check_path(&op.path.to_string());
             allowed.map_err(|error| named(denied_op(at, error)))?;
         }
-        check_rate(self.server, self.access).map_err(named)?;
+        self.check_rate().map_err(named)?;
         let write = DocumentWrite {
             ops,
             idempotency: Some((key.clone(), hash)),
             origin: self.access.origin(),
-            audit: Some(record.audit_entry(self.origin)),
+            audit: Some(record.audit_entry(self.origin, None)),
         };
         let receipt = self.server.engine.write_documents(&self.caller(), write).await;
         let receipt = receipt.map_err(|error| named(error.into()))?;
         drop(room);
         record.repeated(receipt.repeated.is_some());
         Ok(receipt_reply(&receipt, &key))
+    }
+
+    fn check_rate(&self) -> Result<(), Error> {
+        check_rate(self.server, self.access.tenant(), self.access.holder())
     }
 
     /// Whose documents, under which rules, with whose idempotency keys.
@@ -171,10 +175,8 @@ impl Call<'_> {
         if !self.access.is_system() && !self.access.bypasses_rules() {
             return Ok(());
         }
-        let entry = record.audit_entry(self.origin);
-        let written = self.server.engine.write_audit_row(self.access.tenant(), entry).await;
-        let written = written.map_err(|error| error.map_rejection(|never| match never {}));
-        written.map_err(|error: DocumentError| error.into())
+        let entry = record.audit_entry(self.origin, None);
+        write_row(self.server, self.access.tenant(), entry).await
     }
 }
 

@@ -6,15 +6,29 @@ use std::sync::Arc;
 use reveille_core::Tenant;
 use reveille_core::audit::{AuditEntry, action};
 use reveille_core::trigger::token::{Scope, TokenAccess};
+use reveille_engine::documents::DocumentError;
 use serde_json::{Map, Value, json};
 
+use super::check_rate;
 use crate::Server;
+use crate::documents::batch::Error;
 use crate::http::auth::Origin;
 
 /// Paths of one call that are written down, and their bytes: a row is a part of the batch that it
 /// is about.
 const RECORDED_PATHS_MAX: usize = 32;
 const RECORDED_PATH_BYTES_MAX: usize = 2_048;
+
+/// Writes a row, and waits until it is durable.
+pub(super) async fn write_row(
+    server: &Server,
+    tenant: &Tenant,
+    entry: AuditEntry,
+) -> Result<(), Error> {
+    let written = server.engine.write_audit_row(tenant, entry).await;
+    let written = written.map_err(|error| error.map_rejection(|never| match never {}));
+    written.map_err(|error: DocumentError| error.into())
+}
 
 /// What is known of a call so far.
 pub(super) struct CallRecord {
@@ -77,9 +91,26 @@ impl CallRecord {
         self.is_repeated = is_repeated;
     }
 
-    /// The row of a call that is done.
-    pub(super) fn audit_entry(&self, origin: &Origin) -> AuditEntry {
+    /// Writes down that somebody tried what is denied: no oftener than calls are let through.
+    pub(super) async fn write_denial(
+        &self,
+        server: &Server,
+        origin: &Origin,
+        error: &Error,
+    ) -> Result<(), Error> {
+        let Some(holder) = &self.holder else { return Ok(()) };
+        // Counted by themselves: who is denied uses up nobody's calls. No id has a space.
+        if check_rate(server, &holder.tenant, &format!("{} denied", holder.name)).is_err() {
+            return Ok(());
+        }
+        let entry = self.audit_entry(origin, Some(error.precise_code()));
+        write_row(server, &holder.tenant, entry).await
+    }
+
+    /// The row of a call that is done, or was denied with this code.
+    pub(super) fn audit_entry(&self, origin: &Origin, denied: Option<String>) -> AuditEntry {
         let action = match self.scope {
+            _ if denied.is_some() => action::DOCUMENTS_DENIED,
             Scope::Read => action::DOCUMENTS_READ,
             Scope::Write => action::DOCUMENTS_WRITTEN,
         };
@@ -90,16 +121,20 @@ impl CallRecord {
         let is_system = self.holder.as_ref().is_some_and(|holder| holder.is_system);
         let who = if is_system { name.clone() } else { format!("trigger:{name}").into() };
         let mut entry = AuditEntry::new(origin.actor(Some(who)), action, tenant, name);
-        entry.diff = Some(self.described().to_string().into());
+        entry.diff = Some(self.described(denied).to_string().into());
         entry
     }
 
-    fn described(&self) -> Value {
+    fn described(&self, denied: Option<String>) -> Value {
         let mut fields = Map::new();
         fields.insert("paths".into(), json!(self.paths));
         fields.insert("pathCount".into(), self.path_count.into());
         fields.insert("scopes".into(), json!([self.scope.as_str()]));
-        fields.insert("result".into(), "ok".into());
+        let result = if denied.is_some() { "denied" } else { "ok" };
+        fields.insert("result".into(), result.into());
+        if let Some(code) = denied {
+            fields.insert("errorCode".into(), code.into());
+        }
         let holder = self.holder.as_ref();
         let more = [
             ("idempotencyKey", self.idempotency_key.as_deref()),
