@@ -78,6 +78,7 @@ mod targets;
 mod tenants;
 mod traces;
 mod trigger_loops;
+mod trigger_mistakes;
 mod trigger_reads;
 mod trigger_tokens;
 mod trigger_writes;
