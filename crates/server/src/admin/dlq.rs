@@ -390,6 +390,10 @@ fn preview_json(server: &Server, preview: &ReplayPreview) -> Value {
     let date = |at: Option<Millis>| at.map(|at| server.engine.date_of(at).0);
     let by_hook: Map<String, Value> =
         hooks.iter().map(|(hook, count)| (hook.name.to_string(), (*count).into())).collect();
+    // The same for those who know triggers alone (DLQ-7).
+    let of_triggers = hooks.iter().filter(|(hook, _)| hook.face == TRIGGERS);
+    let by_trigger: Map<String, Value> =
+        of_triggers.map(|(hook, count)| (hook.name.to_string(), (*count).into())).collect();
     // They are sent when it is resumed.
     let paused: Vec<&str> =
         hooks.iter().filter(|(hook, _)| hook.paused).map(|(hook, _)| &*hook.name).collect();
@@ -398,6 +402,7 @@ fn preview_json(server: &Server, preview: &ReplayPreview) -> Value {
         "count": count.count,
         "bytes": count.bytes,
         "byHook": by_hook,
+        "byTrigger": by_trigger,
         "paused": paused,
         "oldest": date(count.oldest),
         "newest": date(count.newest),

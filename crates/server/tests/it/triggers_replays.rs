@@ -35,7 +35,8 @@ async fn dlq_4_to_7_a_part_is_previewed_and_made_again_under_the_same_key_with_a
     dead(&mut triggers, "b", 1).await;
     let preview = replay(&triggers, json!({ "dryRun": true, "triggerId": "a" })).await;
     let preview = preview.expect(200).json();
-    assert_eq!((&preview["count"], &preview["byHook"]), (&json!(2), &json!({ "a": 2 })));
+    assert_eq!((&preview["count"], &preview["byTrigger"]), (&json!(2), &json!({ "a": 2 })));
+    assert!(preview["bytes"].as_u64().unwrap() > 0, "{preview}");
     let execute = json!({ "previewId": preview["previewId"] });
     replay(&triggers, execute.clone()).await.expect(400);
     let mut execute = execute;

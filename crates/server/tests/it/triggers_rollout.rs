@@ -89,6 +89,25 @@ async fn rol_3_a_version_that_misses_its_objective_is_rolled_back_by_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn rol_3_what_a_version_has_failed_at_counts_after_a_restart() {
+    let triggers = with_last(json!({})).await;
+    let slo = json!({ "maxErrorRate": 0.5, "window": "5m", "minSamples": 4 });
+    let patch = json!({ "rollout": { "slo": slo }, "retryPolicy": { "maxAttempts": 1 } });
+    triggers.patch("t", &patch).await.expect(200);
+    let mut triggers = triggers;
+    for number in 0..3 {
+        triggers.server.put_doc(&format!("orders/o{number}"), json!({})).await;
+        triggers.called().await.answer(500, "");
+    }
+    triggers.until("t", |it| it["rollout"]["window"]["failed"] == 3).await;
+    let mut triggers = triggers.restart().await;
+    assert_eq!(triggers.status("t").await["state"], "enabled");
+    triggers.server.put_doc("orders/o3", json!({})).await;
+    triggers.called().await.answer(500, "");
+    triggers.until("t", |it| it["state"] == "rolled_back").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn rol_3_where_there_was_no_version_before_nothing_matches_any_more() {
     let slo = json!({ "maxP95LatencyMs": 1, "minSamples": 1 });
     let mut triggers =
