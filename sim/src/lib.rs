@@ -12,6 +12,7 @@
 //! deliveries   events, hooks and their deliveries, with endpoints that fail and repeat themselves
 //! reminders    a face that no server has, on the delivery engine as it is
 //! documents    transactions of documents, against a model of them
+//! triggers     conditions over changes of documents, governed while they are told
 //! facts        people, gardens and subscribers whose access is revoked, against a plain reading
 //! partitions   all of that in small, of tenants over two partitions of one process
 //! ```
@@ -25,17 +26,19 @@ mod facts;
 mod partitions;
 mod reminders;
 mod streams;
+mod triggers;
 mod wakes;
 
 pub use base::{Branches, Coverage, SEEDS_FOR_ALL_BRANCHES};
 
 /// Every world, by the name of the option that chooses it; the first is run if none is chosen.
-pub static WORLDS: [WorldEntry; 7] = [
+pub static WORLDS: [WorldEntry; 8] = [
     WorldEntry { name: "streams", run: base::run::<streams::Streams> },
     WorldEntry { name: "wakes", run: base::run::<wakes::Wakes> },
     WorldEntry { name: "deliveries", run: base::run::<deliveries::Deliveries> },
     WorldEntry { name: "reminders", run: base::run::<reminders::Reminders> },
     WorldEntry { name: "documents", run: base::run::<documents::Documents> },
+    WorldEntry { name: "triggers", run: base::run::<triggers::Triggers> },
     WorldEntry { name: "facts", run: base::run::<facts::Facts> },
     WorldEntry { name: "partitions", run: base::run::<partitions::Partitions> },
 ];

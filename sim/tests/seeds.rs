@@ -82,6 +82,15 @@ fn transactions_are_there_whole_or_not_at_all() {
 }
 
 #[test]
+fn every_change_is_told_to_whom_it_is_owed_and_in_order() {
+    let coverage = pass(500..540, options("triggers"));
+    assert!(coverage.crashes > 100 && coverage.lost > 10 && coverage.kept > 5, "{coverage:?}");
+    assert!(coverage.attempts > 250 && coverage.timers > 500, "{coverage:?}");
+    pass(540..550, Options { lag: true, ..options("triggers") });
+    pass(550..560, Options { failover: true, ..options("triggers") });
+}
+
+#[test]
 fn partitions_keep_their_promises_side_by_side() {
     let coverage = pass(320..350, options("partitions"));
     assert!(coverage.crashes > 100 && coverage.lost > 10 && coverage.kept > 5, "{coverage:?}");

@@ -138,6 +138,10 @@ impl Command<App> for RecordAudit {
     fn weight(&self) -> usize {
         ROW_WEIGHT
     }
+
+    fn needs_room(&self) -> bool {
+        true
+    }
 }
 
 /// Forgets rows of a chain that are from before a time: one slice of them, from the beginning.

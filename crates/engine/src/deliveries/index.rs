@@ -17,7 +17,8 @@ use crate::records::damaged;
 #[derive(Default)]
 pub struct HookIndex {
     by_id: HashMap<HookId, Arc<Hook>>,
-    by_name: HashMap<(FaceId, Arc<str>), HookId>,
+    /// Tenants may have hooks of the same name.
+    by_name: HashMap<(FaceId, Arc<str>), BTreeSet<HookId>>,
     by_key: HashMap<Bytes, HookId>,
     by_age: BTreeSet<HookAge>,
     /// Of one tenant they are numbered in the order in which they were made.
@@ -45,7 +46,13 @@ impl IndexPart for HookIndex {
 
     fn follow(&mut self, key: &Bytes, value: Option<&Bytes>) -> Result<(), Damaged> {
         if let Some(before) = self.by_key.remove(key).and_then(|id| self.by_id.remove(&id)) {
-            self.by_name.remove(&(before.face, before.name.clone()));
+            let name = (before.face, before.name.clone());
+            if let Some(ids) = self.by_name.get_mut(&name) {
+                ids.remove(&before.id);
+                if ids.is_empty() {
+                    self.by_name.remove(&name);
+                }
+            }
             self.by_age.remove(&HookAge::of(&before));
             if let Some(ids) = self.by_tenant.get_mut(&before.tenant) {
                 ids.remove(&before.id);
@@ -58,7 +65,7 @@ impl IndexPart for HookIndex {
         if let Some(value) = value {
             let hook = Arc::new(record::decode_hook(value).map_err(damaged)?);
             self.by_key.insert(key.clone(), hook.id);
-            self.by_name.insert((hook.face, hook.name.clone()), hook.id);
+            self.by_name.entry((hook.face, hook.name.clone())).or_default().insert(hook.id);
             self.by_age.insert(HookAge::of(&hook));
             self.by_tenant.entry(hook.tenant.clone()).or_default().insert(hook.id);
             self.counts.add(&hook.tenant);
@@ -79,9 +86,10 @@ impl HookIndex {
         self.by_id.get(&id)
     }
 
-    /// The hook of this name, whosever it is, for a face that draws the names of its hooks itself.
+    /// The hook of this name, whosever it is, for a face that draws the names of its hooks itself; of
+    /// several the oldest.
     pub fn named(&self, face: FaceId, name: &str) -> Option<&Arc<Hook>> {
-        self.by_id.get(self.by_name.get(&(face, name.into()))?)
+        self.by_id.get(self.by_name.get(&(face, name.into()))?.first()?)
     }
 
     /// A tenant's hook of this name.

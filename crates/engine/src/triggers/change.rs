@@ -39,6 +39,10 @@ use crate::limits::{
 };
 use crate::records::ReadRecord;
 
+/// The bytes that a change of a trigger adds to a batch, roughly: its definition, perhaps twice, and
+/// a row of the audit log. Most definitions are far smaller than they may be.
+const CHANGE_WEIGHT: usize = 12 << 10;
+
 /// What is done with a trigger, or what keeps that from being done.
 pub(super) type Changed = Result<Arc<Hook>, TriggerRejection>;
 
@@ -176,7 +180,7 @@ impl Command<App> for ChangeTrigger {
     }
 
     fn weight(&self) -> usize {
-        64 << 10
+        CHANGE_WEIGHT
     }
 
     fn needs_room(&self) -> bool {
@@ -529,7 +533,7 @@ impl Command<App> for ApplyTriggers {
     }
 
     fn weight(&self) -> usize {
-        self.triggers.len() * (64 << 10)
+        self.triggers.len() * CHANGE_WEIGHT
     }
 
     fn needs_room(&self) -> bool {

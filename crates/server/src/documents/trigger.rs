@@ -68,13 +68,13 @@ pub(crate) async fn answer(
     let origin = Origin::of(request.headers(), connection);
     let mut record = CallRecord::new(operation.scope());
     let result = execute(server, operation, &origin, request, connection, &mut record).await;
-    let result = match result {
-        Err(error) if error.is_denial() => {
-            let written = record.write_denial(server, &origin, &error).await;
-            Err(written.err().unwrap_or(error))
-        }
-        result => result,
-    };
+    if let Err(error) = &result
+        && error.is_denial()
+        && let Err(unwritten) = record.write_denial(server, &origin, error).await
+    {
+        // It is denied whether or not that can be written down.
+        tracing::warn!(code = unwritten.code(), "a denied call of a trigger could not be audited");
+    }
     record.finish(server, &origin, result.as_ref().map_err(Error::code).err());
     result.unwrap_or_else(Error::reply)
 }
