@@ -37,9 +37,11 @@ pub enum Work {
     Deliveries,
     Delivery,
     Lanes,
+    Documents,
     Soak,
     Million,
     Consumers,
+    MillionDocuments,
 }
 
 impl Options {
