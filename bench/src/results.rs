@@ -18,6 +18,7 @@ pub(crate) struct Results {
     pub(crate) million: Option<Value>,
     pub(crate) consumers: Option<Value>,
     pub(crate) lanes: Option<Value>,
+    pub(crate) triggers: Option<Value>,
     pub(crate) soak: Option<Value>,
 }
 
@@ -39,6 +40,7 @@ impl Results {
             million: None,
             consumers: None,
             lanes: None,
+            triggers: None,
             soak: None,
         }
     }
@@ -108,6 +110,7 @@ impl Results {
             "million": self.million,
             "consumers": self.consumers,
             "lanes": self.lanes,
+            "triggers": self.triggers,
             "soak": self.soak,
             "failures": self.failures,
         })

@@ -23,6 +23,7 @@ pub(crate) fn markdown(cells: &[Cell], results: &Results) -> String {
     alone("Many streams and a restart", results.million.as_ref(), &mut text);
     alone("Many idle consumers and a restart", results.consumers.as_ref(), &mut text);
     alone("Deliveries in order", results.lanes.as_ref(), &mut text);
+    alone("Triggers", results.triggers.as_ref(), &mut text);
     soak(results.soak.as_ref(), &mut text);
     if !results.failures.is_empty() {
         push(&mut text, "## Failed runs\n");
