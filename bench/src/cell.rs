@@ -10,6 +10,7 @@ use crate::setup::Setup;
 use crate::subject::{STREAM_SERVERS, Subject};
 
 mod delivery;
+mod document;
 mod wake;
 
 /// One kind of run, made with every subject in every round.
@@ -118,6 +119,7 @@ pub(crate) fn all(quick: bool) -> Vec<Cell> {
     cells.extend([create(quick), idle(quick)]);
     cells.extend(wake::all(quick));
     cells.extend(delivery::all(quick));
+    cells.extend(document::all(quick));
     cells
 }
 
@@ -251,12 +253,13 @@ mod tests {
                 .filter(|cell| cell.arguments(subject).is_some())
                 .map(|cell| cell.key)
                 .collect();
-            let reads = subject.fast && subject.name != "plain-loop";
+            let reads = ["reveille", "durable-streams"].contains(&subject.name);
             assert_eq!(keys.contains(&"read-small"), reads, "{}", subject.name);
             let expected = match subject.name {
-                "reveille" => 19,
+                "reveille" => 26,
                 "npm" => 9,
                 "plain-loop" => 2,
+                "postgres" => 5,
                 _ => 8,
             };
             assert_eq!(keys.len(), expected, "{}", subject.name);

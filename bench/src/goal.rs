@@ -26,6 +26,8 @@ enum Measure {
     Million { pointer: &'static str },
     /// A number in the result of `consumers`.
     Consumers { pointer: &'static str },
+    /// A number in the result of `million-documents`.
+    MillionDocuments { pointer: &'static str },
     /// A number in the result of `lanes`.
     Lanes { pointer: &'static str },
     /// A truth in the result of `soak`.
@@ -45,13 +47,15 @@ pub(crate) struct Verdict {
 }
 
 use Bound::{AtLeast, AtMost};
-use Measure::{Consumers, FigureRatio, Lanes, Median, Million, OwnRatio, Ratio, Soak};
+use Measure::{
+    Consumers, FigureRatio, Lanes, Median, Million, MillionDocuments, OwnRatio, Ratio, Soak,
+};
 
 const fn goal(text: &'static str, measure: Measure, bound: Bound) -> Goal {
     Goal { text, measure, bound }
 }
 
-const ALL: [Goal; 30] = [
+const ALL: [Goal; 35] = [
     goal(
         "appends to 1 stream: at least 1.0 x durable-streams",
         Ratio { cell: "append-1", peer: "durable-streams" },
@@ -176,6 +180,40 @@ const ALL: [Goal; 30] = [
         Lanes { pointer: "/stuck_ratio" },
         AtLeast(0.9),
     ),
+    goal(
+        "writes/s of one document: at least 0.7 x our own appends of the same rounds",
+        OwnRatio {
+            over: ("documents-write", "writes/s"),
+            under: ("documents-append", "appends/s"),
+        },
+        AtLeast(0.7),
+    ),
+    goal(
+        "transactions/s of one write under a key: at least 0.7 x our own appends",
+        OwnRatio {
+            over: ("documents-batch", "transactions/s"),
+            under: ("documents-append", "appends/s"),
+        },
+        AtLeast(0.7),
+    ),
+    goal(
+        "writes/s without indexes: at most 3 x those with ten",
+        OwnRatio {
+            over: ("documents-plain", "writes/s"),
+            under: ("documents-indexed", "writes/s"),
+        },
+        AtMost(3.0),
+    ),
+    goal(
+        "1,000,000 documents: RSS under 400 MB",
+        MillionDocuments { pointer: "/rss_mb" },
+        AtMost(400.0),
+    ),
+    goal(
+        "1,000,000 documents: ready in under 5 s after kill -9",
+        MillionDocuments { pointer: "/ready_seconds" },
+        AtMost(5.0),
+    ),
     goal("soak: rate level", Soak { pointer: "/level/rate/level" }, AtLeast(1.0)),
     goal("soak: p99 level", Soak { pointer: "/level/p99/level" }, AtLeast(1.0)),
     goal("soak: RSS level", Soak { pointer: "/level/rss/level" }, AtLeast(1.0)),
@@ -219,6 +257,9 @@ impl Goal {
             Million { pointer } => of_a_million(results.million.as_ref()?, "streams", pointer)?,
             Consumers { pointer } => {
                 of_a_million(results.consumers.as_ref()?, "consumers", pointer)?
+            }
+            MillionDocuments { pointer } => {
+                of_a_million(results.million_documents.as_ref()?, "documents", pointer)?
             }
             Lanes { pointer } => {
                 let ratio = results.lanes.as_ref()?.pointer(pointer)?.as_f64()?;
@@ -312,7 +353,11 @@ mod tests {
                 Ratio { cell, .. } | Median { cell } => {
                     assert!(cells.iter().any(|it| it.key == cell), "{cell}");
                 }
-                Million { .. } | Consumers { .. } | Lanes { .. } | Soak { .. } => {}
+                Million { .. }
+                | Consumers { .. }
+                | MillionDocuments { .. }
+                | Lanes { .. }
+                | Soak { .. } => {}
             }
         }
     }

@@ -3,9 +3,10 @@
 //! ```text
 //! for every round
 //!   for every cell (appends to one stream, appends to a thousand, …)
-//!     for every subject (reveille, durable-streams, the npm server; the order turns each round)
+//!     for every subject (reveille and its peers of that cell; the order turns each round)
 //!       a new data directory, a new server process, one run of the generator, kill, remove
-//! then reveille alone: a million streams, a million consumers, deliveries in order, and the soak
+//! then reveille alone: a million streams, consumers and documents, deliveries in order, and
+//! the soak
 //! ```
 //!
 //! The medians, their ratios and the goals go to standard output and to `target/bench`.
@@ -16,6 +17,7 @@ mod cell;
 mod consumers;
 mod lanes;
 mod million;
+mod million_documents;
 mod soak;
 
 mod goal;
@@ -29,6 +31,7 @@ mod triggers;
 mod environment;
 mod generator;
 mod machine;
+mod postgres;
 mod server;
 mod setup;
 mod subject;
@@ -119,7 +122,8 @@ fn best_report(
     for settings in RunSettings::all(cell.setup, subject.is_loop())? {
         let data = DataDir::new(&environment.target, subject.name)?;
         let server = server::start(&environment.target, subject, &data, &settings)?;
-        let arguments = [arguments, &settings.generator_arguments].concat();
+        let arguments = [arguments, &settings.generator_arguments, &subject.generator_arguments()];
+        let arguments = arguments.concat();
         let mut report = environment.generator.run(&arguments, &server, cell.limit)?;
         if let (Some(target), Some(report)) = (&settings.loop_target, report.as_object_mut()) {
             report.insert("in_flight".to_owned(), target.in_flight.into());
@@ -144,6 +148,10 @@ fn measure_alone(
     }
     if options.includes(Work::Consumers) {
         results.consumers = results.record("consumers", consumers::run(environment, reveille));
+    }
+    if options.includes(Work::MillionDocuments) {
+        let million = million_documents::run(environment, reveille);
+        results.million_documents = results.record("million documents", million);
     }
     if options.includes(Work::Lanes) {
         results.lanes = results.record("lanes", lanes::run(environment));
@@ -181,10 +189,10 @@ mod tests {
     #[test]
     fn every_subject_goes_first_in_turn() {
         let subjects: Vec<&Subject> = subject::ALL.iter().collect();
-        let first: Vec<&str> = (0..4).map(|round| rotated(&subjects, round)[0].name).collect();
         let names: Vec<&str> = subjects.iter().map(|subject| subject.name).collect();
-        assert_eq!(first, [names[0], names[1], names[2], names[3]]);
-        assert_eq!(rotated(&subjects, 5).len(), 4);
+        let first = (0..5).map(|round| rotated(&subjects, round)[0].name);
+        assert_eq!(first.collect::<Vec<_>>(), names);
+        assert_eq!(rotated(&subjects, 6).len(), 5);
         assert!(rotated(&[], 5).is_empty());
     }
 }

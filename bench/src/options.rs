@@ -38,9 +38,11 @@ pub enum Work {
     Delivery,
     Lanes,
     Triggers,
+    Documents,
     Soak,
     Million,
     Consumers,
+    MillionDocuments,
 }
 
 impl Options {

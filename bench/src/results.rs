@@ -17,6 +17,7 @@ pub(crate) struct Results {
     pub(crate) failures: Vec<String>,
     pub(crate) million: Option<Value>,
     pub(crate) consumers: Option<Value>,
+    pub(crate) million_documents: Option<Value>,
     pub(crate) lanes: Option<Value>,
     pub(crate) triggers: Option<Value>,
     pub(crate) soak: Option<Value>,
@@ -39,6 +40,7 @@ impl Results {
             failures: Vec::new(),
             million: None,
             consumers: None,
+            million_documents: None,
             lanes: None,
             triggers: None,
             soak: None,
@@ -109,6 +111,7 @@ impl Results {
             "cells": cells,
             "million": self.million,
             "consumers": self.consumers,
+            "million_documents": self.million_documents,
             "lanes": self.lanes,
             "triggers": self.triggers,
             "soak": self.soak,
@@ -190,7 +193,7 @@ pub(crate) mod tests {
         let all: Vec<&Subject> = subject::ALL.iter().collect();
         assert_eq!(
             Results::new(&all, Value::Null).peers(),
-            ["durable-streams", "npm", "plain-loop"]
+            ["durable-streams", "npm", "plain-loop", "postgres"]
         );
         assert!(Results::new(&all[1..], Value::Null).peers().is_empty());
     }

@@ -11,6 +11,9 @@ use crate::setup::RunSettings;
 use crate::subject::Subject;
 
 const READY_MAX: Duration = Duration::from_secs(120);
+/// How often the directory of a server is removed before that is given up, and how soon again.
+const REMOVALS: u32 = 50;
+const REMOVE_AGAIN_AFTER: Duration = Duration::from_millis(20);
 /// Between two questions whether a server is ready.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(2);
 
@@ -39,7 +42,16 @@ impl DataDir {
 
 impl Drop for DataDir {
     fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+        // The processes of a server that was killed may write for another moment.
+        let mut removed = std::fs::remove_dir_all(&self.0);
+        for _ in 0..REMOVALS {
+            if removed.is_ok() {
+                return;
+            }
+            std::thread::park_timeout(REMOVE_AGAIN_AFTER);
+            removed = std::fs::remove_dir_all(&self.0);
+        }
+        if let Err(error) = removed {
             eprintln!("cannot remove {}: {error}", self.0.display());
         }
     }

@@ -11,6 +11,7 @@ use harness::command::call_quietly;
 use harness::server::free_port;
 use harness::workspace::cargo;
 
+use crate::postgres;
 use crate::setup::RunSettings;
 
 /// The name of the subject that the others are compared with.
@@ -21,6 +22,8 @@ pub(crate) const WAKE_SERVERS: &[&str] = &[REVEILLE, "npm"];
 pub(crate) const REVEILLE_ONLY: &[&str] = &[REVEILLE];
 /// Those that deliver, and the limit of what delivering can be.
 pub(crate) const DELIVERY_SERVERS: &[&str] = &[REVEILLE, "plain-loop"];
+/// Those that have documents.
+pub(crate) const DOCUMENT_SERVERS: &[&str] = &[REVEILLE, "postgres"];
 
 pub(crate) struct Subject {
     /// As on the command line.
@@ -47,9 +50,11 @@ enum Origin {
     },
     /// No server: a loop that calls the endpoint with the server's own client.
     Loop,
+    /// Debian's package of version 15.
+    Postgres,
 }
 
-pub(crate) const ALL: [Subject; 4] = [
+pub(crate) const ALL: [Subject; 5] = [
     Subject {
         name: REVEILLE,
         title: "reveille",
@@ -82,6 +87,13 @@ pub(crate) const ALL: [Subject; 4] = [
         fast: true,
         origin: Origin::Loop,
     },
+    Subject {
+        name: "postgres",
+        title: "PostgreSQL 15",
+        color: "#7048e8",
+        fast: true,
+        origin: Origin::Postgres,
+    },
 ];
 
 /// Starts the npm server on a free port, with its file-backed store; wakes must be switched on.
@@ -107,6 +119,7 @@ impl Subject {
                 let example = ["--package", "reveille-deliver", "--example", "plain_loop"];
                 call_quietly(cargo(&["build", "--release"]).args(example))
             }
+            Origin::Postgres => postgres::obtain(),
             Origin::Crate { name, version, .. } => {
                 let peers = target.join("peers");
                 let installed = std::fs::read_to_string(peers.join(".crates.toml"));
@@ -129,6 +142,14 @@ impl Subject {
                 install.args(["install", "--no-audit", "--no-fund", "--prefix", "."]);
                 call_quietly(install.arg(package).current_dir(&directory))
             }
+        }
+    }
+
+    /// What the generator is told beside its work.
+    pub(crate) fn generator_arguments(&self) -> Vec<String> {
+        match self.origin {
+            Origin::Postgres => vec!["--postgres".to_owned()],
+            _ => Vec::new(),
         }
     }
 
@@ -159,6 +180,7 @@ impl Subject {
                 command.args([called.hooks, called.in_flight].map(|number| number.to_string()));
                 return Ok(command);
             }
+            Origin::Postgres => return postgres::command(data),
             Origin::Crate { binary, .. } => {
                 let mut command = Command::new(target.join("peers/bin").join(binary));
                 // It prints the port it was given, not the one it got, so 0 will not do.

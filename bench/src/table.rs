@@ -22,6 +22,8 @@ pub(crate) fn markdown(cells: &[Cell], results: &Results) -> String {
     }
     alone("Many streams and a restart", results.million.as_ref(), &mut text);
     alone("Many idle consumers and a restart", results.consumers.as_ref(), &mut text);
+    let million = results.million_documents.as_ref();
+    alone("Many documents and a restart", million, &mut text);
     alone("Deliveries in order", results.lanes.as_ref(), &mut text);
     alone("Triggers", results.triggers.as_ref(), &mut text);
     soak(results.soak.as_ref(), &mut text);

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! every attack  a new data directory, a server with 256 descriptors, two tenants with keys
-//!               the quiet one: every few milliseconds a new connection, a stream, an event;
-//!               it is woken for each stream and gets each event delivered
+//!               the quiet one: every few milliseconds a new connection, a stream, an event,
+//!               a document, a query; it is woken for each stream and gets each event delivered
 //!               the loud one, or strangers without a key: the attack, for some seconds
 //! then          the server lives, never had more than 512 MB in memory, and what the quiet
 //!               tenant was promised has come or comes now
@@ -13,6 +13,7 @@
 //! Every class of resource has an attack of its own: bytes of a batch, memory on the way in and on
 //! the way out, descriptors, threads, outbound places, time under a lock, names.
 
+mod documents;
 mod endpoint;
 mod http2;
 mod quiet;
@@ -86,6 +87,21 @@ const ATTACKS: &[Attack] = &[
     Attack { name: "large-trees", resource: "memory on the way in", run: work::large_trees },
     Attack { name: "patterns", resource: "time under a lock", run: work::patterns },
     Attack { name: "event-patterns", resource: "time under a lock", run: work::event_patterns },
+    Attack {
+        name: "large-documents",
+        resource: "bytes of a batch",
+        run: documents::large_documents,
+    },
+    Attack { name: "hot-document", resource: "time under a lock", run: documents::hot_document },
+    Attack { name: "document-queries", resource: "threads", run: documents::document_queries },
+    Attack {
+        name: "live-queries",
+        resource: "memory on the way out",
+        run: documents::live_queries,
+    },
+    Attack { name: "collections", resource: "disk and memory", run: documents::many_collections },
+    Attack { name: "index-churn", resource: "time in background", run: documents::index_churn },
+    Attack { name: "costly-rules", resource: "threads", run: documents::costly_rules },
     Attack { name: "slow-names", resource: "names and threads", run: work::slow_names },
 ];
 
@@ -163,8 +179,12 @@ fn run_attack(attack: &Attack, options: &Options) -> anyhow::Result<String> {
     let silent = UdpSocket::bind("127.0.0.1:0")?;
     let names = silent.local_addr()?;
     let mut server = start(&directory, endpoint.address, names)?;
-    let quiet = QuietTenant::new(server.address, &create_key(server.address, "quiet")?, &endpoint)?;
-    let loud = create_key(server.address, "loud")?;
+    let quiet = QuietTenant::new(
+        server.address,
+        &create_key(server.address, "quiet", &["user"])?,
+        &endpoint,
+    )?;
+    let loud = create_key(server.address, "loud", &["user", "operator"])?;
     let calm_for = Duration::from_secs(options.seconds.clamp(1, 3));
     let calm = quiet.run_while(|| {
         std::thread::sleep(calm_for);
@@ -193,7 +213,7 @@ fn run_attack(attack: &Attack, options: &Options) -> anyhow::Result<String> {
     quiet.settle().with_context(|| format!("after {}", beside.attack))?;
     server.kill()?;
     let server = start(&directory, endpoint.address, names).context("starting again")?;
-    quiet.check_streams(server.address)?;
+    quiet.check_kept(server.address)?;
     server.kill()?;
     if !options.no_latency {
         check_latency(&calm, &beside)?;
@@ -250,10 +270,10 @@ fn end_of(log: &str) -> String {
     last.copied().collect::<Vec<_>>().join("\n")
 }
 
-fn create_key(server: SocketAddr, tenant: &str) -> anyhow::Result<String> {
+fn create_key(server: SocketAddr, tenant: &str, roles: &[&str]) -> anyhow::Result<String> {
     let authorization = format!("Bearer {ADMIN_KEY}");
     let headers = [("authorization", &*authorization), ("content-type", "application/json")];
-    let body = json!({ "tenant": tenant, "roles": ["user"] }).to_string();
+    let body = json!({ "tenant": tenant, "roles": roles }).to_string();
     let request = Request {
         method: "POST",
         target: "/admin/v1/keys",

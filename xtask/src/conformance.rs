@@ -38,7 +38,7 @@ pub(crate) fn client() -> anyhow::Result<Tally> {
     across_kills("client")
 }
 
-/// The agents under `examples`, woken across kills.
+/// The agents and triggers under `examples`, across kills.
 pub(crate) fn examples() -> anyhow::Result<Tally> {
     across_kills("examples")
 }

@@ -47,7 +47,7 @@ enum Command {
     },
     /// The official TypeScript client across kill -9
     Client,
-    /// The agents under examples/, woken across kill -9
+    /// The agents and triggers under examples/, across kill -9
     Examples,
     /// Deliveries, verified with a published library
     Webhooks,

@@ -19,6 +19,7 @@ pub mod subscription;
 pub mod target;
 pub mod token;
 pub mod value;
+pub mod wake;
 
 pub use hlc::Hlc;
 pub use name::{EntityUri, Scope};

@@ -41,6 +41,7 @@ mod txn;
 
 pub use assert::AssertFact;
 pub use error::{FactError, FactRejection};
+pub use face::read_spec;
 pub use page::{FactFilter, FactPage};
 pub use queries::{CreatedSubscription, FactCaller};
 pub use replay::ReplayPage;

@@ -29,6 +29,8 @@ pub const LIVE_BATCH_BYTES: usize = 64 << 10;
 pub const LIVE_BATCHES: usize = 16;
 /// Documents whose changes have a live query begin anew, because the rules have looked at them.
 pub const LIVE_LOOKUPS_MAX: usize = 16;
+/// Milliseconds between two times that a live query begins anew because of these.
+pub const LIVE_RESET_MS: u64 = 5_000;
 
 /// What a fork that copies a part of an append may hold in memory, at most.
 pub const FORK_COPY_BYTES: usize = 16 << 20;

@@ -29,6 +29,13 @@ pub const OVERLAY_PRESSED_BYTES: usize = 64 << 20;
 /// Writes wait, and then are refused, while the overlay is larger than this.
 pub const OVERLAY_BYTES_MAX: usize = 96 << 20;
 
+/// What is large waits while the overlay is larger than this: the rest is for what is small, so
+/// that whoever writes much keeps nobody out who writes little.
+pub const OVERLAY_LARGE_BYTES: usize = 72 << 20;
+
+/// What counts as large there.
+pub const LARGE_COMMAND_BYTES: usize = 64 << 10;
+
 /// A partition's part of the overlay is never smaller: each apply is worth its while.
 pub const OVERLAY_PART_BYTES_MIN: usize = 8 << 20;
 
@@ -38,11 +45,12 @@ pub struct OverlayLimits {
     pub settle: usize,
     pub apply: usize,
     pub pressed: usize,
+    pub large: usize,
     pub max: usize,
 }
 
 impl OverlayLimits {
-    /// All four shrink together: what is refused has been applied long before.
+    /// All five shrink together: what is refused has been applied long before.
     pub fn of(partitions: u32) -> OverlayLimits {
         let partitions = usize::try_from(partitions.max(1)).unwrap_or(usize::MAX);
         let parts = partitions.min(OVERLAY_BYTES_MAX / OVERLAY_PART_BYTES_MIN);
@@ -50,6 +58,7 @@ impl OverlayLimits {
             settle: SETTLE_BYTES / parts,
             apply: APPLY_BYTES / parts,
             pressed: OVERLAY_PRESSED_BYTES / parts,
+            large: OVERLAY_LARGE_BYTES / parts,
             max: OVERLAY_BYTES_MAX / parts,
         }
     }
@@ -137,7 +146,8 @@ pub const WAITING_PER_SOURCE_ALWAYS: usize = 16;
 pub const WAITING_PAYLOAD_BYTES: usize = 32 << 20;
 
 const _: () = assert!((APPLY_BYTES + SETTLE_BYTES) * 2 <= OVERLAY_PRESSED_BYTES);
-const _: () = assert!(OVERLAY_PRESSED_BYTES < OVERLAY_BYTES_MAX);
+const _: () = assert!(OVERLAY_PRESSED_BYTES < OVERLAY_LARGE_BYTES);
+const _: () = assert!(OVERLAY_LARGE_BYTES < OVERLAY_BYTES_MAX);
 const _: () = assert!(SLICE_BYTES * 8 <= BATCH_BYTES_MAX, "others fit beside a slice");
 const _: () = assert!(WAITING_PER_SOURCE_ALWAYS < WAITING_PER_LIMITED_SOURCE);
 const _: () = assert!(WAITING_PER_LIMITED_SOURCE * 64 <= OUTBOX_MAX, "many of them leave room");
@@ -153,8 +163,10 @@ mod tests {
     #[test]
     fn however_many_partitions_the_table_is_brought_up_before_writes_wait() {
         for partitions in [0, 1, 2, 4, 12, 64, 256] {
-            let OverlayLimits { settle, apply, pressed, max } = OverlayLimits::of(partitions);
-            assert!((apply + settle) * 2 <= pressed && pressed < max, "{partitions} partitions");
+            let OverlayLimits { settle, apply, pressed, large, max } =
+                OverlayLimits::of(partitions);
+            assert!((apply + settle) * 2 <= pressed, "{partitions} partitions");
+            assert!(pressed < large && large < max, "{partitions} partitions");
             assert!(max >= OVERLAY_PART_BYTES_MIN, "{partitions} partitions");
         }
         assert_eq!(OverlayLimits::of(4).max * 4, OVERLAY_BYTES_MAX);

@@ -21,7 +21,7 @@ use crate::command::{Command, Outcome};
 use crate::domains::{self, Domains, Index};
 use crate::error::{Damaged, Error, Unavailable};
 use crate::keys;
-use crate::limits::{BATCH_BYTES_MAX, OverlayLimits, SLICE_BYTES};
+use crate::limits::{BATCH_BYTES_MAX, LARGE_COMMAND_BYTES, OverlayLimits, SLICE_BYTES};
 use crate::pending::{FetchedKeys, Lookup, Pending};
 use crate::random::Random;
 use crate::txn::{Given, ID_STRIDE, ReadError, Txn};
@@ -288,7 +288,7 @@ impl<D: Domains> Partition<D> {
                     let _ = reply.send(Err(Unavailable::TooLarge.into()));
                     return Submission::Decided;
                 }
-                if !self.fits(bytes) {
+                if !self.has_room(bytes) {
                     return Submission::NoRoom(reply);
                 }
                 let Txn { writes, appends, effects, timer_at, saw_pending, .. } = txn;
@@ -323,8 +323,10 @@ impl<D: Domains> Partition<D> {
 
     /// Whether there seems to be room for so much more; what is decided is counted then.
     fn has_room(&self, bytes: usize) -> bool {
+        let OverlayLimits { large, max, .. } = self.overlay_limits;
+        let most = if bytes > LARGE_COMMAND_BYTES { large } else { max };
         let overlay = self.state.overlay_bytes().total();
-        self.fits(bytes) && overlay + self.open.batch.bytes() <= self.overlay_limits.max
+        self.fits(bytes) && overlay + self.open.batch.bytes() <= most
     }
 
     /// Whether the open batch takes so much more. What is larger than most batches has one alone.

@@ -10,7 +10,6 @@ use crate::message::MessageWriter;
 use crate::pool::{self, ConnectionPool, RequestPlan};
 use crate::report::Report;
 use crate::target::{Streams, Target};
-use crate::usage::Meter;
 
 /// Durable appends per second.
 #[derive(Debug, Clone, Args)]
@@ -43,17 +42,11 @@ pub(crate) async fn run(work: &Append) -> anyhow::Result<Report> {
     pool::create_empty(&streams, work.connections, work.streams).await?;
 
     let pool = ConnectionPool::start(streams.address, work.connections, requests);
-    clock::sleep(warmup).await;
-    let mut elsewhere = pool.take_tally();
-    let start = Meter::read(work.target.pid);
-    clock::sleep(measured_time).await;
-    let measured = pool.take_tally();
-    let end = Meter::read(work.target.pid);
-    elsewhere.absorb(&pool.stop().await);
+    let measured = pool.measure(warmup, measured_time, work.target.pid).await;
 
     let Append { connections, streams, body, .. } = work;
     let settings = format!("{body} B over {connections} connections to {streams} streams");
-    Ok(Report::new("append", settings, &measured, &elsewhere, (start, end)))
+    Ok(measured.report("append", settings))
 }
 
 /// Appends without end, to the streams in turn.

@@ -3,6 +3,7 @@
 //! ```text
 //! workload what to do, as the command line says it        (append, read, wake, delivery, …)
 //! pool     N connections in a closed loop, one request in flight on each
+//! postgres the same for a peer that speaks its own protocol
 //! sink     the endpoint that is called, in this process
 //! wire     bytes of an HTTP/1.1 answer  -> status, framing, the few headers that matter
 //! tally    what happened: answers, latencies, errors by status
@@ -28,12 +29,15 @@ mod wakes;
 mod deliveries;
 mod delivery;
 
+mod documents;
+
 mod dialect;
 mod events;
 mod live;
 mod message;
 mod neighbors;
 mod pool;
+mod postgres;
 mod sink;
 mod target;
 mod unresponsive;
@@ -57,6 +61,7 @@ pub use crate::create::Create;
 pub use crate::deliveries::Deliveries;
 pub use crate::delivery::Delivery;
 pub use crate::dialect::Dialect;
+pub use crate::documents::{DocumentMode, Documents};
 pub use crate::events::Workers;
 pub use crate::histogram::Latency;
 pub use crate::idle::Idle;
@@ -125,6 +130,10 @@ The bindings are for --hanging and --flood; --flood needs a server with --auth k
 
 Example: reveille bench delivery --flood --hanging 64 --key $ADMIN_KEY")]
     Delivery(Delivery),
+    /// Writes, reads and queries of documents per second
+    #[command(after_help = "\
+Example: reveille bench documents --mode queries --count 10000 --connections 64")]
+    Documents(Documents),
 }
 
 impl Workload {
@@ -142,6 +151,7 @@ impl Workload {
             Workload::Consumers(work) => &work.target,
             Workload::Deliveries(work) => &work.target,
             Workload::Delivery(work) => &work.target,
+            Workload::Documents(work) => &work.target,
         }
     }
 }
@@ -166,6 +176,7 @@ pub fn run(work: &Workload) -> anyhow::Result<Report> {
             Workload::Consumers(work) => consumers::run(work).await,
             Workload::Deliveries(work) => deliveries::run(work).await,
             Workload::Delivery(work) => delivery::run(work).await,
+            Workload::Documents(work) => documents::run(work).await,
         }
     }))
 }

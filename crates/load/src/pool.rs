@@ -11,9 +11,11 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::JoinSet;
 
 use crate::clock;
-use crate::connection::{BUFFER_SMALL, Client};
+use crate::connection::{BUFFER_SMALL, Client, Failure};
+use crate::report::Report;
 use crate::tally::Tally;
 use crate::target::Streams;
+use crate::usage::Meter;
 
 /// A server that has not answered for this long after the end will not.
 const GRACE: Duration = Duration::from_secs(30);
@@ -43,6 +45,32 @@ pub(crate) struct AheadLimit {
 
 type Write = Box<dyn Fn(u64, &mut Vec<u8>)>;
 
+/// A connection of a pool: it opens when it is needed, and again after it broke.
+pub(crate) trait Exchange {
+    /// Sends a request and waits for its status.
+    fn exchange(&mut self, request: &[u8]) -> impl Future<Output = Result<u16, Failure>>;
+}
+
+impl Exchange for Client {
+    async fn exchange(&mut self, request: &[u8]) -> Result<u16, Failure> {
+        Client::exchange(self, request).await
+    }
+}
+
+/// What a pool without end did in a while.
+pub(crate) struct Measured {
+    measured: Tally,
+    /// Before and after it.
+    elsewhere: Tally,
+    meters: (Meter, Meter),
+}
+
+impl Measured {
+    pub(crate) fn report(&self, work: &'static str, settings: String) -> Report {
+        Report::new(work, settings, &self.measured, &self.elsewhere, self.meters)
+    }
+}
+
 pub(crate) struct ConnectionPool {
     shared: Rc<PoolState>,
     connections: JoinSet<()>,
@@ -62,6 +90,15 @@ impl ConnectionPool {
         connections: usize,
         requests: RequestPlan,
     ) -> ConnectionPool {
+        let clients = (0..connections).map(|_| Client::new(address, BUFFER_SMALL)).collect();
+        ConnectionPool::start_with(clients, requests)
+    }
+
+    /// The same over connections of another kind.
+    pub(crate) fn start_with<E: Exchange + 'static>(
+        clients: Vec<E>,
+        requests: RequestPlan,
+    ) -> ConnectionPool {
         let shared = Rc::new(PoolState {
             requests,
             next: Cell::new(0),
@@ -69,8 +106,8 @@ impl ConnectionPool {
             tally: RefCell::default(),
         });
         let mut tasks = JoinSet::new();
-        for _ in 0..connections {
-            tasks.spawn_local(run_connection(Rc::clone(&shared), address));
+        for client in clients {
+            tasks.spawn_local(run_connection(Rc::clone(&shared), client));
         }
         ConnectionPool { shared, connections: tasks }
     }
@@ -86,6 +123,23 @@ impl ConnectionPool {
         clock::within(limit, async { while self.connections.join_next().await.is_some() {} })
             .await
             .is_some()
+    }
+
+    /// Lets it work, measures a while of that, and stops it.
+    pub(crate) async fn measure(
+        self,
+        warmup: Duration,
+        time: Duration,
+        pid: Option<u32>,
+    ) -> Measured {
+        clock::sleep(warmup).await;
+        let mut elsewhere = self.take_tally();
+        let start = Meter::read(pid);
+        clock::sleep(time).await;
+        let measured = self.take_tally();
+        let end = Meter::read(pid);
+        elsewhere.absorb(&self.stop().await);
+        Measured { measured, elsewhere, meters: (start, end) }
     }
 
     /// Lets the requests in flight end; those that do not are counted as timed out.
@@ -106,9 +160,8 @@ impl ConnectionPool {
     }
 }
 
-async fn run_connection(shared: Rc<PoolState>, address: SocketAddr) {
+async fn run_connection(shared: Rc<PoolState>, mut client: impl Exchange) {
     let requests = &shared.requests;
-    let mut client = Client::new(address, BUFFER_SMALL);
     let mut request = Vec::new();
     while !shared.is_stopped.get() {
         if let Some(limit) = &requests.ahead_limit {

@@ -70,7 +70,7 @@ impl Meter {
         Meter {
             pid,
             at: clock::now(),
-            server_ticks: pid.and_then(|pid| process_ticks(&format!("/proc/{pid}/stat"))),
+            server_ticks: pid.and_then(server_ticks),
             own_ticks: process_ticks("/proc/self/stat"),
             machine_ticks: text("/proc/stat").as_deref().and_then(parse_machine),
         }
@@ -96,16 +96,40 @@ impl Meter {
             server_cores: server.map(|cpu| cpu / seconds),
             server_cpu_us_per_operation: server.and_then(per_operation),
             server_rss_bytes: end.pid.and_then(resident_bytes),
-            server_rss_peak_bytes: end.pid.and_then(|pid| status_bytes(pid, "VmHWM:")),
+            server_rss_peak_bytes: end.pid.and_then(peak_bytes),
             generator_cores: own.map(|cpu| cpu / seconds),
             others_cores: others.map(|cpu| (cpu / seconds).max(0.0)),
         }
     }
 }
 
-/// The memory that a process has resident now.
+/// The memory that a server has resident now. What its processes share counts once.
 pub(crate) fn resident_bytes(pid: u32) -> Option<u64> {
-    status_bytes(pid, "VmRSS:")
+    let children = children(pid);
+    if children.is_empty() {
+        return status_bytes(pid, "VmRSS:");
+    }
+    let share = |pid: u32| parse_status(&text(&format!("/proc/{pid}/smaps_rollup"))?, "Pss:");
+    // Who has ended meanwhile has nothing.
+    Some(std::iter::once(pid).chain(children).filter_map(share).sum())
+}
+
+/// The most that a server of one process ever had.
+fn peak_bytes(pid: u32) -> Option<u64> {
+    children(pid).is_empty().then(|| status_bytes(pid, "VmHWM:")).flatten()
+}
+
+/// The time of a server and of the processes that it has started.
+fn server_ticks(pid: u32) -> Option<u64> {
+    let own = process_ticks(&format!("/proc/{pid}/stat"))?;
+    let children = children(pid).into_iter();
+    let theirs = children.filter_map(|pid| process_ticks(&format!("/proc/{pid}/stat")));
+    Some(own + theirs.sum::<u64>())
+}
+
+fn children(pid: u32) -> Vec<u32> {
+    let list = text(&format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
 fn status_bytes(pid: u32, field: &str) -> Option<u64> {

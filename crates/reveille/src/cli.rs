@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::client::{
-    append, audit, consumers, deliveries, dlq, doc, hooks, ingest, key, read, secret, streams, sub,
-    trigger,
+    append, audit, capability, consumers, deliveries, dlq, doc, fact, garden, hooks, ingest, key,
+    read, secret, streams, sub, trigger,
 };
 use crate::{config, serve, verify};
 
@@ -163,6 +163,36 @@ Example:
         #[command(subcommand)]
         command: secret::SecretCommand,
     },
+    /// Facts: what is said about entities, and who may know
+    #[command(after_help = "\
+Example:
+  reveille fact assert user:alice works_at acme --scope company
+  reveille fact query --entity user:alice
+  reveille fact retract user:alice works_at --scope company")]
+    Fact {
+        #[command(subcommand)]
+        command: fact::FactCommand,
+    },
+    /// Gardens: facts for members alone
+    #[command(after_help = "\
+Example:
+  reveille garden create atlas --name 'Project Atlas' --scope team
+  reveille garden add atlas user:alice --role writer
+  reveille fact assert project:atlas status green --scope team --garden atlas")]
+    Garden {
+        #[command(subcommand)]
+        command: garden::GardenCommand,
+    },
+    /// Capability tokens, by which somebody may subscribe to facts
+    #[command(after_help = "\
+Example:
+  reveille token issue --subject user:alice --verb subscribe --object scope:company
+  reveille token list
+  reveille token revoke 00000000-0000-8003-8000-000000000009")]
+    Token {
+        #[command(subcommand)]
+        command: capability::TokenCommand,
+    },
     /// Dead letters: deliveries that were given up
     #[command(after_help = "\
 Example:
@@ -244,6 +274,9 @@ impl Command {
             Command::Doc { command } => doc::run(command),
             Command::Trigger { command } => trigger::run(command),
             Command::Secret { command } => secret::run(command),
+            Command::Fact { command } => fact::run(command),
+            Command::Garden { command } => garden::run(command),
+            Command::Token { command } => capability::run(command),
             Command::Dlq { command } => dlq::run(command),
             Command::Audit { command } => audit::run(command),
             Command::Key { command } => key::run(command),

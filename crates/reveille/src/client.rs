@@ -17,6 +17,10 @@ pub(crate) mod doc;
 pub(crate) mod secret;
 pub(crate) mod trigger;
 
+pub(crate) mod capability;
+pub(crate) mod fact;
+pub(crate) mod garden;
+
 pub(crate) mod key;
 
 mod connection;

@@ -21,17 +21,17 @@ use reveille_deliver::client::Authorities;
 use reveille_deliver::resolve::NameServers;
 use reveille_engine::quota::Quotas;
 use reveille_engine::{Retention, Rules};
-use reveille_server::{Auth, Workers};
+use reveille_server::{Auth, FactSettings, Workers};
 use serde::Deserialize;
 
 use crate::failure::usage_error;
 use checks::{
-    check_auth, check_ca_file, check_concurrency, check_exposure, check_max_body,
-    check_otlp_endpoint, check_retention, check_workers,
+    check_auth, check_ca_file, check_concurrency, check_exposure, check_facts, check_max_body,
+    check_otlp_endpoint, check_retention, check_workers, replay_window_of_protocol,
 };
 use units::{
     Address, AdminKey, Factor, Networks, Period, PoisonRule, PublicUrl, ServerAddresses, Size,
-    WorkerBinding, WorkerUrlTemplate,
+    WakeStreamTemplate, WorkerBinding, WorkerUrlTemplate,
 };
 
 const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4437);
@@ -240,6 +240,21 @@ struct Settings {
     #[arg(long, value_name = "TIME", env = "REVEILLE_RETAIN_DELIVERIES", hide_env_values = true)]
     retain_deliveries: Option<Period>,
 
+    /// The stream that wakes an agent of subscriptions to facts, like /agents/{wake_agent_id}
+    /// [default: nobody is woken]
+    #[arg(
+        long,
+        value_name = "PATH",
+        env = "REVEILLE_WAKE_STREAM_TEMPLATE",
+        hide_env_values = true
+    )]
+    wake_stream_template: Option<WakeStreamTemplate>,
+
+    /// How long subscribers to facts may have events once more; STIGMEM_SUBSCRIPTION_REPLAY_S, in
+    /// seconds, is read too [default: 3600s]
+    #[arg(long, value_name = "TIME", env = "REVEILLE_REPLAY_WINDOW", hide_env_values = true)]
+    replay_window: Option<Period>,
+
     /// Send traces to this OpenTelemetry collector, as OTLP over HTTP [default: no traces]
     #[arg(long, value_name = "URL", env = "REVEILLE_OTLP_ENDPOINT", hide_env_values = true)]
     otlp_endpoint: Option<PublicUrl>,
@@ -376,6 +391,7 @@ pub(crate) struct Config {
     pub(crate) otlp_endpoint: Option<Arc<str>>,
     pub(crate) auth: Auth,
     pub(crate) workers: Workers,
+    pub(crate) facts: FactSettings,
     pub(crate) retention: Retention,
 }
 
@@ -391,7 +407,11 @@ impl Arguments {
             }
             None => Settings::default(),
         };
-        self.settings.or(file).check()
+        let mut given = self.settings;
+        if given.replay_window.is_none() {
+            given.replay_window = replay_window_of_protocol()?;
+        }
+        given.or(file).check()
     }
 }
 
@@ -481,6 +501,8 @@ impl Settings {
             bindings: self.bindings.or(others.bindings),
             retain_events: self.retain_events.or(others.retain_events),
             retain_deliveries: self.retain_deliveries.or(others.retain_deliveries),
+            wake_stream_template: self.wake_stream_template.or(others.wake_stream_template),
+            replay_window: self.replay_window.or(others.replay_window),
             otlp_endpoint: self.otlp_endpoint.or(others.otlp_endpoint),
         }
     }
@@ -526,6 +548,7 @@ impl Settings {
         Ok(Config {
             auth,
             workers: check_workers(self.worker_url_template, self.bindings)?,
+            facts: check_facts(self.wake_stream_template, self.replay_window)?,
             retention,
             timings,
             rules,

@@ -84,6 +84,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         public_url: config.public_url,
         auth: config.auth,
         workers: config.workers,
+        facts: config.facts,
     };
     let shutdown = async {
         // A sender that is gone means the same.
@@ -208,7 +209,7 @@ fn outbound(
                 .with_connections_max(descriptors.calls),
         ),
         encoder: Arc::new(PayloadEncoder { public_url: config.public_url.clone() }),
-        delivery_encoders: delivery_encoders(config.workers.clone()),
+        delivery_encoders: delivery_encoders(config.workers.clone(), &config.facts),
         faces: std::convert::identity,
         concurrency: config.outbound_concurrency,
         tenant_concurrency: config.tenant_concurrency,

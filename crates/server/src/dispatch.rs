@@ -12,7 +12,9 @@ use crate::http::error::RequestError;
 use crate::http::listen::Service;
 use crate::http::reply::{self, Reply};
 use crate::http::route::{Face, check_read_method, face_of};
-use crate::{Server, admin, documents, ds_subscriptions, events, health, streams, triggers, wakes};
+use crate::{
+    Server, admin, documents, ds_subscriptions, events, facts, health, streams, triggers, wakes,
+};
 
 impl Service for Arc<Server> {
     async fn answer(&self, mut request: Request<Incoming>, connection: &BusyConnection) -> Reply {
@@ -36,6 +38,7 @@ impl Service for Arc<Server> {
                 match face {
                     Face::Events => events::refuse(error),
                     Face::Documents => documents::refuse(error),
+                    Face::Facts => facts::refuse(error),
                     Face::DocumentBatch | Face::TriggerCalls => documents::refuse_batch(error),
                     _ => error.refusal().reply(),
                 }
@@ -107,6 +110,7 @@ async fn answer(
         }
         Face::PatternSubscriptions => return Ok(wakes::answer(server, caller, request).await),
         Face::Events => return Ok(events::answer(server, caller, request).await),
+        Face::Facts => return Ok(facts::answer(server, caller, request).await),
         Face::Documents => return Ok(documents::answer(server, caller, request).await),
         Face::DocumentBatch => return Ok(documents::answer_batch(server, caller, request).await),
         Face::Triggers => return Ok(triggers::answer(server, caller, request).await),

@@ -11,6 +11,7 @@ use reveille_kernel::outbound::EncodedRequest;
 use serde_json::Value;
 
 use crate::events::{EventEncoder, Workers};
+use crate::facts::{FactEncoder, FactSettings};
 use crate::http::trace::TRACEPARENT;
 use crate::triggers::TriggerEncoder;
 use crate::{ds_subscriptions, wakes};
@@ -18,8 +19,9 @@ use crate::{ds_subscriptions, wakes};
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
 /// The encoders of all faces that deliver.
-pub fn delivery_encoders(workers: Workers) -> DeliveryEncoders {
-    DeliveryEncoders::default().with(EventEncoder { workers }).with(TriggerEncoder)
+pub fn delivery_encoders(workers: Workers, facts: &FactSettings) -> DeliveryEncoders {
+    let facts = FactEncoder { wake_template: facts.wake_template.clone() };
+    DeliveryEncoders::default().with(EventEncoder { workers }).with(TriggerEncoder).with(facts)
 }
 
 /// Encodes wakes in the dialect of whoever gets them.

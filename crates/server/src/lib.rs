@@ -4,8 +4,8 @@
 //! [`dispatch`] hands a request to its face: [`streams`] is the Durable Streams face, [`wakes`]
 //! that of subscriptions on patterns and their callbacks, [`ds_subscriptions`] that of the
 //! subscriptions which the Durable Streams protocol has itself, [`events`] that of typed events and
-//! their deliveries, [`documents`] that of documents, [`triggers`]
-//! that of triggers on them, [`admin`] that of operators. [`encoder`]
+//! their deliveries, [`documents`] that of documents, [`triggers`] that of triggers on them,
+//! [`facts`] that of facts, [`admin`] that of operators. [`encoder`]
 //! makes the payloads that are sent. Only this crate knows status codes and JSON field names; no face reaches into the state, spawns
 //! work or holds a lock, and none knows another.
 
@@ -16,6 +16,7 @@ mod admin;
 mod documents;
 mod ds_subscriptions;
 mod events;
+mod facts;
 mod health;
 mod metrics;
 mod streams;
@@ -33,6 +34,7 @@ use tokio::sync::{Semaphore, watch};
 
 pub use crate::encoder::{PayloadEncoder, delivery_encoders};
 pub use crate::events::Workers;
+pub use crate::facts::FactSettings;
 pub use crate::http::auth::Auth;
 
 /// More connections than this are not worth the memory of one process.
@@ -57,6 +59,8 @@ pub struct Config {
     pub auth: Auth,
     /// Where the workers are that events are delivered to.
     pub workers: Workers,
+    /// What subscriptions to facts may do.
+    pub facts: FactSettings,
 }
 
 /// What every request has at hand.

@@ -79,7 +79,7 @@ impl Documents {
             let (_, path) = keys::parse_document(key).ok_or_else(|| violation("a key"))?;
             let found = Document::decode(value).map_err(unreadable)?;
             let expected = model.documents.get(path.to_string().as_str());
-            let data = found.data.as_ref().map(|data| data.to_json());
+            let data = found.data.as_ref().map(|data| data.json().to_vec());
             let is_same = expected.is_some_and(|it| {
                 let json = it.data.as_ref().map(|data| object(data).into_bytes());
                 (it.version, it.created_at, it.updated_at)

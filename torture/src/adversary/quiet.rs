@@ -2,8 +2,8 @@
 //! to wake its handler and every event to be delivered.
 
 use std::net::SocketAddr;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, ensure};
@@ -26,6 +26,8 @@ pub(super) struct QuietTenant {
     visits: AtomicUsize,
     /// Streams and events that were acknowledged.
     promised: Mutex<Vec<Promise>>,
+    /// Documents that were acknowledged.
+    documents: Mutex<Vec<String>>,
 }
 
 #[derive(Clone)]
@@ -64,6 +66,7 @@ impl QuietTenant {
             endpoint: endpoint.clone_handle(),
             visits: AtomicUsize::new(0),
             promised: Mutex::default(),
+            documents: Mutex::default(),
         };
         let webhook = json!({ "webhook": format!("http://{}/quiet/wake", endpoint.address) });
         let status =
@@ -124,13 +127,27 @@ impl QuietTenant {
                     self.promises().push(promise);
                 }
             }
+            let document = format!("/api/v1/quiet/{number}");
+            let body = json!({ "doc": { "n": number } }).to_string();
+            let query = json!({ "collection": "quiet", "limit": 5 }).to_string();
+            let requests = [("PUT", &*document, body), ("POST", "/api/v1/query", query)];
+            for (method, target, body) in requests {
+                tried += 1;
+                let started = Instant::now();
+                if let Ok(200) = self.ask(method, target, body.as_bytes()) {
+                    waited.push(started.elapsed());
+                    if method == "PUT" {
+                        lock(&self.documents).push(document.clone());
+                    }
+                }
+            }
             std::thread::sleep(PAUSE);
         }
         (tried, waited)
     }
 
-    fn promises(&self) -> std::sync::MutexGuard<'_, Vec<Promise>> {
-        self.promised.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn promises(&self) -> MutexGuard<'_, Vec<Promise>> {
+        lock(&self.promised)
     }
 
     /// Waits until everything that was promised has come.
@@ -146,8 +163,8 @@ impl QuietTenant {
         Ok(())
     }
 
-    /// Every stream that was acknowledged is there.
-    pub(super) fn check_streams(&self, server: SocketAddr) -> anyhow::Result<()> {
+    /// Every stream and document that was acknowledged is there.
+    pub(super) fn check_kept(&self, server: SocketAddr) -> anyhow::Result<()> {
         let mut connection = Connection::open(server)?;
         let headers = [("authorization", &*self.authorization)];
         for promise in self.promises().iter().filter(|it| it.what.starts_with('/')) {
@@ -156,6 +173,15 @@ impl QuietTenant {
             let answer = connection.send(request)?;
             ensure!(answer.status == 200 && answer.body == b"[1]", "{} is lost", promise.what);
         }
+        for document in lock(&self.documents).iter() {
+            let request = Request { method: "GET", target: document, headers: &headers, body: &[] };
+            let status = connection.send(request)?.status;
+            ensure!(status == 200, "{document} is lost: {status}");
+        }
         Ok(())
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -10,19 +10,43 @@
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value};
 
-use super::change::ChangeEvent;
+use super::change::{Change, ChangeEvent};
 use super::field::Field;
-use super::origin::Origin;
 use super::snapshot::{Data, Document, DocumentView};
 use crate::time::Millis;
 
 /// Names with values, as JSON has them.
 pub type Fields = Map<String, Value>;
 
+/// What a document's own fields take as JSON, names and numbers and all, but for the texts in them.
+const OWN_BYTES: usize = 160;
+
+/// The same of a change, but for its documents.
+const CHANGE_BYTES: usize = 192;
+
+/// A value of a document's own.
+#[derive(Clone, Copy, serde::Serialize)]
+#[serde(untagged)]
+enum Own<'a> {
+    Text(&'a str),
+    Number(u64),
+    True(bool),
+}
+
+impl From<Own<'_>> for Value {
+    fn from(own: Own<'_>) -> Value {
+        match own {
+            Own::Text(text) => text.into(),
+            Own::Number(number) => number.into(),
+            Own::True(is_true) => is_true.into(),
+        }
+    }
+}
+
 impl DocumentView<'_> {
     /// The document as everybody sees it.
     pub fn to_fields(&self) -> Fields {
-        let own = self.own().map(|(name, value)| (name.to_owned(), value));
+        let own = self.own().map(|(name, value)| (name.to_owned(), value.into()));
         let data = self.document.data.iter().flat_map(|data| data.fields());
         // Its own fields win.
         data.map(|(name, value)| (name.clone(), value.clone())).chain(own).collect()
@@ -30,18 +54,43 @@ impl DocumentView<'_> {
 
     /// The same as JSON.
     pub fn to_json(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("names are texts, and memory does not fail")
+        let mut json = Vec::with_capacity(
+            OWN_BYTES + self.id.len() + self.collection.len() + self.document.bytes(),
+        );
+        self.write_json(&mut json);
+        json
     }
 
-    fn own(&self) -> impl Iterator<Item = (&'static str, Value)> {
+    /// Writes it as JSON, its data as they are stored.
+    pub fn write_json(&self, json: &mut Vec<u8>) {
+        json.push(b'{');
+        let mut comma = false;
+        for (name, value) in self.own() {
+            if comma {
+                json.push(b',');
+            }
+            comma = true;
+            write_entry(json, name, &value);
+        }
+        // No user data has the name of one of these.
+        match self.document.data.as_deref().and_then(|data| data.json().strip_prefix(b"{")) {
+            None | Some(b"}") => json.push(b'}'),
+            Some(data) => {
+                json.push(b',');
+                json.extend_from_slice(data);
+            }
+        }
+    }
+
+    fn own(&self) -> impl Iterator<Item = (&'static str, Own<'_>)> {
         let document = self.document;
         let own = [
-            (Field::Id, Some(Value::from(self.id))),
-            (Field::Collection, Some(Value::from(self.collection))),
-            (Field::Version, Some(Value::from(document.version))),
-            (Field::CreatedAt, Some(Value::from(document.created_at.0))),
-            (Field::UpdatedAt, Some(Value::from(document.updated_at.0))),
-            (Field::Deleted, document.is_tombstone().then_some(Value::Bool(true))),
+            (Field::Id, Some(Own::Text(self.id))),
+            (Field::Collection, Some(Own::Text(self.collection))),
+            (Field::Version, Some(Own::Number(document.version))),
+            (Field::CreatedAt, Some(Own::Number(document.created_at.0))),
+            (Field::UpdatedAt, Some(Own::Number(document.updated_at.0))),
+            (Field::Deleted, document.is_tombstone().then_some(Own::True(true))),
         ];
         own.into_iter().filter_map(|(field, value)| Some((field.own_name()?, value?)))
     }
@@ -88,26 +137,44 @@ impl ChangeEvent {
     /// document that was created and `after` for one that was deleted. What no trigger led to has no
     /// `origin`.
     pub fn to_json(&self) -> Vec<u8> {
-        let path = &self.change.path;
-        let message = Message {
+        let Change { kind, path, before, after, .. } = &self.change;
+        let bytes = [before, after].into_iter().flatten().map(|it| OWN_BYTES + it.bytes());
+        let head = ChangeHead {
             seq: self.seq,
             lsn: self.lsn.to_string(),
             tenant: self.tenant.as_str(),
-            kind: self.change.kind.as_str(),
+            kind: kind.as_str(),
             path: path.to_string(),
             collection: path.collection().as_str(),
             id: path.id().as_str(),
-            before: self.change.before.as_ref().map(|it| DocumentView::new(path, it)),
-            after: self.change.after.as_ref().map(|it| DocumentView::new(path, it)),
-            ts: self.ts(),
-            origin: (!self.origin.is_client()).then_some(&self.origin),
         };
-        serde_json::to_vec(&message).expect("names are texts, and memory does not fail")
+        let mut json =
+            Vec::with_capacity(CHANGE_BYTES + 3 * head.path.len() + bytes.sum::<usize>());
+        write_value(&mut json, &head);
+        // The rest belongs to it.
+        json.pop();
+        for (name, document) in [("before", before), ("after", after)] {
+            json.push(b',');
+            write_name(&mut json, name);
+            match document {
+                Some(document) => DocumentView::new(path, document).write_json(&mut json),
+                None => json.extend_from_slice(b"null"),
+            }
+        }
+        json.push(b',');
+        write_entry(&mut json, "ts", &self.ts());
+        if !self.origin.is_client() {
+            json.push(b',');
+            write_entry(&mut json, "origin", &self.origin);
+        }
+        json.push(b'}');
+        json
     }
 }
 
+/// What a change has before its documents.
 #[derive(serde::Serialize)]
-struct Message<'a> {
+struct ChangeHead<'a> {
     seq: u64,
     lsn: String,
     tenant: &'a str,
@@ -116,11 +183,22 @@ struct Message<'a> {
     path: String,
     collection: &'a str,
     id: &'a str,
-    before: Option<DocumentView<'a>>,
-    after: Option<DocumentView<'a>>,
-    ts: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    origin: Option<&'a Origin>,
+}
+
+fn write_entry(json: &mut Vec<u8>, name: &str, value: &impl Serialize) {
+    write_name(json, name);
+    write_value(json, value);
+}
+
+/// Names are ours: nothing in them must be escaped.
+fn write_name(json: &mut Vec<u8>, name: &str) {
+    json.push(b'"');
+    json.extend_from_slice(name.as_bytes());
+    json.extend_from_slice(b"\":");
+}
+
+fn write_value(json: &mut Vec<u8>, value: &impl Serialize) {
+    serde_json::to_writer(json, value).expect("names are texts, and memory does not fail");
 }
 
 #[cfg(test)]
@@ -130,7 +208,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::document::change::{Change, ChangeKind, Lsn};
+    use crate::document::change::{ChangeKind, Lsn};
+    use crate::document::origin::Origin;
     use crate::document::path::DocumentPath;
     use crate::tenant::Tenant;
 
@@ -155,7 +234,11 @@ mod tests {
         assert_eq!(serde_json::to_value(view).unwrap(), expected);
         assert_eq!(Document::from_fields(view.to_fields()).as_ref(), Some(&live));
         let json = String::from_utf8(view.to_json()).unwrap();
+        assert_eq!(json, serde_json::to_string(&view).unwrap());
         assert_eq!(Document::from_json(&json).as_ref(), Some(&live));
+        let empty = document(Some(json!({})));
+        let view = DocumentView::new(&path, &empty);
+        assert_eq!(view.to_json(), serde_json::to_vec(&view).unwrap());
         assert_eq!(Document::from_json("{}"), None);
         let gone = document(None);
         let view = DocumentView::new(&path, &gone);
@@ -166,6 +249,7 @@ mod tests {
         assert_eq!(Value::Object(view.to_fields()), expected);
         assert_eq!(Document::from_fields(view.to_fields()).as_ref(), Some(&gone));
         assert_eq!(serde_json::to_value(view).unwrap(), expected);
+        assert_eq!(view.to_json(), serde_json::to_vec(&view).unwrap());
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! A document as it is at one moment: its data, or the tombstone that is left of it.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use serde::de::{Error as _, IgnoredAny};
 use serde_json::{Map, Value};
 
 use super::limits::{DOCUMENT_BYTES_MAX, DOCUMENT_DEPTH_MAX, DOCUMENT_VALUES_MAX};
@@ -30,11 +31,19 @@ pub struct DocumentView<'a> {
     pub document: &'a Document,
 }
 
-/// User data within its limits.
-#[derive(Debug, Clone, PartialEq, Default)]
+/// User data within its limits: as values or as JSON, whichever it came as. The other is made when
+/// somebody asks for it, for most are stored and sent as they were written.
+#[derive(Debug, Clone, Default)]
 pub struct Data {
-    fields: Map<String, Value>,
+    fields: OnceLock<Map<String, Value>>,
+    json: OnceLock<Box<[u8]>>,
     bytes: usize,
+}
+
+impl PartialEq for Data {
+    fn eq(&self, other: &Data) -> bool {
+        self.fields() == other.fields()
+    }
 }
 
 /// The data cannot be a document's.
@@ -73,26 +82,37 @@ impl Data {
         if bytes > DOCUMENT_BYTES_MAX {
             return Err(DataError::TooLarge(bytes));
         }
-        Ok(Data { fields, bytes })
+        Ok(Data { fields: fields.into(), json: OnceLock::new(), bytes })
     }
 
     /// Takes what was stored as JSON, and checked before it was.
     pub fn from_json(json: &[u8]) -> Result<Data, serde_json::Error> {
-        let fields = serde_json::from_slice(json)?;
-        Ok(Data { fields, bytes: json.len() })
+        serde_json::from_slice::<IgnoredAny>(json)?;
+        if !json.starts_with(b"{") {
+            return Err(serde_json::Error::custom("the data of a document is an object"));
+        }
+        let (bytes, json): (usize, Box<[u8]>) = (json.len(), json.into());
+        Ok(Data { fields: OnceLock::new(), json: json.into(), bytes })
     }
 
     /// As JSON, compact.
-    pub fn to_json(&self) -> Vec<u8> {
-        serde_json::to_vec(&self.fields).expect("names are texts, and memory does not fail")
+    pub fn json(&self) -> &[u8] {
+        self.json.get_or_init(|| {
+            let json = serde_json::to_vec(self.fields());
+            json.expect("names are texts, and memory does not fail").into()
+        })
     }
 
     pub fn fields(&self) -> &Map<String, Value> {
-        &self.fields
+        self.fields.get_or_init(|| match self.json.get() {
+            Some(json) => serde_json::from_slice(json).expect("it was read as JSON before"),
+            None => Map::new(),
+        })
     }
 
     pub fn into_fields(self) -> Map<String, Value> {
-        self.fields
+        self.fields();
+        self.fields.into_inner().unwrap_or_default()
     }
 
     /// Bytes as compact JSON.
@@ -194,6 +214,14 @@ mod tests {
         assert_eq!(data(many(DOCUMENT_VALUES_MAX)), Err(DataError::TooManyValues));
     }
 
+    #[test]
+    fn what_is_no_object_is_no_data() {
+        for json in ["", "[]", "1", "{", "{\"a\":}", "{} ,", "null"] {
+            assert!(Data::from_json(json.as_bytes()).is_err(), "{json}");
+        }
+        assert_eq!(Data::from_json(b"{}").unwrap().into_fields(), Map::new());
+    }
+
     proptest! {
         #[test]
         fn its_size_is_that_of_its_json(value in value()) {
@@ -205,7 +233,9 @@ mod tests {
         fn it_is_stored_and_read_again_as_it_is(value in value()) {
             let Value::Object(fields) = json!({ "a": value }) else { panic!("is an object") };
             let data = Data::new(fields).unwrap();
-            prop_assert_eq!(Data::from_json(&data.to_json()).unwrap(), data);
+            let stored = Data::from_json(data.json()).unwrap();
+            prop_assert_eq!((stored.json(), stored.bytes()), (data.json(), data.bytes()));
+            prop_assert_eq!(stored, data);
         }
     }
 }

@@ -44,6 +44,16 @@ pub enum Write {
     Delete,
 }
 
+impl Write {
+    /// Bytes of the data that it brings.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Write::Create(data) | Write::Set(data) => data.bytes(),
+            Write::Patch(_) | Write::Delete => 0,
+        }
+    }
+}
+
 /// What a transaction may be.
 #[derive(Debug, Clone, Copy)]
 pub struct TransactionLimits {

@@ -16,6 +16,7 @@ use reveille_core::{StreamPath, Tenant};
 use reveille_kernel::error::{Damaged, Error};
 use reveille_kernel::limits::PAGE_BYTES_MAX;
 use reveille_kernel::{fairness, task};
+use reveille_schema::{Record, keys};
 
 use super::declare::{IndexView, SetDocumentIndexes};
 use super::error::{DocumentError, DocumentRejection};
@@ -26,6 +27,7 @@ use super::rules::{DocumentRules, RuleLook, RuleVerdict, SetDocumentRules, Tenan
 use super::write::{WriteDocuments, WriteReceipt};
 use crate::deliveries::face::PreparedMatch;
 use crate::engine::Engine;
+use crate::records::damaged;
 
 /// Looks of the hooks for changes at one write: where others write the same documents at the same
 /// time, the last one is followed by a decision that leaves to slices what it cannot know.
@@ -33,6 +35,12 @@ const LOOKS_MAX: usize = 3;
 
 /// Documents that cost a query about as much as taking an append in.
 pub(super) const DOCUMENTS_PER_APPEND: u64 = 16;
+
+/// Documents up to this size are taken apart where everybody else waits for their turn.
+const READ_HERE_BYTES: usize = 16 * 1024;
+
+/// Bytes of documents that cost a write about as much as taking an append in.
+const BYTES_PER_APPEND: usize = 8 * 1024;
 
 /// Who asks.
 #[derive(Debug, Clone)]
@@ -80,17 +88,23 @@ impl Engine {
         let rules = self.rules_for(caller);
         let (reader, now) = (self.partition(&tenant).state.reader(), self.clock().now());
         let of = path.clone();
-        // A document may be large, and rules may take a while.
-        let found = task::blocking(move || -> Result<_, Damaged> {
-            let document = query::document(&reader, &tenant, &of)?;
+        // One key is read here, as it is for a decision.
+        let stored = reader.get(&keys::document(&tenant, path)).map_err(Damaged::from)?;
+        let is_small = stored.as_ref().is_none_or(|stored| stored.len() <= READ_HERE_BYTES);
+        let is_quick = is_small && rules.is_none();
+        let look = move || -> Result<_, Damaged> {
+            let document = stored.map(|stored| Document::decode(&stored)).transpose();
+            let document = document.map_err(damaged)?;
             let document = document.filter(|document| !document.is_tombstone());
             let look = RuleLook::new(&reader, &tenant, &auth, now);
             match &rules {
                 Some(rules) if !look.may_get(rules, &of, document.as_ref())? => Ok(None),
                 _ => Ok(Some(document)),
             }
-        });
-        match found.await? {
+        };
+        // A document may be large, and rules may take a while.
+        let found = if is_quick { look() } else { task::blocking(look).await };
+        match found? {
             Some(Some(document)) => Ok(document),
             Some(None) => Err(Error::Rejected(DocumentRejection::NotFound(path.clone()))),
             None => Err(Error::Rejected(DocumentRejection::RuleDenied { op_index: None })),
@@ -125,7 +139,9 @@ impl Engine {
         write: DocumentWrite,
     ) -> Result<WriteReceipt, DocumentError> {
         let (tenant, settings) = (&caller.tenant, self.document_settings());
-        let work = u64::try_from(write.ops.len()).unwrap_or(u64::MAX);
+        let bytes: usize = write.ops.iter().map(|op| op.write.bytes()).sum();
+        let work = write.ops.len() + bytes / BYTES_PER_APPEND;
+        let work = u64::try_from(work).unwrap_or(u64::MAX);
         self.fairness().request(tenant, work.saturating_mul(fairness::TAKEN_IN));
         let decide_by = self.clock().now() + settings.transaction_timeout_ms;
         let scope = caller.scope.clone();

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use reveille_core::document::index::IndexDefinition;
 use reveille_core::document::index::plan::{KeyRange, Plan, Source, plan};
 use reveille_core::document::index::suggest;
-use reveille_core::document::path::{DocumentId, DocumentPath};
+use reveille_core::document::path::DocumentId;
 use reveille_core::document::query::Query;
 use reveille_core::document::query::page::{Page, PageCollector, Sorted, Wanted};
 use reveille_core::document::rules::RuleAuth;
@@ -22,7 +22,7 @@ use reveille_store::state::Reader;
 use super::error::{DocumentError, DocumentRejection};
 use super::rules::{RuleLook, TenantRules};
 use crate::limits::{QUERY_BYTES_MAX, QUERY_DOCUMENTS_MAX, QUERY_MS_MAX};
-use crate::records::{ReadRecord, Scan, ScanBack, damaged};
+use crate::records::{Scan, ScanBack, damaged};
 
 /// A page, and what it took.
 #[derive(Debug, Clone, PartialEq)]
@@ -249,13 +249,4 @@ pub(super) fn indexes(
     };
     // There are a few hundred at most.
     reader.range(&from, &to, usize::MAX)?.into_iter().map(parse).collect()
-}
-
-/// A document as it is durable, or its tombstone.
-pub(super) fn document(
-    mut reader: &Reader,
-    tenant: &Tenant,
-    path: &DocumentPath,
-) -> Result<Option<Document>, Damaged> {
-    reader.read(&keys::document(tenant, path), Document::decode)
 }

@@ -24,7 +24,7 @@ use reveille_core::document::snapshot::{Data, Document};
 use reveille_core::document::transaction::{Failure, Op, OpError, Write};
 use reveille_core::{Millis, Tenant};
 use reveille_kernel::error::Error;
-use reveille_schema::{keys, record};
+use reveille_schema::{Record, keys, record};
 use serde_json::{Value, json};
 
 use super::declare::{IndexView, SetDocumentIndexes};
@@ -36,7 +36,7 @@ use crate::app::Settings;
 use crate::deliveries::source;
 use crate::deliveries::trim::{TrimEvents, TrimPlan};
 use crate::engine::Engine;
-use crate::records::Scan;
+use crate::records::{ReadRecord, Scan};
 use crate::testing::{Bench, Decided};
 
 type Written = Decided<Result<WriteReceipt, DocumentRejection>, DocumentRejection>;
@@ -89,7 +89,8 @@ impl World {
     }
 
     fn document(&self, at: &str) -> Option<Document> {
-        query::document(&self.bench.reader(), &self.tenant, &path(at)).unwrap()
+        let reader = self.bench.reader();
+        (&reader).read(&keys::document(&self.tenant, &path(at)), Document::decode).unwrap()
     }
 
     pub(super) fn declare(&mut self, definitions: Vec<IndexDefinition>) -> Vec<IndexView> {

@@ -106,12 +106,8 @@ impl Command<App> for WriteDocuments {
 
     fn weight(&self) -> usize {
         // What is replaced is not known here: it is counted when it is.
-        let data = |op: &Op| match &op.write {
-            Write::Create(data) | Write::Set(data) => data.bytes(),
-            Write::Patch(_) | Write::Delete => 0,
-        };
         let row = if self.audit.is_some() { audit::ROW_WEIGHT } else { 0 };
-        self.ops.iter().map(|op| 1_024 + 2 * data(op)).sum::<usize>() + row
+        self.ops.iter().map(|op| 1_024 + 2 * op.write.bytes()).sum::<usize>() + row
     }
 
     /// What only deletes makes room in the end, however much is said of it at first.

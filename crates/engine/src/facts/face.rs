@@ -8,7 +8,7 @@ use reveille_core::delivery::hook::{FaceId, Hook, HookId};
 use reveille_core::delivery::id::EventNo;
 use reveille_core::fact::access::{CancelReason, Ruling};
 use reveille_core::fact::name::Id;
-use reveille_core::fact::subscription::EventSubject;
+use reveille_core::fact::subscription::{EventSubject, FactHookSpec};
 use reveille_core::fact::{FACE, Scope};
 use reveille_core::stream::Head;
 use reveille_core::{Millis, StreamPath, Tenant};
@@ -209,6 +209,11 @@ impl DeliveryFace for FactFace {
     fn timer(&self, shared: &Shared, timer: DueTimer) -> Result<FaceTimer, Damaged> {
         Ok(Arc::new(FireFactTimer::new(shared, timer)?))
     }
+}
+
+/// What a subscriber wishes, for whoever puts it into words.
+pub fn read_spec(hook: &Hook) -> Result<FactHookSpec, Damaged> {
+    spec_of(hook).map(|subscription| subscription.spec)
 }
 
 /// What a subscriber wishes.

@@ -174,6 +174,23 @@ fn a_command_that_is_too_large_alone_is_refused_and_nobody_else_is() {
 }
 
 #[test]
+fn what_writes_much_leaves_room_for_what_writes_little() {
+    let mut partition = partition();
+    partition.overlay_limits.large = 100_000;
+    let mut try_to = |command: &Perform| {
+        let (submitted, _) = submit(&mut partition, command, &FetchedKeys::default());
+        matches!(submitted, Submission::Decided)
+    };
+    let large = LARGE_COMMAND_BYTES * 2;
+    assert!(try_to(&set(1, large)));
+    // What it writes is known only when it was decided.
+    assert!(!try_to(&set(2, large)));
+    assert!(try_to(&set(3, LARGE_COMMAND_BYTES / 2)));
+    assert!(!try_to(&set(2, large)));
+    assert!(try_to(&set(4, 10)));
+}
+
+#[test]
 fn a_batch_is_closed_before_the_log_would_refuse_it() {
     const LOG_BYTES: usize = 4_000;
     let mut partition = partition();

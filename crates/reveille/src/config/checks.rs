@@ -7,13 +7,16 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use reveille_core::document::settings::DocumentSettings;
 use reveille_core::event::worker::Binding;
+use reveille_core::fact::subscription::REPLAY_WINDOW_S_DEFAULT;
 use reveille_core::subscription::Timings;
 use reveille_core::trigger::limits::TRIGGER_WAIT_MS_MIN;
 use reveille_deliver::client::Authorities;
 use reveille_engine::quota::Quotas;
-use reveille_server::{Auth, Workers};
+use reveille_server::{Auth, FactSettings, Workers};
 
-use super::units::{AdminKey, Period, PublicUrl, WorkerBinding, WorkerUrlTemplate};
+use super::units::{
+    AdminKey, Period, PublicUrl, WakeStreamTemplate, WorkerBinding, WorkerUrlTemplate,
+};
 use super::{AuthKind, MAX_BODY_LIMIT_BYTES, OUTBOUND_MAX, PERIOD_LIMIT_MS, Settings};
 use crate::failure::usage_error;
 use crate::otlp;
@@ -127,6 +130,32 @@ impl Settings {
         }
         Ok(settings)
     }
+}
+
+/// By which name the protocol of facts knows the setting.
+const REPLAY_SECONDS: &str = "STIGMEM_SUBSCRIPTION_REPLAY_S";
+
+/// The window that a variable of that name asks for.
+pub(super) fn replay_window_of_protocol() -> anyhow::Result<Option<Period>> {
+    let Ok(text) = std::env::var(REPLAY_SECONDS) else { return Ok(None) };
+    let seconds: Option<u64> = text.trim().parse().ok();
+    let ms = seconds.and_then(|seconds| seconds.checked_mul(1_000)).ok_or_else(|| {
+        usage_error(format!("{REPLAY_SECONDS} is a number of seconds, and not {text:?}"))
+    })?;
+    Ok(Some(Period { ms }))
+}
+
+/// What subscriptions to facts may do; the window is in whole seconds.
+pub(super) fn check_facts(
+    template: Option<WakeStreamTemplate>,
+    period: Option<Period>,
+) -> anyhow::Result<FactSettings> {
+    let seconds = period.map_or(REPLAY_WINDOW_S_DEFAULT, |period| period.ms.div_ceil(1_000));
+    if seconds == 0 || seconds > PERIOD_LIMIT_MS / 1_000 {
+        return Err(usage_error("--replay-window must be longer than 0 and at most 3650d"));
+    }
+    let wake_template = template.map(|template| template.0);
+    Ok(FactSettings { wake_template, replay_window_s: seconds })
 }
 
 /// What is wrong with the file is said at the start, not at the first webhook.

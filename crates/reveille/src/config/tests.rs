@@ -2,6 +2,7 @@
 
 use clap::Parser;
 use reveille_core::event::worker::{Binding, WorkerTemplate};
+use reveille_core::fact::wake::WakeTemplate;
 
 use reveille_core::key::KeyHash;
 
@@ -60,6 +61,7 @@ fn defaults() -> Config {
         otlp_endpoint: None,
         auth: Auth::Off,
         workers: Workers::default(),
+        facts: FactSettings::default(),
         retention: Retention { events_ms: 30 * 86_400_000, deliveries_ms: 30 * 86_400_000 },
     }
 }
@@ -70,6 +72,10 @@ fn workers(template: &str, bindings: &[&str]) -> Workers {
         template: WorkerTemplate::parse(template).unwrap(),
         bindings: bindings.iter().map(binding).collect(),
     }
+}
+
+fn facts(template: &str, replay_window_s: u64) -> FactSettings {
+    FactSettings { wake_template: WakeTemplate::parse(template).ok(), replay_window_s }
 }
 
 fn keys(admin_key: Option<&str>, metrics_open: bool) -> Auth {
@@ -123,6 +129,8 @@ fn flags_come_before_the_file() {
         conflict-delay = "14ms"
         idempotency-ttl = "9s"
         tombstone-ttl = "10s"
+        wake-stream-template = "/file/{wake_agent_id}"
+        replay-window = "10s"
         trigger-calls = 14
         otlp-endpoint = "https://file.example/otlp"
         worker-url-template = "https://{workerId}.file.example/{rpcMethod}"
@@ -177,6 +185,7 @@ fn flags_come_before_the_file() {
         },
         otlp_endpoint: Some("https://file.example/otlp".into()),
         auth: keys(Some("from-file-0123456789"), true),
+        facts: facts("/file/{wake_agent_id}", 10),
         workers: workers(
             "https://{workerId}.file.example/{rpcMethod}",
             &["A=https://a.example", "B=https://b.example/rpc"],
@@ -224,6 +233,8 @@ fn flags_come_before_the_file() {
         "--conflict-delay=24ms",
         "--idempotency-ttl=90s",
         "--tombstone-ttl=100s",
+        "--wake-stream-template=/flag/{wake_agent_id}",
+        "--replay-window=100s",
         "--trigger-calls=0",
         "--otlp-endpoint=http://127.0.0.1:4318/",
         "--worker-url-template=https://flag.example/{workerId}/{rpcMethod}",
@@ -276,6 +287,7 @@ fn flags_come_before_the_file() {
         },
         otlp_endpoint: Some("http://127.0.0.1:4318".into()),
         auth: keys(Some("from-flag-0123456789"), false),
+        facts: facts("/flag/{wake_agent_id}", 100),
         workers: workers(
             "https://flag.example/{workerId}/{rpcMethod}",
             &["C=https://c.example", "D=https://d.example"],
@@ -393,6 +405,10 @@ fn values_out_of_range_are_refused() {
     check(&["--binding", "https://a.example"], "", "NAME=URL");
     check(&["--binding=A=https://a.example", "--binding=A=https://b.example"], "", "given twice");
     check(&[], "binding = [\"A=nowhere\"]", "not a binding");
+    check(&["--wake-stream-template", "/agents"], "", "{wake_agent_id}");
+    check(&[], "wake-stream-template = \"/_agents/{wake_agent_id}\"", "the server's own");
+    check(&["--replay-window", "0s"], "", "--replay-window must be longer than 0");
+    check(&[], "replay-window = \"3651d\"", "at most 3650d");
     check(&["--retain-deliveries", "0s"], "", "longer than 0");
     check(&["--retain-events", "0s"], "", "--retain-events must be longer than 0");
     check(&[], "retain-deliveries = \"3651d\"", "at most 3650d");
@@ -409,7 +425,7 @@ fn a_file_that_is_wrong_says_where() {
         "r.toml: unknown key \"color\"; the keys are listen, data-dir, secrets-key-file, public-url, durability, \
          auth, admin-key, metrics-open, insecure, long-poll-timeout, reader-timeout, webhook-timeout, waking-timeout, liveness-timeout, \
          callback-token-ttl, consumer-gc-after, allow-http-loopback, allow-private-networks, \
-         ca-file, name-servers, retry-scale, outbound-concurrency, tenant-concurrency, max-subscriptions, max-hooks, worker-url-template, binding, retain-events, retain-deliveries, \
+         ca-file, name-servers, retry-scale, outbound-concurrency, tenant-concurrency, max-subscriptions, max-hooks, worker-url-template, binding, retain-events, retain-deliveries, wake-stream-template, replay-window, \
          otlp-endpoint, partitions, max-body, min-free-disk, max-keys, max-triggers, max-trigger-timeout, poison, max-ops, query-limit-max, scan-limit, transaction-timeout, conflict-delay, idempotency-ttl, tombstone-ttl, trigger-calls",
     );
     let says = |file: &str, parts: &[&str]| {

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use reveille_core::delivery::policy::Poison;
 use reveille_core::event::worker::{Binding, WorkerTemplate};
+use reveille_core::fact::wake::WakeTemplate;
 use reveille_core::key::{CHOSEN_KEY_CHARS_MIN, KeyHash};
 use reveille_core::limits::KEY_BYTES_MAX;
 use reveille_core::time::{measure, parse_period_ms};
@@ -68,6 +69,10 @@ pub(crate) struct WorkerUrlTemplate(pub(crate) WorkerTemplate);
 /// A worker by name, written `NAME=URL`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WorkerBinding(pub(crate) Binding);
+
+/// Where agents are woken, written as a path with `{wake_agent_id}` in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct WakeStreamTemplate(pub(crate) WakeTemplate);
 
 const SIZES: [(&str, u64); 6] =
     [("", 1), ("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
@@ -191,6 +196,16 @@ impl FromStr for WorkerUrlTemplate {
     }
 }
 
+impl FromStr for WakeStreamTemplate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<WakeStreamTemplate, String> {
+        WakeTemplate::parse(text)
+            .map(WakeStreamTemplate)
+            .map_err(|error| format!("{text:?} is not where agents are woken: {error}"))
+    }
+}
+
 impl FromStr for WorkerBinding {
     type Err = String;
 
@@ -262,7 +277,8 @@ deserialize_as_text!(
     AdminKey,
     PoisonRule,
     WorkerUrlTemplate,
-    WorkerBinding
+    WorkerBinding,
+    WakeStreamTemplate
 );
 
 /// A factor is a number in the configuration file, or a text.

@@ -70,6 +70,22 @@ const COMMANDS: &[&str] = &[
     "secret rotate",
     "secret revoke",
     "secret delete",
+    "fact",
+    "fact assert",
+    "fact retract",
+    "fact query",
+    "garden",
+    "garden create",
+    "garden list",
+    "garden show",
+    "garden delete",
+    "garden members",
+    "garden add",
+    "garden remove",
+    "token",
+    "token issue",
+    "token list",
+    "token revoke",
     "dlq",
     "dlq list",
     "dlq show",
@@ -123,9 +139,21 @@ fn help_is_as_agreed() {
 /// A command that is new must come into the list above.
 #[test]
 fn every_command_has_a_file() {
-    for outer in
-        ["", "sub", "consumers", "hooks", "deliveries", "doc", "trigger", "secret", "key", "bench"]
-    {
+    for outer in [
+        "",
+        "sub",
+        "consumers",
+        "hooks",
+        "deliveries",
+        "doc",
+        "fact",
+        "garden",
+        "token",
+        "trigger",
+        "secret",
+        "key",
+        "bench",
+    ] {
         let mut args: Vec<&str> = outer.split_ascii_whitespace().collect();
         args.push("--help");
         let help = run(&args).ok();
@@ -168,6 +196,13 @@ fn wrong_usage_is_told_apart() {
         &["read", "/a", "--url", "ftp://localhost"],
         &["verify", "--secret", "s", "--header", "webhook-id: x"],
         &["read", "/a", "--key", "two\nlines"],
+        &["fact", "assert", "user:a", "age", "x", "--type", "number"],
+        &["fact", "assert", "user:a", "age", "4", "--scope", "global"],
+        &["fact", "retract", "user:a"],
+        &["garden", "add", "atlas", "user:a", "--role", "owner"],
+        &["token", "issue", "--subject", "user:a"],
+        &["token", "issue", "--subject", "user:a", "--object", "*", "--ttl", "3"],
+        &["serve", "--wake-stream-template", "/agents"],
         &["trigger", "create"],
         &["trigger", "create", "-f", "no-such-file.yaml"],
         &["trigger", "create", "t", "--header", "no-colon"],

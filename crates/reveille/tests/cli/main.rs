@@ -20,4 +20,5 @@ mod traces;
 mod triggers;
 
 mod endpoint;
+mod facts;
 mod process;

@@ -14,12 +14,11 @@ use crate::codec::{self, Record, RecordError};
 
 impl Record for Document {
     fn encode(&self) -> Bytes {
-        let data = self.data.as_ref().map(|data| data.to_json());
         let fields = DocumentFields {
             version: self.version,
             created_at: self.created_at.0,
             updated_at: self.updated_at.0,
-            data: data.as_deref(),
+            data: self.data.as_deref().map(Data::json),
         };
         codec::write(40 + self.bytes(), &fields)
     }

@@ -52,7 +52,7 @@ pub(super) async fn respond(
     let mut last = None;
     let mut is_cut = false;
     for (id, document) in &answer.page.documents {
-        if !page.push(&view(query, id, document)) {
+        if !page.push_with(|body| view(query, id, document).write_json(body)) {
             is_cut = true;
             break;
         }

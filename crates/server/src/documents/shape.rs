@@ -19,7 +19,7 @@ pub(super) fn document_reply(
 ) -> Reply {
     let (collection, id) = (path.collection().as_str(), path.id().as_str());
     let view = DocumentView { collection, id, document };
-    let body = serde_json::to_vec(&view).expect("a document can be written");
+    let body = view.to_json();
     let mut reply = reply::status(status);
     let json = HeaderValue::from_static("application/json");
     reply.headers_mut().insert(header::CONTENT_TYPE, json);

@@ -51,11 +51,18 @@ impl Page {
 
     /// Adds an entry, if there is room for it: the first one always finds some.
     pub(crate) fn push(&mut self, entry: &impl Serialize) -> bool {
+        self.push_with(|body| {
+            serde_json::to_writer(body, entry).expect("an entry of a list can be written");
+        })
+    }
+
+    /// The same for what writes itself, as JSON.
+    pub(crate) fn push_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> bool {
         let before = self.body.len();
         if !self.is_empty {
             self.body.push(b',');
         }
-        serde_json::to_writer(&mut self.body, entry).expect("an entry of a list can be written");
+        write(&mut self.body);
         if !self.is_empty && self.body.len() > PAGE_BYTES_MAX {
             self.body.truncate(before);
             return false;

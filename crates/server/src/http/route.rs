@@ -31,6 +31,7 @@ pub(crate) enum Face {
     Events,
     Documents,
     DocumentBatch,
+    Facts,
     TriggerCalls,
     TriggerKeys,
     Tokens,
@@ -108,15 +109,16 @@ const ROUTES: &[(&str, Face, Requirement)] = &[
     ("/api/v1/query", Face::Documents, Requirement::Read),
     ("/api/v1/batch", Face::DocumentBatch, Requirement::Data),
     ("/api/v1/**", Face::Documents, Requirement::Data),
+    ("/v1/cards/**", Face::Facts, Requirement::Data),
+    ("/v1/facts/**", Face::Facts, Requirement::Data),
+    ("/v1/federation/**", Face::Facts, Requirement::Data),
+    ("/v1/gardens/**", Face::Facts, Requirement::Data),
+    // What lets somebody be told is a token, and the right to read: the face asks for both.
+    ("/v1/subscriptions/**", Face::Facts, Requirement::Read),
     // Names that belong to other faces: no stream can have them, now or later.
     ("/admin/**", Face::Nobody, Requirement::Key),
     ("/console/**", Face::Nobody, Requirement::Nothing),
     ("/openapi.json/**", Face::Nobody, Requirement::Nothing),
-    ("/v1/cards/**", Face::Nobody, Requirement::Key),
-    ("/v1/facts/**", Face::Nobody, Requirement::Key),
-    ("/v1/federation/**", Face::Nobody, Requirement::Key),
-    ("/v1/gardens/**", Face::Nobody, Requirement::Key),
-    ("/v1/subscriptions/**", Face::Nobody, Requirement::Key),
 ];
 
 /// Parameters that make a request one about subscriptions to streams.
@@ -209,6 +211,10 @@ mod tests {
         for documents in ["/api/v1", "/api/v1/rooms", "/api/v1/rooms/query", "/api/v1/batch/x"] {
             check(documents, Face::Documents, Requirement::Data);
         }
+        check("/v1/facts", Face::Facts, Requirement::Data);
+        check("/v1/gardens/a/members/b", Face::Facts, Requirement::Data);
+        check("/v1/subscriptions/a", Face::Facts, Requirement::Read);
+        check("/v1/factsx", Face::Streams, Requirement::Data);
         for call in ["get", "query", "write"] {
             check(&format!("/api/v1/trigger/{call}"), Face::TriggerCalls, Requirement::Token);
         }

@@ -10,6 +10,7 @@ pub(crate) mod documents;
 pub(crate) mod ds;
 pub(crate) mod endpoint;
 pub(crate) mod events;
+pub(crate) mod facts;
 pub(crate) mod keys;
 pub(crate) mod live;
 pub(crate) mod logs;

@@ -44,6 +44,7 @@ async fn start(directory: &std::path::Path) -> std::net::SocketAddr {
         public_url: None,
         auth: reveille_server::Auth::Off,
         workers: reveille_server::Workers::default(),
+        facts: reveille_server::FactSettings::default(),
     };
     tokio::spawn(reveille_server::serve(listener, engine, answers, std::future::pending()));
     address

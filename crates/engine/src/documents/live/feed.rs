@@ -108,7 +108,19 @@ impl LiveFeed {
             self.is_ready = true;
             return Ok(LiveUpdate::Ready(self.picture.place().seq));
         }
-        Ok(match self.watch.next().await {
+        let clock = self.engine.clock();
+        let stale = async {
+            match self.picture.stale_until() {
+                Some(until) => clock.sleep_until(until).await,
+                None => std::future::pending().await,
+            }
+        };
+        let mail = tokio::select! {
+            biased;
+            mail = self.watch.next() => mail,
+            () = stale => Mail::Behind,
+        };
+        Ok(match mail {
             Mail::Batch(batch) => self.take(batch),
             Mail::Behind => {
                 self.is_current = false;

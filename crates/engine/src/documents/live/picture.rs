@@ -22,10 +22,12 @@ use super::changes::{StoredChange, change_head, changes_after, rules_version};
 use crate::documents::error::DocumentError;
 use crate::documents::query::QueryRun;
 use crate::documents::rules::{RuleLook, TenantRules};
-use crate::limits::{LIVE_DOCUMENTS, LIVE_LOOKUPS_MAX, LIVE_STEP_MS};
+use crate::limits::{LIVE_DOCUMENTS, LIVE_LOOKUPS_MAX, LIVE_RESET_MS, LIVE_STEP_MS};
 
 /// What a change takes that is looked at, in documents of a query.
 const WORK_PER_CHANGE: u64 = 4;
+/// Bytes of a change that are read and compared for as much.
+const WORK_BYTES: u64 = 1 << 10;
 /// What it takes to ask the rules.
 const WORK_PER_DECISION: u64 = 16;
 
@@ -43,6 +45,10 @@ pub struct LivePicture {
     rules: Option<Option<u64>>,
     /// Other documents that the rules have looked at.
     lookups: BTreeSet<DocumentPath>,
+    /// Whether one of them has changed again so soon that it must wait to begin anew.
+    is_stale: bool,
+    /// Until when.
+    calm_until: Millis,
 }
 
 /// One look at a tenant's documents.
@@ -113,7 +119,7 @@ struct Gathered {
 /// How looking at changes ended.
 enum ChangesEnd {
     Done,
-    Reset(ResetReason),
+    Reset(LiveStep),
     NeedsRoom(usize),
 }
 
@@ -153,6 +159,8 @@ impl LivePicture {
             place: from.unwrap_or(LivePlace::START),
             rules: None,
             lookups: BTreeSet::new(),
+            is_stale: false,
+            calm_until: Millis(0),
         })
     }
 
@@ -189,7 +197,24 @@ impl LivePicture {
         self.is_resumed = false;
         self.rules = None;
         self.lookups.clear();
+        self.is_stale = false;
         LiveStep::Reset(reason)
+    }
+
+    /// Begins from nothing because what the rules look at has changed, unless it just has: whoever may
+    /// write that would have everybody read everything with each write.
+    fn reset_by_lookup(&mut self, now: Millis) -> Option<LiveStep> {
+        self.is_stale = now < self.calm_until;
+        if self.is_stale {
+            return None;
+        }
+        self.calm_until = now + LIVE_RESET_MS;
+        Some(self.reset(ResetReason::Rules))
+    }
+
+    /// When it begins anew, if what the rules look at has changed.
+    pub(super) fn stale_until(&self) -> Option<Millis> {
+        self.is_stale.then_some(self.calm_until)
     }
 
     /// Goes on: first with what has changed of what is known, then with what is not known yet.
@@ -209,6 +234,11 @@ impl LivePicture {
         if self.place.seq > head.seq {
             return Ok(self.reset(ResetReason::Forgotten));
         }
+        if self.is_stale
+            && let Some(reset) = self.reset_by_lookup(look.clock.now())
+        {
+            return Ok(reset);
+        }
         if self.place.extent == Extent::Nothing {
             self.place.seq = head.seq;
         }
@@ -217,7 +247,7 @@ impl LivePicture {
         if self.place.seq < head.seq {
             match self.read_changes(look, rules.as_ref(), &mut gathered)? {
                 ChangesEnd::Done => {}
-                ChangesEnd::Reset(reason) => return Ok(self.reset(reason)),
+                ChangesEnd::Reset(step) => return Ok(step),
                 ChangesEnd::NeedsRoom(bytes) => return Ok(LiveStep::NeedsRoom(bytes)),
             }
         }
@@ -256,13 +286,15 @@ impl LivePicture {
     ) -> Result<ChangesEnd, Damaged> {
         let tenant = self.tenant.clone();
         let Some(changes) = changes_after(&look.reader, &tenant, self.place.seq)? else {
-            return Ok(ChangesEnd::Reset(ResetReason::Forgotten));
+            return Ok(ChangesEnd::Reset(self.reset(ResetReason::Forgotten)));
         };
         let mut is_first = true;
         for change in changes {
             let change = change?;
-            if self.lookups.contains(&change.path) {
-                return Ok(ChangesEnd::Reset(ResetReason::Rules));
+            if self.lookups.contains(&change.path)
+                && let Some(reset) = self.reset_by_lookup(look.clock.now())
+            {
+                return Ok(ChangesEnd::Reset(reset));
             }
             let is_known = change.path.collection() == self.collection()
                 && self.place.covers(change.path.id());
@@ -272,6 +304,10 @@ impl LivePicture {
             }
             if is_known && rules.is_some() {
                 gathered.work += WORK_PER_DECISION;
+            }
+            if is_known && !self.is_plain(None) {
+                // It is read, and compared.
+                gathered.work += u64::try_from(change.len()).unwrap_or(u64::MAX) / WORK_BYTES;
             }
             let news = if is_known { self.news_of(look, rules, &change)? } else { None };
             self.place.seq = change.seq;

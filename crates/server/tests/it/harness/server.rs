@@ -13,7 +13,7 @@ use reveille_deliver::resolve::{NameResolver, NameServers, Resolve};
 use reveille_engine::doors::{Clock, SystemClock, SystemEntropy};
 use reveille_engine::quota::Quotas;
 use reveille_engine::{Config, Engine, OutboundConfig, Retention};
-use reveille_server::{Auth, Workers};
+use reveille_server::{Auth, FactSettings, Workers};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -54,6 +54,8 @@ pub(crate) struct Setup {
     pub(crate) auth: Auth,
     /// Where the workers are that events are delivered to.
     pub(crate) workers: Workers,
+    /// What subscriptions to facts may do.
+    pub(crate) facts: FactSettings,
     pub(crate) quotas: Quotas,
     pub(crate) documents: DocumentSettings,
 }
@@ -88,6 +90,7 @@ impl Default for Setup {
             public_url: None,
             auth: Auth::Off,
             workers: Workers::default(),
+            facts: FactSettings::default(),
             quotas: Quotas::default(),
             documents: DocumentSettings::default(),
         }
@@ -133,6 +136,7 @@ impl Setup {
             public_url: self.public_url.clone(),
             auth: self.auth.clone(),
             workers: self.workers.clone(),
+            facts: self.facts.clone(),
         };
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -214,7 +218,10 @@ impl Setup {
             encoder: Arc::new(reveille_server::PayloadEncoder {
                 public_url: self.public_url.clone(),
             }),
-            delivery_encoders: reveille_server::delivery_encoders(self.workers.clone()),
+            delivery_encoders: reveille_server::delivery_encoders(
+                self.workers.clone(),
+                &self.facts,
+            ),
             faces: std::convert::identity,
             concurrency: self.outbound_concurrency,
             tenant_concurrency: 64,
