@@ -8,6 +8,7 @@ pub mod adversary;
 pub mod crash;
 pub mod deliveries;
 pub mod documents;
+pub mod facts;
 
 mod flips;
 mod inspect;

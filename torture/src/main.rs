@@ -1,11 +1,11 @@
 //! `torture`: kills, damages and attacks real servers; `cargo xtask crash`, `deliveries`,
-//! `documents` and `adversary` do the same.
+//! `documents`, `facts` and `adversary` do the same.
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use harness::{command, workspace};
-use torture::{adversary, crash, deliveries, documents};
+use torture::{adversary, crash, deliveries, documents, facts};
 
 /// Kills, damages and attacks real servers
 #[derive(Debug, Parser)]
@@ -23,6 +23,8 @@ enum Command {
     Deliveries(deliveries::Options),
     /// kill -9 while documents are written
     Documents(documents::Options),
+    /// kill -9 while facts are said and access is taken away
+    Facts(facts::Options),
     /// Attacks on a server that serves a quiet tenant meanwhile
     Adversary(adversary::Options),
 }
@@ -37,6 +39,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Crash(options) => crash::run(&options)?,
         Command::Deliveries(options) => deliveries::run(&options)?,
         Command::Documents(options) => documents::run(&options)?,
+        Command::Facts(options) => facts::run(&options)?,
         Command::Adversary(options) => adversary::run(&options)?,
     };
     tally.report()

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 use harness::{Tally, command, workspace};
-use torture::{adversary, crash, deliveries, documents};
+use torture::{adversary, crash, deliveries, documents, facts};
 
 use steps::Steps;
 
@@ -57,10 +57,12 @@ enum Command {
     Deliveries(deliveries::Options),
     /// kill -9 while documents are written
     Documents(documents::Options),
+    /// kill -9 while facts are said and access is taken away
+    Facts(facts::Options),
     /// Attacks on a server that serves a quiet tenant meanwhile; with how long that one waits
     Adversary(adversary::Options),
     /// The simulator: many seeds, or one again; of streams, of subscriptions and their consumers,
-    /// of deliveries, of documents, or of two partitions
+    /// of deliveries, of documents, of facts, or of two partitions
     #[command(disable_help_flag = true)]
     Sim(sim::Options),
     /// reveille beside its peers; writes target/bench/report.{md,json,svg}
@@ -71,7 +73,7 @@ enum Command {
 
 /// The rounds and seeds of `cargo xtask test`.
 const SUITE_ROUNDS: u64 = 3;
-const SIM: [&[&str]; 14] = [
+const SIM: [&[&str]; 16] = [
     &["--seeds", "1000"],
     &["--seeds", "1000", "--lag"],
     &["--seeds", "300", "--unsynced"],
@@ -80,12 +82,14 @@ const SIM: [&[&str]; 14] = [
     &["--seeds", "500", "--reminders"],
     &["--seeds", "500", "--documents"],
     &["--seeds", "100", "--unsynced", "--documents"],
+    &["--seeds", "1000", "--facts"],
     &["--seeds", "150", "--partitions"],
     &["--seeds", "100", "--failover"],
     &["--seeds", "100", "--failover", "--wakes"],
     &["--seeds", "100", "--failover", "--deliveries"],
     &["--seeds", "100", "--failover", "--reminders"],
     &["--seeds", "100", "--failover", "--documents"],
+    &["--seeds", "100", "--failover", "--facts"],
 ];
 
 /// Shorter than with one partition: what differs is who writes where, not how.
@@ -118,6 +122,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Crash(options) => with_server(|| crash::run(&options)),
         Command::Deliveries(options) => with_server(|| deliveries::run(&options)),
         Command::Documents(options) => with_server(|| documents::run(&options)),
+        Command::Facts(options) => with_server(|| facts::run(&options)),
         Command::Adversary(options) => with_server(|| adversary::run(&options)),
         Command::Sim(options) => sim::run(&options),
         Command::Bench(options) => bench::run(&options),
@@ -151,6 +156,7 @@ fn test() -> anyhow::Result<()> {
         steps.run("deliveries, 4 partitions", || deliveries::run(&DELIVERIES_PARTITIONED));
         steps.run("documents", || documents::run(&documents::Options::default()));
         steps.run("documents, 4 partitions", || documents::run(&DOCUMENTS_PARTITIONED));
+        steps.run("facts", || facts::run(&facts::Options::default()));
         steps.run("adversary", || adversary::run(&ADVERSARY));
     }
     steps.finish()

@@ -11,7 +11,8 @@ use harness::workspace::{self, cargo};
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub(crate) struct Options {
     /// [--seeds N] [--first S] [--seed S]
-    /// [--wakes | --deliveries | --reminders | --documents | --triggers | --partitions] [--lag]
+    /// [--wakes | --deliveries | --reminders | --documents | --triggers | --facts | --partitions]
+    /// [--lag]
     /// [--unsynced | --failover] [--trace] [--release]
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
     pub(crate) args: Vec<OsString>,
