@@ -26,6 +26,7 @@ mod results;
 mod chart;
 mod number;
 mod table;
+mod triggers;
 
 mod environment;
 mod generator;
@@ -154,6 +155,9 @@ fn measure_alone(
     }
     if options.includes(Work::Lanes) {
         results.lanes = results.record("lanes", lanes::run(environment));
+    }
+    if options.includes(Work::Triggers) {
+        results.triggers = results.record("triggers", triggers::run(environment));
     }
     if options.includes(Work::Soak) {
         results.soak = results.record("soak", soak::run(environment, reveille));

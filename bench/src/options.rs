@@ -37,6 +37,7 @@ pub enum Work {
     Deliveries,
     Delivery,
     Lanes,
+    Triggers,
     Documents,
     Soak,
     Million,

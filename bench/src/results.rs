@@ -19,6 +19,7 @@ pub(crate) struct Results {
     pub(crate) consumers: Option<Value>,
     pub(crate) million_documents: Option<Value>,
     pub(crate) lanes: Option<Value>,
+    pub(crate) triggers: Option<Value>,
     pub(crate) soak: Option<Value>,
 }
 
@@ -41,6 +42,7 @@ impl Results {
             consumers: None,
             million_documents: None,
             lanes: None,
+            triggers: None,
             soak: None,
         }
     }
@@ -111,6 +113,7 @@ impl Results {
             "consumers": self.consumers,
             "million_documents": self.million_documents,
             "lanes": self.lanes,
+            "triggers": self.triggers,
             "soak": self.soak,
             "failures": self.failures,
         })

@@ -323,3 +323,41 @@ async fn rol_4_what_is_queued_waits_while_the_trigger_is_disabled() {
     triggers.server.put_doc("orders/o1", json!({ "n": 3 })).await;
     assert_eq!(triggers.delivered().await["after"]["n"], 3, "what came meanwhile did not match");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lim_7_no_more_attempts_are_on_their_way_than_the_trigger_allows() {
+    let mut triggers = Triggers::start().await;
+    triggers.enabled("t", json!({ "concurrency": 2 })).await;
+    triggers.enabled("zz-last", json!({ "collection": "last" })).await;
+    for number in 0..4 {
+        triggers.server.put_doc(&format!("orders/o{number}"), json!({})).await;
+    }
+    let held = [triggers.called().await, triggers.called().await];
+    // Whoever may be called is called, and the third is not.
+    triggers.only("last/one").await;
+    for call in held {
+        call.ok();
+    }
+    for _ in 0..2 {
+        assert_eq!(triggers.delivered().await["triggerId"], "t");
+    }
+    triggers.until("t", |it| it["delivered"] == 4 && it["attempts"] == 4).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lim_7_no_more_attempts_begin_in_a_second_than_the_trigger_allows() {
+    let mut triggers = Triggers::start().await;
+    triggers.enabled("t", json!({ "rateLimit": 1 })).await;
+    triggers.enabled("zz-last", json!({ "collection": "last" })).await;
+    for number in 0..3 {
+        triggers.server.put_doc(&format!("orders/o{number}"), json!({})).await;
+    }
+    triggers.delivered().await;
+    for round in 0..2 {
+        triggers.only(&format!("last/r{round}")).await;
+        triggers.clock.advance(1_000);
+        assert_eq!(triggers.delivered().await["triggerId"], "t");
+    }
+    // What waits for its turn uses up no attempt (DEL-4).
+    triggers.until("t", |it| it["delivered"] == 3 && it["attempts"] == 3).await;
+}
