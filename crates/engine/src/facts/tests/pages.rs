@@ -1,6 +1,7 @@
 //! Pages of facts: whoever asks sees what they may read, all of it, each once.
 
 use super::*;
+use crate::deliveries::trim::{TrimEvents, TrimPlan};
 use crate::facts::error::FactError;
 use crate::facts::page::{FactFilter, FactPage, PageRun};
 
@@ -136,4 +137,27 @@ fn what_holds_is_what_was_said_last_of_each_value_and_not_taken_back() {
     assert!(world.all(&admin, &live, 10).is_empty());
     let all = FactFilter { live: false, ..live };
     assert_eq!(world.all(&admin, &all, 10).len(), 4);
+}
+
+#[test]
+fn what_is_forgotten_are_events_and_copies_and_facts_stay() {
+    let (mut world, admin, bob) = team();
+    world.token(&admin, &bob, "*");
+    world.subscribe(&bob, "scope:team");
+    for value in ["tea", "coffee"] {
+        world.assert(&admin, said("a", "likes", value, None));
+        world.assert(&admin, said("a", "likes", value, Some("atlas")));
+    }
+    world.deliver_all();
+    assert_eq!((world.events().len(), world.copies().len()), (6, 3));
+    world.bench.now = Millis(world.bench.now.0 + 10_000);
+    world.assert(&admin, said("b", "likes", "water", None));
+    world.deliver_all();
+    let (reader, cutoff) = (world.bench.reader(), Millis(world.bench.now.0 - 1));
+    let plan = TrimPlan::make(&reader, FACE, &world.tenant, cutoff).unwrap().unwrap();
+    let command = TrimEvents { face: FACE, tenant: world.tenant.clone(), plan };
+    assert_eq!(world.bench.when(&command).answer().forgotten, 6);
+    assert_eq!(world.events().len(), 1);
+    assert_eq!(world.copies().len(), 1);
+    assert_eq!(world.all(&admin, &FactFilter::default(), 10).len(), 5);
 }
