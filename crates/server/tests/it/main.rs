@@ -51,6 +51,7 @@ mod expiry;
 mod facts_access;
 mod facts_deliveries;
 mod facts_gardens;
+mod facts_mistakes;
 mod facts_replay;
 mod facts_statements;
 mod facts_subscriptions;
