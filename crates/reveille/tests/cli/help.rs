@@ -111,6 +111,7 @@ const COMMANDS: &[&str] = &[
     "bench consumers",
     "bench deliveries",
     "bench delivery",
+    "bench documents",
 ];
 
 #[test]
