@@ -200,14 +200,14 @@ async fn a_stream_that_ended_by_itself_leaves_nothing_behind() {
     println!("{nothing:?} {of_sliding:?} {of_fixed:?}");
     let total = |left: &[(char, usize)]| left.iter().map(|(_, count)| count).sum::<usize>();
     assert!(total(&nothing) > 60, "{nothing:?}");
-    assert!(total(&of_sliding) < 5, "{of_sliding:?}");
-    assert!(total(&of_fixed) < 5, "{of_fixed:?}");
+    assert!(total(&of_sliding) < 8, "{of_sliding:?}");
+    assert!(total(&of_fixed) < 8, "{of_fixed:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_that_was_over_when_it_began_leaves_nothing_behind() {
     let of_none = left_of(("stream-ttl", "0")).await;
-    assert!(of_none.iter().map(|(_, count)| count).sum::<usize>() < 5, "{of_none:?}");
+    assert!(of_none.iter().map(|(_, count)| count).sum::<usize>() < 8, "{of_none:?}");
     let of_past = left_of(("stream-expires-at", "2000-01-01T00:00:00Z")).await;
-    assert!(of_past.iter().map(|(_, count)| count).sum::<usize>() < 5, "{of_past:?}");
+    assert!(of_past.iter().map(|(_, count)| count).sum::<usize>() < 8, "{of_past:?}");
 }

@@ -33,13 +33,19 @@ const OTHERS_KEY: &str = r#"{"tenant":"acme","roles":["user"]}"#;
 
 /// Method, target, body, what it asks for, and what somebody gets who may do everything in a
 /// tenant of its own that was empty before. `{DS}`, `{ID}` and `{HOOK}` stand for the place of lease
-/// subscriptions, the id of one of acme's keys and that of its subscription to events.
+/// subscriptions, the id of one of acme's keys and that of its subscription to events; `{FACT}`,
+/// `{TOKEN}` and `{FACTS}` for the ids of a fact, a capability token and a subscription to facts.
 type Route = (&'static str, &'static str, &'static str, Asks, u16);
 
 const BATCH: &str = r#"{"ops":[{"type":"set","path":"shared/d","data":{}}],"idempotencyKey":"k"}"#;
 
 const ACMES_TRIGGER: &str =
     r#"{"tenant":"acme","collection":"a","events":["create"],"url":"http://127.0.0.1:9/"}"#;
+
+const FACT: &str = r#"{"entity":"user:b","relation":"is","value":{"type":"string","v":"b"},"source":"b","scope":"company"}"#;
+const MEMBER: &str = r#"{"entity_uri":"user:b","role":"reader"}"#;
+const WISH: &str =
+    r#"{"target":"scope:garden:atlas","on_change":"webhook","webhook_url":"http://127.0.0.1:9/"}"#;
 
 const ROUTES: &[Route] = &[
     ("GET", "/health", "", Nothing, 200),
@@ -144,6 +150,28 @@ const ROUTES: &[Route] = &[
     ("POST", "/admin/v1/tenants/acme/secrets/default/rotate", "{}", Key, 403),
     ("POST", "/admin/v1/tenants/acme/secrets/default/revoke-previous", "{}", Key, 403),
     ("GET", "/admin/v1/checkpoints/trigger_evaluator", "", Key, 200),
+    // Facts.
+    ("GET", "/v1/facts", "", Key, 200),
+    ("GET", "/v1/facts/{FACT}", "", Key, 404),
+    ("GET", "/v1/facts?garden_id=atlas", "", Key, 404),
+    ("POST", "/v1/facts", FACT, Key, 201),
+    ("GET", "/v1/cards?entity=user:alice&scope=company", "", Key, 404),
+    ("POST", "/v1/cards/refresh", r#"{"entity":"user:b","scope":"company"}"#, Key, 200),
+    ("GET", "/v1/gardens", "", Key, 200),
+    ("GET", "/v1/gardens/atlas", "", Key, 404),
+    ("DELETE", "/v1/gardens/atlas", "", Key, 404),
+    ("GET", "/v1/gardens/atlas/members", "", Key, 404),
+    ("POST", "/v1/gardens/atlas/members", MEMBER, Key, 404),
+    ("PUT", "/v1/gardens/atlas/members/user:b", r#"{"role":"reader"}"#, Key, 404),
+    ("DELETE", "/v1/gardens/atlas/members/user:alice", "", Key, 404),
+    ("GET", "/v1/federation/capability-tokens", "", Key, 200),
+    ("POST", "/v1/federation/capability-tokens/{TOKEN}/revoke", "{}", Key, 404),
+    ("GET", "/v1/subscriptions", "", Key, 200),
+    ("POST", "/v1/subscriptions", WISH, Key, 403),
+    ("GET", "/v1/subscriptions/{FACTS}", "", Key, 404),
+    ("GET", "/v1/subscriptions/{FACTS}/events", "", Key, 404),
+    ("GET", "/v1/subscriptions/{FACTS}/explain", "", Key, 404),
+    ("DELETE", "/v1/subscriptions/{FACTS}", "", Key, 404),
     // Inspection and keys.
     ("GET", "/admin/v1/streams", "", Key, 200),
     ("GET", "/admin/v1/consumers", "", Key, 200),
@@ -193,6 +221,10 @@ const LOOKS: &[&str] = &[
     "/admin/v1/deliveries",
     "/admin/v1/triggers",
     "/admin/v1/tenants/~/secrets",
+    "/v1/facts",
+    "/v1/gardens/atlas/members",
+    "/v1/federation/capability-tokens",
+    "/v1/subscriptions/{FACTS}",
     "/admin/v1/keys",
 ];
 
@@ -202,6 +234,10 @@ struct Tenant {
     id: String,
     /// Its subscription to events.
     hook: String,
+    /// What it has said, in a garden, and who is told of it.
+    fact: String,
+    token: String,
+    facts: String,
     /// What came with its wake.
     notification: Value,
     /// What came with its claim.
@@ -238,7 +274,37 @@ async fn furnish(server: &TestServer, sink: &mut Sink, name: &str) -> Tenant {
     let trigger = json!({ "triggerId": "t", "collection": "shared", "events": ["create"],
                           "url": format!("{}/{name}-secret", sink.url()) });
     ask("POST", "/admin/v1/triggers", &[], &trigger.to_string(), 201).await;
-    Tenant { key, id, hook, notification, lease }
+    let (fact, token, facts) = furnish_facts(server, sink, (name, &key)).await;
+    Tenant { key, id, hook, fact, token, facts, notification, lease }
+}
+
+/// A garden with a fact in it, and somebody else who subscribes by a token: their ids.
+async fn furnish_facts(
+    server: &TestServer,
+    sink: &Sink,
+    (name, key): (&str, &str),
+) -> (String, String, String) {
+    let post = async |key: &str, target: &str, headers: Headers<'_>, body: Value| {
+        let body = body.to_string();
+        server.ask_as(key, "POST", target, headers, body.as_bytes()).await.expect(201).json()
+    };
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let garden = json!({ "slug": "atlas", "name": "atlas", "scope": "company" });
+    post(key, "/v1/gardens", &[], garden).await;
+    let said = json!({ "type": "string", "v": format!("{name}-secret") });
+    let fact = json!({ "entity": "user:alice", "relation": "is", "value": said, "source": "a",
+                       "scope": "company", "garden_id": "atlas" });
+    let fact = post(key, "/v1/facts", &[], fact).await;
+    let alice = facts::make_party(server, name, "user:alice", &["user"], &["*"]).await;
+    let tokens = "/v1/federation/capability-tokens";
+    let wish = json!({ "subject": alice.entity, "verb": "subscribe", "object": "*" });
+    let token = post(key, tokens, &[], wish).await;
+    let wish = json!({ "target": "entity:user:alice", "on_change": "webhook",
+                       "webhook_url": sink.url() });
+    let shown = text(&token["token"]);
+    let headers = [("stigmem-capability", shown.as_str())];
+    let facts = post(&alice.key, "/v1/subscriptions", &headers, wish).await;
+    (text(&fact["id"]), text(&token["token_id"]), text(&facts["id"]))
 }
 
 impl Tenant {
@@ -246,7 +312,7 @@ impl Tenant {
     async fn looks(&self, server: &TestServer) -> Vec<(u16, String)> {
         let mut seen = Vec::new();
         for target in LOOKS {
-            let answer = server.get_as(&self.key, target).await;
+            let answer = server.get_as(&self.key, &filled(target, self)).await;
             assert!(answer.status() == 200 || *target == "/v1/stream/wakes", "{target} {answer}");
             seen.push((answer.status(), answer.text()));
         }
@@ -255,7 +321,9 @@ impl Tenant {
 }
 
 fn filled(text: &str, acme: &Tenant) -> String {
-    text.replace("{DS}", DS).replace("{ID}", &acme.id).replace("{HOOK}", &acme.hook)
+    let text = text.replace("{DS}", DS).replace("{ID}", &acme.id).replace("{HOOK}", &acme.hook);
+    let text = text.replace("{FACT}", &acme.fact).replace("{TOKEN}", &acme.token);
+    text.replace("{FACTS}", &acme.facts)
 }
 
 /// Walks every route; returns what each answered.
@@ -304,9 +372,14 @@ async fn nobody_gets_anywhere_without_a_good_key() {
     server.stop().await;
 }
 
-/// Documents have codes of their own, and transactions theirs.
+/// Documents and facts have codes of their own, and transactions theirs.
 fn in_words_of<'a>(path: &str, status: u16, code: &'a str) -> &'a str {
+    const FACTS: [&str; 5] =
+        ["/v1/facts", "/v1/cards", "/v1/gardens", "/v1/federation", "/v1/subscriptions"];
+    let is_of_facts = FACTS.iter().any(|prefix| path.starts_with(prefix));
     match (path, status) {
+        (_, 401) if is_of_facts => "unauthenticated",
+        (_, 403) if is_of_facts => "forbidden",
         ("/api/v1/batch", 401) => "UNAUTHENTICATED",
         ("/api/v1/batch", 403) => "PERMISSION_DENIED",
         (path, 401) if path.starts_with("/api/v1/") => "UNAUTHORIZED",
