@@ -8,6 +8,7 @@ pub mod ended;
 pub mod error;
 pub mod explain;
 pub mod face;
+pub mod find;
 pub mod gauges;
 pub mod hook;
 pub mod index;

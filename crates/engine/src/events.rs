@@ -14,5 +14,5 @@ mod queries;
 #[cfg(test)]
 mod tests;
 
-pub use lists::{DeadLetter, DeadLetterCursor, DeliveryFilter};
-pub use queries::{DeliveryView, delivery_name, delivery_named};
+pub use lists::{DeadLetter, DeadLetterCursor};
+pub use queries::{delivery_name, delivery_named};

@@ -449,7 +449,8 @@ pub(super) fn tell_operators(
     // One failure is an accident; the next one of the same event is worth a look.
     if (*attempt > 1 || is_last) && context.complaints.is_due(source, now) {
         let (host, worker) = whom();
-        let (host, worker) = (host.as_str(), &*worker);
+        // Not every face has workers.
+        let (host, worker) = (host.as_str(), Some(&*worker).filter(|it| !it.is_empty()));
         if is_last {
             tracing::warn!(
                 hook = name,

@@ -1,4 +1,4 @@
-//! Lists of hooks, deliveries and dead letters, entry by entry: whoever asks has one of them in
+//! Lists of hooks and dead letters, entry by entry: whoever asks has one of them in
 //! memory, and says when its page is full.
 
 use std::collections::VecDeque;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use reveille_core::delivery::Phase;
-use reveille_core::delivery::hook::{Hook, HookId, Standing};
-use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
+use reveille_core::delivery::hook::{Hook, HookId};
+use reveille_core::delivery::id::DeliveryId;
 use reveille_core::event::EventType;
 use reveille_core::event::hook::FACE;
 use reveille_core::key_range::above;
@@ -15,20 +15,17 @@ use reveille_core::steps::Steps;
 use reveille_core::{Millis, Tenant};
 use reveille_kernel::error::Damaged;
 use reveille_schema::keys;
-use reveille_schema::record::{self, DeliveryRecord};
-use reveille_store::state::Reader;
 
 use super::hook::EventHook;
 use super::index::{EventHookIndex, HookQuery, next_matching};
-use super::queries::DeliveryView;
 use crate::app::Shared;
+use crate::deliveries::find::DeliveryView;
 use crate::deliveries::index::{HookAge, HookIndex};
 use crate::deliveries::send::delivery_record;
 use crate::deliveries::source;
-use crate::deliveries::{DeliveryError, DeliveryRejection};
 use crate::engine::Engine;
-use crate::limits::{INDEX_SLICE, LIST_LOOKS_MAX, LIST_PAGE_MAX};
-use crate::records::{Scan, ScanBack, TakeEntry, damaged};
+use crate::limits::INDEX_SLICE;
+use crate::records::{Scan, TakeEntry};
 
 /// A dead letter.
 #[derive(Debug, Clone)]
@@ -45,30 +42,6 @@ pub struct DeadLetter {
 pub struct DeadLetterCursor {
     pub died_at: Millis,
     pub id: DeliveryId,
-}
-
-/// Which deliveries of a tenant are looked for.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct DeliveryFilter<'a> {
-    /// Those of the event of this id.
-    pub event: Option<&'a str>,
-    /// Those of the hook of this name.
-    pub hook: Option<&'a str>,
-    /// Those that stand so.
-    pub standing: Option<Standing>,
-    /// Those that began at this time or later.
-    pub from: Option<Millis>,
-    /// Those that began before this time.
-    pub to: Option<Millis>,
-}
-
-impl DeliveryFilter<'_> {
-    fn accepts(&self, record: &DeliveryRecord) -> bool {
-        let at = record.created_at;
-        self.standing.is_none_or(|standing| record.delivery.standing() == standing)
-            && self.from.is_none_or(|from| from <= at)
-            && self.to.is_none_or(|to| at < to)
-    }
 }
 
 impl Engine {
@@ -141,72 +114,6 @@ impl Engine {
         }
     }
 
-    /// The deliveries of a hook, those of the newest event first, after one. Returns the last one
-    /// that was taken if there are more.
-    pub fn deliveries(
-        &self,
-        hook: &Arc<Hook>,
-        after: Option<DeliveryId>,
-        limit: usize,
-        take: TakeEntry<'_, DeliveryView>,
-    ) -> Result<Option<DeliveryId>, Damaged> {
-        let reader = self.partition(&hook.tenant).state.reader();
-        let mut walk = DeliveryWalk::new(reader, DeliveryFilter::default(), take, limit, after);
-        let range = keys::deliveries(hook.id);
-        Ok(if walk.visit(hook, range)? { None } else { walk.last })
-    }
-
-    /// Deliveries of a tenant, hook by hook from the youngest on, those of the newest event first,
-    /// after one. Returns where to go on if there may be more.
-    pub fn find_deliveries(
-        &self,
-        tenant: &Tenant,
-        filter: DeliveryFilter<'_>,
-        after: Option<DeliveryId>,
-        limit: usize,
-        take: TakeEntry<'_, DeliveryView>,
-    ) -> Result<Option<DeliveryId>, DeliveryError> {
-        let event = match filter.event {
-            None => None,
-            Some(id) => {
-                let found = self.find_event(tenant, id)?;
-                Some(found.ok_or(DeliveryRejection::NoEvent)?.0)
-            }
-        };
-        let shared = self.partition(tenant);
-        let reader = shared.state.reader();
-        let mut walk = DeliveryWalk::new(reader, filter, take, limit, after);
-        let range = |hook: HookId| match event {
-            Some(event) => event_range(hook, event),
-            None => keys::deliveries(hook),
-        };
-        if let Some(name) = filter.hook {
-            let hook = shared.lock().index.of::<HookIndex>().of_tenant(FACE, tenant, name).cloned();
-            let hook = hook.filter(|hook| hook.face == FACE);
-            let hook = hook.ok_or(DeliveryRejection::NotFound)?;
-            let is_later = after.is_none_or(|after| hook.id <= after.hook);
-            let is_over = !is_later || walk.visit(&hook, range(hook.id))?;
-            return Ok(if is_over { None } else { walk.last });
-        }
-        // Of one tenant they are numbered in the order in which they were made.
-        let age = |id: u64| HookAge { created_at: Millis(0), id: HookId(id) };
-        let mut than = after.map(|after| age(after.hook.0.saturating_add(1)));
-        for _ in 0..LIST_PAGE_MAX.div_ceil(INDEX_SLICE) {
-            let known = shared.lock();
-            let hooks = known.index.of::<HookIndex>().older(Some(tenant), than, INDEX_SLICE);
-            drop(known);
-            let Some(oldest) = hooks.last() else { return Ok(None) };
-            than = Some(age(oldest.id.0));
-            for hook in hooks.iter().filter(|hook| hook.face == FACE) {
-                if !walk.visit(hook, range(hook.id))? {
-                    return Ok(walk.last);
-                }
-                walk.last = Some(first_of(hook.id));
-            }
-        }
-        Ok(walk.last)
-    }
-
     /// The dead letters of a hook, newest first, after one. Returns the last one that was taken if
     /// there are more.
     pub fn dead_letters(
@@ -263,65 +170,4 @@ impl HookWalk<'_> {
         }
         self.slice.front().map(|it| HookAge::of(&it.hook))
     }
-}
-
-/// A look at deliveries, from the youngest hook and the newest event on.
-struct DeliveryWalk<'a> {
-    reader: Reader,
-    filter: DeliveryFilter<'a>,
-    take: TakeEntry<'a, DeliveryView>,
-    /// How many are still wanted.
-    left: usize,
-    /// How many more may be looked at: most may be others than those that are wanted.
-    looks: usize,
-    /// The place behind those that were taken or looked at.
-    last: Option<DeliveryId>,
-}
-
-impl<'a> DeliveryWalk<'a> {
-    fn new(
-        reader: Reader,
-        filter: DeliveryFilter<'a>,
-        take: TakeEntry<'a, DeliveryView>,
-        left: usize,
-        last: Option<DeliveryId>,
-    ) -> DeliveryWalk<'a> {
-        DeliveryWalk { reader, filter, take, left, looks: LIST_LOOKS_MAX, last }
-    }
-
-    /// Shows the deliveries of a hook in a range. Says whether those were all.
-    fn visit(&mut self, hook: &Arc<Hook>, range: (Bytes, Bytes)) -> Result<bool, Damaged> {
-        let (first, end) = range;
-        let after = self.last.filter(|last| last.hook == hook.id);
-        let to = after.map_or(end.clone(), |last| keys::delivery(last).min(end));
-        for pair in ScanBack::new(&self.reader, first, to) {
-            let (key, value) = pair?;
-            let Some(id) = keys::parse_delivery(&key) else { continue };
-            if self.left == 0 || self.looks == 0 {
-                return Ok(false);
-            }
-            self.looks -= 1;
-            let record = record::decode_delivery(&value).map_err(damaged)?;
-            if self.filter.accepts(&record) {
-                let event = source::event(&self.reader, FACE, &hook.tenant, id.no.event)?;
-                if !(self.take)(&DeliveryView { id, hook: hook.clone(), record, event }) {
-                    return Ok(false);
-                }
-                self.left -= 1;
-            }
-            self.last = Some(id);
-        }
-        Ok(true)
-    }
-}
-
-/// Where the deliveries of one event to a hook are.
-fn event_range(hook: HookId, no: EventNo) -> (Bytes, Bytes) {
-    let first = |event| keys::delivery(DeliveryId { hook, no: DeliveryNo { event, round: 0 } });
-    (first(no), first(EventNo(no.0 + 1)))
-}
-
-/// A place before all deliveries of a hook.
-fn first_of(hook: HookId) -> DeliveryId {
-    DeliveryId { hook, no: DeliveryNo { event: EventNo(0), round: 0 } }
 }

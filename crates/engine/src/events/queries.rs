@@ -15,7 +15,7 @@ use reveille_kernel::command::{Command, Traced};
 use reveille_kernel::error::Damaged;
 use reveille_kernel::fairness;
 use reveille_schema::keys;
-use reveille_schema::record::{self, DeliveryRecord, EventRecord};
+use reveille_schema::record::{self, EventRecord};
 use reveille_store::state::Reader;
 
 use super::audit;
@@ -27,24 +27,12 @@ use crate::audit::Audited;
 use crate::deliveries::delivery::RetryDelivery;
 use crate::deliveries::hook::{DeleteHook, SetHookActive, SetHookPaused};
 use crate::deliveries::index::HookIndex;
-use crate::deliveries::send::delivery_record;
 use crate::deliveries::source;
 use crate::deliveries::{DeliveryError, DeliveryRejection};
 use crate::engine::Engine;
 use crate::metrics::DeliveryMetrics;
 use crate::records::ReadRecord;
 use crate::streams::StreamError;
-
-/// A delivery with what it is of and for whom.
-#[derive(Debug, Clone)]
-pub struct DeliveryView {
-    pub id: DeliveryId,
-    pub hook: Arc<Hook>,
-    /// As it is kept.
-    pub record: DeliveryRecord,
-    /// Its event; `None` if that is no longer kept.
-    pub event: Option<EventRecord>,
-}
 
 impl Engine {
     /// The stream that has the words of a tenant's events.
@@ -230,27 +218,6 @@ impl Engine {
         let reader = self.partition(&hook.tenant).state.reader();
         let counts = (&reader).read(&keys::counts(hook.id), record::decode_delivery_counts)?;
         Ok(counts.unwrap_or_default())
-    }
-
-    /// A delivery, if it is one of this tenant, or of anybody.
-    pub fn delivery(
-        &self,
-        tenant: Option<&Tenant>,
-        id: DeliveryId,
-    ) -> Result<Option<DeliveryView>, Damaged> {
-        for shared in self.partitions() {
-            let hook = shared.lock().index.of::<HookIndex>().get(id.hook).cloned();
-            let is_mine = |hook: &Arc<Hook>| {
-                hook.face == FACE && tenant.is_none_or(|tenant| hook.tenant == *tenant)
-            };
-            let Some(hook) = hook.filter(is_mine) else { continue };
-            let reader = shared.state.reader();
-            if let Some(record) = delivery_record(&reader, id)? {
-                let event = source::event(&reader, FACE, &hook.tenant, id.no.event)?;
-                return Ok(Some(DeliveryView { id, hook, record, event }));
-            }
-        }
-        Ok(None)
     }
 
     /// Makes a dead delivery again, under a name of its own.

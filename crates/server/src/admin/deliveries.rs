@@ -5,7 +5,8 @@ use reveille_core::Millis;
 use reveille_core::delivery::hook::Standing;
 use reveille_core::delivery::outcome::hash_text;
 use reveille_core::delivery::{AttemptRecord, ErrorKind, Phase};
-use reveille_engine::events::{DeliveryFilter, DeliveryView, delivery_name, delivery_named};
+use reveille_engine::deliveries::find::{DeliveryFilter, DeliveryView};
+use reveille_engine::events::{delivery_name, delivery_named};
 use serde_json::{Map, Value, json};
 
 use super::dlq::tenant_of;

@@ -4,12 +4,12 @@ use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use reveille_core::Millis;
 use reveille_core::delivery::{AttemptRecord, DeadReason, Phase};
+use reveille_core::event::hook::FACE;
 use reveille_engine::deliveries::DeliveryRejection;
+use reveille_engine::deliveries::find::DeliveryView;
 use reveille_engine::deliveries::replay::{ReplayRequest, replay_name};
 use reveille_engine::events::hook::EventHook;
-use reveille_engine::events::{
-    DeadLetter, DeadLetterCursor, DeliveryView, delivery_name, delivery_named,
-};
+use reveille_engine::events::{DeadLetter, DeadLetterCursor, delivery_name, delivery_named};
 use reveille_engine::limits::REPLAY_IDS_MAX;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -82,7 +82,7 @@ fn last_error(attempts: &[AttemptRecord]) -> Option<&str> {
 pub(super) async fn logs(server: &Server, scope: &Scope, id: &str) -> Result<Reply, Error> {
     let mut page = Page::begin(&server.engine, &scope.tenant, "logs").await?;
     let found = match delivery_named(id) {
-        Ok(id) => server.engine.delivery(scope.reach(), id)?,
+        Ok(id) => server.engine.delivery(scope.reach(), id)?.filter(|it| it.hook.face == FACE),
         Err(_) => None,
     };
     if let Some(view) = &found {

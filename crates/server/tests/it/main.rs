@@ -9,6 +9,7 @@ mod admin_consumers;
 mod admin_deliveries;
 mod admin_dlq;
 mod admin_dlq_hooks;
+mod admin_faces;
 mod admin_lists;
 mod admin_orders;
 mod answers;
