@@ -30,6 +30,10 @@ enum Measure {
     MillionDocuments { pointer: &'static str },
     /// A number in the result of `lanes`.
     Lanes { pointer: &'static str },
+    /// Two numbers in the result of `triggers`.
+    Triggers { over: &'static str, under: &'static str },
+    /// Two numbers in the result of `facts`.
+    Facts { over: &'static str, under: &'static str },
     /// A truth in the result of `soak`.
     Soak { pointer: &'static str },
 }
@@ -48,14 +52,15 @@ pub(crate) struct Verdict {
 
 use Bound::{AtLeast, AtMost};
 use Measure::{
-    Consumers, FigureRatio, Lanes, Median, Million, MillionDocuments, OwnRatio, Ratio, Soak,
+    Consumers, Facts, FigureRatio, Lanes, Median, Million, MillionDocuments, OwnRatio, Ratio, Soak,
+    Triggers,
 };
 
 const fn goal(text: &'static str, measure: Measure, bound: Bound) -> Goal {
     Goal { text, measure, bound }
 }
 
-const ALL: [Goal; 35] = [
+const ALL: [Goal; 39] = [
     goal(
         "appends to 1 stream: at least 1.0 x durable-streams",
         Ratio { cell: "append-1", peer: "durable-streams" },
@@ -181,6 +186,26 @@ const ALL: [Goal; 35] = [
         AtLeast(0.9),
     ),
     goal(
+        "a change to its POST, p50: at most 2 x the write's own",
+        Triggers { over: "/change_to_post_p50_ms", under: "/write_p50_ms" },
+        AtMost(2.0),
+    ),
+    goal(
+        "the same beside a document that was updated 10,000 times, p50: at most 2 x without it",
+        Triggers { over: "/beside_a_hot_document_p50_ms", under: "/change_to_post_p50_ms" },
+        AtMost(2.0),
+    ),
+    goal(
+        "deliveries/s of facts, behind their gate: at least 0.8 x those of events",
+        Facts { over: "/gated_deliveries_per_second", under: "/event_deliveries_per_second" },
+        AtLeast(0.8),
+    ),
+    goal(
+        "facts/s: at least 0.7 x our own appends of the same rounds",
+        Facts { over: "/facts_per_second", under: "/appends_per_second" },
+        AtLeast(0.7),
+    ),
+    goal(
         "writes/s of one document: at least 0.7 x our own appends of the same rounds",
         OwnRatio {
             over: ("documents-write", "writes/s"),
@@ -265,6 +290,8 @@ impl Goal {
                 let ratio = results.lanes.as_ref()?.pointer(pointer)?.as_f64()?;
                 (ratio, format!("{} x", number(ratio)))
             }
+            Triggers { over, under } => of_one(results.triggers.as_ref()?, over, under)?,
+            Facts { over, under } => of_one(results.facts.as_ref()?, over, under)?,
             Soak { pointer } => {
                 let level = results.soak.as_ref()?.pointer(pointer).and_then(Value::as_bool)?;
                 (f64::from(u8::from(level)), if level { "level" } else { "not level" }.to_owned())
@@ -276,6 +303,14 @@ impl Goal {
         };
         Some(Verdict { text: self.text, found, is_met })
     }
+}
+
+/// How two numbers of one result stand to each other.
+fn of_one(result: &Value, over: &str, under: &str) -> Option<(f64, String)> {
+    let figure = |pointer| result.pointer(pointer).and_then(Value::as_f64);
+    let (over, under) = (figure(over)?, figure(under)?);
+    let ratio = over / under;
+    Some((ratio, format!("{} x: {} over {}", number(ratio), number(over), number(under))))
 }
 
 /// A short run says nothing about a million.
@@ -357,6 +392,8 @@ mod tests {
                 | Consumers { .. }
                 | MillionDocuments { .. }
                 | Lanes { .. }
+                | Triggers { .. }
+                | Facts { .. }
                 | Soak { .. } => {}
             }
         }

@@ -29,6 +29,7 @@ mod table;
 mod triggers;
 
 mod environment;
+mod facts;
 mod generator;
 mod machine;
 mod postgres;
@@ -158,6 +159,9 @@ fn measure_alone(
     }
     if options.includes(Work::Triggers) {
         results.triggers = results.record("triggers", triggers::run(environment));
+    }
+    if options.includes(Work::Facts) {
+        results.facts = results.record("facts", facts::run(environment));
     }
     if options.includes(Work::Soak) {
         results.soak = results.record("soak", soak::run(environment, reveille));

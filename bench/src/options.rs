@@ -38,6 +38,7 @@ pub enum Work {
     Delivery,
     Lanes,
     Triggers,
+    Facts,
     Documents,
     Soak,
     Million,

@@ -20,6 +20,7 @@ pub(crate) struct Results {
     pub(crate) million_documents: Option<Value>,
     pub(crate) lanes: Option<Value>,
     pub(crate) triggers: Option<Value>,
+    pub(crate) facts: Option<Value>,
     pub(crate) soak: Option<Value>,
 }
 
@@ -43,6 +44,7 @@ impl Results {
             million_documents: None,
             lanes: None,
             triggers: None,
+            facts: None,
             soak: None,
         }
     }
@@ -114,6 +116,7 @@ impl Results {
             "million_documents": self.million_documents,
             "lanes": self.lanes,
             "triggers": self.triggers,
+            "facts": self.facts,
             "soak": self.soak,
             "failures": self.failures,
         })

@@ -26,6 +26,7 @@ pub(crate) fn markdown(cells: &[Cell], results: &Results) -> String {
     alone("Many documents and a restart", million, &mut text);
     alone("Deliveries in order", results.lanes.as_ref(), &mut text);
     alone("Triggers", results.triggers.as_ref(), &mut text);
+    alone("Facts", results.facts.as_ref(), &mut text);
     soak(results.soak.as_ref(), &mut text);
     if !results.failures.is_empty() {
         push(&mut text, "## Failed runs\n");
