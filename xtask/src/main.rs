@@ -73,7 +73,7 @@ enum Command {
 
 /// The rounds and seeds of `cargo xtask test`.
 const SUITE_ROUNDS: u64 = 3;
-const SIM: [&[&str]; 16] = [
+const SIM: [&[&str]; 18] = [
     &["--seeds", "1000"],
     &["--seeds", "1000", "--lag"],
     &["--seeds", "300", "--unsynced"],
@@ -82,6 +82,7 @@ const SIM: [&[&str]; 16] = [
     &["--seeds", "500", "--reminders"],
     &["--seeds", "500", "--documents"],
     &["--seeds", "100", "--unsynced", "--documents"],
+    &["--seeds", "500", "--triggers"],
     &["--seeds", "1000", "--facts"],
     &["--seeds", "150", "--partitions"],
     &["--seeds", "100", "--failover"],
@@ -89,6 +90,7 @@ const SIM: [&[&str]; 16] = [
     &["--seeds", "100", "--failover", "--deliveries"],
     &["--seeds", "100", "--failover", "--reminders"],
     &["--seeds", "100", "--failover", "--documents"],
+    &["--seeds", "100", "--failover", "--triggers"],
     &["--seeds", "100", "--failover", "--facts"],
 ];
 

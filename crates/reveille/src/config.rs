@@ -213,7 +213,7 @@ struct Settings {
     #[arg(long, value_name = "N", env = "REVEILLE_MAX_SUBSCRIPTIONS", hide_env_values = true)]
     max_subscriptions: Option<usize>,
 
-    /// Subscriptions to events that a tenant may have [default: 10000]
+    /// Subscriptions to events and facts, and triggers, that a tenant may have in all [default: 10000]
     #[arg(long, value_name = "N", env = "REVEILLE_MAX_HOOKS", hide_env_values = true)]
     max_hooks: Option<usize>,
 

@@ -57,10 +57,12 @@ pub(super) fn all() -> Vec<String> {
         Outcome::Failed(ErrorKind::StreamClosed),
         Outcome::Failed(ErrorKind::StreamMismatch),
     ];
+    // Nothing here is the doing of triggers.
+    let dead = DeadReason::ALL.into_iter().filter(|why| *why != DeadReason::LoopGuard);
     rest.map(String::from)
         .into_iter()
         .chain(verdicts)
-        .chain(DeadReason::ALL.map(|why| format!("dead: {}", why.code())))
+        .chain(dead.map(|why| format!("dead: {}", why.code())))
         .chain(DropReason::ALL.map(|why| format!("dropped: {}", why.code())))
         .chain(refusals)
         .chain(outcomes.into_iter().filter_map(outcome))

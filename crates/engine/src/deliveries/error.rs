@@ -15,8 +15,8 @@ pub enum DeliveryRejection {
     Exists,
     /// Its tenant has as many hooks as it may have.
     #[error(
-        "there are {max} subscriptions to events of this tenant, and there may be no more \
-         (--max-hooks); delete one first"
+        "there are {max} hooks of this tenant (subscriptions to events and facts, and triggers), and \
+         there may be no more (--max-hooks); delete one first"
     )]
     TooManyHooks { max: usize },
     /// Events from before are still being told, and so many patterns are kept for them.

@@ -166,7 +166,7 @@ const ENGINE: &[EngineMetric] = &[
     ("hooks", "Subscriptions to events.", Source::Gauge(|s| s.deliveries.hooks.all)),
     (
         "hooks_largest_tenant",
-        "Subscriptions to events of the tenant that has the most; see --max-hooks.",
+        "Subscriptions to events and facts, and triggers, of the tenant that has the most; see --max-hooks.",
         Source::Gauge(|s| s.deliveries.hooks.largest_tenant),
     ),
     (
