@@ -288,7 +288,10 @@ async fn rate(directory: &Path, time: Duration, kind: Work) -> f64 {
     tokio::time::sleep(time).await;
     let made = (done.load(Ordering::Relaxed) - before) as f64;
     let figure = made / began.elapsed().as_secs_f64();
-    writers.iter().for_each(tokio::task::JoinHandle::abort);
+    for writer in writers {
+        writer.abort();
+        let _ = writer.await;
+    }
     engine.shutdown().await;
     figure
 }
