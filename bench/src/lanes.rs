@@ -1,8 +1,7 @@
 //! What order costs, on reveille's engine alone: deliveries to one hook over a thousand lanes, beside
 //! the same in no order and beside a lane that is stuck.
 //!
-//! No face of the server has events in order, so the engine runs in a process of its own with a face
-//! that has.
+//! The engine runs in a process of its own, with a face of its own that has lanes or has none.
 
 use std::process::{Command, Stdio};
 
