@@ -6,7 +6,6 @@
 
 pub mod access;
 pub mod card;
-pub mod copy;
 pub mod envelope;
 pub mod garden;
 pub mod hlc;

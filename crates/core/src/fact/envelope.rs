@@ -1,10 +1,11 @@
 //! What subscribers are sent: an event in its envelope, or a note for an agent to wake up by.
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::hlc::Hlc;
-use super::name::{EntityUri, Scope};
-use super::statement::{Fact, FactNo};
+use super::name::{EntityUri, Id, Scope};
+use super::statement::{FactNo, Text};
 use super::subscription::{FactEventKind, event_id};
 use crate::delivery::hook::HookId;
 use crate::delivery::id::EventNo;
@@ -20,32 +21,55 @@ pub struct FactEvent {
     pub hlc: Option<Hlc>,
 }
 
+/// An event as JSON: with its payload, and for a subscription or for nobody in particular.
+#[derive(Serialize)]
+struct EventJson<'a, P> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subscription_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    event_id: Option<&'a str>,
+    event_type: &'a str,
+    entity: Option<&'a str>,
+    scope: Option<&'a str>,
+    fact_id: Option<Text<Id>>,
+    hlc: Option<Text<Hlc>>,
+    payload: P,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    idempotency_key: Option<&'a str>,
+}
+
 impl FactEvent {
     /// The envelope in which a subscription gets it. Everything in it is the same each time.
     pub fn envelope(
         &self,
         subscription_id: &str,
         (hook, event): (HookId, EventNo),
-        payload: Value,
-    ) -> Value {
+        payload: impl Serialize,
+    ) -> String {
         let id = event_id(hook, event);
-        json!({
-            "subscription_id": subscription_id,
-            "event_id": id,
-            "event_type": self.kind.as_str(),
-            "entity": self.subject.as_ref().map(|(entity, _)| entity.as_str()),
-            "scope": self.subject.as_ref().map(|(_, scope)| scope.as_str()),
-            "fact_id": self.fact.map(FactNo::id),
-            "hlc": self.hlc.map(|hlc| hlc.to_string()),
-            "payload": payload,
-            "idempotency_key": id,
-        })
+        self.to_json(Some((subscription_id, &id)), payload)
     }
-}
 
-/// What is said of a fact that was asserted or retracted: the record.
-pub fn fact_payload(fact: &Fact) -> Value {
-    fact.to_json()
+    /// The event without anything of a subscription, for everybody who may read its scope.
+    pub fn copy(&self, payload: impl Serialize) -> String {
+        self.to_json(None, payload)
+    }
+
+    fn to_json(&self, of: Option<(&str, &str)>, payload: impl Serialize) -> String {
+        let (subscription_id, event_id) = of.unzip();
+        let event = EventJson {
+            subscription_id,
+            event_id,
+            event_type: self.kind.as_str(),
+            entity: self.subject.as_ref().map(|(entity, _)| entity.as_str()),
+            scope: self.subject.as_ref().map(|(_, scope)| scope.as_str()),
+            fact_id: self.fact.map(|no| Text(Id::Fact(no.0))),
+            hlc: self.hlc.map(Text),
+            payload,
+            idempotency_key: event_id,
+        };
+        serde_json::to_string(&event).expect("an event can be written")
+    }
 }
 
 /// What is said of a contradiction: the relation, and the facts, the new one first.
@@ -69,6 +93,10 @@ mod tests {
     use super::super::statement::tests::fact;
     use super::*;
 
+    fn read(json: &str) -> Value {
+        serde_json::from_str(json).unwrap()
+    }
+
     #[test]
     fn s_14_s_15_the_envelope_has_exactly_these_fields() {
         let event = FactEvent {
@@ -77,8 +105,8 @@ mod tests {
             fact: Some(FactNo(0x100)),
             hlc: Some(fact().hlc),
         };
-        let payload = fact_payload(&fact());
-        let envelope = event.envelope("s", (HookId(1), EventNo(2)), payload.clone());
+        let payload = serde_json::to_value(fact()).unwrap();
+        let envelope = read(&event.envelope("s", (HookId(1), EventNo(2)), fact()));
         let id = "00000000-0000-8011-8000-000000000002";
         let expected = json!({
             "subscription_id": "s",
@@ -92,6 +120,11 @@ mod tests {
             "idempotency_key": id,
         });
         assert_eq!(envelope, expected);
+        let mut copy = expected;
+        for field in ["subscription_id", "event_id", "idempotency_key"] {
+            copy.as_object_mut().unwrap().remove(field);
+        }
+        assert_eq!(read(&event.copy(fact())), copy);
     }
 
     #[test]
@@ -102,7 +135,7 @@ mod tests {
             fact: None,
             hlc: Some(Hlc::default()),
         };
-        let envelope = event.envelope("s", (HookId(1), EventNo(2)), card_payload("x", 3));
+        let envelope = read(&event.envelope("s", (HookId(1), EventNo(2)), card_payload("x", 3)));
         assert_eq!(envelope["fact_id"], Value::Null);
         assert_eq!(envelope["payload"], json!({"summary": "x", "fact_count": 3}));
     }
@@ -111,7 +144,7 @@ mod tests {
     fn a_cancellation_says_nothing_of_content() {
         let event =
             FactEvent { kind: FactEventKind::Cancelled, subject: None, fact: None, hlc: None };
-        let envelope = event.envelope("s", (HookId(1), EventNo(2)), json!({}));
+        let envelope = read(&event.envelope("s", (HookId(1), EventNo(2)), json!({})));
         for field in ["entity", "scope", "fact_id", "hlc"] {
             assert_eq!(envelope[field], Value::Null, "{field}");
         }

@@ -221,7 +221,7 @@ impl Id {
 
 impl fmt::Display for Id {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&uuid(self.to_u128()))
+        f.write_str(uuid(self.to_u128()).as_str())
     }
 }
 
@@ -232,7 +232,7 @@ pub fn uuid_v7(now: Millis, drawn: [u8; 10]) -> String {
     low.copy_from_slice(&drawn);
     let random = u128::from_be_bytes(bytes) & !(0xf << 76) & !(0b11 << 62);
     let ms = u128::from(now.0 & ((1 << 48) - 1));
-    uuid(ms << 80 | 7 << 76 | VARIANT | random)
+    uuid(ms << 80 | 7 << 76 | VARIANT | random).as_str().to_owned()
 }
 
 /// Whether a text is a UUID of any kind.
@@ -240,16 +240,25 @@ pub fn is_uuid(text: &str) -> bool {
     parse_uuid(text).is_some()
 }
 
-fn uuid(number: u128) -> String {
-    let hex = format!("{number:032x}");
-    let mut text = String::with_capacity(36);
-    for (at, digit) in hex.chars().enumerate() {
-        if matches!(at, 8 | 12 | 16 | 20) {
-            text.push('-');
-        }
-        text.push(digit);
+/// The text of a UUID.
+struct Uuid([u8; 36]);
+
+impl Uuid {
+    fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).expect("digits and hyphens are ASCII")
     }
-    text
+}
+
+fn uuid(number: u128) -> Uuid {
+    let mut digits = number.to_be_bytes().into_iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+    let mut text = [b'-'; 36];
+    for (at, place) in text.iter_mut().enumerate() {
+        if !matches!(at, 8 | 13 | 18 | 23) {
+            let digit = digits.next().unwrap_or(0);
+            *place = if digit < 10 { b'0' + digit } else { b'a' + digit - 10 };
+        }
+    }
+    Uuid(text)
 }
 
 fn parse_uuid(text: &str) -> Option<u128> {

@@ -1,8 +1,9 @@
 //! One fact: what was said, by whom, about whom, and how sure they were.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde::ser::{Serialize, SerializeStruct as _, Serializer};
 
 use super::garden::{GardenNo, GardenSlug};
 use super::hlc::Hlc;
@@ -109,30 +110,41 @@ impl FactNo {
     }
 }
 
-impl Fact {
-    /// The record, as whoever may read it gets it.
-    pub fn to_json(&self) -> Value {
+/// The record, as whoever may read it gets it. It is written without being taken apart: a fact is
+/// written in the step that decides it.
+impl Serialize for Fact {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Fact { no, said, at, hlc, contradicted, .. } = self;
-        let v: Value = serde_json::from_str(said.value.json()).unwrap_or_default();
-        json!({
-            "id": no.id(),
-            "entity": said.entity.as_str(),
-            "relation": &*said.relation,
-            "value": {"type": said.value.kind().as_str(), "v": v},
-            "source": &*said.source,
-            "timestamp": at.to_rfc3339(),
-            "hlc": hlc.to_string(),
-            "confidence": said.confidence.to_f64(),
-            "scope": said.scope.as_str(),
-            "garden_id": said.garden.as_ref().map(GardenSlug::as_str),
-            "valid_until": said.valid_until.map(Millis::to_rfc3339),
-            "contradicted": contradicted,
-        })
+        let mut fields = serializer.serialize_struct("Fact", 12)?;
+        fields.serialize_field("id", &Text(Id::Fact(no.0)))?;
+        fields.serialize_field("entity", said.entity.as_str())?;
+        fields.serialize_field("relation", &*said.relation)?;
+        fields.serialize_field("value", &said.value)?;
+        fields.serialize_field("source", &*said.source)?;
+        fields.serialize_field("timestamp", &at.to_rfc3339())?;
+        fields.serialize_field("hlc", &Text(hlc))?;
+        fields.serialize_field("confidence", &said.confidence.to_f64())?;
+        fields.serialize_field("scope", said.scope.as_str())?;
+        fields.serialize_field("garden_id", &said.garden.as_ref().map(GardenSlug::as_str))?;
+        fields.serialize_field("valid_until", &said.valid_until.map(Millis::to_rfc3339))?;
+        fields.serialize_field("contradicted", contradicted)?;
+        fields.end()
+    }
+}
+
+/// Something by its text.
+pub(super) struct Text<T>(pub(super) T);
+
+impl<T: Display> Serialize for Text<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
     }
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use serde_json::json;
+
     use super::super::value::ValueKind;
     use super::*;
 
@@ -192,7 +204,15 @@ pub(crate) mod tests {
             "valid_until": null,
             "contradicted": false,
         });
-        assert_eq!(fact().to_json(), expected);
+        assert_eq!(serde_json::to_value(fact()).unwrap(), expected);
+        let numbers = ["1", "-0.0", "1e300", "18446744073709551615", "0.1"];
+        for text in numbers {
+            let value = FactValue::from_stored(ValueKind::Number, text.into());
+            let said = Statement { value, ..statement() };
+            let written = serde_json::to_string(&Fact { said, ..fact() }).unwrap();
+            let expected = format!("\"value\":{{\"type\":\"number\",\"v\":{text}}}");
+            assert!(written.contains(&expected), "{written}");
+        }
         assert_eq!(FactNo::parse(&FactNo(0x100).id()), Some(FactNo(0x100)));
         assert_eq!(FactNo::parse(&Id::Token(0x100).to_string()), None);
     }

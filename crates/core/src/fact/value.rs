@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use aws_lc_rs::digest;
+use serde::ser::{Error as _, Serialize, SerializeStruct as _, Serializer};
+use serde_json::value::RawValue;
 use serde_json::{Number, Value};
 
 use super::limits::FACT_VALUE_BYTES_MAX;
@@ -74,6 +76,16 @@ pub enum ValueError {
     Mismatch(&'static str),
     #[error("`value.v` is at most {FACT_VALUE_BYTES_MAX} bytes long, as JSON")]
     TooLarge,
+}
+
+impl Serialize for FactValue {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let v: &RawValue = serde_json::from_str(&self.json).map_err(S::Error::custom)?;
+        let mut fields = serializer.serialize_struct("FactValue", 2)?;
+        fields.serialize_field("type", self.kind.as_str())?;
+        fields.serialize_field("v", v)?;
+        fields.end()
+    }
 }
 
 impl FactValue {

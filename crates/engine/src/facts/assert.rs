@@ -4,7 +4,7 @@
 use reveille_core::Tenant;
 use reveille_core::delivery::id::EventNo;
 use reveille_core::fact::access::check_write;
-use reveille_core::fact::envelope::{FactEvent, contradiction_payload, fact_payload};
+use reveille_core::fact::envelope::{FactEvent, contradiction_payload};
 use reveille_core::fact::principal::Principal;
 use reveille_core::fact::slot::{LiveValue, Said, Slot};
 use reveille_core::fact::statement::Statement;
@@ -140,7 +140,7 @@ impl Contradiction {
             fact: Some(*fact),
             hlc: Some(*hlc),
         };
-        event.copy(contradiction_payload(relation, *fact, existing)).to_string()
+        event.copy(contradiction_payload(relation, *fact, existing))
     }
 }
 
@@ -170,7 +170,7 @@ fn write(
 ) -> Result<(), ReadError> {
     let (mut copy, mut contradiction) = (None, contradiction);
     if fact.garden.is_none() {
-        let mut copies = vec![event_of(fact).copy(fact_payload(fact)).to_string()];
+        let mut copies = vec![event_of(fact).copy(fact)];
         copies.extend(contradiction.as_ref().map(Contradiction::copy));
         let mut places = append_copies(txn, tenant, name.scope, &copies)?.into_iter();
         copy = places.next();

@@ -50,7 +50,7 @@ impl Command<App> for RefreshCard {
             fact: None,
             hlc: Some(hlc),
         };
-        let copy = event.copy(card_payload(&summary, fact_count)).to_string();
+        let copy = event.copy(card_payload(&summary, fact_count));
         let copy = append_copies(txn, tenant, *scope, &[copy])?.into_iter().next();
         let record = ChangeRecord {
             entity: entity.clone(),

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use reveille_core::delivery::hook::Hook;
 use reveille_core::delivery::id::EventNo;
-use reveille_core::fact::envelope::{FactEvent, card_payload, contradiction_payload, fact_payload};
+use reveille_core::fact::envelope::{FactEvent, card_payload, contradiction_payload};
 use reveille_core::fact::subscription::FactEventKind;
 use reveille_kernel::error::Damaged;
 use reveille_schema::facts::{ChangeKind, ChangeRecord, FactRecord};
@@ -40,8 +40,7 @@ pub(super) fn envelope(
     let place = (hook.id, number_of(event)?);
     if let Some((_, no)) = keys::parse_fact(key) {
         let FactRecord { fact, .. } = FactRecord::decode(no, &value).map_err(damaged)?;
-        let envelope = event_of(&fact).envelope(&hook.name, place, fact_payload(&fact));
-        return Ok(Some(envelope.to_string().into()));
+        return Ok(Some(event_of(&fact).envelope(&hook.name, place, &fact).into()));
     }
     let ChangeRecord { entity, scope, hlc, kind, .. } =
         ChangeRecord::decode(&value).map_err(damaged)?;
@@ -56,5 +55,5 @@ pub(super) fn envelope(
         }
     };
     let told = FactEvent { kind, subject, fact, hlc: Some(hlc) };
-    Ok(Some(told.envelope(&hook.name, place, payload).to_string().into()))
+    Ok(Some(told.envelope(&hook.name, place, payload).into()))
 }

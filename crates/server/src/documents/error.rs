@@ -55,7 +55,7 @@ impl Error {
         body.insert("code".into(), code.into());
         body.insert("message".into(), message.into());
         body.extend(details);
-        let mut reply = reply::json(status, &body.into());
+        let mut reply = reply::json(status, &body);
         reply.headers_mut().extend(headers);
         reply
     }

@@ -58,7 +58,7 @@ impl Error {
         body.insert("error".into(), message.into());
         body.insert("code".into(), code.into());
         body.extend(details);
-        let mut reply = reply::json(status, &body.into());
+        let mut reply = reply::json(status, &body);
         reply.headers_mut().extend(headers);
         reply
     }

@@ -39,7 +39,7 @@ pub(super) async fn assert(
     let by = fact_caller(caller);
     let statement = parse(&body, &by.principal.entity)?;
     let fact = server.engine.assert_fact(&by, statement, parent).await?;
-    Ok(reply::json(StatusCode::CREATED, &fact.to_json()))
+    Ok(reply::json(StatusCode::CREATED, &fact))
 }
 
 /// What is said, and by default by whoever asks.
@@ -91,7 +91,7 @@ fn parse(body: &Body, asker: &EntityUri) -> Result<Statement, Error> {
 pub(super) fn one(server: &Server, caller: &Caller, id: &str) -> Result<Reply, Error> {
     let no = FactNo::parse(id).ok_or_else(Error::fact_not_found)?;
     let fact = server.engine.fact(&fact_caller(caller), no)?;
-    Ok(reply::json(StatusCode::OK, &fact.to_json()))
+    Ok(reply::json(StatusCode::OK, &fact))
 }
 
 /// `GET /v1/facts?entity=&relation=&scope=&garden_id=&live=&limit=&cursor=`: those that the caller
@@ -119,7 +119,7 @@ pub(super) async fn query(server: &Server, caller: &Caller, query: &Query) -> Re
     let mut page = Page::begin_data(&server.engine, &caller.tenant, "facts").await?;
     let found = server.engine.facts(&fact_caller(caller), filter, limit, cursor).await?;
     for fact in &found.facts {
-        page.push(&fact.to_json());
+        page.push(fact);
     }
     let mut fields = Map::new();
     fields.insert("cursor".into(), found.next.into());

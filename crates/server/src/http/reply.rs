@@ -11,6 +11,7 @@ use http::uri::Authority;
 use http::{HeaderMap, Response, StatusCode};
 use http_body::SizeHint;
 use reveille_engine::ReplyRoom;
+use serde::Serialize;
 
 pub(crate) type Reply = Response<ReplyBody>;
 
@@ -175,11 +176,12 @@ pub(crate) fn status(status: StatusCode) -> Reply {
 }
 
 /// An answer with a JSON body.
-pub(crate) fn json(code: StatusCode, body: &serde_json::Value) -> Reply {
+pub(crate) fn json(code: StatusCode, body: &impl Serialize) -> Reply {
+    let json = serde_json::to_vec(body).expect("what is answered can be written");
     let mut reply = status(code);
-    let json = HeaderValue::from_static("application/json");
-    reply.headers_mut().insert(header::CONTENT_TYPE, json);
-    *reply.body_mut() = ReplyBody::Full(body.to_string().into());
+    let kind = HeaderValue::from_static("application/json");
+    reply.headers_mut().insert(header::CONTENT_TYPE, kind);
+    *reply.body_mut() = ReplyBody::Full(json.into());
     reply
 }
 
