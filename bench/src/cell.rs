@@ -11,6 +11,7 @@ use crate::subject::{STREAM_SERVERS, Subject};
 
 mod delivery;
 mod document;
+mod fact;
 mod wake;
 
 /// One kind of run, made with every subject in every round.
@@ -120,6 +121,7 @@ pub(crate) fn all(quick: bool) -> Vec<Cell> {
     cells.extend(wake::all(quick));
     cells.extend(delivery::all(quick));
     cells.extend(document::all(quick));
+    cells.push(fact::write(quick));
     cells
 }
 
@@ -256,7 +258,7 @@ mod tests {
             let reads = ["reveille", "durable-streams"].contains(&subject.name);
             assert_eq!(keys.contains(&"read-small"), reads, "{}", subject.name);
             let expected = match subject.name {
-                "reveille" => 26,
+                "reveille" => 27,
                 "npm" => 9,
                 "plain-loop" => 2,
                 "postgres" => 5,

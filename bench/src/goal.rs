@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::cell::Cell;
 use crate::number::number;
+use crate::options::Work;
 use crate::results::Results;
 use crate::subject;
 
@@ -22,20 +23,10 @@ enum Measure {
     FigureRatio { cell: &'static str, peer: &'static str, figure: &'static str },
     /// Median alone: one figure of a cell over one of the same or of another cell.
     OwnRatio { over: (&'static str, &'static str), under: (&'static str, &'static str) },
-    /// A number in the result of `million`.
-    Million { pointer: &'static str },
-    /// A number in the result of `consumers`.
-    Consumers { pointer: &'static str },
-    /// A number in the result of `million-documents`.
-    MillionDocuments { pointer: &'static str },
-    /// A number in the result of `lanes`.
-    Lanes { pointer: &'static str },
-    /// Two numbers in the result of `triggers`.
-    Triggers { over: &'static str, under: &'static str },
-    /// Two numbers in the result of `facts`.
-    Facts { over: &'static str, under: &'static str },
-    /// A truth in the result of `soak`.
-    Soak { pointer: &'static str },
+    /// A number in the result of a work of ours alone.
+    Alone { work: Work, pointer: &'static str },
+    /// One number in such a result over another.
+    AloneRatio { work: Work, over: &'static str, under: &'static str },
 }
 
 #[derive(Clone, Copy)]
@@ -51,10 +42,8 @@ pub(crate) struct Verdict {
 }
 
 use Bound::{AtLeast, AtMost};
-use Measure::{
-    Consumers, Facts, FigureRatio, Lanes, Median, Million, MillionDocuments, OwnRatio, Ratio, Soak,
-    Triggers,
-};
+use Measure::{Alone, AloneRatio, FigureRatio, Median, OwnRatio, Ratio};
+use Work::{Consumers, Facts, Lanes, Million, MillionDocuments, Soak, Triggers};
 
 const fn goal(text: &'static str, measure: Measure, bound: Bound) -> Goal {
     Goal { text, measure, bound }
@@ -107,10 +96,14 @@ const ALL: [Goal; 39] = [
         Ratio { cell: "latency-long-poll", peer: "durable-streams" },
         AtMost(1.2),
     ),
-    goal("1,000,000 streams: RSS under 400 MB", Million { pointer: "/rss_mb" }, AtMost(400.0)),
+    goal(
+        "1,000,000 streams: RSS under 400 MB",
+        Alone { work: Million, pointer: "/rss_mb" },
+        AtMost(400.0),
+    ),
     goal(
         "1,000,000 streams: ready in under 5 s after kill -9",
-        Million { pointer: "/ready_seconds" },
+        Alone { work: Million, pointer: "/ready_seconds" },
         AtMost(5.0),
     ),
     goal(
@@ -134,12 +127,12 @@ const ALL: [Goal; 39] = [
     goal("wakes/s: at least 20 x npm", Ratio { cell: "wakes", peer: "npm" }, AtLeast(20.0)),
     goal(
         "1,000,000 idle consumers: RSS under 600 MB",
-        Consumers { pointer: "/rss_mb" },
+        Alone { work: Consumers, pointer: "/rss_mb" },
         AtMost(600.0),
     ),
     goal(
         "1,000,000 idle consumers: ready in under 5 s after kill -9",
-        Consumers { pointer: "/ready_seconds" },
+        Alone { work: Consumers, pointer: "/ready_seconds" },
         AtMost(5.0),
     ),
     goal(
@@ -177,32 +170,44 @@ const ALL: [Goal; 39] = [
     ),
     goal(
         "deliveries/s in order over 1,000 lanes: at least 0.8 x those in no order",
-        Lanes { pointer: "/ordered_ratio" },
+        AloneRatio { work: Lanes, over: "/ordered_per_second", under: "/unordered_per_second" },
         AtLeast(0.8),
     ),
     goal(
         "deliveries/s in order beside a lane that is stuck: at least 0.9 x those without one",
-        Lanes { pointer: "/stuck_ratio" },
+        AloneRatio {
+            work: Lanes,
+            over: "/beside_a_stuck_lane_per_second",
+            under: "/ordered_per_second",
+        },
         AtLeast(0.9),
     ),
     goal(
         "a change to its POST, p50: at most 2 x the write's own",
-        Triggers { over: "/change_to_post_p50_ms", under: "/write_p50_ms" },
+        AloneRatio { work: Triggers, over: "/change_to_post_p50_ms", under: "/write_p50_ms" },
         AtMost(2.0),
     ),
     goal(
         "the same beside a document that was updated 10,000 times, p50: at most 2 x without it",
-        Triggers { over: "/beside_a_hot_document_p50_ms", under: "/change_to_post_p50_ms" },
+        AloneRatio {
+            work: Triggers,
+            over: "/beside_a_hot_document_p50_ms",
+            under: "/change_to_post_p50_ms",
+        },
         AtMost(2.0),
     ),
     goal(
         "deliveries/s of facts, behind their gate: at least 0.8 x those of events",
-        Facts { over: "/gated_deliveries_per_second", under: "/event_deliveries_per_second" },
+        AloneRatio {
+            work: Facts,
+            over: "/gated_deliveries_per_second",
+            under: "/event_deliveries_per_second",
+        },
         AtLeast(0.8),
     ),
     goal(
         "facts/s: at least 0.7 x our own appends of the same rounds",
-        Facts { over: "/facts_per_second", under: "/appends_per_second" },
+        OwnRatio { over: ("facts-write", "facts/s"), under: ("documents-append", "appends/s") },
         AtLeast(0.7),
     ),
     goal(
@@ -231,18 +236,18 @@ const ALL: [Goal; 39] = [
     ),
     goal(
         "1,000,000 documents: RSS under 400 MB",
-        MillionDocuments { pointer: "/rss_mb" },
+        Alone { work: MillionDocuments, pointer: "/rss_mb" },
         AtMost(400.0),
     ),
     goal(
         "1,000,000 documents: ready in under 5 s after kill -9",
-        MillionDocuments { pointer: "/ready_seconds" },
+        Alone { work: MillionDocuments, pointer: "/ready_seconds" },
         AtMost(5.0),
     ),
-    goal("soak: rate level", Soak { pointer: "/level/rate/level" }, AtLeast(1.0)),
-    goal("soak: p99 level", Soak { pointer: "/level/p99/level" }, AtLeast(1.0)),
-    goal("soak: RSS level", Soak { pointer: "/level/rss/level" }, AtLeast(1.0)),
-    goal("soak: log size level", Soak { pointer: "/level/log/level" }, AtLeast(1.0)),
+    goal("soak: rate level", Alone { work: Soak, pointer: "/level/rate/level" }, AtLeast(1.0)),
+    goal("soak: p99 level", Alone { work: Soak, pointer: "/level/p99/level" }, AtLeast(1.0)),
+    goal("soak: RSS level", Alone { work: Soak, pointer: "/level/rss/level" }, AtLeast(1.0)),
+    goal("soak: log size level", Alone { work: Soak, pointer: "/level/log/level" }, AtLeast(1.0)),
 ];
 
 /// Of the goals that this run can judge.
@@ -279,23 +284,8 @@ impl Goal {
                 let ratio = (under > 0.0).then_some(over / under)?;
                 (ratio, format!("{} x: {} over {}", number(ratio), number(over), number(under)))
             }
-            Million { pointer } => of_a_million(results.million.as_ref()?, "streams", pointer)?,
-            Consumers { pointer } => {
-                of_a_million(results.consumers.as_ref()?, "consumers", pointer)?
-            }
-            MillionDocuments { pointer } => {
-                of_a_million(results.million_documents.as_ref()?, "documents", pointer)?
-            }
-            Lanes { pointer } => {
-                let ratio = results.lanes.as_ref()?.pointer(pointer)?.as_f64()?;
-                (ratio, format!("{} x", number(ratio)))
-            }
-            Triggers { over, under } => of_one(results.triggers.as_ref()?, over, under)?,
-            Facts { over, under } => of_one(results.facts.as_ref()?, over, under)?,
-            Soak { pointer } => {
-                let level = results.soak.as_ref()?.pointer(pointer).and_then(Value::as_bool)?;
-                (f64::from(u8::from(level)), if level { "level" } else { "not level" }.to_owned())
-            }
+            Alone { work, pointer } => of_one(results.alone.get(&work)?, pointer)?,
+            AloneRatio { work, over, under } => of_two(results.alone.get(&work)?, over, under)?,
         };
         let is_met = match self.bound {
             AtLeast(bound) => value >= bound,
@@ -305,21 +295,28 @@ impl Goal {
     }
 }
 
-/// How two numbers of one result stand to each other.
-fn of_one(result: &Value, over: &str, under: &str) -> Option<(f64, String)> {
-    let figure = |pointer| result.pointer(pointer).and_then(Value::as_f64);
-    let (over, under) = (figure(over)?, figure(under)?);
-    let ratio = over / under;
-    Some((ratio, format!("{} x: {} over {}", number(ratio), number(over), number(under))))
-}
-
-/// A short run says nothing about a million.
-fn of_a_million(result: &Value, count: &str, pointer: &str) -> Option<(f64, String)> {
-    if result.get(count)?.as_u64()? < 1_000_000 {
+/// A number of one result, or whether something is level. A run over fewer than a million says
+/// nothing about a million.
+fn of_one(result: &Value, pointer: &str) -> Option<(f64, String)> {
+    let counts = ["streams", "consumers", "documents"].map(|it| result.get(it));
+    if counts.into_iter().flatten().filter_map(Value::as_u64).any(|count| count < 1_000_000) {
         return None;
     }
-    let value = result.pointer(pointer)?.as_f64()?;
+    let value = result.pointer(pointer)?;
+    if let Some(level) = value.as_bool() {
+        let text = if level { "level" } else { "not level" };
+        return Some((f64::from(u8::from(level)), text.to_owned()));
+    }
+    let value = value.as_f64()?;
     Some((value, number(value)))
+}
+
+/// How two numbers of one result stand to each other.
+fn of_two(result: &Value, over: &str, under: &str) -> Option<(f64, String)> {
+    let figure = |pointer| result.pointer(pointer).and_then(Value::as_f64);
+    let (over, under) = (figure(over)?, figure(under)?);
+    let ratio = (under > 0.0).then_some(over / under)?;
+    Some((ratio, format!("{} x: {} over {}", number(ratio), number(over), number(under))))
 }
 
 #[cfg(test)]
@@ -335,14 +332,14 @@ mod tests {
         assert!(verdicts(&cells, &nothing).is_empty());
         let rates = [("reveille", 90.0, 0.0), ("durable-streams", 100.0, 0.0), ("npm", 1.0, 0.0)];
         let (cells, mut results) = results(&rates);
-        results.soak = Some(json!({ "level": { "rss": { "level": false } } }));
-        results.million = Some(json!({ "streams": 1_000_000, "rss_mb": 380.0 }));
+        results.alone.insert(Soak, json!({ "level": { "rss": { "level": false } } }));
+        results.alone.insert(Million, json!({ "streams": 1_000_000, "rss_mb": 380.0 }));
         let found = |results: &Results| -> Vec<(bool, String)> {
             verdicts(&cells, results).into_iter().map(|v| (v.is_met, v.found)).collect()
         };
         let expected = [(false, "0.90 x"), (true, "90.0 x"), (true, "380"), (false, "not level")];
         assert_eq!(found(&results), expected.map(|(met, text)| (met, text.to_owned())));
-        results.million = Some(json!({ "streams": 50_000, "rss_mb": 380.0 }));
+        results.alone.insert(Million, json!({ "streams": 50_000, "rss_mb": 380.0 }));
         assert_eq!(found(&results).len(), 3);
     }
 
@@ -388,13 +385,7 @@ mod tests {
                 Ratio { cell, .. } | Median { cell } => {
                     assert!(cells.iter().any(|it| it.key == cell), "{cell}");
                 }
-                Million { .. }
-                | Consumers { .. }
-                | MillionDocuments { .. }
-                | Lanes { .. }
-                | Triggers { .. }
-                | Facts { .. }
-                | Soak { .. } => {}
+                Alone { .. } | AloneRatio { .. } => {}
             }
         }
     }

@@ -13,9 +13,10 @@
 
 mod options;
 
+mod alone;
 mod cell;
 mod consumers;
-mod lanes;
+mod engine;
 mod million;
 mod million_documents;
 mod soak;
@@ -26,10 +27,8 @@ mod results;
 mod chart;
 mod number;
 mod table;
-mod triggers;
 
 mod environment;
-mod facts;
 mod generator;
 mod machine;
 mod postgres;
@@ -144,27 +143,8 @@ fn measure_alone(
     options: &Options,
     results: &mut Results,
 ) {
-    if options.includes(Work::Million) {
-        results.million = results.record("million", million::run(environment, reveille));
-    }
-    if options.includes(Work::Consumers) {
-        results.consumers = results.record("consumers", consumers::run(environment, reveille));
-    }
-    if options.includes(Work::MillionDocuments) {
-        let million = million_documents::run(environment, reveille);
-        results.million_documents = results.record("million documents", million);
-    }
-    if options.includes(Work::Lanes) {
-        results.lanes = results.record("lanes", lanes::run(environment));
-    }
-    if options.includes(Work::Triggers) {
-        results.triggers = results.record("triggers", triggers::run(environment));
-    }
-    if options.includes(Work::Facts) {
-        results.facts = results.record("facts", facts::run(environment));
-    }
-    if options.includes(Work::Soak) {
-        results.soak = results.record("soak", soak::run(environment, reveille));
+    for work in alone::ALL.iter().filter(|it| options.includes(it.work)) {
+        results.record(work.work, (work.run)(environment, reveille));
     }
 }
 

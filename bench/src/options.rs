@@ -24,7 +24,7 @@ pub struct Options {
     pub rounds: Option<u32>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Work {
     Append,
     Read,
@@ -60,6 +60,13 @@ impl Options {
     }
 }
 
+impl Work {
+    /// Its name on the command line.
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
 fn work(name: &str) -> Result<Work, String> {
     let unknown = |_| format!("it is none of {}", works().join(", "));
     Work::from_str(name.trim(), false).map_err(unknown)
@@ -75,8 +82,7 @@ fn subject(name: &str) -> Result<String, String> {
 }
 
 fn works() -> Vec<String> {
-    let values = Work::value_variants().iter().filter_map(Work::to_possible_value);
-    values.map(|value| value.get_name().to_owned()).collect()
+    Work::value_variants().iter().map(|work| work.name()).collect()
 }
 
 fn only_help() -> String {

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::cell::{Cell, Figure};
 use crate::number::number;
+use crate::options::Work;
 use crate::subject::{self, Subject};
 
 pub(crate) struct Results {
@@ -15,13 +16,8 @@ pub(crate) struct Results {
     /// The generator's reports, one per round, by cell and subject.
     reports: BTreeMap<(&'static str, &'static str), Vec<Value>>,
     pub(crate) failures: Vec<String>,
-    pub(crate) million: Option<Value>,
-    pub(crate) consumers: Option<Value>,
-    pub(crate) million_documents: Option<Value>,
-    pub(crate) lanes: Option<Value>,
-    pub(crate) triggers: Option<Value>,
-    pub(crate) facts: Option<Value>,
-    pub(crate) soak: Option<Value>,
+    /// Of what only reveille is measured at.
+    pub(crate) alone: BTreeMap<Work, Value>,
 }
 
 /// A figure over the rounds.
@@ -39,13 +35,7 @@ impl Results {
             machine,
             reports: BTreeMap::new(),
             failures: Vec::new(),
-            million: None,
-            consumers: None,
-            million_documents: None,
-            lanes: None,
-            triggers: None,
-            facts: None,
-            soak: None,
+            alone: BTreeMap::new(),
         }
     }
 
@@ -65,9 +55,12 @@ impl Results {
         self.failures.push(text);
     }
 
-    /// The result of what only reveille does, or a failure.
-    pub(crate) fn record(&mut self, what: &str, result: anyhow::Result<Value>) -> Option<Value> {
-        result.map_err(|error| self.fail(what, &error)).ok()
+    /// The result of what only reveille is measured at, or a failure.
+    pub(crate) fn record(&mut self, work: Work, result: anyhow::Result<Value>) {
+        match result {
+            Ok(result) => drop(self.alone.insert(work, result)),
+            Err(error) => self.fail(&work.name(), &error),
+        }
     }
 
     /// The subjects that reveille is compared with: none when it was not measured.
@@ -108,18 +101,12 @@ impl Results {
 
     pub(crate) fn json(&self, cells: &[Cell]) -> Value {
         let cells: Vec<Value> = cells.iter().map(|cell| self.cell_json(cell)).collect();
-        json!({
-            "machine": self.machine,
-            "cells": cells,
-            "million": self.million,
-            "consumers": self.consumers,
-            "million_documents": self.million_documents,
-            "lanes": self.lanes,
-            "triggers": self.triggers,
-            "facts": self.facts,
-            "soak": self.soak,
-            "failures": self.failures,
-        })
+        let alone = self.alone.iter().map(|(work, result)| (work.name(), result.clone()));
+        let mut all: serde_json::Map<String, Value> = alone.collect();
+        all.insert("machine".to_owned(), self.machine.clone());
+        all.insert("cells".to_owned(), cells.into());
+        all.insert("failures".to_owned(), json!(self.failures));
+        all.into()
     }
 
     fn cell_json(&self, cell: &Cell) -> Value {

@@ -4,9 +4,11 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
+use crate::alone;
 use crate::cell::{self, Cell, Direction};
 use crate::goal;
 use crate::number::number;
+use crate::options::Work;
 use crate::results::Results;
 
 /// More than this share of errors is marked in the overview.
@@ -20,14 +22,13 @@ pub(crate) fn markdown(cells: &[Cell], results: &Results) -> String {
     for cell in cells {
         details(cell, results, &mut text);
     }
-    alone("Many streams and a restart", results.million.as_ref(), &mut text);
-    alone("Many idle consumers and a restart", results.consumers.as_ref(), &mut text);
-    let million = results.million_documents.as_ref();
-    alone("Many documents and a restart", million, &mut text);
-    alone("Deliveries in order", results.lanes.as_ref(), &mut text);
-    alone("Triggers", results.triggers.as_ref(), &mut text);
-    alone("Facts", results.facts.as_ref(), &mut text);
-    soak(results.soak.as_ref(), &mut text);
+    for work in &alone::ALL {
+        match results.alone.get(&work.work) {
+            Some(result) if work.work == Work::Soak => soak(result, &mut text),
+            Some(result) => figures(work.title, result, &mut text),
+            None => {}
+        }
+    }
     if !results.failures.is_empty() {
         push(&mut text, "## Failed runs\n");
         for failure in &results.failures {
@@ -134,20 +135,16 @@ fn details(cell: &Cell, results: &Results, text: &mut String) {
     text.push('\n');
 }
 
-fn alone(title: &str, result: Option<&Value>, text: &mut String) {
-    let Some(result) = result.and_then(Value::as_object) else {
-        return;
-    };
+fn figures(title: &str, result: &Value, text: &mut String) {
     push(text, &format!("## {title}, reveille alone\n"));
-    for (name, value) in result {
+    for (name, value) in result.as_object().into_iter().flatten() {
         let value = value.as_f64().map_or_else(|| value.to_string(), number);
         push(text, &format!("- {}: {value}", name.replace('_', " ")));
     }
     text.push('\n');
 }
 
-fn soak(result: Option<&Value>, text: &mut String) {
-    let Some(result) = result else { return };
+fn soak(result: &Value, text: &mut String) {
     push(text, "## Soak, reveille alone\n");
     let seconds = result.pointer("/report/seconds").and_then(Value::as_f64).unwrap_or(0.0);
     let rate = result.pointer("/report/per_second").and_then(Value::as_f64).unwrap_or(0.0);

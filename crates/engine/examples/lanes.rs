@@ -9,21 +9,22 @@
 #![allow(clippy::unwrap_used, reason = "what fails is not measured")]
 #![allow(clippy::print_stdout, reason = "its report")]
 
+#[path = "measure/engine.rs"]
+mod measure;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use measure::{
+    Arguments, Endpoint, PlainTarget, WARM_UP, arguments, cpu_us, listen, open, report, stop,
+};
 use reveille_core::Tenant;
 use reveille_core::delivery::hook::{FaceId, Hook, HookId};
 use reveille_core::delivery::id::EventNo;
 use reveille_core::delivery::policy::{Backoff, Jitter, Order, Policy};
-use reveille_core::document::settings::DocumentSettings;
-use reveille_core::subscription::Timings;
-use reveille_deliver::client::HttpCourier;
-use reveille_deliver::destination::Rules;
-use reveille_deliver::resolve::{NameResolver, NameServers};
 use reveille_engine::app::{App, Txn};
 use reveille_engine::deliveries::DeliveryRejection;
 use reveille_engine::deliveries::face::{DeliveryFace, EventMatch};
@@ -31,22 +32,15 @@ use reveille_engine::deliveries::hook::{NewHook, create};
 use reveille_engine::deliveries::index::HookIndex;
 use reveille_engine::deliveries::source::put_event;
 use reveille_engine::deliveries::spread::{MatchingHooks, Spread, SpreadEvent};
-use reveille_engine::doors::{Clock, SystemClock, SystemEntropy};
 use reveille_engine::effect::EventPayload;
 use reveille_engine::encoder::{
-    DeliveryEncoder, DeliveryEncoders, DeliveryNotification, DeliveryTarget, Encoder,
-    RefusedDelivery, TargetContext, TargetError, WakeNotification,
+    DeliveryEncoder, DeliveryEncoders, DeliveryTarget, TargetContext, TargetError,
 };
-use reveille_engine::quota::Quotas;
-use reveille_engine::{Config, Engine, OutboundConfig, Retention};
 use reveille_kernel::command::{Command, Decision};
 use reveille_kernel::error::{Damaged, Never};
-use reveille_kernel::outbound::EncodedRequest;
 use reveille_kernel::txn::ReadError;
 use reveille_schema::record::{EventPlace, EventRecord};
 use reveille_store::state::Reader;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
 const FACE: FaceId = FaceId(0xe1);
@@ -57,8 +51,6 @@ const LANES: u64 = 1_000;
 const BATCH: u64 = 100;
 const WRITERS: u64 = 4;
 const AHEAD: usize = 10_000;
-const WARM_UP: Duration = Duration::from_secs(1);
-const YEAR_MS: u64 = 365 * 86_400_000;
 
 struct LaneFace;
 
@@ -182,145 +174,42 @@ impl DeliveryEncoder for LaneEncoder {
         hook: &Hook,
         _: &TargetContext<'_>,
     ) -> Result<Arc<dyn DeliveryTarget>, TargetError> {
-        Ok(Arc::new(LaneTarget(String::from_utf8_lossy(&hook.spec).into_owned())))
+        Ok(Arc::new(PlainTarget(String::from_utf8_lossy(&hook.spec).into_owned())))
     }
 }
 
-struct LaneTarget(String);
-
-impl DeliveryTarget for LaneTarget {
-    fn address(&self) -> String {
-        self.0.clone()
-    }
-
-    fn encode(
-        &self,
-        notification: &DeliveryNotification,
-    ) -> Result<EncodedRequest, RefusedDelivery> {
-        Ok(EncodedRequest { headers: Vec::new(), body: notification.payload.clone() })
-    }
-}
-
-/// There are no consumers.
-struct NoWakes;
-
-impl Encoder for NoWakes {
-    fn encode_wake(&self, _: &WakeNotification) -> EncodedRequest {
-        EncodedRequest { headers: Vec::new(), body: Bytes::new() }
-    }
-
-    fn is_done(&self, _: &[u8]) -> bool {
-        true
-    }
-}
-
-/// The endpoint: answers and counts every lane but one that it may be stuck on.
-struct Endpoint {
+/// Answers and counts every lane but one that it may be stuck on.
+struct LaneEndpoint {
     calls: AtomicU64,
     stuck: Option<&'static [u8]>,
     ahead: Semaphore,
 }
 
-async fn listen(endpoint: Arc<Endpoint>) -> std::io::Result<String> {
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let address = listener.local_addr()?;
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(answer(stream, endpoint.clone()));
-        }
-    });
-    Ok(format!("http://{address}/lanes"))
-}
-
-async fn answer(stream: TcpStream, endpoint: Arc<Endpoint>) -> std::io::Result<()> {
-    stream.set_nodelay(true)?;
-    let mut stream = BufReader::new(stream);
-    let (mut line, mut body) = (String::new(), Vec::new());
-    loop {
-        let mut length = 0;
-        loop {
-            line.clear();
-            if stream.read_line(&mut line).await? == 0 {
-                return Ok(());
-            }
-            match line.split_once(':') {
-                Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
-                    length = value.trim().parse().unwrap_or(0);
-                }
-                _ if line == "\r\n" => break,
-                _ => {}
-            }
-        }
-        body.resize(length, 0);
-        stream.read_exact(&mut body).await?;
-        if endpoint.stuck.is_some_and(|lane| body.starts_with(lane)) {
+impl Endpoint for LaneEndpoint {
+    async fn receive(&self, body: &[u8]) {
+        if self.stuck.is_some_and(|lane| body.starts_with(lane)) {
             std::future::pending::<()>().await;
         }
-        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await?;
-        endpoint.calls.fetch_add(1, Ordering::Relaxed);
-        endpoint.ahead.add_permits(1);
+    }
+
+    fn answered(&self) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.ahead.add_permits(1);
     }
 }
 
-fn open(directory: &Path) -> Engine {
-    let clock = Arc::new(SystemClock::default());
-    let now = clock.clone();
-    let now: Arc<dyn Fn() -> u64 + Send + Sync> = Arc::new(move || now.now().0);
-    let rules = Rules { allow_http_loopback: true, private_networks: Vec::new() };
-    let resolver = Arc::new(NameResolver::new(now.clone(), NameServers::System));
-    let config = Config {
-        data_dir: directory.to_path_buf(),
-        documents: DocumentSettings::default(),
-        secrets_key_file: None,
-        partitions: Some(1),
-        table_files: 64,
-        sync: true,
-        min_free_bytes: 0,
-        segment_bytes: 16 << 20,
-        on_fatal: Arc::new(|error| panic!("{error}")),
-        outbound: OutboundConfig {
-            timings: Timings::default(),
-            rules: rules.clone(),
-            courier: Arc::new(HttpCourier::new(rules, resolver, now)),
-            encoder: Arc::new(NoWakes),
-            delivery_encoders: DeliveryEncoders::default().with(LaneEncoder),
-            faces: |app| app.with_face(LaneFace),
-            concurrency: 4_096,
-            tenant_concurrency: 64,
-            retention: Retention { events_ms: YEAR_MS, deliveries_ms: YEAR_MS },
-        },
-        quotas: Quotas::default(),
-        poison: None,
-    };
-    Engine::open(&config, clock, Arc::new(SystemEntropy::default())).unwrap()
-}
-
 /// Deliveries per second, and processor time of the whole process for each, in microseconds.
-#[derive(Clone, Copy)]
-struct Figures {
-    per_second: f64,
-    cpu_us: f64,
-}
-
-fn cpu_us() -> f64 {
-    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields = text.rsplit_once(')').map_or("", |(_, rest)| rest).split_ascii_whitespace();
-    // User and system time, in hundredths of a second.
-    fields.skip(11).take(2).filter_map(|it| it.parse::<f64>().ok()).sum::<f64>() * 10_000.0
-}
-
 async fn measure(
     directory: &Path,
     time: Duration,
     order: Order,
     stuck: Option<&'static [u8]>,
-) -> Figures {
-    let _ = std::fs::remove_dir_all(directory);
-    std::fs::create_dir_all(directory).unwrap();
-    let engine = open(&directory.join("data"));
+) -> [f64; 2] {
+    let encoders = DeliveryEncoders::default().with(LaneEncoder);
+    let engine = open(directory, encoders, |app| app.with_face(LaneFace));
     let ahead = Semaphore::new(AHEAD);
-    let endpoint = Arc::new(Endpoint { calls: AtomicU64::new(0), stuck, ahead });
-    let address = listen(endpoint.clone()).await.unwrap();
+    let endpoint = Arc::new(LaneEndpoint { calls: AtomicU64::new(0), stuck, ahead });
+    let address = listen(endpoint.clone()).await;
     let tenant = Tenant::default_tenant();
     engine.submit(&tenant, &MakeHook { order, address }).await.unwrap();
     let next = Arc::new(AtomicU64::new(0));
@@ -333,9 +222,7 @@ async fn measure(
                 loop {
                     endpoint.ahead.acquire_many(batch).await.unwrap().forget();
                     let first = next.fetch_add(BATCH, Ordering::Relaxed);
-                    if engine.submit(&tenant, &PutEvents { first }).await.is_err() {
-                        return;
-                    }
+                    engine.submit(&tenant, &PutEvents { first }).await.unwrap();
                 }
             })
         })
@@ -345,56 +232,31 @@ async fn measure(
     let (before, cpu_before, began) = (calls(), cpu_us(), Instant::now());
     tokio::time::sleep(time).await;
     let made = (calls() - before) as f64;
-    let figures = Figures {
-        per_second: made / began.elapsed().as_secs_f64(),
-        cpu_us: (cpu_us() - cpu_before) / made,
-    };
-    writers.iter().for_each(tokio::task::JoinHandle::abort);
-    engine.shutdown().await;
-    drop(engine);
-    let _ = std::fs::remove_dir_all(directory);
+    let figures = [made / began.elapsed().as_secs_f64(), (cpu_us() - cpu_before) / made];
+    stop(engine, writers).await;
     figures
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
 #[tokio::main]
 async fn main() {
-    let mut arguments = std::env::args().skip(1);
-    let usage = "usage: lanes SECONDS ROUNDS DIRECTORY";
-    let seconds = arguments.next().and_then(|it| it.parse().ok()).expect(usage);
-    let rounds: u32 = arguments.next().and_then(|it| it.parse().ok()).expect(usage);
-    let directory = arguments.next().expect(usage);
-    let directory = Path::new(&directory).join("lanes");
+    let Arguments { seconds, rounds, directory } = arguments("lanes");
     let time = Duration::from_secs_f64(seconds);
-    let works: [(&str, Order, Option<&'static [u8]>); 3] = [
-        ("unordered", Order::None, None),
-        ("ordered", Order::Lanes, None),
-        ("stuck", Order::Lanes, Some(b"0007 ")),
-    ];
-    let mut found = [const { Vec::<Figures>::new() }; 3];
+    let mut found = Vec::new();
     for _ in 0..rounds {
-        for ((name, order, stuck), found) in works.iter().zip(&mut found) {
-            let figures = measure(&directory, time, *order, *stuck).await;
-            eprintln!("{name}: {:.0}/s, {:.1} µs CPU each", figures.per_second, figures.cpu_us);
-            found.push(figures);
-        }
+        let unordered = measure(&directory, time, Order::None, None).await;
+        let ordered = measure(&directory, time, Order::Lanes, None).await;
+        let stuck = measure(&directory, time, Order::Lanes, Some(b"0007 ")).await;
+        eprintln!("per second and µs CPU each: {unordered:.1?}, {ordered:.1?}, {stuck:.1?}");
+        found.push([unordered, ordered, stuck].concat());
     }
-    let of = |read: fn(&Figures) -> f64| {
-        found.each_ref().map(|figures| median(figures.iter().map(read).collect()))
-    };
-    let ([unordered, ordered, stuck], cpu) = (of(|it| it.per_second), of(|it| it.cpu_us));
-    let [unordered_cpu, ordered_cpu, stuck_cpu] = cpu;
-    println!(
-        "{{\"lanes\":{LANES},\"unordered_per_second\":{unordered:.0},\
-         \"ordered_per_second\":{ordered:.0},\"beside_a_stuck_lane_per_second\":{stuck:.0},\
-         \"unordered_cpu_us\":{unordered_cpu:.1},\"ordered_cpu_us\":{ordered_cpu:.1},\
-         \"beside_a_stuck_lane_cpu_us\":{stuck_cpu:.1},\
-         \"ordered_ratio\":{:.3},\"stuck_ratio\":{:.3}}}",
-        ordered / unordered,
-        stuck / ordered,
-    );
+    let _ = std::fs::remove_dir_all(&directory);
+    let names = [
+        "unordered_per_second",
+        "unordered_cpu_us",
+        "ordered_per_second",
+        "ordered_cpu_us",
+        "beside_a_stuck_lane_per_second",
+        "beside_a_stuck_lane_cpu_us",
+    ];
+    println!("{}", report(&names, &found));
 }

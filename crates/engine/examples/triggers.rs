@@ -7,6 +7,9 @@
 #![allow(clippy::unwrap_used, reason = "what fails is not measured")]
 #![allow(clippy::print_stdout, reason = "its report")]
 
+#[path = "measure/engine.rs"]
+mod measure;
+
 use std::collections::HashMap;
 use std::hint::black_box;
 use std::path::Path;
@@ -14,40 +17,29 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
+use measure::{
+    Arguments, Endpoint, PlainTarget, WARM_UP, arguments, cpu_us, listen, open, report, stop,
+};
 use reveille_core::Tenant;
 use reveille_core::delivery::hook::{FaceId, Hook};
 use reveille_core::document::change::{Change, ChangeKind};
 use reveille_core::document::origin::Origin;
 use reveille_core::document::path::DocumentPath;
 use reveille_core::document::rules::RuleAuth;
-use reveille_core::document::settings::DocumentSettings;
 use reveille_core::document::snapshot::{Data, Document};
 use reveille_core::document::transaction::{Op, Write};
 use reveille_core::steps::Steps;
-use reveille_core::subscription::Timings;
 use reveille_core::trigger::matching::ChangeFields;
 use reveille_core::trigger::{Definition, FACE, SecretRef, TriggerId};
-use reveille_deliver::client::HttpCourier;
-use reveille_deliver::destination::Rules;
-use reveille_deliver::resolve::{NameResolver, NameServers};
+use reveille_engine::Engine;
 use reveille_engine::documents::{DocumentCaller, DocumentWrite};
-use reveille_engine::doors::{Clock, SystemClock, SystemEntropy};
 use reveille_engine::encoder::{
-    DeliveryEncoder, DeliveryEncoders, DeliveryNotification, DeliveryTarget, Encoder,
-    RefusedDelivery, TargetContext, TargetError, WakeNotification,
+    DeliveryEncoder, DeliveryEncoders, DeliveryTarget, TargetContext, TargetError,
 };
-use reveille_engine::quota::Quotas;
 use reveille_engine::triggers::change::TriggerChange;
 use reveille_engine::triggers::definition_of;
-use reveille_engine::{Config, Engine, OutboundConfig, Retention};
-use reveille_kernel::outbound::EncodedRequest;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, TcpStream};
 
 const WRITERS: u64 = 32;
-const WARM_UP: Duration = Duration::from_secs(1);
-const YEAR_MS: u64 = 365 * 86_400_000;
 /// Updates of the hot document that are waiting while others are measured.
 const HOT_UPDATES: u64 = 10_000;
 /// Never true of what is written.
@@ -55,8 +47,6 @@ const CONDITION: &str = "event.document.n > 1000000000 && event.document.status 
 
 /// Sends changes as they are.
 struct PlainEncoder;
-
-struct PlainTarget(String);
 
 impl DeliveryEncoder for PlainEncoder {
     fn face(&self) -> FaceId {
@@ -72,40 +62,14 @@ impl DeliveryEncoder for PlainEncoder {
     }
 }
 
-impl DeliveryTarget for PlainTarget {
-    fn address(&self) -> String {
-        self.0.clone()
-    }
-
-    fn encode(
-        &self,
-        notification: &DeliveryNotification,
-    ) -> Result<EncodedRequest, RefusedDelivery> {
-        Ok(EncodedRequest { headers: Vec::new(), body: notification.payload.clone() })
-    }
-}
-
-/// There are no consumers.
-struct NoWakes;
-
-impl Encoder for NoWakes {
-    fn encode_wake(&self, _: &WakeNotification) -> EncodedRequest {
-        EncodedRequest { headers: Vec::new(), body: Bytes::new() }
-    }
-
-    fn is_done(&self, _: &[u8]) -> bool {
-        true
-    }
-}
-
 /// The endpoint: says when the change of each marked document came first.
 #[derive(Default)]
-struct Endpoint {
+struct Arrivals {
     arrivals: Mutex<HashMap<String, Instant>>,
     arrived: tokio::sync::Notify,
 }
 
-impl Endpoint {
+impl Arrivals {
     /// Waits until a change has come whose number is this.
     async fn arrival(&self, mark: &str) -> Instant {
         loop {
@@ -127,74 +91,10 @@ impl Endpoint {
     }
 }
 
-async fn listen(endpoint: Arc<Endpoint>) -> std::io::Result<String> {
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let address = listener.local_addr()?;
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(answer(stream, endpoint.clone()));
-        }
-    });
-    Ok(format!("http://{address}/changes"))
-}
-
-async fn answer(stream: TcpStream, endpoint: Arc<Endpoint>) -> std::io::Result<()> {
-    stream.set_nodelay(true)?;
-    let mut stream = BufReader::new(stream);
-    let (mut line, mut body) = (String::new(), Vec::new());
-    loop {
-        let mut length = 0;
-        loop {
-            line.clear();
-            if stream.read_line(&mut line).await? == 0 {
-                return Ok(());
-            }
-            match line.split_once(':') {
-                Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
-                    length = value.trim().parse().unwrap_or(0);
-                }
-                _ if line == "\r\n" => break,
-                _ => {}
-            }
-        }
-        body.resize(length, 0);
-        stream.read_exact(&mut body).await?;
-        endpoint.note(&body);
-        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await?;
+impl Endpoint for Arrivals {
+    async fn receive(&self, body: &[u8]) {
+        self.note(body);
     }
-}
-
-fn open(directory: &Path) -> Engine {
-    let clock = Arc::new(SystemClock::default());
-    let now = clock.clone();
-    let now: Arc<dyn Fn() -> u64 + Send + Sync> = Arc::new(move || now.now().0);
-    let rules = Rules { allow_http_loopback: true, private_networks: Vec::new() };
-    let resolver = Arc::new(NameResolver::new(now.clone(), NameServers::System));
-    let config = Config {
-        data_dir: directory.to_path_buf(),
-        documents: DocumentSettings::default(),
-        secrets_key_file: None,
-        partitions: Some(1),
-        table_files: 64,
-        sync: true,
-        min_free_bytes: 0,
-        segment_bytes: 16 << 20,
-        on_fatal: Arc::new(|error| panic!("{error}")),
-        outbound: OutboundConfig {
-            timings: Timings::default(),
-            rules: rules.clone(),
-            courier: Arc::new(HttpCourier::new(rules, resolver, now)),
-            encoder: Arc::new(NoWakes),
-            delivery_encoders: DeliveryEncoders::default().with(PlainEncoder),
-            faces: std::convert::identity,
-            concurrency: 4_096,
-            tenant_concurrency: 64,
-            retention: Retention { events_ms: YEAR_MS, deliveries_ms: YEAR_MS },
-        },
-        quotas: Quotas::default(),
-        poison: None,
-    };
-    Engine::open(&config, clock, Arc::new(SystemEntropy::default())).unwrap()
 }
 
 fn definition(url: &str, condition: &str) -> Definition {
@@ -229,19 +129,11 @@ async fn write(engine: &Engine, id: &str, number: u64, mark: &str) {
 }
 
 async fn begin(directory: &Path) -> Engine {
-    let _ = std::fs::remove_dir_all(directory);
-    std::fs::create_dir_all(directory).unwrap();
-    let engine = open(&directory.join("data"));
+    let encoders = DeliveryEncoders::default().with(PlainEncoder);
+    let engine = open(directory, encoders, std::convert::identity);
     let (tenant, name) = (Tenant::default_tenant(), SecretRef::parse("default").unwrap());
     engine.create_trigger_secret(&tenant, &name, "whsec_bench").await.unwrap();
     engine
-}
-
-fn cpu_us() -> f64 {
-    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields = text.rsplit_once(')').map_or("", |(_, rest)| rest).split_ascii_whitespace();
-    // User and system time, in hundredths of a second.
-    fields.skip(11).take(2).filter_map(|it| it.parse::<f64>().ok()).sum::<f64>() * 10_000.0
 }
 
 /// Writes per second beside so many triggers, and processor time for each, in microseconds.
@@ -268,8 +160,7 @@ async fn writes(directory: &Path, time: Duration, triggers: usize) -> [f64; 2] {
     tokio::time::sleep(time).await;
     let made = (done.load(Ordering::Relaxed) - before) as f64;
     let figures = [made / began.elapsed().as_secs_f64(), (cpu_us() - cpu_before) / made];
-    writers.iter().for_each(tokio::task::JoinHandle::abort);
-    engine.shutdown().await;
+    stop(engine, writers).await;
     figures
 }
 
@@ -291,7 +182,7 @@ fn bare_loop() -> f64 {
 }
 
 /// Milliseconds of writes, and from their beginning to the POST.
-async fn latencies(engine: &Engine, endpoint: &Endpoint, id: &str, times: u64) -> [Vec<f64>; 2] {
+async fn latencies(engine: &Engine, endpoint: &Arrivals, id: &str, times: u64) -> [Vec<f64>; 2] {
     let [mut written, mut posted] = [Vec::new(), Vec::new()];
     for number in 0..times {
         let (mark, began) = (format!("{id}-{number}"), Instant::now());
@@ -313,8 +204,8 @@ fn percentile(values: &[f64], share: f64) -> f64 {
 /// Write and change to POST, alone and while a hot document has so many changes waiting.
 async fn deliveries(directory: &Path, times: u64) -> [f64; 6] {
     let engine = begin(directory).await;
-    let endpoint = Arc::new(Endpoint::default());
-    let url = listen(endpoint.clone()).await.unwrap();
+    let endpoint = Arc::new(Arrivals::default());
+    let url = listen(endpoint.clone()).await;
     make(&engine, "all", definition(&url, "event.document.n >= 0")).await;
     latencies(&engine, &endpoint, "warm", 50).await;
     let [written, posted] = latencies(&engine, &endpoint, "cold", times).await;
@@ -332,7 +223,7 @@ async fn deliveries(directory: &Path, times: u64) -> [f64; 6] {
         writer.await.unwrap();
     }
     let [_, beside] = latencies(&engine, &endpoint, "other", times.min(50)).await;
-    engine.shutdown().await;
+    stop(engine, Vec::new()).await;
     [
         percentile(&written, 0.5),
         percentile(&written, 0.99),
@@ -343,22 +234,12 @@ async fn deliveries(directory: &Path, times: u64) -> [f64; 6] {
     ]
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
-}
-
 #[tokio::main]
 async fn main() {
-    let mut arguments = std::env::args().skip(1);
-    let usage = "usage: triggers SECONDS ROUNDS DIRECTORY";
-    let seconds: f64 = arguments.next().and_then(|it| it.parse().ok()).expect(usage);
-    let rounds: u32 = arguments.next().and_then(|it| it.parse().ok()).expect(usage);
-    let directory = arguments.next().expect(usage);
-    let directory = Path::new(&directory).join("triggers");
+    let Arguments { seconds, rounds, directory } = arguments("triggers");
     let time = Duration::from_secs_f64(seconds);
     let times = ((seconds * 50.0) as u64).max(20);
-    let mut found: Vec<Vec<f64>> = vec![Vec::new(); 13];
+    let mut found = Vec::new();
     for _ in 0..rounds {
         let mut round = Vec::new();
         for triggers in [0, 10, 1_000] {
@@ -368,9 +249,7 @@ async fn main() {
         }
         round.push(bare_loop());
         round.extend(deliveries(&directory, times).await);
-        for (found, figure) in found.iter_mut().zip(round) {
-            found.push(figure);
-        }
+        found.push(round);
     }
     let _ = std::fs::remove_dir_all(&directory);
     let names = [
@@ -388,6 +267,5 @@ async fn main() {
         "beside_a_hot_document_p50_ms",
         "beside_a_hot_document_p99_ms",
     ];
-    let figures = names.iter().zip(found).map(|(name, it)| format!("\"{name}\":{:.3}", median(it)));
-    println!("{{{}}}", figures.collect::<Vec<_>>().join(","));
+    println!("{}", report(&names, &found));
 }

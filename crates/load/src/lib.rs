@@ -30,6 +30,7 @@ mod deliveries;
 mod delivery;
 
 mod documents;
+mod facts;
 
 mod dialect;
 mod events;
@@ -63,6 +64,7 @@ pub use crate::delivery::Delivery;
 pub use crate::dialect::Dialect;
 pub use crate::documents::{DocumentMode, Documents};
 pub use crate::events::Workers;
+pub use crate::facts::Facts;
 pub use crate::histogram::Latency;
 pub use crate::idle::Idle;
 pub use crate::latency::{LiveLatency, Mode};
@@ -134,6 +136,9 @@ Example: reveille bench delivery --flood --hanging 64 --key $ADMIN_KEY")]
     #[command(after_help = "\
 Example: reveille bench documents --mode queries --count 10000 --connections 64")]
     Documents(Documents),
+    /// Durable facts per second: every connection says its next one when the last is answered
+    #[command(after_help = "Example: reveille bench facts --connections 64 --seconds 5")]
+    Facts(Facts),
 }
 
 impl Workload {
@@ -152,6 +157,7 @@ impl Workload {
             Workload::Deliveries(work) => &work.target,
             Workload::Delivery(work) => &work.target,
             Workload::Documents(work) => &work.target,
+            Workload::Facts(work) => &work.target,
         }
     }
 }
@@ -177,6 +183,7 @@ pub fn run(work: &Workload) -> anyhow::Result<Report> {
             Workload::Deliveries(work) => deliveries::run(work).await,
             Workload::Delivery(work) => delivery::run(work).await,
             Workload::Documents(work) => documents::run(work).await,
+            Workload::Facts(work) => facts::run(work).await,
         }
     }))
 }

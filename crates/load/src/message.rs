@@ -61,11 +61,15 @@ impl MessageWriter {
         let end = out.len() + self.bytes;
         write!(out, "{{{}\"n\":{number},\"text\":\"", self.head)
             .expect("a vector takes every byte");
-        let text_bytes = end.saturating_sub(out.len() + 2);
+        self.write_text(number, end.saturating_sub(out.len() + 2), out);
+        out.extend_from_slice(b"\"}");
+    }
+
+    /// Appends so many letters, those of message `number`.
+    pub(crate) fn write_text(&self, number: u64, bytes: usize, out: &mut Vec<u8>) {
         // Odd, so that every start in the text is used before one repeats.
         let start = usize::try_from(number).unwrap_or(0).wrapping_mul(61) % TEXT_BYTES;
-        out.extend_from_slice(self.text.get(start..start + text_bytes).unwrap_or_default());
-        out.extend_from_slice(b"\"}");
+        out.extend_from_slice(self.text.get(start..start + bytes).unwrap_or_default());
     }
 
     /// What stands in message `number` and in no other.

@@ -112,6 +112,7 @@ const COMMANDS: &[&str] = &[
     "bench deliveries",
     "bench delivery",
     "bench documents",
+    "bench facts",
 ];
 
 #[test]
