@@ -3,9 +3,10 @@
 use serde_json::Value;
 
 use crate::environment::Environment;
+use crate::million::Million;
 use crate::options::Work;
 use crate::subject::Subject;
-use crate::{consumers, engine, million, million_documents, soak};
+use crate::{engine, soak};
 
 /// One of them.
 pub(crate) struct Alone {
@@ -15,16 +16,20 @@ pub(crate) struct Alone {
 }
 
 pub(crate) const ALL: [Alone; 7] = [
-    Alone { work: Work::Million, title: "Many streams and a restart", run: million::run },
+    Alone {
+        work: Work::Million,
+        title: "Many streams and a restart",
+        run: |environment, subject| Million::Streams.measure(environment, subject),
+    },
     Alone {
         work: Work::Consumers,
         title: "Many idle consumers and a restart",
-        run: consumers::run,
+        run: |environment, subject| Million::Consumers.measure(environment, subject),
     },
     Alone {
         work: Work::MillionDocuments,
         title: "Many documents and a restart",
-        run: million_documents::run,
+        run: |environment, subject| Million::Documents.measure(environment, subject),
     },
     Alone {
         work: Work::Lanes,

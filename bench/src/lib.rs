@@ -15,10 +15,8 @@ mod options;
 
 mod alone;
 mod cell;
-mod consumers;
 mod engine;
 mod million;
-mod million_documents;
 mod soak;
 
 mod goal;

@@ -1,5 +1,5 @@
-//! A million streams with one message each, on reveille alone: how long, how much, and how soon
-//! it is back after `kill -9`.
+//! A million of something, on reveille alone: how long, how much, and how soon it is back after
+//! `kill -9`.
 
 use std::time::Duration;
 
@@ -12,60 +12,115 @@ use crate::server::{self, DataDir};
 use crate::setup::RunSettings;
 use crate::subject::Subject;
 
-const LIMIT: Duration = Duration::from_secs(1200);
+const LIMIT: Duration = Duration::from_secs(1500);
 
-pub(crate) fn run(environment: &Environment, subject: &Subject) -> anyhow::Result<Value> {
-    let count: u64 = if environment.quick { 50_000 } else { 1_000_000 };
-    eprintln!("million       {} streams on {}", count, subject.name);
-    let data = DataDir::new(&environment.target, "million")?;
-    let server = server::start(&environment.target, subject, &data, &RunSettings::default())?;
-    let rss_empty = server::rss_bytes(&server);
-    let arguments = format!("create --count {count} --seconds 900 --run million");
-    let arguments: Vec<String> = arguments.split(' ').map(str::to_owned).collect();
-    let create = environment.generator.run(&arguments, &server, LIMIT)?;
-    let created = create.get("operations").and_then(Value::as_u64);
-    ensure!(
-        created == Some(count),
-        "created {created:?} of {count} streams; errors: {:?}",
-        create.get("errors")
-    );
-    let rss = server::rss_bytes(&server);
-    let disk = data.bytes();
-    // SIGKILL.
-    drop(server);
+/// Of what there is a million.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Million {
+    /// Streams with one message each.
+    Streams,
+    /// Consumers that were woken once.
+    Consumers,
+    Documents,
+}
 
-    let server = server::start(&environment.target, subject, &data, &RunSettings::default())?;
-    let ready = server::wait_until_ready(&server)?;
-    let rss_restarted = server::rss_bytes(&server);
-    for number in [0, count / 2, count - 1] {
-        check(&server, "million", number)?;
+impl Million {
+    fn name(self) -> &'static str {
+        match self {
+            Million::Streams => "streams",
+            Million::Consumers => "consumers",
+            Million::Documents => "documents",
+        }
     }
-    Ok(json!({
-        "streams": count,
-        "create_seconds": create.get("seconds"),
-        "create_per_second": create.get("per_second"),
-        "create_p99_us": create.pointer("/latency_us/p99"),
-        "create_errors": create.get("errors"),
-        "rss_empty_mb": rss_empty.map(megabytes),
-        "rss_mb": rss.map(megabytes),
-        "rss_peak_mb": create.pointer("/used/server_rss_peak_bytes").and_then(Value::as_u64).map(megabytes),
-        "disk_mb": megabytes(disk),
-        "ready_seconds": ready.as_secs_f64(),
-        "rss_restarted_mb": rss_restarted.map(megabytes),
-        "reads_checked": 3,
-    }))
+
+    /// What the generator is asked for.
+    fn work(self) -> &'static str {
+        match self {
+            Million::Streams => "create --seconds 900",
+            Million::Consumers => "consumers --seconds 1200",
+            Million::Documents => "documents --mode fill --seconds 900",
+        }
+    }
+
+    /// Where its report says how many were made.
+    fn made(self) -> &'static str {
+        match self {
+            Million::Streams | Million::Documents => "/operations",
+            Million::Consumers => "/woken/consumers",
+        }
+    }
+
+    pub(crate) fn measure(
+        self,
+        environment: &Environment,
+        subject: &Subject,
+    ) -> anyhow::Result<Value> {
+        let name = self.name();
+        let count: u64 = if environment.quick { 50_000 } else { 1_000_000 };
+        eprintln!("million       {count} {name} on {}", subject.name);
+        let data = DataDir::new(&environment.target, &format!("million-{name}"))?;
+        let server = server::start(&environment.target, subject, &data, &RunSettings::default())?;
+        let rss_empty = server::rss_bytes(&server);
+        let arguments = format!("{} --count {count} --run million", self.work());
+        let arguments: Vec<String> = arguments.split(' ').map(str::to_owned).collect();
+        let report = environment.generator.run(&arguments, &server, LIMIT)?;
+        let made = report.pointer(self.made()).and_then(Value::as_u64);
+        let errors = report.get("errors");
+        ensure!(made == Some(count), "made {made:?} of {count} {name}; errors: {errors:?}");
+        let (rss, disk) = (server::rss_bytes(&server), data.bytes());
+        // SIGKILL.
+        drop(server);
+
+        let server = server::start(&environment.target, subject, &data, &RunSettings::default())?;
+        let ready = server::wait_until_ready(&server)?;
+        let rss_restarted = server::rss_bytes(&server);
+        let checked = [0, count / 2, count - 1];
+        for number in checked {
+            self.check(&server, number)?;
+        }
+        let rss_peak = report.pointer("/used/server_rss_peak_bytes").and_then(Value::as_u64);
+        let mut result = json!({
+            "seconds": report.get("seconds"),
+            "per_second": report.get("per_second"),
+            "p99_us": report.pointer("/latency_us/p99"),
+            "errors": errors,
+            "rss_empty_mb": rss_empty.map(megabytes),
+            "rss_mb": rss.map(megabytes),
+            "rss_peak_mb": rss_peak.map(megabytes),
+            "disk_mb": megabytes(disk),
+            "ready_seconds": ready.as_secs_f64(),
+            "rss_restarted_mb": rss_restarted.map(megabytes),
+            "reads_checked": checked.len(),
+        });
+        if let Some(result) = result.as_object_mut() {
+            result.insert(name.to_owned(), count.into());
+        }
+        Ok(result)
+    }
+
+    /// One of them is there, as it was written.
+    fn check(self, server: &Server, number: u64) -> anyhow::Result<()> {
+        let path = match self {
+            Million::Streams => format!("/v1/stream/bench/million/{number}"),
+            Million::Consumers => format!("/v1/stream/bench/million/live/{number}"),
+            Million::Documents => format!("/api/v1/bench-million/{number}"),
+        };
+        let answer = server.connect()?.get(&path)?;
+        let (status, body) = (answer.status, answer.text());
+        ensure!(status == 200, "{path} was answered with {status} after the restart");
+        let is_whole = match self {
+            Million::Streams | Million::Consumers => body.contains(&format!("{{\"n\":{number},")),
+            Million::Documents => {
+                let document: Value = serde_json::from_str(&body)?;
+                document.get("n") == Some(&number.into())
+                    && document.get("version") == Some(&1.into())
+            }
+        };
+        ensure!(is_whole, "{path} is {body:?} after the restart");
+        Ok(())
+    }
 }
 
-/// The stream is there and holds its message.
-pub(crate) fn check(server: &Server, group: &str, number: u64) -> anyhow::Result<()> {
-    let answer = server.connect()?.get(&format!("/v1/stream/bench/{group}/{number}"))?;
-    let (status, body) = (answer.status, answer.text());
-    ensure!(status == 200, "stream {number} was answered with {status} after the restart");
-    let mark = format!("{{\"n\":{number},");
-    ensure!(body.contains(&mark), "stream {number} holds {body:?} after the restart");
-    Ok(())
-}
-
-pub(crate) fn megabytes(bytes: u64) -> f64 {
+fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e6
 }
