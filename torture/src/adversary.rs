@@ -13,11 +13,14 @@
 //! Every class of resource has an attack of its own: bytes of a batch, memory on the way in and on
 //! the way out, descriptors, threads, outbound places, time under a lock, names.
 
+mod clients;
 mod documents;
 mod endpoint;
+mod facts;
 mod http2;
 mod quiet;
 mod sockets;
+mod triggers;
 mod work;
 
 use std::net::{SocketAddr, UdpSocket};
@@ -102,21 +105,48 @@ const ATTACKS: &[Attack] = &[
     Attack { name: "collections", resource: "disk and memory", run: documents::many_collections },
     Attack { name: "index-churn", resource: "time in background", run: documents::index_churn },
     Attack { name: "costly-rules", resource: "threads", run: documents::costly_rules },
+    Attack {
+        name: "costly-conditions",
+        resource: "time under a lock",
+        run: triggers::costly_conditions,
+    },
+    Attack {
+        name: "hanging-triggers",
+        resource: "outbound places",
+        run: triggers::hanging_triggers,
+    },
+    Attack { name: "contradictions", resource: "time under a lock", run: facts::contradictions },
+    Attack {
+        name: "fact-subscriptions",
+        resource: "time under a lock",
+        run: facts::fact_subscriptions,
+    },
+    Attack { name: "fact-queries", resource: "threads", run: facts::fact_queries },
     Attack { name: "slow-names", resource: "names and threads", run: work::slow_names },
 ];
 
+/// What an attack lasts at least once everything for it is there.
+const PREPARED_FOR: Duration = Duration::from_secs(2);
+
 /// What an attack is aimed at.
+#[derive(Clone)]
 struct Target {
     server: SocketAddr,
     endpoint: SocketAddr,
-    /// The header with the loud tenant's key.
+    /// The header with the loud tenant's key, and with that of its admin.
     authorization: String,
+    admin: String,
     until: Instant,
 }
 
 impl Target {
     fn is_over(&self) -> bool {
         Instant::now() >= self.until
+    }
+
+    /// The same for an attack that took a while to prepare.
+    fn prepared(&self) -> Target {
+        Target { until: self.until.max(Instant::now() + PREPARED_FOR), ..self.clone() }
     }
 
     /// A request of the loud tenant's. It may be refused, and it may get no answer.
@@ -135,6 +165,17 @@ impl Target {
         let headers =
             [("authorization", &*self.authorization), ("content-type", "application/json")];
         connection.send(Request { method, target, headers: &headers, body })
+    }
+
+    /// Something that an admin of the tenant alone may do.
+    fn administer(&self, target: &str, body: &Value) -> anyhow::Result<Response> {
+        let headers = [("authorization", &*self.admin), ("content-type", "application/json")];
+        let body = body.to_string();
+        let request = Request { method: "POST", target, headers: &headers, body: body.as_bytes() };
+        let answer = Connection::open(self.server)?.send(request)?;
+        let (status, text) = (answer.status, answer.text().into_owned());
+        ensure!((200..300).contains(&status), "{target}: {status} {text}");
+        Ok(answer)
     }
 
     /// The same, where the attack cannot go on if it fails.
@@ -185,15 +226,17 @@ fn run_attack(attack: &Attack, options: &Options) -> anyhow::Result<String> {
         &endpoint,
     )?;
     let loud = create_key(server.address, "loud", &["user", "operator"])?;
+    let admin = create_key(server.address, "loud", &["admin"])?;
     let calm_for = Duration::from_secs(options.seconds.clamp(1, 3));
     let calm = quiet.run_while(|| {
         std::thread::sleep(calm_for);
         Ok(String::new())
     })?;
     let until = Instant::now() + Duration::from_secs(options.seconds);
-    let authorization = format!("Bearer {loud}");
+    let (authorization, admin) = (format!("Bearer {loud}"), format!("Bearer {admin}"));
     let address = server.address;
-    let target = Target { server: address, endpoint: endpoint.address, authorization, until };
+    let target =
+        Target { server: address, endpoint: endpoint.address, authorization, admin, until };
     let began = Instant::now();
     let beside = quiet.run_while(|| (attack.run)(&target))?;
     ensure!(
@@ -273,7 +316,9 @@ fn end_of(log: &str) -> String {
 fn create_key(server: SocketAddr, tenant: &str, roles: &[&str]) -> anyhow::Result<String> {
     let authorization = format!("Bearer {ADMIN_KEY}");
     let headers = [("authorization", &*authorization), ("content-type", "application/json")];
-    let body = json!({ "tenant": tenant, "roles": roles }).to_string();
+    let entity = format!("agent:{tenant}");
+    let body = json!({ "tenant": tenant, "roles": roles, "entity_uri": entity, "scopes": ["*"] });
+    let body = body.to_string();
     let request = Request {
         method: "POST",
         target: "/admin/v1/keys",

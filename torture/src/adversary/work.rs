@@ -183,8 +183,8 @@ pub(super) fn patterns(target: &Target) -> anyhow::Result<String> {
     }
     ensure!(made > 0, "no pattern was taken");
     let mut sent = 0;
-    let until = target.until.max(Instant::now() + Duration::from_secs(2));
-    while Instant::now() < until {
+    let prepared = target.prepared();
+    while !prepared.is_over() {
         let path = format!("{}/{sent}", "/a".repeat(900));
         let answer = target.send_on(&mut connection, "PUT", &path, b"[1]")?;
         ensure!(answer.status < 500 || answer.status == 503, "{}", answer.status);
