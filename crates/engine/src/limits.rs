@@ -135,6 +135,11 @@ pub const QUERY_MS_MAX: u64 = 2_000;
 /// Steps that a look at a write, or one trigger of a slice, may take in conditions, away from the
 /// lock: some tens of milliseconds. What is left is found out in slices.
 pub const TRIGGER_LOOK_STEPS: usize = 1_000_000;
+/// The same where everybody else waits for their turn: a tenth of a millisecond. What is longer has a
+/// thread of its own, which costs a write more than a few conditions do.
+pub const TRIGGER_TURN_STEPS: usize = 4_096;
+/// Triggers that such a look is tried for.
+pub const TRIGGERS_PER_TURN: usize = 64;
 /// Steps after which a slice of the triggers that a change is still for ends.
 pub const TRIGGER_SLICE_STEPS: usize = 100_000;
 /// Versions of a trigger that are remembered for changes that are still being told, and the bytes of

@@ -37,8 +37,12 @@ pub trait ChangeHooks: Debug + Send + Sync + 'static {
     /// Whether anything takes long to find out about these writes.
     fn is_interested(&self, shared: &Shared, tenant: &Tenant, ops: &[Op]) -> bool;
 
-    /// Finds it out.
-    fn look(&self, shared: &Shared, write: &WriteLook<'_>) -> Result<PreparedMatch, Damaged>;
+    /// Finds it out; `None` if that is not done within a turn.
+    fn look(
+        &self,
+        shared: &Shared,
+        write: &WriteLook<'_>,
+    ) -> Result<Option<PreparedMatch>, Damaged>;
 
     /// The hooks that changes are for, change by change; those that it does not come to now are
     /// left to slices. `None` if that would be many and the write may come again, with another look.
@@ -91,6 +95,8 @@ pub struct WriteLook<'a> {
     pub limits: TransactionLimits,
     pub now: Millis,
     pub reader: &'a Reader,
+    /// Whether others wait for their turn meanwhile.
+    pub in_turn: bool,
 }
 
 /// Writes as they are decided.

@@ -39,6 +39,9 @@ pub(super) const DOCUMENTS_PER_APPEND: u64 = 16;
 /// Documents up to this size are taken apart where everybody else waits for their turn.
 const READ_HERE_BYTES: usize = 16 * 1024;
 
+/// Writes that are looked at where everybody else waits for their turn, at most.
+const OPS_HERE: usize = 16;
+
 /// Bytes of documents that cost a write about as much as taking an append in.
 const BYTES_PER_APPEND: usize = 8 * 1024;
 
@@ -63,6 +66,12 @@ pub struct DocumentWrite {
     pub origin: Origin,
     /// What is written down of them in their own batch, if they are done.
     pub audit: Option<AuditEntry>,
+}
+
+/// Whether writes are few, and their documents small: they are looked at where everybody else waits
+/// for their turn.
+fn is_small(ops: &[Op]) -> bool {
+    ops.len() <= OPS_HERE && ops.iter().map(|op| op.write.bytes()).sum::<usize>() <= READ_HERE_BYTES
 }
 
 impl Engine {
@@ -197,12 +206,16 @@ impl Engine {
         let limits = self.document_settings().transaction_limits();
         let (tenant, ops, origin) = (tenant.clone(), ops.clone(), origin.clone());
         let now = self.clock().now();
-        let look = move || {
+        let is_small = is_small(&ops);
+        let look = move |in_turn| {
             let (tenant, ops, origin) = (&tenant, &*ops, &origin);
             let reader = &shared.state.reader();
-            hooks.look(&shared, &WriteLook { tenant, ops, origin, limits, now, reader })
+            hooks.look(&shared, &WriteLook { tenant, ops, origin, limits, now, reader, in_turn })
         };
-        Ok(Some(task::blocking(look).await?))
+        if is_small && let Some(found) = look(true)? {
+            return Ok(Some(found));
+        }
+        Ok(task::blocking(move || look(false)).await?)
     }
 
     /// What whoever meets a write of the same key is told: how it ended, if it has. Then it was

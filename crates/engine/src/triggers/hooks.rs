@@ -32,8 +32,13 @@ impl ChangeHooks for TriggerHooks {
         look::is_interested(shared, tenant, ops)
     }
 
-    fn look(&self, shared: &Shared, write: &WriteLook<'_>) -> Result<PreparedMatch, Damaged> {
-        Ok(Arc::new(look::look(shared, write)?))
+    fn look(
+        &self,
+        shared: &Shared,
+        write: &WriteLook<'_>,
+    ) -> Result<Option<PreparedMatch>, Damaged> {
+        let found = look::look(shared, write)?;
+        Ok(found.map(|look| -> PreparedMatch { Arc::new(look) }))
     }
 
     fn matching(&self, txn: &mut Txn<'_>, write: &WriteMatch<'_>) -> Option<Vec<MatchingHooks>> {

@@ -18,10 +18,10 @@ use reveille_kernel::error::Damaged;
 use reveille_schema::{Record, keys};
 
 use super::evaluate::{ChangeCase, Evaluated};
-use super::index::{TenantTriggers, TriggerIndex};
+use super::index::{TenantTriggers, TriggerEntry, TriggerIndex};
 use crate::app::Shared;
 use crate::documents::hooks::WriteLook;
-use crate::limits::TRIGGER_LOOK_STEPS;
+use crate::limits::{TRIGGER_LOOK_STEPS, TRIGGER_TURN_STEPS, TRIGGERS_PER_TURN};
 use crate::matching::Shares;
 use crate::records::ReadRecord;
 
@@ -62,7 +62,8 @@ pub(super) fn is_interested(shared: &Shared, tenant: &Tenant, ops: &[Op]) -> boo
     })
 }
 
-pub(super) fn look(shared: &Shared, write: &WriteLook<'_>) -> Result<TriggerLook, Damaged> {
+/// `None` if it is not done within the turn that it has.
+pub(super) fn look(shared: &Shared, write: &WriteLook<'_>) -> Result<Option<TriggerLook>, Damaged> {
     let triggers = triggers_of(shared, write.tenant).unwrap_or_default();
     let versions = RefCell::new(BTreeMap::new());
     let read = |path: &DocumentPath| -> Result<_, Damaged> {
@@ -78,20 +79,35 @@ pub(super) fn look(shared: &Shared, write: &WriteLook<'_>) -> Result<TriggerLook
         // The decision says why.
         Err(ApplyError::Failed(_)) => Applied::default(),
     };
-    let mut steps = Steps::new(TRIGGER_LOOK_STEPS);
+    let mut steps = Steps::new(if write.in_turn { TRIGGER_TURN_STEPS } else { TRIGGER_LOOK_STEPS });
     let timestamp = write.now.0 / 1_000;
     let mut changes = Vec::with_capacity(applied.changes.len());
     for change in &applied.changes {
         let case = ChangeCase::new(write.tenant, change, timestamp, write.origin);
-        changes.push(look_at(&triggers, &case, &mut steps));
+        let candidates = triggers.candidates(&change.path, HookId(0));
+        // Conditions that nobody has asked yet have to be compiled.
+        let is_short =
+            candidates.len() <= TRIGGERS_PER_TURN && candidates.iter().all(|it| it.is_compiled());
+        if write.in_turn && !is_short {
+            return Ok(None);
+        }
+        let look = look_at(&candidates, &case, &mut steps);
+        if write.in_turn && look.through.is_some() {
+            return Ok(None);
+        }
+        changes.push(look);
     }
     shared.domains.part::<Shares>().count_steps(write.tenant, steps.used());
-    Ok(TriggerLook { triggers, versions: versions.into_inner(), changes })
+    Ok(Some(TriggerLook { triggers, versions: versions.into_inner(), changes }))
 }
 
-fn look_at(triggers: &TenantTriggers, case: &ChangeCase<'_>, steps: &mut Steps) -> ChangeLook {
+fn look_at(
+    candidates: &[&Arc<TriggerEntry>],
+    case: &ChangeCase<'_>,
+    steps: &mut Steps,
+) -> ChangeLook {
     let (mut look, mut last) = (ChangeLook::default(), HookId(0));
-    for entry in triggers.candidates(case.path, HookId(0)) {
+    for entry in candidates {
         let hook = entry.hook.id;
         if case.reads_time(entry) {
             // It is compiled here, so that the decision need not do it.

@@ -146,10 +146,15 @@ impl World {
         let WriteDocuments { tenant, ops, origin, .. } = command;
         let (limits, now) = (TransactionLimits::default(), self.bench.now);
         let reader = &self.bench.reader();
-        let write = WriteLook { tenant, ops, origin, limits, now, reader };
         let shared = &self.bench.shared;
-        let interested = TriggerHooks.is_interested(shared, tenant, ops);
-        interested.then(|| TriggerHooks.look(shared, &write).unwrap())
+        if !TriggerHooks.is_interested(shared, tenant, ops) {
+            return None;
+        }
+        let look = |in_turn| {
+            let write = WriteLook { tenant, ops, origin, limits, now, reader, in_turn };
+            TriggerHooks.look(shared, &write).unwrap()
+        };
+        look(true).or_else(|| look(false))
     }
 
     fn write_as(&mut self, ops: Vec<Op>, origin: Origin, by: By) -> Result<(), DocumentRejection> {
