@@ -72,6 +72,19 @@ impl Scopes {
         let names = [(self.read, Scopes::READ), (self.write, Scopes::WRITE)];
         names.into_iter().filter(|(is_there, _)| *is_there).map(|(_, name)| name)
     }
+
+    /// Reads what [`Scopes::names`] says; the first name that is none is the error.
+    pub fn parse_names<'n>(names: impl IntoIterator<Item = &'n str>) -> Result<Scopes, &'n str> {
+        let mut scopes = Scopes { read: false, write: false };
+        for name in names {
+            match name {
+                Scopes::READ => scopes.read = true,
+                Scopes::WRITE => scopes.write = true,
+                other => return Err(other),
+            }
+        }
+        Ok(scopes)
+    }
 }
 
 impl Default for TokenGrant {

@@ -90,31 +90,15 @@ pub enum TokenClaims {
 }
 
 impl Scope {
-    pub const ALL: [Scope; 2] = [Scope::Read, Scope::Write];
-
     pub fn as_str(self) -> &'static str {
         match self {
             Scope::Read => Scopes::READ,
             Scope::Write => Scopes::WRITE,
         }
     }
-
-    pub fn parse(text: &str) -> Option<Scope> {
-        Scope::ALL.into_iter().find(|scope| scope.as_str() == text)
-    }
 }
 
 impl Scopes {
-    pub const NONE: Scopes = Scopes { read: false, write: false };
-
-    #[must_use]
-    pub fn with(self, scope: Scope) -> Scopes {
-        match scope {
-            Scope::Read => Scopes { read: true, ..self },
-            Scope::Write => Scopes { write: true, ..self },
-        }
-    }
-
     pub fn contains(self, scope: Scope) -> bool {
         match scope {
             Scope::Read => self.read,

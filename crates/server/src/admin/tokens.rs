@@ -9,7 +9,7 @@ use reveille_core::document::origin::Origin;
 use reveille_core::trigger::TriggerId;
 use reveille_core::trigger::limits::ALLOW_PATHS_MAX;
 use reveille_core::trigger::token::{
-    AllowedPath, Issue, SYSTEM_ROLES, Scope, Scopes, SystemClaims, TOKEN_TTL_S, TriggerClaims,
+    AllowedPath, Issue, SYSTEM_ROLES, Scopes, SystemClaims, TOKEN_TTL_S, TriggerClaims,
 };
 use serde_json::{Map, Value, json};
 
@@ -159,14 +159,10 @@ fn parse_tenant(caller: &Caller, body: &Map<String, Value>) -> Result<Tenant, Er
 
 fn parse_scopes(body: &Map<String, Value>) -> Result<Scopes, FieldError> {
     let known = "`scopes` is a list of \"trigger.read\" and \"trigger.write\"";
-    let list = Fields(body).list("scopes")?;
-    if list.is_empty() {
-        return Err(known.into());
-    }
-    list.iter().try_fold(Scopes::NONE, |scopes, scope| {
-        let scope = scope.as_str().and_then(Scope::parse).ok_or_else(|| FieldError::from(known))?;
-        Ok(scopes.with(scope))
-    })
+    let names: Option<Vec<&str>> = Fields(body).list("scopes")?.iter().map(Value::as_str).collect();
+    let scopes = names.and_then(|names| Scopes::parse_names(names).ok());
+    let some = scopes.filter(|scopes| scopes.read || scopes.write);
+    some.ok_or_else(|| known.into())
 }
 
 fn parse_paths(body: &Map<String, Value>) -> Result<Vec<AllowedPath>, FieldError> {

@@ -11,7 +11,7 @@ use reveille_core::trigger::message::ChangeMessage;
 use reveille_core::trigger::payload::{
     self, Attempt, Payload, PayloadError, Replay, idempotency_key,
 };
-use reveille_core::trigger::token::{AllowedPath, Issue, Scopes, TOKEN_TTL_S, TriggerClaims};
+use reveille_core::trigger::token::{AllowedPath, Issue, TOKEN_TTL_S, TriggerClaims};
 use reveille_core::trigger::{FACE, SecretRef, TriggerId};
 use reveille_core::{Millis, Tenant};
 use reveille_engine::deliveries::replay::replay_name;
@@ -143,7 +143,7 @@ impl TriggerTarget {
         let claims = TriggerClaims {
             tenant: self.tenant.clone(),
             trigger: self.trigger.to_shared(),
-            scopes: Scopes { read: grant.scopes.read, write: grant.scopes.write },
+            scopes: grant.scopes,
             allow_paths: paths.map_err(|error| unsigned(error.to_string()))?,
             max_ops: grant.max_ops.map(u64::from),
             max_payload_kb: grant.max_payload_kb.map(u64::from),

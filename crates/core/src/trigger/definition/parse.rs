@@ -457,21 +457,10 @@ fn token(object: &Object<'_>, collection: &CollectionGlob) -> Result<TokenGrant>
     let Some(token) = object.object("token", &known)? else { return Ok(TokenGrant::default()) };
     let scopes = match token.texts("scopes", 8)? {
         None => Scopes::ALL,
-        Some(names) => {
-            let mut scopes = Scopes { read: false, write: false };
-            for name in names {
-                match name {
-                    Scopes::READ => scopes.read = true,
-                    Scopes::WRITE => scopes.write = true,
-                    other => {
-                        let known = "`trigger.read` and `trigger.write`";
-                        let problem = Problem::Choice { known, found: excerpt(other) };
-                        return Err(token.error("scopes", problem));
-                    }
-                }
-            }
-            scopes
-        }
+        Some(names) => Scopes::parse_names(names).map_err(|other| {
+            let known = "`trigger.read` and `trigger.write`";
+            token.error("scopes", Problem::Choice { known, found: excerpt(other) })
+        })?,
     };
     let mut allow_paths = Vec::new();
     for text in token.texts("allowPaths", ALLOW_PATHS_MAX)?.unwrap_or_default() {

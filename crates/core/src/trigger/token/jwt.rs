@@ -22,8 +22,8 @@ use serde_json::Value;
 
 use super::path::AllowedPath;
 use super::{
-    Issue, SYSTEM_AUDIENCE, SYSTEM_SUBJECT, Scope, Scopes, SystemClaims, TRIGGER_AUDIENCE,
-    TokenClaims, TriggerClaims,
+    Issue, SYSTEM_AUDIENCE, SYSTEM_SUBJECT, Scopes, SystemClaims, TRIGGER_AUDIENCE, TokenClaims,
+    TriggerClaims,
 };
 use crate::document::origin::Origin;
 use crate::limits::TOKEN_BYTES_MAX;
@@ -213,9 +213,8 @@ impl WireClaims {
                 Some(TokenClaims::System(SystemClaims { tenant, roles, issue }))
             }
             TRIGGER_AUDIENCE => {
-                let scopes = self.scopes?.iter().try_fold(Scopes::NONE, |all, scope| {
-                    Scope::parse(scope).map(|scope| all.with(scope))
-                })?;
+                let scopes = self.scopes?;
+                let scopes = Scopes::parse_names(scopes.iter().map(String::as_str)).ok()?;
                 let paths = self.allow_paths?;
                 let paths = paths.iter().map(|path| AllowedPath::parse(path).ok());
                 Some(TokenClaims::Trigger(TriggerClaims {

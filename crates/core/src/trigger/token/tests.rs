@@ -171,7 +171,7 @@ fn tet_5_paths_end_where_segments_do() {
 #[test]
 fn tet_4_the_tenant_comes_before_the_scope_and_the_scope_before_the_path() {
     let (acme, beta) = (Tenant::parse("acme").unwrap(), Tenant::parse("beta").unwrap());
-    let read = Scopes::NONE.with(Scope::Read);
+    let read = Scopes { read: true, write: false };
     let claims = TriggerClaims { scopes: read, ..claims(&["/rooms"]) };
     let access = TokenAccess::new(TokenClaims::Trigger(claims));
     assert_eq!(access.check_scope(None, Scope::Read), Ok(()));
