@@ -2,10 +2,12 @@
 //! are its writes, its effects and its answer.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use reveille_core::{ContentType, Millis, StreamPath, Tenant};
 use reveille_kernel::command::{Command, Decision, Outcome};
+use reveille_kernel::doors::{Clock, Sleep};
 use reveille_kernel::error::Never;
 use reveille_kernel::partition::{self, OpenBatch, Submission};
 use reveille_kernel::pending::FetchedKeys;
@@ -25,6 +27,28 @@ pub(crate) struct Bench {
     /// How often the last command was decided until everything was at hand.
     pub(crate) rounds: usize,
     seq: u64,
+}
+
+/// A clock that goes on by so much whenever somebody looks at it.
+pub(crate) struct TickingClock {
+    now: AtomicU64,
+    tick_ms: u64,
+}
+
+impl TickingClock {
+    pub(crate) fn new(tick_ms: u64) -> TickingClock {
+        TickingClock { now: AtomicU64::new(0), tick_ms }
+    }
+}
+
+impl Clock for TickingClock {
+    fn now(&self) -> Millis {
+        Millis(self.now.fetch_add(self.tick_ms, Ordering::Relaxed))
+    }
+
+    fn sleep_until(&self, _: Millis) -> Sleep {
+        panic!("nobody sleeps")
+    }
 }
 
 /// Writes these keys.

@@ -74,7 +74,8 @@ struct Server {
     /// Which web pages may use it.
     browsers: BrowserRules,
     /// Requests to endpoints that are no deliveries.
-    probes: triggers::Probes,
+    probes: triggers::Permits,
+    backtests: triggers::Permits,
     /// Bodies that may be compressed at once.
     compressors: Arc<Semaphore>,
     /// True once the server is going down: whoever waits for news stops waiting.
@@ -99,7 +100,8 @@ pub async fn serve(
         metrics: metrics::Metrics::new(engine.clone()),
         call_rates: http::call_rates::CallRates::default(),
         readiness: health::Readiness::default(),
-        probes: triggers::Probes::default(),
+        probes: triggers::Permits::of_probes(),
+        backtests: triggers::Permits::of_backtests(),
         compressors: Arc::new(Semaphore::new(streams::COMPRESSORS_MAX)),
         engine,
         config,

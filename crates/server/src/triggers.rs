@@ -23,7 +23,7 @@ mod dry_run;
 mod enable;
 mod encoder;
 mod error;
-mod probes;
+mod permits;
 mod secrets;
 mod show;
 mod signed;
@@ -36,7 +36,7 @@ use reveille_core::Tenant;
 use reveille_core::trigger::definition::DefinitionLimits;
 
 pub(crate) use encoder::TriggerEncoder;
-pub(crate) use probes::Probes;
+pub(crate) use permits::Permits;
 
 use self::error::Error;
 use crate::Server;

@@ -17,6 +17,7 @@ use reveille_schema::{keys, record};
 use reveille_store::state::Reader;
 
 use super::fan_out::read_message;
+use super::status::change_seq;
 use crate::deliveries::source;
 use crate::engine::Engine;
 use crate::limits::{
@@ -24,7 +25,7 @@ use crate::limits::{
     TRIGGER_LOOK_STEPS,
 };
 use crate::matching::Shares;
-use crate::records::damaged;
+use crate::records::{ReadRecord, damaged};
 
 /// What is to be tried.
 #[derive(Debug, Clone)]
@@ -135,36 +136,40 @@ impl BacktestCounts {
 
 impl Engine {
     /// Holds a definition against the changes of a tenant that are kept: as many as one look may
-    /// take, and says where another may go on.
+    /// take, and says where another may go on. It ends with whoever waits for it.
     pub async fn backtest_trigger(&self, test: Backtest) -> Result<BacktestReport, Damaged> {
         let shared = self.partition(&test.tenant).clone();
         let (reader, clock) = (shared.state.reader(), self.clock().clone());
-        task::blocking(move || {
+        let waits = Arc::new(());
+        let waiting = Arc::downgrade(&waits);
+        let report = task::blocking(move || {
             let mut steps = 0;
-            let report = run(&reader, clock.as_ref(), &test, &mut steps);
+            let is_wanted = || waiting.strong_count() > 0;
+            let report = run(&reader, clock.as_ref(), &test, &mut steps, &is_wanted);
             // What it took is known only now; the tenant's next requests wait for it.
             shared.domains.part::<Shares>().count_steps(&test.tenant, steps);
             report
         })
-        .await
+        .await;
+        drop(waits);
+        report
     }
 }
 
-fn run(
+pub(super) fn run(
     reader: &Reader,
     clock: &dyn Clock,
     test: &Backtest,
     steps: &mut usize,
+    is_wanted: &dyn Fn() -> bool,
 ) -> Result<BacktestReport, Damaged> {
-    let mut report = BacktestReport::default();
-    if test.live.is_some() {
-        report.live = Some(BacktestCounts::default());
-    }
+    let live = test.live.as_ref().map(|_| BacktestCounts::default());
+    let mut report = BacktestReport { live, ..BacktestReport::default() };
     let began = clock.now();
-    let (first, to) = keys::events(FACE, &test.tenant, EventNo(0));
-    let mut from = match test.after {
-        Some(seq) => after_change(reader, &test.tenant, seq)?.unwrap_or(first),
-        None => first,
+    let after = test.after.map(|seq| after_change(reader, &test.tenant, seq)).transpose()?;
+    let (mut from, to) = match after.flatten() {
+        Some(no) => keys::events(FACE, &test.tenant, no),
+        None => keys::events(FACE, &test.tenant, first_since(reader, &test.tenant, test.from)?),
     };
     let mut bytes = 0_u64;
     loop {
@@ -176,33 +181,45 @@ fn run(
             if event.at >= test.to {
                 return Ok(report);
             }
-            if event.at < test.from {
-                continue;
+            if let Some(message) = source::content(reader, &event)? {
+                let (mark, fields) = read_message(&message)?;
+                *steps += report.add(event.at, mark.seq, &fields, test);
+                bytes += u64::try_from(message.len()).unwrap_or(u64::MAX);
             }
-            let Some(message) = source::content(reader, &event)? else { continue };
-            let (mark, fields) = read_message(&message)?;
-            *steps += report.add(event.at, mark.seq, &fields, test);
-            bytes += u64::try_from(message.len()).unwrap_or(u64::MAX);
-            let is_long = clock.now().since(began) >= BACKTEST_MS_MAX;
-            if report.changes >= BACKTEST_CHANGES_MAX || bytes >= BACKTEST_BYTES_MAX || is_long {
-                report.next_after = Some(mark.seq);
+            let is_full = report.changes >= BACKTEST_CHANGES_MAX || bytes >= BACKTEST_BYTES_MAX;
+            if is_full || clock.now().since(began) >= BACKTEST_MS_MAX || !is_wanted() {
+                report.next_after = Some(change_seq(&event)?);
                 return Ok(report);
             }
-        }
-        // Those that came before the time take time as well.
-        if report.changes == 0 && clock.now().since(began) >= BACKTEST_MS_MAX {
-            return Ok(report);
         }
     }
 }
 
-/// Where the events begin that come after a change.
+/// Where the changes of a tenant begin that did not come before a time. They are in the order of
+/// their times, so their place is found by halving: however much came before takes no time.
+fn first_since(reader: &Reader, tenant: &Tenant, since: Millis) -> Result<EventNo, Damaged> {
+    let (mut low, mut high) = (0, if since == Millis(0) { 0 } else { u64::MAX });
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let (from, to) = keys::events(FACE, tenant, EventNo(middle));
+        let found = reader.range(&from, &to, 1)?;
+        let first = found.first().and_then(|(key, value)| Some((keys::parse_event(key)?, value)));
+        match first {
+            Some((no, value)) if record::decode_event(value).map_err(damaged)?.at < since => {
+                low = no.0.saturating_add(1);
+            }
+            _ => high = middle,
+        }
+    }
+    Ok(EventNo(low))
+}
+
+/// Where the changes begin that come after one; `None` if nobody knows where that was.
 fn after_change(
     mut reader: &Reader,
     tenant: &Tenant,
     seq: u64,
-) -> Result<Option<bytes::Bytes>, Damaged> {
-    use crate::records::ReadRecord;
+) -> Result<Option<EventNo>, Damaged> {
     let no = reader.read(&keys::change_place(tenant, seq), record::decode_u64)?;
-    Ok(no.map(|no| above(&keys::event(FACE, tenant, EventNo(no)))))
+    Ok(no.map(|no| EventNo(no.saturating_add(1))))
 }

@@ -8,6 +8,7 @@ use reveille_core::document::change::{ChangeHead, FACE};
 use reveille_core::trigger::rollout::SloWindow;
 use reveille_core::{Millis, Tenant};
 use reveille_kernel::error::Damaged;
+use reveille_schema::record::EventRecord;
 use reveille_schema::triggers::{EvaluationErrors, TriggerHealth};
 use reveille_schema::{Record, keys, record};
 
@@ -55,6 +56,11 @@ pub struct TriggerGauge {
     pub matched: u64,
     /// Dead letters, now.
     pub dead_letters: u64,
+}
+
+/// The number of a change among those of its tenant, which is the id of its event.
+pub(super) fn change_seq(event: &EventRecord) -> Result<u64, Damaged> {
+    event.id.parse().map_err(|_| Damaged(format!("a change has the id {:?}", event.id)))
 }
 
 impl TriggerGauge {
@@ -147,9 +153,7 @@ impl Engine {
         let Some(event) = event else {
             return Ok(TriggerPosition { head, told: head, waiting_since: None });
         };
-        let seq: u64 =
-            event.id.parse().map_err(|_| Damaged(format!("a change has the id {:?}", event.id)))?;
-        let told = seq.saturating_sub(1);
+        let told = change_seq(&event)?.saturating_sub(1);
         Ok(TriggerPosition { head, told, waiting_since: Some(event.at) })
     }
 }

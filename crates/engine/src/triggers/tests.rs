@@ -1,6 +1,7 @@
 //! Decisions about triggers: given a state, when a write or a change of a trigger comes, then these
 //! are the deliveries, and what is remembered.
 
+mod backtest;
 mod govern;
 mod matching;
 mod rollout;

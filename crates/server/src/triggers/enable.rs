@@ -61,7 +61,7 @@ pub(super) async fn probe(
     target: &TriggerTarget,
     request: EncodedRequest,
 ) -> Result<ProbeResult, Error> {
-    let _permit = server.probes.begin(&target.tenant)?;
+    let _permit = server.probes.take(&target.tenant)?;
     let (url, timeout_ms) = (&target.definition.url, target.definition.timeout_ms);
     let answer = server.engine.call_endpoint(&target.tenant, url, request, timeout_ms).await;
     Ok(match answer {

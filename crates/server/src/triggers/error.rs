@@ -35,7 +35,7 @@ pub(super) enum Error {
     )]
     HealthCheck { why: String, details: Map<String, Value> },
     #[error("so many requests of this kind are on their way already; try again in a moment")]
-    TooManyProbes,
+    TooManyAtOnce,
     #[error("there is no document `{0}`")]
     DocumentNotFound(String),
     #[error(
@@ -110,7 +110,7 @@ impl Error {
                 refusal.details.extend(details.clone());
                 refusal
             }
-            Error::TooManyProbes => {
+            Error::TooManyAtOnce => {
                 let status = StatusCode::TOO_MANY_REQUESTS;
                 Refusal::new(status, "RESOURCE_EXHAUSTED", self)
                     .with_header(header::RETRY_AFTER, HeaderValue::from(1))

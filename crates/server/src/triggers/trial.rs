@@ -271,7 +271,7 @@ pub(super) async fn backtest(
         draft: draft.unwrap_or_else(|| trigger.definition.clone()),
         live,
     };
-    let _permit = server.probes.begin(&target.tenant)?;
+    let _permit = server.backtests.take(&target.tenant)?;
     let report = server.engine.backtest_trigger(test).await?;
     let body = report_json(server, &trigger, &report);
     Ok(reply::json(StatusCode::OK, &body))

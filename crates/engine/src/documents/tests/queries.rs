@@ -5,26 +5,13 @@ use reveille_core::document::order::Order;
 use reveille_core::document::path::CollectionPath;
 use reveille_core::document::query::{Query, QuerySpec};
 use reveille_core::document::snapshot::DocumentView;
-use reveille_kernel::doors::{Clock, Sleep};
 use reveille_kernel::limits::PAGE_BYTES_MAX;
 use serde_json::json;
 
 use super::*;
 use crate::documents::query::{QueryAnswer, QueryPlan, QueryRun};
 use crate::limits::QUERY_MS_MAX;
-
-/// A clock that goes on by so much whenever somebody looks at it.
-struct Ticking(std::sync::atomic::AtomicU64, u64);
-
-impl Clock for Ticking {
-    fn now(&self) -> Millis {
-        Millis(self.0.fetch_add(self.1, std::sync::atomic::Ordering::Relaxed))
-    }
-
-    fn sleep_until(&self, _: Millis) -> Sleep {
-        panic!("nobody sleeps")
-    }
-}
+use crate::testing::TickingClock;
 
 fn spec(collection: &str) -> QuerySpec {
     QuerySpec {
@@ -53,7 +40,7 @@ impl World {
     fn run(&self, query: Query, scan_limit: u64, tick: u64) -> QueryRun {
         QueryRun {
             reader: self.bench.reader(),
-            clock: Arc::new(Ticking(0.into(), tick)),
+            clock: Arc::new(TickingClock::new(tick)),
             tenant: self.tenant.clone(),
             query,
             rules: None,
