@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use crate::limits::AUDIT_DIFF_BYTES_MAX;
+use crate::limits::{AUDIT_DIFF_BYTES_MAX, EXPRESSION_BYTES_MAX};
 
 /// Stands for a secret that there is.
 const REDACTED: &str = "redacted";
 
-/// Texts are cut here, so that a diff of several has room.
-const TEXT_BYTES_MAX: usize = 512;
+/// Texts are cut here, so that a diff of several has room. Conditions are whole: of two that were cut
+/// nobody sees what differs.
+const TEXT_BYTES_MAX: usize = EXPRESSION_BYTES_MAX;
 
 /// The fields that a change has changed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -419,6 +419,11 @@ fn aud_1_a_diff_shows_no_secret() {
     let made = Definition::diff(None, Some(&before)).text().unwrap();
     assert!(made.contains("\"headers\":[null,\"redacted\"]"), "{made}");
     assert!(!made.contains("Bearer"), "{made}");
+    let ending = |end: &str| format!("event.id == '{}{end}'", "x".repeat(1_000));
+    let long = |end: &str| good(json!({ "condition": ending(end) }));
+    let text = Definition::diff(Some(&long("a")), Some(&long("b"))).text().unwrap();
+    let diff: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(diff["condition"], json!([ending("a"), ending("b")]), "both are whole");
 }
 
 #[test]
