@@ -63,6 +63,8 @@ pub struct TriggerAttempt {
     pub took_ms: u64,
     /// From 1.
     pub number: u32,
+    /// What it has brought a replay to, if it has ended a delivery that one has made.
+    pub replayed: Option<ReplayResult>,
 }
 
 impl Effect {

@@ -83,7 +83,10 @@ async fn dispatch(
             check_read_method(method)?;
             Ok(health::readiness(server).await)
         }
-        (Face::Metrics, _) => check_read_method(method).map(|()| server.metrics.render()),
+        (Face::Metrics, _) => {
+            check_read_method(method)?;
+            Ok(server.metrics.render().await)
+        }
         (Face::SigningKeys, _) => ds_subscriptions::signing_keys(server, method),
         (Face::TriggerKeys, _) => documents::trigger_keys(server, method),
         (Face::TriggerCalls, _) => Ok(documents::answer_trigger(server, request, connection).await),

@@ -3,6 +3,8 @@
 mod engine;
 mod trigger_calls;
 
+use std::sync::Arc;
+
 use http::header::{self, HeaderValue};
 use http::{Method, StatusCode};
 use prometheus_client::encoding::EncodeLabelSet;
@@ -12,6 +14,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use reveille_engine::Engine;
+use reveille_kernel::task;
 
 use self::engine::EngineCollector;
 use self::trigger_calls::TriggerCalls;
@@ -19,7 +22,9 @@ use crate::http::reply::{self, Reply, ReplyBody};
 
 /// The registry, and the metrics that requests touch.
 pub(crate) struct Metrics {
-    registry: Registry,
+    registry: Arc<Registry>,
+    /// Whose turn it is to write them down.
+    turn: tokio::sync::Mutex<()>,
     /// By method; looked up without the registry's locks.
     methods: Vec<MethodMetrics>,
     /// Callbacks, by what they were answered.
@@ -124,7 +129,8 @@ impl Metrics {
         let trigger_calls = TriggerCalls::default();
         trigger_calls.register(&mut registry);
         registry.register_collector(Box::new(EngineCollector { engine }));
-        Metrics { registry, methods, callbacks, live_readers, trigger_calls }
+        let (registry, turn) = (Arc::new(registry), tokio::sync::Mutex::default());
+        Metrics { registry, turn, methods, callbacks, live_readers, trigger_calls }
     }
 
     /// Counts a callback that was answered with this code.
@@ -160,10 +166,17 @@ impl Metrics {
         LiveReader(self.live_readers.clone())
     }
 
-    pub(crate) fn render(&self) -> Reply {
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &self.registry)
-            .expect("writing to memory cannot fail");
+    /// All of them as text. With thousands of triggers that takes a while, in which requests go on.
+    pub(crate) async fn render(&self) -> Reply {
+        let _turn = self.turn.lock().await;
+        let registry = self.registry.clone();
+        let text = task::blocking(move || {
+            let mut text = String::new();
+            prometheus_client::encoding::text::encode(&mut text, &registry)
+                .expect("writing to memory cannot fail");
+            text
+        });
+        let text = text.await;
         let mut reply = reply::status(StatusCode::OK);
         let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
         reply.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));

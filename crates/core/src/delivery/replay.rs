@@ -72,6 +72,16 @@ impl ReplayResult {
         ReplayResult::Skipped,
     ];
 
+    /// What a delivery has come to that a replay has made; `None` while it has no end.
+    pub fn of(standing: Standing) -> Option<ReplayResult> {
+        match standing {
+            Standing::Delivered => Some(ReplayResult::Succeeded),
+            Standing::Dead => Some(ReplayResult::Failed),
+            Standing::Dropped => Some(ReplayResult::Dropped),
+            Standing::Pending | Standing::Failed => None,
+        }
+    }
+
     /// The word that the world knows it by.
     pub fn code(self) -> &'static str {
         match self {

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use reveille_core::Tenant;
 use reveille_core::delivery::Phase;
-use reveille_core::delivery::hook::Standing;
 use reveille_core::delivery::id::DeliveryId;
 use reveille_core::delivery::replay::{ReplayRecord, ReplayResult, ReplaySelection, ReplayTurns};
 use reveille_core::key_range::above;
@@ -75,19 +74,11 @@ pub(super) fn count_end(
         let standing = delivery.standing();
         replay.count(standing, txn.now());
         txn.set(key, replay.encode());
-        count_result(txn, standing);
+        if let Some(result) = ReplayResult::of(standing) {
+            txn.effect(Effect::CountReplayed { result, count: 1 });
+        }
     }
     Ok(())
-}
-
-fn count_result(txn: &mut Txn<'_>, standing: Standing) {
-    let result = match standing {
-        Standing::Delivered => ReplayResult::Succeeded,
-        Standing::Dead => ReplayResult::Failed,
-        Standing::Dropped => ReplayResult::Dropped,
-        Standing::Pending | Standing::Failed => return,
-    };
-    txn.effect(Effect::CountReplayed { result, count: 1 });
 }
 
 /// The next dead letters of a replay, as they were found outside of the lock.

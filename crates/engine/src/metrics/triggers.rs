@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use reveille_core::delivery::hook::HookId;
+use reveille_core::delivery::replay::ReplayResult;
 
 use super::Distribution;
 use crate::app::Part;
@@ -24,6 +25,8 @@ pub struct TriggerTotals {
     pub attempts: [u64; ATTEMPT_STATUSES.len()],
     /// Those of them that were not the first of their delivery.
     pub retries: u64,
+    /// Deliveries that replays have made and that have ended, by [`ReplayResult::ALL`].
+    pub replays: [u64; ReplayResult::ALL.len()],
     /// How long attempts took.
     pub duration: Distribution,
 }
@@ -40,6 +43,9 @@ impl TriggerTotals {
             *sum += count;
         }
         self.retries += other.retries;
+        for (sum, count) in self.replays.iter_mut().zip(other.replays) {
+            *sum += count;
+        }
         self.duration.merge(&other.duration);
     }
 }
@@ -55,7 +61,7 @@ impl TriggerMetrics {
     }
 
     pub(crate) fn attempted(&self, attempt: TriggerAttempt) {
-        let TriggerAttempt { hook, status, took_ms, number } = attempt;
+        let TriggerAttempt { hook, status, took_ms, number, replayed } = attempt;
         let status = match status {
             Some(200..=299) => 0,
             Some(300..=399) => 1,
@@ -68,6 +74,9 @@ impl TriggerMetrics {
                 *count += 1;
             }
             totals.retries += u64::from(number > 1);
+            for (known, count) in ReplayResult::ALL.iter().zip(&mut totals.replays) {
+                *count += u64::from(replayed == Some(*known));
+            }
             totals.duration.add(took_ms);
         });
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use reveille_core::audit::{Actor, AuditEntry, action};
 use reveille_core::delivery::hook::Hook;
+use reveille_core::delivery::replay::ReplayResult;
 use reveille_core::delivery::{AttemptRecord, Phase};
 use reveille_core::trigger::rollout::{Breach, Slo, SloWindow};
 use reveille_kernel::txn::ReadError;
@@ -42,6 +43,7 @@ pub(super) fn attempted(
         status: attempt.status,
         took_ms: attempt.took_ms,
         number: attempt.number,
+        replayed: delivery.replay.and_then(|_| ReplayResult::of(delivery.delivery.standing())),
     }));
     if is_ok {
         health.last_success_at = Some(attempt.at);

@@ -122,15 +122,21 @@ impl Engine {
         let command = ChangeTrigger { tenant: of, id, expected, change, reason, entry };
         let hook = self.submit(tenant, &command).await?;
         let trigger = Trigger::of(hook)?;
-        let (id, state) = (&**trigger.id(), trigger.deployment.state.as_str());
+        self.log_change(&trigger);
+        Ok(trigger)
+    }
+
+    /// One line of whatever is done with a trigger (OBS-2).
+    fn log_change(&self, trigger: &Trigger) {
         tracing::info!(
-            trigger = id,
-            tenant = tenant.as_str(),
+            request_id = self.actor().request_id.as_deref(),
+            actor = &*self.actor().name,
+            tenant = trigger.hook.tenant.as_str(),
+            trigger_id = &**trigger.id(),
             version = trigger.deployment.version,
-            state,
+            state = trigger.deployment.state.as_str(),
             "a trigger was changed"
         );
-        Ok(trigger)
     }
 
     /// Has triggers of a tenant be like this, all of them or none: those that are not there are
@@ -146,7 +152,13 @@ impl Engine {
         entry.reason = reason;
         let command = ApplyTriggers { tenant: tenant.clone(), triggers, created_by, entry };
         let applied = self.submit(tenant, &command).await?;
-        let view = |(hook, result)| Ok((Trigger::of(hook)?, result));
+        let view = |(hook, result)| {
+            let trigger = Trigger::of(hook)?;
+            if result != AppliedTrigger::Unchanged {
+                self.log_change(&trigger);
+            }
+            Ok((trigger, result))
+        };
         applied.into_iter().map(view).collect::<Result<_, Damaged>>().map_err(Error::from)
     }
 
@@ -164,7 +176,13 @@ impl Engine {
         let (of, name) = (tenant.clone(), id.into());
         let command = DeleteTrigger { tenant: of, id: name, expected, open, entry };
         self.submit(tenant, &command).await?;
-        tracing::info!(trigger = id, tenant = tenant.as_str(), "a trigger was deleted");
+        tracing::info!(
+            request_id = self.actor().request_id.as_deref(),
+            actor = &*self.actor().name,
+            tenant = tenant.as_str(),
+            trigger_id = id,
+            "a trigger was deleted"
+        );
         Ok(())
     }
 
@@ -182,7 +200,7 @@ impl Engine {
     }
 
     /// The triggers of a tenant that a filter accepts, in the order of their ids, after one.
-    pub fn triggers(
+    pub async fn triggers(
         &self,
         tenant: &Tenant,
         filter: TriggerFilter<'_>,
@@ -204,6 +222,8 @@ impl Engine {
                     return Ok(());
                 }
             }
+            // Definitions take time to read; others have waited meanwhile.
+            tokio::task::yield_now().await;
         }
     }
 

@@ -438,3 +438,23 @@ fn aud_3_with_keys_what_changes_the_url_is_signed_by_the_command() {
     assert!(rows.contains("moved"), "{rows}");
     server.terminate();
 }
+
+#[test]
+fn obs_2_lines_about_triggers_name_the_request_and_the_trigger() {
+    let server = Server::start();
+    let made =
+        r#"{"triggerId":"t","collection":"c","events":["create"],"url":"http://127.0.0.1:9/"}"#;
+    let asked = |method: &str, path: &str, id: &str, body: &str| {
+        let head = format!("{method} /admin/v1/triggers{path} HTTP/1.1\r\nx-request-id: {id}");
+        server.request(&head, body)
+    };
+    let answer = asked("POST", "", "release-42", made);
+    assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
+    let answer = asked("DELETE", "/~/t", "release-43", "");
+    assert!(answer.starts_with("HTTP/1.1 204"), "{answer}");
+    for (what, id) in [("a trigger was changed", "release-42"), ("was deleted", "release-43")] {
+        let line: Value = serde_json::from_str(&server.process.err.until(what)).unwrap();
+        let said = ["request_id", "actor", "tenant", "trigger_id"].map(|name| line[name].clone());
+        assert_eq!(said, [json!(id), json!("local"), json!("default"), json!("t")], "{line}");
+    }
+}

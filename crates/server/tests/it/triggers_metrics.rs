@@ -1,5 +1,6 @@
 //! What is counted of triggers.
 
+use reveille_engine::triggers::status::TriggerGauge;
 use serde_json::json;
 
 use crate::harness::*;
@@ -31,10 +32,59 @@ async fn obs_1_a_trigger_has_its_counters_with_its_tenant_and_its_id() {
         format!("reveille_trigger_delivery_duration_seconds_count{{{own}}} 3"),
         format!("reveille_trigger_rollbacks_total{{{own}}} 0"),
     ] {
-        eventually(&line, async || {
-            let text = triggers.server.get("/metrics").await.expect(200).text();
-            text.lines().any(|it| it == line).then_some(())
-        })
-        .await;
+        counted(&triggers, &line).await;
     }
+}
+
+/// Waits until a line is among the metrics.
+async fn counted(triggers: &Triggers, line: &str) {
+    eventually(line, async || {
+        let text = triggers.server.get("/metrics").await.expect(200).text();
+        text.lines().any(|it| it == line).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn obs_1_what_replays_have_come_to_is_counted_by_trigger() {
+    let mut triggers = Triggers::start().await;
+    triggers.enabled("t", json!({ "retryPolicy": { "maxAttempts": 1 } })).await;
+    for path in ["orders/o1", "orders/o2"] {
+        triggers.server.put_doc(path, json!({})).await;
+        triggers.called().await.answer(500, "");
+    }
+    triggers.letters(2).await;
+    let replay = async |body| triggers.post("/admin/v1/dlq/replay", &body).await;
+    let preview = replay(json!({ "dryRun": true, "triggerId": "t" })).await.expect(200).json();
+    let begun = replay(json!({ "previewId": preview["previewId"], "reason": "mended" })).await;
+    assert!(matches!(begun.status(), 200 | 202), "{begun}");
+    triggers.called().await.answer(500, "");
+    triggers.called().await.ok();
+    for (result, count) in [("succeeded", 1), ("failed", 1), ("dropped", 0)] {
+        let labels = format!("tenant=\"default\",triggerId=\"t\",result=\"{result}\"");
+        counted(&triggers, &format!("reveille_trigger_replay_total{{{labels}}} {count}")).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn obs_1_triggers_beyond_the_first_of_a_tenant_are_counted_together() {
+    let mut triggers = Triggers::start().await;
+    for id in ["a", "b", "c", "d"] {
+        triggers.enabled(id, json!({})).await;
+    }
+    triggers.server.put_doc("orders/o1", json!({})).await;
+    for _ in 0..4 {
+        triggers.delivered().await;
+    }
+    let counted = |per_tenant, max| {
+        let gauges = triggers.server.engine.trigger_gauges(per_tenant, max).unwrap();
+        let row = |it: &TriggerGauge| (it.id.as_deref().unwrap_or("other").to_owned(), it.matched);
+        gauges.iter().map(row).collect::<Vec<_>>()
+    };
+    let rows = |rows: &[(&str, u64)]| {
+        rows.iter().map(|(id, matched)| ((*id).to_owned(), *matched)).collect::<Vec<_>>()
+    };
+    assert_eq!(counted(2, 10), rows(&[("a", 1), ("b", 1), ("other", 2)]));
+    assert_eq!(counted(10, 3), rows(&[("a", 1), ("b", 1), ("c", 1), ("other", 1)]));
+    assert_eq!(counted(4, 4), rows(&[("a", 1), ("b", 1), ("c", 1), ("d", 1)]));
 }

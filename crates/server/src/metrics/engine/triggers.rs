@@ -4,6 +4,7 @@ use std::fmt;
 
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
+use reveille_core::delivery::replay::ReplayResult;
 use reveille_engine::Engine;
 use reveille_engine::metrics::ATTEMPT_STATUSES;
 use reveille_engine::triggers::status::TriggerGauge;
@@ -47,6 +48,16 @@ pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>, engine: &Engine) -> fm
         &|it| {
             let counts = [("match", it.matched), ("error", it.totals.evaluation_errors)];
             counts.map(|(result, count)| (labels_with(it, "result", result), count)).to_vec()
+        },
+    )?;
+    counter(
+        "trigger_replay",
+        "Deliveries of a trigger that replays have made, by what they have come to.",
+        &|it| {
+            let counts = ReplayResult::ALL.into_iter().zip(it.totals.replays);
+            // Those that were not made again are none of a trigger's deliveries.
+            let made = counts.filter(|(result, _)| *result != ReplayResult::Skipped);
+            made.map(|(result, count)| (labels_with(it, "result", result.code()), count)).collect()
         },
     )?;
     counter(
