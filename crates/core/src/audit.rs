@@ -75,6 +75,8 @@ pub struct Actor {
     pub request_id: Option<Arc<str>>,
     /// Where the request came from.
     pub ip: Option<Arc<str>>,
+    /// Whether the key has signed the request as well.
+    pub has_signed: bool,
 }
 
 /// Who acts on a server that asks nobody for a key.
@@ -83,7 +85,7 @@ pub const LOCAL: &str = "local";
 impl Actor {
     /// The server itself.
     pub fn server() -> Actor {
-        Actor { name: "server".into(), request_id: None, ip: None }
+        Actor { name: "server".into(), request_id: None, ip: None, has_signed: false }
     }
 }
 
@@ -132,6 +134,7 @@ impl AuditEntry {
             name: cut(&self.actor.name, AUDIT_SUBJECT_BYTES_MAX),
             request_id: cut_some(&self.actor.request_id, AUDIT_REQUEST_ID_BYTES_MAX),
             ip: cut_some(&self.actor.ip, AUDIT_REQUEST_ID_BYTES_MAX),
+            has_signed: self.actor.has_signed,
         };
         AuditEntry {
             actor,

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! queries    what faces ask; status, backtest
-//! change     a trigger is made, changed, enabled, disabled, rolled back or ended
+//! change     a trigger is made, changed, enabled, disabled, rolled back or ended; apply, many
 //! index      what memory knows of triggers, for decisions and for looks away from the lock
 //! evaluate   one trigger is held against one change
 //! look       a write is looked at before it is decided
@@ -15,6 +15,7 @@
 //! secrets    what signs, by name
 //! ```
 
+pub mod apply;
 pub mod backtest;
 pub mod change;
 pub mod error;

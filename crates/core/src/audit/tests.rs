@@ -84,7 +84,7 @@ fn a_chain_without_its_beginning_follows_its_anchor() {
 #[test]
 fn what_is_too_long_is_cut_and_a_diff_left_out() {
     let long: Arc<str> = "é".repeat(10_000).into();
-    let actor = Actor { name: LOCAL.into(), request_id: Some(long.clone()), ip: None };
+    let actor = Actor { name: LOCAL.into(), request_id: Some(long.clone()), ..Actor::server() };
     let mut entry = AuditEntry::new(actor, action::HOOK_UPDATED, None, long.clone());
     entry.diff = Some(long.clone());
     entry.reason = Some(long);

@@ -61,6 +61,18 @@ impl State {
         }
     }
 
+    /// The state of the version that somebody has take over: what was rolled back was the one before.
+    #[must_use]
+    pub fn of_next_version(self) -> State {
+        match self {
+            State::RolledBack { is_active: true } => State::Enabled,
+            State::Disabled
+            | State::Enabled
+            | State::DryRun
+            | State::RolledBack { is_active: false } => self,
+        }
+    }
+
     /// Whether new changes are held against its condition, to be delivered or to be counted.
     pub fn is_evaluating(self) -> bool {
         self.is_sending() || self == State::DryRun
@@ -88,7 +100,7 @@ impl Deployment {
     pub fn with_next_version(self, rollout: &Rollout) -> Deployment {
         let was_for_all = self.state.is_sending() && rollout.is_full();
         let stable = if was_for_all { Some(self.version) } else { self.stable };
-        Deployment { version: self.version + 1, stable, ..self }
+        Deployment { version: self.version + 1, stable, state: self.state.of_next_version() }
     }
 
     /// The objective was missed. A version that is the stable one again takes over, if there is
@@ -154,6 +166,8 @@ mod tests {
         assert_eq!((back.version, back.state.is_sending()), (3, true));
         let enabled = back.with_state(State::Enabled);
         assert_eq!(enabled.state.as_str(), "enabled");
+        assert_eq!(back.with_next_version(&rollout(100)).state, State::Enabled);
+        assert_eq!(lone.with_next_version(&rollout(100)).state, lone.state, "it sends nothing");
     }
 
     #[test]

@@ -41,7 +41,7 @@ use crate::records::ReadRecord;
 
 /// The bytes that a change of a trigger adds to a batch, roughly: its definition, perhaps twice, and
 /// a row of the audit log. Most definitions are far smaller than they may be.
-const CHANGE_WEIGHT: usize = 12 << 10;
+pub(super) const CHANGE_WEIGHT: usize = 12 << 10;
 
 /// What is done with a trigger, or what keeps that from being done.
 pub(super) type Changed = Result<Arc<Hook>, TriggerRejection>;
@@ -80,23 +80,6 @@ pub enum TriggerChange {
     RollBack { version: u64 },
 }
 
-/// Has triggers of a tenant be like this, all of them or none: those that are not there are made.
-#[derive(Debug, Clone)]
-pub struct ApplyTriggers {
-    pub tenant: Tenant,
-    pub triggers: Vec<(TriggerId, Arc<Definition>)>,
-    pub created_by: Option<Arc<str>>,
-    pub entry: AuditEntry,
-}
-
-/// What became of one of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AppliedTrigger {
-    Created,
-    Updated,
-    Unchanged,
-}
-
 /// Ends a trigger.
 #[derive(Debug, Clone)]
 pub struct DeleteTrigger {
@@ -114,6 +97,7 @@ pub(super) struct Replacement {
     pub(super) state: State,
     pub(super) stable: Option<StoredDefinition>,
     pub(super) reason: Option<Arc<str>>,
+    pub(super) is_unsigned: bool,
 }
 
 /// A version of before is in force, or nothing is.
@@ -122,7 +106,7 @@ pub(super) fn rolled_back(is_active: bool) -> State {
 }
 
 /// A trigger of a tenant, as a decision knows it.
-fn trigger<'a>(
+pub(super) fn trigger<'a>(
     txn: &mut Txn<'a>,
     tenant: &Tenant,
     id: &str,
@@ -133,7 +117,7 @@ fn trigger<'a>(
     let entry = entry.ok_or_else(|| TriggerRejection::NotFound { id: id.into() })?;
     match expected {
         Some(expected) if expected != entry.hook.version => {
-            Err(TriggerRejection::VersionMismatch { current: entry.hook.version })
+            Err(TriggerRejection::VersionMismatch { id: id.into(), current: entry.hook.version })
         }
         _ => Ok(entry),
     }
@@ -145,8 +129,8 @@ impl Command<App> for ChangeTrigger {
 
     fn decide(&self, txn: &mut Txn<'_>) -> Decision<Arc<Hook>, TriggerRejection> {
         if let TriggerChange::Create { id, definition, created_by } = &self.change {
-            let (tenant, created_by) = (&self.tenant, created_by.clone());
-            let made = make(txn, tenant, id, definition, created_by)?;
+            let (tenant, by) = (&self.tenant, created_by.clone());
+            let made = make(txn, tenant, id, definition, by, self.has_signed())?;
             if let Ok(hook) = &made {
                 self.write_down(txn, action::TRIGGER_CREATED, None, hook)?;
             }
@@ -159,7 +143,7 @@ impl Command<App> for ChangeTrigger {
         let (action, changed) = match &self.change {
             TriggerChange::Create { .. } => return Ok(Ok(entry.hook.clone())),
             TriggerChange::Update { definition } => {
-                (action::TRIGGER_UPDATED, update(txn, entry, definition)?)
+                (action::TRIGGER_UPDATED, update(txn, entry, definition, self.has_signed())?)
             }
             TriggerChange::Enable => (action::TRIGGER_ENABLED, self.enable(txn, entry)?),
             TriggerChange::Disable => (action::TRIGGER_DISABLED, self.disable(txn, entry)?),
@@ -194,6 +178,11 @@ impl Command<App> for ChangeTrigger {
 }
 
 impl ChangeTrigger {
+    /// Whether whoever asks has signed the request (AUD-3).
+    fn has_signed(&self) -> bool {
+        self.entry.actor.has_signed
+    }
+
     fn write_down(
         &self,
         txn: &mut Txn<'_>,
@@ -222,7 +211,9 @@ impl ChangeTrigger {
             txn.set(key, health.encode());
         }
         let reason = self.reason.clone();
-        let record = TriggerRecord { dry_since: None, reason, ..entry.record.clone() };
+        let is_unsigned = entry.record.is_unsigned && !self.has_signed();
+        let before = entry.record.clone();
+        let record = TriggerRecord { dry_since: None, reason, is_unsigned, ..before };
         set_state(txn, entry, State::Enabled, record).map(Ok)
     }
 
@@ -274,18 +265,29 @@ impl ChangeTrigger {
             return Ok(Err(TriggerRejection::NoVersion { version }));
         };
         let definition = super::definition_of(&former)?;
-        let (state, reason) = (entry.record.state, self.reason.clone());
-        replace(txn, entry, Replacement { definition, state, stable: None, reason })
+        let (state, reason) = (entry.record.state.of_next_version(), self.reason.clone());
+        let is_unsigned = is_unsigned_as(entry, &definition, self.has_signed());
+        replace(txn, entry, Replacement { definition, state, stable: None, reason, is_unsigned })
+    }
+}
+
+/// Whether nobody has signed where and how a trigger sends once it is like this. What leaves that as
+/// it was leaves its signature as well.
+fn is_unsigned_as(entry: &TriggerEntry, next: &Definition, has_signed: bool) -> bool {
+    match entry.current.definition.sensitive_changes(next).is_empty() {
+        true => entry.record.is_unsigned,
+        false => !has_signed,
     }
 }
 
 /// Makes a trigger, disabled.
-fn make(
+pub(super) fn make(
     txn: &mut Txn<'_>,
     tenant: &Tenant,
     id: &TriggerId,
     definition: &Definition,
     created_by: Option<Arc<str>>,
+    has_signed: bool,
 ) -> Result<Changed, ReadError> {
     txn.rests_on_index();
     let max = txn.domains().settings.quotas.triggers;
@@ -304,6 +306,7 @@ fn make(
         dry_since: None,
         kept: Vec::new(),
         reason: None,
+        is_unsigned: !has_signed,
     };
     let new = NewHook {
         face: FACE,
@@ -326,10 +329,11 @@ fn make(
 }
 
 /// Another version takes over, unless it is like the one in force.
-fn update(
+pub(super) fn update(
     txn: &mut Txn<'_>,
     entry: &TriggerEntry,
     definition: &Arc<Definition>,
+    has_signed: bool,
 ) -> Result<Changed, ReadError> {
     if **definition == *entry.current.definition {
         return Ok(Ok(entry.hook.clone()));
@@ -357,8 +361,10 @@ fn update(
             .find(|it| it.version == version)
     });
     let (stable, definition) = (stable.cloned(), definition.clone());
-    let (state, reason) = (record.state, record.reason.clone());
-    replace(txn, entry, Replacement { definition, state, stable, reason })
+    let state = next.state;
+    let reason = record.reason.clone().filter(|_| state == record.state);
+    let is_unsigned = is_unsigned_as(entry, &definition, has_signed);
+    replace(txn, entry, Replacement { definition, state, stable, reason, is_unsigned })
 }
 
 /// A version takes over, for the changes that come from now on.
@@ -367,7 +373,7 @@ pub(super) fn replace(
     entry: &TriggerEntry,
     replacement: Replacement,
 ) -> Result<Changed, ReadError> {
-    let Replacement { definition, state, stable, reason } = replacement;
+    let Replacement { definition, state, stable, reason, is_unsigned } = replacement;
     let (hook, before) = (&entry.hook, &entry.record);
     let since = from_now_on(txn);
     let oldest = next_fan_out(txn, FACE, &hook.tenant, EventNo(0))?;
@@ -392,6 +398,7 @@ pub(super) fn replace(
         dry_since: before.dry_since,
         kept: before.kept.clone(),
         reason,
+        is_unsigned,
     };
     let policy = definition.policy(txn.domains().settings.poison);
     let record = keep_former(txn, hook, record)?;
@@ -489,56 +496,6 @@ fn check_secret(
     let name = definition.secrets_ref.as_ref().map_or(DEFAULT_SECRET, |it| it.as_str());
     let is_there = txn.is_set(&keys::trigger_secret(tenant, name))?;
     Ok(if is_there { Ok(()) } else { Err(TriggerRejection::NoSecret { name: name.into() }) })
-}
-
-impl Command<App> for ApplyTriggers {
-    type Answer = Vec<(Arc<Hook>, AppliedTrigger)>;
-    type Rejection = TriggerRejection;
-
-    fn decide(&self, txn: &mut Txn<'_>) -> Decision<Self::Answer, TriggerRejection> {
-        let (mut applied, mut made) = (Vec::new(), 0);
-        for (id, definition) in &self.triggers {
-            let known = trigger(txn, &self.tenant, id.as_str(), None).ok();
-            let outcome = match known {
-                Some(entry) => update(txn, entry, definition)?,
-                None => {
-                    made += 1;
-                    let max = txn.domains().settings.quotas.triggers;
-                    // Memory does not know yet of those that this decision has made.
-                    if TriggerIndex::of_txn(txn).count(&self.tenant) + made > max {
-                        return Ok(Err(TriggerRejection::TooManyTriggers { max }));
-                    }
-                    make(txn, &self.tenant, id, definition, self.created_by.clone())?
-                }
-            };
-            let hook = match outcome {
-                Ok(hook) => hook,
-                Err(rejection) => return Ok(Err(rejection)),
-            };
-            let (action, result) = match known {
-                None => (action::TRIGGER_CREATED, AppliedTrigger::Created),
-                Some(entry) if Arc::ptr_eq(&entry.hook, &hook) => {
-                    applied.push((hook, AppliedTrigger::Unchanged));
-                    continue;
-                }
-                Some(_) => (action::TRIGGER_UPDATED, AppliedTrigger::Updated),
-            };
-            let mut entry = AuditEntry { action: action.into(), ..self.entry.clone() };
-            entry.subject = hook.name.clone();
-            describe(known.map(|it| &**it), Some(&hook), &mut entry);
-            audit::record(txn, &entry)?;
-            applied.push((hook, result));
-        }
-        Ok(Ok(applied))
-    }
-
-    fn weight(&self) -> usize {
-        self.triggers.len() * CHANGE_WEIGHT
-    }
-
-    fn needs_room(&self) -> bool {
-        true
-    }
 }
 
 impl Command<App> for DeleteTrigger {

@@ -25,8 +25,16 @@ pub enum TriggerRejection {
          one first"
     )]
     TooManyHooks { max: usize },
-    #[error("the trigger has version {current} by now; read it again and send that as If-Match")]
-    VersionMismatch { current: u64 },
+    #[error(
+        "the trigger `{id}` has version {current} by now; look at it again, and send that as \
+         If-Match, or as its `version` in a file"
+    )]
+    VersionMismatch { id: Arc<str>, current: u64 },
+    /// Somebody has seen a version of it.
+    #[error(
+        "there is no trigger `{id}` any more; leave `version` out if it is to be made once more"
+    )]
+    Gone { id: Arc<str> },
     #[error("version {version} of the trigger is not kept; `versions` lists those that are")]
     NoVersion { version: u64 },
     #[error("version {version} is the one in force")]

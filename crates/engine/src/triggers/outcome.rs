@@ -93,6 +93,7 @@ fn roll_back(
                 state: change::rolled_back(true),
                 stable: None,
                 reason: Some(reason.as_str().into()),
+                is_unsigned: entry.record.is_unsigned,
             };
             match change::replace(txn, entry, replacement)? {
                 Ok(hook) => hook,

@@ -18,7 +18,8 @@ use reveille_schema::triggers::TriggerRecord;
 use reveille_schema::{Record, keys, record};
 use reveille_store::state::Reader;
 
-use super::change::{AppliedTrigger, ApplyTriggers, ChangeTrigger, DeleteTrigger, TriggerChange};
+use super::apply::{AppliedTrigger, ApplyTriggers, TriggerDraft};
+use super::change::{ChangeTrigger, DeleteTrigger, TriggerChange};
 use super::error::{TriggerError, TriggerRejection};
 use super::fan_out::read_message;
 use super::index::{TriggerIndex, read_definition};
@@ -40,6 +41,8 @@ pub struct Trigger {
     pub reason: Option<Arc<str>>,
     /// What runs dry beside it.
     pub candidate: Option<Arc<Definition>>,
+    /// Whether somebody has signed where and how it sends (AUD-3).
+    pub is_signed: bool,
 }
 
 /// Some of many triggers.
@@ -71,6 +74,7 @@ impl Trigger {
             deployment: Deployment { state: record.state, version: hook.version, stable },
             reason: record.reason.clone(),
             candidate: candidate.map(|it| read_definition(&it.definition)).transpose()?,
+            is_signed: !record.is_unsigned,
             hook,
         })
     }
@@ -144,7 +148,7 @@ impl Engine {
     pub async fn apply_triggers(
         &self,
         tenant: &Tenant,
-        triggers: Vec<(TriggerId, Arc<Definition>)>,
+        triggers: Vec<TriggerDraft>,
         created_by: Option<Arc<str>>,
         reason: Option<Arc<str>>,
     ) -> Result<Vec<(Trigger, AppliedTrigger)>, TriggerError> {

@@ -31,7 +31,8 @@ use reveille_schema::record::{self, DeliveryRecord};
 use reveille_schema::{Record, keys};
 use serde_json::{Value, json};
 
-use super::change::{AppliedTrigger, ApplyTriggers, ChangeTrigger, DeleteTrigger, TriggerChange};
+use super::apply::{AppliedTrigger, ApplyTriggers, TriggerDraft};
+use super::change::{ChangeTrigger, DeleteTrigger, TriggerChange};
 use super::error::TriggerRejection;
 use super::hooks::TriggerHooks;
 use super::index::{TriggerEntry, TriggerIndex};
@@ -49,6 +50,8 @@ use crate::testing::Bench;
 struct World {
     bench: Bench,
     tenant: Tenant,
+    /// Whether whoever changes triggers signs that.
+    has_signed: bool,
 }
 
 /// How a write comes to its decision.
@@ -67,13 +70,14 @@ impl World {
 
     fn with(settings: Settings) -> World {
         let bench = Bench::with(settings);
-        let mut world = World { tenant: bench.tenant.clone(), bench };
+        let mut world = World { tenant: bench.tenant.clone(), bench, has_signed: false };
         world.secret(SecretChange::Create { version: version("whsec_first") }).unwrap();
         world
     }
 
     fn entry(&self) -> AuditEntry {
-        let actor = Actor { name: "ops".into(), ..Actor::server() };
+        let has_signed = self.has_signed;
+        let actor = Actor { name: "ops".into(), has_signed, ..Actor::server() };
         AuditEntry::new(actor, "", Some(self.tenant.clone()), "default")
     }
 

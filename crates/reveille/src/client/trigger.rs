@@ -57,8 +57,10 @@ ids:
       url: https://example.com/ship
 
 All of a file is done for a tenant, or nothing of it. With --tenant it is done for each of these, one
-after another; where one of them refuses, those before it are done and said. A trigger that is
-applied has what the file says and nothing else. One that is not in the file stays as it is.
+after another. What would be done is asked of all of them first: where one of them refuses that,
+nothing is done. A trigger that somebody else changes before it is done stays as it is, with all of
+its file, and those that were done before are said. A trigger that is applied has what the file says
+and nothing else. One that is not in the file stays as it is.
 
 Example:
   reveille trigger apply -f triggers.yaml --reason 'release 42'

@@ -65,7 +65,10 @@ fn rol_2_a_file_is_applied_to_each_tenant_in_one_signed_call() {
         "--key",
         KEY,
     ];
-    let script = Script::new(&[&done, &enabled, &done, &enabled]);
+    let planned = answer(
+        r#"{"triggers":[{"triggerId":"order-paid","version":1,"result":"created","seen":0}]}"#,
+    );
+    let script = Script::new(&[&planned, &planned, &done, &enabled, &done, &enabled]);
     let (ended, seen) = script.run(&args);
     let table = "\
 ID          TENANT  VERSION  RESULT
@@ -76,22 +79,50 @@ order-paid  globex  1        created
     let lines: Vec<&str> = seen.iter().map(|request| request.line.as_str()).collect();
     let apply = "POST /admin/v1/triggers/apply HTTP/1.1";
     let enable = |tenant| format!("POST /admin/v1/triggers/{tenant}/order-paid/enable HTTP/1.1");
-    assert_eq!(lines, [apply, &enable("acme"), apply, &enable("globex")]);
-    for (request, tenant) in seen.iter().zip(["acme", "acme", "globex", "globex"]) {
+    assert_eq!(lines, [apply, apply, apply, &enable("acme"), apply, &enable("globex")]);
+    let tenants = ["acme", "globex", "acme", "acme", "globex", "globex"];
+    for (request, tenant) in seen.iter().zip(tenants) {
         assert_eq!(request.header("x-tenant-namespace"), Some(tenant));
         check_signed(request);
     }
-    assert_eq!(
-        json_of(&seen[2]),
-        json!({
-            "tenant": "globex", "reason": "release 42", "retryPolicy": { "maxAttempts": 3 },
-            "triggers": { "order-paid": {
-                "collection": "orders", "events": ["update"], "url": "https://example.com/ship",
-                "condition":
-                    "event.document.state == 'paid' && event.before.state != 'paid'",
-            } },
-        })
-    );
+    let mut expected = json!({
+        "tenant": "globex", "reason": "release 42", "retryPolicy": { "maxAttempts": 3 },
+        "triggers": { "order-paid": {
+            "collection": "orders", "events": ["update"], "url": "https://example.com/ship",
+            "condition": "event.document.state == 'paid' && event.before.state != 'paid'",
+            "version": 0,
+        } },
+    });
+    assert_eq!(json_of(&seen[4]), expected, "it is for what was looked at: there was none");
+    expected["triggers"]["order-paid"].as_object_mut().unwrap().remove("version");
+    expected["dryRun"] = json!(true);
+    assert_eq!(json_of(&seen[1]), expected, "before it is done anywhere");
+}
+
+#[test]
+fn adm_2_what_a_file_was_planned_for_is_what_it_is_applied_to() {
+    let directory = tempfile::tempdir().unwrap();
+    let plan = r#"{"triggers":[
+        {"triggerId":"a","version":4,"result":"updated","seen":3},
+        {"triggerId":"b","version":7,"result":"unchanged","seen":7},
+        {"triggerId":"c","version":2,"result":"updated","seen":1}]}"#;
+    let text = "triggers:\n  a: {url: u, version: '1.0'}\n  b: {version: 6}\n  c: {}\n";
+    let file = write(&directory, "triggers.yaml", text);
+    let message = "the trigger `a` has version 4 by now";
+    let body = format!(r#"{{"error":{{"code":"PRECONDITION_FAILED","message":"{message}"}}}}"#);
+    let length = body.len();
+    let stale =
+        format!("HTTP/1.1 412 Precondition Failed\r\ncontent-length: {length}\r\n\r\n{body}");
+    let script = Script::new(&[&answer(&plan.replace('\n', " ")), &stale]);
+    let (ended, seen) = script.run(&["trigger", "apply", "-f", &file]);
+    let triggers = json_of(&seen[1])["triggers"].clone();
+    assert_eq!(triggers["a"], json!({ "url": "u", "version": 3, "label": "1.0" }));
+    assert_eq!(triggers["b"], json!({ "version": 6 }), "the file says which version it is for");
+    assert_eq!(triggers["c"], json!({ "version": 1 }));
+    let sentence = ended.error(1);
+    for part in ["nothing of it was done", message, "apply --dry-run"] {
+        assert!(sentence.contains(part), "{part}: {sentence}");
+    }
 }
 
 #[test]
@@ -104,10 +135,13 @@ fn what_was_applied_before_a_refusal_is_said() {
     let length = body.len();
     let refused = format!("HTTP/1.1 403 Forbidden\r\ncontent-length: {length}\r\n\r\n{body}");
     let args = ["trigger", "apply", "-f", &file, "--tenant", "a,b,c"];
-    let (ended, _) = Script::new(&[&done, &refused]).run(&args);
+    let (ended, _) = Script::new(&[&done, &done, &done, &done, &refused]).run(&args);
     assert!(ended.out.contains("order-paid  a "), "{ended:?}");
     let sentence = ended.error(1);
     assert!(sentence.contains("for tenant b: ") && sentence.contains("not yours"), "{sentence}");
+    let (ended, seen) = Script::new(&[&done, &refused]).run(&args);
+    assert!(json_of(&seen[0])["dryRun"] == true && ended.out.is_empty(), "nobody's is done");
+    assert!(ended.error(1).contains("for tenant b: "));
 }
 
 #[test]

@@ -15,6 +15,7 @@
 //! | 10 | text | why |
 //! | 11 | text | name of the request |
 //! | 12 | text | address that it came from |
+//! | 13 | boolean | whether who did it has signed the request with their key; absent: no |
 
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
@@ -62,6 +63,8 @@ struct RowFields<'a> {
     request_id: Option<&'a str>,
     #[n(12)]
     ip: Option<&'a str>,
+    #[n(13)]
+    has_signed: Option<bool>,
 }
 
 impl<'a> From<&'a AuditRow> for RowFields<'a> {
@@ -81,6 +84,7 @@ impl<'a> From<&'a AuditRow> for RowFields<'a> {
             reason: entry.reason.as_deref(),
             request_id: entry.actor.request_id.as_deref(),
             ip: entry.actor.ip.as_deref(),
+            has_signed: entry.actor.has_signed.then_some(true),
         }
     }
 }
@@ -94,6 +98,7 @@ impl TryFrom<RowFields<'_>> for AuditRow {
             name: fields.actor.into(),
             request_id: fields.request_id.map(Into::into),
             ip: fields.ip.map(Into::into),
+            has_signed: fields.has_signed.unwrap_or(false),
         };
         let entry = AuditEntry {
             actor,

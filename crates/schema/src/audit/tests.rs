@@ -12,8 +12,12 @@ fn acme() -> Chain {
 }
 
 fn row() -> AuditRow {
-    let actor =
-        Actor { name: "key_1".into(), request_id: Some("r".into()), ip: Some("127.0.0.1".into()) };
+    let actor = Actor {
+        name: "key_1".into(),
+        request_id: Some("r".into()),
+        ip: Some("127.0.0.1".into()),
+        has_signed: false,
+    };
     let entry = AuditEntry {
         from_version: Some(1),
         to_version: Some(2),
@@ -32,7 +36,15 @@ fn rows_have_these_bytes() {
         ad001902000103020703656b65795f31046c686f6f6b2e75706461746564056461636d6506614807\
         01080209627b7d0a637768790b61720c693132372e302e302e31",
     );
-    let actor = Actor { name: "local".into(), request_id: None, ip: None };
+    let mut signed = row();
+    signed.entry.actor.has_signed = true;
+    check_record(
+        &signed,
+        "\
+        ae001902000103020703656b65795f31046c686f6f6b2e75706461746564056461636d6506614807\
+        01080209627b7d0a637768790b61720c693132372e302e302e310df5",
+    );
+    let actor = Actor { name: "local".into(), ..Actor::server() };
     let entry = AuditEntry::new(actor, "key.created", None, "key_2");
     check_record(
         &AuditRow { id: 1, seq: 0, at: Millis(2), entry },

@@ -11,6 +11,7 @@
 //! | 6 | integer | the first change that the trigger itself runs dry for |
 //! | 7 | array | former versions that are kept, oldest first, each `[version, bytes]` |
 //! | 8 | text | why it is in its state, in the words of whoever brought that about |
+//! | 9 | boolean | whether nobody has signed where and how this version sends; absent: no |
 
 use bytes::Bytes;
 use minicbor::bytes::ByteSlice;
@@ -37,6 +38,8 @@ pub struct TriggerRecord {
     /// Former versions that are kept, oldest first.
     pub kept: Vec<KeptVersion>,
     pub reason: Option<Arc<str>>,
+    /// Whether nobody has signed where and how it sends: enabling it takes that.
+    pub is_unsigned: bool,
 }
 
 /// A version that is not the current one.
@@ -98,6 +101,7 @@ impl Record for TriggerRecord {
             dry_since: self.dry_since.map(|since| since.0),
             kept: self.kept.iter().map(|it| KeptFields(it.version, it.bytes)).collect(),
             reason: self.reason.as_deref(),
+            is_unsigned: self.is_unsigned.then_some(true),
         };
         codec::write(self.definition.len() + 64, &fields)
     }
@@ -128,6 +132,8 @@ struct SpecFields<'a> {
     kept: Vec<KeptFields>,
     #[n(8)]
     reason: Option<&'a str>,
+    #[n(9)]
+    is_unsigned: Option<bool>,
 }
 
 /// Version and definition.
@@ -197,6 +203,7 @@ impl TryFrom<SpecFields<'_>> for TriggerRecord {
                 .map(|KeptFields(version, bytes)| KeptVersion { version, bytes })
                 .collect(),
             reason: fields.reason.map(Into::into),
+            is_unsigned: fields.is_unsigned.unwrap_or(false),
         })
     }
 }

@@ -53,11 +53,12 @@ fn a_trigger_is_what_it_is_on_disks() {
         dry_since: Some(EventNo(4)),
         kept: vec![KeptVersion { version: 2, bytes: 300 }],
         reason: Some("why".into()),
+        is_unsigned: true,
     };
     golden::check_record(
         &record,
-        "a900437b317d010302050382024\
-         27b7d04818403427b7d098201427b7d0582437b327d0606040781820219012c0863776879",
+        "aa00437b317d010302050382024\
+         27b7d04818403427b7d098201427b7d0582437b327d0606040781820219012c086377687909f5",
     );
     let plain = TriggerRecord {
         state: State::Disabled,
@@ -67,6 +68,7 @@ fn a_trigger_is_what_it_is_on_disks() {
         dry_since: None,
         kept: Vec::new(),
         reason: None,
+        is_unsigned: false,
         ..record
     };
     golden::check_record(&plain, "a400437b317d0100020507 80".replace(' ', "").as_str());

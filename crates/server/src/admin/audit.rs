@@ -148,6 +148,7 @@ fn row_json(listed: &ListedRow) -> Value {
         ("reason", text(&entry.reason)),
         ("requestId", text(&entry.actor.request_id)),
         ("ip", text(&entry.actor.ip)),
+        ("signatureKeyId", entry.actor.has_signed.then(|| Value::from(&*entry.actor.name))),
     ];
     if let Some(object) = value.as_object_mut() {
         let optional = optional.into_iter().filter_map(|(name, value)| Some((name, value?)));

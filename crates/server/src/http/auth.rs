@@ -135,6 +135,7 @@ impl Origin {
             name: key_id.unwrap_or_else(|| audit::LOCAL.into()),
             request_id: request_id.map(Into::into),
             ip: self.peer.map(|peer| peer.to_string().into()),
+            has_signed: false,
         }
     }
 }

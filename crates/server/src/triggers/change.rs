@@ -25,7 +25,7 @@ use crate::http::query::Query;
 use crate::http::reply::{self, Reply};
 
 /// How often a change is made again that met another one, where nobody says which version they saw.
-const TRIES: usize = 4;
+pub(super) const TRIES: usize = 4;
 
 /// `PATCH /admin/v1/triggers/{tenant}/{id}` (ADM-2): a merge patch of the definition.
 pub(super) async fn patch(
@@ -49,14 +49,14 @@ pub(super) async fn patch(
         }
         let seen = seen.or(version);
         if seen.is_some_and(|seen| seen != current) {
-            return Err(TriggerRejection::VersionMismatch { current }.into());
+            let id = target.id.as_str().into();
+            return Err(TriggerRejection::VersionMismatch { id, current }.into());
         }
         let sensitive = trigger.definition.sensitive_changes(&definition);
-        signed::check(server, caller, &request, !sensitive.is_empty())?;
+        let engine = signed::engine(server, caller, &request, !sensitive.is_empty())?;
         server.engine.check_destination(&definition.url)?;
         // What is decided is what was looked at, be it the writer's look or this one.
         let change = TriggerChange::Update { definition: Arc::new(definition) };
-        let engine = caller.engine(server);
         let changed =
             engine.change_trigger(&target.tenant, &target.id, Some(current), change, None).await;
         match changed {
@@ -102,9 +102,8 @@ pub(super) async fn roll_back(
     let former = server.engine.trigger_version(&trigger, version)?;
     let former = former.ok_or(TriggerRejection::NoVersion { version })?;
     let sensitive = trigger.definition.sensitive_changes(&former.definition);
-    signed::check(server, caller, &request, !sensitive.is_empty())?;
+    let engine = signed::engine(server, caller, &request, !sensitive.is_empty())?;
     let change = TriggerChange::RollBack { version };
-    let engine = caller.engine(server);
     let (tenant, id) = (&target.tenant, &target.id);
     let changed = engine.change_trigger(tenant, id, Some(expected), change, why).await?;
     Ok(trigger_reply(server, &changed))
@@ -132,9 +131,8 @@ pub(super) async fn delete(
     };
     let why = reason(query.get("reason")?)?;
     let request = ReadRequest::read_known(server, caller, request, &[]).await?;
-    signed::check(server, caller, &request, false)?;
+    let engine = signed::engine(server, caller, &request, false)?;
     let expected = if_match(&request.headers)?;
-    let engine = caller.engine(server);
     engine.delete_trigger(&target.tenant, &target.id, expected, open, why).await?;
     Ok(reply::status(StatusCode::NO_CONTENT))
 }

@@ -7,11 +7,14 @@ use hyper::body::Incoming;
 use reveille_core::Tenant;
 use reveille_core::trigger::TriggerId;
 use reveille_core::trigger::definition::{Definition, Draft, FileDraft};
+use reveille_engine::Error as EngineError;
 use reveille_engine::triggers::TriggerRejection;
-use reveille_engine::triggers::change::AppliedTrigger;
+use reveille_engine::triggers::apply::{AppliedTrigger, TriggerDraft};
+use reveille_kernel::task;
 use serde_json::{Value, json};
 
 use super::body::{APPLY_BYTES_MAX, ReadRequest, reason};
+use super::change::TRIES;
 use super::error::Error;
 use super::show::trigger_json;
 use super::{limits, signed};
@@ -30,7 +33,7 @@ pub(super) async fn create(
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
     let request = ReadRequest::read(server, caller, request, OBJECT_BYTES_MAX).await?;
-    signed::check(server, caller, &request, false)?;
+    let engine = signed::engine(server, caller, &request, false)?;
     let body = Value::Object(request.object);
     let draft = Draft::parse(&body, &limits(server))?;
     if draft.version.is_some_and(|version| version != 1) {
@@ -40,7 +43,6 @@ pub(super) async fn create(
     let tenant = tenant_of(caller, draft.tenant)?;
     server.engine.check_destination(&draft.definition.url)?;
     let id = draft.id.unwrap_or_else(|| fresh_id(server));
-    let engine = caller.engine(server);
     let key_id = caller.key_id();
     let made = engine.create_trigger(&tenant, &id, draft.definition, key_id, None).await?;
     Ok(reply::json(StatusCode::CREATED, &trigger_json(server, &made)))
@@ -79,25 +81,37 @@ pub(super) async fn apply(
     for own in ["dryRun", "reason"] {
         body.remove(own);
     }
-    let file = Draft::parse_file(&Value::Object(body), &limits(server))?;
+    let (body, limits) = (Value::Object(body), limits(server));
+    // A hundred conditions take a while to compile.
+    let file = task::blocking(move || Draft::parse_file(&body, &limits)).await?;
     let FileDraft { tenant, triggers } = file;
     let tenant = tenant_of(caller, tenant)?;
-    let planned = plan(server, &tenant, &triggers)?;
-    let is_sensitive = planned.iter().any(|planned| planned.is_sensitive);
-    signed::check(server, caller, &request, is_sensitive)?;
+    let triggers = triggers.into_iter().map(|(id, said, it)| (id, said, Arc::new(it)));
+    let triggers: Vec<_> = triggers.collect();
     let mut page = Page::begin(&server.engine, &caller.tenant, "triggers").await?;
-    if is_dry {
-        for Planned { id, version, result, .. } in &planned {
-            page.push(&applied_json(id.as_str(), *version, *result));
+    let mut tries = 1;
+    let applied = loop {
+        let planned = plan(server, &tenant, &triggers)?;
+        let is_sensitive = planned.iter().any(|it| it.is_sensitive);
+        let engine = signed::engine(server, caller, &request, is_sensitive)?;
+        if is_dry {
+            for Planned { draft, version, result, .. } in &planned {
+                page.push(&applied_json(draft.id.as_str(), *version, *result, Some(draft.seen)));
+            }
+            return Ok(page.finish(StatusCode::OK, &fields_of_answer(&tenant, true)));
         }
-        return Ok(page.finish(StatusCode::OK, &fields_of_answer(&tenant, true)));
-    }
-    let triggers = triggers.into_iter().map(|(id, _, definition)| (id, Arc::new(definition)));
-    let engine = caller.engine(server);
-    let triggers = triggers.collect();
-    let applied = engine.apply_triggers(&tenant, triggers, caller.key_id(), why).await?;
+        let drafts = planned.into_iter().map(|planned| planned.draft).collect();
+        let applied = engine.apply_triggers(&tenant, drafts, caller.key_id(), why.clone()).await;
+        match applied {
+            // What is decided is what was looked at; what was not is looked at again.
+            Err(EngineError::Rejected(
+                TriggerRejection::VersionMismatch { .. } | TriggerRejection::Gone { .. },
+            )) if tries < TRIES => tries += 1,
+            applied => break applied?,
+        }
+    };
     for (trigger, result) in &applied {
-        page.push(&applied_json(trigger.id(), trigger.deployment.version, *result));
+        page.push(&applied_json(trigger.id(), trigger.deployment.version, *result, None));
     }
     Ok(page.finish(StatusCode::OK, &fields_of_answer(&tenant, false)))
 }
@@ -109,7 +123,7 @@ fn fields_of_answer(tenant: &Tenant, is_dry: bool) -> serde_json::Map<String, Va
 
 /// What will become of a trigger of a file.
 struct Planned {
-    id: TriggerId,
+    draft: TriggerDraft,
     version: u64,
     result: AppliedTrigger,
     /// Whether it is changed in a way that takes a signature.
@@ -119,36 +133,49 @@ struct Planned {
 fn plan(
     server: &Server,
     tenant: &Tenant,
-    triggers: &[(TriggerId, Option<u64>, Definition)],
+    triggers: &[(TriggerId, Option<u64>, Arc<Definition>)],
 ) -> Result<Vec<Planned>, Error> {
     let mut planned = Vec::with_capacity(triggers.len());
-    for (id, seen, definition) in triggers {
+    for (id, said, definition) in triggers {
         server.engine.check_destination(&definition.url)?;
         let found = server.engine.trigger(tenant, id.as_str())?;
-        let version = found.as_ref().map_or(0, |found| found.deployment.version);
-        if seen.is_some_and(|seen| seen != version && version > 0) {
-            return Err(TriggerRejection::VersionMismatch { current: version }.into());
+        let seen = found.as_ref().map_or(0, |found| found.deployment.version);
+        let name = || id.to_shared();
+        match said {
+            // The first version is what one that is not there will have.
+            Some(2..) if seen == 0 => return Err(TriggerRejection::Gone { id: name() }.into()),
+            Some(said) if seen > 0 && *said != seen => {
+                let mismatch = TriggerRejection::VersionMismatch { id: name(), current: seen };
+                return Err(mismatch.into());
+            }
+            _ => {}
         }
         let (version, result, is_sensitive) = match &found {
             None => (1, AppliedTrigger::Created, false),
-            Some(found) if *found.definition == *definition => {
-                (version, AppliedTrigger::Unchanged, false)
+            Some(found) if *found.definition == **definition => {
+                (seen, AppliedTrigger::Unchanged, false)
             }
             Some(found) => {
                 let sensitive = found.definition.sensitive_changes(definition);
-                (version + 1, AppliedTrigger::Updated, !sensitive.is_empty())
+                (seen + 1, AppliedTrigger::Updated, !sensitive.is_empty())
             }
         };
-        planned.push(Planned { id: id.clone(), version, result, is_sensitive });
+        let draft = TriggerDraft { id: id.clone(), definition: definition.clone(), seen };
+        planned.push(Planned { draft, version, result, is_sensitive });
     }
     Ok(planned)
 }
 
-fn applied_json(id: &str, version: u64, result: AppliedTrigger) -> Value {
+/// `seen` is the version that it is for, where it is only planned.
+fn applied_json(id: &str, version: u64, result: AppliedTrigger, seen: Option<u64>) -> Value {
     let result = match result {
         AppliedTrigger::Created => "created",
         AppliedTrigger::Updated => "updated",
         AppliedTrigger::Unchanged => "unchanged",
     };
-    json!({ "triggerId": id, "version": version, "result": result })
+    let mut row = json!({ "triggerId": id, "version": version, "result": result });
+    if let (Some(seen), Value::Object(fields)) = (seen, &mut row) {
+        fields.insert("seen".into(), seen.into());
+    }
+    row
 }

@@ -47,12 +47,11 @@ pub(super) async fn begin(
 ) -> Result<Reply, Error> {
     let known = ["definition", "reason"];
     let request = ReadRequest::read_known(server, caller, request, &known).await?;
-    signed::check(server, caller, &request, false)?;
+    let engine = signed::engine(server, caller, &request, false)?;
     let trigger = server.engine.require_trigger(&target.tenant, &target.id)?;
     let candidate = draft(server, &trigger, &request)?.map(Arc::new);
     let why = request.reason()?;
     let change = TriggerChange::DryRun { candidate };
-    let engine = caller.engine(server);
     let (tenant, id) = (&target.tenant, &target.id);
     let version = Some(trigger.deployment.version);
     let changed = engine.change_trigger(tenant, id, version, change, why).await?;

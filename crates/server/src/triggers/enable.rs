@@ -130,7 +130,6 @@ pub(super) async fn enable(
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
     let request = ReadRequest::read_known(server, caller, request, &["force", "reason"]).await?;
-    signed::check(server, caller, &request, false)?;
     let (is_forced, why) = (request.fields().flag("force")?, request.reason()?);
     if is_forced && why.is_none() {
         let said =
@@ -138,7 +137,10 @@ pub(super) async fn enable(
         return Err(FieldError::from(said).into());
     }
     let trigger = server.engine.require_trigger(&target.tenant, &target.id)?;
-    if trigger.deployment.state == State::Enabled {
+    let is_enabled = trigger.deployment.state == State::Enabled;
+    // Whoever may make triggers could change where one sends by deleting it and making it anew.
+    let engine = signed::engine(server, caller, &request, !is_enabled && !trigger.is_signed)?;
+    if is_enabled {
         return Ok(trigger_reply(server, &trigger));
     }
     if !is_forced {
@@ -151,7 +153,6 @@ pub(super) async fn enable(
     let why = if is_forced { why.map(|why| format!("forced: {why}").into()) } else { why };
     // The version that was found well is the one that is enabled.
     let version = Some(trigger.deployment.version);
-    let engine = caller.engine(server);
     let (tenant, id) = (&target.tenant, &target.id);
     let enabled = engine.change_trigger(tenant, id, version, TriggerChange::Enable, why).await?;
     Ok(trigger_reply(server, &enabled))
@@ -165,9 +166,8 @@ pub(super) async fn disable(
     request: Request<Incoming>,
 ) -> Result<Reply, Error> {
     let request = ReadRequest::read_known(server, caller, request, &["reason"]).await?;
-    signed::check(server, caller, &request, false)?;
+    let engine = signed::engine(server, caller, &request, false)?;
     let why = request.reason()?;
-    let engine = caller.engine(server);
     let (tenant, id) = (&target.tenant, &target.id);
     let disabled = engine.change_trigger(tenant, id, None, TriggerChange::Disable, why).await?;
     Ok(trigger_reply(server, &disabled))

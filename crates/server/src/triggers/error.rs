@@ -3,7 +3,7 @@
 use http::StatusCode;
 use http::header::{self, HeaderValue};
 use reveille_core::trigger::definition::DefinitionError;
-use reveille_core::trigger::signature::TriggerSignatureError;
+use reveille_core::trigger::signature::{ADMIN_HEADER, TriggerSignatureError};
 use reveille_engine::documents::DocumentError;
 use reveille_engine::encoder::RefusedDelivery;
 use reveille_engine::triggers::{TriggerError, TriggerRejection};
@@ -26,7 +26,7 @@ pub(super) enum Error {
     Definition(#[from] DefinitionError),
     #[error("`url`: {0}")]
     Destination(#[from] DestinationError),
-    #[error(transparent)]
+    #[error("{}", describe_signature(*.0))]
     Signature(#[from] TriggerSignatureError),
     #[error("nothing can be sent: {0}")]
     Refused(String),
@@ -122,6 +122,18 @@ impl Error {
     }
 }
 
+/// What to do about a signature that is missing or wrong.
+fn describe_signature(error: TriggerSignatureError) -> String {
+    match error {
+        TriggerSignatureError::Required => format!(
+            "this changes where a trigger sends, or what signs it, or lets loose what nobody has \
+             signed: send `{ADMIN_HEADER}: t=SECONDS,v1=HEX`, the HMAC-SHA256 of `SECONDS.BODY` \
+             with the key of this request in hexadecimal; `reveille` does that by itself"
+        ),
+        error => error.to_string(),
+    }
+}
+
 /// What the engine says to those who look after triggers and their secrets.
 fn engine_refusal(rejection: &TriggerRejection) -> Refusal {
     match rejection {
@@ -132,9 +144,12 @@ fn engine_refusal(rejection: &TriggerRejection) -> Refusal {
         | TriggerRejection::TooManySecrets { .. } => {
             Refusal::new(StatusCode::FORBIDDEN, "QUOTA_EXCEEDED", rejection)
         }
-        TriggerRejection::VersionMismatch { current } => {
+        TriggerRejection::VersionMismatch { current, .. } => {
             Refusal::new(StatusCode::PRECONDITION_FAILED, "PRECONDITION_FAILED", rejection)
                 .with_detail("version", *current)
+        }
+        TriggerRejection::Gone { .. } => {
+            Refusal::new(StatusCode::PRECONDITION_FAILED, "PRECONDITION_FAILED", rejection)
         }
         TriggerRejection::NoVersion { .. } => Refusal::not_found("VERSION_NOT_FOUND", rejection),
         TriggerRejection::SameVersion { .. } => Refusal::conflict("SAME_VERSION", rejection),

@@ -56,33 +56,29 @@ pub(super) async fn answer(
         }
         (None, &Method::POST) => {
             let request = ReadRequest::read_known(server, caller, request, &["secret"]).await?;
-            signed::check(server, caller, &request, false)?;
+            let engine = signed::engine(server, caller, &request, false)?;
             let value = value(server, &request)?;
-            let engine = caller.engine(server);
             let made = engine.create_trigger_secret(&tenant, &name, &value).await?;
             Ok(shown_once(server, StatusCode::CREATED, &name, &made, value))
         }
         (None, &Method::DELETE) => {
             let request = ReadRequest::read_known(server, caller, request, &[]).await?;
-            signed::check(server, caller, &request, true)?;
-            let engine = caller.engine(server);
+            let engine = signed::engine(server, caller, &request, true)?;
             found(engine.delete_trigger_secret(&tenant, &name).await)?;
             Ok(reply::status(StatusCode::NO_CONTENT))
         }
         (Some("rotate"), &Method::POST) => {
             let known = ["overlap", "secret"];
             let request = ReadRequest::read_known(server, caller, request, &known).await?;
-            signed::check(server, caller, &request, true)?;
+            let engine = signed::engine(server, caller, &request, true)?;
             let overlap_ms = overlap_ms(&request)?;
             let value = value(server, &request)?;
-            let engine = caller.engine(server);
             let rotated = engine.rotate_trigger_secret(&tenant, &name, &value, overlap_ms).await;
             Ok(shown_once(server, StatusCode::OK, &name, &found(rotated)?, value))
         }
         (Some("revoke-previous"), &Method::POST) => {
             let request = ReadRequest::read_known(server, caller, request, &[]).await?;
-            signed::check(server, caller, &request, true)?;
-            let engine = caller.engine(server);
+            let engine = signed::engine(server, caller, &request, true)?;
             let secret = found(engine.revoke_previous_trigger_secret(&tenant, &name).await)?;
             Ok(reply::json(StatusCode::OK, &secret_json(server, &name, &secret)))
         }

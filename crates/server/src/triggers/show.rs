@@ -29,6 +29,7 @@ pub(super) fn trigger_json(server: &Server, trigger: &Trigger) -> Value {
         "version": trigger.deployment.version,
         "state": state.as_str(),
         "isSending": state.is_sending(),
+        "isSigned": trigger.is_signed,
         "stableVersion": trigger.deployment.stable,
         "reason": trigger.reason.as_deref(),
         "candidate": trigger.candidate.as_ref().map(|it| it.to_json()),

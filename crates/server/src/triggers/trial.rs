@@ -51,13 +51,14 @@ pub(super) async fn test(
     let request = ReadRequest::read_known(server, caller, request, &known).await?;
     let is_sent = request.fields().flag("send")?;
     let mut trigger = server.engine.require_trigger(&target.tenant, &target.id)?;
+    let mut is_signed = trigger.is_signed;
     if let Some(draft) = draft(server, &trigger, &request)? {
         // What it sends elsewhere would be a change of where it sends.
-        let is_sensitive = is_sent && !trigger.definition.sensitive_changes(&draft).is_empty();
-        signed::check(server, caller, &request, is_sensitive)?;
+        is_signed &= trigger.definition.sensitive_changes(&draft).is_empty();
         server.engine.check_destination(&draft.url)?;
         trigger.definition = Arc::new(draft);
     }
+    signed::engine(server, caller, &request, is_sent && !is_signed)?;
     let trial = trial(server, &trigger, &request.fields()).await?;
     let matched = trigger.matches(&trial.fields);
     let mut body = Map::new();

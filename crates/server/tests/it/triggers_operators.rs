@@ -344,9 +344,24 @@ async fn def_3_a_file_is_applied_whole_or_not_at_all() {
     let mut again = file("false");
     again["reason"] = json!("less of it");
     assert_eq!(results(apply(again).await), [row("a", 2, "updated"), row("b", 1, "unchanged")]);
-    let mut stale = file("true");
-    stale["triggers"]["a"]["version"] = json!(1);
-    assert_eq!(apply(stale).await.expect(412).code(), "PRECONDITION_FAILED");
+    for (id, version, sentence) in [
+        ("a", 1, "`a` has version 2 by now"),
+        ("a", 0, "`a` has version 2 by now"),
+        ("new", 3, "no trigger `new` any more"),
+    ] {
+        let mut stale = file("true");
+        stale["triggers"][id] = triggers.definition(json!({ "version": version }));
+        let refused = apply(stale).await.expect(412);
+        assert_eq!(refused.code(), "PRECONDITION_FAILED");
+        assert!(refused.text().contains(sentence), "{refused}");
+    }
+    triggers.get("new").await.expect(404);
+    let mut seen = file("true");
+    seen["dryRun"] = json!(true);
+    seen["triggers"]["new"] = triggers.definition(json!({ "version": 0 }));
+    let planned = apply(seen).await.expect(200).json();
+    let of = |at: usize| planned["triggers"][at]["seen"].clone();
+    assert_eq!([of(0), of(1), of(2)], [json!(2), json!(1), json!(0)]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

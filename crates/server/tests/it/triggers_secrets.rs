@@ -181,6 +181,54 @@ async fn aud_3_a_change_of_where_and_how_it_sends_takes_a_signature_with_the_cal
     assert_eq!(refused.code(), "SIGNATURE_REQUIRED");
 }
 
+/// Deleting a trigger and making it anew once was a change of where it sends that nobody had to sign.
+#[tokio::test(flavor = "multi_thread")]
+async fn aud_3_a_trigger_that_nobody_signed_sends_nothing_before_somebody_does() {
+    let (triggers, operator) = with_keys().await;
+    let ask = async |method: &str, path: &str, body: &Value, is_signed: bool| {
+        let body = body.to_string();
+        let signature = sign(&operator, triggers.now(), &body);
+        let mut headers = vec![JSON];
+        headers.extend(is_signed.then_some(("x-syntrix-admin-signature", signature.as_str())));
+        let target = format!("/admin/v1{path}");
+        triggers.server.ask_as(&operator, method, &target, &headers, body.as_bytes()).await
+    };
+    let enable = json!({ "force": true, "reason": "a test" });
+    let event = json!({ "path": "orders/o1", "document": {} });
+    let send = json!({ "event": event, "send": true });
+    ask("POST", "/tenants/~/secrets/default", &json!({}), false).await.expect(201);
+    let made = triggers.definition(json!({ "triggerId": "t" }));
+    let made = ask("POST", "/triggers", &made, false).await.expect(201).json();
+    assert_eq!(made["isSigned"], false);
+    for (path, body) in [("enable", &enable), ("test", &send)] {
+        let refused = ask("POST", &format!("/triggers/~/t/{path}"), body, false).await.expect(403);
+        assert_eq!(refused.code(), "SIGNATURE_REQUIRED", "{path}");
+    }
+    // Whoever only looks needs to sign nothing.
+    ask("POST", "/triggers/~/t/test", &json!({ "event": event }), false).await.expect(200);
+    ask("POST", "/triggers/~/t/dry-run", &json!({}), false).await.expect(200);
+    let enabled = ask("POST", "/triggers/~/t/enable", &enable, true).await.expect(200).json();
+    assert_eq!((&enabled["state"], &enabled["isSigned"]), (&json!("enabled"), &json!(true)));
+    ask("POST", "/triggers/~/t/disable", &json!({}), false).await.expect(200);
+    ask("POST", "/triggers/~/t/enable", &enable, false).await.expect(200);
+    let rows = "/admin/v1/audit?triggerId=t&action=trigger.enabled";
+    let rows = triggers.server.ask_as(&operator, "GET", rows, &[], b"").await.expect(200).json();
+    let signed = |at: usize| rows["audit"][at]["signatureKeyId"].clone();
+    assert_eq!((signed(0), &signed(1)), (Value::Null, &rows["audit"][1]["actor"]));
+    assert!(signed(1).is_string(), "AUD-1: {rows}");
+
+    let target = "/admin/v1/triggers/~/t";
+    triggers.server.ask_as(&operator, "DELETE", target, &[], b"").await.expect(204);
+    let elsewhere = json!({ "t": triggers.definition(json!({ "url": "https://example.com/" })) });
+    let file = json!({ "triggers": elsewhere });
+    ask("POST", "/triggers/apply", &file, false).await.expect(200);
+    let refused = ask("POST", "/triggers/~/t/enable", &enable, false).await.expect(403);
+    assert_eq!(refused.code(), "SIGNATURE_REQUIRED", "it was made anew");
+    triggers.server.ask_as(&operator, "DELETE", target, &[], b"").await.expect(204);
+    ask("POST", "/triggers/apply", &file, true).await.expect(200);
+    ask("POST", "/triggers/~/t/enable", &enable, false).await.expect(200);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn sec_8_nobody_reaches_the_triggers_and_secrets_of_another_tenant() {
     let (triggers, operator) = with_keys().await;

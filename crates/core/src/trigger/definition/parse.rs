@@ -264,9 +264,10 @@ fn version_and_label(object: &Object<'_>) -> Result<(Option<u64>, Option<Arc<str
             return Err(object.error("version", Problem::Refused(why)));
         }
         Some(value) => {
-            let version = value.as_u64().filter(|version| *version > 0);
-            let kind = Problem::Kind("the whole number that the server has counted");
-            (Some(version.ok_or_else(|| object.error("version", kind))?), label)
+            let kind = Problem::Kind(
+                "the whole number that the server has counted, or 0 where there was none",
+            );
+            (Some(value.as_u64().ok_or_else(|| object.error("version", kind))?), label)
         }
     };
     if label.is_some_and(|label| label.len() > LABEL_BYTES_MAX) {

@@ -189,7 +189,7 @@ fn def_1_bad_values_are_refused_by_name_and_with_what_to_do() {
         (json!({"tenant": ["a"]}), "reveille trigger apply -f FILE --tenant a,b,c"),
         (json!({"tenant": "A B"}), "`tenant` a tenant's name is"),
         (json!({"rollout": {"tenants": ["a"]}}), "reveille trigger apply -f FILE --tenant a,b,c"),
-        (json!({"version": 0}), "`version` must be the whole number"),
+        (json!({"version": -1}), "`version` must be the whole number"),
         (json!({"version": 1.5}), "`version` must be the whole number"),
         (json!({"version": "a", "label": "b"}), "`version` is counted by the server"),
         (json!({"label": "x".repeat(257)}), "`label` must be at most 256 bytes"),

@@ -44,13 +44,35 @@ fn adm_2_a_change_needs_the_version_that_was_seen_and_the_same_is_no_change() {
     let update = || TriggerChange::Update { definition: define(next.clone()) };
     let hook = world.change_at("a", Some(1), update()).unwrap();
     assert_eq!(hook.version, 2);
-    let stale = TriggerRejection::VersionMismatch { current: 2 };
+    let stale = TriggerRejection::VersionMismatch { id: "a".into(), current: 2 };
     assert_eq!(world.change_at("a", Some(1), update()).err(), Some(stale));
     let rows = world.rows().len();
     assert_eq!(world.change_at("a", Some(2), update()).unwrap().version, 2);
     assert_eq!(world.rows().len(), rows, "nothing was changed");
     let missing = world.change("b", update()).err();
     assert_eq!(missing, Some(TriggerRejection::NotFound { id: "b".into() }));
+}
+
+#[test]
+fn aud_3_what_nobody_has_signed_is_known_until_somebody_does() {
+    let mut world = World::new();
+    world.make("a", json!({})).unwrap();
+    let elsewhere = || json!({"url": "https://hooks.example.com/2"});
+    assert!(!world.trigger("a").is_signed);
+    world.has_signed = true;
+    world.change("a", TriggerChange::Enable).unwrap();
+    assert!(world.trigger("a").is_signed);
+    world.has_signed = false;
+    world.update("a", json!({"label": "x"})).unwrap();
+    assert!(world.trigger("a").is_signed, "it sends where it did");
+    world.update("a", elsewhere()).unwrap();
+    assert!(!world.trigger("a").is_signed, "on a server without keys");
+    world.has_signed = true;
+    world.change("a", TriggerChange::RollBack { version: 1 }).unwrap();
+    world.make("b", elsewhere()).unwrap();
+    assert!(world.trigger("a").is_signed && world.trigger("b").is_signed);
+    let signed: Vec<_> = world.rows().iter().map(|row| row.actor.has_signed).collect();
+    assert_eq!(signed, [false, false, true, false, false, true, true]);
 }
 
 #[test]
@@ -115,26 +137,37 @@ fn a_tenant_has_no_more_triggers_than_it_may_and_the_refusal_names_the_setting()
 fn def_3_a_file_is_applied_whole_or_not_at_all() {
     let quotas = Quotas { triggers: 2, ..Quotas::default() };
     let mut world = World::with(Settings { quotas, ..Settings::default() });
-    let apply = |world: &mut World, triggers: Vec<(&str, Value)>| {
+    let apply = |world: &mut World, triggers: Vec<(&str, u64, Value)>| {
         let (tenant, entry) = (world.tenant.clone(), world.entry());
-        let triggers = triggers.into_iter();
-        let triggers = triggers.map(|(id, it)| (TriggerId::parse(id).unwrap(), define(it)));
+        let triggers = triggers.into_iter().map(|(id, seen, it)| TriggerDraft {
+            id: TriggerId::parse(id).unwrap(),
+            definition: define(it),
+            seen,
+        });
         let command =
             ApplyTriggers { tenant, triggers: triggers.collect(), created_by: None, entry };
         let applied = rejected(world.bench.when(&command).outcome);
         applied.map(|it| it.into_iter().map(|(_, result)| result).collect::<Vec<_>>())
     };
-    let both = vec![("a", json!({})), ("b", json!({}))];
+    let both = vec![("a", 0, json!({})), ("b", 0, json!({}))];
     let created = [AppliedTrigger::Created, AppliedTrigger::Created];
     assert_eq!(apply(&mut world, both).unwrap(), created);
-    let changed = vec![("a", json!({})), ("b", json!({"label": "x"}))];
+    let changed = vec![("a", 1, json!({})), ("b", 1, json!({"label": "x"}))];
     let expected = [AppliedTrigger::Unchanged, AppliedTrigger::Updated];
     assert_eq!(apply(&mut world, changed).unwrap(), expected);
     let actions: Vec<_> = world.rows().iter().map(|row| row.action.to_string()).collect();
     assert_eq!(actions[1..], ["trigger.created", "trigger.created", "trigger.updated"]);
-    let too_many = vec![("a", json!({"label": "y"})), ("c", json!({}))];
+    let too_many = vec![("a", 1, json!({"label": "y"})), ("c", 0, json!({}))];
     let full = TriggerRejection::TooManyTriggers { max: 2 };
     assert_eq!(apply(&mut world, too_many), Err(full));
+    let with =
+        |id: &'static str, seen| vec![("a", 1, json!({"label": "y"})), (id, seen, json!({}))];
+    let changed = TriggerRejection::VersionMismatch { id: "b".into(), current: 2 };
+    for seen in [0, 1, 3] {
+        assert_eq!(apply(&mut world, with("b", seen)), Err(changed.clone()), "{seen}");
+    }
+    let gone = TriggerRejection::Gone { id: "c".into() };
+    assert_eq!(apply(&mut world, with("c", 1)), Err(gone), "it is not made once more");
     assert_eq!(world.trigger("a").definition.label, None, "nothing of it was done");
 }
 

@@ -75,6 +75,10 @@ fn rol_3_a_breach_goes_back_to_the_version_before_with_a_row_by_the_server() {
     assert!(
         begun.iter().any(|(.., version, it)| *version == 2 && it.delivery.ended_at().is_none())
     );
+    // What an operator puts in force next was not rolled back.
+    world.update("a", on_trial(50)).unwrap();
+    let trigger = world.trigger("a");
+    assert_eq!((trigger.deployment.state, trigger.reason), (State::Enabled, None));
 }
 
 #[test]

@@ -10,7 +10,9 @@ use reveille_core::Tenant;
 use serde_json::{Map, Value, json};
 
 use super::super::table::{Table, cell};
-use super::super::{ConnectionArguments, Output, ServerArguments, parse_object, parse_tenant};
+use super::super::{
+    ConnectionArguments, Output, ServerArguments, message, parse_object, parse_tenant,
+};
 use super::draft::{DraftFile, FieldArguments, fields};
 use super::{Question, TRIGGERS, Triggers, print_trigger, query, state, take_id};
 use crate::failure::usage_error;
@@ -170,44 +172,95 @@ fn applied_row(trigger: &Value) -> [String; 4] {
     ["triggerId", "tenant", "version", "result"].map(|name| cell(trigger, name))
 }
 
-pub(super) fn apply(arguments: Apply, out: &mut impl Write) -> anyhow::Result<()> {
-    let Apply { files, tenants, reason, enable, dry_run, output, server } = arguments;
-    let files: Vec<DraftFile> =
-        files.iter().map(|path| DraftFile::read(path)).collect::<anyhow::Result<_>>()?;
-    // All files are read before anything is done.
-    let mut calls: Vec<(Option<Tenant>, &DraftFile, Map<String, Value>)> = Vec::new();
-    for file in &files {
-        for tenant in file.tenants(&tenants)? {
-            if let Some((_, other, _)) = calls.iter().find(|(known, ..)| *known == tenant) {
+/// All that a file says, for one tenant.
+struct ApplyCall<'f> {
+    tenant: Option<Tenant>,
+    file: &'f DraftFile,
+    body: Map<String, Value>,
+}
+
+impl ApplyCall<'_> {
+    /// Where it went wrong.
+    fn place(&self) -> String {
+        match &self.tenant {
+            Some(tenant) => format!("{}, for tenant {tenant}", self.file.name()),
+            None => self.file.name().to_owned(),
+        }
+    }
+
+    /// It is for the triggers as they were when this was planned. A version that the file says stays.
+    fn expect_seen(&mut self, planned: &[Value]) {
+        let Some(Value::Object(triggers)) = self.body.get_mut("triggers") else { return };
+        for row in planned {
+            let Some(Value::Object(fields)) = triggers.get_mut(&cell(row, "triggerId")) else {
+                continue;
+            };
+            let Some(seen) = row.get("seen").cloned() else { continue };
+            match fields.get("version").cloned().unwrap_or_default() {
+                Value::Number(_) => continue,
+                // One that is a text is what its writer calls it.
+                text @ Value::String(_) if fields.get("label").is_none_or(Value::is_null) => {
+                    fields.insert("label".to_owned(), text);
+                }
+                _ => {}
+            }
+            fields.insert("version".to_owned(), seen);
+        }
+    }
+}
+
+/// What is to be done, and for whom. All files are read before anything is done.
+fn apply_calls<'f>(
+    files: &'f [DraftFile],
+    tenants: &[Tenant],
+    reason: Option<&str>,
+) -> anyhow::Result<Vec<ApplyCall<'f>>> {
+    let mut calls: Vec<ApplyCall<'f>> = Vec::new();
+    for file in files {
+        for tenant in file.tenants(tenants)? {
+            if let Some(other) = calls.iter().find(|call| call.tenant == tenant) {
                 let whose = tenant.map_or("the key's tenant".to_owned(), |it| it.to_string());
                 return Err(usage_error(format!(
                     "{} and {} are both for {whose}: put what is done together into one file, or \
                      apply one after the other",
-                    other.name(),
+                    other.file.name(),
                     file.name()
                 )));
             }
-            let body = file.applied_to(tenant.as_ref())?;
-            calls.push((tenant, file, body));
+            let mut body = file.applied_to(tenant.as_ref())?;
+            body.extend(reason.map(|reason| ("reason".to_owned(), reason.into())));
+            calls.push(ApplyCall { tenant, file, body });
         }
     }
+    Ok(calls)
+}
+
+pub(super) fn apply(arguments: Apply, out: &mut impl Write) -> anyhow::Result<()> {
+    let Apply { files, tenants, reason, enable, dry_run, output, server } = arguments;
+    let files: Vec<DraftFile> =
+        files.iter().map(|path| DraftFile::read(path)).collect::<anyhow::Result<_>>()?;
+    let mut calls = apply_calls(&files, &tenants, reason.as_deref())?;
     let mut triggers = Triggers::new(server.into())?;
+    let mut planned = Vec::new();
+    for call in &mut calls {
+        let mut body = call.body.clone();
+        body.insert("dryRun".to_owned(), true.into());
+        let plan = triggers.apply(call.tenant.as_ref(), body).with_context(|| call.place())?;
+        call.expect_seen(&plan);
+        planned.push(plan);
+    }
     let (mut done, mut table) = (Vec::new(), Table::new(["ID", "TENANT", "VERSION", "RESULT"]));
     let mut failure = None;
-    for (tenant, file, mut body) in calls {
-        let options = [
-            ("reason", reason.as_deref().map(Value::from)),
-            ("dryRun", dry_run.then_some(Value::Bool(true))),
-        ];
-        body.extend(options.into_iter().filter_map(|(name, it)| Some((name.to_owned(), it?))));
-        let applied = triggers.apply(tenant.as_ref(), body).and_then(|applied| {
-            if enable { triggers.enable_created(tenant.as_ref(), applied) } else { Ok(applied) }
-        });
-        let applied = applied.with_context(|| match &tenant {
-            Some(tenant) => format!("{}, for tenant {tenant}", file.name()),
-            None => file.name().to_owned(),
-        });
-        match applied {
+    for (call, planned) in calls.into_iter().zip(planned) {
+        let (place, tenant) = (call.place(), call.tenant);
+        let applied = if dry_run {
+            Ok(planned)
+        } else {
+            triggers.apply(tenant.as_ref(), call.body).and_then(|applied| {
+                if enable { triggers.enable_created(tenant.as_ref(), applied) } else { Ok(applied) }
+            })
+        };
+        match applied.context(place) {
             Ok(applied) if output == Output::Human => {
                 let rows = applied.iter().map(applied_row).collect();
                 table.print(rows, out)?;
@@ -227,7 +280,7 @@ pub(super) fn apply(arguments: Apply, out: &mut impl Write) -> anyhow::Result<()
 }
 
 impl Triggers {
-    /// Does all that a file says, for one tenant.
+    /// Does all that a file says, for one tenant, or says what would be done.
     fn apply(
         &mut self,
         tenant: Option<&Tenant>,
@@ -241,6 +294,13 @@ impl Triggers {
             version: None,
         };
         let answer = self.ask(question)?;
+        if answer.status == StatusCode::PRECONDITION_FAILED {
+            bail!(
+                "nothing of it was done: {}; `reveille trigger apply --dry-run` says what it would \
+                 do now",
+                message(&answer)
+            );
+        }
         if answer.status != StatusCode::OK {
             return Err(self.refusal("", &answer));
         }
