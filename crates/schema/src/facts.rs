@@ -8,7 +8,7 @@
 //! | `33` change | tenant, `00`, number of the event `u64` | [`ChangeRecord`]: a contradiction, or a card that was made anew |
 //! | `34` clock | tenant | [`Hlc`](reveille_core::fact::Hlc) of the last change |
 //! | `35` garden | tenant, `00`, number `u64` | [`GardenRecord`] |
-//! //! | `36` membership | tenant, `00`, number of the garden `u64`, entity | [`Membership`](reveille_core::fact::garden::Membership) |
+//! | `36` membership | tenant, `00`, number of the garden `u64`, entity | [`Membership`](reveille_core::fact::garden::Membership) |
 //! | `37` gardens of somebody | tenant, `00`, entity, `00`, number of the garden `u64` | empty: they are a member |
 //! | `38` card | tenant, `00`, entity, `00`, scope | [`Card`](reveille_core::fact::card::Card) |
 //! | `39` token | tenant, `00`, number `u64` | [`TokenRecord`](reveille_core::fact::token::TokenRecord) |

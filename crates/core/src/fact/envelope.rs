@@ -72,6 +72,12 @@ impl FactEvent {
     }
 }
 
+/// The event that a subscription was cancelled, which says nothing but that.
+pub fn cancelled(subscription_id: &str, place: (HookId, EventNo)) -> String {
+    let event = FactEvent { kind: FactEventKind::Cancelled, subject: None, fact: None, hlc: None };
+    event.envelope(subscription_id, place, json!({}))
+}
+
 /// What is said of a contradiction: the relation, and the facts, the new one first.
 pub fn contradiction_payload(relation: &str, new: FactNo, existing: &[FactNo]) -> Value {
     let ids: Vec<String> = [&new].into_iter().chain(existing).map(|fact| fact.id()).collect();
@@ -142,9 +148,8 @@ mod tests {
 
     #[test]
     fn a_cancellation_says_nothing_of_content() {
-        let event =
-            FactEvent { kind: FactEventKind::Cancelled, subject: None, fact: None, hlc: None };
-        let envelope = read(&event.envelope("s", (HookId(1), EventNo(2)), json!({})));
+        let envelope = read(&cancelled("s", (HookId(1), EventNo(2))));
+        assert_eq!(envelope["payload"], json!({}));
         for field in ["entity", "scope", "fact_id", "hlc"] {
             assert_eq!(envelope[field], Value::Null, "{field}");
         }

@@ -29,7 +29,7 @@ use reveille_store::state::Reader;
 
 use super::dead_letter::{self, LetterState};
 use super::delivery::DeliveryTxn;
-use super::face::DeliveryFaces;
+use super::face::{DeliveryFaces, EndReason};
 use super::index::HookIndex;
 use super::replay;
 use crate::app::{IndexPart, Txn};
@@ -171,20 +171,21 @@ pub enum EndedBy {
 
 /// Ends a hook because its endpoint or its gate says so, and writes that down: its owner was not
 /// asked, and its face may have more to remember. Several outcomes of one decision may say it.
-pub(super) fn end_unasked(txn: &mut Txn<'_>, hook: &Hook, by: EndedBy) -> Result<(), ReadError> {
+pub(crate) fn end_unasked(txn: &mut Txn<'_>, hook: &Hook, by: EndedBy) -> Result<(), ReadError> {
     if !txn.is_set(&keys::hook(hook.face, &hook.tenant, &hook.name))? {
         return Ok(());
     }
-    let reason = match by {
+    let text = match by {
         EndedBy::Endpoint => "the endpoint answered that it wants nothing more",
         EndedBy::Gate => "what was to be delivered is not for it any more",
     };
-    let tenant = Some(hook.tenant.clone());
-    let mut entry =
-        AuditEntry::new(Actor::server(), action::HOOK_DELETED, tenant, hook.name.clone());
-    entry.from_version = Some(hook.version);
     let face = txn.domains().part::<DeliveryFaces>().get(hook.face)?;
-    entry.reason = face.hook_ended(txn, hook, by)?.or(Some(reason.into()));
+    let unknown = EndReason { action: action::HOOK_DELETED, text };
+    let EndReason { action, text } = face.hook_ended(txn, hook, by)?.unwrap_or(unknown);
+    let tenant = Some(hook.tenant.clone());
+    let mut entry = AuditEntry::new(Actor::server(), action, tenant, hook.name.clone());
+    entry.from_version = Some(hook.version);
+    entry.reason = Some(text.into());
     audit::record(txn, &entry)?;
     end(txn, hook, OpenDeliveries::Drop);
     Ok(())

@@ -15,7 +15,7 @@ use reveille_store::state::Reader;
 
 use super::DeliveryRejection;
 use super::error::DeliveryError;
-use super::face::{DeliveryFaces, EventMatch, GateReason};
+use super::face::{DeliveryFace, DeliveryFaces, EventMatch, GateReason};
 use super::index::HookIndex;
 use super::send::delivery_record;
 use super::source;
@@ -147,19 +147,47 @@ impl Engine {
         let faces = shared.domains.part::<DeliveryFaces>();
         let known =
             shared.lock().index.of::<HookIndex>().of_faces(faces.ids(), tenant, hook).cloned();
-        let known = known.ok_or(DeliveryRejection::NotFound)?;
         let reader = shared.state.reader();
+        let Some(known) = known else {
+            return explain_ended(&reader, faces, tenant, (hook, event));
+        };
         // What is decided but not durable yet is not shown.
         let key = keys::hook(known.face, tenant, hook);
         let hook = (&reader).read(&key, record::decode_hook)?;
         let hook = hook.ok_or(DeliveryRejection::NotFound)?;
-        let face = faces.get(hook.face)?;
-        let no = face.event_named(&reader, tenant, event)?.ok_or(DeliveryRejection::NoEvent)?;
-        let event = source::event(&reader, hook.face, tenant, no)?;
-        let event = event.ok_or(DeliveryRejection::NoEvent)?;
+        let (no, event) = event_named(&reader, faces.get(hook.face)?, tenant, event)?;
         let reasons = self.explain_event(&hook, no, &event)?;
         Ok(Explanation { face: hook.face, event, reasons })
     }
+}
+
+fn event_named(
+    reader: &Reader,
+    face: &dyn DeliveryFace,
+    tenant: &Tenant,
+    name: &str,
+) -> Result<(EventNo, EventRecord), DeliveryError> {
+    let no = face.event_named(reader, tenant, name)?.ok_or(DeliveryRejection::NoEvent)?;
+    let event = source::event(reader, face.id(), tenant, no)?;
+    Ok((no, event.ok_or(DeliveryRejection::NoEvent)?))
+}
+
+/// The same of a hook that its gate has ended, as far as its face remembers it.
+fn explain_ended(
+    reader: &Reader,
+    faces: &DeliveryFaces,
+    tenant: &Tenant,
+    (hook, event): (&str, &str),
+) -> Result<Explanation, DeliveryError> {
+    for face in faces.ids() {
+        let known = faces.get(face)?;
+        if let Some(gate) = known.explain_ended(reader, tenant, hook)? {
+            let (_, event) = event_named(reader, known, tenant, event)?;
+            let reasons = vec![Reason::Active(false), Reason::Gate(gate)];
+            return Ok(Explanation { face, event, reasons });
+        }
+    }
+    Err(DeliveryRejection::NotFound.into())
 }
 
 /// What decided about an event, and what has come of it. A delivery that ended longer ago than they

@@ -138,14 +138,24 @@ pub trait DeliveryFace: Send + Sync + 'static {
     }
 
     /// A hook ends in this decision although its owner has not asked for that: writes down what is
-    /// to be remembered of it, and says why if it knows better than that. It may be called before
-    /// something is read, and then once more.
+    /// to be remembered of it, and says what it is called and why if it knows better than that. It
+    /// may be called before something is read, and then once more.
     fn hook_ended(
         &self,
         _txn: &mut Txn<'_>,
         _hook: &Hook,
         _by: EndedBy,
-    ) -> Result<Option<Arc<str>>, ReadError> {
+    ) -> Result<Option<EndReason>, ReadError> {
+        Ok(None)
+    }
+
+    /// What its gate said last to a hook that has ended by that, for whoever asks why afterwards.
+    fn explain_ended(
+        &self,
+        _reader: &Reader,
+        _tenant: &Tenant,
+        _hook: &str,
+    ) -> Result<Option<GateReason>, Damaged> {
         Ok(None)
     }
 
@@ -190,6 +200,14 @@ pub enum Gate {
     Closed(DropReason),
     /// The hook is owed nothing any more: the delivery ends, and the hook with it.
     Cancelled(DropReason),
+}
+
+/// Why a hook ended, as the audit log says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EndReason {
+    pub action: &'static str,
+    /// In a sentence.
+    pub text: &'static str,
 }
 
 /// What was found out about an event outside of the lock, in the words of its face.

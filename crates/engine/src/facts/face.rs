@@ -15,11 +15,14 @@ use reveille_core::{Millis, StreamPath, Tenant};
 use reveille_kernel::error::Damaged;
 use reveille_kernel::timers::DueTimer;
 use reveille_kernel::txn::ReadError;
-use reveille_schema::facts::{ChangeRecord, CopyPlace, FactRecord, SubscriptionSpec};
+use reveille_schema::facts::{
+    CancelledRecord, ChangeRecord, CopyPlace, FactRecord, SubscriptionSpec,
+};
 use reveille_schema::record::{EventPlace, EventRecord};
 use reveille_schema::{Record, keys};
 use reveille_store::state::Reader;
 
+use super::audit::SUBSCRIPTION_CANCELLED;
 use super::content;
 use super::gate;
 use super::index::{EventQuery, GardenIndex, SubscriptionIndex, TokenIndex, matching};
@@ -28,7 +31,7 @@ use super::purge::FireFactTimer;
 use super::subscription::remember;
 use crate::app::{App, Shared, Txn};
 use crate::deliveries::ended::EndedBy;
-use crate::deliveries::face::{DeliveryFace, EventMatch, FaceTimer, Gate, GateReason};
+use crate::deliveries::face::{DeliveryFace, EndReason, EventMatch, FaceTimer, Gate, GateReason};
 use crate::deliveries::spread::{MatchingHooks, SpreadEvent};
 use crate::matching::{spend, steps_left};
 use crate::records::{KeyReader, ReadRecord, damaged};
@@ -144,9 +147,17 @@ impl DeliveryFace for FactFace {
             Err(ReadError::Damaged(error)) => return Err(error),
             Err(ReadError::NotLoaded(_)) => return Ok(None),
         };
-        let check = ruling.check().map(|check| format!("{}: ", check.code()));
-        let text = format!("{}{}", check.unwrap_or_default(), ruling.sentence());
-        Ok(Some(GateReason { is_open: ruling == Ruling::Deliver, text }))
+        Ok(Some(reason_of(ruling)))
+    }
+
+    fn explain_ended(
+        &self,
+        mut reader: &Reader,
+        tenant: &Tenant,
+        hook: &str,
+    ) -> Result<Option<GateReason>, Damaged> {
+        let record = reader.read(&keys::cancelled(tenant, hook), CancelledRecord::decode)?;
+        Ok(record.map(|record| reason_of(Ruling::Cancel(record.cancelled.why))))
     }
 
     /// A subscription whose gate has closed for good is remembered for its owner; one that its
@@ -156,7 +167,7 @@ impl DeliveryFace for FactFace {
         txn: &mut Txn<'_>,
         hook: &Hook,
         by: EndedBy,
-    ) -> Result<Option<Arc<str>>, ReadError> {
+    ) -> Result<Option<EndReason>, ReadError> {
         if by == EndedBy::Endpoint {
             return Ok(None);
         }
@@ -168,7 +179,7 @@ impl DeliveryFace for FactFace {
             Ruling::Deliver | Ruling::Withhold(_) => CancelReason::MembershipEnded,
         };
         remember(txn, hook, &spec, why);
-        Ok(Some(why.sentence().into()))
+        Ok(Some(EndReason { action: SUBSCRIPTION_CANCELLED, text: why.sentence() }))
     }
 
     fn forget(
@@ -226,6 +237,12 @@ fn key_of(event: &EventRecord) -> Option<&Bytes> {
         EventPlace::Key { key, .. } => Some(key),
         EventPlace::Stream { .. } => None,
     }
+fn reason_of(ruling: Ruling) -> GateReason {
+    let check = ruling.check().map(|check| format!("{}: ", check.code()));
+    let text = format!("{}{}", check.unwrap_or_default(), ruling.sentence());
+    GateReason { is_open: ruling == Ruling::Deliver, text }
+}
+
 }
 
 /// Facts stay when their events are forgotten, and everything else goes. Says where the copy is.

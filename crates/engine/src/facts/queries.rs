@@ -490,7 +490,7 @@ impl Engine {
     }
 
     /// The events of a subscription of the caller's once more. If its access was revoked, it is
-    /// cancelled and nothing of it is shown.
+    /// cancelled, and that is all that is shown.
     pub async fn replay_facts(
         &self,
         caller: &FactCaller,
@@ -507,19 +507,21 @@ impl Engine {
         let found = found.filter(|view| view.spec.subscriber == principal.entity);
         let found = found.ok_or(FactRejection::SubscriptionNotFound)?;
         if found.cancelled.is_some() {
-            return Ok(ReplayPage::default());
+            return ReplayPage::of_cancelled(&found, after.as_deref(), now, window_s);
         }
         let hook = (&reader).read(&keys::hook(FACE, tenant, id), record::decode_hook)?;
-        let hook = Arc::new(hook.ok_or(FactRejection::SubscriptionNotFound)?);
         let now = self.clock().now();
+        let hook = Arc::new(hook.ok_or(FactRejection::SubscriptionNotFound)?);
         let number = hook.id;
-        let run = ReplayRun { reader, hook, after, limit, window_s, now };
+        let run = ReplayRun { reader, hook, after: after.clone(), limit, window_s, now };
         match task::blocking(move || run.read()).await? {
             Replay::Page(page) => Ok(page),
-            Replay::Revoked(why) => {
-                let command = CancelSubscription { hook: number, why };
+            Replay::Revoked(_) => {
+                let command = CancelSubscription { hook: number };
                 self.submit(tenant, &command).await.map_err(without_rejection)?;
-                Ok(ReplayPage::default())
+                let found = view(&self.partition(tenant).state.reader(), tenant, &id.into())?;
+                let found = found.ok_or(FactRejection::SubscriptionNotFound)?;
+                ReplayPage::of_cancelled(&found, after.as_deref(), now, window_s)
             }
         }
     }

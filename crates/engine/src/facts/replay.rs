@@ -9,6 +9,7 @@ use reveille_core::delivery::hook::Hook;
 use reveille_core::delivery::id::{DeliveryId, DeliveryNo, EventNo};
 use reveille_core::fact::FACE;
 use reveille_core::fact::access::{CancelReason, Ruling};
+use reveille_core::fact::envelope;
 use reveille_core::fact::subscription::{event_id, is_replayable, parse_event_id};
 use reveille_kernel::error::Damaged;
 use reveille_kernel::txn::ReadError;
@@ -20,6 +21,7 @@ use reveille_store::state::Reader;
 use super::error::{FactError, FactRejection};
 use super::face::spec_of;
 use super::limits::{FACT_PAGE_BYTES_MAX, REPLAY_LOOKS_MAX, REPLAY_PAGE_MAX};
+use super::show::SubscriptionView;
 use super::{content, gate};
 use crate::deliveries::source;
 use crate::records::{ReadRecord, Scan, damaged};
@@ -42,6 +44,31 @@ pub(super) enum Replay {
     /// The subscription's access was revoked: nothing of it is shown.
     Revoked(CancelReason),
 }
+impl ReplayPage {
+    /// What there is of a subscription that was cancelled: that it was, and nothing of any fact.
+    pub(super) fn of_cancelled(
+        view: &SubscriptionView,
+        after: Option<&str>,
+        now: Millis,
+        window_s: u64,
+    ) -> Result<ReplayPage, FactError> {
+        let Some(cancelled) = view.cancelled else { return Ok(ReplayPage::default()) };
+        let after = after.map(|after| parse_event_id(view.hook, after).ok_or_else(gone));
+        let is_new = after.transpose()?.is_none_or(|after| after < cancelled.event);
+        let event = envelope::cancelled(&view.id, (view.hook, cancelled.event));
+        let is_shown = is_new && is_replayable(cancelled.at, now, window_s);
+        Ok(ReplayPage {
+            events: is_shown.then(|| event.into()).into_iter().collect(),
+            next_after: Some(event_id(view.hook, cancelled.event)),
+            has_more: false,
+        })
+    }
+}
+
+fn gone() -> FactError {
+    FactRejection::EventNotFound.into()
+}
+
 
 /// A replay that is read, from one look.
 pub(super) struct ReplayRun {
@@ -117,7 +144,6 @@ impl ReplayRun {
 
     /// The event of a cursor, which must be one of those that can be replayed.
     fn known(&self, after: &str) -> Result<EventNo, FactError> {
-        let gone = || FactError::from(FactRejection::EventNotFound);
         let no = parse_event_id(self.hook.id, after).ok_or_else(gone)?;
         let mut look = &self.reader;
         let id = DeliveryId { hook: self.hook.id, no: DeliveryNo { event: no, round: 0 } };

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use reveille_core::Tenant;
-use reveille_core::audit::{Actor, AuditEntry};
 use reveille_core::delivery::hook::{Hook, HookId, OpenDeliveries};
 use reveille_core::fact::access::{CancelReason, Ruling, may_follow};
 use reveille_core::fact::garden::GardenNo;
@@ -21,16 +20,14 @@ use reveille_kernel::txn::ReadError;
 use reveille_schema::facts::{CancelledRecord, GardenRecord, SubscriptionSpec};
 use reveille_schema::{Record, keys};
 
-use super::audit::SUBSCRIPTION_CANCELLED;
 use super::error::FactRejection;
 use super::gate;
 use super::index::{SubscriptionIndex, TokenIndex};
 use super::limits::{CANCELLED_MAX, CANCELLED_MS};
 use super::txn::FactTxn;
 use crate::app::{App, Txn};
-use crate::audit;
 use crate::deliveries::DeliveryRejection;
-use crate::deliveries::ended::end;
+use crate::deliveries::ended::{EndedBy, end, end_unasked};
 use crate::deliveries::hook::{NewHook, create, named};
 use crate::deliveries::index::HookIndex;
 
@@ -60,7 +57,6 @@ pub struct DeleteSubscription {
 #[derive(Debug, Clone)]
 pub struct CancelSubscription {
     pub hook: HookId,
-    pub why: CancelReason,
 }
 
 /// A subscription that there is now.
@@ -102,7 +98,7 @@ impl Command<App> for CreateSubscription {
                     return Ok(Ok(Subscribed { hook: hook.clone(), is_new: false }));
                 }
                 // It is one only until something happens: it ends now, and another begins.
-                Ruling::Cancel(why) => cancel(txn, hook, spec, why)?,
+                Ruling::Cancel(_) => end_unasked(txn, hook, EndedBy::Gate)?,
             }
         }
         let spec =
@@ -197,29 +193,11 @@ impl Command<App> for CancelSubscription {
 
     fn decide(&self, txn: &mut Txn<'_>) -> Decision<(), Never> {
         txn.rests_on_index();
-        let spec = txn.index().of::<SubscriptionIndex>().spec(self.hook);
-        if let (Some(hook), Some(spec)) = (HookIndex::of_txn(txn).get(self.hook), spec) {
-            cancel(txn, hook, spec, self.why)?;
+        if let Some(hook) = HookIndex::of_txn(txn).get(self.hook) {
+            end_unasked(txn, hook, EndedBy::Gate)?;
         }
         Ok(Ok(()))
     }
-}
-
-/// Ends a subscription because its access was revoked, and writes that down.
-fn cancel(
-    txn: &mut Txn<'_>,
-    hook: &Hook,
-    spec: &SubscriptionSpec,
-    why: CancelReason,
-) -> Result<(), ReadError> {
-    remember(txn, hook, spec, why);
-    let tenant = Some(hook.tenant.clone());
-    let mut entry =
-        AuditEntry::new(Actor::server(), SUBSCRIPTION_CANCELLED, tenant, hook.name.clone());
-    entry.reason = Some(why.sentence().into());
-    audit::record(txn, &entry)?;
-    end(txn, hook, OpenDeliveries::Drop);
-    Ok(())
 }
 
 /// Keeps what its owner may know of a subscription that was cancelled, and nothing of any event.

@@ -2,10 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::facts::{Facts, Party, make_party, text};
+use crate::harness::facts::{CANCELLED, Facts, make_party, text};
 use crate::harness::keys::ADMIN;
-
-const REVOKED: &str = "subscription_cancelled_access_revoked";
 
 /// A garden fact.
 fn secret(more: Value) -> Value {
@@ -14,14 +12,6 @@ fn secret(more: Value) -> Value {
         fact[name] = value.clone();
     }
     fact
-}
-
-/// Checks that a subscription was cancelled, by which check.
-async fn check_cancelled(facts: &Facts, who: &Party, id: &str, by: &str) {
-    let cancelled = facts.cancelled(who, id).await;
-    assert_eq!(cancelled["cancel_reason"], REVOKED);
-    assert_eq!(cancelled["cancelled_by"], by);
-    assert_eq!(cancelled["cancelled_at"], facts.clock_ms());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -34,9 +24,7 @@ async fn b_4_i_s_22_s_25_a_revoked_token_cancels_in_silence() {
     facts.called().await.ok();
     facts.revoke_token(&token).await;
     facts.say(json!({})).await;
-    check_cancelled(&facts, &alice, &id, "token_revoked").await;
-    facts.quiet("the token was revoked").await;
-    facts.server.stop().await;
+    facts.ends(&alice, &id, "token_revoked").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -52,9 +40,7 @@ async fn b_4_ii_s_23_s_25_whoever_is_removed_from_a_garden_is_told_nothing_more(
     call.ok();
     facts.leave("atlas", &alice).await;
     facts.say(secret(json!({}))).await;
-    check_cancelled(&facts, &alice, &id, "acl_revoked").await;
-    facts.quiet("Alice was removed").await;
-    facts.server.stop().await;
+    facts.ends(&alice, &id, "acl_revoked").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -106,9 +92,7 @@ async fn b_4_iv_a_token_that_is_revoked_between_attempts_stops_the_next_one() {
     facts.until_failed(&event, 1).await;
     facts.revoke_token(&token).await;
     facts.clock.advance(1_000);
-    check_cancelled(&facts, &alice, &id, "token_revoked").await;
-    facts.quiet("there is no second attempt").await;
-    facts.server.stop().await;
+    facts.ends(&alice, &id, "token_revoked").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -132,15 +116,14 @@ async fn b_4_iv_membership_and_key_are_looked_at_again_between_attempts() {
         facts.clock.advance(1_000);
         // Her key may be gone: the admin looks.
         let admin = facts.admin.clone();
-        check_cancelled(&facts, &admin, &id, "acl_revoked").await;
-        facts.quiet("there is no second attempt").await;
+        facts.ended(&admin, &id, "acl_revoked").await;
     }
     facts.server.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn b_4_v_the_token_is_looked_at_first() {
-    let mut facts = Facts::start().await;
+    let facts = Facts::start().await;
     let alice = facts.party("alice", &["*"]).await;
     let token = facts.grant(&alice, "*").await;
     facts.garden("atlas").await;
@@ -149,9 +132,7 @@ async fn b_4_v_the_token_is_looked_at_first() {
     facts.leave("atlas", &alice).await;
     facts.revoke_token(&token).await;
     facts.say(secret(json!({}))).await;
-    check_cancelled(&facts, &alice, &id, "token_revoked").await;
-    facts.quiet("both are revoked").await;
-    facts.server.stop().await;
+    facts.ends(&alice, &id, "token_revoked").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -166,10 +147,9 @@ async fn b_4_vi_s_24_a_replay_shows_nothing_that_may_not_be_shown() {
     facts.revoke_token(&token).await;
     let target = format!("/v1/subscriptions/{id}/events");
     let answer = facts.get(&alice, &target).await.expect(200);
-    assert_eq!(answer.json()["events"], json!([]), "neither content nor ids");
+    assert_eq!(answer.json()["events"][0]["event_type"], CANCELLED, "neither content nor ids");
     assert!(!answer.text().contains("acme"), "{answer}");
-    check_cancelled(&facts, &alice, &id, "token_revoked").await;
-    facts.server.stop().await;
+    facts.ends(&alice, &id, "token_revoked").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -187,8 +167,7 @@ async fn b_4_vi_s_26_a_replay_after_leaving_a_garden_shows_none_of_its_facts() {
     facts.leave("atlas", &alice).await;
     let answer = facts.get(&alice, &format!("/v1/subscriptions/{id}/events")).await.expect(200);
     assert!(!answer.text().contains("secret"), "{answer}");
-    check_cancelled(&facts, &alice, &id, "acl_revoked").await;
-    facts.server.stop().await;
+    facts.ends(&alice, &id, "acl_revoked").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -204,7 +183,7 @@ async fn b_4_vii_what_was_cancelled_stays_so_and_is_asked_for_anew() {
     facts.join("atlas", &alice, "reader").await;
     facts.say(secret(json!({}))).await;
     facts.quiet("it is cancelled").await;
-    assert_eq!(facts.shown(&alice, &id).await["cancel_reason"], REVOKED);
+    assert_eq!(facts.shown(&alice, &id).await["cancelled_by"], "acl_revoked");
     let again = facts.subscribe(&alice, "scope:garden:atlas").await;
     assert_ne!(again, id);
     facts.say(secret(json!({}))).await;
@@ -264,9 +243,7 @@ async fn s_22_s_24_a_token_that_is_revoked_between_claim_and_send_stops_the_send
     facts.say(json!({})).await;
     facts.revoke_token(&token).await;
     blocking.ok();
-    check_cancelled(&facts, &alice, &id, "token_revoked").await;
-    facts.quiet("what waited for its turn is not sent").await;
-    facts.server.stop().await;
+    facts.ends(&alice, &id, "token_revoked").await;
 }
 
 /// The same for a garden's fact and a member who leaves.
@@ -284,9 +261,7 @@ async fn s_23_s_24_a_member_who_leaves_between_claim_and_send_is_not_told() {
     facts.say(secret(json!({}))).await;
     facts.leave("atlas", &alice).await;
     blocking.ok();
-    check_cancelled(&facts, &alice, &id, "acl_revoked").await;
-    facts.quiet("what waited for its turn is not sent").await;
-    facts.server.stop().await;
+    facts.ends(&alice, &id, "acl_revoked").await;
 }
 
 /// A replay in pages: what was readable on the first is not on the second.
@@ -307,9 +282,8 @@ async fn s_21_s_24_access_that_ends_during_a_replay_ends_the_replay() {
     let after = text(&page["next_after"]);
     facts.leave("atlas", &alice).await;
     let rest = facts.get(&alice, &format!("{target}&after={after}")).await.expect(200).json();
-    assert_eq!((&rest["events"], &rest["has_more"]), (&json!([]), &json!(false)));
-    check_cancelled(&facts, &alice, &id, "acl_revoked").await;
-    facts.server.stop().await;
+    assert_eq!((&rest["events"][0]["fact_id"], &rest["has_more"]), (&Value::Null, &json!(false)));
+    facts.ends(&alice, &id, "acl_revoked").await;
 }
 
 /// Whoever asks why is told by which check, before and after.
@@ -340,6 +314,13 @@ async fn explain_says_which_check_decided() {
     facts.cancelled(&alice, &id).await;
     let (outcome, check, _) = explain(&id).await;
     assert_eq!((outcome, check), (json!("cancel"), json!("token")));
+    // Operators are told the same, of any event of it.
+    let event = text(&facts.say(json!({})).await["id"]);
+    let target = format!("/admin/v1/deliveries/explain?hook={id}&event={event}");
+    let told = facts.get(&facts.admin, &target).await.expect(200).json();
+    let gate = json!({ "step": "gate", "ok": false,
+                       "detail": "token: the subscriber's capability token was revoked" });
+    assert_eq!(told["steps"][1], gate, "{told}");
     let bob = facts.party("bob", &["*"]).await;
     facts.get(&bob, &format!("/v1/subscriptions/{id}/explain")).await.expect(404);
     facts.server.stop().await;
@@ -355,9 +336,7 @@ async fn s_22_a_token_that_has_expired_is_as_good_as_revoked() {
     facts.called().await.ok();
     facts.clock.advance(60_000);
     facts.say(json!({})).await;
-    check_cancelled(&facts, &alice, &id, "token_expired").await;
-    facts.quiet("the token has expired").await;
-    facts.server.stop().await;
+    facts.ends(&alice, &id, "token_expired").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -377,13 +356,11 @@ async fn s_23_a_garden_that_is_deleted_has_no_members() {
     facts.garden("atlas").await;
     facts.join("atlas", &alice, "reader").await;
     facts.clock.advance(1_000);
-    check_cancelled(&facts, &alice, &id, "acl_revoked").await;
-    facts.quiet("the garden is gone").await;
-    facts.server.stop().await;
+    facts.ends(&alice, &id, "acl_revoked").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn s_25_a_cancellation_outlives_a_crash_and_is_in_the_audit_log() {
+async fn s_25_a_cancellation_is_in_the_audit_log_under_its_own_name() {
     let facts = Facts::start().await;
     let alice = facts.party("alice", &["*"]).await;
     let token = facts.grant(&alice, "scope:company").await;
@@ -391,13 +368,26 @@ async fn s_25_a_cancellation_outlives_a_crash_and_is_in_the_audit_log() {
     facts.revoke_token(&token).await;
     facts.say(json!({})).await;
     facts.cancelled(&alice, &id).await;
-    let mut facts = facts.crash().await;
-    check_cancelled(&facts, &alice, &id, "token_revoked").await;
-    let audit = facts.get(&facts.admin, "/admin/v1/audit").await.expect(200).text();
-    assert!(audit.contains("token was revoked") && audit.contains(&id), "{audit}");
-    facts.say(json!({})).await;
-    facts.quiet("it is cancelled").await;
-    facts.server.stop().await;
+    let target = format!("/admin/v1/audit?action={CANCELLED}");
+    let rows = facts.get(&facts.admin, &target).await.expect(200).json()["audit"].clone();
+    assert_eq!(rows.as_array().unwrap().len(), 1, "{rows}");
+    assert_eq!((&rows[0]["subject"], &rows[0]["actor"]), (&json!(id), &json!("server")));
+    assert_eq!(rows[0]["reason"], "the subscriber's capability token was revoked");
+    // A replay finds it out as well, and so does whoever asks for the same once more.
+    facts.grant(&alice, "scope:company").await;
+    let second = facts.subscribe(&alice, "scope:company").await;
+    facts.server.revoke(ADMIN, &alice.key_id).await.expect(204);
+    let alice = facts.party("alice", &["*"]).await;
+    let token = facts.grant(&alice, "*").await;
+    let third = facts.subscribe(&alice, "scope:company").await;
+    facts.revoke_token(&token).await;
+    assert_eq!(facts.replay(&alice, &third).await[0]["event_type"], CANCELLED);
+    let rows = facts.get(&facts.admin, &target).await.expect(200).json()["audit"].clone();
+    let subjects: Vec<&Value> = rows.as_array().unwrap().iter().map(|it| &it["subject"]).collect();
+    assert_eq!(subjects, [&json!(third), &json!(second), &json!(id)]);
+    let ended = facts.get(&facts.admin, "/admin/v1/audit?action=hook.deleted").await.expect(200);
+    assert_eq!(ended.json()["audit"], json!([]), "one row is enough");
+    facts.ends(&alice, &third, "token_revoked").await;
 }
 
 /// The list and the answer to a duplicate say nothing of facts; the stream of a scope has those that

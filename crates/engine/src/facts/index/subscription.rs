@@ -116,7 +116,14 @@ impl SubscriptionIndex {
         if self.by_dedup.get(&dedup) == Some(&id) {
             self.by_dedup.remove(&dedup);
         }
-        self.forget_owned((tenant.clone(), subscriber.clone()), id);
+        // So does what is remembered of one that was cancelled in this step.
+        let owner = (tenant.clone(), subscriber.clone());
+        let name = self.by_owner.get(&owner).and_then(|owned| owned.get(&id));
+        let is_cancelled =
+            |name| self.cancelled_by_key.contains_key(&keys::cancelled(tenant, name));
+        if !name.is_some_and(|name| is_cancelled(name)) {
+            self.forget_owned(owner, id);
+        }
     }
 
     fn forget_owned(&mut self, owner: (Tenant, EntityUri), id: HookId) {

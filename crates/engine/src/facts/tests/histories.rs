@@ -460,7 +460,7 @@ impl History {
             }
             Replay::Revoked(why) => {
                 assert!(is_revoked, "{why:?}");
-                let cancel = super::super::subscription::CancelSubscription { hook: hook.id, why };
+                let cancel = super::super::subscription::CancelSubscription { hook: hook.id };
                 self.world.bench.when(&cancel).answer();
                 self.subscriptions[at].is_over = true;
             }

@@ -15,6 +15,9 @@ use super::server::{Setup, TestServer};
 use super::sink::{Call, Sink};
 use super::{eventually, guarded};
 
+/// What a subscription has become whose access was revoked.
+pub(crate) const CANCELLED: &str = "subscription_cancelled_access_revoked";
+
 /// Everything that a test of facts needs.
 pub(crate) struct Facts {
     pub(crate) clock: HandClock,
@@ -172,6 +175,41 @@ impl Facts {
         let look =
             async || Some(self.shown(by, id).await).filter(|it| !it["cancelled_at"].is_null());
         eventually("the subscription to be cancelled", look).await
+    }
+
+    /// Checks that a subscription is cancelled, by which check, and that nobody is called for it.
+    pub(crate) async fn ended(&mut self, who: &Party, id: &str, by: &str) {
+        let cancelled = self.cancelled(who, id).await;
+        assert_eq!(
+            (&cancelled["cancel_reason"], &cancelled["cancelled_by"]),
+            (&json!(CANCELLED), &json!(by))
+        );
+        assert_eq!(cancelled["cancelled_at"], self.clock_ms());
+        self.quiet(by).await;
+    }
+
+    /// The same, also after a crash, and that its owner still finds it. The test is over then.
+    pub(crate) async fn ends(mut self, owner: &Party, id: &str, by: &str) {
+        for is_over in [false, true] {
+            self.ended(owner, id, by).await;
+            let list = self.get(owner, "/v1/subscriptions").await.expect(200).json();
+            let is_it = |it: &Value| it["id"] == id && it["cancelled_by"] == by;
+            assert!(list["subscriptions"].as_array().unwrap().iter().any(is_it), "{list}");
+            // What is left of it to replay says that it is over, and nothing else.
+            let [left] = self.replay(owner, id).await.try_into().unwrap();
+            let event = &left["event_id"];
+            let expected = json!({
+                "subscription_id": id, "event_id": event, "event_type": CANCELLED, "entity": null,
+                "scope": null, "fact_id": null, "hlc": null, "payload": {}, "idempotency_key": event,
+            });
+            assert_eq!(left, expected);
+            let after = format!("/v1/subscriptions/{id}/events?after={}", text(event));
+            assert_eq!(self.get(owner, &after).await.expect(200).json()["events"], json!([]));
+            if is_over {
+                return self.server.stop().await;
+            }
+            self = self.crash().await;
+        }
     }
 
     /// The events that a subscription has once more.
