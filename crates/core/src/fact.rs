@@ -6,6 +6,7 @@
 
 pub mod access;
 pub mod card;
+pub mod cursor;
 pub mod envelope;
 pub mod garden;
 pub mod hlc;

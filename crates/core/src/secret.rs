@@ -46,6 +46,8 @@ pub enum SecretPurpose<'a> {
     TriggerKeys,
     /// Signs what a tenant's endpoint is sent.
     Webhook(&'a Tenant),
+    /// Says where a page of a tenant's facts ended.
+    FactCursor(&'a Tenant),
 }
 
 impl SecretPurpose<'_> {
@@ -55,6 +57,7 @@ impl SecretPurpose<'_> {
             SecretPurpose::SigningKeys => ("signing-keys", ""),
             SecretPurpose::TriggerKeys => ("trigger-keys", ""),
             SecretPurpose::Webhook(tenant) => ("webhook", tenant.as_str()),
+            SecretPurpose::FactCursor(tenant) => ("fact-cursor", tenant.as_str()),
         };
         Aad::from([name.as_bytes(), &[0], tenant.as_bytes()].concat())
     }
@@ -130,6 +133,7 @@ mod tests {
             SecretPurpose::TokenKey,
             SecretPurpose::SigningKeys,
             SecretPurpose::TriggerKeys,
+            SecretPurpose::FactCursor(&acme),
         ] {
             assert_eq!(cipher.open(purpose, &sealed), Err(SealBroken));
         }

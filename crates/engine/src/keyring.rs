@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use bytes::Bytes;
 use reveille_core::consumer::Dialect;
+use reveille_core::fact::cursor::CursorKey;
 use reveille_core::fact::token::CapabilityKey;
 use reveille_core::secret::{SealBroken, SealedSecret, SecretCipher, SecretPurpose};
 use reveille_core::signature::Ed25519Key;
@@ -29,6 +30,7 @@ pub struct Keyring {
     cipher: SecretCipher,
     token: OnceLock<TokenKey>,
     capability: OnceLock<CapabilityKey>,
+    cursors: OnceLock<CursorKey>,
     webhooks: RwLock<SigningKeys>,
     triggers: RwLock<SigningKeys>,
 }
@@ -69,8 +71,8 @@ impl KeySet {
 impl Keyring {
     /// A keyring without keys: they follow what is stored.
     pub(crate) fn new(entropy: Arc<dyn Entropy>, cipher: SecretCipher) -> Keyring {
-        let (token, capability, webhooks, triggers) = Default::default();
-        Keyring { entropy, cipher, token, capability, webhooks, triggers }
+        let (token, capability, cursors, webhooks, triggers) = Default::default();
+        Keyring { entropy, cipher, token, capability, cursors, webhooks, triggers }
     }
 
     /// A new key for callback tokens, as it is stored.
@@ -146,6 +148,7 @@ impl Keyring {
         let key: [u8; 32] =
             key.try_into().map_err(|_| "the stored token key is damaged".to_owned())?;
         self.capability.get_or_init(|| CapabilityKey::of_server(&key));
+        self.cursors.get_or_init(|| CursorKey::of_server(&key));
         self.token.get_or_init(|| TokenKey::new(key));
         Ok(())
     }
@@ -162,6 +165,22 @@ impl Keyring {
     /// What signs capability tokens; it follows from the key that signs callback tokens.
     pub fn capability(&self) -> &CapabilityKey {
         self.capability.get().expect("the token key was read when the engine opened")
+    }
+
+    fn cursors(&self) -> &CursorKey {
+        self.cursors.get().expect("the token key was read when the engine opened")
+    }
+
+    /// Where a page of facts ended, for whoever asks for the next one.
+    pub fn seal_cursor(&self, tenant: &Tenant, place: &[u8]) -> String {
+        let mut nonce = [0; 12];
+        self.entropy.fill(&mut nonce);
+        self.cursors().seal(tenant, nonce, place)
+    }
+
+    /// Where the page before ended.
+    pub fn open_cursor(&self, tenant: &Tenant, text: &str) -> Result<Bytes, SealBroken> {
+        self.cursors().open(tenant, text).map(Bytes::from)
     }
 
     /// A token for a consumer's callbacks.

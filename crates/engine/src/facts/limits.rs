@@ -31,6 +31,9 @@ pub const FACTS_PAGE_MAX: usize = 500;
 /// Facts that one page looks at, where most may be others than those that are asked for.
 pub const FACT_LOOKS_MAX: usize = 10_000;
 
+/// Bytes of facts that one page reads, most of which may be others than those that are asked for.
+pub const FACT_LOOK_BYTES_MAX: usize = 16 << 20;
+
 /// Events in one page of a replay.
 pub const REPLAY_PAGE_MAX: usize = 500;
 

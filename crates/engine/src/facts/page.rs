@@ -19,7 +19,9 @@ use reveille_schema::{Record, keys};
 use reveille_store::state::Reader;
 
 use super::error::{FactError, FactRejection};
-use super::limits::{FACT_LOOKS_MAX, FACT_PAGE_BYTES_MAX, FACTS_PAGE_MAX, GARDENS_OF_MEMBER_MAX};
+use super::limits::{
+    FACT_LOOK_BYTES_MAX, FACT_LOOKS_MAX, FACT_PAGE_BYTES_MAX, FACTS_PAGE_MAX, GARDENS_OF_MEMBER_MAX,
+};
 use crate::records::{ReadRecord, Scan, damaged};
 
 /// Which facts are asked for.
@@ -33,12 +35,12 @@ pub struct FactFilter {
     pub live: bool,
 }
 
-/// Some facts.
+/// Some facts; `C` is a place, or what its reader gets of that.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct FactPage {
+pub struct FactPage<C = String> {
     pub facts: Vec<Fact>,
     /// Where the next page begins; `None` if there is none.
-    pub next: Option<String>,
+    pub next: Option<C>,
 }
 
 /// A page that is read, from one look.
@@ -50,23 +52,25 @@ pub(super) struct PageRun {
     /// The garden that the filter names.
     pub(super) garden: Option<GardenNo>,
     pub(super) limit: usize,
-    pub(super) cursor: Option<String>,
+    /// What was looked at last.
+    pub(super) after: Option<Bytes>,
     pub(super) wall: Millis,
 }
 
 /// What a page holds until now.
 struct Collector {
-    page: FactPage,
+    page: FactPage<Bytes>,
     looks: usize,
-    bytes: usize,
+    /// Bytes of what is on the page, and of all that was read for it.
+    bytes: (usize, usize),
     limit: usize,
 }
 
 impl PageRun {
     /// Reads the page.
-    pub(super) fn read(&self) -> Result<FactPage, FactError> {
-        let limit = self.limit.clamp(1, FACTS_PAGE_MAX);
-        let mut collector = Collector { page: FactPage::default(), looks: 0, bytes: 0, limit };
+    pub(super) fn read(&self) -> Result<FactPage<Bytes>, FactError> {
+        let (page, limit) = (FactPage::default(), self.limit.clamp(1, FACTS_PAGE_MAX));
+        let mut collector = Collector { page, looks: 0, bytes: (0, 0), limit };
         let gardens = self.visible_gardens()?;
         match (&self.filter.entity, self.garden) {
             (None, None) => self.by_number(&gardens, &mut collector)?,
@@ -100,12 +104,11 @@ impl PageRun {
         gardens: &[Option<GardenNo>],
         collector: &mut Collector,
     ) -> Result<(), FactError> {
-        let PageRun { reader, tenant, filter, cursor, .. } = self;
-        let after = cursor.as_deref().map(read_cursor).transpose()?;
+        let PageRun { reader, tenant, filter, after, .. } = self;
         for garden in gardens {
             let (entity, relation) = (filter.entity.as_ref(), filter.relation.as_deref());
             let (first, to) = keys::facts_of(tenant, *garden, entity, relation);
-            let from = match &after {
+            let from = match after {
                 Some(after) if *after >= to => continue,
                 Some(after) if *after >= first => above(after),
                 _ => first,
@@ -120,7 +123,7 @@ impl PageRun {
                     self.offer(no, collector)?;
                 }
                 if collector.is_full() {
-                    collector.page.next = Some(write_cursor(&key));
+                    collector.page.next = Some(key);
                     return Ok(());
                 }
             }
@@ -130,10 +133,9 @@ impl PageRun {
 
     /// All facts in the order in which they were written.
     fn by_number(&self, gardens: &[GardenNo], collector: &mut Collector) -> Result<(), FactError> {
-        let PageRun { reader, tenant, cursor, .. } = self;
-        let after = cursor.as_deref().map(read_cursor).transpose()?;
+        let PageRun { reader, tenant, after, .. } = self;
         let (first, to) = keys::facts(tenant, FactNo(0));
-        let from = after.map_or(first.clone(), |after| above(&after).max(first));
+        let from = after.as_ref().map_or(first.clone(), |after| above(after).max(first));
         for pair in Scan::new(reader, from, to) {
             let (key, value) = pair?;
             let parsed = keys::parse_fact(&key);
@@ -150,11 +152,12 @@ impl PageRun {
                 None => self.may_read(&name),
             };
             collector.looks += 1;
+            collector.bytes.1 += value.len();
             if is_visible && self.is_wanted(&name) && self.holds(&fact, &name)? {
                 collector.take(fact, value.len());
             }
             if collector.is_full() {
-                collector.page.next = Some(write_cursor(&key));
+                collector.page.next = Some(key);
                 return Ok(());
             }
         }
@@ -177,6 +180,7 @@ impl PageRun {
         let mut look = &self.reader;
         let key = keys::fact(&self.tenant, no);
         let Some(value) = look.value(&key)? else { return Ok(()) };
+        collector.bytes.1 += value.len();
         let fact = FactRecord::decode(no, &value).map_err(damaged)?.fact;
         let name = SlotName {
             garden: fact.garden,
@@ -203,13 +207,14 @@ impl PageRun {
 
 impl Collector {
     fn take(&mut self, fact: Fact, bytes: usize) {
-        self.bytes += bytes;
+        self.bytes.0 += bytes;
         self.page.facts.push(fact);
     }
 
     fn is_full(&self) -> bool {
         self.page.facts.len() >= self.limit
-            || self.bytes >= FACT_PAGE_BYTES_MAX
+            || self.bytes.0 >= FACT_PAGE_BYTES_MAX
+            || self.bytes.1 >= FACT_LOOK_BYTES_MAX
             || self.looks >= FACT_LOOKS_MAX
     }
 }
@@ -246,21 +251,4 @@ pub(super) fn gardens_of(
         }
     }
     Ok(found)
-}
-
-/// A place that the next page begins after. What it says is only where to go on in what somebody may
-/// read.
-fn write_cursor(key: &[u8]) -> String {
-    key.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn read_cursor(text: &str) -> Result<Bytes, FactError> {
-    let wrong = || FactError::from(FactRejection::Cursor);
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|it| u8::try_from(it).ok());
-    let pair = |pair: &[u8]| match pair {
-        [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
-        _ => None,
-    };
-    let bytes: Option<Vec<u8>> = text.as_bytes().chunks(2).map(pair).collect();
-    bytes.filter(|it| !it.is_empty()).map(Bytes::from).ok_or_else(wrong)
 }

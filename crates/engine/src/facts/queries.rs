@@ -129,6 +129,8 @@ impl Engine {
             None => None,
             Some(slug) => Some(self.known_garden(tenant, slug)?),
         };
+        let keyring = self.extension::<Arc<Keyring>>();
+        let after = cursor.map(|cursor| keyring.open_cursor(tenant, &cursor)).transpose();
         let run = PageRun {
             reader: self.partition(tenant).state.reader(),
             tenant: tenant.clone(),
@@ -136,10 +138,11 @@ impl Engine {
             filter,
             garden,
             limit,
-            cursor,
+            after: after.map_err(|_| FactRejection::Cursor)?,
             wall: self.clock().wall(),
         };
-        task::blocking(move || run.read()).await
+        let FactPage { facts, next } = task::blocking(move || run.read()).await?;
+        Ok(FactPage { facts, next: next.map(|place| keyring.seal_cursor(tenant, &place)) })
     }
 
     /// Makes a card anew.

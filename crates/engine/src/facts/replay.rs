@@ -12,7 +12,7 @@ use reveille_core::fact::access::{CancelReason, Ruling};
 use reveille_core::fact::envelope;
 use reveille_core::fact::subscription::{event_id, is_replayable, parse_event_id};
 use reveille_kernel::error::Damaged;
-use reveille_kernel::txn::ReadError;
+use reveille_kernel::txn::{ID_STRIDE, ReadError};
 use reveille_schema::facts::SubscriptionSpec;
 use reveille_schema::keys;
 use reveille_schema::record;
@@ -26,24 +26,24 @@ use super::{content, gate};
 use crate::deliveries::source;
 use crate::records::{ReadRecord, Scan, damaged};
 
+/// Numbers from one place to the next that a page may end at: those of fewer events than a page looks
+/// at.
+const PLACE_NUMBERS: u64 = 1 << 18;
+
+const _: () = assert!(PLACE_NUMBERS / ID_STRIDE < REPLAY_LOOKS_MAX as u64, "pages come further");
+
 /// Events of a subscription that were recorded, oldest first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReplayPage {
     /// In their envelopes, as they were delivered.
     pub events: Vec<Bytes>,
-    /// After which event the next page begins; `None` if there is nothing after this one yet and
-    /// nothing on it.
+    /// After which event the next page begins: the last that was shown, so that nobody learns the
+    /// name of one that they may not have; `None` if there was none.
     pub next_after: Option<String>,
+    /// Whether there is more to be shown, or so much was looked at that it is not known.
     pub has_more: bool,
 }
 
-/// What a replay has come to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Replay {
-    Page(ReplayPage),
-    /// The subscription's access was revoked: nothing of it is shown.
-    Revoked(CancelReason),
-}
 impl ReplayPage {
     /// What there is of a subscription that was cancelled: that it was, and nothing of any fact.
     pub(super) fn of_cancelled(
@@ -69,6 +69,13 @@ fn gone() -> FactError {
     FactRejection::EventNotFound.into()
 }
 
+/// What a replay has come to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Replay {
+    Page(ReplayPage),
+    /// The subscription's access was revoked: nothing of it is shown.
+    Revoked(CancelReason),
+}
 
 /// A replay that is read, from one look.
 pub(super) struct ReplayRun {
@@ -92,7 +99,7 @@ impl ReplayRun {
             None => self.first_in_window()?,
         };
         let mut page = ReplayPage { next_after: self.after.clone(), ..ReplayPage::default() };
-        let (mut looks, mut bytes, mut last) = (0, 0, None);
+        let (mut looks, mut bytes, mut last, mut shown) = (0, 0, None, None);
         let (_, to) = keys::deliveries(hook.id);
         let limit = self.limit.clamp(1, REPLAY_PAGE_MAX);
         for pair in Scan::new(&self.reader, first_key(hook, from), to) {
@@ -102,25 +109,31 @@ impl ReplayRun {
             if last == Some(no) {
                 continue;
             }
-            if page.events.len() >= limit
-                || bytes >= FACT_PAGE_BYTES_MAX
-                || looks >= REPLAY_LOOKS_MAX
-            {
+            if looks >= REPLAY_LOOKS_MAX {
                 page.has_more = true;
+                // Where the next page begins is further on, and no event's name.
+                let place = self.place_before(no);
+                let place = shown.map_or(place, |shown| place.max(shown));
+                page.next_after = Some(event_id(hook.id, place));
                 break;
             }
             (looks, last) = (looks + 1, Some(no));
-            page.next_after = Some(event_id(hook.id, no));
             let event = source::event(&self.reader, FACE, &hook.tenant, no)?;
             let Some(event) = event.filter(|it| is_replayable(it.at, self.now, self.window_s))
             else {
                 continue;
             };
             match self.ask(&spec, gate::subject_of(&event)?.garden)? {
+                Ruling::Deliver if page.events.len() >= limit || bytes >= FACT_PAGE_BYTES_MAX => {
+                    page.has_more = true;
+                    break;
+                }
                 Ruling::Deliver => {
                     let envelope = content::envelope(&self.reader, hook, &event)?;
                     bytes += envelope.as_ref().map_or(0, Bytes::len);
                     page.events.extend(envelope);
+                    page.next_after = Some(event_id(hook.id, no));
+                    shown = Some(no);
                 }
                 Ruling::Withhold(_) => {}
                 Ruling::Cancel(why) => return Ok(Replay::Revoked(why)),
@@ -142,15 +155,28 @@ impl ReplayRun {
         }
     }
 
-    /// The event of a cursor, which must be one of those that can be replayed.
+    /// The event of a cursor, which must be one of those that can be replayed, or a place between
+    /// two of them.
     fn known(&self, after: &str) -> Result<EventNo, FactError> {
         let no = parse_event_id(self.hook.id, after).ok_or_else(gone)?;
         let mut look = &self.reader;
         let id = DeliveryId { hook: self.hook.id, no: DeliveryNo { event: no, round: 0 } };
         let delivery = look.read(&keys::delivery(id), record::decode_delivery)?;
-        let is_known =
-            delivery.is_some_and(|it| is_replayable(it.event_at, self.now, self.window_s));
+        let is_known = match delivery {
+            Some(delivery) => is_replayable(delivery.event_at, self.now, self.window_s),
+            None => {
+                let is_place = self.place_before(EventNo(no.0 + 1)) == no;
+                is_place && no >= self.first_in_window()?
+            }
+        };
         if is_known { Ok(no) } else { Err(gone()) }
+    }
+
+    /// A place before an event that says little of where that is, and is no event's number: those of a
+    /// partition all end alike. A page that looks at as much as it may comes past at least one.
+    fn place_before(&self, event: EventNo) -> EventNo {
+        let base = event.0 & !(PLACE_NUMBERS - 1);
+        EventNo((base + self.hook.id.0 % ID_STRIDE).saturating_sub(1))
     }
 
     /// The first event of the window, or one a little before it: events came in the order of their

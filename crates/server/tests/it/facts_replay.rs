@@ -145,7 +145,9 @@ async fn s_24_what_is_withheld_leaves_no_trace_and_no_gap_in_the_pages() {
     }
     facts.quiet("she is no member").await;
     let target = format!("/v1/subscriptions/{id}/events?limit=1");
-    let mut seen = Vec::new();
+    // The last of all is in the garden.
+    let hidden = facts.say(json!({ "relation": "r6", "garden_id": "atlas" })).await;
+    let (mut seen, mut ids) = (Vec::new(), Vec::new());
     let mut after = String::new();
     loop {
         let answer = facts.get(&alice, &format!("{target}{after}")).await.expect(200);
@@ -160,3 +162,11 @@ async fn s_24_what_is_withheld_leaves_no_trace_and_no_gap_in_the_pages() {
     assert_eq!(seen, ["r0", "r3"]);
     facts.server.stop().await;
 }
+        ids.push(page["events"][0]["event_id"].clone());
+        assert_eq!(page["next_after"], *ids.last().unwrap(), "it names what was shown");
+    let last = text(ids.last().unwrap());
+    let rest = page(&facts, &alice, &format!("{target}&after={last}")).await;
+    assert_eq!((&rest["events"], &rest["has_more"]), (&json!([]), &json!(false)));
+    // The last part of a name is the number of the event, which is that of the fact.
+    let number = text(&hidden["id"])[24..].to_owned();
+    assert!(!rest.to_string().contains(&number), "{rest}");

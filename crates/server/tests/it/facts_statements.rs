@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::facts::{Facts, Party, statement, text};
+use crate::harness::facts::{Facts, Party, make_party, statement, text};
 
 async fn found(facts: &Facts, who: &Party, query: &str) -> Vec<Value> {
     let answer = facts.get(who, &format!("/v1/facts?{query}")).await.expect(200).json();
@@ -79,6 +79,30 @@ async fn facts_are_found_by_whom_they_are_about_page_by_page() {
     ] {
         let answer = facts.get(admin, &format!("/v1/facts?{query}")).await.expect(400);
         assert_eq!(answer.code(), "invalid_query", "{query}");
+    }
+    facts.server.stop().await;
+}
+
+/// A page may end at something that its reader may not see: where that is, is nobody's to read.
+#[tokio::test(flavor = "multi_thread")]
+async fn s_26_a_cursor_says_nothing_of_where_it_is() {
+    let facts = Facts::start().await;
+    for n in 0..3 {
+        facts.say(json!({ "relation": format!("salary{n}") })).await;
+    }
+    let alice = facts.party("alice", &["company"]).await;
+    for query in ["", "entity=user:alice"] {
+        let page = facts.get(&alice, &format!("/v1/facts?limit=1&{query}")).await.json();
+        let cursor = text(&page["cursor"]);
+        let hex: String = "salary".bytes().map(|byte| format!("{byte:02x}")).collect();
+        assert!(!cursor.contains(&hex) && !cursor.contains("salary"), "{cursor}");
+        assert_eq!(found(&facts, &alice, &format!("{query}&cursor={cursor}")).await.len(), 2);
+        let beta = make_party(&facts.server, "beta", "user:alice", &["user"], &["*"]).await;
+        let other = &cursor[..cursor.len() - 2];
+        for (who, cursor) in [(&beta, &*cursor), (&alice, other), (&alice, "x"), (&alice, "30")] {
+            let target = format!("/v1/facts?{query}&cursor={cursor}");
+            assert_eq!(facts.get(who, &target).await.expect(400).code(), "invalid_query");
+        }
     }
     facts.server.stop().await;
 }

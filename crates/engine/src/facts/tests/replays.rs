@@ -108,6 +108,38 @@ fn b_4_vi_after_a_revocation_a_replay_shows_nothing_and_cancels() {
     }
 }
 
+/// Thousands of facts of a garden are between two of hers: no page says what any of them is called.
+#[test]
+fn pages_of_what_may_not_be_shown_come_further_and_name_none_of_it() {
+    let (mut world, admin, _, hook) = subscribed();
+    let mut hidden = BTreeSet::new();
+    let many = 2 * crate::facts::limits::REPLAY_LOOKS_MAX;
+    world.assert(&admin, said("first", "r", "first", None));
+    for number in 0..many {
+        let fact = world.assert(&admin, said(&format!("e{number}"), "r", "v", Some("atlas")));
+        hidden.insert(event_id(hook.id, EventNo(fact.no.0)));
+    }
+    world.assert(&admin, said("last", "r", "last", None));
+    let (mut after, mut seen) = (None, Vec::new());
+    for _ in 0..10 {
+        let page = world.replay(&hook, after, 7);
+        seen.extend(values(&page));
+        assert!(!page.next_after.as_ref().is_some_and(|it| hidden.contains(it)), "{page:?}");
+        after = page.next_after;
+        if !page.has_more {
+            break;
+        }
+    }
+    assert_eq!(seen, ["first", "last"]);
+    assert_eq!(after, Some(event_id(hook.id, *world.events().last().unwrap())));
+    // When the window has come past such a place, something may be missing behind it.
+    let page = world.replay(&hook, None, 7);
+    world.bench.now = Millis(world.bench.now.0 + 3_600_001);
+    world.assert(&admin, said("later", "r", "later", None));
+    let gone = world.run(&hook, page.next_after, 7).read();
+    assert!(matches!(gone, Err(Error::Rejected(FactRejection::EventNotFound))));
+}
+
 #[test]
 fn what_may_not_be_shown_is_left_out_and_the_page_goes_on_behind_it() {
     let (mut world, admin, _, hook) = subscribed();
