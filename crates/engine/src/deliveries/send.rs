@@ -386,6 +386,9 @@ async fn try_once(
         }
     };
     record.kind = outcome.kind();
+    // What is behind a gate is kept nowhere, also where an endpoint repeats it.
+    let face = sender.shared.domains.part::<DeliveryFaces>().get(hook.face);
+    record.response = record.response.filter(|_| face.is_ok_and(|face| !face.has_gate()));
     let verdict = policy.judge(outcome);
     sender.shared.domains.part::<DeliveryMetrics>().attempted(verdict, word, took_ms);
     let error = detail.as_deref().or(record.error.as_deref());

@@ -9,6 +9,7 @@ use reveille_core::delivery::hook::{FaceId, Standing};
 use reveille_core::delivery::outcome::hash_text;
 use reveille_core::delivery::{AttemptRecord, DeadReason};
 use reveille_core::event::hook::FACE as EVENTS;
+use reveille_core::fact::FACE as FACTS;
 use reveille_core::trigger::message::ChangeMessage;
 use reveille_core::trigger::payload::idempotency_key;
 use reveille_core::trigger::{FACE as TRIGGERS, TriggerId};
@@ -197,6 +198,7 @@ fn face_name(face: FaceId) -> String {
     match face {
         EVENTS => "events".to_owned(),
         TRIGGERS => "triggers".to_owned(),
+        FACTS => "facts".to_owned(),
         other => format!("face-{}", other.0),
     }
 }

@@ -109,10 +109,41 @@ async fn s_15_s_18_ten_attempts_with_pauses_that_double_under_one_id() {
     assert_eq!(ids.len(), 1, "every attempt says the same");
     facts.clock.advance(400_000);
     facts.quiet("it was given up").await;
+    let letters = facts.get(&facts.admin, "/admin/v1/dlq").await.expect(200).json();
+    assert_eq!(letters["deadLetters"][0]["face"], "facts", "{letters}");
     // The subscription lives, and what was given up can be had once more.
     assert_eq!(facts.shown(&alice, &id).await["cancelled_at"], Value::Null);
     let replayed = facts.replay(&alice, &id).await;
     assert_eq!(replayed[0], ids[0]);
+    facts.server.stop().await;
+}
+
+/// What came back may be what was sent: operators see that something did, and how it ended.
+#[tokio::test(flavor = "multi_thread")]
+async fn s_24_what_an_endpoint_repeats_is_kept_nowhere() {
+    let mut facts = Facts::start().await;
+    let alice = facts.subscriber("alice", &["*"]).await;
+    facts.garden("atlas").await;
+    facts.join("atlas", &alice, "reader").await;
+    let id = facts.subscribe(&alice, "scope:garden:atlas").await;
+    facts.say(json!({ "garden_id": "atlas" })).await;
+    for (attempt, status) in [(1, 500), (2, 200)] {
+        let call = facts.called().await;
+        let event = call.json();
+        call.answer(status, &event.to_string());
+        if attempt == 1 {
+            facts.to_next_attempt(&event, attempt).await;
+        }
+    }
+    let list = facts.get(&facts.admin, &format!("/admin/v1/deliveries?hook={id}")).await.json();
+    let delivery = format!("/admin/v1/deliveries/{}", text(&list["deliveries"][0]["id"]));
+    let look = async || {
+        let shown = facts.get(&facts.admin, &delivery).await.expect(200).json();
+        (shown["attempts"][1]["status"] == 200).then_some(shown)
+    };
+    let shown = eventually("both attempts to be written down", look).await;
+    assert_eq!(shown["attempts"][0]["status"], 500);
+    assert!(!shown.to_string().contains("acme"), "{shown}");
     facts.server.stop().await;
 }
 
