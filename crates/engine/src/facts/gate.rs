@@ -7,7 +7,7 @@ use reveille_core::fact::access::{Look, Ruling, rule};
 use reveille_core::fact::garden::{GardenNo, Membership, Standing};
 use reveille_core::fact::principal::Principal;
 use reveille_core::fact::token::{TokenRecord, TokenStanding};
-use reveille_core::key::{Access, BOOTSTRAP_KEY_ID, Key};
+use reveille_core::key::Key;
 use reveille_core::{Millis, Tenant};
 use reveille_kernel::error::Damaged;
 use reveille_kernel::txn::ReadError;
@@ -75,13 +75,8 @@ fn principal(
     spec: &SubscriptionSpec,
 ) -> Result<Option<Principal>, ReadError> {
     let Some(hash) = &spec.key else {
-        return Ok(match created_by {
-            None => Some(Principal::local()),
-            Some(BOOTSTRAP_KEY_ID) => {
-                Some(Principal::of_key(BOOTSTRAP_KEY_ID, &Access::admin(None)))
-            }
-            Some(_) => None,
-        });
+        // One that is kept nowhere cannot be looked at.
+        return Ok(created_by.is_none().then(Principal::local));
     };
     let Some(value) = look.value_of(&keys::api_key(hash))? else { return Ok(None) };
     let key: Key = record::decode_key(&value).map_err(damaged)?;
@@ -101,8 +96,11 @@ fn standing(
     let value = look.value_of(&keys::garden(tenant, garden))?;
     let known: Option<GardenRecord> =
         value.map(|value| GardenRecord::decode(&value)).transpose().map_err(damaged)?;
-    // Of one that was purged nobody is a member.
-    let Some(known) = known else { return Ok(Standing::Never) };
+    // Of one that was purged nobody is a member. Whoever has subscribed to it was.
+    let Some(known) = known else {
+        let was = spec.spec.garden == Some(garden);
+        return Ok(if was { Standing::Ended } else { Standing::Never });
+    };
     let value = look.value_of(&keys::membership(tenant, garden, &spec.spec.subscriber))?;
     let membership: Option<Membership> =
         value.map(|value| Membership::decode(&value)).transpose().map_err(damaged)?;

@@ -426,7 +426,8 @@ impl Engine {
     /// What is kept of a caller's key where it can be looked at again with each delivery.
     fn hash_of_caller(&self, caller: &FactCaller) -> Result<Option<KeyHash>, FactError> {
         match caller.key.as_deref() {
-            None | Some(BOOTSTRAP_KEY_ID) => Ok(None),
+            None => Ok(None),
+            Some(BOOTSTRAP_KEY_ID) => Err(FactRejection::KeyElsewhere.into()),
             Some(id) => match self.key_hash(&caller.tenant, id) {
                 Some(hash) => Ok(Some(hash)),
                 None if self.key(id).is_some() => Err(FactRejection::KeyElsewhere.into()),
@@ -509,11 +510,11 @@ impl Engine {
         let found = view(&reader, tenant, &id.into())?;
         let found = found.filter(|view| view.spec.subscriber == principal.entity);
         let found = found.ok_or(FactRejection::SubscriptionNotFound)?;
+        let now = self.clock().now();
         if found.cancelled.is_some() {
             return ReplayPage::of_cancelled(&found, after.as_deref(), now, window_s);
         }
         let hook = (&reader).read(&keys::hook(FACE, tenant, id), record::decode_hook)?;
-        let now = self.clock().now();
         let hook = Arc::new(hook.ok_or(FactRejection::SubscriptionNotFound)?);
         let number = hook.id;
         let run = ReplayRun { reader, hook, after: after.clone(), limit, window_s, now };

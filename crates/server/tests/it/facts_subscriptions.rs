@@ -205,6 +205,18 @@ async fn s_11_subscribing_takes_the_right_to_read_the_scope() {
     facts.server.stop().await;
 }
 
+/// The server's settings may name another tomorrow, and no look at what is kept would find that out.
+#[tokio::test(flavor = "multi_thread")]
+async fn s_23_the_admin_key_of_the_server_does_not_subscribe() {
+    let facts = Facts::start().await;
+    let wish = facts.wish("scope:global", json!({})).to_string();
+    let headers = [("x-tenant-namespace", "acme")];
+    let asked =
+        facts.server.ask_as(keys::ADMIN, "POST", SUBSCRIPTIONS, &headers, wish.as_bytes()).await;
+    assert_eq!(asked.expect(403).code(), "key_of_all_tenants");
+    facts.server.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn s_12_the_same_again_is_the_same_subscription() {
     let facts = Facts::start().await;

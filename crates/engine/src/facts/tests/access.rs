@@ -298,6 +298,33 @@ fn s_12_twice_at_the_same_time_is_one_before_either_is_durable() {
     assert_eq!(early.hook.id, late.hook.id);
 }
 
+/// A garden of the same slug is another garden, also when nothing is left of the first.
+#[test]
+fn a_subscription_to_a_garden_that_is_gone_is_not_found_again_but_made_anew() {
+    let (mut world, admin, bob) = team();
+    let issue = IssueToken {
+        tenant: world.tenant.clone(),
+        by: admin.principal.clone(),
+        subject: bob.principal.entity.clone(),
+        verb: Verb::Subscribe,
+        object: Object::Any,
+        ttl_ms: 2 * crate::facts::limits::CLOSED_GARDEN_MS,
+    };
+    world.bench.when(&issue).answer();
+    world.grant(&admin, &bob, "atlas", GardenRole::Reader);
+    let first = world.subscribe(&bob, "scope:garden:atlas");
+    world.delete_garden(&admin, "atlas");
+    world.bench.now = Millis(world.bench.now.0 + crate::facts::limits::CLOSED_GARDEN_MS);
+    world.fire_all();
+    world.garden(&admin, "atlas");
+    world.grant(&admin, &bob, "atlas", GardenRole::Reader);
+    let second = world.subscribe(&bob, "scope:garden:atlas");
+    assert!(second.is_new);
+    assert_eq!(world.cancelled(&first.hook), Some(CancelReason::MembershipEnded));
+    world.assert(&admin, said("a", "r", "v", Some("atlas")));
+    assert_eq!(world.deliver_all().len(), 1);
+}
+
 #[test]
 fn one_that_nobody_may_have_any_more_is_not_found_again_but_made_anew() {
     let (mut world, admin, bob) = team();
