@@ -24,36 +24,35 @@ pub struct Card {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Summary {
     text: String,
-    facts: u64,
-    left_out: u64,
+    lines: u64,
 }
 
 /// So much is kept for the line that says how many were left out.
 const REST_BYTES: usize = 40;
 
 impl Summary {
-    /// One more fact that holds.
-    pub fn add(&mut self, fact: &Fact) {
-        self.facts += 1;
+    /// One more fact that holds; false if there is no room for it, and so for none after it.
+    pub fn add(&mut self, fact: &Fact) -> bool {
         let (relation, value) = (&fact.said.relation, fact.said.value.to_text());
         let len = relation.len() + value.len() + 3;
-        if self.left_out > 0 || self.text.len() + len > CARD_SUMMARY_BYTES_MAX - REST_BYTES {
-            self.left_out += 1;
-            return;
+        if self.text.len() + len > CARD_SUMMARY_BYTES_MAX - REST_BYTES {
+            return false;
         }
+        self.lines += 1;
         self.text.push_str(relation);
         self.text.push_str(": ");
         self.text.push_str(&value.replace(['\n', '\r'], " "));
         self.text.push('\n');
+        true
     }
 
-    /// How many there were, and what is said of them.
-    pub fn finish(self) -> (u64, String) {
-        let Summary { mut text, facts, left_out } = self;
-        if left_out > 0 {
-            text.push_str(&format!("and {left_out} more"));
+    /// What is said of so many facts in all.
+    pub fn finish(self, facts: u64) -> String {
+        let Summary { mut text, lines } = self;
+        if lines < facts {
+            text.push_str(&format!("and {} more", facts - lines));
         }
-        (facts, text.trim_end().to_owned())
+        text.trim_end().to_owned()
     }
 }
 
@@ -74,21 +73,19 @@ mod tests {
     #[test]
     fn a_card_has_a_line_for_each_fact() {
         let mut summary = Summary::default();
-        summary.add(&said("works_at", "acme"));
-        summary.add(&said("notes", "two\nlines"));
-        assert_eq!(summary.finish(), (2, "works_at: acme\nnotes: two lines".to_owned()));
-        assert_eq!(Summary::default().finish(), (0, String::new()));
+        assert!(summary.add(&said("works_at", "acme")));
+        assert!(summary.add(&said("notes", "two\nlines")));
+        assert_eq!(summary.finish(2), "works_at: acme\nnotes: two lines");
+        assert_eq!(Summary::default().finish(0), "");
     }
 
     #[test]
     fn a_card_has_an_end_however_much_is_known() {
         let mut summary = Summary::default();
-        for _ in 0..10_000 {
-            summary.add(&said("notes", &"x".repeat(100)));
-        }
-        let (count, text) = summary.finish();
-        assert_eq!(count, 10_000);
+        let fact = said("notes", &"x".repeat(100));
+        let lines = (0..10_000).take_while(|_| summary.add(&fact)).count();
+        let text = summary.finish(10_000);
         assert!(text.len() <= CARD_SUMMARY_BYTES_MAX, "{}", text.len());
-        assert!(text.ends_with(" more"), "{text}");
+        assert!(text.ends_with(&format!("and {} more", 10_000 - lines)), "{text}");
     }
 }

@@ -19,7 +19,7 @@ use super::publish;
 use super::publish::{NewEvent, append_copies};
 use super::txn::FactTxn;
 use crate::app::{App, Txn};
-use crate::records::{ReadRecord, damaged};
+use crate::records::damaged;
 
 /// Makes a card anew.
 #[derive(Debug, Clone)]
@@ -100,12 +100,16 @@ impl RefreshCard {
             }
         }
         let read: Vec<FactNo> = holding.iter().take(CARD_FACTS_MAX).copied().collect();
-        let facts = txn.gather(read, |txn, no| {
-            txn.read(&keys::fact(tenant, no), |value| FactRecord::decode(no, value))
-        })?;
+        let facts = txn.gather(read, |txn, no| Ok((no, txn.get(&keys::fact(tenant, no))?)))?;
         let mut summary = Summary::default();
-        facts.iter().flatten().for_each(|record| summary.add(&record.fact));
-        let (_, text) = summary.finish();
-        Ok((u64::try_from(holding.len()).unwrap_or(u64::MAX), text))
+        for (no, value) in facts {
+            let Some(value) = value else { continue };
+            // Few fit: the others are not even decoded, which would keep everybody waiting.
+            if !summary.add(&FactRecord::decode(no, &value).map_err(damaged)?.fact) {
+                break;
+            }
+        }
+        let count = u64::try_from(holding.len()).unwrap_or(u64::MAX);
+        Ok((count, summary.finish(count)))
     }
 }

@@ -3,7 +3,8 @@
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use reveille_core::Millis;
-use reveille_core::fact::garden::GardenSlug;
+use reveille_core::fact::access::may_read;
+use reveille_core::fact::garden::{GardenRole, GardenSlug};
 use reveille_core::fact::statement::{Confidence, Statement};
 use reveille_core::fact::value::{FactValue, ValueKind};
 use reveille_core::fact::{EntityUri, FactNo, Scope};
@@ -39,7 +40,16 @@ pub(super) async fn assert(
     let by = fact_caller(caller);
     let statement = parse(&body, &by.principal.entity)?;
     let fact = server.engine.assert_fact(&by, statement, parent).await?;
-    Ok(reply::json(StatusCode::CREATED, &fact))
+    let member = fact.garden.map(|_| Some(GardenRole::Writer));
+    if may_read(&by.principal, fact.said.scope, member) {
+        return Ok(reply::json(StatusCode::CREATED, &fact));
+    }
+    // Whether others say something else is for those who may read it.
+    let mut shown = serde_json::to_value(&fact).unwrap_or_default();
+    if let Some(contradicted) = shown.get_mut("contradicted") {
+        *contradicted = Value::Null;
+    }
+    Ok(reply::json(StatusCode::CREATED, &shown))
 }
 
 /// What is said, and by default by whoever asks.

@@ -180,6 +180,13 @@ async fn who_may_write_where() {
 async fn other_values_contradict_until_they_are_taken_back_or_over() {
     let facts = Facts::start().await;
     let value = |v: &str| json!({ "value": { "type": "string", "v": v } });
+    // Whoever writes where they may not read does not learn what is there.
+    let blind = facts.party("blind", &["team"]).await;
+    for v in ["a", "b"] {
+        let said = statement(json!({ "entity": "x", "value": { "type": "string", "v": v } }));
+        let said = facts.post(&blind, "/v1/facts", &said).await.expect(201).json();
+        assert_eq!(said["contradicted"], Value::Null);
+    }
     let contradicts = async |more: Value| facts.say(more).await["contradicted"] == true;
     assert!(!contradicts(value("acme")).await);
     assert!(!contradicts(value("acme")).await, "the same is no contradiction");
@@ -288,6 +295,16 @@ async fn a_card_says_what_is_known_and_nothing_of_gardens() {
     assert!(summary.contains("works_at: acme") && summary.contains("age: 42"), "{summary}");
     assert!(!summary.contains("secret") && !summary.contains("gone"), "{summary}");
     assert_eq!(facts.get(&reader, target).await.expect(200).json(), card);
+    // Its last line says how much there is no room for.
+    for n in 0..300 {
+        let value = json!({ "type": "text", "v": "x".repeat(100) });
+        facts.say(json!({ "relation": format!("r{n}"), "value": value })).await;
+    }
+    let full = facts.post(&reader, "/v1/cards/refresh", &body).await.expect(200).json();
+    let summary = text(&full["summary"]);
+    let lines = summary.lines().count() - 1;
+    assert_eq!(full["fact_count"], 302);
+    assert!(summary.ends_with(&format!("\nand {} more", 302 - lines)), "{summary}");
     let other = facts.party("other", &["team"]).await;
     let refused = facts.get(&other, target).await.expect(403);
     assert_eq!(refused.code(), "insufficient_scope");
