@@ -96,6 +96,54 @@ async fn s_21_the_window_ends_and_what_came_before_it_is_gone() {
     facts.server.stop().await;
 }
 
+/// What is replayed are a subscription's events, which end with the window; facts are kept for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn s_27_the_replay_buffer_is_not_the_table_of_facts() {
+    let mut facts = Facts::with(|setup| setup.facts.replay_window_s = 60).await;
+    let alice = facts.subscriber("alice", &["*"]).await;
+    let before = facts.say(json!({ "relation": "before" })).await;
+    let id = facts.subscribe(&alice, "scope:company").await;
+    let shown = facts.shown(&alice, &id).await;
+    for column in [
+        "id",
+        "target",
+        "on_change",
+        "webhook_url",
+        "wake_agent_id",
+        "event_filter",
+        "scope",
+        "idempotency_key",
+        "created_at",
+        "last_event_at",
+        "cancelled_at",
+        "replay_window_s",
+    ] {
+        assert!(shown.get(column).is_some(), "{column} of {shown}");
+    }
+    assert_eq!(
+        facts.replay(&alice, &id).await,
+        [Value::Null; 0],
+        "facts are there, events are not"
+    );
+    let fact = facts.say(json!({ "relation": "after" })).await;
+    facts.called().await.ok();
+    facts.say(json!({ "relation": "after", "confidence": 0 })).await;
+    facts.called().await.ok();
+    let kinds: Vec<Value> =
+        facts.replay(&alice, &id).await.iter().map(|it| it["event_type"].clone()).collect();
+    assert_eq!(kinds, ["fact_assert", "fact_retract"]);
+    facts.clock.advance(60_001);
+    let facts = facts.crash().await;
+    assert_eq!(facts.replay(&alice, &id).await, [Value::Null; 0], "the window has ended");
+    for fact in [&before, &fact] {
+        let target = format!("/v1/facts/{}", text(&fact["id"]));
+        assert_eq!(facts.get(&alice, &target).await.expect(200).json(), *fact);
+    }
+    let all = facts.get(&alice, "/v1/facts").await.expect(200).json();
+    assert_eq!(all["facts"].as_array().unwrap().len(), 3);
+    facts.server.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn s_21_a_place_that_is_none_is_refused() {
     let mut facts = Facts::start().await;
@@ -153,20 +201,20 @@ async fn s_24_what_is_withheld_leaves_no_trace_and_no_gap_in_the_pages() {
         let answer = facts.get(&alice, &format!("{target}{after}")).await.expect(200);
         let page = answer.json();
         seen.extend(relations(&page).into_iter().filter(|it| it != "sings"));
+        ids.push(page["events"][0]["event_id"].clone());
         assert!(!answer.text().contains("atlas"), "{answer}");
+        assert_eq!(page["next_after"], *ids.last().unwrap(), "it names what was shown");
         if page["has_more"] == false {
             break;
         }
         after = format!("&after={}", text(&page["next_after"]));
     }
     assert_eq!(seen, ["r0", "r3"]);
-    facts.server.stop().await;
-}
-        ids.push(page["events"][0]["event_id"].clone());
-        assert_eq!(page["next_after"], *ids.last().unwrap(), "it names what was shown");
     let last = text(ids.last().unwrap());
     let rest = page(&facts, &alice, &format!("{target}&after={last}")).await;
     assert_eq!((&rest["events"], &rest["has_more"]), (&json!([]), &json!(false)));
     // The last part of a name is the number of the event, which is that of the fact.
     let number = text(&hidden["id"])[24..].to_owned();
     assert!(!rest.to_string().contains(&number), "{rest}");
+    facts.server.stop().await;
+}
