@@ -80,7 +80,7 @@ impl App {
             .with_index::<KeyCounts>()
             .with_face(EventFace)
             .with_face(DocumentFace::with_hooks(TriggerHooks))
-            .with_face(FactFace)
+            .with_face(FactFace::default())
     }
 }
 

@@ -184,7 +184,7 @@ pub(super) fn next_attempt(engine: &Engine, now: Millis) -> Option<DeliveryAttem
 /// What an attempt would send now.
 pub(super) fn readiness(
     engine: &Engine,
-    hook: &Hook,
+    hook: &Arc<Hook>,
     attempt: &DeliveryAttempt,
     now: Millis,
 ) -> CheckResult<DeliveryReadiness> {

@@ -186,11 +186,11 @@ pub(super) fn hook(engine: &Engine, id: HookId) -> Option<Arc<Hook>> {
 /// What is to be done about an attempt, in one look at what is durable.
 pub(super) fn readiness(
     engine: &Engine,
-    hook: &Hook,
+    hook: &Arc<Hook>,
     attempt: &DeliveryAttempt,
     now: Millis,
 ) -> CheckResult<DeliveryReadiness> {
-    let readiness = send::readiness(&engine.reader(), &FactFace, hook, attempt, now);
+    let readiness = send::readiness(&engine.reader(), &FactFace::default(), hook, attempt, now);
     readiness.map_err(|error| violation(format!("a look failed: {error}")))
 }
 

@@ -107,7 +107,7 @@ pub trait DeliveryFace: Send + Sync + 'static {
     fn gate(
         &self,
         _look: &mut dyn KeyReader,
-        _hook: &Hook,
+        _hook: &Arc<Hook>,
         _event: &EventRecord,
         _now: Millis,
     ) -> Result<Gate, ReadError> {

@@ -76,7 +76,7 @@ pub enum DeliveryReadiness {
 pub fn readiness(
     reader: &Reader,
     face: &dyn DeliveryFace,
-    hook: &Hook,
+    hook: &Arc<Hook>,
     attempt: &DeliveryAttempt,
     now: Millis,
 ) -> Result<DeliveryReadiness, Damaged> {

@@ -29,6 +29,7 @@ use super::index::{EventQuery, GardenIndex, SubscriptionIndex, TokenIndex, match
 use super::publish::fact_stream;
 use super::purge::FireFactTimer;
 use super::subscription::remember;
+use crate::addresses::Addresses;
 use crate::app::{App, Shared, Txn};
 use crate::deliveries::ended::EndedBy;
 use crate::deliveries::face::{DeliveryFace, EndReason, EventMatch, FaceTimer, Gate, GateReason};
@@ -38,7 +39,10 @@ use crate::records::{KeyReader, ReadRecord, damaged};
 use crate::streams::txn::StreamTxn;
 
 /// The face of facts.
-pub struct FactFace;
+#[derive(Default)]
+pub struct FactFace {
+    specs: Addresses<HookId, Hook, Arc<SubscriptionSpec>>,
+}
 
 impl DeliveryFace for FactFace {
     fn id(&self) -> FaceId {
@@ -122,12 +126,13 @@ impl DeliveryFace for FactFace {
     fn gate(
         &self,
         look: &mut dyn KeyReader,
-        hook: &Hook,
+        hook: &Arc<Hook>,
         event: &EventRecord,
         now: Millis,
     ) -> Result<Gate, ReadError> {
         let garden = gate::subject_of(event)?.garden;
-        Ok(match gate::ask(look, hook, &spec_of(hook)?, garden, now)? {
+        let spec = self.specs.of(hook.id, hook, || spec_of(hook).map(Arc::new))?;
+        Ok(match gate::ask(look, hook, &spec, garden, now)? {
             Ruling::Deliver => Gate::Open,
             Ruling::Withhold(_) => Gate::Closed(DropReason::NotOwed),
             Ruling::Cancel(_) => Gate::Cancelled(DropReason::Cancelled),
@@ -232,17 +237,17 @@ pub(super) fn spec_of(hook: &Hook) -> Result<SubscriptionSpec, Damaged> {
     SubscriptionSpec::decode(&hook.spec).map_err(damaged)
 }
 
-fn key_of(event: &EventRecord) -> Option<&Bytes> {
-    match &event.place {
-        EventPlace::Key { key, .. } => Some(key),
-        EventPlace::Stream { .. } => None,
-    }
 fn reason_of(ruling: Ruling) -> GateReason {
     let check = ruling.check().map(|check| format!("{}: ", check.code()));
     let text = format!("{}{}", check.unwrap_or_default(), ruling.sentence());
     GateReason { is_open: ruling == Ruling::Deliver, text }
 }
 
+fn key_of(event: &EventRecord) -> Option<&Bytes> {
+    match &event.place {
+        EventPlace::Key { key, .. } => Some(key),
+        EventPlace::Stream { .. } => None,
+    }
 }
 
 /// Facts stay when their events are forgotten, and everything else goes. Says where the copy is.

@@ -256,7 +256,7 @@ impl World {
     pub(super) fn look(&self, attempt: &DeliveryAttempt) -> Option<DeliveryReadiness> {
         let hook = self.hook(attempt.id.hook)?;
         let reader = self.bench.reader();
-        Some(readiness(&reader, &FactFace, &hook, attempt, self.bench.now).unwrap())
+        Some(readiness(&reader, &FactFace::default(), &hook, attempt, self.bench.now).unwrap())
     }
 
     /// Makes an attempt that an endpoint accepts, or not. Returns what was sent.

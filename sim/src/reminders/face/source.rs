@@ -101,7 +101,7 @@ impl DeliveryFace for ReminderFace {
     fn gate(
         &self,
         look: &mut dyn KeyReader,
-        hook: &Hook,
+        hook: &Arc<Hook>,
         event: &EventRecord,
         _: Millis,
     ) -> Result<Gate, ReadError> {

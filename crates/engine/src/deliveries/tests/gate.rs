@@ -79,7 +79,7 @@ impl DeliveryFace for NotingFace {
     fn gate(
         &self,
         _: &mut dyn KeyReader,
-        _: &Hook,
+        _: &Arc<Hook>,
         _: &EventRecord,
         _: Millis,
     ) -> Result<Gate, ReadError> {

@@ -157,7 +157,7 @@ fn a_look_from_before_a_revocation_may_still_leave_and_every_later_one_refuses()
     world.remove(&admin, &bob, "atlas");
     let hook = world.hook(attempt.id.hook).unwrap();
     let now = world.bench.now;
-    let then = readiness(&before, &FactFace, &hook, &attempt, now).unwrap();
+    let then = readiness(&before, &FactFace::default(), &hook, &attempt, now).unwrap();
     assert!(matches!(then, DeliveryReadiness::Send(_)), "that look is of a place before");
     let dropped = world.look(&attempt);
     assert!(matches!(dropped, Some(DeliveryReadiness::Dropped { ends_hook: true, .. })));
@@ -191,7 +191,7 @@ fn a_check_that_cannot_run_is_a_refusal() {
     let good = world.bench.reader().get(&key).unwrap().unwrap();
     world.bench.given(vec![(key.clone(), Bytes::from_static(b"\xa1\x00"))]);
     let reader = world.bench.reader();
-    assert!(readiness(&reader, &FactFace, &hook, &attempt, world.bench.now).is_err());
+    assert!(readiness(&reader, &FactFace::default(), &hook, &attempt, world.bench.now).is_err());
     world.bench.given(vec![(key, good)]);
     assert!(matches!(world.look(&attempt), Some(DeliveryReadiness::Send(_))));
 }
