@@ -5,6 +5,8 @@
 //
 // The order flow is two triggers: no order is lost, nothing is sold twice, and what is reserved is
 // shipped.
+//
+// The fact watch belongs to a garden: it hears of every fact there once, and of none after it left.
 import { execFile, spawn, type ChildProcess } from "node:child_process"
 import { readFile, writeFile } from "node:fs/promises"
 import { createInterface } from "node:readline"
@@ -27,12 +29,17 @@ const SETTLE_MS = 1_500
 const ORDERS = 120
 /** Less than is ordered. */
 const STOCK = 80
+const FACTS_PER_KILL = 30
+const ADMIN_KEY = "the-key-of-this-test-alone"
+/** Which agent is woken, unless it is told otherwise. */
+const AGENT_ID = "0f8fad5b-d9cb-469f-a165-70867728950e"
 
 /** What each example does not start without. */
 const secrets = {
   "agent-node": ["WEBHOOK_SECRET", "node", "agent.js"],
   "agent-python": ["WEBHOOK_SECRET", "python3", "agent.py"],
   "order-flow": ["TRIGGER_SECRET", "python3", "flow.py"],
+  "fact-watch": ["WEBHOOK_SECRET", "python3", "watch.py"],
 } as const
 
 const agents = {
@@ -64,7 +71,7 @@ for (const [name, { command, prefix }] of Object.entries(agents)) {
     const random = seeded(name)
     const running = (server = await Server.start())
     const port = await freePort()
-    const secret = await subscribe(running.url, port, prefix)
+    const secret = await subscribe(running.url, port, `${prefix}-agents/*?subscription=${prefix}-agent`)
     const settings = { PORT: String(port), WEBHOOK_SECRET: secret, REVEILLE_URL: running.url }
     const processed: Record<string, Array<number>> = {}
     const woken = (agent = await Agent.start(name, command, settings, (line) => {
@@ -104,10 +111,7 @@ for (const [name, { command, prefix }] of Object.entries(agents)) {
 test(`order-flow sells what there is, once, across ${KILLS} kills`, async ({ onTestFailed }) => {
   const random = seeded("order-flow")
   const running = (server = await Server.start())
-  const reveille = async (...args: string[]) => {
-    const env = { ...process.env, REVEILLE_URL: running.url }
-    return (await promisify(execFile)(process.env.REVEILLE_BIN!, args, { env })).stdout
-  }
+  const reveille = commandLine(running.url)
   const { secret } = JSON.parse(await reveille("secret", "create", "--output", "json"))
   const port = await freePort()
   const settings = { PORT: String(port), TRIGGER_SECRET: secret, REVEILLE_URL: running.url }
@@ -164,10 +168,86 @@ test(`order-flow sells what there is, once, across ${KILLS} kills`, async ({ onT
   expect(JSON.parse(await reveille("dlq", "list", "--output", "json"))).toEqual([])
 }, ARRIVAL_MAX_MS + 60_000)
 
-async function subscribe(url: string, port: number, prefix: string): Promise<string> {
-  const response = await fetch(`${url}/${prefix}-agents/*?subscription=${prefix}-agent`, {
+test(`fact-watch hears all while it belongs to the garden, across ${KILLS} kills`, async ({ onTestFailed }) => {
+  const random = seeded("fact-watch")
+  const settings = ["--auth", "keys", "--admin-key", ADMIN_KEY, "--allow-http-loopback"]
+  const running = (server = await Server.start(...settings, "--wake-stream-template", "/agents/{wake_agent_id}"))
+  const keyOf = async (role: string, entity: string) => {
+    const args = ["--tenant", "acme", "--role", role, "--entity-uri", entity, "--output", "json"]
+    return JSON.parse(await commandLine(running.url, ADMIN_KEY)("key", "create", ...args)).key as string
+  }
+  const [ada, scout] = [await keyOf("admin", "user:ada"), await keyOf("user", "agent:scout")]
+  const reveille = commandLine(running.url, ada)
+  await reveille("garden", "create", "atlas", "--scope", "team")
+  await reveille("garden", "add", "atlas", "agent:scout")
+  await reveille("token", "issue", "--subject", "agent:scout", "--object", "scope:garden:atlas")
+  const port = await freePort()
+  const secret = await subscribe(running.url, port, `agents/${AGENT_ID}?subscription=scout`, scout)
+  const env = { PORT: String(port), WEBHOOK_SECRET: secret, REVEILLE_URL: running.url, REVEILLE_KEY: scout }
+  const heard: Array<string> = []
+  const watch = (agent = await Agent.start("fact-watch", ["python3", "watch.py"], env, (line) => {
+    heard.push((JSON.parse(line) as { fact: string }).fact)
+  }))
+  onTestFailed(() => console.log(watch.complaints))
+  expect((await fetch(`http://127.0.0.1:${port}`, { method: "POST", body: "{}" })).status).toBe(401)
+
+  const ask = async (key: string, path: string, body?: unknown) => {
+    for (;;) {
+      const headers = { authorization: `Bearer ${key}` }
+      const init = body ? { method: "POST", headers, body: JSON.stringify(body) } : { headers }
+      const response = await fetch(`${running.url}/v1/${path}`, init).catch(() => undefined)
+      const text = await response?.text().catch(() => undefined)
+      if (response?.ok && text !== undefined) return JSON.parse(text)
+      if (response && response.status < 500) throw new Error(`${path}: ${text}`)
+      await sleep(20)
+    }
+  }
+  let facts = 0
+  /** What is not answered is said again: it may have been said before, too. */
+  const say = async (): Promise<string> => {
+    const fact = { entity: "project:x", relation: `r${facts++}`, value: { type: "number", v: facts } }
+    return (await ask(ada, "facts", { ...fact, scope: "team", garden_id: "atlas" })).id
+  }
+  const said: Array<string> = []
+  for (let kill = 0; kill < KILLS; kill++) {
+    const killed = watch.printed(said.length + between(random, 1, FACTS_PER_KILL)).then(async () => {
+      await running.kill()
+      await running.restart()
+    })
+    for (let n = 0; n < FACTS_PER_KILL; n++) said.push(await say())
+    await killed
+  }
+  await watch.printed(said.length)
+  const deadline = Date.now() + ARRIVAL_MAX_MS
+  while (!said.every((fact) => heard.includes(fact)) && Date.now() < deadline) await sleep(100)
+  expect(said.filter((fact) => !heard.includes(fact))).toEqual([])
+  expect(heard.length).toBe(new Set(heard).size)
+
+  await reveille("garden", "remove", "atlas", "agent:scout")
+  const hidden = [await say()]
+  await running.kill()
+  await running.restart()
+  hidden.push(await say())
+  const cancelled = async () => (await ask(scout, "subscriptions")).subscriptions[0].cancelled_by
+  while ((await cancelled()) === null && Date.now() < deadline) await sleep(100)
+  await sleep(SETTLE_MS)
+  expect(await cancelled()).toBe("acl_revoked")
+  expect(heard.filter((fact) => hidden.includes(fact))).toEqual([])
+  // It is asked for its rights before it begins, too.
+  watch.stop()
+  await expect(Agent.start("fact-watch", ["python3", "watch.py"], env, () => {})).rejects.toThrow("you may not read")
+}, 2 * ARRIVAL_MAX_MS + 60_000)
+
+/** The command line, by a key if the server wants one. */
+function commandLine(url: string, key?: string): (...args: string[]) => Promise<string> {
+  const env = { ...process.env, REVEILLE_URL: url, ...(key && { REVEILLE_KEY: key }) }
+  return async (...args) => (await promisify(execFile)(process.env.REVEILLE_BIN!, args, { env })).stdout
+}
+
+async function subscribe(url: string, port: number, pattern: string, key?: string): Promise<string> {
+  const response = await fetch(`${url}/${pattern}`, {
     method: "PUT",
-    headers: { "content-type": "application/json" },
+    headers: { "content-type": "application/json", ...(key && { authorization: `Bearer ${key}` }) },
     body: JSON.stringify({ webhook: `http://127.0.0.1:${port}/` }),
   })
   expect(response.status).toBe(201)

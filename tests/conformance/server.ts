@@ -14,20 +14,23 @@ export class Server {
   readonly #bin: string
   readonly #port: number
   readonly #dataDir: string
+  readonly #settings: readonly string[]
   #child: ChildProcess | undefined
 
-  private constructor(bin: string, port: number, dataDir: string) {
+  private constructor(bin: string, port: number, dataDir: string, settings: readonly string[]) {
     this.url = `http://127.0.0.1:${port}`
     this.#bin = bin
     this.#port = port
     this.#dataDir = dataDir
+    this.#settings = settings
   }
 
-  static async start(): Promise<Server> {
+  /** With more settings than where it listens and keeps its data. */
+  static async start(...settings: string[]): Promise<Server> {
     const bin = process.env.REVEILLE_BIN
     if (!bin) throw new Error("REVEILLE_BIN is not set: run `cargo xtask client` or `examples`")
     const dataDir = await mkdtemp(join(tmpdir(), "reveille-client-"))
-    const server = new Server(bin, await freePort(), dataDir)
+    const server = new Server(bin, await freePort(), dataDir, settings)
     await server.restart()
     return server
   }
@@ -39,6 +42,7 @@ export class Server {
       [
         ...["serve", "--listen", `127.0.0.1:${this.#port}`],
         ...["--data-dir", this.#dataDir, "--long-poll-timeout", "500ms"],
+        ...this.#settings,
       ],
       { stdio: ["ignore", "pipe", "pipe"] }
     )
