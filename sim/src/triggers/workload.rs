@@ -120,8 +120,9 @@ impl Triggers {
         }
         let (limits, now) = (TransactionLimits::default(), self.base.now);
         let (origin, reader) = (&Origin::CLIENT, &self.base.reader());
-        let write = WriteLook { tenant, ops: &ops, origin, limits, now, reader };
-        TriggerHooks.look(shared, &write).map(Some).map_err(unreadable)
+        let in_turn = self.number.is_multiple_of(2);
+        let write = WriteLook { tenant, ops: &ops, origin, limits, now, reader, in_turn };
+        TriggerHooks.look(shared, &write).map_err(unreadable)
     }
 
     fn definition(&mut self) -> Arc<Definition> {
