@@ -72,9 +72,6 @@ pub const RULES_MAX: usize = 500;
 /// Segments of a rule's pattern: each is a node in memory, and matching recurses.
 pub const RULE_SEGMENTS_MAX: usize = 32;
 
-/// Longest path of a document that a rule asks for, in bytes.
-pub const RULE_PATH_BYTES_MAX: usize = 1_024;
-
 /// Longest name of a subscription in bytes: it is part of keys and of every consumer's name.
 pub const SUBSCRIPTION_NAME_BYTES_MAX: usize = 128;
 

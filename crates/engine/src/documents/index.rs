@@ -41,9 +41,8 @@ impl IndexPart for DocumentIndex {
             tenant
         } else {
             let tenant = keys::parse_rules(key).ok_or_else(unreadable)?;
-            let rules = value.map(|value| RulesRecord::decode(value)).transpose();
-            let version = rules.map_err(damaged)?.map(|rules| rules.version);
-            self.by_tenant.entry(tenant.clone()).or_default().rules = version;
+            let version = value.map(|value| RulesRecord::decode_version(value)).transpose();
+            self.by_tenant.entry(tenant.clone()).or_default().rules = version.map_err(damaged)?;
             tenant
         };
         let is_empty =

@@ -94,7 +94,7 @@ impl Engine {
     ) -> Result<Document, DocumentError> {
         let DocumentCaller { tenant, auth, .. } = caller.clone();
         self.fairness().request(&tenant, fairness::TAKEN_IN);
-        let rules = self.rules_for(caller);
+        let rules = self.rules_for(caller).await?;
         let (reader, now) = (self.partition(&tenant).state.reader(), self.clock().now());
         let of = path.clone();
         // One key is read here, as it is for a decision.
@@ -107,7 +107,7 @@ impl Engine {
             let document = document.filter(|document| !document.is_tombstone());
             let look = RuleLook::new(&reader, &tenant, &auth, now);
             match &rules {
-                Some(rules) if !look.may_get(rules, &of, document.as_ref())? => Ok(None),
+                Some(it) if !look.may_get(&it.rules, &of, document.as_ref())? => Ok(None),
                 _ => Ok(Some(document)),
             }
         };
@@ -132,11 +132,11 @@ impl Engine {
         self.fairness().request(&tenant, fairness::TAKEN_IN);
         let count = u64::try_from(paths.len()).unwrap_or(u64::MAX);
         self.fairness().count(&tenant, count / DOCUMENTS_PER_APPEND);
-        let rules = self.rules_for(caller);
+        let rules = self.rules_for(caller).await?;
         let (reader, now) = (self.partition(&tenant).state.reader(), self.clock().now());
         let read = move || {
             let look = RuleLook::new(&reader, &tenant, &auth, now);
-            look.read_all(rules.as_deref(), &paths, bytes_max)
+            look.read_all(rules.as_ref().map(|it| &it.rules), &paths, bytes_max)
         };
         task::blocking(read).await?.map_err(Error::Rejected)
     }
@@ -245,7 +245,7 @@ impl Engine {
         if auth.is_admin() {
             return Ok(None);
         }
-        let Some(rules) = self.rules_for(caller) else {
+        let Some(rules) = self.rules_for(caller).await? else {
             return Ok(Some(RuleVerdict::default()));
         };
         let limits = self.document_settings().transaction_limits();
@@ -257,10 +257,16 @@ impl Engine {
         Ok(Some(task::blocking(ask).await?))
     }
 
-    /// The rules that somebody must ask.
-    pub(super) fn rules_for(&self, caller: &DocumentCaller) -> Option<Arc<TenantRules>> {
-        let rules = self.partition(&caller.tenant).domains.part::<DocumentRules>();
-        (!caller.auth.is_admin()).then(|| rules.of(&caller.tenant)).flatten()
+    /// The rules that somebody must ask. Whoever looks at documents does it after this.
+    pub(super) async fn rules_for(
+        &self,
+        caller: &DocumentCaller,
+    ) -> Result<Option<TenantRules>, Damaged> {
+        if caller.auth.is_admin() {
+            return Ok(None);
+        }
+        let shared = self.partition(&caller.tenant);
+        shared.domains.part::<DocumentRules>().of(&caller.tenant).await
     }
 
     /// A page of the documents that a query is for. Whoever asks has room for a page
@@ -272,7 +278,8 @@ impl Engine {
     ) -> Result<QueryAnswer, DocumentError> {
         let tenant = &caller.tenant;
         self.fairness().request(tenant, fairness::TAKEN_IN);
-        let rules = self.rules_for(caller).map(|rules| (rules, caller.auth.clone()));
+        let rules = self.rules_for(caller).await?;
+        let rules = rules.map(|it| (it.rules, caller.auth.clone()));
         let run = QueryRun {
             reader: self.partition(tenant).state.reader(),
             clock: self.clock().clone(),
@@ -307,11 +314,9 @@ impl Engine {
         self.submit_audited(tenant, command, entry).await
     }
 
-    /// The rules of a tenant.
-    pub async fn document_rules(&self, tenant: &Tenant) -> Result<Option<RuleSet>, Damaged> {
-        let rules = self.partition(tenant).domains.part::<DocumentRules>().of(tenant);
-        let Some(rules) = rules else { return Ok(None) };
-        task::blocking(move || rules.parsed()).await.map(Some)
+    /// The text of a tenant's rules, as it was put.
+    pub fn document_rules(&self, tenant: &Tenant) -> Option<Arc<str>> {
+        self.partition(tenant).domains.part::<DocumentRules>().source(tenant)
     }
 
     /// Has a tenant have these rules, or none: then everybody who has its keys may do everything.

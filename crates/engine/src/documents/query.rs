@@ -9,7 +9,7 @@ use reveille_core::document::index::suggest;
 use reveille_core::document::path::DocumentId;
 use reveille_core::document::query::Query;
 use reveille_core::document::query::page::{Page, PageCollector, Sorted, Wanted};
-use reveille_core::document::rules::RuleAuth;
+use reveille_core::document::rules::{RuleAuth, RuleSet};
 use reveille_core::document::snapshot::{Document, DocumentView};
 use reveille_core::key_range::after_prefix;
 use reveille_core::{Millis, Tenant};
@@ -20,7 +20,7 @@ use reveille_schema::{Record, keys};
 use reveille_store::state::Reader;
 
 use super::error::{DocumentError, DocumentRejection};
-use super::rules::{RuleLook, TenantRules};
+use super::rules::RuleLook;
 use crate::limits::{QUERY_BYTES_MAX, QUERY_DOCUMENTS_MAX, QUERY_MS_MAX};
 use crate::records::{Scan, ScanBack, damaged};
 
@@ -60,7 +60,7 @@ pub(super) struct QueryRun {
     pub(super) tenant: Tenant,
     pub(super) query: Query,
     /// What must allow it.
-    pub(super) rules: Option<(Arc<TenantRules>, RuleAuth)>,
+    pub(super) rules: Option<(RuleSet, RuleAuth)>,
     /// How many documents are looked at without an index.
     pub(super) scan_limit: u64,
     /// How long a page may be, unless its first document alone is longer.

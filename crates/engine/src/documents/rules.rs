@@ -5,7 +5,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use reveille_core::document::change::{Change, ChangeHead, ChangeKind};
@@ -22,9 +22,11 @@ use reveille_core::document::transaction::{
 use reveille_core::{Millis, Tenant};
 use reveille_kernel::command::{Command, Decision};
 use reveille_kernel::error::{Damaged, Never};
+use reveille_kernel::task;
 use reveille_schema::documents::RulesRecord;
 use reveille_schema::{Record, keys};
 use reveille_store::state::Reader;
+use tokio::sync::OnceCell;
 
 use super::error::DocumentRejection;
 use crate::app::{App, Part, Txn};
@@ -32,15 +34,23 @@ use crate::records::{ReadRecord, damaged};
 
 /// The rules of all tenants, as they are durable.
 #[derive(Default)]
-pub struct DocumentRules(Mutex<HashMap<Tenant, Arc<TenantRules>>>);
+pub struct DocumentRules(Mutex<HashMap<Tenant, Arc<StoredRules>>>);
 
-/// The rules of one tenant. They are read by whoever asks first: that may take half a second,
-/// which nobody else has to wait for.
+/// The rules of one tenant. They are read when somebody asks for the first time: that may take half
+/// a second, for which everybody else who asks waits, and no thread with them.
 #[derive(Debug)]
-pub struct TenantRules {
+pub(super) struct StoredRules {
     version: u64,
     source: Arc<str>,
-    parsed: OnceLock<Result<RuleSet, Damaged>>,
+    read: OnceCell<Result<RuleSet, Damaged>>,
+}
+
+/// The rules of one tenant, ready to be asked.
+#[derive(Debug, Clone)]
+pub struct TenantRules {
+    /// Which rules these are.
+    pub version: u64,
+    pub rules: RuleSet,
 }
 
 impl Part for DocumentRules {
@@ -52,11 +62,12 @@ impl Part for DocumentRules {
         let unreadable = || Damaged::new("the key of rules is damaged");
         let tenant = keys::parse_rules(key).ok_or_else(unreadable)?;
         let record = value.map(|value| RulesRecord::decode(value)).transpose();
+        let record = record.map_err(damaged)?;
         let mut rules = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match record.map_err(damaged)? {
+        match record {
             Some(RulesRecord { version, source }) => {
-                let parsed = OnceLock::new();
-                rules.insert(tenant, Arc::new(TenantRules { version, source, parsed }));
+                let read = OnceCell::new();
+                rules.insert(tenant, Arc::new(StoredRules { version, source, read }));
             }
             None => {
                 rules.remove(&tenant);
@@ -67,24 +78,48 @@ impl Part for DocumentRules {
 }
 
 impl DocumentRules {
-    pub(super) fn of(&self, tenant: &Tenant) -> Option<Arc<TenantRules>> {
+    fn stored(&self, tenant: &Tenant) -> Option<Arc<StoredRules>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(tenant).cloned()
+    }
+
+    /// The text of a tenant's rules.
+    pub(super) fn source(&self, tenant: &Tenant) -> Option<Arc<str>> {
+        self.stored(tenant).map(|stored| stored.source.clone())
+    }
+
+    /// The rules of a tenant, as they are when this returns.
+    pub(super) async fn of(&self, tenant: &Tenant) -> Result<Option<TenantRules>, Damaged> {
+        let mut stored = self.stored(tenant);
+        while let Some(asked) = stored {
+            let rules = asked.clone().read().await?;
+            // Reading may have taken so long that they are others by now.
+            stored = self.stored(tenant);
+            if stored.as_ref().is_some_and(|stored| Arc::ptr_eq(stored, &asked)) {
+                return Ok(Some(rules));
+            }
+        }
+        Ok(None)
     }
 }
 
-impl TenantRules {
-    /// Which rules these are.
-    pub(super) fn version(&self) -> u64 {
-        self.version
+impl StoredRules {
+    async fn read(self: Arc<StoredRules>) -> Result<TenantRules, Damaged> {
+        let version = self.version;
+        let rules = match self.read.get() {
+            Some(rules) => rules.clone(),
+            // By a task of its own: it goes on when whoever asked goes away, and is not begun again.
+            None => {
+                task::spawned(async move { self.read.get_or_init(|| self.parse()).await.clone() })
+                    .await
+            }
+        };
+        Ok(TenantRules { version, rules: rules? })
     }
 
-    /// The rules, ready to be asked. May take a while the first time.
-    pub(super) fn parsed(&self) -> Result<RuleSet, Damaged> {
-        let parse = || {
-            let parsed = RuleSet::parse(&self.source);
-            parsed.map_err(|error| Damaged(format!("stored rules cannot be read: {error}")))
-        };
-        self.parsed.get_or_init(parse).clone()
+    async fn parse(&self) -> Result<RuleSet, Damaged> {
+        let source = self.source.clone();
+        let parsed = task::blocking(move || RuleSet::parse(&source)).await;
+        parsed.map_err(|error| Damaged(format!("stored rules cannot be read: {error}")))
     }
 }
 
@@ -165,16 +200,15 @@ impl<'r> RuleLook<'r> {
     /// Whether a document may be read.
     pub(super) fn may_get(
         &self,
-        rules: &TenantRules,
+        rules: &RuleSet,
         path: &DocumentPath,
         document: Option<&Document>,
     ) -> Result<bool, Damaged> {
-        let rules = rules.parsed()?;
         let resource = document.map(|it| DocumentView::new(path, it).to_fields());
         let path = path.to_string();
         let (action, resource) = (Action::Get, resource.as_ref());
         let request = RuleRequest { action, path: &path, resource, resulting: None };
-        let decision = RuleCheck::new(&rules, self.auth, self.now, self).decide(&request)?;
+        let decision = RuleCheck::new(rules, self.auth, self.now, self).decide(&request)?;
         Ok(is_allowed(self.tenant, &decision))
     }
 
@@ -183,13 +217,11 @@ impl<'r> RuleLook<'r> {
     /// nothing of the others.
     pub(super) fn read_all(
         &self,
-        rules: Option<&TenantRules>,
+        rules: Option<&RuleSet>,
         paths: &[DocumentPath],
         bytes_max: usize,
     ) -> Result<Result<Vec<Option<Document>>, DocumentRejection>, Damaged> {
-        let rules = rules.map(TenantRules::parsed).transpose()?;
-        let mut check =
-            rules.as_ref().map(|rules| RuleCheck::new(rules, self.auth, self.now, self));
+        let mut check = rules.map(|rules| RuleCheck::new(rules, self.auth, self.now, self));
         let (mut documents, mut bytes) = (Vec::with_capacity(paths.len()), 0);
         for path in paths {
             let document = self.document(path)?.filter(|document| !document.is_tombstone());
@@ -234,12 +266,11 @@ impl<'r> RuleLook<'r> {
     /// Whether a page may be shown.
     pub(super) fn may_list(
         &self,
-        rules: &TenantRules,
+        rules: &RuleSet,
         collection: &CollectionPath,
         page: &Page,
     ) -> Result<bool, Damaged> {
-        let rules = rules.parsed()?;
-        let mut check = RuleCheck::new(&rules, self.auth, self.now, self);
+        let mut check = RuleCheck::new(rules, self.auth, self.now, self);
         // One after another, so that the page is not in memory once more.
         for (id, document) in &page.documents {
             let view = DocumentView { collection: collection.as_str(), id, document };
@@ -260,8 +291,7 @@ impl<'r> RuleLook<'r> {
         ops: &[Op],
         limits: TransactionLimits,
     ) -> Result<RuleVerdict, Damaged> {
-        let parsed = rules.parsed()?;
-        let mut check = RuleCheck::new(&parsed, self.auth, self.now, &self);
+        let mut check = RuleCheck::new(&rules.rules, self.auth, self.now, &self);
         let read = |path: &DocumentPath| self.document(path);
         let (changes, failed) = match apply(ops, self.now, limits, read) {
             Ok(applied) => (applied.changes, None),
@@ -339,11 +369,9 @@ impl<'r> RuleLook<'r> {
 impl Documents for RuleLook<'_> {
     type Error = Damaged;
 
-    fn get(&self, path: &str) -> Result<Option<Fields>, Damaged> {
-        // What is no path has no document, and never will.
-        let Ok(path) = DocumentPath::parse(path) else { return Ok(None) };
-        let document = self.document(&path)?.filter(|document| !document.is_tombstone());
-        Ok(document.map(|document| DocumentView::new(&path, &document).to_fields()))
+    fn get(&self, path: &DocumentPath) -> Result<Option<Fields>, Damaged> {
+        let document = self.document(path)?.filter(|document| !document.is_tombstone());
+        Ok(document.map(|document| DocumentView::new(path, &document).to_fields()))
     }
 }
 

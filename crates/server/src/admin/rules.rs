@@ -27,7 +27,7 @@ pub(super) async fn answer(
     let tenant = tenant_of(caller, request.uri().path())?;
     Query::parse(request.uri().query()).check_known(&[])?;
     match *request.method() {
-        Method::GET | Method::HEAD => show(server, caller, &tenant).await,
+        Method::GET | Method::HEAD => show(server, caller, &tenant),
         Method::PUT => put(server, caller, &tenant, request).await,
         Method::DELETE => {
             caller.engine(server).set_document_rules(&tenant, None).await?;
@@ -56,16 +56,16 @@ async fn put(
     let rules = task::blocking(move || RuleSet::parse(&text)).await;
     let rules = rules.map_err(|error| FieldError(error.to_string()))?;
     caller.engine(server).set_document_rules(tenant, Some(rules)).await?;
-    show(server, caller, tenant).await
+    show(server, caller, tenant)
 }
 
 /// `GET /admin/v1/tenants/{tenant}/rules`: as they were put.
-async fn show(server: &Server, caller: &Caller, tenant: &Tenant) -> Result<Reply, Error> {
-    let rules = server.engine.document_rules(tenant).await?.ok_or(Error::RulesNotFound)?;
+fn show(server: &Server, caller: &Caller, tenant: &Tenant) -> Result<Reply, Error> {
+    let rules = server.engine.document_rules(tenant).ok_or(Error::RulesNotFound)?;
     let mut reply = reply::status(StatusCode::OK);
     let json = HeaderValue::from_static("application/json");
     reply.headers_mut().insert(header::CONTENT_TYPE, json);
     let room = server.engine.reply_room(&caller.tenant);
-    *reply.body_mut() = ReplyBody::Full(room.hold(rules.source().to_owned().into()));
+    *reply.body_mut() = ReplyBody::Full(room.hold(String::from(&*rules).into()));
     Ok(reply)
 }

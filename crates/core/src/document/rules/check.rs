@@ -8,7 +8,8 @@ use super::{Action, Rule, RuleAuth, RuleSet};
 use crate::condition::{
     Document, Evaluation, EvaluationError, Failure, LookUpDocument, Value, excerpt,
 };
-use crate::limits::{RULE_PATH_BYTES_MAX, RULE_READS_MAX, RULE_STEPS_MAX};
+use crate::document::path::DocumentPath;
+use crate::limits::{RULE_READS_MAX, RULE_STEPS_MAX};
 use crate::steps::Steps;
 use crate::time::Millis;
 
@@ -16,12 +17,11 @@ use crate::time::Millis;
 pub trait Documents {
     type Error;
 
-    /// The document as everybody sees it, or nothing if there is none. The path is that of a
-    /// document and has no `/` at its beginning.
+    /// The document as everybody sees it, or nothing if there is none.
     ///
     /// An error ends the check without a decision, even if another part of the condition would
     /// have decided. So it can also say that the document must be fetched first.
-    fn get(&self, path: &str) -> Result<Option<Map<String, Json>>, Self::Error>;
+    fn get(&self, path: &DocumentPath) -> Result<Option<Map<String, Json>>, Self::Error>;
 }
 
 /// What is to be done with one document.
@@ -61,7 +61,7 @@ pub enum Denial {
 
 /// A document that was read, or was looked for.
 struct Read {
-    path: String,
+    path: DocumentPath,
     document: Option<Map<String, Json>>,
 }
 
@@ -141,12 +141,6 @@ impl<'c, D: Documents> RuleCheck<'c, D> {
         Ok(RuleDecision::Allowed)
     }
 
-    /// What was read for the decisions, and what was not there: they hold while that is so.
-    pub fn reads(&self) -> impl Iterator<Item = (&str, Option<&Map<String, Json>>)> {
-        let reads = self.reads.iter().filter_map(OnceCell::get);
-        reads.map(|read| (read.path.as_str(), read.document.as_ref()))
-    }
-
     /// In the order of `parse.rs`.
     fn variables<'a>(&'a self, rule: &Rule, request: &RuleRequest<'a>) -> Vec<Value<'a>> {
         let now = Value::Int(i64::try_from(self.now.0).unwrap_or(i64::MAX));
@@ -176,36 +170,25 @@ struct Reader<'r, D: Documents> {
 impl<'r, D: Documents> LookUpDocument<'r> for Reader<'r, D> {
     fn look_up(&self, path: &str) -> Result<Option<Document<'r>>, Failure> {
         let path = path.strip_prefix('/').unwrap_or(path);
-        if !is_document_path(path) {
-            return Err(EvaluationError::NoDocumentPath(excerpt(path)).into());
-        }
+        let wrong = |_| EvaluationError::NoDocumentPath(excerpt(path));
+        let path = DocumentPath::parse(path).map_err(wrong)?;
         for place in self.reads {
             let read = match place.get() {
                 Some(read) if read.path == path => read,
                 Some(_) => continue,
                 None => {
-                    let document = self.documents.get(path).map_err(|error| {
+                    let document = self.documents.get(&path).map_err(|error| {
                         self.error.replace(Some(error));
                         Failure::Unreadable
                     })?;
-                    place.get_or_init(|| Read { path: path.to_owned(), document })
+                    place.get_or_init(|| Read { path: path.clone(), document })
                 }
             };
-            let id = id(&read.path);
+            let id = read.path.id().as_str();
             return Ok(read.document.as_ref().map(|fields| Document { id, fields }));
         }
         Err(EvaluationError::TooManyReads(RULE_READS_MAX).into())
     }
-}
-
-fn is_document_path(path: &str) -> bool {
-    let is_allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
-    let is_segment = |segment: &str| {
-        !segment.is_empty() && segment != "." && segment != ".." && segment.bytes().all(is_allowed)
-    };
-    path.len() <= RULE_PATH_BYTES_MAX
-        && path.split('/').all(is_segment)
-        && path.split('/').count().is_multiple_of(2)
 }
 
 fn id(path: &str) -> &str {

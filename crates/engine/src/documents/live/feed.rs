@@ -176,7 +176,7 @@ impl LiveFeed {
         };
         // What arrives from here on may be after the look; what was there is in it.
         self.watch.clear();
-        let rules = engine.rules_for(&self.caller);
+        let rules = engine.rules_for(&self.caller).await?;
         let look = LiveLook {
             reader: engine.partition(tenant).state.reader(),
             clock: engine.clock().clone(),

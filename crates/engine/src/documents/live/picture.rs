@@ -56,7 +56,7 @@ pub struct LiveLook {
     pub reader: Reader,
     pub clock: Arc<dyn Clock>,
     /// As they were known before the look.
-    pub rules: Option<Arc<TenantRules>>,
+    pub rules: Option<TenantRules>,
     pub scan_limit: u64,
     /// Bytes of a change for which there is room.
     pub room: usize,
@@ -268,13 +268,13 @@ impl LivePicture {
             return Ok(Ok(None));
         }
         let version = rules_version(&look.reader, &self.tenant)?;
-        if look.rules.as_ref().map(|rules| rules.version()) != version {
+        if look.rules.as_ref().map(|it| it.version) != version {
             return Ok(Err(LiveStep::OtherRules));
         }
         if *self.rules.get_or_insert(version) != version {
             return Ok(Err(self.reset(ResetReason::Rules)));
         }
-        look.rules.as_ref().map(|rules| rules.parsed()).transpose().map(Ok)
+        Ok(Ok(look.rules.as_ref().map(|it| it.rules.clone())))
     }
 
     /// The changes after the last one that it has, some of them.

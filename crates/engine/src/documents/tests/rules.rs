@@ -1,11 +1,15 @@
 //! Rules are asked before, and what they looked at is looked at again.
 
-use reveille_core::document::rules::RuleAuth;
+use std::task::Poll;
+
+use reveille_core::document::rules::{RuleAuth, RuleSet};
 use reveille_core::key::{Access, Key, Permission, Role};
 use serde_json::json;
 
 use super::*;
-use crate::documents::rules::{DocumentRules, RuleLook, RuleVerdict, SetDocumentRules};
+use crate::documents::rules::{
+    DocumentRules, RuleLook, RuleVerdict, SetDocumentRules, TenantRules,
+};
 
 fn auth(name: &str) -> RuleAuth {
     RuleAuth::of(&Key {
@@ -31,8 +35,14 @@ impl World {
         self.bench.reopen();
     }
 
+    fn rules(&self) -> TenantRules {
+        let rules = self.bench.shared.domains.part::<DocumentRules>().of(&self.tenant);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(rules).unwrap().unwrap()
+    }
+
     fn verdict_of(&self, name: &str, ops: &[Op]) -> RuleVerdict {
-        let rules = self.bench.shared.domains.part::<DocumentRules>().of(&self.tenant).unwrap();
+        let rules = self.rules();
         let (reader, auth) = (self.bench.reader(), auth(name));
         let look = RuleLook::new(&reader, &self.tenant, &auth, self.bench.now);
         look.of_writes(&rules, ops, DocumentSettings::default().transaction_limits()).unwrap()
@@ -142,7 +152,7 @@ fn whoever_may_not_write_is_not_told_why_it_would_fail() {
 #[test]
 fn a_document_is_shown_to_those_who_may_read_it() {
     let world = with_rules();
-    let rules = world.bench.shared.domains.part::<DocumentRules>().of(&world.tenant).unwrap();
+    let rules = world.rules().rules;
     let reader = world.bench.reader();
     let may = |name: &str, at: &str| {
         let (auth, document) = (auth(name), world.document(at));
@@ -153,4 +163,23 @@ fn a_document_is_shown_to_those_who_may_read_it() {
     assert!(!may("bob", "rooms/r1"));
     assert!(!may("alice", "rooms/none"), "that there is none is not for everybody");
     assert!(!may("alice", "other/x"), "what has no rule is nobody's");
+}
+
+#[tokio::test]
+async fn rules_are_read_once_however_many_ask_and_whoever_goes_away() {
+    let mut world = World::new();
+    let pattern = |number: usize| (format!("r{number}/{{x}}"), json!({"allow": {"read": "true"}}));
+    let patterns: serde_json::Map<_, _> = (0..100).map(pattern).collect();
+    world.set_rules(Some(json!({ "match": patterns })));
+    let rules = world.bench.shared.domains.part::<DocumentRules>();
+    let ask = async || rules.of(&world.tenant).await.unwrap().unwrap().rules;
+    // Whoever asks first is gone before there is an answer.
+    let mut first = Box::pin(ask());
+    let is_there = std::future::poll_fn(|context| Poll::Ready(first.as_mut().poll(context)));
+    assert!(is_there.await.is_pending());
+    drop(first);
+    let (one, other) = tokio::join!(ask(), ask());
+    let third = ask().await;
+    let text = |rules: &RuleSet| rules.source().as_ptr();
+    assert!(text(&one) == text(&other) && text(&other) == text(&third));
 }
