@@ -1,6 +1,7 @@
 //! Limits of the engine: nothing that waits or is held in memory is without one.
 
-use reveille_core::document::limits::INDEXES_MAX;
+use reveille_core::document::limits::{DOCUMENT_BYTES_MAX, INDEXES_MAX, TRANSACTION_BYTES_MAX};
+use reveille_core::limits::RULE_READS_MAX;
 
 /// Keys of an ended stream that are removed in one batch.
 pub const PURGE_SLICE: usize = 512;
@@ -123,6 +124,13 @@ pub const BUILD_SLICE: usize = 256;
 pub const BUILD_BYTES: usize = 1 << 20;
 /// Collections that are looked at in one such step, be the index for them or not.
 pub const BUILD_COLLECTIONS: usize = 256;
+
+/// Bytes of documents after which no more are read for a transaction. It may change less, and the
+/// rules have looked at less for it: one that would need more has failed before.
+pub const TRANSACTION_READ_BYTES: usize = 12 << 20;
+const _: () = assert!(
+    TRANSACTION_READ_BYTES > TRANSACTION_BYTES_MAX + (RULE_READS_MAX + 1) * DOCUMENT_BYTES_MAX
+);
 
 /// Documents that one query looks at, be it with an index; and the bytes and the time that it takes
 /// in milliseconds. A page that can end where it has come to ends there.

@@ -26,6 +26,8 @@ pub(crate) struct Bench {
     pub(crate) now: Millis,
     /// How often the last command was decided until everything was at hand.
     pub(crate) rounds: usize,
+    /// How many bytes were read for it.
+    pub(crate) fetched_bytes: usize,
     seq: u64,
 }
 
@@ -98,7 +100,14 @@ impl Bench {
         let state = Arc::new(State::new(Arc::new(MemoryTable::default()), 0));
         let app = App::with_domains(settings, Millis(0));
         let shared = Shared::new(state, Arc::new(app), partition::Settings::default()).unwrap();
-        Bench { shared, tenant: Tenant::default_tenant(), now: Millis(1_000), rounds: 0, seq: 0 }
+        Bench {
+            shared,
+            tenant: Tenant::default_tenant(),
+            now: Millis(1_000),
+            rounds: 0,
+            fetched_bytes: 0,
+            seq: 0,
+        }
     }
 
     /// The process ends, and another one opens what is durable.
@@ -106,6 +115,12 @@ impl Bench {
         let app = App::with_domains(self.shared.domains.settings.clone(), self.now);
         let (state, settings) = (self.shared.state.clone(), partition::Settings::default());
         self.shared = Shared::new(state, Arc::new(app), settings).unwrap();
+    }
+
+    /// Whatever is durable is in the table, and has to be read from there.
+    pub(crate) fn empty_memory(&mut self) {
+        let frozen = self.shared.state.freeze().expect("something was written");
+        self.shared.state.apply(&frozen).unwrap();
     }
 
     /// Given these keys.
@@ -147,6 +162,7 @@ impl Bench {
         loop {
             self.rounds += 1;
             let fetched = FetchedKeys::read(&self.reader(), &lookups).unwrap();
+            self.fetched_bytes = fetched.bytes();
             let (reply, outcome) = oneshot::channel();
             match self.shared.lock().submit(command, &fetched, self.now, reply) {
                 Submission::Decided => return outcome,

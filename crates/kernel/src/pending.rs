@@ -16,6 +16,8 @@ use crate::limits::{SLICE_READ_BYTES, SLICE_READ_KEYS};
 pub enum Lookup {
     /// The value of a key.
     Key(Bytes),
+    /// The values of keys, in this order, until they are more than so many bytes together.
+    Keys(Vec<Bytes>, usize),
     /// At most so many pairs from one key to before another.
     Range(Bytes, Bytes, usize),
 }
@@ -25,6 +27,7 @@ impl Lookup {
     pub(crate) fn weight(&self) -> usize {
         match self {
             Lookup::Key(_) => 1,
+            Lookup::Keys(keys, _) => keys.len(),
             Lookup::Range(_, _, limit) => *limit,
         }
     }
@@ -40,6 +43,8 @@ pub struct FetchedKeys {
     /// All that was read.
     bytes: usize,
     keys: usize,
+    /// Whether some keys were left out, because those before them were so large.
+    is_cut: bool,
 }
 
 #[derive(Debug)]
@@ -56,11 +61,16 @@ impl FetchedKeys {
         let mut fetched = FetchedKeys { seq: reader.seq(), ..FetchedKeys::default() };
         for wanted in wanted {
             match wanted {
-                Lookup::Key(key) => {
-                    let value = reader.get(key)?;
-                    fetched.keys += 1;
-                    fetched.bytes += key.len() + value.as_ref().map_or(0, Bytes::len);
-                    fetched.values.insert(key.clone(), value);
+                Lookup::Key(key) => drop(fetched.read_key(reader, key)?),
+                Lookup::Keys(keys, bytes_max) => {
+                    let mut bytes = 0;
+                    for key in keys {
+                        if bytes > *bytes_max {
+                            fetched.is_cut = true;
+                            break;
+                        }
+                        bytes += fetched.read_key(reader, key)?;
+                    }
                 }
                 Lookup::Range(from, to, limit) => {
                     let pairs = reader.range(from, to, *limit)?;
@@ -73,6 +83,29 @@ impl FetchedKeys {
             }
         }
         Ok(fetched)
+    }
+
+    /// Reads a key, unless it has been read. Says how many bytes that was.
+    fn read_key(&mut self, reader: &Reader, key: &Bytes) -> Result<usize, TableError> {
+        if self.values.contains_key(key) {
+            return Ok(0);
+        }
+        let value = reader.get(key)?;
+        let bytes = key.len() + value.as_ref().map_or(0, Bytes::len);
+        self.keys += 1;
+        self.bytes += bytes;
+        self.values.insert(key.clone(), value);
+        Ok(bytes)
+    }
+
+    /// Bytes of all that was read.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether some of the keys that were asked for together were left out.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.is_cut
     }
 
     /// Whether it is so much that a decision should leave what it can to another.

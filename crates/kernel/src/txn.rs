@@ -210,6 +210,23 @@ impl<'a, D: Domains> Txn<'a, D> {
         self.gather(keys, |txn, key| txn.get(key).map(drop)).map(drop)
     }
 
+    /// The same for keys whose values may be large: they are read in this order until they are more
+    /// than so many bytes. Whoever has a use for the others asks for them one by one.
+    pub fn want_within(&mut self, keys: &[Bytes], bytes_max: usize) -> Result<(), ReadError> {
+        let mut lacking = Vec::new();
+        for key in keys {
+            match self.get(key) {
+                Ok(_) => {}
+                Err(ReadError::NotLoaded(_)) => lacking.push(key.clone()),
+                Err(damaged) => return Err(damaged),
+            }
+        }
+        if lacking.is_empty() || self.given.fetched.is_cut() {
+            return Ok(());
+        }
+        Err(ReadError::NotLoaded(vec![Lookup::Keys(lacking, bytes_max)]))
+    }
+
     /// Does the same for each of several things; what any of them lacks is asked for at once,
     /// because a decision may ask only so often.
     pub fn gather<I, T>(

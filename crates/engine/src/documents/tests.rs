@@ -370,8 +370,37 @@ fn a_transaction_that_the_log_does_not_take_changes_nothing() {
     let Err(DocumentRejection::Failed(failure)) = world.write(ops, None) else {
         panic!("it is too much");
     };
-    assert!(failure.reason.is_exhausted() && failure.op_index == 4, "{failure}");
+    assert_eq!((failure.op_index, failure.reason.end()), (4, WriteEnd::Exhausted));
     assert!(world.changes().is_empty());
+}
+
+#[test]
+fn of_documents_that_are_too_much_together_only_the_first_are_read() {
+    let mut world = World::new();
+    let large = json!({"x": "x".repeat(500_000)});
+    for it in 0..40 {
+        world.write(vec![set(&format!("a/{it:02}"), large.clone())], None).unwrap();
+    }
+    for it in 0..40 {
+        world.write(vec![set(&format!("b/{it:02}"), json!({}))], None).unwrap();
+    }
+    let changes = world.changes().len();
+    world.bench.empty_memory();
+    let deleted = |name: &str, count: usize| -> Vec<_> {
+        (0..count).map(|it| delete(&format!("{name}/{it:02}"))).collect()
+    };
+    // It fails where it would have if all of them had been read.
+    let Err(DocumentRejection::Failed(failure)) = world.write(deleted("a", 40), None) else {
+        panic!("it is too much");
+    };
+    assert_eq!((failure.op_index, failure.reason.end()), (8, WriteEnd::Exhausted));
+    assert!(world.bench.fetched_bytes < 13 << 20, "{}", world.bench.fetched_bytes);
+    assert_eq!(world.bench.rounds, 2);
+    let mut ops = deleted("a", 8);
+    ops.extend(deleted("b", 40));
+    world.write(ops, None).unwrap();
+    assert_eq!(world.bench.rounds, 2);
+    assert_eq!(world.changes().len(), changes + 48);
 }
 
 #[test]

@@ -28,6 +28,7 @@ use crate::app::{App, Txn};
 use crate::audit;
 use crate::deliveries::face::PreparedMatch;
 use crate::engine::Engine;
+use crate::limits::TRANSACTION_READ_BYTES;
 
 /// Does writes, all or none.
 #[derive(Debug, Clone)]
@@ -69,7 +70,7 @@ impl Command<App> for WriteDocuments {
     type Rejection = DocumentRejection;
 
     fn decide(&self, txn: &mut Txn<'_>) -> Decision<Self::Answer, DocumentRejection> {
-        txn.want(&self.keys())?;
+        txn.want_within(&self.keys(), TRANSACTION_READ_BYTES)?;
         if let Some(tag) = &self.tag {
             match tag.recall(txn, &self.tenant)? {
                 Ok(None) => {}
@@ -121,17 +122,19 @@ impl Command<App> for WriteDocuments {
 }
 
 impl WriteDocuments {
-    /// Whatever is read however it ends: a decision may ask only so often.
+    /// Whatever is read however it ends: a decision may ask only so often. Documents come last, as
+    /// writes come: when too many bytes of them have been read for all to be read, the transaction
+    /// changes too many as well, and ends before it comes to the others.
     fn keys(&self) -> Vec<Bytes> {
         let tenant = &self.tenant;
-        let ops = self.ops.iter().map(|op| &op.path);
-        let looked_at = self.verdict.iter().flat_map(|verdict| verdict.versions.keys());
-        let documents = ops.chain(looked_at).map(|path| keys::document(tenant, path));
         let changes =
             [keys::change_head(tenant), keys::stream(tenant, &Engine::change_stream(tenant))];
         let outcome = self.tag.iter().map(|tag| tag.outcome_key(tenant));
         let audit = self.audit.iter().map(|entry| keys::audit_head(&entry.tenant));
-        documents.chain(changes).chain(outcome).chain(audit).collect()
+        let looked_at = self.verdict.iter().flat_map(|verdict| verdict.versions.keys());
+        let ops = self.ops.iter().map(|op| &op.path);
+        let documents = looked_at.chain(ops).map(|path| keys::document(tenant, path));
+        changes.into_iter().chain(outcome).chain(audit).chain(documents).collect()
     }
 
     /// Whether everything is as it was when the rules were asked.
