@@ -162,7 +162,8 @@ impl Action {
                 engine::call(write, written)
             }
             Action::Declare { tenant, definitions } => {
-                engine::call(SetDocumentIndexes { tenant, definitions }, done)
+                let command = SetDocumentIndexes::new(tenant, definitions);
+                engine::call(command.expect("a few that differ"), done)
             }
             Action::Trim { tenant, plan } => {
                 engine::call(TrimEvents { face: FACE, tenant, plan }, done)

@@ -127,6 +127,14 @@ impl Filter {
         }
     }
 
+    /// How many elements of an array it looks through.
+    pub(super) fn elements(&self, view: &DocumentView<'_>) -> usize {
+        match (self.op, self.field.value(view)) {
+            (FilterOp::ArrayContains, Some(ValueRef::Array(elements))) => elements.len(),
+            _ => 0,
+        }
+    }
+
     fn lists(&self, found: ValueRef<'_>) -> bool {
         self.values().binary_search_by(|value| ValueRef::from(value).cmp(&found)).is_ok()
     }

@@ -15,7 +15,8 @@ use std::sync::Arc;
 use super::field::{Field, FieldError};
 use super::index_key::encode;
 use super::limits::{
-    DOCUMENT_PATH_BYTES_MAX, INDEX_FIELDS_MAX, INDEXES_MAX, INDEXES_PER_COLLECTION_MAX,
+    DOCUMENT_PATH_BYTES_MAX, INDEX_FIELDS_MAX, INDEX_SEGMENTS_MAX, INDEXES_MAX,
+    INDEXES_PER_COLLECTION_MAX,
 };
 use super::order::{SortField, repeated};
 use super::path::{CollectionPath, PathError};
@@ -52,6 +53,8 @@ pub enum IndexError {
     /// The id ends every index, and the others are the same for every document.
     #[error("`{0}` needs no index; leave it out")]
     NotIndexed(Field),
+    #[error("the collection of an index has at most {INDEX_SEGMENTS_MAX} segments")]
+    TooManySegments,
     #[error("there is this index already")]
     Exists,
     #[error(
@@ -93,6 +96,11 @@ impl CollectionPattern {
             .split('/')
             .all(|wanted| segments.next().is_some_and(|it| wanted == "*" || wanted == it))
             && segments.next().is_none()
+    }
+
+    /// Whether no index may be declared for it.
+    fn is_too_deep(&self) -> bool {
+        self.0.split('/').count() > INDEX_SEGMENTS_MAX
     }
 
     /// Whether there can be a collection that both are for.
@@ -139,6 +147,9 @@ impl IndexDefinition {
 
     /// Whether it may be declared beside those that a tenant has.
     pub fn check_beside(&self, existing: &[IndexDefinition]) -> Result<(), IndexError> {
+        if self.collection.is_too_deep() {
+            return Err(IndexError::TooManySegments);
+        }
         if existing.contains(self) {
             return Err(IndexError::Exists);
         }

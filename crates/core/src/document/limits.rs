@@ -43,6 +43,9 @@ pub const CURSOR_BYTES_MAX: usize = 8 * 1024;
 /// Most fields of an index.
 pub const INDEX_FIELDS_MAX: usize = 8;
 
+/// Most segments of an index's collection: each write is held against all indexes of its tenant.
+pub const INDEX_SEGMENTS_MAX: usize = 32;
+
 /// How much of a value takes part in an order, in bytes of its encoding: keys stay small. The
 /// first 500 characters of a text are plenty to sort by.
 pub const INDEX_VALUE_BYTES_MAX: usize = 512;
@@ -60,6 +63,10 @@ pub const TRANSACTION_OPS_MAX: usize = 500;
 /// the log, with its change events.
 pub const TRANSACTION_BYTES_MAX: usize = 4 << 20;
 
+/// Most elements of arrays that the preconditions of one transaction look through: it is decided
+/// while others wait.
+pub const PRECONDITION_ELEMENTS_MAX: usize = 1_000_000;
+
 /// Longest idempotency key in bytes: it is part of a key.
 pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 256;
 
@@ -75,6 +82,10 @@ pub const ORIGIN_TRIGGER_BYTES_MAX: usize = 64;
 const _: () = assert!(DOCUMENT_ID_BYTES_MAX < DOCUMENT_PATH_BYTES_MAX);
 const _: () =
     assert!(DOCUMENT_BYTES_MAX * 2 <= TRANSACTION_BYTES_MAX, "the largest can be changed");
+const _: () = assert!(
+    FILTERS_MAX * DOCUMENT_VALUES_MAX <= PRECONDITION_ELEMENTS_MAX,
+    "whatever guards one write is looked at"
+);
 const _: () = assert!(INDEX_FIELDS_MAX * (INDEX_VALUE_BYTES_MAX + 2) < 65_536 - 2_048, "is a key");
 const _: () = assert!(
     (ORDER_FIELDS_MAX * (INDEX_VALUE_BYTES_MAX + 2) + DOCUMENT_ID_BYTES_MAX + 32) * 4 / 3

@@ -13,7 +13,10 @@ use super::snapshot::Data;
 
 /// Fields to be written, none of which lies in another.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Patch(Vec<(FieldPath, Value)>);
+pub struct Patch {
+    fields: Vec<(FieldPath, Value)>,
+    bytes: usize,
+}
 
 impl Patch {
     pub fn parse(
@@ -26,8 +29,12 @@ impl Patch {
             return Err(BodyError::NothingToUpdate);
         }
         // What cannot be a document can be no part of one.
-        let fields = Data::new(fields)?.into_fields();
-        let parsed = fields.into_iter().map(|(name, value)| Ok((FieldPath::parse(&name)?, value)));
+        let data = Data::new(fields)?;
+        let bytes = data.bytes();
+        let parsed = data
+            .into_fields()
+            .into_iter()
+            .map(|(name, value)| Ok((FieldPath::parse(&name)?, value)));
         let mut patch: Vec<_> = parsed.collect::<Result<_, BodyError>>()?;
         // Segment by segment, so that a field stands right before those inside of it.
         patch.sort_by(|(left, _), (right, _)| left.segments().cmp(right.segments()));
@@ -39,18 +46,23 @@ impl Patch {
                 return Err(BodyError::Overlap(inner, outer));
             }
         }
-        Ok(Patch(patch))
+        Ok(Patch { fields: patch, bytes })
+    }
+
+    /// Bytes of what it writes, as JSON.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// The fields that it writes.
     pub fn fields(&self) -> impl Iterator<Item = &FieldPath> {
-        self.0.iter().map(|(field, _)| field)
+        self.fields.iter().map(|(field, _)| field)
     }
 
     /// The data with the fields written. Fails whole.
     pub fn apply(&self, data: &Data) -> Result<Data, BodyError> {
         let mut fields = data.fields().clone();
-        for (field, value) in &self.0 {
+        for (field, value) in &self.fields {
             write(&mut fields, field, value)?;
         }
         Ok(Data::new(fields)?)

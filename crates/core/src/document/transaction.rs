@@ -19,7 +19,7 @@ use super::change::{Change, ChangeKind};
 use super::field::Field;
 use super::filter::{Filter, FilterOp};
 use super::idempotency::WriteEnd;
-use super::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_OPS_MAX};
+use super::limits::{PRECONDITION_ELEMENTS_MAX, TRANSACTION_BYTES_MAX, TRANSACTION_OPS_MAX};
 use super::patch::Patch;
 use super::path::DocumentPath;
 use super::snapshot::{Data, Document, DocumentView};
@@ -49,7 +49,8 @@ impl Write {
     pub fn bytes(&self) -> usize {
         match self {
             Write::Create(data) | Write::Set(data) => data.bytes(),
-            Write::Patch(_) | Write::Delete => 0,
+            Write::Patch(patch) => patch.bytes(),
+            Write::Delete => 0,
         }
     }
 }
@@ -114,6 +115,11 @@ pub enum OpError {
     TooManyOps(usize),
     #[error("a transaction changes at most {0} bytes of documents; use several")]
     TooManyBytes(usize),
+    #[error(
+        "the preconditions of a transaction look through at most {PRECONDITION_ELEMENTS_MAX} \
+         elements of arrays; use several"
+    )]
+    TooManyElements,
     /// After more writes than there is time for.
     #[error("the document cannot be written any more")]
     VersionsUsedUp,
@@ -146,12 +152,16 @@ pub fn apply<E>(
         return Err(failed(limits.ops_max, OpError::TooManyOps(limits.ops_max)));
     }
     let mut applied = Applied::default();
-    let mut bytes = 0;
+    let (mut bytes, mut elements) = (0, 0);
     for (ordinal, op) in ops.iter().enumerate() {
         let current = match applied.documents.get(&op.path) {
             Some(document) => Some(document.clone()),
             None => read(&op.path).map_err(ApplyError::Unread)?,
         };
+        elements += current.as_ref().map_or(0, |document| op.elements(document));
+        if elements > PRECONDITION_ELEMENTS_MAX {
+            return Err(failed(ordinal, OpError::TooManyElements));
+        }
         let (kind, document) =
             op.apply(current.as_ref(), now).map_err(|reason| failed(ordinal, reason))?;
         let before = current.filter(|it| !it.is_tombstone());
@@ -211,6 +221,12 @@ impl Op {
         Ok((kind, document))
     }
 
+    /// How many elements of arrays its preconditions look through.
+    fn elements(&self, document: &Document) -> usize {
+        let view = DocumentView::new(&self.path, document);
+        self.preconditions.iter().map(|filter| filter.elements(&view)).sum()
+    }
+
     fn check(&self, current: Option<&Document>) -> Result<(), OpError> {
         let Some(document) = current else {
             return match self.preconditions.is_empty() {
@@ -247,14 +263,11 @@ impl OpError {
             | OpError::PreconditionFailed { .. }
             | OpError::NothingToCompare(_) => WriteEnd::PreconditionFailed,
             OpError::Body(_) => WriteEnd::Invalid,
-            OpError::TooManyOps(_) | OpError::TooManyBytes(_) => WriteEnd::Exhausted,
+            OpError::TooManyOps(_) | OpError::TooManyBytes(_) | OpError::TooManyElements => {
+                WriteEnd::Exhausted
+            }
             OpError::VersionsUsedUp => WriteEnd::Internal,
         }
-    }
-
-    /// Whether the client met a limit, and not a law.
-    pub fn is_exhausted(&self) -> bool {
-        matches!(self, OpError::TooManyOps(_) | OpError::TooManyBytes(_))
     }
 }
 

@@ -1,7 +1,9 @@
 //! Declaring indexes: a tenant says which it wants, and those that are missing are built.
 
+use std::collections::{HashMap, HashSet};
+
 use reveille_core::Tenant;
-use reveille_core::document::index::IndexDefinition;
+use reveille_core::document::index::{IndexDefinition, IndexError};
 use reveille_kernel::command::{Command, Decision};
 use reveille_schema::documents::{DocumentTimer, IndexNo, IndexRecord, IndexState};
 use reveille_schema::{Record, keys};
@@ -44,8 +46,22 @@ impl IndexView {
 /// Has a tenant have these indexes and no others.
 #[derive(Debug, Clone)]
 pub struct SetDocumentIndexes {
-    pub tenant: Tenant,
-    pub definitions: Vec<IndexDefinition>,
+    tenant: Tenant,
+    /// They can be beside each other.
+    definitions: Vec<IndexDefinition>,
+}
+
+impl SetDocumentIndexes {
+    /// Holds each of them against all others, which nobody has to wait for.
+    pub fn new(
+        tenant: Tenant,
+        definitions: Vec<IndexDefinition>,
+    ) -> Result<SetDocumentIndexes, IndexError> {
+        for (at, definition) in definitions.iter().enumerate() {
+            definition.check_beside(definitions.get(..at).unwrap_or_default())?;
+        }
+        Ok(SetDocumentIndexes { tenant, definitions })
+    }
 }
 
 impl Command<App> for SetDocumentIndexes {
@@ -55,17 +71,18 @@ impl Command<App> for SetDocumentIndexes {
 
     fn decide(&self, txn: &mut Txn<'_>) -> Decision<Vec<IndexView>, DocumentRejection> {
         let SetDocumentIndexes { tenant, definitions } = self;
-        for (at, definition) in definitions.iter().enumerate() {
-            if let Err(error) = definition.check_beside(definitions.get(..at).unwrap_or_default()) {
-                return Ok(Err(error.into()));
-            }
-        }
         txn.rests_on_index();
         let known: Vec<_> = DocumentIndex::of_txn(txn).indexes(tenant).collect();
-        let is_kept = |index: &IndexRecord| index.state != IndexState::Removing;
+        let wanted: HashSet<_> = definitions.iter().collect();
+        let mut kept = HashMap::new();
         let now = txn.now();
         for (no, index) in &known {
-            if is_kept(index) && !definitions.contains(&index.definition) {
+            if index.state == IndexState::Removing {
+                continue;
+            }
+            if wanted.contains(&index.definition) {
+                kept.insert(&index.definition, *index);
+            } else {
                 let removed = IndexRecord { state: IndexState::Removing, ..(*index).clone() };
                 txn.set(keys::index(tenant, *no), removed.encode());
                 txn.set_document_timer(now, &DocumentTimer::RemoveIndex(tenant.clone(), *no));
@@ -74,8 +91,7 @@ impl Command<App> for SetDocumentIndexes {
         let mut next = known.last().map_or(0, |(IndexNo(no), _)| *no);
         let (mut count, mut views) = (known.len(), Vec::with_capacity(definitions.len()));
         for definition in definitions {
-            let is_this = |index: &IndexRecord| is_kept(index) && index.definition == *definition;
-            if let Some((_, index)) = known.iter().find(|(_, index)| is_this(index)) {
+            if let Some(index) = kept.get(definition) {
                 views.extend(IndexView::of(index));
                 continue;
             }

@@ -187,7 +187,14 @@ impl Engine {
                     let clock = self.clock();
                     clock.sleep_until(clock.now() + settings.conflict_delay_ms).await;
                 }
-                outcome => return outcome?.map_err(Error::Rejected),
+                outcome => {
+                    let receipt = outcome?.map_err(Error::Rejected)?;
+                    // How large a document is that was patched is known only now.
+                    let written = receipt.documents.values().map(Document::bytes).sum::<usize>();
+                    let more = written.saturating_sub(bytes) / BYTES_PER_APPEND;
+                    self.fairness().count(tenant, u64::try_from(more).unwrap_or(u64::MAX));
+                    return Ok(receipt);
+                }
             }
         }
     }
@@ -309,7 +316,8 @@ impl Engine {
         tenant: &Tenant,
         indexes: Vec<IndexDefinition>,
     ) -> Result<Vec<IndexView>, DocumentError> {
-        let command = SetDocumentIndexes { tenant: tenant.clone(), definitions: indexes };
+        let command = SetDocumentIndexes::new(tenant.clone(), indexes);
+        let command = command.map_err(|error| Error::Rejected(error.into()))?;
         let entry = self.audit_entry(action::INDEXES_UPDATED, Some(tenant), tenant.as_str());
         self.submit_audited(tenant, command, entry).await
     }

@@ -94,8 +94,8 @@ impl World {
     }
 
     pub(super) fn declare(&mut self, definitions: Vec<IndexDefinition>) -> Vec<IndexView> {
-        let tenant = self.tenant.clone();
-        self.bench.when(&SetDocumentIndexes { tenant, definitions }).answer()
+        let command = SetDocumentIndexes::new(self.tenant.clone(), definitions).unwrap();
+        self.bench.when(&command).answer()
     }
 
     /// Whatever is due happens, until nothing is.

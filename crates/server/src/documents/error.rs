@@ -212,7 +212,7 @@ fn op_status(error: &OpError) -> StatusCode {
         | OpError::PreconditionFailed { .. }
         | OpError::NothingToCompare(_) => StatusCode::PRECONDITION_FAILED,
         OpError::Body(error) => body_status(error),
-        OpError::TooManyOps(_) | OpError::TooManyBytes(_) => TOO_LARGE,
+        OpError::TooManyOps(_) | OpError::TooManyBytes(_) | OpError::TooManyElements => TOO_LARGE,
         OpError::VersionsUsedUp => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }

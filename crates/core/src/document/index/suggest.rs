@@ -10,11 +10,13 @@ use crate::document::query::Query;
 
 /// An index by which a query is found: fields that it wants equal, then those that it sorts by,
 /// or if it does not, one that it wants in a range. `None` if no index helps: with `!=`, `not-in`
-/// or `array-contains` alone there is nothing to look up, and who names ids needs none.
+/// or `array-contains` alone there is nothing to look up, who names ids needs none, and a collection
+/// may be too deep for one.
 ///
 /// It is for the same collection below any document: what one room's messages lack, all lack.
 pub fn suggest(query: &Query) -> Option<IndexDefinition> {
-    if wants_ids(query) {
+    let collection = CollectionPattern::around(&query.collection);
+    if wants_ids(query) || collection.is_too_deep() {
         return None;
     }
     let mut fields: Vec<SortField> = Vec::new();
@@ -36,7 +38,7 @@ pub fn suggest(query: &Query) -> Option<IndexDefinition> {
         }));
     }
     fields.truncate(INDEX_FIELDS_MAX);
-    IndexDefinition::new(CollectionPattern::around(&query.collection), fields).ok()
+    IndexDefinition::new(collection, fields).ok()
 }
 
 /// A field of a range, or of a list of values.

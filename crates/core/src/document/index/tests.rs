@@ -81,6 +81,9 @@ fn a_collection_has_few_indexes() {
     assert_eq!(named("*/r1/*", 9).check_beside(&ten[1..]), Ok(()));
     let many: Vec<_> = (0..200).map(|at| named(&format!("c{at}"), 0)).collect();
     assert_eq!(named("d", 0).check_beside(&many), Err(IndexError::TooMany));
+    let deep = |segments: usize| named(&vec!["a"; segments].join("/"), 0);
+    assert_eq!(deep(31).check_beside(&[]), Ok(()));
+    assert_eq!(deep(33).check_beside(&[]), Err(IndexError::TooManySegments));
 }
 
 fn asked(filters: &[(&str, &str, Value)], order: &[(&str, Direction)]) -> Query {
@@ -156,6 +159,13 @@ fn a_suggestion_names_the_collection_below_any_document() {
     assert_eq!(suggest(&range), Some(index(MESSAGES, &[("n", Asc)]).unwrap()));
     assert_eq!(suggest(&asked(&[("t", "array-contains", json!(2))], &[])), None);
     assert_eq!(suggest(&asked(&[], &[])), None);
+    // What is suggested can be declared.
+    let below = |segments: usize| {
+        let collection = CollectionPath::parse(&vec!["a"; segments].join("/")).unwrap();
+        suggest(&Query { collection, ..range.clone() })
+    };
+    assert!(below(31).is_some_and(|index| index.check_beside(&[]).is_ok()));
+    assert_eq!(below(33), None);
 }
 
 #[test]

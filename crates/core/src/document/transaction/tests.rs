@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 use crate::document::body::ReservedFields;
+use crate::document::limits::FILTERS_MAX;
 
 /// The documents of a tenant.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -186,7 +187,7 @@ fn a_transaction_has_its_limits() {
     let many = vec![op("set", "a", json!({})); TRANSACTION_OPS_MAX + 1];
     let failure = store.apply(&many, 1).unwrap_err();
     assert_eq!(failure.op_index, TRANSACTION_OPS_MAX);
-    assert!(failure.reason.is_exhausted());
+    assert_eq!(failure.reason.end(), WriteEnd::Exhausted);
     assert!(store.apply(&many[1..], 1).is_ok());
     // A small patch of a large document is as large a change as the document, twice.
     store.one(op("set", "large", json!({"t": "x".repeat(1_000_000)})), 1).unwrap();
@@ -195,6 +196,17 @@ fn a_transaction_has_its_limits() {
     let failure = store.apply(&patches, 1).unwrap_err();
     assert_eq!(failure.op_index, 2);
     assert_eq!(failure.reason, OpError::TooManyBytes(TRANSACTION_BYTES_MAX));
+    // As many elements as there may be, and one more write that looks at any.
+    let count = PRECONDITION_ELEMENTS_MAX / (FILTERS_MAX * 10);
+    store.one(op("set", "list", json!({"t": vec![1; count - 1], "few": [1]})), 1).unwrap();
+    let has = |field: &str| Filter::new(field, "array-contains", json!(1)).unwrap();
+    let guarded = |preconditions| Op { preconditions, ..op("patch", "list", json!({"n": 1})) };
+    let mut ops = vec![guarded(vec![has("t"); FILTERS_MAX]); 10];
+    ops.extend(vec![guarded(vec![has("few"); FILTERS_MAX]); 10]);
+    assert!(store.apply(&ops, 1).is_ok());
+    ops.push(guarded(vec![has("t")]));
+    let failure = store.apply(&ops, 1).unwrap_err();
+    assert_eq!((failure.op_index, failure.reason.end()), (20, WriteEnd::Exhausted));
 }
 
 #[test]
