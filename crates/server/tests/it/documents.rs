@@ -13,6 +13,7 @@ fn data(document: &Value) -> Value {
     fields.into()
 }
 
+/// 3.1 to 3.3: the calls, the shape, versions over a tombstone; times in milliseconds (C-22).
 #[tokio::test(flavor = "multi_thread")]
 async fn a_document_is_created_read_replaced_patched_and_deleted() {
     let clock = HandClock::new();
@@ -62,6 +63,7 @@ async fn a_document_is_created_read_replaced_patched_and_deleted() {
     server.stop().await;
 }
 
+/// 3.1 and 3.2.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_document_without_an_id_is_given_a_uuid_and_numbers_become_ids() {
     let server = Setup::default().start().await;
@@ -83,6 +85,7 @@ async fn a_document_without_an_id_is_given_a_uuid_and_numbers_become_ids() {
     server.stop().await;
 }
 
+/// 3.2; C-20.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_the_documents_own_is_left_out_when_it_is_sent_back() {
     let server = Setup::default().start().await;
@@ -106,6 +109,7 @@ async fn what_is_the_documents_own_is_left_out_when_it_is_sent_back() {
     server.stop().await;
 }
 
+/// 3.3: `ifMatch`, also where nothing is; C-19.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_happens_only_to_the_document_that_it_is_meant_for() {
     let server = Setup::default().start().await;
@@ -152,6 +156,7 @@ async fn a_write_happens_only_to_the_document_that_it_is_meant_for() {
     server.stop().await;
 }
 
+/// 3.1: `X-Request-ID`.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_answer_has_the_name_of_its_request() {
     let server = Setup::default().start().await;
@@ -208,6 +213,7 @@ async fn documents_survive_a_restart_and_belong_to_their_tenant() {
     server.stop().await;
 }
 
+/// 3.1: the cap on bodies.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_document_may_have_a_mebibyte_and_no_more() {
     let server = Setup::large().start().await;

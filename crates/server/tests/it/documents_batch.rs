@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::harness::*;
 
+/// WRT-1, 2, 4, 5 and 8; C-12.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_is_done_in_order_and_says_what_became_of_each_write() {
     let server = Setup::default().start().await;
@@ -33,6 +34,7 @@ async fn a_transaction_is_done_in_order_and_says_what_became_of_each_write() {
     server.stop().await;
 }
 
+/// WRT-3, 4, 7 and 12; IDE-3 and 6; C-13. Scenario 13.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_write_that_fails_leaves_nothing_of_the_others() {
     let server = Setup::default().start().await;
@@ -115,6 +117,7 @@ async fn one_write_that_fails_leaves_nothing_of_the_others() {
     server.stop().await;
 }
 
+/// IDE-1, 3, 4 and 5; C-5. Scenario 15.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_that_is_sent_again_is_done_once() {
     let clock = HandClock::new();
@@ -146,6 +149,7 @@ async fn a_transaction_that_is_sent_again_is_done_once() {
     server.stop().await;
 }
 
+/// IDE-3.
 #[tokio::test(flavor = "multi_thread")]
 async fn however_many_ask_again_at_once_all_are_told_how_it_ended() {
     let server = Setup::default().start().await;
@@ -163,6 +167,7 @@ async fn however_many_ask_again_at_once_all_are_told_how_it_ended() {
     server.stop().await;
 }
 
+/// IDE-2.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_is_the_api_keys_own() {
     let server = keys::guarded_by_keys().start().await;
@@ -182,6 +187,7 @@ async fn a_key_is_the_api_keys_own() {
     server.stop().await;
 }
 
+/// WRT-1, 6 and 9; C-20. Scenario 17.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_wrong_with_a_transaction_is_said_with_its_write() {
     let server = Setup::default().start().await;
@@ -236,6 +242,7 @@ async fn what_is_wrong_with_a_transaction_is_said_with_its_write() {
     server.stop().await;
 }
 
+/// IDE-1; LIM-8.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_needs_writes_and_a_key_and_has_a_limit_of_both() {
     let server = Setup::default().start().await;

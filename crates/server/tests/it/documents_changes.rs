@@ -10,6 +10,7 @@ async fn changes(server: &TestServer, tenant: &str) -> Vec<Value> {
     read.json().as_array().unwrap().clone()
 }
 
+/// ARC-1; 3.4; C-22.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_write_is_one_event_with_what_was_and_what_is() {
     let directory = tempfile::tempdir().unwrap();

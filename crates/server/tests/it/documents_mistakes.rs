@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::harness::*;
 
+/// 3.2; C-21.
 #[tokio::test(flavor = "multi_thread")]
 async fn paths_that_are_none_say_why() {
     let server = Setup::default().start().await;
@@ -110,6 +111,7 @@ async fn bodies_that_are_none_say_why() {
     server.stop().await;
 }
 
+/// QRY-3 and 4.
 #[tokio::test(flavor = "multi_thread")]
 async fn queries_that_cannot_be_answered_say_why() {
     let server = Setup::default().start().await;

@@ -19,6 +19,7 @@ async fn fill(server: &TestServer, collection: &str, documents: Vec<Value>) {
     }
 }
 
+/// 3.3: filters, several on one field; C-19.
 #[tokio::test(flavor = "multi_thread")]
 async fn all_ten_operators_find_what_they_say() {
     let server = Setup::default().start().await;
@@ -66,6 +67,7 @@ async fn all_ten_operators_find_what_they_say() {
     server.stop().await;
 }
 
+/// 3.3: the order across types.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_order_goes_across_types_and_ends_with_the_id() {
     let server = Setup::default().start().await;
@@ -95,6 +97,7 @@ async fn an_order_goes_across_types_and_ends_with_the_id() {
     server.stop().await;
 }
 
+/// QRY-2; 3.3: cursors. Scenario 20.
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_go_on_through_ties_and_skip_nobody() {
     let server = Setup::default().start().await;
@@ -146,6 +149,7 @@ async fn a_page_ends_before_it_is_too_large() {
     server.stop().await;
 }
 
+/// 3.3: `showDeleted`.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_deleted_is_found_by_those_who_ask_for_it() {
     let server = Setup::default().start().await;
@@ -162,6 +166,7 @@ async fn what_was_deleted_is_found_by_those_who_ask_for_it() {
     server.stop().await;
 }
 
+/// QRY-5; 3.3: the index policy.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_collection_takes_an_index_which_the_refusal_suggests() {
     let documents = DocumentSettings { scan_limit: 50, ..DocumentSettings::default() };

@@ -1,5 +1,8 @@
 //! Who may read and write which documents: keys, permissions and the rules of a tenant.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use serde_json::{Value, json};
 
 use crate::harness::keys::{ADMIN, guarded_by_keys};
@@ -63,6 +66,7 @@ async fn reading_and_writing_take_the_permission_for_it() {
     server.stop().await;
 }
 
+/// 3.5; RUL-1; C-7. Scenario 21.
 #[tokio::test(flavor = "multi_thread")]
 async fn rules_say_who_may_do_what_and_deny_the_rest() {
     let server = guarded_by_keys().start().await;
@@ -116,6 +120,48 @@ async fn rules_say_who_may_do_what_and_deny_the_rest() {
     ask(&server, &admin, "PUT", "/api/v1/halls/h", &owned("ada")).await.expect(200);
     ask(&server, &operator, "DELETE", RULES, &Value::Null).await.expect(204);
     ask(&server, &bob, "GET", "/api/v1/halls/h", &Value::Null).await.expect(200);
+    server.stop().await;
+}
+
+/// WRT-10: others have written what the rules had looked at. After 25 ms it comes again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_meets_another_waits_and_comes_again() {
+    let clock = HandClock::new();
+    let server = Setup { clock: Arc::new(clock.clone()), ..guarded_by_keys() }.start().await;
+    let ada = key_of(&server, &["user"], &[], "user:ada").await;
+    let operator = key_of(&server, &["operator"], &[], "user:op").await;
+    let rules = json!({ "match": { "rooms/{room}": { "allow": { "read, write": "true" } } } });
+    ask(&server, &operator, "PUT", RULES, &rules).await.expect(200);
+    ask(&server, &ada, "PUT", "/api/v1/rooms/a", &json!({ "doc": {} })).await.expect(200);
+    let is_over = AtomicBool::new(false);
+    // Nobody guards anything: all of it is done.
+    let write = async || {
+        let mut done = 0;
+        while !is_over.load(Ordering::SeqCst) {
+            let patch = json!({ "doc": { "n": done } });
+            ask(&server, &ada, "PATCH", "/api/v1/rooms/a", &patch).await.expect(200);
+            done += 1;
+        }
+        done
+    };
+    let (mut one, mut other) = (Box::pin(write()), Box::pin(write()));
+    let met = async {
+        clock.sleeper(25).await;
+        is_over.store(true, Ordering::SeqCst);
+    };
+    // One waits for its second try, and the other ends.
+    let first = async {
+        tokio::select! {
+            done = &mut one => (done, true),
+            done = &mut other => (done, false),
+        }
+    };
+    let ((), (done, is_one)) = tokio::join!(met, first);
+    clock.advance(25);
+    let rest = if is_one { other.as_mut().await } else { one.as_mut().await };
+    drop((one, other));
+    let document = ask(&server, &ada, "GET", "/api/v1/rooms/a", &Value::Null).await.json();
+    assert_eq!(document["version"], 1 + done + rest);
     server.stop().await;
 }
 
