@@ -9,6 +9,7 @@ pub mod crash;
 pub mod deliveries;
 pub mod documents;
 pub mod facts;
+pub mod triggers;
 
 mod flips;
 mod inspect;
@@ -18,6 +19,7 @@ mod model;
 
 mod exchange;
 mod message;
+mod requests;
 
 mod tenants;
 

@@ -1,11 +1,11 @@
 //! `torture`: kills, damages and attacks real servers; `cargo xtask crash`, `deliveries`,
-//! `documents`, `facts` and `adversary` do the same.
+//! `documents`, `facts`, `triggers` and `adversary` do the same.
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use harness::{command, workspace};
-use torture::{adversary, crash, deliveries, documents, facts};
+use torture::{adversary, crash, deliveries, documents, facts, triggers};
 
 /// Kills, damages and attacks real servers
 #[derive(Debug, Parser)]
@@ -25,6 +25,8 @@ enum Command {
     Documents(documents::Options),
     /// kill -9 while facts are said and access is taken away
     Facts(facts::Options),
+    /// kill -9 while documents are written, triggers deliver, and operators change them
+    Triggers(triggers::Options),
     /// Attacks on a server that serves a quiet tenant meanwhile
     Adversary(adversary::Options),
 }
@@ -40,6 +42,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Deliveries(options) => deliveries::run(&options)?,
         Command::Documents(options) => documents::run(&options)?,
         Command::Facts(options) => facts::run(&options)?,
+        Command::Triggers(options) => triggers::run(&options)?,
         Command::Adversary(options) => adversary::run(&options)?,
     };
     tally.report()

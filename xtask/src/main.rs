@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 use harness::{Tally, command, workspace};
-use torture::{adversary, crash, deliveries, documents, facts};
+use torture::{adversary, crash, deliveries, documents, facts, triggers};
 
 use steps::Steps;
 
@@ -59,6 +59,8 @@ enum Command {
     Documents(documents::Options),
     /// kill -9 while facts are said and access is taken away
     Facts(facts::Options),
+    /// kill -9 while documents are written, triggers deliver, and operators change them
+    Triggers(triggers::Options),
     /// Attacks on a server that serves a quiet tenant meanwhile; with how long that one waits
     Adversary(adversary::Options),
     /// The simulator: many seeds, or one again; of streams, of subscriptions and their consumers,
@@ -101,6 +103,8 @@ const DELIVERIES_PARTITIONED: deliveries::Options =
     deliveries::Options { rounds: 20, seed: None, partitions: 4 };
 const DOCUMENTS_PARTITIONED: documents::Options =
     documents::Options { rounds: 15, seed: None, partitions: 4 };
+const TRIGGERS_PARTITIONED: triggers::Options =
+    triggers::Options { rounds: 12, seed: None, partitions: 4 };
 
 /// Survival, loss, memory and descriptors; how long somebody waits is a busy machine's matter.
 const ADVERSARY: adversary::Options =
@@ -125,6 +129,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Deliveries(options) => with_server(|| deliveries::run(&options)),
         Command::Documents(options) => with_server(|| documents::run(&options)),
         Command::Facts(options) => with_server(|| facts::run(&options)),
+        Command::Triggers(options) => with_server(|| triggers::run(&options)),
         Command::Adversary(options) => with_server(|| adversary::run(&options)),
         Command::Sim(options) => sim::run(&options),
         Command::Bench(options) => bench::run(&options),
@@ -159,6 +164,8 @@ fn test() -> anyhow::Result<()> {
         steps.run("documents", || documents::run(&documents::Options::default()));
         steps.run("documents, 4 partitions", || documents::run(&DOCUMENTS_PARTITIONED));
         steps.run("facts", || facts::run(&facts::Options::default()));
+        steps.run("triggers", || triggers::run(&triggers::Options::default()));
+        steps.run("triggers, 4 partitions", || triggers::run(&TRIGGERS_PARTITIONED));
         steps.run("adversary", || adversary::run(&ADVERSARY));
     }
     steps.finish()
@@ -195,6 +202,11 @@ mod tests {
         };
         assert_eq!((options.rounds, options.seed, options.partitions), (60, None, 1));
         assert_eq!(options, documents::Options::default());
+        let Some(Command::Triggers(options)) = parse("triggers").unwrap() else {
+            panic!("triggers")
+        };
+        assert_eq!((options.rounds, options.seed, options.partitions), (40, None, 1));
+        assert_eq!(options, triggers::Options::default());
         let Some(Command::Conformance { rounds: 1 }) = parse("conformance").unwrap() else {
             panic!("conformance")
         };

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use harness::http::Connection;
 use serde_json::{Value, json};
 
-use super::worker::{ask, object, unexpected};
 use crate::exchange::ExchangeError;
 use crate::random::Random;
+use crate::requests::{ask, object, unexpected};
 use crate::tenants::Tenant;
 
 /// How long a few documents may take to be in an index.

@@ -4,17 +4,16 @@
 use std::cmp::Ordering;
 
 use harness::http::Connection;
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::indexes::{Declared, wait_until_ready};
 use super::model::{Answer, Model, Sent, Shown, hash, is_same, is_tombstone};
 use super::repeat::{Repeatable, check_repeated, settle_unanswered};
-use super::worker::{ask, object, unexpected};
 use super::write::{COLLECTIONS, Fields, GROUPS, MARKS, NUMBERS, OWN};
 use crate::exchange::ExchangeError;
 use crate::model::Violation;
 use crate::random::Random;
+use crate::requests::{ask, object, read_changes, unexpected};
 use crate::tenants::Tenant;
 
 /// Transactions of earlier rounds that are sent again after a restart.
@@ -227,40 +226,6 @@ impl Inspection<'_> {
     /// Waits until every index that was declared is used.
     pub(super) fn wait_for_indexes(&mut self, state: &TenantState) -> Result<(), ExchangeError> {
         wait_until_ready(self.connection, self.tenant, &state.name)
-    }
-}
-
-/// The changes from an offset on, and where they end.
-pub(super) fn read_changes(
-    connection: &mut Connection,
-    tenant: &Tenant,
-    name: &str,
-    from: &str,
-) -> Result<(Vec<String>, String), ExchangeError> {
-    let mut offset = from.to_owned();
-    let mut changes = Vec::new();
-    loop {
-        let target = format!("/_changes/{name}?offset={offset}");
-        let answer = ask(connection, tenant, "GET", &target, None)?;
-        match answer.status {
-            200 => {}
-            // Nothing was ever written.
-            404 => return Ok((changes, offset)),
-            status @ 500.. => return Err(ExchangeError::ServerError(status)),
-            _ => return Err(unexpected(&target, &answer)),
-        }
-        let page: Vec<&RawValue> =
-            serde_json::from_slice(&answer.body).map_err(|_| unexpected(&target, &answer))?;
-        changes.extend(page.iter().map(|change| change.get().to_owned()));
-        let next = answer.header("stream-next-offset").map(str::to_owned);
-        let next = next.ok_or_else(|| unexpected(&target, &answer))?;
-        if answer.header("stream-up-to-date").is_some() {
-            return Ok((changes, next));
-        }
-        if next <= offset {
-            return Err(format!("{target}: more to read, but the next offset is {next}").into());
-        }
-        offset = next;
     }
 }
 

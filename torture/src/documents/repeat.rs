@@ -4,9 +4,10 @@ use harness::http::Connection;
 use serde_json::Value;
 
 use super::model::{Answer, Sent};
-use super::worker::{code_of, object, read_answer, send, unexpected};
+use super::worker::{code_of, read_answer, send};
 use super::write::DocumentWrite;
 use crate::exchange::ExchangeError;
+use crate::requests::{object, unexpected};
 use crate::tenants::Tenant;
 
 /// A transaction, and how it ended.

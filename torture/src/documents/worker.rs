@@ -15,6 +15,7 @@ use super::write::{COLLECTIONS, DocumentWrite, Fields, OWN, Op, OpKind, Sending,
 use crate::exchange::ExchangeError;
 use crate::model::Violation;
 use crate::random::Random;
+use crate::requests::{ask, object, unexpected};
 use crate::tenants::{Tenant, Tenants};
 
 /// Documents of its own that each client makes and deletes.
@@ -233,19 +234,6 @@ pub(super) fn send(
     connection.send(Request { method, target, headers: &headers, body })
 }
 
-pub(super) fn ask(
-    connection: &mut Connection,
-    tenant: &Tenant,
-    method: &'static str,
-    target: &str,
-    body: Option<&str>,
-) -> io::Result<Response> {
-    let json = [("content-type", "application/json")];
-    let headers = tenant.headers(if body.is_some() { &json } else { &[] });
-    let body = body.unwrap_or_default().as_bytes();
-    connection.send(Request { method, target, headers: &headers, body })
-}
-
 /// What a client learns from the answer to a write that it sent for the first time.
 pub(super) fn read_answer(
     write: &DocumentWrite,
@@ -286,17 +274,4 @@ pub(super) fn code_of(answer: &Response) -> Result<String, ExchangeError> {
     let error = body.get("error").and_then(Value::as_object).unwrap_or(&body);
     let code = error.get("code").and_then(Value::as_str).map(str::to_owned);
     code.ok_or_else(|| unexpected("a refusal", answer))
-}
-
-pub(super) fn object(answer: &Response) -> Result<Fields, ExchangeError> {
-    let parsed: Result<Value, _> = serde_json::from_slice(&answer.body);
-    match parsed {
-        Ok(Value::Object(fields)) => Ok(fields),
-        _ => Err(unexpected("an answer", answer)),
-    }
-}
-
-pub(super) fn unexpected(what: &str, answer: &Response) -> ExchangeError {
-    let body: String = answer.text().chars().take(300).collect();
-    ExchangeError::Violation(format!("{what}: answered {} {body:?}", answer.status))
 }
