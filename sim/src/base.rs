@@ -42,6 +42,7 @@ mod storage;
 mod table;
 mod timers;
 mod trace;
+mod undurable;
 mod world;
 
 #[cfg(test)]
@@ -56,4 +57,5 @@ pub(crate) use partition::BatchInfo;
 pub(crate) use random::Random;
 pub(crate) use schedule::run;
 pub(crate) use storage::LocalStorage;
+pub(crate) use undurable::Undurable;
 pub(crate) use world::{ActionTable, BEGIN, Base, Outcome, Setup, World, WorldCall};

@@ -37,8 +37,8 @@ use reveille_core::{Millis, Tenant};
 
 use crate::base::engine::{EngineSettings, Settings, Timer};
 use crate::base::{
-    ActionTable, BEGIN, Base, BatchInfo, CheckResult, Mode, Origin, Request, Setup, World,
-    violation,
+    ActionTable, BEGIN, Base, BatchInfo, CheckResult, Mode, Origin, Request, Setup, Undurable,
+    World, violation,
 };
 use action::{Action, DeliveryAnswer, DeliveryError};
 use endpoint::OutboundAttempt;
@@ -64,7 +64,7 @@ pub(crate) struct Deliveries {
     decided: Model,
     durable: Model,
     /// What was decided and is not durable, by batch.
-    undurable: Vec<(u64, Action)>,
+    undurable: Undurable<Action>,
     /// Nothing that is not durable was decided before this.
     settled_at: Millis,
 
@@ -119,18 +119,6 @@ impl Deliveries {
     }
 }
 
-fn draw_mode(setup: &mut Setup) -> Mode {
-    let mode = Mode::of_large_commands(&mut setup.random, setup.options);
-    Mode {
-        operations: 600,
-        clients: 70,
-        timers: 80,
-        segment_bytes: *setup.random.pick(&[128, 256]) << 10,
-        steps: setup.random.between(800, 4_000),
-        ..mode
-    }
-}
-
 impl World for Deliveries {
     type Answer = DeliveryAnswer;
     type Error = DeliveryError;
@@ -148,7 +136,7 @@ impl World for Deliveries {
     const TURNS_MAX: u32 = 20_000;
 
     fn new(mut setup: Setup) -> Deliveries {
-        let mode = draw_mode(&mut setup);
+        let mode = Mode::of_attempts(&mut setup.random, setup.options);
         let random = &mut setup.random;
         let fan_out = *random.pick(&[1, 2, 3, 64]);
         let match_steps = *random.pick(&[1, 8, 4_096]);
@@ -185,7 +173,7 @@ impl World for Deliveries {
             history: History::default(),
             decided: Model::default(),
             durable: Model::default(),
-            undurable: Vec::new(),
+            undurable: Undurable::default(),
             settled_at: BEGIN,
             attempts: Vec::new(),
             attempted: BTreeSet::new(),
@@ -227,9 +215,7 @@ impl World for Deliveries {
     }
 
     fn batch_durable(&mut self, _partition: usize, batch: BatchInfo) -> CheckResult {
-        let later = self.undurable.iter().position(|(number, _)| *number > batch.number);
-        let later = later.unwrap_or(self.undurable.len());
-        for (_, action) in self.undurable.drain(..later) {
+        for action in self.undurable.take_through(batch.number) {
             self.durable.apply(&action);
             if matches!(action, Action::Trim { .. }) {
                 self.durable.trimmed = self.trims_asked;

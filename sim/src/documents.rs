@@ -31,7 +31,8 @@ use reveille_core::{Millis, Tenant};
 
 use crate::base::engine::{EngineSettings, Settings, Timer};
 use crate::base::{
-    ActionTable, Base, BatchInfo, CheckResult, FaultWeights, Mode, Origin, Request, Setup, World,
+    ActionTable, Base, BatchInfo, CheckResult, FaultWeights, Mode, Origin, Request, Setup,
+    Undurable, World,
 };
 use action::{Action, Refusal, Told};
 use live::Follower;
@@ -46,7 +47,7 @@ pub(crate) struct Documents {
     decided: Model,
     durable: Model,
     /// What was decided and is not durable, by batch, with the time of its decision.
-    undurable: Vec<(u64, Action, Millis)>,
+    undurable: Undurable<(Action, Millis)>,
     /// What a power cut may fall back to, by batch, if commits are not synced.
     history: BTreeMap<u64, Model>,
     /// Changes from before these times may have been forgotten.
@@ -110,7 +111,7 @@ impl World for Documents {
             tenants: ["default", "other"].map(|name| Tenant::parse(name).expect("a tenant")),
             decided: Model::default(),
             durable: Model::default(),
-            undurable: Vec::new(),
+            undurable: Undurable::default(),
             history: BTreeMap::from([(0, Model::default())]),
             cutoffs: BTreeMap::new(),
             number: 0,
@@ -140,10 +141,8 @@ impl World for Documents {
     }
 
     fn batch_durable(&mut self, partition: usize, batch: BatchInfo) -> CheckResult {
-        let later = self.undurable.iter().position(|(number, ..)| *number > batch.number);
-        let later = later.unwrap_or(self.undurable.len());
         let ttls = self.ttls();
-        for (_, action, now) in self.undurable.drain(..later) {
+        for (action, now) in self.undurable.take_through(batch.number) {
             // What it was told was checked when it was decided.
             drop(self.durable.apply(&action, now, &ttls));
         }

@@ -34,7 +34,9 @@ use reveille_core::delivery::id::DeliveryId;
 use reveille_core::subscription::Timings;
 
 use crate::base::engine::{EngineSettings, Settings, Timer};
-use crate::base::{ActionTable, Base, BatchInfo, CheckResult, Mode, Origin, Request, Setup, World};
+use crate::base::{
+    ActionTable, Base, BatchInfo, CheckResult, Mode, Origin, Request, Setup, Undurable, World,
+};
 use action::{Action, Answer, Refusal};
 use endpoint::OutboundAttempt;
 use model::Model;
@@ -48,7 +50,7 @@ pub(crate) struct Facts {
     decided: Model,
     durable: Model,
     /// What was decided and is not durable, by batch.
-    undurable: Vec<(u64, Action)>,
+    undurable: Undurable<Action>,
     /// The hooks that there were, with their names.
     hooks: BTreeMap<HookId, String>,
     /// Hooks that a look has found to be cancelled.
@@ -94,16 +96,8 @@ impl World for Facts {
     }
 
     fn new(mut setup: Setup) -> Facts {
-        let mode = Mode::of_large_commands(&mut setup.random, setup.options);
+        let mode = Mode { clients: 140, ..Mode::of_attempts(&mut setup.random, setup.options) };
         let random = &mut setup.random;
-        let mode = Mode {
-            operations: 600,
-            clients: 140,
-            timers: 80,
-            segment_bytes: *random.pick(&[128, 256]) << 10,
-            steps: random.between(800, 4_000),
-            ..mode
-        };
         let timings =
             Timings { retry_scale_milli: *random.pick(&[100, 1_000]), ..Timings::default() };
         let settings = EngineSettings {
@@ -126,7 +120,7 @@ impl World for Facts {
             events_max,
             decided: Model::default(),
             durable: Model::default(),
-            undurable: Vec::new(),
+            undurable: Undurable::default(),
             hooks: BTreeMap::new(),
             may_end: BTreeSet::new(),
             attempts: Vec::new(),
@@ -165,9 +159,7 @@ impl World for Facts {
     }
 
     fn batch_durable(&mut self, _partition: usize, batch: BatchInfo) -> CheckResult {
-        let later = self.undurable.iter().position(|(number, _)| *number > batch.number);
-        let later = later.unwrap_or(self.undurable.len());
-        for (_, action) in self.undurable.drain(..later) {
+        for action in self.undurable.take_through(batch.number) {
             // What it was told was checked when it was decided.
             drop(self.durable.apply(&action));
         }

@@ -44,7 +44,8 @@ use reveille_engine::encoder::DeliveryEncoders;
 
 use crate::base::engine::{EngineSettings, Settings, Timer};
 use crate::base::{
-    ActionTable, Base, BatchInfo, CheckResult, Mode, Origin, Request, Setup, World, violation,
+    ActionTable, Base, BatchInfo, CheckResult, Mode, Origin, Request, Setup, Undurable, World,
+    violation,
 };
 use action::{Action, ReminderError};
 use appends::{Appends, DecidedAppends};
@@ -75,7 +76,7 @@ pub(crate) struct Reminders {
     decided: Model,
     durable: Model,
     /// What was decided and is not durable, by batch.
-    undurable: Vec<(u64, Action)>,
+    undurable: Undurable<Action>,
 
     attempts: Vec<OutboundAttempt>,
     pace: Pace,
@@ -222,7 +223,7 @@ impl World for Reminders {
             seen: Snapshot::default(),
             decided: Model::default(),
             durable: Model::default(),
-            undurable: Vec::new(),
+            undurable: Undurable::default(),
             attempts: Vec::new(),
             pace: Pace::default(),
             sent: BTreeSet::new(),
@@ -274,10 +275,8 @@ impl World for Reminders {
     }
 
     fn batch_durable(&mut self, _partition: usize, batch: BatchInfo) -> CheckResult {
-        let later = self.undurable.iter().position(|(number, _)| *number > batch.number);
-        let later = later.unwrap_or(self.undurable.len());
         let mut appends = DecidedAppends::default();
-        for (_, action) in self.undurable.drain(..later) {
+        for action in self.undurable.take_through(batch.number) {
             appends.note(&self.durable, &self.seen, &action);
             self.durable.apply(&action);
         }

@@ -29,7 +29,9 @@ use reveille_core::delivery::policy::Poison;
 use reveille_core::subscription::Timings;
 
 use crate::base::engine::{EngineSettings, Settings, Timer};
-use crate::base::{ActionTable, Base, BatchInfo, CheckResult, Mode, Origin, Request, Setup, World};
+use crate::base::{
+    ActionTable, Base, BatchInfo, CheckResult, Mode, Origin, Request, Setup, Undurable, World,
+};
 use action::{Action, Refusal, Told};
 use endpoint::OutboundAttempt;
 use model::{ChangeModel, Model};
@@ -43,7 +45,7 @@ pub(crate) struct Triggers {
     decided: Model,
     durable: Model,
     /// What was decided and is not durable, by batch.
-    undurable: Vec<(u64, ChangeModel)>,
+    undurable: Undurable<ChangeModel>,
     attempts: Vec<OutboundAttempt>,
     number: u64,
     durable_batches: u64,
@@ -76,16 +78,8 @@ impl World for Triggers {
     const TURNS_MAX: u32 = 20_000;
 
     fn new(mut setup: Setup) -> Triggers {
-        let mode = Mode::of_large_commands(&mut setup.random, setup.options);
+        let mode = Mode::of_attempts(&mut setup.random, setup.options);
         let random = &mut setup.random;
-        let mode = Mode {
-            operations: 600,
-            clients: 70,
-            timers: 80,
-            segment_bytes: *random.pick(&[128, 256]) << 10,
-            steps: random.between(800, 4_000),
-            ..mode
-        };
         let poison = random.percent(50).then_some(Poison { attempts: 3, within_ms: 250 });
         let timings =
             Timings { retry_scale_milli: *random.pick(&[100, 1_000]), ..Timings::default() };
@@ -110,7 +104,7 @@ impl World for Triggers {
             tenants: ["default", "other"].map(|name| Tenant::parse(name).expect("a tenant")),
             decided: Model::default(),
             durable: Model::default(),
-            undurable: Vec::new(),
+            undurable: Undurable::default(),
             attempts: Vec::new(),
             number: 0,
             durable_batches: 0,
@@ -143,9 +137,7 @@ impl World for Triggers {
     }
 
     fn batch_durable(&mut self, _partition: usize, batch: BatchInfo) -> CheckResult {
-        let later = self.undurable.iter().position(|(number, _)| *number > batch.number);
-        let later = later.unwrap_or(self.undurable.len());
-        for (_, change) in self.undurable.drain(..later) {
+        for change in self.undurable.take_through(batch.number) {
             self.durable.apply(change);
         }
         self.durable_batches += 1;

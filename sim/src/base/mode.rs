@@ -103,6 +103,18 @@ impl Mode {
         }
     }
 
+    /// The same with an outbox: attempts are made and answered beside everything else.
+    pub(crate) fn of_attempts(random: &mut Random, options: Options) -> Mode {
+        Mode {
+            operations: 600,
+            clients: 70,
+            timers: 80,
+            segment_bytes: *random.pick(&[128, 256]) << 10,
+            steps: random.between(800, 4_000),
+            ..Mode::of_large_commands(random, options)
+        }
+    }
+
     /// What a batch may weigh so that it surely fits into one record.
     pub(crate) fn batch_weight_max(&self) -> u64 {
         (self.segment_bytes - 4096) * 3 / 4

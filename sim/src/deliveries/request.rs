@@ -79,7 +79,7 @@ impl Request<Deliveries> for DeliveryRequest {
         if decision.outcome.is_some() {
             return self.check_rests_on_durable(world);
         }
-        world.undurable.push((decision.batch, self.action.clone()));
+        world.undurable.push(decision.batch, self.action.clone());
         Ok(())
     }
 

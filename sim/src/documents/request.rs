@@ -50,7 +50,7 @@ impl Request<Documents> for DocumentRequest {
             self.seq = world.decided.last_seq(&write.tenant);
         }
         if decision.outcome.is_none() {
-            world.undurable.push((decision.batch, self.action.clone(), decision.now));
+            world.undurable.push(decision.batch, (self.action.clone(), decision.now));
         }
         Ok(())
     }

@@ -72,7 +72,7 @@ impl Request<Facts> for FactRequest {
             return self.check_rests_on_durable(world);
         }
         self.expected = Some(world.decided.apply(&self.action));
-        world.undurable.push((decision.batch, self.action.clone()));
+        world.undurable.push(decision.batch, self.action.clone());
         Ok(())
     }
 

@@ -54,7 +54,7 @@ impl Request<Reminders> for ReminderRequest {
         }
         self.expected = world.decided.apply(&self.action);
         if decision.outcome.is_none() {
-            world.undurable.push((decision.batch, self.action.clone()));
+            world.undurable.push(decision.batch, self.action.clone());
         }
         Ok(())
     }

@@ -43,7 +43,7 @@ impl Request<Triggers> for TriggerRequest {
         {
             let change = world.decided.change(world.base.engine(), tenant, path, *value);
             world.decided.apply(change.clone());
-            world.undurable.push((decision.batch, change));
+            world.undurable.push(decision.batch, change);
             self.seq = world.decided.seq(tenant);
         }
         Ok(())
