@@ -23,7 +23,7 @@ pub mod replay;
 use crate::time::Millis;
 pub use outcome::{AttemptRecord, DeadReason, DropReason, ErrorKind};
 pub use policy::{
-    Backoff, Jitter, Letters, Order, Policy, StatusSet, Transport, Verdict, Versions,
+    Backoff, Jitter, Letters, Order, Poison, Policy, StatusSet, Transport, Verdict, Versions,
 };
 
 /// An attempt that is known to be under way, or to wait for its turn, is looked at this often at
@@ -96,6 +96,8 @@ pub struct Given<'a> {
     pub now: Millis,
     pub random: u64,
     pub policy: &'a Policy,
+    /// When it is given up because nothing will change: by its policy, where nobody else says so.
+    pub poison: Option<Poison>,
     /// Multiplies the pauses between attempts, in thousandths.
     pub retry_scale_milli: u64,
     /// Whether the hook is active.
@@ -231,7 +233,9 @@ impl Transition {
                 self.ends_hook = true;
                 Phase::Dropped { at: now, why: DropReason::Cancelled }
             }
-            Verdict::Failed | Verdict::FailedFor { .. } if policy.is_poisoned(attempts) => {
+            Verdict::Failed | Verdict::FailedFor { .. }
+                if given.poison.is_some_and(|poison| poison.is_in(attempts)) =>
+            {
                 Phase::Dead { at: now, why: DeadReason::Poison }
             }
             Verdict::Failed | Verdict::FailedFor { .. }

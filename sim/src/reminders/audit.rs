@@ -495,7 +495,8 @@ fn is_poisoned(style: Style, attempts: &[AttemptRecord]) -> bool {
     let latest = &attempts[attempts.len() - count..];
     let is_quick = |it: &AttemptRecord| {
         let asks = it.status == Some(429) || it.status == Some(503) && it.retry_after_s.is_some();
-        it.error.is_some() && it.took_ms <= POISON.within_ms && !asks
+        let was_sent = it.kind != Some(ErrorKind::Secret);
+        it.error.is_some() && it.took_ms <= POISON.within_ms && !asks && was_sent
     };
     let first = (latest[0].status, latest[0].kind);
     latest.iter().all(|it| is_quick(it) && (it.status, it.kind) == first)

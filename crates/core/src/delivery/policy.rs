@@ -169,6 +169,31 @@ impl StatusSet {
     }
 }
 
+impl Poison {
+    /// Whether these attempts, the last of which has just failed, say that nothing will change.
+    pub(super) fn is_in(self, attempts: &[AttemptRecord]) -> bool {
+        let Poison { attempts: count, within_ms } = self;
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        let Some(first) = attempts.len().checked_sub(count).filter(|_| count > 0) else {
+            return false;
+        };
+        let latest = attempts.get(first..).unwrap_or_default();
+        let asks = |it: &AttemptRecord| {
+            it.status == Some(429) || it.status == Some(503) && it.retry_after_s.is_some()
+        };
+        // Without what signs it nothing was sent: that says nothing about who it is for.
+        let was_sent = |it: &AttemptRecord| it.kind != Some(ErrorKind::Secret);
+        let failed = |it: &AttemptRecord| {
+            it.error.is_some() && it.took_ms <= within_ms && !asks(it) && was_sent(it)
+        };
+        let is_alike = |one: &AttemptRecord, next: &AttemptRecord| {
+            (one.status, one.kind) == (next.status, next.kind)
+        };
+        latest.iter().all(failed)
+            && latest.iter().zip(latest.iter().skip(1)).all(|(one, next)| is_alike(one, next))
+    }
+}
+
 impl Policy {
     /// Rules by which whatever fails is tried again, in no order.
     pub fn new(timeout_ms: u64, attempts: u32, backoff: Backoff) -> Policy {
@@ -233,26 +258,6 @@ impl Policy {
             }
             _ => Verdict::Failed,
         }
-    }
-
-    /// Whether these attempts, the last of which has just failed, say that nothing will change.
-    pub(super) fn is_poisoned(&self, attempts: &[AttemptRecord]) -> bool {
-        let Some(Poison { attempts: count, within_ms }) = self.poison else { return false };
-        let count = usize::try_from(count).unwrap_or(usize::MAX);
-        let Some(first) = attempts.len().checked_sub(count).filter(|_| count > 0) else {
-            return false;
-        };
-        let latest = attempts.get(first..).unwrap_or_default();
-        let asks = |it: &AttemptRecord| {
-            it.status == Some(429) || it.status == Some(503) && it.retry_after_s.is_some()
-        };
-        let failed =
-            |it: &AttemptRecord| it.error.is_some() && it.took_ms <= within_ms && !asks(it);
-        let is_alike = |one: &AttemptRecord, next: &AttemptRecord| {
-            (one.status, one.kind) == (next.status, next.kind)
-        };
-        latest.iter().all(failed)
-            && latest.iter().zip(latest.iter().skip(1)).all(|(one, next)| is_alike(one, next))
     }
 
     /// Why a delivery is dead whose last attempt was this.

@@ -19,6 +19,7 @@ fn given(policy: &Policy, now: u64) -> Given<'_> {
         now: Millis(now),
         random: 0,
         policy,
+        poison: policy.poison,
         retry_scale_milli: 1_000,
         active: true,
         began_at: Millis(0),

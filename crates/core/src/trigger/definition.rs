@@ -27,9 +27,10 @@ use super::name::{SecretRef, SecretRefError, TriggerIdError};
 use super::rollout::Rollout;
 use super::transform::{Mask, MaskError};
 use crate::condition::{ConditionError, EventCondition};
+use crate::delivery::ErrorKind;
 use crate::delivery::policy::{
-    Action, Backoff, BadCodes, DeliveryLimits, Jitter, Letters, Order, Poison, Policy, Rule,
-    StatusSet, Versions, When,
+    Action, Backoff, BadCodes, DeliveryLimits, Jitter, Letters, Order, Policy, Rule, StatusSet,
+    Versions, When,
 };
 use crate::document::change::ChangeKind;
 use crate::rate::Rate;
@@ -207,7 +208,7 @@ impl Default for RetryPolicy {
 
 impl Definition {
     /// The rules that its deliveries follow.
-    pub fn policy(&self, poison: Option<Poison>) -> Policy {
+    pub fn policy(&self) -> Policy {
         let RetryPolicy { max_attempts, initial_backoff_ms, max_backoff_ms, status_rules } =
             &self.retry;
         let backoff = Backoff {
@@ -221,12 +222,12 @@ impl Definition {
         // What leads elsewhere is not followed, and would lead there the next time (PAY-5); an
         // address that is blocked stays blocked.
         let redirects = Rule { when: When::Status { first: 300, last: 399 }, action: Action::Dead };
+        let blocked = Rule { when: When::Kind(ErrorKind::Blocked), action: Action::Dead };
         let unreadable = Rule { when: When::Unreadable, action: Action::Dead };
         Policy {
-            rules: rules.chain([redirects, unreadable]).collect(),
+            rules: rules.chain([redirects, blocked, unreadable]).collect(),
             refused: StatusSet::Final4xx,
             retry_after: true,
-            poison,
             order: Order::Lanes,
             versions: Versions::Matched,
             limits: DeliveryLimits {

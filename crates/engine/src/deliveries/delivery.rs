@@ -158,7 +158,7 @@ fn step(
 ) -> Result<Transition, ReadError> {
     let former = former(txn, hook, record.hook_version)?;
     let policy = former.as_ref().map_or(&hook.policy, |former| &former.policy);
-    Ok(record.delivery.step(&given(txn, hook, policy, record.created_at), input))
+    Ok(record.delivery.step(&given(txn, hook, policy, record.created_at)?, input))
 }
 
 /// The hook as it was, if deliveries of this version follow it so.
@@ -169,15 +169,22 @@ fn former(txn: &mut Txn<'_>, hook: &Hook, version: u64) -> Result<Option<Hook>, 
     }
 }
 
-fn given<'a>(txn: &mut Txn<'_>, hook: &Hook, policy: &'a Policy, began_at: Millis) -> Given<'a> {
-    Given {
+fn given<'a>(
+    txn: &mut Txn<'_>,
+    hook: &Hook,
+    policy: &'a Policy,
+    began_at: Millis,
+) -> Result<Given<'a>, Damaged> {
+    let face = txn.domains().part::<DeliveryFaces>().get(hook.face)?;
+    Ok(Given {
         now: txn.now(),
         random: txn.draw(),
         policy,
+        poison: face.poison(policy, &txn.domains().settings),
         retry_scale_milli: txn.domains().settings.timings.retry_scale_milli,
         active: hook.is_sending(),
         began_at,
-    }
+    })
 }
 
 /// Begins a delivery, and tries it if it is its turn.
@@ -212,7 +219,7 @@ fn begin_for(
         }
     }
     let now = txn.now();
-    let given = given(txn, hook, policy, now);
+    let given = given(txn, hook, policy, now)?;
     let mut begun = Delivery::begin(&given, first);
     if let Some(why) = dead {
         begun = begun.delivery.step(&given, Input::Bury(why));

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use reveille_core::delivery::hook::{FaceId, Hook, HookId};
 use reveille_core::delivery::id::EventNo;
-use reveille_core::delivery::{AttemptRecord, DropReason};
+use reveille_core::delivery::{AttemptRecord, DropReason, Poison, Policy};
 use reveille_core::{Millis, Tenant};
 use reveille_kernel::command::Command;
 use reveille_kernel::error::{Damaged, Never};
@@ -24,7 +24,7 @@ use reveille_store::state::Reader;
 use super::ended::EndedBy;
 use super::source;
 use super::spread::{MatchNote, MatchingHooks, SpreadEvent};
-use crate::app::{App, Part, Shared, Txn};
+use crate::app::{App, Part, Settings, Shared, Txn};
 use crate::engine::Retention;
 use crate::records::KeyReader;
 
@@ -124,6 +124,12 @@ pub trait DeliveryFace: Send + Sync + 'static {
         _attempt: &AttemptRecord,
     ) -> Result<(), ReadError> {
         Ok(())
+    }
+
+    /// When deliveries are given up because nothing will change. Where that is the server's to say, it
+    /// holds for those that were begun under another setting, too.
+    fn poison(&self, policy: &Policy, _settings: &Settings) -> Option<Poison> {
+        policy.poison
     }
 
     /// What its gate says now, and which check decides, for whoever asks why.

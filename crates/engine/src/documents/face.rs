@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use reveille_core::Tenant;
-use reveille_core::delivery::AttemptRecord;
 use reveille_core::delivery::hook::{FaceId, Hook, HookId};
 use reveille_core::delivery::id::EventNo;
+use reveille_core::delivery::{AttemptRecord, Poison, Policy};
 use reveille_core::document::change::FACE;
 use reveille_kernel::error::Damaged;
 use reveille_kernel::timers::DueTimer;
@@ -20,7 +20,7 @@ use super::live::LiveQueries;
 use super::outcome::WritesInFlight;
 use super::rules::DocumentRules;
 use super::timers::FireDocumentTimer;
-use crate::app::{App, Shared, Txn};
+use crate::app::{App, Settings, Shared, Txn};
 use crate::deliveries::face::{DeliveryFace, EventMatch, FaceTimer, PreparedMatch};
 use crate::deliveries::spread::{MatchNote, MatchingHooks, SpreadEvent};
 use crate::engine::Engine;
@@ -50,6 +50,10 @@ impl DeliveryFace for DocumentFace {
             .with(WritesInFlight::default())
             .with(RegisteredHooks(self.0.clone()));
         self.0.register(app)
+    }
+
+    fn poison(&self, _policy: &Policy, settings: &Settings) -> Option<Poison> {
+        settings.poison
     }
 
     fn next_matching(

@@ -312,7 +312,7 @@ pub(super) fn make(
         face: FACE,
         tenant: tenant.clone(),
         name: id.to_shared(),
-        policy: definition.policy(txn.domains().settings.poison),
+        policy: definition.policy(),
         spec: record.encode(),
         backfill: None,
         created_by,
@@ -400,7 +400,7 @@ pub(super) fn replace(
         reason,
         is_unsigned,
     };
-    let policy = definition.policy(txn.domains().settings.poison);
+    let policy = definition.policy();
     let record = keep_former(txn, hook, record)?;
     let next = change(txn, hook, policy, record.encode());
     if state.is_sending() == before.state.is_sending() {

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use reveille_core::Tenant;
@@ -51,6 +52,9 @@ pub struct TriggerEntry {
     former: Vec<(EventNo, Epoch)>,
     /// What runs dry beside it.
     pub candidate: Option<Arc<Definition>>,
+    /// Changes of which the condition was false, since the start: a thousand triggers may be asked
+    /// about one write, so each counts for itself, and nobody waits for another.
+    missed: Arc<AtomicU64>,
 }
 
 /// What is in force at some time.
@@ -238,7 +242,18 @@ impl TriggerEntry {
             former.push((it.until, Epoch { version, definition, stable: stable(&it.stable)? }));
         }
         let candidate = record.candidate.as_ref().map(|it| read(&it.definition)).transpose()?;
-        Ok(TriggerEntry { hook: Arc::new(hook), record, current, former, candidate })
+        let missed = before.map(|before| before.missed.clone()).unwrap_or_default();
+        Ok(TriggerEntry { hook: Arc::new(hook), record, current, former, candidate, missed })
+    }
+
+    /// Its condition was false of a change.
+    pub(super) fn count_miss(&self) {
+        self.missed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often that was so since the start.
+    pub(super) fn missed(&self) -> u64 {
+        self.missed.load(Ordering::Relaxed)
     }
 
     /// What in force was when a change came, which one that comes now finds in force, too, unless it
@@ -314,7 +329,8 @@ impl TriggerEntry {
 }
 
 impl Epoch {
-    fn definitions(&self) -> impl Iterator<Item = &Arc<Definition>> {
+    /// Those that documents follow.
+    pub(super) fn definitions(&self) -> impl Iterator<Item = &Arc<Definition>> {
         let stable = self.stable.as_ref().map(|(_, definition)| definition);
         [&self.definition].into_iter().chain(stable)
     }

@@ -112,9 +112,10 @@ impl ChangeSecret {
     fn user(&self, txn: &Txn<'_>) -> Option<Arc<str>> {
         let triggers = TriggerIndex::of_txn(txn).of_tenant(&self.tenant)?;
         let user = triggers.all().find(|entry| {
-            let name = entry.current.definition.secrets_ref.as_ref();
-            let name = name.map_or(DEFAULT_SECRET, |name| name.as_str());
-            entry.record.state.is_sending() && name == self.name.as_str()
+            let mut names = entry.current.definitions().map(|definition| {
+                definition.secrets_ref.as_ref().map_or(DEFAULT_SECRET, |name| name.as_str())
+            });
+            entry.record.state.is_sending() && names.any(|name| name == self.name.as_str())
         });
         user.map(|entry| entry.hook.name.clone())
     }

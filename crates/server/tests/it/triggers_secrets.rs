@@ -1,6 +1,7 @@
 //! What signs: secrets, their rotation, and signatures of sensitive changes.
 
 use reveille_core::key::KeyHash;
+use reveille_core::trigger::signature::verify;
 use reveille_server::Auth;
 use serde_json::{Value, json};
 
@@ -102,6 +103,63 @@ async fn del_5_nothing_is_sent_unsigned() {
     triggers.only("orders/o1").await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn del_5_without_its_secret_it_is_tried_to_the_end_and_says_what_it_lacked() {
+    let mut triggers = Triggers::start().await;
+    triggers.post(&format!("{SECRETS}/one"), &json!({})).await.expect(201);
+    triggers.enabled("t", json!({ "secretsRef": "one" })).await;
+    triggers.server.put_doc("orders/o1", json!({})).await;
+    triggers.called().await.answer(500, "");
+    triggers.until("t", |it| it["attempts"] == 1).await;
+    // What was begun keeps its version, and that its secret.
+    triggers.patch("t", &json!({ "secretsRef": "default" })).await.expect(200);
+    let deleted = triggers.server.ask("DELETE", &format!("{SECRETS}/one"), &[], b"").await;
+    deleted.expect(204);
+    for attempt in 1..10 {
+        let longest = (1_000 << (attempt - 1)).min(300_000);
+        triggers.to_next_attempt("t", attempt, longest).await;
+    }
+    let letter = triggers.letters(1).await.remove(0);
+    assert_eq!(letter["reason"], "SECRET_UNAVAILABLE", "and no POISON: {letter}");
+    assert_eq!(
+        (&letter["attempts"], &letter["lastError"]["errorKind"]),
+        (&json!(10), &json!("secret"))
+    );
+    triggers.only("orders/o2").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sec_8_the_secret_of_the_version_that_most_documents_follow_is_in_use() {
+    let triggers = Triggers::start().await;
+    triggers.post(&format!("{SECRETS}/one"), &json!({})).await.expect(201);
+    triggers.enabled("t", json!({ "secretsRef": "one" })).await;
+    let share = json!({ "secretsRef": "default", "rollout": { "percent": 10 } });
+    triggers.patch("t", &share).await.expect(200);
+    let used = triggers.server.ask("DELETE", &format!("{SECRETS}/one"), &[], b"").await;
+    assert_eq!(used.expect(409).code(), "SECRET_IN_USE");
+}
+
+/// Scenario 8: what is sent verifies for 300 s around its `t`, and not for longer.
+#[tokio::test(flavor = "multi_thread")]
+async fn sec_5_a_delivery_verifies_within_300_s_of_its_time_and_is_refused_with_a_code_after() {
+    let mut triggers = Triggers::start().await;
+    triggers.enabled("t", json!({})).await;
+    triggers.server.put_doc("orders/o1", json!({})).await;
+    let call = triggers.called().await;
+    let header = call.get("x-syntrix-signature").to_owned();
+    let sent_s = triggers.now() / 1_000;
+    for (now_s, expected) in [
+        (sent_s - 301, Err("SIGNATURE_TIMESTAMP_OUT_OF_RANGE")),
+        (sent_s - 300, Ok(())),
+        (sent_s + 300, Ok(())),
+        (sent_s + 301, Err("SIGNATURE_TIMESTAMP_OUT_OF_RANGE")),
+    ] {
+        let verified = verify([SECRET], Some(&header), &call.body, now_s);
+        assert_eq!(verified.map_err(|error| error.code()), expected, "{now_s}");
+    }
+    call.ok();
+}
+
 /// A server with keys, where time stands still, and the key of an operator of a tenant.
 async fn with_keys() -> (Triggers, String) {
     let clock = HandClock::new();
@@ -151,8 +209,12 @@ async fn aud_3_a_change_of_where_and_how_it_sends_takes_a_signature_with_the_cal
     assert!(!last.is_empty());
     let patched = ask("PATCH", "/triggers/~/t", &url, Some(&good)).await.expect(200).json();
     assert_eq!(patched["version"], 3);
-    let edge = sign(&operator, now - 300_000, r#"{"headers":{"A":"b"}}"#);
-    ask("PATCH", "/triggers/~/t", r#"{"headers":{"A":"b"}}"#, Some(&edge)).await.expect(200);
+    // Scenario 8: 300 s are not too much, in either direction.
+    for (value, at) in [("b", now - 300_000), ("c", now + 300_000)] {
+        let headers = json!({ "headers": { "A": value } }).to_string();
+        let edge = sign(&operator, at, &headers);
+        ask("PATCH", "/triggers/~/t", &headers, Some(&edge)).await.expect(200);
+    }
     let plain = ask("PATCH", "/triggers/~/t", r#"{"timeout":"2s"}"#, Some("nonsense")).await;
     assert_eq!(plain.expect(403).code(), "SIGNATURE_MALFORMED", "one that is there is right");
     let rollback = r#"{"version":1,"reason":"back"}"#;

@@ -116,6 +116,7 @@ fn fail(policy: &Policy, attempts: &[(Option<u16>, Option<u64>, u64)]) -> Delive
         now: Millis(0),
         random: 0,
         policy,
+        poison: policy.poison,
         retry_scale_milli: 1_000,
         active: true,
         began_at: Millis(0),
@@ -175,12 +176,28 @@ fn three_quick_failures_alike_are_poison_where_the_policy_says_so() {
 }
 
 #[test]
+fn what_could_not_be_signed_is_no_poison() {
+    let poison = Poison { attempts: 3, within_ms: 250 };
+    let attempts = |kind: ErrorKind| {
+        let failed = |number| AttemptRecord {
+            error: Some("it failed".into()),
+            kind: Some(kind),
+            ..AttemptRecord::new(number, Millis(9), 0)
+        };
+        [1, 2, 3].map(failed)
+    };
+    assert!(poison.is_in(&attempts(ErrorKind::Connect)), "nobody listens");
+    assert!(!poison.is_in(&attempts(ErrorKind::Secret)));
+}
+
+#[test]
 fn a_delivery_that_runs_out_of_attempts_says_what_the_last_of_them_lacked() {
     let once = Policy { attempts: 1, ..policy() };
     let given = Given {
         now: Millis(9),
         random: 0,
         policy: &once,
+        poison: None,
         retry_scale_milli: 1_000,
         active: true,
         began_at: Millis(0),

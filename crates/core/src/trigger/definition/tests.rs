@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::delivery::outcome::{DeadReason, DropReason, ErrorKind};
-use crate::delivery::policy::{Outcome, Verdict};
+use crate::delivery::policy::{Outcome, Refusal, Verdict};
 use crate::tenant::Tenant;
 use crate::trigger::name::TriggerId;
 
@@ -428,7 +428,7 @@ fn aud_1_a_diff_shows_no_secret() {
 
 #[test]
 fn del_1_to_4_the_policy_is_the_definition() {
-    let policy = good(full()).policy(Some(Poison { attempts: 3, within_ms: 250 }));
+    let policy = good(full()).policy();
     assert_eq!((policy.timeout_ms, policy.attempts), (12_000, 4));
     assert_eq!((policy.backoff.base_ms, policy.backoff.cap_ms), (250, 90_000));
     assert_eq!(policy.limits.concurrency, Some(3));
@@ -441,7 +441,7 @@ fn del_1_to_4_the_policy_is_the_definition() {
     assert_eq!(answered(400), Verdict::Failed, "its own rule retries");
     assert_eq!(answered(500), Verdict::Dead(DeadReason::Refused));
     assert_eq!(answered(504), Verdict::Failed);
-    let plain = good(json!({})).policy(None);
+    let plain = good(json!({})).policy();
     assert_eq!(plain.limits.rate, None);
     let judge = |outcome| plain.judge(outcome);
     let answered = |status| judge(Outcome::Answered { status, retry_after_s: Some(7) });
@@ -452,6 +452,10 @@ fn del_1_to_4_the_policy_is_the_definition() {
     assert_eq!(answered(410), Verdict::Dead(DeadReason::Refused));
     assert_eq!(answered(429), Verdict::FailedFor { ms: 7_000 }, "DEL-3");
     assert_eq!(answered(503), Verdict::FailedFor { ms: 7_000 });
+    let blocked = judge(Outcome::Failed(ErrorKind::Blocked));
+    assert_eq!(blocked, Verdict::Dead(DeadReason::Blocked), "DLQ-1: URL_BLOCKED");
+    assert_eq!(judge(Outcome::Refused(Refusal::SecretMissing)), Verdict::Failed, "DEL-5");
+    assert_eq!(judge(Outcome::Unreadable), Verdict::Dead(DeadReason::Corrupt), "POI-3");
     for status in [408, 425, 500, 502, 504] {
         assert_eq!(answered(status), Verdict::Failed, "{status}");
     }

@@ -58,6 +58,7 @@ pub(crate) struct Setup {
     pub(crate) facts: FactSettings,
     pub(crate) quotas: Quotas,
     pub(crate) documents: DocumentSettings,
+    pub(crate) poison: Option<Poison>,
 }
 
 /// A running server. Its threads and tasks are its own: when it is stopped they are gone.
@@ -93,6 +94,7 @@ impl Default for Setup {
             facts: FactSettings::default(),
             quotas: Quotas::default(),
             documents: DocumentSettings::default(),
+            poison: Some(Poison { attempts: 3, within_ms: 250 }),
         }
     }
 }
@@ -194,7 +196,7 @@ impl Setup {
             on_fatal: Arc::new(move |error| fatal.lock().unwrap().push(error.to_owned())),
             outbound: self.outbound(),
             quotas: self.quotas,
-            poison: Some(Poison { attempts: 3, within_ms: 250 }),
+            poison: self.poison,
             documents: self.documents,
         }
     }
