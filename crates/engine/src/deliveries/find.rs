@@ -58,6 +58,12 @@ impl DeliveryFilter<'_> {
 }
 
 impl Engine {
+    /// Whether a tenant has the hook of this number.
+    pub fn has_hook(&self, tenant: &Tenant, id: HookId) -> bool {
+        let partition = self.partition(tenant).lock();
+        partition.index.of::<HookIndex>().get(id).is_some_and(|hook| hook.tenant == *tenant)
+    }
+
     /// The deliveries of a hook, those of the newest event first, after one. Returns the last one
     /// that was taken if there are more.
     pub fn deliveries(

@@ -188,6 +188,7 @@ impl<'a> ChangeCase<'a> {
         let live = self.live(entry, steps)?;
         match &live {
             Some((version, Ok(()))) => evaluation.matched = Some(*version),
+            Some((_, Err(Miss::Differs(NoMatch::Condition)))) => entry.count_miss(),
             Some((version, Err(Miss::Differs(why)))) if why.is_error() => {
                 evaluation.failed = Some((*version, why.to_string().into()));
             }

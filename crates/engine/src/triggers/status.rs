@@ -12,7 +12,7 @@ use reveille_schema::record::EventRecord;
 use reveille_schema::triggers::{EvaluationErrors, TriggerHealth};
 use reveille_schema::{Record, keys, record};
 
-use super::index::{TenantTriggers, TriggerIndex};
+use super::index::{TenantTriggers, TriggerEntry, TriggerIndex};
 use super::queries::Trigger;
 use crate::deliveries::source;
 use crate::engine::Engine;
@@ -54,6 +54,8 @@ pub struct TriggerGauge {
     pub totals: TriggerTotals,
     /// Changes that became deliveries, ever.
     pub matched: u64,
+    /// Changes of which the condition was false, since the start.
+    pub missed: u64,
     /// Dead letters, now.
     pub dead_letters: u64,
 }
@@ -64,8 +66,9 @@ pub(super) fn change_seq(event: &EventRecord) -> Result<u64, Damaged> {
 }
 
 impl TriggerGauge {
-    fn add(&mut self, totals: &TriggerTotals, counts: &DeliveryCounts) {
+    fn add(&mut self, entry: &TriggerEntry, totals: &TriggerTotals, counts: &DeliveryCounts) {
         self.totals.add(totals);
+        self.missed += entry.missed();
         self.matched += counts.begun;
         self.dead_letters += counts.dead_letters;
     }
@@ -95,6 +98,7 @@ impl Engine {
                     id,
                     totals: TriggerTotals::default(),
                     matched: 0,
+                    missed: 0,
                     dead_letters: 0,
                 };
                 let mut others: Option<TriggerGauge> = None;
@@ -105,10 +109,10 @@ impl Engine {
                     let (totals, counts) = (metrics.of(id), counts.unwrap_or_default());
                     if number < per_tenant && gauges.len() < max {
                         let mut gauge = new(Some(entry.hook.name.clone()));
-                        gauge.add(&totals, &counts);
+                        gauge.add(entry, &totals, &counts);
                         gauges.push(gauge);
                     } else {
-                        others.get_or_insert_with(|| new(None)).add(&totals, &counts);
+                        others.get_or_insert_with(|| new(None)).add(entry, &totals, &counts);
                     }
                 }
                 gauges.extend(others);

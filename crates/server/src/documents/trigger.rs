@@ -20,6 +20,7 @@ use hyper::body::Incoming;
 use reveille_core::Tenant;
 use reveille_core::rate::Rate;
 use reveille_core::trigger::token::{AccessDenied, Scope, TokenAccess, TokenError, TokenVerifier};
+use reveille_engine::events::delivery_named;
 use serde_json::Value;
 
 use self::call::Call;
@@ -132,7 +133,15 @@ fn authenticate(server: &Server, headers: &HeaderMap) -> Result<TokenAccess, Err
     let keys = server.engine.trigger_keys();
     let now_s = server.engine.clock().wall().0 / 1_000;
     match (TokenVerifier { keys: &keys }).verify(text, now_s) {
-        Ok(claims) => Ok(TokenAccess::new(claims)),
+        Ok(claims) => {
+            let access = TokenAccess::new(claims);
+            if is_of_deleted(server, &access) {
+                return Err(unauthenticated(
+                    "the trigger of this token was deleted, and its tokens ended with it",
+                ));
+            }
+            Ok(access)
+        }
         // Whoever has a key is known, and is in the wrong place.
         Err(TokenError::Invalid) if is_key(server, text) => Err(Error::new(
             StatusCode::FORBIDDEN,
@@ -141,6 +150,13 @@ fn authenticate(server: &Server, headers: &HeaderMap) -> Result<TokenAccess, Err
         )),
         Err(error) => Err(unauthenticated(&error.to_string())),
     }
+}
+
+/// Whether the token went out with a delivery of a trigger that is no more. One of the same name may
+/// have been made since. A trigger that is disabled has its calls come to their end.
+fn is_of_deleted(server: &Server, access: &TokenAccess) -> bool {
+    let delivery = access.delivery().and_then(|name| delivery_named(name).ok());
+    delivery.is_some_and(|id| !server.engine.has_hook(access.tenant(), id.hook))
 }
 
 /// What a token is not good for.

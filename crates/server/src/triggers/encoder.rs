@@ -84,13 +84,15 @@ impl TriggerTarget {
         change: &ChangeMessage<'_>,
         parts: &RequestParts<'_>,
     ) -> Result<EncodedRequest, RefusedDelivery> {
-        let token = self.token(change, parts)?;
+        // Whoever has such a letter made again after all learns of the change, and cannot go on.
+        let is_loop = change.origin.is_exhausted();
+        let token = (!is_loop).then(|| self.token(change, parts)).transpose()?;
         let payload = Payload {
             trigger: &self.trigger,
             version: self.version,
             definition: &self.definition,
             change,
-            token: Some(&token),
+            token: token.as_deref(),
             replay: parts.replay,
             is_test: parts.is_test,
         };

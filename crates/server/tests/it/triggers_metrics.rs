@@ -18,8 +18,16 @@ async fn obs_1_a_trigger_has_its_counters_with_its_tenant_and_its_id() {
     triggers.called().await.answer(400, "");
     triggers.letters(1).await;
     triggers.server.put_doc("orders/o3", json!({})).await;
+    for n in [0, -1] {
+        triggers.server.put_doc("orders/o4", json!({ "n": n })).await;
+    }
+    // One that is for creations alone does not come to its condition.
+    let more = json!({ "condition": "event.document.n > 0", "events": ["create"] });
+    triggers.enabled("created", more).await;
+    triggers.server.put_doc("orders/o4", json!({ "n": 0 })).await;
     triggers.until("t", |it| !it["evalErrors"].is_null()).await;
     let own = r#"tenant="default",triggerId="t""#;
+    let other = r#"tenant="default",triggerId="created""#;
     for line in [
         format!("reveille_trigger_delivery_total{{{own},status=\"2xx\"}} 1"),
         format!("reveille_trigger_delivery_total{{{own},status=\"4xx\"}} 1"),
@@ -28,6 +36,8 @@ async fn obs_1_a_trigger_has_its_counters_with_its_tenant_and_its_id() {
         format!("reveille_trigger_delivery_retries_total{{{own}}} 1"),
         format!("reveille_trigger_eval_total{{{own},result=\"match\"}} 2"),
         format!("reveille_trigger_eval_total{{{own},result=\"error\"}} 1"),
+        format!("reveille_trigger_eval_total{{{own},result=\"no_match\"}} 3"),
+        format!("reveille_trigger_eval_total{{{other},result=\"no_match\"}} 0"),
         format!("reveille_trigger_dlq_size{{{own}}} 1"),
         format!("reveille_trigger_delivery_duration_seconds_count{{{own}}} 3"),
         format!("reveille_trigger_rollbacks_total{{{own}}} 0"),

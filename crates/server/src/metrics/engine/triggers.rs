@@ -43,10 +43,14 @@ pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>, engine: &Engine) -> fm
     )?;
     counter(
         "trigger_eval",
-        "Changes that a trigger was held against and that matched, or of which its condition came \
-         to nothing.",
+        "Changes that a trigger was held against and that matched, of which its condition was \
+         false, or of which it came to nothing.",
         &|it| {
-            let counts = [("match", it.matched), ("error", it.totals.evaluation_errors)];
+            let counts = [
+                ("match", it.matched),
+                ("no_match", it.missed),
+                ("error", it.totals.evaluation_errors),
+            ];
             counts.map(|(result, count)| (labels_with(it, "result", result), count)).to_vec()
         },
     )?;
