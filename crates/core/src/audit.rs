@@ -44,6 +44,7 @@ pub mod action {
     pub const CONSUMER_SOUGHT: &str = "consumer.sought";
     pub const CONSUMER_REVIVED: &str = "consumer.revived";
     pub const DEAD_LETTER_DISCARDED: &str = "dead_letter.discarded";
+    pub const DEAD_LETTERS_DISCARDED: &str = "dead_letters.discarded";
     pub const REPLAY_EXECUTED: &str = "replay.executed";
     pub const INDEXES_UPDATED: &str = "indexes.updated";
     pub const RULES_UPDATED: &str = "rules.updated";

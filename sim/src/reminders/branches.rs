@@ -2,6 +2,7 @@
 
 use reveille_core::delivery::hook::{FIRST_VERSION, Hook};
 use reveille_core::delivery::policy::{Outcome, Refusal};
+use reveille_core::delivery::replay::LetterAction;
 use reveille_core::delivery::{DeadReason, DropReason, ErrorKind, Phase, Verdict};
 use reveille_schema::deliveries::DeliveryTimer;
 use reveille_schema::record::DeliveryRecord;
@@ -19,6 +20,7 @@ pub(super) const STREAM_MADE: &str = "append: it makes its stream";
 const FAN_OUT_SLICE: &str = "fan-out: a further slice";
 const REPLAY_SLICE: &str = "replay: a slice";
 const REPLAY_LETTER: &str = "replay: a letter is made again";
+const DISCARDED: &str = "replay: letters are discarded";
 const RETRY: &str = "replay: of one letter alone";
 pub(super) const GATE_OPEN: &str = "gate: open";
 const GATE_CLOSED: &str = "gate: closed";
@@ -36,6 +38,7 @@ pub(super) fn all() -> Vec<String> {
         FAN_OUT_SLICE,
         REPLAY_SLICE,
         REPLAY_LETTER,
+        DISCARDED,
         RETRY,
         GATE_OPEN,
         GATE_CLOSED,
@@ -135,6 +138,12 @@ impl Reminders {
 
     /// What a batch has brought.
     pub(super) fn take_changes(&mut self, now: &Snapshot, decided: &DecidedAppends) {
+        for (id, replay) in &now.replays {
+            let before = self.seen.replays.get(id).map_or(0, |it| it.made);
+            if replay.selection.action == LetterAction::Discard && replay.made > before {
+                self.base.branches.take(DISCARDED);
+            }
+        }
         for (id, after) in &now.deliveries {
             let before = self.seen.deliveries.get(id);
             let had_ended = before.is_some_and(|it| it.delivery.ended_at().is_some());

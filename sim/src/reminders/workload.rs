@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use reveille_core::delivery::hook::{FaceId, OpenDeliveries};
 use reveille_core::delivery::id::DeliveryId;
-use reveille_core::delivery::replay::ReplaySelection;
+use reveille_core::delivery::replay::{LetterAction, ReplaySelection};
 use reveille_core::event;
 use reveille_core::{Millis, Tenant};
 use reveille_engine::deliveries::dead_letter::DiscardDeadLetter;
@@ -197,7 +197,7 @@ impl Reminders {
         }
     }
 
-    /// Dead letters of a tenant, or of one of its hooks, are to be made again.
+    /// Dead letters of a tenant, or of one of its hooks, are to be made again, or discarded.
     fn replay(&mut self) {
         let tenant = self.tenant();
         let letter = self.any_dead_letter().filter(|_| self.base.random.percent(50));
@@ -209,7 +209,10 @@ impl Reminders {
         let total = self.seen.dead_letters.iter().filter(is_meant).count() as u64;
         let (from, to) = (Millis(0), self.base.now + 1);
         let original = self.base.random.percent(50);
-        let selection = ReplaySelection { hook, why: None, from, to, ids: Vec::new(), original };
+        let discards = self.base.random.percent(20);
+        let action = if discards { LetterAction::Discard } else { LetterAction::Replay };
+        let (hooks, ids) = (hook.into_iter().collect(), Vec::new());
+        let selection = ReplaySelection { action, hooks, why: None, from, to, ids, original };
         let reason = format!("because of {}", self.next_number());
         let (actor, reason) = ("somebody".into(), Some(reason.into()));
         self.ask(Action::Replay(StartReplay { tenant, selection, total, actor, reason }));

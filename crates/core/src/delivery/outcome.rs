@@ -23,6 +23,8 @@ pub struct AttemptRecord {
     pub error: Option<Arc<str>>,
     /// The beginning of the answer; of failures, only the latest have theirs.
     pub response: Option<Arc<str>>,
+    /// Whether the answer was longer than that.
+    pub is_cut: bool,
     /// What kind of failure it was.
     pub kind: Option<ErrorKind>,
     /// SHA-256 of the answer's headers, for a failure: two answers that are alike have it alike.
@@ -41,6 +43,7 @@ impl AttemptRecord {
             status: None,
             error: None,
             response: None,
+            is_cut: false,
             kind: None,
             headers_hash: None,
             retry_after_s: None,
@@ -206,6 +209,56 @@ impl DeadReason {
         }
     }
 
+    /// What whoever looks after it can do, in a sentence.
+    pub fn advice(self) -> &'static str {
+        match self {
+            DeadReason::Exhausted => "every attempt failed: mend the endpoint, then replay it",
+            DeadReason::Refused => {
+                "it was refused with a status that is final: mend the endpoint, or have a rule for \
+                 the status say otherwise, then replay it"
+            }
+            DeadReason::Poison => {
+                "attempts failed at once and in the same way, one after another, so that no more \
+                 were made; an endpoint that nobody listens at fails like that, too: mend it, then \
+                 replay it (`--poison 0` leaves such failures to the retry policy)"
+            }
+            DeadReason::PayloadTooLarge => {
+                "what was to be sent is too large, and will be: send less of it, then replay it"
+            }
+            DeadReason::HeadersTooLarge => {
+                "the headers are too large, and will be: have fewer or shorter ones, then replay it"
+            }
+            DeadReason::Blocked => {
+                "the address is one that must not be called: change it, or have the server allow \
+                 it, then replay it"
+            }
+            DeadReason::Redirect => {
+                "the endpoint has moved, and redirects are not followed: change the address, then \
+                 replay it"
+            }
+            DeadReason::SecretMissing => {
+                "what signs it was not to be had, and nothing is sent unsigned: make the secret, \
+                 then replay it"
+            }
+            DeadReason::HookDeleted => {
+                "whom it was for was deleted before it was delivered: discard it, once you know \
+                 what it was"
+            }
+            DeadReason::Corrupt => {
+                "what was to be sent cannot be read, and the server's log says why: discard it, \
+                 once you know what it was"
+            }
+            DeadReason::Expired => {
+                "it waited for longer than deliveries are kept, because nothing was sent to whom it \
+                 is for: resume that, then replay it"
+            }
+            DeadReason::LoopGuard => {
+                "too many triggers made each other go off, one after another: have a condition ask \
+                 for `event.origin`, then discard it, or replay it: it comes without a token"
+            }
+        }
+    }
+
     /// The reason of this word.
     pub fn parse(code: &str) -> Option<DeadReason> {
         DeadReason::ALL.into_iter().find(|reason| reason.code() == code)
@@ -258,7 +311,7 @@ pub(super) fn push(attempts: &mut Vec<AttemptRecord>, attempt: AttemptRecord) {
     if let Some(old) = attempts.len().checked_sub(ANSWERS_KEPT + 1)
         && let Some(attempt) = attempts.get_mut(old)
     {
-        attempt.response = None;
+        (attempt.response, attempt.is_cut) = (None, false);
     }
 }
 
@@ -274,6 +327,8 @@ mod tests {
         assert_eq!(codes.len(), DeadReason::ALL.len());
         for reason in DeadReason::ALL {
             assert_eq!(DeadReason::parse(reason.code()), Some(reason));
+            let advice = reason.advice();
+            assert!(advice.contains("replay it") || advice.contains("discard it"), "{advice}");
         }
         assert_eq!(DeadReason::parse("exhausted"), None);
         let codes: BTreeSet<_> = ErrorKind::ALL.into_iter().map(ErrorKind::code).collect();

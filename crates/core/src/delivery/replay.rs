@@ -1,4 +1,4 @@
-//! A replay: dead letters that are made again because somebody asked for all of them.
+//! A replay: dead letters that are made again, or discarded, because somebody asked for all of them.
 
 use std::sync::Arc;
 
@@ -9,11 +9,22 @@ use super::hook::{HookId, Standing};
 use super::id::DeliveryId;
 use crate::time::Millis;
 
-/// Which dead letters of a tenant.
+/// What is done with dead letters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LetterAction {
+    /// They are made again.
+    #[default]
+    Replay,
+    /// They are set aside for good.
+    Discard,
+}
+
+/// Which dead letters of a tenant, and what is done with them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplaySelection {
-    /// Those of this hook.
-    pub hook: Option<HookId>,
+    pub action: LetterAction,
+    /// Those of these hooks, in order; of all, if there are none.
+    pub hooks: Vec<HookId>,
     /// Those that died for this reason.
     pub why: Option<DeadReason>,
     /// Those that died from then on.
@@ -32,7 +43,7 @@ impl ReplaySelection {
     pub fn has(&self, died_at: Millis, id: DeliveryId) -> bool {
         self.from <= died_at
             && died_at < self.to
-            && self.hook.is_none_or(|hook| hook == id.hook)
+            && (self.hooks.is_empty() || self.hooks.binary_search(&id.hook).is_ok())
             && (self.ids.is_empty() || self.ids.contains(&id))
     }
 }
@@ -40,6 +51,7 @@ impl ReplaySelection {
 /// What has become of dead letters whose turn it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReplayTurns {
+    /// Made again, or discarded.
     pub made: u64,
     /// They were not dead letters any more.
     pub not_dead: u64,
@@ -105,7 +117,7 @@ pub struct ReplayRecord {
     pub selection: ReplaySelection,
     /// How many there were when it began.
     pub total: u64,
-    /// How many have been made again.
+    /// How many have been made again, or discarded.
     pub made: u64,
     /// How many were not made again: they were not dead letters any more when it was their turn, or
     /// it is one of the reasons that follow.
@@ -114,6 +126,7 @@ pub struct ReplayRecord {
     pub hook_gone: u64,
     /// The version of their hook that they were to follow is not kept any more.
     pub version_gone: u64,
+    /// How many were delivered, or discarded.
     pub succeeded: u64,
     /// How many have died again.
     pub failed: u64,
@@ -179,6 +192,10 @@ impl ReplayRecord {
     /// Some have had their turn, up to this key.
     pub fn advance(&mut self, turns: &ReplayTurns, after: Bytes, all_made: bool, now: Millis) {
         self.made += turns.made;
+        if self.selection.action == LetterAction::Discard {
+            // Nothing more comes of them.
+            self.succeeded += turns.made;
+        }
         self.skipped += turns.skipped();
         self.hook_gone += turns.hook_gone;
         self.version_gone += turns.version_gone;
@@ -201,7 +218,8 @@ mod tests {
 
     fn selection() -> ReplaySelection {
         let (from, to) = (Millis(10), Millis(20));
-        ReplaySelection { hook: None, why: None, from, to, ids: Vec::new(), original: false }
+        let (action, hooks, ids) = (LetterAction::Replay, Vec::new(), Vec::new());
+        ReplaySelection { action, hooks, why: None, from, to, ids, original: false }
     }
 
     fn id(hook: u64) -> DeliveryId {
@@ -214,8 +232,9 @@ mod tests {
         let found: Vec<bool> =
             [9, 10, 19, 20].map(|at| all.has(Millis(at), id(1))).into_iter().collect();
         assert_eq!(found, [false, true, true, false]);
-        let of_hook = ReplaySelection { hook: Some(HookId(1)), ..selection() };
-        assert!(of_hook.has(Millis(10), id(1)) && !of_hook.has(Millis(10), id(2)));
+        let of_hook = ReplaySelection { hooks: vec![HookId(1), HookId(3)], ..selection() };
+        let found = [1, 2, 3].map(|hook| of_hook.has(Millis(10), id(hook)));
+        assert_eq!(found, [true, false, true]);
         let named = ReplaySelection { ids: vec![id(2)], ..selection() };
         assert!(named.has(Millis(10), id(2)) && !named.has(Millis(10), id(1)));
     }
@@ -236,6 +255,18 @@ mod tests {
         assert_eq!((replay.pending(), replay.ended_at), (0, Some(Millis(25))));
         let counted = (replay.succeeded, replay.failed, replay.dropped, replay.skipped);
         assert_eq!(counted, (1, 1, 1, 1));
+    }
+
+    #[test]
+    fn what_is_discarded_has_its_end_at_once() {
+        let selection = ReplaySelection { action: LetterAction::Discard, ..selection() };
+        let mut discard = ReplayRecord::new(1, Millis(20), "a".into(), None, selection, 4);
+        let turns = ReplayTurns { made: 2, not_dead: 1, ..ReplayTurns::default() };
+        discard.advance(&turns, Bytes::from_static(b"k"), false, Millis(21));
+        assert_eq!((discard.succeeded, discard.pending()), (2, 1));
+        let turns = ReplayTurns { made: 1, ..ReplayTurns::default() };
+        discard.advance(&turns, Bytes::from_static(b"l"), true, Millis(22));
+        assert_eq!((discard.pending(), discard.ended_at), (0, Some(Millis(22))));
     }
 
     #[test]

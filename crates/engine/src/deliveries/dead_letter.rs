@@ -17,7 +17,7 @@ use reveille_schema::keys::{self, TenantDeadLetter};
 use reveille_schema::record::{self, DeliveryRecord};
 
 use super::delivery::DeliveryTxn;
-use super::ended::{self, EndedHookIndex};
+use super::ended::{self, NamedHooks};
 use super::error::{DeliveryError, DeliveryRejection};
 use super::face::DeliveryFaces;
 use super::index::HookIndex;
@@ -119,16 +119,22 @@ impl Command<App> for DiscardDeadLetter {
     type Rejection = DeliveryRejection;
 
     fn decide(&self, txn: &mut Txn<'_>) -> Decision<(), DeliveryRejection> {
-        let DiscardDeadLetter { tenant, id } = self;
-        let known = ended::known(txn, id.hook)?.filter(|it| it.hook().tenant == *tenant);
-        let Some(known) = known else { return Ok(Err(DeliveryRejection::NoDeadLetter)) };
-        let hook = known.hook();
-        let Some((letter, died_at)) = open_letter(txn, *id)? else {
-            return Ok(Err(DeliveryRejection::NoDeadLetter));
-        };
-        close(txn, hook, *id, letter, died_at, LetterState::Discarded)?;
-        Ok(Ok(()))
+        let is_discarded = discard(txn, &self.tenant, self.id)?;
+        Ok(is_discarded.then_some(()).ok_or(DeliveryRejection::NoDeadLetter))
     }
+}
+
+/// Discards a dead letter, also one whose hook has ended; `false` if it is none of its tenant's.
+pub(super) fn discard(
+    txn: &mut Txn<'_>,
+    tenant: &Tenant,
+    id: DeliveryId,
+) -> Result<bool, ReadError> {
+    let known = ended::known(txn, id.hook)?.filter(|it| it.hook().tenant == *tenant);
+    let Some(known) = known else { return Ok(false) };
+    let Some((letter, died_at)) = open_letter(txn, id)? else { return Ok(false) };
+    close(txn, known.hook(), id, letter, died_at, LetterState::Discarded)?;
+    Ok(true)
 }
 
 /// A dead letter as it is shown.
@@ -177,15 +183,8 @@ impl Engine {
         let hooks = match &filter.hook {
             None => None,
             Some(name) => {
-                let faces = shared.domains.part::<DeliveryFaces>().ids();
-                let partition = shared.lock();
-                let live = partition.index.of::<HookIndex>().of_faces(faces, &filter.tenant, name);
-                let ended = partition.index.of::<EndedHookIndex>().named(&filter.tenant, name);
-                let all: HashSet<HookId> = live.map(|it| it.id).into_iter().chain(ended).collect();
-                if all.is_empty() {
-                    return Err(DeliveryRejection::NotFound.into());
-                }
-                Some(all)
+                let NamedHooks { live, ended } = NamedHooks::find(shared, &filter.tenant, name)?;
+                Some(live.into_iter().chain(ended).collect::<HashSet<HookId>>())
             }
         };
         let reader = shared.state.reader();

@@ -29,10 +29,11 @@ use reveille_store::state::Reader;
 
 use super::dead_letter::{self, LetterState};
 use super::delivery::DeliveryTxn;
+use super::error::DeliveryRejection;
 use super::face::{DeliveryFaces, EndReason};
 use super::index::HookIndex;
 use super::replay;
-use crate::app::{IndexPart, Txn};
+use crate::app::{IndexPart, Shared, Txn};
 use crate::audit;
 use crate::effect::Effect;
 use crate::limits::{ENDED_HOOKS_MAX, PURGE_SLICE, SCAN_BYTES};
@@ -107,6 +108,30 @@ impl EndedHookIndex {
 
     fn of_tenant(&self, tenant: &Tenant) -> Option<&BTreeSet<(Millis, HookId)>> {
         self.by_tenant.get(tenant)
+    }
+}
+
+/// Who a name of a tenant stands for.
+pub(super) struct NamedHooks {
+    pub(super) live: Option<HookId>,
+    /// Those that were called so, and that their dead letters have outlived.
+    pub(super) ended: Vec<HookId>,
+}
+
+impl NamedHooks {
+    pub(super) fn find(
+        shared: &Shared,
+        tenant: &Tenant,
+        name: &str,
+    ) -> Result<NamedHooks, DeliveryRejection> {
+        let faces = shared.domains.part::<DeliveryFaces>().ids();
+        let partition = shared.lock();
+        let live = partition.index.of::<HookIndex>().of_faces(faces, tenant, name).map(|it| it.id);
+        let ended = partition.index.of::<EndedHookIndex>().named(tenant, name);
+        if live.is_none() && ended.is_empty() {
+            return Err(DeliveryRejection::NotFound);
+        }
+        Ok(NamedHooks { live, ended })
     }
 }
 

@@ -47,12 +47,13 @@ pub enum DeliveryRejection {
     )]
     TooManyDeadLetters { max: usize },
     #[error(
-        "the subscription {hook} is not active; reactivate it before its dead letters are replayed"
+        "the subscription {hook} is not active; reactivate it before its dead letters are replayed \
+         (a trigger: enable it)"
     )]
     HookInactive { hook: std::sync::Arc<str> },
     /// Its dead letters have outlived it.
     #[error(
-        "the subscription {hook} has ended: its dead letters can be looked at and discarded, not \
+        "the subscription or trigger {hook} has ended: its dead letters can be looked at and discarded, not \
          replayed"
     )]
     HookGone { hook: std::sync::Arc<str> },

@@ -32,11 +32,12 @@ pub(crate) fn answered(answer: &Answer, record: &mut AttemptRecord) -> Outcome {
     let Answer { status, headers, body, retry_after_s, .. } = answer;
     let (status, retry_after_s) = (*status, *retry_after_s);
     record.status = Some(status);
-    if (200..300).contains(&status) {
-        record.response = Some(beginning_of(body, RESPONSE_BYTES_MAX));
-    } else {
+    let is_success = (200..300).contains(&status);
+    let max = if is_success { RESPONSE_BYTES_MAX } else { FAILURE_BYTES_MAX };
+    record.response = Some(beginning_of(body, max));
+    record.is_cut = body.len() > max;
+    if !is_success {
         record.error = Some(format!("answered {status}").into());
-        record.response = Some(beginning_of(body, FAILURE_BYTES_MAX));
         record.retry_after_s = retry_after_s;
         let headers = headers.iter();
         let headers = headers.map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));

@@ -1,8 +1,9 @@
-//! Replays: many dead letters are made again, in slices from the due index.
+//! Replays: many dead letters are made again, or discarded, in slices from the due index.
 //!
 //! Whoever asks sees first what there is: a preview counts the selection and remembers what it was.
 //! The replay is for the same selection, as of then: a letter that is made again and dies again has
-//! died later, so none is made again twice, whatever crashes in between.
+//! died later, so none is made again twice, whatever crashes in between. What is discarded is told in
+//! the same way, and is over at once.
 
 mod preview;
 
@@ -12,7 +13,9 @@ use bytes::Bytes;
 use reveille_core::Tenant;
 use reveille_core::delivery::Phase;
 use reveille_core::delivery::id::DeliveryId;
-use reveille_core::delivery::replay::{ReplayRecord, ReplayResult, ReplaySelection, ReplayTurns};
+use reveille_core::delivery::replay::{
+    LetterAction, ReplayRecord, ReplayResult, ReplaySelection, ReplayTurns,
+};
 use reveille_core::key_range::above;
 use reveille_kernel::command::{Command, Decision};
 use reveille_kernel::error::{Damaged, Never};
@@ -22,9 +25,9 @@ use reveille_schema::deliveries::DeliveryTimer;
 use reveille_schema::keys::{self, TenantDeadLetter};
 use reveille_store::state::Reader;
 
-pub use preview::{ReplayCount, ReplayPreview, ReplayPreviews, ReplayRequest};
+pub use preview::{PreviewedHook, ReplayCount, ReplayPreview, ReplayPreviews, ReplayRequest};
 
-use super::dead_letter::LetterState;
+use super::dead_letter::{self, LetterState};
 use super::delivery::{self, DeliveryTxn, Retried, RetryBy};
 use super::index::HookIndex;
 use super::send::delivery_record;
@@ -124,7 +127,7 @@ impl ReplayLook {
     }
 }
 
-/// Makes the next dead letters of a replay again.
+/// Makes the next dead letters of a replay again, or discards them.
 pub(super) fn fire(
     txn: &mut Txn<'_>,
     entry: &Bytes,
@@ -146,9 +149,16 @@ pub(super) fn fire(
     txn.want(&records)?;
     let hooks = look.found.iter().map(|(_, id)| id.hook).collect();
     txn.counts_and(&hooks, [])?;
+    let discards = replay.selection.action == LetterAction::Discard;
     let by = Some(RetryBy { replay: id, original: replay.selection.original });
     let mut turns = ReplayTurns::default();
     let done = txn.gather_slice(&look.found, |txn, (_, letter)| {
+        if discards {
+            let is_discarded = dead_letter::discard(txn, tenant, *letter)?;
+            turns.made += u64::from(is_discarded);
+            turns.not_dead += u64::from(!is_discarded);
+            return Ok(());
+        }
         let hook = HookIndex::of_txn(txn).get(letter.hook).filter(|hook| hook.tenant == *tenant);
         let Some(hook) = hook else {
             turns.hook_gone += 1;
@@ -168,7 +178,7 @@ pub(super) fn fire(
     // What it has made may have ended in this very step, in a lane that was gone.
     replay = txn.read(&key, ReplayRecord::decode)?.unwrap_or(replay);
     replay.advance(&turns, after, all_made, txn.now());
-    if turns.skipped() > 0 {
+    if turns.skipped() > 0 && !discards {
         let (result, count) = (ReplayResult::Skipped, turns.skipped());
         txn.effect(Effect::CountReplayed { result, count });
     }
@@ -220,13 +230,26 @@ impl<'a> Letters<'a> {
     }
 }
 
+const REPLAY: &str = "rpl_";
+const DISCARD: &str = "dsc_";
+
 /// The name that the world knows a replay by.
 pub fn replay_name(id: u64) -> String {
-    format!("rpl_{id:016x}")
+    action_name(LetterAction::Replay, id)
 }
 
-/// The replay of this name.
-pub fn replay_named(name: &str) -> Option<u64> {
-    let digits = name.strip_prefix("rpl_").filter(|digits| digits.len() == 16)?;
-    u64::from_str_radix(digits, 16).ok()
+/// The same of one that is for either.
+pub fn action_name(action: LetterAction, id: u64) -> String {
+    let prefix = if action == LetterAction::Replay { REPLAY } else { DISCARD };
+    format!("{prefix}{id:016x}")
+}
+
+/// The replay of this name, and what it does.
+pub fn replay_named(name: &str) -> Option<(LetterAction, u64)> {
+    let (action, digits) = match (name.strip_prefix(REPLAY), name.strip_prefix(DISCARD)) {
+        (Some(digits), _) => (LetterAction::Replay, digits),
+        (None, digits) => (LetterAction::Discard, digits?),
+    };
+    let id = u64::from_str_radix(digits, 16).ok().filter(|_| digits.len() == 16)?;
+    Some((action, id))
 }

@@ -47,6 +47,8 @@ pub(super) struct Evaluation {
     /// The version whose condition came to nothing, and why.
     pub(super) failed: Option<(u64, Arc<str>)>,
     pub(super) dry: Option<DryEvaluation>,
+    /// Its condition was false; there is nothing to be done about that.
+    pub(super) is_miss: bool,
 }
 
 /// What a dry run counts.
@@ -188,7 +190,7 @@ impl<'a> ChangeCase<'a> {
         let live = self.live(entry, steps)?;
         match &live {
             Some((version, Ok(()))) => evaluation.matched = Some(*version),
-            Some((_, Err(Miss::Differs(NoMatch::Condition)))) => entry.count_miss(),
+            Some((_, Err(Miss::Differs(NoMatch::Condition)))) => evaluation.is_miss = true,
             Some((version, Err(Miss::Differs(why)))) if why.is_error() => {
                 evaluation.failed = Some((*version, why.to_string().into()));
             }
@@ -217,7 +219,7 @@ impl<'a> ChangeCase<'a> {
 impl Evaluation {
     /// Whether there is nothing to be done about it.
     pub(super) fn is_nothing(&self) -> bool {
-        *self == Evaluation::default()
+        self.matched.is_none() && !self.has_note()
     }
 
     /// Whether there is something to remember beside a delivery.

@@ -68,6 +68,9 @@ pub(super) fn prepare(
         let mut own = Steps::new(TRIGGER_LOOK_STEPS);
         let evaluation = case.evaluate(entry, &mut own).unwrap_or_default();
         steps.count(own.used());
+        if evaluation.is_miss {
+            entry.count_miss();
+        }
         if !evaluation.is_nothing() {
             slice.found.push(Evaluated { hook: entry.hook.id, evaluation });
         }

@@ -81,7 +81,8 @@ pub(super) fn look(shared: &Shared, write: &WriteLook<'_>) -> Result<Option<Trig
     };
     let mut steps = Steps::new(if write.in_turn { TRIGGER_TURN_STEPS } else { TRIGGER_LOOK_STEPS });
     let timestamp = write.now.0 / 1_000;
-    let mut changes = Vec::with_capacity(applied.changes.len());
+    // Of a look that does not come to its end another one counts.
+    let (mut changes, mut misses) = (Vec::with_capacity(applied.changes.len()), Vec::new());
     for change in &applied.changes {
         let case = ChangeCase::new(write.tenant, change, timestamp, write.origin);
         let candidates = triggers.candidates(&change.path, HookId(0));
@@ -91,20 +92,22 @@ pub(super) fn look(shared: &Shared, write: &WriteLook<'_>) -> Result<Option<Trig
         if write.in_turn && !is_short {
             return Ok(None);
         }
-        let look = look_at(&candidates, &case, &mut steps);
+        let look = look_at(&candidates, &case, &mut steps, &mut misses);
         if write.in_turn && look.through.is_some() {
             return Ok(None);
         }
         changes.push(look);
     }
+    misses.into_iter().for_each(TriggerEntry::count_miss);
     shared.domains.part::<Shares>().count_steps(write.tenant, steps.used());
     Ok(Some(TriggerLook { triggers, versions: versions.into_inner(), changes }))
 }
 
-fn look_at(
-    candidates: &[&Arc<TriggerEntry>],
+fn look_at<'c>(
+    candidates: &[&'c Arc<TriggerEntry>],
     case: &ChangeCase<'_>,
     steps: &mut Steps,
+    misses: &mut Vec<&'c TriggerEntry>,
 ) -> ChangeLook {
     let (mut look, mut last) = (ChangeLook::default(), HookId(0));
     for entry in candidates {
@@ -114,8 +117,14 @@ fn look_at(
             look.timed.insert(hook);
         } else {
             match case.evaluate(entry, steps) {
-                Ok(evaluation) if evaluation.is_nothing() => {}
-                Ok(evaluation) => look.found.push(Evaluated { hook, evaluation }),
+                Ok(mut evaluation) => {
+                    if std::mem::take(&mut evaluation.is_miss) {
+                        misses.push(entry);
+                    }
+                    if !evaluation.is_nothing() {
+                        look.found.push(Evaluated { hook, evaluation });
+                    }
+                }
                 Err(_) => {
                     look.through = Some(last);
                     return look;

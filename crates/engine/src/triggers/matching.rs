@@ -88,6 +88,9 @@ fn match_change(
             None => Err(OutOfSteps),
         };
         let Ok(evaluation) = evaluation else { return list };
+        if evaluation.is_miss {
+            entry.count_miss();
+        }
         told += usize::from(!evaluation.is_nothing());
         add(&mut list, entry, evaluation, &mark);
     }

@@ -48,10 +48,15 @@ Example:
   reveille dlq replay --dead-reason EXHAUSTED --reason 'the network is back' --yes
   reveille dlq replay --dry-run")]
     Replay(Replay),
-    /// Sets a dead letter aside for good
+    /// Sets dead letters aside for good: one at once, several after it has shown how many, and asked
     #[command(after_help = "\
+What is discarded is what was shown: if the dead letters have changed in between, nothing is done.
+On a terminal it asks before it begins; elsewhere it takes --yes. The reason is kept in the audit
+log.
+
 Example:
-  reveille dlq discard 01KA9VGW3J8Y0D1T5S6R7Q8P9N --reason 'a test order'")]
+  reveille dlq discard 01KA9VGW3J8Y0D1T5S6R7Q8P9N --reason 'a test order'
+  reveille dlq discard --trigger order-paid --dead-reason LOOP_GUARD --reason 'they went in circles'")]
     Discard(Discard),
 }
 
@@ -75,6 +80,24 @@ pub(crate) struct Selection {
     to: Option<String>,
 }
 
+impl Selection {
+    /// By the names that the server has for them.
+    fn filters(self, dead_reason: &'static str) -> [(&'static str, Option<String>); 5] {
+        [
+            ("hook", self.hook),
+            ("triggerId", self.trigger),
+            (dead_reason, self.dead_reason),
+            ("from", self.from),
+            ("to", self.to),
+        ]
+    }
+
+    fn is_everything(&self) -> bool {
+        let Selection { hook, trigger, dead_reason, from, to } = self;
+        [hook, trigger, dead_reason, from, to].into_iter().all(Option::is_none)
+    }
+}
+
 /// What `reveille dlq list` takes.
 #[derive(Debug, Args)]
 pub(crate) struct List {
@@ -90,6 +113,24 @@ pub(crate) struct List {
 /// What `reveille dlq replay` takes.
 #[derive(Debug, Args)]
 pub(crate) struct Replay {
+    #[command(flatten)]
+    task: Task,
+    /// Delivers them by the version of their hook that they had, where former versions are kept, and
+    /// not by the hook as it is now
+    #[arg(long)]
+    original_version: bool,
+}
+
+/// What `reveille dlq discard` takes.
+#[derive(Debug, Args)]
+pub(crate) struct Discard {
+    #[command(flatten)]
+    task: Task,
+}
+
+/// Something that is done with many dead letters.
+#[derive(Debug, Args)]
+struct Task {
     /// Only these (repeatable)
     #[arg(value_name = "ID")]
     ids: Vec<String>,
@@ -98,17 +139,13 @@ pub(crate) struct Replay {
     /// Why; it is kept in the audit log
     #[arg(long, value_name = "TEXT", required_unless_present = "dry_run")]
     reason: Option<String>,
-    /// Delivers them by the version of their hook that they had, where former versions are kept, and
-    /// not by the hook as it is now
-    #[arg(long)]
-    original_version: bool,
     /// Only shows how many and how much
     #[arg(long)]
     dry_run: bool,
     /// Does not ask
     #[arg(long)]
     yes: bool,
-    /// Waits until all have come to an end, and fails if any has died again
+    /// Waits until it is done, and fails if any has died again
     #[arg(long)]
     wait: bool,
     /// How to print it
@@ -118,26 +155,42 @@ pub(crate) struct Replay {
     server: ServerArguments,
 }
 
-/// What `reveille dlq discard` takes.
-#[derive(Debug, Args)]
-pub(crate) struct Discard {
-    /// Its id, as `reveille dlq list` shows it
-    #[arg(value_name = "ID")]
-    id: String,
-    /// Why; it is kept in the audit log
-    #[arg(long, value_name = "TEXT")]
-    reason: String,
-    #[command(flatten)]
-    server: ServerArguments,
+/// How the server calls what is done, and how we do.
+struct Action {
+    route: &'static str,
+    id: &'static str,
+    question: &'static str,
+    /// Where it is looked at, and what is counted of it.
+    status: &'static str,
+    parts: &'static [&'static str],
 }
+
+const REPLAY: Action = Action {
+    route: "/admin/v1/dlq/replay",
+    id: "replayId",
+    question: "have them delivered again?",
+    status: "/admin/v1/dlq/replays",
+    parts: &["pending", "succeeded", "failed"],
+};
+
+const DISCARD: Action = Action {
+    route: "/admin/v1/dlq/discard",
+    id: "discardId",
+    question: "discard them?",
+    status: "/admin/v1/dlq/discards",
+    parts: &["pending", "discarded"],
+};
 
 pub(crate) fn run(command: DlqCommand) -> anyhow::Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
     match command {
         DlqCommand::List(arguments) => list(arguments, &mut out),
         DlqCommand::Show(arguments) => show(arguments, &mut out),
-        DlqCommand::Replay(arguments) => super::block_on(replay(arguments, &mut out)),
-        DlqCommand::Discard(arguments) => discard(arguments, &mut out),
+        DlqCommand::Replay(Replay { task, original_version }) => {
+            let more = original_version.then_some(("useOriginalVersion", true.into()));
+            super::block_on(carry_out(&REPLAY, task, more, &mut out))
+        }
+        DlqCommand::Discard(Discard { task }) => super::block_on(discard(task, &mut out)),
     }?;
     out.flush()?;
     Ok(())
@@ -146,17 +199,9 @@ pub(crate) fn run(command: DlqCommand) -> anyhow::Result<()> {
 fn list(arguments: List, out: &mut impl Write) -> anyhow::Result<()> {
     let List { selection, state, list } = arguments;
     let ListArguments { output, server } = list;
-    let Selection { hook, trigger, dead_reason, from, to } = selection;
     let client = Client::new(server)?;
     let mut target = format!("{DLQ}?limit={PAGE}&state={}", encode(&state));
-    let filters = [
-        ("hook", hook),
-        ("triggerId", trigger),
-        ("reason", dead_reason),
-        ("from", from),
-        ("to", to),
-    ];
-    for (name, value) in filters {
+    for (name, value) in selection.filters("reason") {
         if let Some(value) = value {
             target.push_str(&format!("&{name}={}", encode(&value)));
         }
@@ -215,37 +260,27 @@ async fn post(client: &Client, target: &str, body: &Value) -> anyhow::Result<Api
     Ok(client.send(&request).await?)
 }
 
-async fn replay(arguments: Replay, out: &mut impl Write) -> anyhow::Result<()> {
-    let Replay { ids, selection, reason, original_version, dry_run, .. } = arguments;
-    let Replay { yes, wait, output, server, .. } = arguments;
+/// Shows what is meant, asks, and has it done.
+async fn carry_out(
+    action: &Action,
+    task: Task,
+    more: Option<(&str, Value)>,
+    out: &mut impl Write,
+) -> anyhow::Result<()> {
+    let Task { ids, selection, reason, dry_run, yes, wait, output, server } = task;
     let client = Client::new(server)?;
-    let target = format!("{DLQ}/replay");
-    let mut body = json!({
-        "dryRun": true,
-        "ids": ids,
-        "useOriginalVersion": original_version,
-    });
-    let Selection { hook, trigger, dead_reason, from, to } = selection;
-    let filters = [
-        ("hook", hook),
-        ("triggerId", trigger),
-        ("deadReason", dead_reason),
-        ("from", from),
-        ("to", to),
-    ];
-    for (name, value) in filters {
-        if let (Some(value), Some(body)) = (value, body.as_object_mut()) {
-            body.insert(name.to_owned(), value.into());
-        }
-    }
-    let answer = post(&client, &target, &body).await?;
+    let mut body = Map::from_iter([("dryRun".to_owned(), true.into()), ("ids".into(), ids.into())]);
+    let filters = selection.filters("deadReason").into_iter();
+    let filters = filters.filter_map(|(name, value)| Some((name, value?.into())));
+    body.extend(filters.chain(more).map(|(name, value)| (name.to_owned(), value)));
+    let answer = post(&client, action.route, &Value::Object(body)).await?;
     if answer.status != StatusCode::OK {
         return Err(client.refusal(&answer));
     }
     let preview = parse_object(&answer, "a preview")?;
     let number = |name: &str| preview.get(name).and_then(Value::as_u64).unwrap_or(0);
     let (count, size) = (number("count"), human::size(number("bytes")));
-    note_paused(&preview);
+    note_paused(action, &preview);
     if dry_run {
         match output {
             Output::Json => writeln!(out, "{:#}", Value::Object(preview))?,
@@ -257,23 +292,23 @@ async fn replay(arguments: Replay, out: &mut impl Write) -> anyhow::Result<()> {
         bail!("there are no such dead letters; `reveille dlq list` shows those that there are");
     }
     if !yes {
-        confirm(&format!("{count} dead letters, {size}: have them delivered again?"))?;
+        confirm(&format!("{count} dead letters, {size}: {}", action.question))?;
     }
     let body = json!({ "previewId": preview.get("previewId"), "reason": reason });
     // Asked once: what was begun is not begun again.
-    let mut request = ApiRequest::new(Method::POST, &*target);
+    let mut request = ApiRequest::new(Method::POST, action.route);
     request.body = body.to_string().into();
     let answer = client.read_response(client.send_once(&request).await?).await?;
     if answer.status != StatusCode::ACCEPTED {
         return Err(client.refusal(&answer));
     }
-    let mut begun = parse_object(&answer, "a replay")?;
+    let mut begun = parse_object(&answer, "what was begun")?;
     if wait {
-        begun = until_ended(&client, begun).await?;
+        begun = until_ended(action, &client, begun).await?;
     }
     match output {
         Output::Json => writeln!(out, "{:#}", Value::Object(begun.clone()))?,
-        Output::Human => print_fields(&begun, "replayId", out)?,
+        Output::Human => print_fields(&begun, action.id, out)?,
     }
     out.flush()?;
     match begun.get("failed").and_then(Value::as_u64).unwrap_or(0) {
@@ -285,7 +320,10 @@ async fn replay(arguments: Replay, out: &mut impl Write) -> anyhow::Result<()> {
 }
 
 /// Whoever waits for a replay must know what it waits for.
-fn note_paused(preview: &Map<String, Value>) {
+fn note_paused(action: &Action, preview: &Map<String, Value>) {
+    if action.id != REPLAY.id {
+        return;
+    }
     let paused = preview.get("paused").and_then(Value::as_array).into_iter().flatten();
     for hook in paused.filter_map(Value::as_str) {
         eprintln!(
@@ -306,26 +344,28 @@ fn confirm(question: &str) -> anyhow::Result<()> {
     if matches!(answer.trim(), "y" | "Y" | "yes") {
         return Ok(());
     }
-    bail!("nothing was replayed")
+    bail!("nothing was done")
 }
 
 /// Looks until all have come to an end.
 async fn until_ended(
+    action: &Action,
     client: &Client,
     begun: Map<String, Value>,
 ) -> anyhow::Result<Map<String, Value>> {
-    let id = begun.get("replayId").and_then(Value::as_str).unwrap_or_default();
-    let request = ApiRequest::new(Method::GET, format!("/admin/v1/replays/{}", encode_segment(id)));
+    let id = begun.get(action.id).and_then(Value::as_str).unwrap_or_default();
+    let target = format!("{}/{}", action.status, encode_segment(id));
+    let request = ApiRequest::new(Method::GET, target);
     let mut shown = String::new();
     loop {
         let answer = client.send(&request).await?;
         if answer.status != StatusCode::OK {
             return Err(client.refusal(&answer));
         }
-        let now = parse_object(&answer, "a replay")?;
+        let now = parse_object(&answer, "what was begun")?;
         let fields = Value::Object(now.clone());
         let part = |name: &str| format!("{} {name}", cell(&fields, name));
-        let line = ["pending", "succeeded", "failed"].map(part).join(", ");
+        let line = action.parts.iter().map(|name| part(name)).collect::<Vec<_>>().join(", ");
         if line != shown && io::stderr().is_terminal() {
             eprintln!("{line}");
             shown = line;
@@ -337,12 +377,19 @@ async fn until_ended(
     }
 }
 
-fn discard(arguments: Discard, out: &mut impl Write) -> anyhow::Result<()> {
-    let client = Client::new(arguments.server)?;
-    let target = format!("{DLQ}/{}/discard", encode_segment(&arguments.id));
-    let body = json!({ "reason": arguments.reason });
-    let answer = super::block_on(post(&client, &target, &body))?;
-    read(&client, &answer, StatusCode::OK, &arguments.id)?;
-    writeln!(out, "discarded {}", arguments.id)?;
+/// One that is named is discarded at once; whoever means several sees first how many there are.
+async fn discard(task: Task, out: &mut impl Write) -> anyhow::Result<()> {
+    let [id] = &task.ids[..] else { return carry_out(&DISCARD, task, None, out).await };
+    if task.dry_run || !task.selection.is_everything() {
+        return carry_out(&DISCARD, task, None, out).await;
+    }
+    let client = Client::new(task.server)?;
+    let target = format!("{DLQ}/{}/discard", encode_segment(id));
+    let answer = post(&client, &target, &json!({ "reason": task.reason })).await?;
+    let discarded = read(&client, &answer, StatusCode::OK, id)?;
+    match task.output {
+        Output::Json => writeln!(out, "{:#}", Value::Object(discarded))?,
+        Output::Human => writeln!(out, "discarded {id}")?,
+    }
     Ok(())
 }

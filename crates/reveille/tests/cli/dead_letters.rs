@@ -96,7 +96,7 @@ fn what_died_is_replayed_after_a_look_and_with_a_reason() {
 #[test]
 fn what_nobody_wants_is_discarded() {
     let endpoint = Endpoint::answering(500);
-    let (server, _) = failing(&endpoint);
+    let (server, hook) = failing(&endpoint);
     server.run(&["ingest", "--type", "a.b", "--data", "{}"]).ok();
     let letters = until_many(&server, &["dlq", "list"], 1);
     let id = letters[0]["dlqId"].as_str().unwrap();
@@ -108,4 +108,21 @@ fn what_nobody_wants_is_discarded() {
     until_many(&server, &["dlq", "list", "--state", "discarded"], 1);
     let sentence = server.run(&["dlq", "discard", id, "--reason", "again"]).error(1);
     assert!(sentence.contains("no dead letter"), "{sentence}");
+
+    // Many of them, after a look.
+    for _ in 0..2 {
+        server.run(&["ingest", "--type", "a.b", "--data", "{}"]).ok();
+    }
+    until_many(&server, &["dlq", "list"], 2);
+    let all = ["dlq", "discard", "--hook", &hook];
+    let dry = server.run(&[&all[..], &["--dry-run"]].concat()).ok();
+    assert!(dry.starts_with("2 dead letters, "), "{dry}");
+    let sentence = server.run(&[&all[..], &["--reason", "so"]].concat()).error(2);
+    assert!(sentence.contains("discard them?") && sentence.contains("--yes"), "{sentence}");
+    let args = [&all[..], &["--reason", "tests", "--yes", "--wait", "--output", "json"]].concat();
+    let done = json(server.run(&args));
+    assert_eq!((&done["discarded"], &done["state"]), (&2.into(), &"done".into()), "{done:#}");
+    until_many(&server, &["dlq", "list"], 0);
+    let sentence = server.run(&["dlq", "list", "--trigger", "none"]).error(1);
+    assert!(sentence.contains("no trigger \"none\""), "{sentence}");
 }

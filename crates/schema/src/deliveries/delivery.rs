@@ -281,6 +281,8 @@ struct AttemptFields<'a> {
     headers_hash: Option<&'a ByteSlice>,
     #[cbor(n(8), decode_with = "codec::some")]
     retry_after_s: Option<u64>,
+    #[cbor(n(9), skip_if = "codec::is_false")]
+    is_cut: bool,
 }
 
 impl<'a> From<&'a AttemptRecord> for AttemptFields<'a> {
@@ -295,6 +297,7 @@ impl<'a> From<&'a AttemptRecord> for AttemptFields<'a> {
             kind: attempt.kind.map(kind_number),
             headers_hash: attempt.headers_hash.as_deref().map(|hash| hash[..].into()),
             retry_after_s: attempt.retry_after_s,
+            is_cut: attempt.is_cut,
         }
     }
 }
@@ -318,6 +321,7 @@ impl TryFrom<AttemptFields<'_>> for AttemptRecord {
             kind: fields.kind.map(kind).transpose()?,
             headers_hash: fields.headers_hash.map(hash).transpose()?,
             retry_after_s: fields.retry_after_s,
+            is_cut: fields.is_cut,
         })
     }
 }

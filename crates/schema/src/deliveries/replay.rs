@@ -23,14 +23,16 @@
 //! | 18 | bool | they follow the version of their hook that they had |
 //! | 19 | integer | skipped because their hook had ended; absent: none |
 //! | 20 | integer | skipped because the version that they were to follow is not kept; absent: none |
+//! | 21 | bool | they are discarded, and not made again |
+//! | 22 | bytes | of these hooks, `u64` of each, if there are several |
 
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut as _, Bytes, BytesMut};
 use minicbor::bytes::ByteSlice;
 use minicbor::{Decode, Encode};
 use reveille_core::Millis;
 use reveille_core::delivery::DeadReason;
 use reveille_core::delivery::hook::HookId;
-use reveille_core::delivery::replay::{ReplayRecord, ReplaySelection};
+use reveille_core::delivery::replay::{LetterAction, ReplayRecord, ReplaySelection};
 
 use super::{parse_id, put_id};
 use crate::codec::{self, Record, RecordError};
@@ -44,12 +46,20 @@ impl Record for ReplayRecord {
         for id in &self.selection.ids {
             put_id(&mut ids, *id);
         }
+        let mut hooks = BytesMut::new();
+        let hook = match &self.selection.hooks[..] {
+            [hook] => Some(hook.0),
+            several => {
+                several.iter().for_each(|hook| hooks.put_u64(hook.0));
+                None
+            }
+        };
         let fields = ReplayFields {
             id: self.id,
             begun_at: self.begun_at.0,
             actor: &self.actor,
             reason: self.reason.as_deref(),
-            hook: self.selection.hook.map(|hook| hook.0),
+            hook,
             why: self.selection.why.map(DeadReason::code),
             from: self.selection.from.0,
             to: self.selection.to.0,
@@ -66,6 +76,8 @@ impl Record for ReplayRecord {
             original: self.selection.original,
             hook_gone: Some(self.hook_gone).filter(|count| *count > 0),
             version_gone: Some(self.version_gone).filter(|count| *count > 0),
+            discard: self.selection.action == LetterAction::Discard,
+            hooks: Some((&hooks[..]).into()).filter(|hooks: &&ByteSlice| !hooks.is_empty()),
         };
         codec::write(192, &fields)
     }
@@ -120,6 +132,10 @@ struct ReplayFields<'a> {
     hook_gone: Option<u64>,
     #[cbor(n(20), decode_with = "codec::some")]
     version_gone: Option<u64>,
+    #[cbor(n(21), skip_if = "codec::is_false")]
+    discard: bool,
+    #[b(22)]
+    hooks: Option<&'a ByteSlice>,
 }
 
 impl TryFrom<ReplayFields<'_>> for ReplayRecord {
@@ -128,8 +144,11 @@ impl TryFrom<ReplayFields<'_>> for ReplayRecord {
     fn try_from(fields: ReplayFields<'_>) -> Result<ReplayRecord, &'static str> {
         let reason = |code| DeadReason::parse(code).ok_or("an unknown reason");
         let ids = fields.ids.chunks(ID_BYTES).map(|id| parse_id(id).ok_or("no delivery"));
+        let several = fields.hooks.map(|hooks| hooks.as_chunks().0).unwrap_or_default();
+        let several = several.iter().map(|number| u64::from_be_bytes(*number));
         let selection = ReplaySelection {
-            hook: fields.hook.map(HookId),
+            action: if fields.discard { LetterAction::Discard } else { LetterAction::Replay },
+            hooks: fields.hook.into_iter().chain(several).map(HookId).collect(),
             why: fields.why.map(reason).transpose()?,
             from: Millis(fields.from),
             to: Millis(fields.to),

@@ -33,6 +33,7 @@ fn full_delivery() -> DeliveryRecord {
         kind: None,
         headers_hash: None,
         retry_after_s: None,
+        is_cut: false,
     };
     let attempts = vec![
         attempt(1, Some(503), Some("answered 503"), None),
@@ -134,6 +135,7 @@ fn deliveries_have_these_bytes() {
         kind: Some(ErrorKind::Http),
         headers_hash: Some(Arc::new([0xab; 32])),
         retry_after_s: Some(9),
+        is_cut: true,
         ..AttemptRecord::new(1, Millis(7), 3)
     };
     let attempts = vec![failed];
@@ -142,7 +144,7 @@ fn deliveries_have_these_bytes() {
     let hash = "ab".repeat(32);
     check_record(
         &tried,
-        &format!("a3008103011b0000018bcfe568000581a7000101070203031901f40608075820{hash}0809"),
+        &format!("a3008103011b0000018bcfe568000581a8000101070203031901f40608075820{hash}080909f5"),
     );
     check_record(
         &DeliveryRecord { lane: Some(0), ..held.clone() },
@@ -408,6 +410,7 @@ fn absent_fields_have_their_default() {
         kind: None,
         headers_hash: None,
         retry_after_s: None,
+        is_cut: false,
     };
     let delivery = decode::<DeliveryRecord>("a20081030581a0").unwrap().delivery;
     assert_eq!(delivery.attempts, [attempt]);
@@ -457,10 +460,13 @@ fn what_cannot_be_is_damage() {
 #[test]
 fn replays_have_these_bytes() {
     use reveille_core::delivery::DeadReason;
-    use reveille_core::delivery::replay::{ReplayRecord, ReplaySelection, ReplayTurns};
+    use reveille_core::delivery::replay::{
+        LetterAction, ReplayRecord, ReplaySelection, ReplayTurns,
+    };
     let id = DeliveryId { hook: HookId(7), no: DeliveryNo { event: EventNo(8), round: 9 } };
     let selection = ReplaySelection {
-        hook: Some(HookId(7)),
+        action: LetterAction::Replay,
+        hooks: vec![HookId(7)],
         why: Some(DeadReason::Poison),
         from: Millis(1),
         to: Millis(2),
@@ -480,7 +486,13 @@ fn replays_have_these_bytes() {
     replay.advance(&turns, bytes::Bytes::from_static(b"k"), true, Millis(9));
     replay.count(reveille_core::delivery::hook::Standing::Delivered, Millis(9));
     let bytes = crate::codec::Record::encode(&replay);
-    assert_eq!(<ReplayRecord as crate::codec::Record>::decode(&bytes), Ok(replay));
+    assert_eq!(<ReplayRecord as crate::codec::Record>::decode(&bytes), Ok(replay.clone()));
+    for count in [0, 2] {
+        replay.selection.action = LetterAction::Discard;
+        replay.selection.hooks = (0..count).map(HookId).collect();
+        let bytes = crate::codec::Record::encode(&replay);
+        assert_eq!(<ReplayRecord as crate::codec::Record>::decode(&bytes), Ok(replay.clone()));
+    }
 }
 
 #[test]

@@ -162,7 +162,7 @@ fn next_attempt_at(phase: Phase) -> Option<Millis> {
 
 fn attempt_json(server: &Server, attempt: &AttemptRecord) -> Value {
     let AttemptRecord { number, at, took_ms, status, error, response, kind, .. } = attempt;
-    let AttemptRecord { headers_hash, retry_after_s, .. } = attempt;
+    let AttemptRecord { headers_hash, retry_after_s, is_cut, .. } = attempt;
     json!({
         "number": number,
         "at": server.engine.date_of(*at).0,
@@ -172,6 +172,7 @@ fn attempt_json(server: &Server, attempt: &AttemptRecord) -> Value {
         "retry_after_s": retry_after_s,
         "error_kind": kind.map(ErrorKind::code),
         "response": response.as_deref(),
+        "response_truncated": is_cut,
         "headers_hash": headers_hash.as_deref().map(hash_text),
     })
 }

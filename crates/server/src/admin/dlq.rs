@@ -1,5 +1,7 @@
-//! Dead letters of a tenant, whatever face they are of: looking at them, having them made again
-//! after a look at what that would be, and discarding them with a reason.
+//! Dead letters of a tenant, whatever face they are of: looking at them, having them made again or
+//! discarded after a look at what that would be (`selection`), and discarding one, with a reason.
+
+mod selection;
 
 use std::sync::Arc;
 
@@ -7,6 +9,7 @@ use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use reveille_core::delivery::hook::{FaceId, Standing};
 use reveille_core::delivery::outcome::hash_text;
+use reveille_core::delivery::replay::LetterAction;
 use reveille_core::delivery::{AttemptRecord, DeadReason};
 use reveille_core::event::hook::FACE as EVENTS;
 use reveille_core::fact::FACE as FACTS;
@@ -15,14 +18,13 @@ use reveille_core::trigger::payload::idempotency_key;
 use reveille_core::trigger::{FACE as TRIGGERS, TriggerId};
 use reveille_core::{Millis, Tenant};
 use reveille_engine::deliveries::dead_letter::{DeadLetterView, LetterFilter, LetterState};
-use reveille_engine::deliveries::replay::{ReplayPreview, ReplayRequest, replay_name};
+use reveille_engine::deliveries::replay::replay_name;
+use reveille_engine::deliveries::{DeliveryError, DeliveryRejection};
 use reveille_engine::events::{delivery_name, delivery_named};
-use reveille_engine::limits::REPLAY_IDS_MAX;
 use serde_json::{Map, Value, json};
 
 use super::audit::tenant_asked_for;
 use super::error::Error;
-use super::replays::replay_json;
 use crate::Server;
 use crate::http::auth::Caller;
 use crate::http::error::RequestError;
@@ -33,19 +35,6 @@ use crate::http::reply::{self, Reply};
 use crate::http::{inbound, known, moment};
 
 const DLQ: &str = "/admin/v1/dlq";
-const FIELDS: [&str; 11] = [
-    "triggerId",
-    "dryRun",
-    "previewId",
-    "reason",
-    "tenant",
-    "hook",
-    "deadReason",
-    "from",
-    "to",
-    "ids",
-    "useOriginalVersion",
-];
 
 /// Answers a request about dead letters.
 pub(super) async fn answer(
@@ -59,17 +48,19 @@ pub(super) async fn answer(
     let query = Query::parse(request.uri().query());
     match (rest.split_once('/'), rest) {
         (None, "") if reads => list(server, caller, &query).await,
-        (None, "replay") if request.method() == Method::POST => {
-            replay(server, caller, &query, request).await
+        (None, "replay" | "discard") if request.method() == Method::POST => {
+            let action =
+                if rest == "replay" { LetterAction::Replay } else { LetterAction::Discard };
+            selection::answer(server, caller, action, &query, request).await
         }
         (Some((id, "discard")), _) if request.method() == Method::POST => {
             discard(server, caller, &query, id, request).await
         }
-        (None, id) if reads && id != "replay" => show(server, caller, &query, id).await,
-        (None, "replay") | (Some(_), _) => {
+        (None, "replay" | "discard") | (Some(_), _) => {
             let method = request.method().clone();
             Err(RequestError::Method { method, allowed: "POST, OPTIONS" }.into())
         }
+        (None, id) if reads => show(server, caller, &query, id).await,
         _ => {
             let method = request.method().clone();
             Err(RequestError::Method { method, allowed: "GET, HEAD, OPTIONS" }.into())
@@ -93,6 +84,19 @@ fn hook_of(hook: Option<&str>, trigger: Option<&str>) -> Result<Option<Arc<str>>
     }
 }
 
+/// Whoever names a trigger that is not there is told of triggers.
+fn unknown_hook(error: DeliveryError, trigger: Option<&str>) -> Error {
+    match (error, trigger) {
+        (DeliveryError::Rejected(DeliveryRejection::NotFound), Some(id)) => {
+            Error::TriggerNotFound(format!(
+                "there is no trigger {id:?} of this tenant, and no dead letter of one; `GET \
+                 /admin/v1/triggers` lists those that there are"
+            ))
+        }
+        (error, _) => error.into(),
+    }
+}
+
 /// `GET /admin/v1/dlq?tenant=&hook=&triggerId=&reason=&from=&to=&state=&after=&limit=`
 async fn list(server: &Server, caller: &Caller, query: &Query) -> Result<Reply, Error> {
     query.check_known(&[
@@ -107,9 +111,10 @@ async fn list(server: &Server, caller: &Caller, query: &Query) -> Result<Reply, 
         "after",
     ])?;
     let time = |date| server.engine.time_of(date);
+    let trigger = query.get("triggerId")?;
     let filter = LetterFilter {
         tenant: tenant_of(caller, query)?,
-        hook: hook_of(query.get("hook")?, query.get("triggerId")?)?,
+        hook: hook_of(query.get("hook")?, trigger)?,
         why: query.get("reason")?.map(parse_reason).transpose().map_err(RequestError::Query)?,
         from: moment::of_query(query, "from")?.map_or(Millis(0), time),
         to: moment::of_query(query, "to")?.map_or(Millis::NEVER, time),
@@ -119,7 +124,8 @@ async fn list(server: &Server, caller: &Caller, query: &Query) -> Result<Reply, 
     let after = query.get("after")?.map(parse_cursor).transpose()?;
     let mut page = Page::begin(&server.engine, &caller.tenant, "deadLetters").await?;
     let mut take = |view: &DeadLetterView| page.push(&letter_json(server, view));
-    let next = server.engine.tenant_dead_letters(&filter, after, limit, &mut take).await?;
+    let next = server.engine.tenant_dead_letters(&filter, after, limit, &mut take).await;
+    let next = next.map_err(|error| unknown_hook(error, trigger))?;
     Ok(page.finish_with_next(next.map(|(at, id)| format!("{:x}.{}", at.0, delivery_name(id)))))
 }
 
@@ -246,6 +252,7 @@ fn letter_json(server: &Server, view: &DeadLetterView) -> Map<String, Value> {
         ("lastAttemptAt", attempts.last().map(|it| date(it.at)).into()),
         ("deadAt", date(view.died_at).into()),
         ("state", state.into()),
+        ("advice", view.why.advice().into()),
         ("lastError", attempts.last().map(|last| error_json(last, attempts.len())).into()),
     ];
     let own = fields.into_iter().map(|(name, value)| (name.to_owned(), value));
@@ -265,6 +272,7 @@ fn error_json(last: &AttemptRecord, attempts: usize) -> Value {
         "status": last.status,
         "headersHash": last.headers_hash.as_deref().map(hash_text),
         "body": last.response.as_deref(),
+        "bodyTruncated": last.is_cut,
         "attempts": attempts,
         "errorKind": last.kind.map(|kind| kind.code()),
         "latencyMs": last.took_ms,
@@ -305,112 +313,4 @@ async fn read_body(
 ) -> Result<Map<String, Value>, Error> {
     let (parts, body) = request.into_parts();
     inbound::read_object(server, &caller.tenant, &parts.headers, body).await
-}
-
-/// `POST /admin/v1/dlq/replay`: a preview, or what one has shown.
-async fn replay(
-    server: &Server,
-    caller: &Caller,
-    query: &Query,
-    request: Request<Incoming>,
-) -> Result<Reply, Error> {
-    query.check_known(&["tenant"])?;
-    let body = read_body(server, caller, request).await?;
-    known::check_fields(&body, &FIELDS)?;
-    let fields = Fields(&body);
-    let tenant = match fields.text("tenant")? {
-        None => tenant_of(caller, query)?,
-        Some(name) => {
-            let named = Tenant::parse(name).map_err(|error| format!("`tenant`: {error}"));
-            let named = named.map_err(FieldError)?;
-            if !caller.sees_all() && named != caller.tenant {
-                return Err(RequestError::Forbidden(
-                    "the key acts in its own tenant alone; for another one it takes a key without \
-                     a tenant",
-                )
-                .into());
-            }
-            named
-        }
-    };
-    if fields.flag("dryRun")? {
-        // Counting takes a while, and a tenant's own pages wait for it.
-        let _room = Page::begin(&server.engine, &caller.tenant, "preview").await?;
-        let preview = server.engine.preview_replay(&parse_request(&fields, tenant)?).await?;
-        return Ok(reply::json(StatusCode::OK, &preview_json(server, &preview)));
-    }
-    let Some(preview) = fields.text("previewId")? else {
-        return Err(FieldError::from(
-            "`previewId` is missing: look first at what a replay would do (\"dryRun\": true), and \
-             quote the previewId of the answer",
-        )
-        .into());
-    };
-    if body.keys().any(|name| !["dryRun", "previewId", "reason", "tenant"].contains(&&**name)) {
-        let said = "beside `previewId` there is `reason` alone: the selection is the preview's";
-        return Err(FieldError::from(said).into());
-    }
-    let reason = required_reason(&fields)?;
-    let _room = Page::begin(&server.engine, &caller.tenant, "replay").await?;
-    let begun = caller.engine(server).replay_previewed(&tenant, preview, &reason).await?;
-    Ok(reply::json(StatusCode::ACCEPTED, &replay_json(server, &begun)))
-}
-
-fn parse_request(fields: &Fields<'_>, tenant: Tenant) -> Result<ReplayRequest, Error> {
-    let why = fields.text("deadReason")?.map(parse_reason).transpose().map_err(FieldError)?;
-    let ids = fields.list("ids")?;
-    if ids.len() > REPLAY_IDS_MAX {
-        let said = format!("`ids` has {} entries; {REPLAY_IDS_MAX} are the most", ids.len());
-        return Err(FieldError(said).into());
-    }
-    let id = |id: &Value| {
-        let id = id.as_str().and_then(|name| delivery_named(name).ok());
-        id.ok_or_else(|| FieldError::from("`ids` must hold the dlqId of dead letters"))
-    };
-    Ok(ReplayRequest {
-        tenant,
-        hook: hook_of(fields.text("hook")?, fields.text("triggerId")?)?,
-        why,
-        from: moment_field(fields, "from")?,
-        to: moment_field(fields, "to")?,
-        ids: ids.iter().map(id).collect::<Result<_, _>>()?,
-        original: fields.flag("useOriginalVersion")?,
-    })
-}
-
-fn moment_field(fields: &Fields<'_>, name: &str) -> Result<Option<Millis>, FieldError> {
-    let parsed = match fields.get(name) {
-        None => return Ok(None),
-        Some(Value::String(text)) => moment::parse(text),
-        Some(value) => value.as_u64().map(Millis),
-    };
-    parsed.map(Some).ok_or_else(|| FieldError(moment::message(name)))
-}
-
-fn preview_json(server: &Server, preview: &ReplayPreview) -> Value {
-    let ReplayPreview { id, count, hooks, expires_at, .. } = preview;
-    let date = |at: Option<Millis>| at.map(|at| server.engine.date_of(at).0);
-    let by_hook: Map<String, Value> =
-        hooks.iter().map(|(hook, count)| (hook.name.to_string(), (*count).into())).collect();
-    // The same for those who know triggers alone (DLQ-7).
-    let of_triggers = hooks.iter().filter(|(hook, _)| hook.face == TRIGGERS);
-    let by_trigger: Map<String, Value> =
-        of_triggers.map(|(hook, count)| (hook.name.to_string(), (*count).into())).collect();
-    // They are sent when it is resumed.
-    let paused: Vec<&str> =
-        hooks.iter().filter(|(hook, _)| hook.paused).map(|(hook, _)| &*hook.name).collect();
-    json!({
-        "previewId": &**id,
-        "count": count.count,
-        "bytes": count.bytes,
-        "byHook": by_hook,
-        "byTrigger": by_trigger,
-        "paused": paused,
-        "oldest": date(count.oldest),
-        "newest": date(count.newest),
-        "truncated": count.truncated,
-        "useOriginalVersion": preview.selection.original,
-        "skipped": { "hookEnded": count.hook_gone, "versionGone": count.version_gone },
-        "expiresAt": server.engine.date_of(*expires_at).0,
-    })
 }

@@ -32,6 +32,8 @@ pub(super) enum Error {
     DeadLetterNotFound(String),
     #[error("{0}")]
     ReplayNotFound(String),
+    #[error("{0}")]
+    TriggerNotFound(String),
     #[error(transparent)]
     Document(#[from] DocumentError),
     #[error(
@@ -80,6 +82,7 @@ impl Error {
             Error::DeliveryNotFound(_) => Refusal::not_found("DELIVERY_NOT_FOUND", self),
             Error::DeadLetterNotFound(_) => Refusal::not_found("DEAD_LETTER_NOT_FOUND", self),
             Error::ReplayNotFound(_) => Refusal::not_found("REPLAY_NOT_FOUND", self),
+            Error::TriggerNotFound(_) => Refusal::not_found("TRIGGER_NOT_FOUND", self),
             Error::Document(error) => error.refusal_with(document_refusal),
             Error::RulesNotFound => Refusal::not_found("RULES_NOT_FOUND", self),
             Error::NoTokenKey => Refusal::internal(self),

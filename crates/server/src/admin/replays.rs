@@ -1,9 +1,9 @@
-//! Replays: how far they have come.
+//! Replays of dead letters, and what is discarded like them: how far they have come.
 
 use http::StatusCode;
 use reveille_core::delivery::DeadReason;
-use reveille_core::delivery::replay::ReplayRecord;
-use reveille_engine::deliveries::replay::{replay_name, replay_named};
+use reveille_core::delivery::replay::{LetterAction, ReplayRecord};
+use reveille_engine::deliveries::replay::{action_name, replay_named};
 use serde_json::{Value, json};
 
 use super::audit::tenant_asked_for;
@@ -13,7 +13,7 @@ use crate::http::auth::Caller;
 use crate::http::query::Query;
 use crate::http::reply::{self, Reply};
 
-/// `GET /admin/v1/replays/{id}` and `GET /admin/v1/dlq/replays/{id}`
+/// `GET /admin/v1/replays/{id}`, the same below `/admin/v1/dlq`, and `GET /admin/v1/dlq/discards/{id}`
 pub(super) fn show(
     server: &Server,
     caller: &Caller,
@@ -25,7 +25,9 @@ pub(super) fn show(
     let tenant = tenant_asked_for(caller, &query)?.unwrap_or_else(|| caller.tenant.clone());
     let name = path.rsplit('/').next().unwrap_or_default();
     let found = match replay_named(name) {
-        Some(id) => server.engine.replay(&tenant, id)?,
+        Some((action, id)) => {
+            server.engine.replay(&tenant, id)?.filter(|it| it.selection.action == action)
+        }
         None => None,
     };
     let found = found.ok_or_else(|| {
@@ -35,9 +37,26 @@ pub(super) fn show(
 }
 
 pub(super) fn replay_json(server: &Server, replay: &ReplayRecord) -> Value {
+    let name = action_name(replay.selection.action, replay.id);
+    let state = if replay.ended_at.is_some() { "done" } else { "running" };
+    if replay.selection.action == LetterAction::Discard {
+        return json!({
+            "discardId": name,
+            "state": state,
+            "total": replay.total,
+            "discarded": replay.succeeded,
+            "skipped": replay.skipped,
+            "pending": replay.pending(),
+            "operator": &*replay.actor,
+            "reason": replay.reason.as_deref(),
+            "deadReason": replay.selection.why.map(DeadReason::code),
+            "begunAt": server.engine.date_of(replay.begun_at).0,
+            "endedAt": replay.ended_at.map(|at| server.engine.date_of(at).0),
+        });
+    }
     json!({
-        "replayId": replay_name(replay.id),
-        "state": if replay.ended_at.is_some() { "done" } else { "running" },
+        "replayId": name,
+        "state": state,
         "total": replay.total,
         "succeeded": replay.succeeded,
         "failed": replay.failed,

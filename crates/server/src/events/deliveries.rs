@@ -3,6 +3,7 @@
 use http::{Request, StatusCode};
 use hyper::body::Incoming;
 use reveille_core::Millis;
+use reveille_core::delivery::replay::LetterAction;
 use reveille_core::delivery::{AttemptRecord, DeadReason, Phase};
 use reveille_core::event::hook::FACE;
 use reveille_engine::deliveries::DeliveryRejection;
@@ -244,6 +245,7 @@ pub(super) async fn retry_many(
     let EventHook { hook, .. } = find_hook(server, scope, id)?;
     let selection = ReplayRequest {
         tenant: hook.tenant.clone(),
+        action: LetterAction::Replay,
         hook: Some(hook.name.clone()),
         why: None,
         from: moment("from")?,

@@ -81,6 +81,7 @@ const ROUTES: &[(&str, Face, Requirement)] = &[
     ("/admin/v1/audit/verify", Face::Audit, Requirement::Operate),
     ("/admin/v1/dlq", Face::DeadLetters, Requirement::Operate),
     ("/admin/v1/dlq/replays/*", Face::Replay, Requirement::Operate),
+    ("/admin/v1/dlq/discards/*", Face::Replay, Requirement::Operate),
     ("/admin/v1/dlq/*/discard", Face::DeadLetters, Requirement::Operate),
     ("/admin/v1/dlq/*", Face::DeadLetters, Requirement::Operate),
     ("/admin/v1/replays/*", Face::Replay, Requirement::Operate),

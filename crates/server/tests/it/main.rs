@@ -92,6 +92,7 @@ mod trigger_reads;
 mod trigger_tokens;
 mod trigger_writes;
 mod triggers_deliveries;
+mod triggers_limits;
 mod triggers_metrics;
 mod triggers_operators;
 mod triggers_replays;

@@ -228,7 +228,9 @@ async fn lim_4_after_the_last_attempt_it_is_a_dead_letter_that_says_what_happene
     assert_eq!(shown["lastError"]["body"], "broken");
     assert!(!shown.to_string().contains("systemToken"), "no token is kept: {shown}");
     assert_eq!(triggers.dead_letters("?triggerId=t").await.len(), 1);
-    triggers.server.get("/admin/v1/dlq?triggerId=other").await.expect(404);
+    let unknown = triggers.server.get("/admin/v1/dlq?triggerId=other").await.expect(404);
+    assert_eq!(unknown.code(), "TRIGGER_NOT_FOUND");
+    assert!(unknown.text().contains("no trigger \\\"other\\\""), "{unknown}");
     triggers.server.get("/admin/v1/dlq?triggerId=t&hook=u").await.expect(400);
 }
 
@@ -246,7 +248,24 @@ async fn poi_1_three_quick_failures_of_one_kind_are_enough() {
     }
     let letter = triggers.letters(1).await.remove(0);
     assert_eq!((&letter["reason"], &letter["attempts"]), (&json!("POISON"), &json!(3)));
+    let advice = letter["advice"].as_str().unwrap();
+    assert!(advice.contains("nobody listens") && advice.contains("--poison 0"), "{advice}");
     triggers.only("orders/o2").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn poi_1_a_server_that_has_it_off_has_it_off_for_triggers_from_before() {
+    let mut triggers = Triggers::start().await;
+    let policy = json!({ "initialBackoff": "1s", "maxBackoff": "1s" });
+    triggers.enabled("t", json!({ "retryPolicy": policy })).await;
+    triggers.setup.poison = None;
+    let mut triggers = triggers.restart().await;
+    triggers.server.put_doc("orders/o1", json!({})).await;
+    for attempt in 1..=4 {
+        triggers.called().await.answer(500, "");
+        triggers.to_next_attempt("t", attempt, 1_000).await;
+    }
+    assert_eq!(triggers.called().await.get("x-syntrix-attempt"), "5");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,7 @@
 //! Dead letters of triggers: previewed, made again under the same key, and discarded.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use crate::harness::*;
@@ -20,8 +22,11 @@ async fn replay(triggers: &Triggers, body: Value) -> Answer {
 }
 
 async fn ended(triggers: &Triggers, begun: &Value) -> Value {
-    let target = format!("/admin/v1/dlq/replays/{}", begun["replayId"].as_str().unwrap());
-    eventually("the replay to end", async || {
+    let target = match begun["replayId"].as_str() {
+        Some(id) => format!("/admin/v1/dlq/replays/{id}"),
+        None => format!("/admin/v1/dlq/discards/{}", begun["discardId"].as_str().unwrap()),
+    };
+    eventually("it to end", async || {
         let it = triggers.server.get(&target).await.expect(200).json();
         (it["state"] == "done").then_some(it)
     })
@@ -118,4 +123,97 @@ async fn dlq_9_letters_of_a_trigger_that_is_gone_are_looked_at_and_not_made_agai
     let reason = json!({ "reason": "nobody wants it" });
     assert_eq!(triggers.post(&discard, &reason).await.expect(200).json()["state"], "discarded");
     assert_eq!(triggers.dead_letters("").await.len(), 0);
+}
+
+/// Scenario 5.
+#[tokio::test(flavor = "multi_thread")]
+async fn lim_4_ten_attempts_fail_and_a_part_of_the_letters_is_made_again_under_its_key() {
+    let mut triggers = Triggers::start().await;
+    triggers.enabled("t", json!({})).await;
+    triggers.server.put_doc("orders/o1", json!({ "n": 1 })).await;
+    let mut keys = BTreeSet::new();
+    for attempt in 1..=10 {
+        let call = triggers.called().await;
+        assert_eq!(call.get("x-syntrix-attempt"), attempt.to_string());
+        keys.insert(call.get("x-syntrix-idempotency-key").to_owned());
+        // Never the same twice in a row: that would be poison.
+        call.answer(if attempt % 2 == 0 { 502 } else { 500 }, "broken");
+        if attempt < 10 {
+            let longest = (1_000 << (attempt - 1)).min(300_000);
+            triggers.to_next_attempt("t", attempt, longest).await;
+        }
+    }
+    let exhausted = triggers.letters(1).await.remove(0);
+    assert_eq!((&exhausted["reason"], &exhausted["attempts"]), (&json!("EXHAUSTED"), &json!(10)));
+    triggers.server.put_doc("orders/o2", json!({})).await;
+    triggers.called().await.answer(400, "no");
+    triggers.letters(2).await;
+    let selection = json!({ "dryRun": true, "triggerId": "t", "deadReason": "EXHAUSTED" });
+    let preview = replay(&triggers, selection).await.expect(200).json();
+    assert_eq!((&preview["count"], &preview["byTrigger"]), (&json!(1), &json!({ "t": 1 })));
+    assert!(preview["bytes"].as_u64().unwrap() > 0, "DLQ-7: {preview}");
+    let why = "the shop is open again";
+    let execute = json!({ "previewId": preview["previewId"], "reason": why });
+    let begun = replay(&triggers, execute).await.expect(202).json();
+    let call = triggers.called().await;
+    keys.insert(call.get("x-syntrix-idempotency-key").to_owned());
+    assert_eq!(keys, BTreeSet::from(["default:t:1".to_owned()]), "PAY-2");
+    assert_eq!(call.get("x-syntrix-attempt"), "1", "DLQ-4: counted anew");
+    assert_eq!(call.json()["replay"]["reason"], why);
+    call.ok();
+    assert_eq!(ended(&triggers, &begun).await["succeeded"], 1);
+    let id = exhausted["dlqId"].as_str().unwrap();
+    let shown = triggers.server.get(&format!("/admin/v1/dlq/{id}")).await.expect(200).json();
+    assert_eq!(shown["state"], "replayed");
+    let (kept, row) = (&shown["replays"][0], &begun["replayId"]);
+    assert_eq!((&kept["replayId"], &kept["reason"]), (row, &json!(why)));
+    assert_eq!((&kept["operator"], &kept["outcome"]), (&json!("local"), &json!("succeeded")));
+    let rows = triggers.server.get("/admin/v1/audit?action=replay.executed").await.expect(200);
+    let rows = rows.json()["audit"].clone();
+    assert_eq!((&rows[0]["subject"], &rows[0]["reason"]), (row, &json!(why)), "DLQ-6");
+    let left = triggers.letters(1).await.remove(0);
+    assert_eq!(left["reason"], "FATAL_STATUS", "DLQ-5: what was not meant stays");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn adm_9_many_are_discarded_after_a_preview_and_with_a_reason() {
+    let mut triggers = Triggers::start().await;
+    dead(&mut triggers, "a", 3).await;
+    dead(&mut triggers, "b", 1).await;
+    // Also letters of one that has ended, and of another that has its name now.
+    triggers.server.ask("DELETE", &format!("{TRIGGERS}/default/a"), &[], b"").await.expect(204);
+    dead(&mut triggers, "a", 1).await;
+    let discard = async |triggers: &Triggers, body: Value| {
+        triggers.post("/admin/v1/dlq/discard", &body).await
+    };
+    let preview = discard(&triggers, json!({ "dryRun": true, "triggerId": "a" })).await;
+    let preview = preview.expect(200).json();
+    assert_eq!((&preview["count"], &preview["byTrigger"]), (&json!(4), &json!({ "a": 4 })));
+    assert_eq!(preview["skipped"], json!({ "hookEnded": 0, "versionGone": 0 }));
+    let mut execute = json!({ "previewId": preview["previewId"] });
+    discard(&triggers, execute.clone()).await.expect(400);
+    execute["reason"] = json!("nobody wants them");
+    let other = replay(&triggers, execute.clone()).await.expect(409);
+    assert_eq!(other.code(), "PREVIEW_STALE", "what was shown is a discard, and no replay");
+    let begun = discard(&triggers, execute.clone()).await.expect(202).json();
+    let done = ended(&triggers, &begun).await;
+    assert_eq!((&done["total"], &done["discarded"]), (&json!(4), &json!(4)));
+    assert_eq!((&done["operator"], &done["reason"]), (&json!("local"), &execute["reason"]));
+    let again = discard(&triggers, execute).await.expect(409);
+    assert_eq!(again.code(), "PREVIEW_STALE");
+    let left = triggers.letters(1).await.remove(0);
+    assert_eq!(left["triggerId"], "b", "the other trigger's stays");
+    assert_eq!(triggers.dead_letters("?state=discarded&triggerId=a").await.len(), 4);
+    assert_eq!(triggers.status("a").await["dlq"], 0);
+    let rows = triggers.server.get("/admin/v1/audit?action=dead_letters.discarded").await;
+    let row = rows.expect(200).json()["audit"][0].clone();
+    assert_eq!((&row["subject"], &row["reason"]), (&begun["discardId"], &done["reason"]));
+    assert_eq!(row["diff"], json!({ "deadLetters": 4 }));
+    let name = begun["discardId"].as_str().unwrap().replace("dsc_", "rpl_");
+    triggers.server.get(&format!("/admin/v1/dlq/replays/{name}")).await.expect(404);
+    let versions = json!({ "dryRun": true, "useOriginalVersion": true });
+    discard(&triggers, versions).await.expect(400);
+    let unknown = discard(&triggers, json!({ "dryRun": true, "triggerId": "c" })).await;
+    assert_eq!(unknown.expect(404).code(), "TRIGGER_NOT_FOUND");
+    triggers.only("b/o9").await;
 }

@@ -1,13 +1,13 @@
-//! What a replay would do, counted before it is begun, and remembered until it is.
+//! What a replay would make again or discard, counted before it is begun, and remembered until it is.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use reveille_core::audit::{AuditEntry, ChainHash, action};
-use reveille_core::delivery::hook::{Hook, HookId};
+use reveille_core::audit::{self, AuditEntry, ChainHash};
+use reveille_core::delivery::hook::{FaceId, Hook, HookId};
 use reveille_core::delivery::id::DeliveryId;
-use reveille_core::delivery::replay::{ReplayRecord, ReplaySelection};
+use reveille_core::delivery::replay::{LetterAction, ReplayRecord, ReplaySelection};
 use reveille_core::delivery::{DeadReason, Versions};
 use reveille_core::{Millis, Tenant};
 use reveille_kernel::error::Damaged;
@@ -16,13 +16,12 @@ use reveille_schema::keys::{self, TenantDeadLetter};
 use reveille_schema::{Record, record};
 use reveille_store::state::Reader;
 
-use super::super::ended::EndedHookIndex;
+use super::super::ended::{EndedHookIndex, NamedHooks};
 use super::super::error::{DeliveryError, DeliveryRejection};
-use super::super::face::DeliveryFaces;
 use super::super::index::HookIndex;
 use super::super::send::delivery_record;
 use super::super::source;
-use super::{Letters, StartReplay, replay_name};
+use super::{Letters, StartReplay, action_name};
 use crate::app::{Part, Shared, Txn};
 use crate::audit::Audited;
 use crate::engine::Engine;
@@ -33,6 +32,8 @@ use crate::records::ReadRecord;
 #[derive(Debug, Clone)]
 pub struct ReplayRequest {
     pub tenant: Tenant,
+    /// What is to be done with them.
+    pub action: LetterAction,
     /// Those of the hook of this name.
     pub hook: Option<Arc<str>>,
     pub why: Option<DeadReason>,
@@ -65,6 +66,15 @@ pub struct ReplayCount {
     fingerprint: Option<[u8; 32]>,
 }
 
+/// A hook some of whose dead letters are meant.
+#[derive(Debug, Clone)]
+pub struct PreviewedHook {
+    pub name: Arc<str>,
+    pub face: FaceId,
+    pub is_paused: bool,
+    pub count: u64,
+}
+
 /// A look at what a replay would do.
 #[derive(Debug, Clone)]
 pub struct ReplayPreview {
@@ -72,7 +82,7 @@ pub struct ReplayPreview {
     pub tenant: Tenant,
     pub selection: ReplaySelection,
     pub count: ReplayCount,
-    pub hooks: Vec<(Arc<Hook>, u64)>,
+    pub hooks: Vec<PreviewedHook>,
     pub expires_at: Millis,
 }
 
@@ -95,9 +105,16 @@ impl ReplayPreviews {
         all.insert(preview.id.clone(), preview);
     }
 
-    fn take(&self, tenant: &Tenant, id: &str, now: Millis) -> Option<ReplayPreview> {
+    fn take(
+        &self,
+        tenant: &Tenant,
+        action: LetterAction,
+        id: &str,
+        now: Millis,
+    ) -> Option<ReplayPreview> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.get(id).filter(|it| it.tenant == *tenant && it.expires_at > now)?;
+        let is_meant = |it: &&ReplayPreview| it.tenant == *tenant && it.selection.action == action;
+        all.get(id).filter(is_meant).filter(|it| it.expires_at > now)?;
         all.remove(id)
     }
 }
@@ -121,21 +138,28 @@ fn count(
         let hook = hooks
             .entry(id.hook)
             .or_insert_with(|| shared.lock().index.of::<HookIndex>().get(id.hook).cloned());
-        let Some(hook) = hook else {
-            let name = shared.lock().index.of::<EndedHookIndex>().get(id.hook).cloned();
-            if let Some(ended) = name {
-                count.hook_gone += 1;
-                count.gone.get_or_insert(ended.name);
-                fingerprint = fingerprint.follow(&key);
+        let face = match hook {
+            Some(hook) => {
+                if selection.original && !has_version(reader, hook, id)? {
+                    count.version_gone += 1;
+                    fingerprint = fingerprint.follow(&key);
+                    continue;
+                }
+                hook.face
             }
-            continue;
+            None => {
+                let ended = shared.lock().index.of::<EndedHookIndex>().get(id.hook).cloned();
+                let Some(ended) = ended else { continue };
+                if selection.action == LetterAction::Replay {
+                    count.hook_gone += 1;
+                    count.gone.get_or_insert(ended.name);
+                    fingerprint = fingerprint.follow(&key);
+                    continue;
+                }
+                ended.face
+            }
         };
-        if selection.original && !has_version(reader, hook, id)? {
-            count.version_gone += 1;
-            fingerprint = fingerprint.follow(&key);
-            continue;
-        }
-        let event = source::event(reader, hook.face, tenant, id.no.event)?;
+        let event = source::event(reader, face, tenant, id.no.event)?;
         count.bytes += event.map_or(0, |event| event.place.len());
         count.count += 1;
         *count.by_hook.entry(id.hook).or_default() += 1;
@@ -161,7 +185,7 @@ fn has_version(mut reader: &Reader, hook: &Hook, id: DeliveryId) -> Result<bool,
 }
 
 impl Engine {
-    /// Counts what a replay would make again, and remembers it for a while.
+    /// Counts what a replay would make again or discard, and remembers it for a while.
     pub async fn preview_replay(
         &self,
         request: &ReplayRequest,
@@ -173,7 +197,7 @@ impl Engine {
         let preview = ReplayPreview {
             id: format!("prv_{}", self.fresh_ulid()).into(),
             tenant: request.tenant.clone(),
-            hooks: self.hooks_of(&request.tenant, &count),
+            hooks: self.previewed_hooks(&request.tenant, &count),
             selection,
             count,
             expires_at: now + PREVIEW_MS,
@@ -187,11 +211,12 @@ impl Engine {
     pub async fn replay_previewed(
         &self,
         tenant: &Tenant,
+        action: LetterAction,
         preview: &str,
         reason: &str,
     ) -> Result<ReplayRecord, DeliveryError> {
         let previews = self.partition(tenant).domains.part::<ReplayPreviews>();
-        let shown = previews.take(tenant, preview, self.clock().now());
+        let shown = previews.take(tenant, action, preview, self.clock().now());
         let shown = shown.ok_or(DeliveryRejection::PreviewStale)?;
         if self.count_replay(tenant, &shown.selection).await? != shown.count {
             return Err(DeliveryRejection::PreviewStale.into());
@@ -222,29 +247,47 @@ impl Engine {
         if count.truncated {
             return Err(DeliveryRejection::TooManyDeadLetters { max: REPLAY_SCAN_MAX }.into());
         }
-        for (hook, _) in self.hooks_of(tenant, count) {
-            if !hook.is_active() {
-                return Err(DeliveryRejection::HookInactive { hook: hook.name.clone() }.into());
-            }
+        if selection.action == LetterAction::Replay {
+            self.check_hooks(tenant, &selection, count)?;
         }
-        if let (0, Some(hook)) = (count.count, &count.gone) {
-            return Err(DeliveryRejection::HookGone { hook: hook.clone() }.into());
-        }
-        self.check_versions(tenant, &selection, count)?;
+        let action = selection.action;
         let total = count.count + count.hook_gone + count.version_gone;
         let actor = self.actor().name.clone();
-        let mut entry = self.audit_entry(action::REPLAY_EXECUTED, Some(tenant), "");
+        let row = match action {
+            LetterAction::Replay => audit::action::REPLAY_EXECUTED,
+            LetterAction::Discard => audit::action::DEAD_LETTERS_DISCARDED,
+        };
+        let mut entry = self.audit_entry(row, Some(tenant), "");
         entry.reason.clone_from(&reason);
         let command = StartReplay { tenant: tenant.clone(), selection, total, actor, reason };
         let describe = |_: &Txn<'_>, replay: &ReplayRecord, entry: &mut AuditEntry| {
-            entry.subject = replay_name(replay.id).into();
+            entry.subject = action_name(action, replay.id).into();
             entry.diff = Some(format!("{{\"deadLetters\":{}}}", replay.total).into());
         };
         let audited = Audited { command, entry, describe };
         let begun = self.submit(tenant, &audited).await;
         let replay = begun.map_err(|error| error.map_rejection(|never| match never {}))?;
-        tracing::info!(replay = replay_name(replay.id), total, "a replay was begun");
+        let name = action_name(action, replay.id);
+        tracing::info!(replay = name, total, "a replay of dead letters was begun");
         Ok(replay)
+    }
+
+    /// Whether all that is meant can be made again.
+    fn check_hooks(
+        &self,
+        tenant: &Tenant,
+        selection: &ReplaySelection,
+        count: &ReplayCount,
+    ) -> Result<(), DeliveryRejection> {
+        for hook in self.hooks_of(tenant, count) {
+            if !hook.is_active() {
+                return Err(DeliveryRejection::HookInactive { hook: hook.name.clone() });
+            }
+        }
+        if let (0, Some(hook)) = (count.count, &count.gone) {
+            return Err(DeliveryRejection::HookGone { hook: hook.clone() });
+        }
+        self.check_versions(tenant, selection, count)
     }
 
     fn replay_selection(
@@ -253,27 +296,25 @@ impl Engine {
         now: Millis,
     ) -> Result<ReplaySelection, DeliveryRejection> {
         let shared = self.partition(&request.tenant);
-        let hook = match &request.hook {
-            None => None,
+        let hooks = match &request.hook {
+            None => Vec::new(),
             Some(name) => {
-                let faces = shared.domains.part::<DeliveryFaces>().ids();
-                let partition = shared.lock();
-                let known =
-                    partition.index.of::<HookIndex>().of_faces(faces, &request.tenant, name);
-                let ended = partition.index.of::<EndedHookIndex>().named(&request.tenant, name);
-                match (known, ended.is_empty()) {
-                    (Some(known), _) => Some(known.id),
-                    (None, true) => return Err(DeliveryRejection::NotFound),
-                    (None, false) => {
+                let NamedHooks { live, ended } = NamedHooks::find(shared, &request.tenant, name)?;
+                match (request.action, live) {
+                    (LetterAction::Discard, live) => ended.into_iter().chain(live).collect(),
+                    (LetterAction::Replay, Some(live)) => vec![live],
+                    (LetterAction::Replay, None) => {
                         return Err(DeliveryRejection::HookGone { hook: name.clone() });
                     }
                 }
             }
         };
+        let hooks: BTreeSet<HookId> = hooks.into_iter().collect();
         // What dies from now on is not meant. A letter's time is its partition's, which may be ahead.
         let latest = shared.lock().time().max(now) + 1;
         Ok(ReplaySelection {
-            hook,
+            action: request.action,
+            hooks: hooks.into_iter().collect(),
             why: request.why,
             from: request.from.map_or(Millis(0), |date| self.time_of(date)),
             to: request.to.map_or(latest, |date| self.time_of(date)).min(latest),
@@ -292,11 +333,11 @@ impl Engine {
         if !selection.original {
             return Ok(());
         }
-        let named = selection.hook.and_then(|id| {
+        let named = selection.hooks.first().and_then(|id| {
             let partition = self.partition(tenant).lock();
-            partition.index.of::<HookIndex>().get(id).cloned()
+            partition.index.of::<HookIndex>().get(*id).cloned()
         });
-        let selected = self.hooks_of(tenant, count).into_iter().map(|(hook, _)| hook);
+        let selected = self.hooks_of(tenant, count);
         match named.into_iter().chain(selected).find(|it| it.policy.versions == Versions::Current) {
             Some(hook) => Err(DeliveryRejection::NoVersions { hook: hook.name.clone() }),
             None => Ok(()),
@@ -314,10 +355,24 @@ impl Engine {
         task::blocking(move || count(&shared, &reader, &tenant, &selection)).await
     }
 
-    fn hooks_of(&self, tenant: &Tenant, count: &ReplayCount) -> Vec<(Arc<Hook>, u64)> {
+    /// The hooks whose dead letters were counted, but for those that have ended.
+    fn hooks_of(&self, tenant: &Tenant, count: &ReplayCount) -> Vec<Arc<Hook>> {
         let partition = self.partition(tenant).lock();
         let hooks = partition.index.of::<HookIndex>();
-        let known = |(id, count): (&HookId, &u64)| Some((hooks.get(*id)?.clone(), *count));
+        count.by_hook.keys().filter_map(|id| hooks.get(*id).cloned()).collect()
+    }
+
+    fn previewed_hooks(&self, tenant: &Tenant, count: &ReplayCount) -> Vec<PreviewedHook> {
+        let partition = self.partition(tenant).lock();
+        let (hooks, ended) =
+            (partition.index.of::<HookIndex>(), partition.index.of::<EndedHookIndex>());
+        let known = |(id, count): (&HookId, &u64)| {
+            let (name, face, is_paused) = match (hooks.get(*id), ended.get(*id)) {
+                (Some(hook), _) => (hook.name.clone(), hook.face, hook.paused),
+                (None, ended) => ended.map(|it| (it.name.clone(), it.face, false))?,
+            };
+            Some(PreviewedHook { name, face, is_paused, count: *count })
+        };
         count.by_hook.iter().filter_map(known).collect()
     }
 }

@@ -3,7 +3,7 @@
 use reveille_core::delivery::Letters;
 use reveille_core::delivery::hook::EndedHook;
 use reveille_core::delivery::policy::Versions;
-use reveille_core::delivery::replay::{ReplayRecord, ReplayResult, ReplaySelection};
+use reveille_core::delivery::replay::{LetterAction, ReplayRecord, ReplayResult, ReplaySelection};
 use reveille_kernel::timers::TimerHandler;
 use reveille_schema::Record;
 use reveille_schema::deliveries::DeliveryTimer;
@@ -15,7 +15,7 @@ use crate::deliveries::ended::EndedHookIndex;
 use crate::deliveries::replay::StartReplay;
 use crate::deliveries::retention::ForgetDeliveries;
 use crate::deliveries::trim::{TrimEvents, TrimPlan};
-use crate::limits::ENDED_HOOKS_MAX;
+use crate::limits::{ENDED_HOOKS_MAX, REPLAY_SLICE};
 
 /// A world whose hook has such a policy.
 fn world_with(change: impl FnOnce(Policy) -> Policy) -> World {
@@ -231,8 +231,13 @@ fn events_of_letters_are_kept_when_their_hook_is_gone() {
 }
 
 fn start(world: &mut World, original: bool) -> u64 {
+    start_action(world, LetterAction::Replay, original)
+}
+
+fn start_action(world: &mut World, action: LetterAction, original: bool) -> u64 {
     let (from, to) = (Millis(0), world.bench.now + 1);
-    let selection = ReplaySelection { hook: None, why: None, from, to, ids: vec![], original };
+    let (hooks, ids) = (vec![], vec![]);
+    let selection = ReplaySelection { action, hooks, why: None, from, to, ids, original };
     let (tenant, reason) = (world.bench.tenant.clone(), Some("it is mended".into()));
     let actor = "key_1".into();
     world.bench.when(&StartReplay { tenant, selection, total: 1, actor, reason }).answer().id
@@ -306,6 +311,38 @@ fn a_replay_ends_when_the_hook_of_its_deliveries_does() {
         let done = replay(&world, id);
         assert_eq!((done.failed, done.dropped), expected);
         assert!(done.ended_at.is_some(), "{done:?}");
+    }
+}
+
+#[test]
+fn letters_are_discarded_in_slices_also_those_of_a_hook_that_has_ended() {
+    for ends in [false, true] {
+        let mut world = outlived();
+        let count = 2 * REPLAY_SLICE + 1;
+        let letters: Vec<DeliveryId> = (0..count).map(|_| world.dead_letter()).collect();
+        if ends {
+            end(&mut world, OpenDeliveries::Drop);
+            settle(&mut world);
+        }
+        let id = start_action(&mut world, LetterAction::Discard, false);
+        // What dies later is not meant.
+        world.bench.now = world.bench.now + 1;
+        let later = (!ends).then(|| world.dead_letter());
+        let mut slices = 0;
+        while replay(&world, id).ended_at.is_none() {
+            assert_eq!(fire_replay(&mut world), [], "nothing is made again");
+            slices += 1;
+        }
+        let done = replay(&world, id);
+        assert_eq!((slices > 2, done.succeeded, done.skipped), (true, count as u64, 0));
+        for letter in letters {
+            let kept = world.stored(letter);
+            assert!(kept.discarded && kept.retried, "{kept:?}");
+        }
+        let counts = world.bench.reader().get(&keys::counts(world.hook.id)).unwrap().unwrap();
+        let counts = record::decode_delivery_counts(&counts).unwrap();
+        assert_eq!(counts.dead_letters, u64::from(later.is_some()));
+        assert!(later.is_none_or(|later| !world.stored(later).discarded));
     }
 }
 
