@@ -219,7 +219,7 @@ fn allowed(action: &Action) -> &'static str {
 fn parameters(operation: &Operation, method: &Method) -> &'static [&'static str] {
     match operation {
         Operation::List if *method != Method::POST => {
-            &["tenant", "collection", "state", "limit", "after"]
+            &["tenant", "collection", "state", "limit", "after", "cursor"]
         }
         Operation::One(Action::Itself) if *method == Method::DELETE => &["pending", "reason"],
         Operation::One(Action::DryRun) if *method != Method::POST => &["from", "to"],

@@ -51,8 +51,8 @@ pub(super) fn tenant_asked_for(
     Ok(Some(caller.tenant.clone()))
 }
 
-const PARAMETERS: [&str; 9] =
-    ["tenant", "action", "actor", "subject", "triggerId", "from", "to", "limit", "after"];
+const PARAMETERS: [&str; 10] =
+    ["tenant", "action", "actor", "subject", "triggerId", "from", "to", "limit", "after", "cursor"];
 
 /// `GET /admin/v1/audit?tenant=&action=&actor=&subject=&triggerId=&from=&to=&after=&limit=`
 async fn list(server: &Server, caller: &Caller, query: &Query) -> Result<Reply, Error> {
@@ -66,7 +66,7 @@ async fn list(server: &Server, caller: &Caller, query: &Query) -> Result<Reply, 
         to: moment::of_query(query, "to")?,
     };
     let limit = page_limit(query)?;
-    let after = query.get("after")?.map(parse_cursor).transpose()?;
+    let after = query.after_or_cursor()?.map(parse_cursor).transpose()?;
     let mut page = Page::begin(&server.engine, &caller.tenant, "audit").await?;
     let mut take = |listed: &ListedRow| page.push(&row_json(listed));
     let next = server.engine.audit_rows(filter, after, limit, &mut take).await?;

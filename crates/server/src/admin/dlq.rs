@@ -109,6 +109,7 @@ async fn list(server: &Server, caller: &Caller, query: &Query) -> Result<Reply, 
         "state",
         "limit",
         "after",
+        "cursor",
     ])?;
     let time = |date| server.engine.time_of(date);
     let trigger = query.get("triggerId")?;
@@ -121,7 +122,7 @@ async fn list(server: &Server, caller: &Caller, query: &Query) -> Result<Reply, 
         state: parse_state(query.get("state")?)?,
     };
     let limit = page_limit(query)?;
-    let after = query.get("after")?.map(parse_cursor).transpose()?;
+    let after = query.after_or_cursor()?.map(parse_cursor).transpose()?;
     let mut page = Page::begin(&server.engine, &caller.tenant, "deadLetters").await?;
     let mut take = |view: &DeadLetterView| page.push(&letter_json(server, view));
     let next = server.engine.tenant_dead_letters(&filter, after, limit, &mut take).await;

@@ -29,6 +29,17 @@ impl Query {
         }
     }
 
+    /// Where a page begins: `after`, which some know as `cursor`.
+    pub(crate) fn after_or_cursor(&self) -> Result<Option<&str>, RequestError> {
+        match (self.get("after")?, self.get("cursor")?) {
+            (Some(_), Some(_)) => {
+                let why = "`after` and `cursor` are the same: give one of them";
+                Err(RequestError::Query(why.into()))
+            }
+            (after, cursor) => Ok(after.or(cursor)),
+        }
+    }
+
     /// Whether there are no parameters.
     pub(crate) fn is_empty(&self) -> bool {
         self.pairs.is_empty()

@@ -80,7 +80,7 @@ pub(super) async fn list(server: &Server, caller: &Caller, query: &Query) -> Res
         last = Some(trigger.id().to_string());
         true
     };
-    server.engine.triggers(&tenant, filter, query.get("after")?, &mut take).await?;
+    server.engine.triggers(&tenant, filter, query.after_or_cursor()?, &mut take).await?;
     Ok(page.finish_with_next(next))
 }
 

@@ -79,6 +79,8 @@ async fn dead_letters_of_all_hooks_are_found_newest_first_with_their_last_error(
     assert_eq!(page["deadLetters"], json!(all[..2]));
     let rest = letters(&events, &format!("?after={}", page["next"].as_str().unwrap())).await;
     assert_eq!(rest, all[2..]);
+    let rest = letters(&events, &format!("?cursor={}", page["next"].as_str().unwrap())).await;
+    assert_eq!(rest, all[2..]);
     let id = newest["dlqId"].as_str().unwrap();
     let shown = events.server.get(&format!("/admin/v1/dlq/{id}")).await.expect(200).json();
     assert!(shown["payload"].to_string().contains(r#"{"number":0}"#), "{shown}");
@@ -92,6 +94,7 @@ async fn what_is_asked_wrongly_is_said() {
     dead(&mut events, "one", 1).await;
     for (target, status, said) in [
         ("?state=x", 400, "dead, replayed or discarded"),
+        ("?after=x&cursor=x", 400, "give one of them"),
         ("?reason=x", 400, "EXHAUSTED, FATAL_STATUS"),
         ("?hok=x", 400, "did you mean `hook`"),
         ("?after=x", 400, "`next` of a page"),
