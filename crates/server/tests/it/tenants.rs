@@ -186,6 +186,8 @@ const ROUTES: &[Route] = &[
     ("POST", "/admin/v1/dlq/{HOOK}/discard", r#"{"reason":"x"}"#, Key, 404),
     ("POST", "/admin/v1/dlq/replay", r#"{"dryRun":true}"#, Key, 200),
     ("GET", "/admin/v1/dlq/replays/rpl_0000000000000001", "", Key, 404),
+    ("POST", "/admin/v1/dlq/discard", r#"{"dryRun":true}"#, Key, 200),
+    ("GET", "/admin/v1/dlq/discards/dsc_0000000000000001", "", Key, 404),
     ("GET", "/admin/v1/replays/rpl_0000000000000001", "", Key, 404),
     ("POST", "/subscriptions/{HOOK}/dead-letters/retry", "{}", Key, 404),
     ("GET", "/admin/v1/audit/verify", "", Key, 200),
