@@ -41,6 +41,11 @@ impl Tenant {
         Ok(Tenant { name: Some(name), partition: partition.into(), authorization })
     }
 
+    /// Its key, where somebody asks for one.
+    pub(crate) fn key(&self) -> Option<&str> {
+        self.authorization.as_deref()?.strip_prefix("Bearer ")
+    }
+
     /// The headers of a request in this tenant's name.
     pub(crate) fn headers<'a>(&'a self, more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
         let own = self.authorization.as_deref().map(|value| ("authorization", value));
@@ -187,5 +192,6 @@ mod tests {
         let tenant = Tenant::with_key("t1".to_owned(), "rv_AgAA").unwrap();
         assert_eq!(tenant.partition, 2);
         assert_eq!(tenant.headers(&more), [("authorization", "Bearer rv_AgAA"), more[0]]);
+        assert_eq!((tenant.key(), Tenant::unnamed().key()), (Some("rv_AgAA"), None));
     }
 }

@@ -137,7 +137,7 @@ impl World {
         for (tenant, state) in self.tenants.iter().zip(&mut self.states) {
             let secret = "/admin/v1/tenants/~/secrets/default";
             expect(&mut connection, tenant, "POST", secret, Some(&json!({})), 201)?;
-            state.operator.create(&mut connection, tenant, endpoint.address)?;
+            state.operator.create(address, tenant, endpoint.address)?;
         }
         Ok(())
     }

@@ -1,12 +1,15 @@
 //! Operators: they change triggers while these deliver, and what was in force when is known.
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::net::SocketAddr;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use harness::http::Connection;
-use serde_json::{Value, json};
+use harness::workspace;
+use serde_json::{Map, Value, json};
 
 use super::expect;
 use super::writer::{KnownChange, WATCHED};
@@ -136,15 +139,16 @@ fn condition(modulus: u64) -> String {
 }
 
 impl Operator {
+    /// Makes the triggers by the command line: where there are keys, it signs what sends.
     pub(super) fn create(
         &mut self,
-        connection: &mut Connection,
+        server: SocketAddr,
         tenant: &Tenant,
         endpoint: SocketAddr,
     ) -> anyhow::Result<()> {
+        let mut definitions = Map::new();
         for id in [ALL, PICKY, STOPPED] {
             let mut definition = json!({
-                "triggerId": id,
                 "collection": WATCHED,
                 "events": ["create", "update", "delete"],
                 "url": format!("http://{endpoint}/{id}"),
@@ -155,10 +159,19 @@ impl Operator {
             if let (PICKY, Some(definition)) = (id, definition.as_object_mut()) {
                 definition.insert("condition".to_owned(), condition(3).into());
             }
-            expect(connection, tenant, "POST", "/admin/v1/triggers", Some(&definition), 201)?;
+            definitions.insert(id.to_owned(), definition);
             self.triggers.push(Watched { id, phases: Vec::new(), unanswered: None });
         }
-        self.enable_all(connection, tenant)
+        let url = format!("http://{server}");
+        let mut command = Command::new(workspace::reveille()?);
+        command.args(["trigger", "apply", "--file", "-", "--url", &url]);
+        command.args(tenant.key().into_iter().flat_map(|key| ["--key", key]));
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+        let file = json!({ "triggers": definitions }).to_string();
+        // It is closed once all is written, and the command goes on.
+        child.stdin.take().context("the input is piped")?.write_all(file.as_bytes())?;
+        ensure!(child.wait()?.success(), "the triggers were not made");
+        self.enable_all(&mut Connection::open(server)?, tenant)
     }
 
     pub(super) fn enable_all(
