@@ -83,11 +83,11 @@ fn transactions_are_there_whole_or_not_at_all() {
 
 #[test]
 fn every_change_is_told_to_whom_it_is_owed_and_in_order() {
-    let coverage = pass(500..540, options("triggers"));
+    let coverage = pass(500..550, options("triggers"));
     assert!(coverage.crashes > 100 && coverage.lost > 10 && coverage.kept > 5, "{coverage:?}");
     assert!(coverage.attempts > 250 && coverage.timers > 500, "{coverage:?}");
-    pass(540..550, Options { lag: true, ..options("triggers") });
-    pass(550..560, Options { failover: true, ..options("triggers") });
+    pass(550..560, Options { lag: true, ..options("triggers") });
+    pass(560..570, Options { failover: true, ..options("triggers") });
 }
 
 #[test]
