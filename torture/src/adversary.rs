@@ -178,7 +178,7 @@ impl Target {
         Ok(answer)
     }
 
-    /// The same, where the attack cannot go on if it fails.
+    /// A request of the loud tenant's without which the attack cannot go on.
     fn expect(&self, method: &str, target: &str, body: &Value) -> anyhow::Result<Response> {
         let answer = self.send(method, target, body.to_string().as_bytes())?;
         let (status, text) = (answer.status, answer.text().into_owned());
